@@ -1,0 +1,15 @@
+include(GoogleTest)
+
+# ffdl_test(name LABELS unit|concurrency|... SOURCES a.cc b.cc [TIMEOUT s]): one GoogleTest program, one ctest entry.
+function(ffdl_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LABELS;SOURCES" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ffdl_internal GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  ffdl_warnings(${name})
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()

@@ -1,0 +1,12 @@
+#pragma once
+
+// Everything public, for those who prefer one include.
+#include "ffdl/diagnose.h"          // IWYU pragma: export
+#include "ffdl/learner.h"           // IWYU pragma: export
+#include "ffdl/log.h"               // IWYU pragma: export
+#include "ffdl/parameter_server.h"  // IWYU pragma: export
+#include "ffdl/runtime.h"           // IWYU pragma: export
+#include "ffdl/status.h"            // IWYU pragma: export
+#include "ffdl/types.h"             // IWYU pragma: export
+#include "ffdl/update_rule.h"       // IWYU pragma: export
+#include "ffdl/version.h"           // IWYU pragma: export

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "ffdl/parameter_server.h"
+
+namespace ffdl {
+
+inline constexpr int kAnySlot = -1;
+
+struct LearnerOptions {
+  int slot = kAnySlot;             // a fixed slot, so that a new process goes on where an old one ended
+};
+
+enum class PushResult : uint8_t {
+  kPublished,    // committed: the server will fold it, whatever dies
+  kAccumulated,  // the server is late; added up locally, published with a later push, pull or flush
+  kSkipped,      // NaN or Inf: dropped, its samples counted as skipped (NonFinite::kSkip)
+};
+
+// What this Learner object did since attach().
+struct LearnerStats {
+  uint64_t mini_batches = 0;
+  uint64_t published = 0;          // gradients; each carries one mini-batch or several
+  uint64_t accumulated = 0;        // mini-batches that were added to another one
+  uint64_t skipped = 0;
+  uint64_t waits = 0;              // times it waited for the staleness bound
+};
+
+// One learner of a parameter server: takes weights, gives gradients. The loop:
+//   while (...) {
+//     auto slot = learner->gradient_slot(deadline);     // where the gradient goes
+//     learner->pull(weights);
+//     compute(weights, samples, *slot);                 // overwrites the slot
+//     learner->push(samples);                           // commits gradient and samples
+//   }
+// Threads: one thread at a time; start_pull/start_push use a thread of the Learner's own. An object
+//          inherited by fork() refuses to work: attach in the child.
+// Owns: its slot, until detach() or the destructor. What was not published by then is void, and its
+//       samples stay uncommitted.
+// Blocks: gradient_slot and begin_mini_batch with Synchrony::kStale and kBulk, flush, detach; each
+//         takes a deadline. push and a relaxed pull never wait for anybody.
+// Errors: kTimeout, kExhausted (no free slot; more sample ranges than a gradient can name),
+//         kInvalidArgument, kCorrupt, kCancelled (the server ended, or this is a forked child).
+class FFDL_API Learner {
+ public:
+  // Waits for the server's name to appear, and for a slot whose last owner is gone.
+  static Result<std::unique_ptr<Learner>> attach(std::string_view name, Time deadline,
+                                                 LearnerOptions options = {});
+  // For threads of the server's process; the way into an anonymous segment.
+  static Result<std::unique_ptr<Learner>> attach(const ParameterServer& server, Time deadline,
+                                                 LearnerOptions options = {});
+  ~Learner();
+  Learner(const Learner&) = delete;
+  Learner& operator=(const Learner&) = delete;
+
+  int slot() const;
+  uint64_t parameters() const;
+
+  // The first position of a partition that nobody has committed yet: where whoever takes the
+  // partition over goes on. Exact once the partition's former learner is gone.
+  uint64_t committed(uint32_t partition) const;
+
+  // Waits while this learner is too far ahead of the others; at once with Synchrony::kAsync.
+  Status begin_mini_batch(Time deadline);
+
+  // begin_mini_batch, then the buffer for this mini-batch's gradient: `parameters()` floats to
+  // overwrite whole. It is the shared slot itself, or private memory while the server is late.
+  Result<std::span<float>> gradient_slot(Time deadline);
+
+  // Commits the gradient in gradient_slot() together with the samples that made it.
+  Result<PushResult> push(SampleRange samples);
+  // The same for a gradient in memory of your own, which is copied once.
+  Result<PushResult> push(std::span<const float> gradient, SampleRange samples);
+
+  // Copies the weights and returns their version.
+  Result<uint64_t> pull(std::span<float> weights, PullMode mode = PullMode::kRelaxed);
+  // The weights themselves, as they change: no copy, no consistency.
+  std::span<const float> live_weights() const;
+
+  // Transfers beside compute, on a thread of this Learner's own (GaDei's push and pull threads).
+  // start_pull() begins a copy into a second private buffer; finish_pull() waits for it and gives
+  // that buffer, valid until the next finish_pull(). start_push() hands over a gradient that must
+  // stay untouched until finish_push() returns.
+  Status start_pull(PullMode mode = PullMode::kRelaxed);
+  struct Pulled {
+    std::span<const float> weights;
+    uint64_t version = 0;
+  };
+  Result<Pulled> finish_pull(Time deadline);
+  Status start_push(std::span<const float> gradient, SampleRange samples);
+  Result<PushResult> finish_push(Time deadline);
+
+  // Publishes what was accumulated and waits until the server has folded all of it.
+  Status flush(Time deadline);
+  // flush, then gives the slot back.
+  Status detach(Time deadline);
+
+  LearnerStats stats() const;
+
+  class Impl;
+
+ private:
+  explicit Learner(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ffdl

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ffdl/export.h"
+
+namespace ffdl {
+
+// Why a call failed. A code exists only because some caller acts differently on it; docs/errors.md
+// says how. In Python each is an exception (ffdl.errors).
+enum class StatusCode : uint8_t {
+  kOk = 0,
+  kInvalidArgument,  // fix the call
+  kNotFound,         // what was named does not exist
+  kConflict,         // lost a race, or the name is in use: read again, decide
+  kTimeout,          // the deadline passed; nothing is known about the effect
+  kUnavailable,      // try again later, with backoff; nothing happened
+  kExhausted,        // a stated limit is full: wait or reduce
+  kPeerLost,         // a member died inside this call
+  kWorldChanged,     // you hold an old generation: take the new one
+  kCancelled,        // you or the owner stopped it
+  kCorrupt,          // stored or shared bytes fail their check
+  kUnimplemented,    // this build lacks the backend; the message names the CMake option
+  kInternal,         // a bug in ffdl: report it with the log
+};
+
+// The name of a code without the 'k': "InvalidArgument".
+FFDL_API std::string_view to_string(StatusCode code);
+
+// The outcome of a call that can fail. Success is a null pointer, so it costs nothing; a failure
+// holds a code to branch on and a sentence of the form
+//   <doing> '<which>': <observed>; <what to try>
+// Threads: a value; one object must not be changed by two threads at once.
+class [[nodiscard]] FFDL_API Status {
+ public:
+  Status() = default;  // ok
+  Status(StatusCode code, std::string message);
+  Status(const Status& other);
+  Status& operator=(const Status& other);
+  Status(Status&&) noexcept = default;
+  Status& operator=(Status&&) noexcept = default;
+  ~Status() = default;
+
+  bool ok() const { return failure_ == nullptr; }
+  StatusCode code() const { return failure_ ? failure_->code : StatusCode::kOk; }
+  std::string_view message() const { return failure_ ? std::string_view(failure_->message) : ""; }
+
+  // The same failure with "<doing>: " before its message; ok stays ok.
+  Status with_context(std::string_view doing) &&;
+
+  // "Timeout: attach 'demo': ..." or "Ok".
+  std::string to_string() const;
+
+ private:
+  struct Failure {
+    StatusCode code;
+    std::string message;
+  };
+  std::unique_ptr<Failure> failure_;
+};
+
+// A T, or the Status (never ok) that says why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}              // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {       // NOLINT: implicit on purpose
+    if (status_.ok()) status_ = Status(StatusCode::kInternal, "a Result was made of an ok Status");
+  }
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const& { return status_; }
+  Status status() && { return std::move(status_); }
+
+  // Only when ok(); anything else is a bug of the caller and undefined, as with std::optional.
+  T& value() & { return *value_; }
+  const T& value() const& { return *value_; }
+  T value() && { return std::move(*value_); }
+  T& operator*() & { return *value_; }
+  const T& operator*() const& { return *value_; }
+  T operator*() && { return std::move(*value_); }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+
+ private:
+  Status status_;
+  std::optional<T> value_;
+};
+
+}  // namespace ffdl
+
+#define FFDL_CONCAT_INNER(a, b) a##b
+#define FFDL_CONCAT(a, b) FFDL_CONCAT_INNER(a, b)
+
+// Leaves the function with the Status of `expression` unless it is ok.
+#define FFDL_RETURN_IF_ERROR(expression)                                   \
+  do {                                                                     \
+    if (::ffdl::Status ffdl_status = (expression); !ffdl_status.ok()) {    \
+      return ffdl_status;                                                  \
+    }                                                                      \
+  } while (false)
+
+// `FFDL_ASSIGN_OR_RETURN(auto x, f());` declares x from a Result, or leaves with its Status.
+#define FFDL_ASSIGN_OR_RETURN(declaration, expression) \
+  FFDL_ASSIGN_OR_RETURN_INNER(FFDL_CONCAT(ffdl_result_, __LINE__), declaration, expression)
+#define FFDL_ASSIGN_OR_RETURN_INNER(result, declaration, expression) \
+  auto result = (expression);                                        \
+  if (!result.ok()) return std::move(result).status();               \
+  declaration = std::move(result).value()

@@ -1,0 +1,65 @@
+#include <random>
+
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "ffdl/runtime.h"
+
+namespace ffdl {
+namespace {
+
+class SystemEvent final : public Event {
+ public:
+  void set() override {
+    base::MutexLock lock(mutex_);
+    set_ = true;
+    condition_.notify_all();
+  }
+  void reset() override {
+    base::MutexLock lock(mutex_);
+    set_ = false;
+  }
+  bool wait_until(Time deadline) override {
+    base::MutexLock lock(mutex_);
+    while (!set_) {
+      if (!condition_.wait_until(mutex_, deadline)) break;
+    }
+    return set_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  base::Condition condition_;
+  bool set_ FFDL_GUARDED_BY(mutex_) = false;
+};
+
+class SystemTask final : public Task {
+ public:
+  SystemTask(std::string name, std::function<void(StopToken)> body)
+      : thread_(std::move(name), std::move(body)) {}
+  void request_stop() override { thread_.request_stop(); }
+
+ private:
+  base::Thread thread_;
+};
+
+class SystemRuntime final : public Runtime {
+ public:
+  Time now() override { return std::chrono::steady_clock::now(); }
+  uint64_t random() override {
+    thread_local std::random_device device;
+    return (uint64_t{device()} << 32) | device();
+  }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<SystemEvent>(); }
+  std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
+    return std::make_unique<SystemTask>(std::move(name), std::move(body));
+  }
+};
+
+}  // namespace
+
+Runtime& system_runtime() {
+  static SystemRuntime runtime;
+  return runtime;
+}
+
+}  // namespace ffdl
