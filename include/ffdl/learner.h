@@ -99,6 +99,7 @@ class FFDL_API Learner {
   // flush, then gives the slot back.
   Status detach(Time deadline);
 
+  // Not while a start_push() is under way.
   LearnerStats stats() const;
 
   class Impl;

@@ -94,6 +94,7 @@ enum class PullMode {
 // A consistent state of the whole server: every shard folded exactly to the same gradients.
 struct ParameterServerCut {
   uint64_t version = 0;
+  uint64_t updates = 0;                       // version, or rounds with Synchrony::kBulk
   std::string rule;
   std::vector<float> weights;
   std::vector<std::vector<float>> state;      // one per value that the rule keeps
