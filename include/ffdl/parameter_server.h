@@ -35,10 +35,10 @@ enum class NonFinite : uint32_t {
 };
 
 struct ParameterServerOptions {
-  std::string name;             // letters, digits, '.', '-', '_'; empty: anonymous, for threads
+  std::string name{};           // letters, digits, '.', '-', '_'; empty: anonymous, for threads
   uint64_t parameters = 0;      // number of float32 weights
-  UpdateRuleOptions rule;       // not used when create() is given a rule of your own
-  LearningRateSchedule schedule;
+  UpdateRuleOptions rule{};     // not used when create() is given a rule of your own
+  LearningRateSchedule schedule{};
   float clip_value = 0;         // clamp gradient elements to [-clip_value, clip_value]; 0: off
   float clip_norm = 0;          // scale a mini-batch's gradient to at most this 2-norm; 0: off
   NonFinite non_finite = NonFinite::kReject;

@@ -35,7 +35,7 @@ inline constexpr std::string_view kSegmentFolder = "/dev/shm";
 inline constexpr std::string_view kSegmentPrefix = "ffdl.";
 
 struct SegmentSpec {
-  std::string name;  // empty: anonymous
+  std::string name{};  // empty: anonymous
   SegmentKind kind = SegmentKind::kParameterServer;
   uint32_t layout_version = 0;
   uint64_t bytes = 0;  // including the header

@@ -2,9 +2,12 @@
 // server at random times with SIGKILL, starts successors, and checks at the end that the weights
 // equal, bit for bit, the sum over exactly the samples that the ledger calls committed.
 //
-//   ps_kill_test --mini-batches N --kills N [--seed N]       the driver, exit 0 when all holds
-//   ps_kill_test server NAME adopt|create                     started by the driver
-//   ps_kill_test learner NAME SLOT TOTAL                      started by the driver
+//   ps_kill_test --mini-batches N --kills N [--parameters N] [--server-share N]
+//                [--recoveries N] [--seed N]
+//                                                the driver: exit 0 when all holds, and at least so
+//                                                many interrupted folds were finished
+//   ps_kill_test server NAME adopt|PARAMETERS    started by the driver
+//   ps_kill_test learner NAME SLOT TOTAL         started by the driver
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -34,7 +37,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kLearners = 8;
-constexpr uint64_t kParameters = 6'000;
 constexpr int kServerThreads = 2;
 
 [[noreturn]] void fail(const std::string& why) {
@@ -53,18 +55,19 @@ void check(const Status& status) {
 }
 
 // Integer-valued, different for every learner and sample: a lost, repeated or torn gradient shows.
-void fill_gradient(float* gradient, int slot, uint64_t sample) {
-  uint64_t x = (static_cast<uint64_t>(slot) << 40 | sample) * 0x9e3779b97f4a7c15;
-  for (uint64_t i = 0; i < kParameters; ++i) {
-    x = x * 6364136223846793005 + 1442695040888963407;
-    gradient[i] = static_cast<float>(static_cast<int>(x >> 61)) - 3;
+void fill_gradient(std::span<float> gradient, int slot, uint64_t sample) {
+  const uint64_t mixed = (static_cast<uint64_t>(slot) << 40 | sample) * 0x9e3779b97f4a7c15;
+  const auto start = static_cast<uint32_t>(mixed >> 32);
+  for (uint32_t i = 0; i < gradient.size(); ++i) {
+    gradient[i] = static_cast<float>((i * 0x9e3779b9U + start) >> 29) - 3;
   }
 }
 
-int run_server(const std::string& name, bool adopt) {
+int run_server(const std::string& name, const std::string& how) {
+  const bool adopt = how == "adopt";
   ParameterServerOptions options;
   options.name = name;
-  options.parameters = kParameters;
+  options.parameters = adopt ? 0 : std::stoull(how);
   options.rule.learning_rate = 1;
   options.threads = kServerThreads;
   options.learners_max = kLearners;
@@ -88,12 +91,12 @@ int run_server(const std::string& name, bool adopt) {
 
 int run_learner(const std::string& name, int slot, uint64_t total) {
   auto learner = take(Learner::attach(name, deadline_in(60s), {.slot = slot}));
-  std::vector<float> weights(kParameters);
+  std::vector<float> weights(learner->parameters());
   const auto partition = static_cast<uint32_t>(slot);
   for (uint64_t sample = learner->committed(partition); sample < total; ++sample) {
     const std::span<float> gradient = take(learner->gradient_slot(deadline_in(60s)));
     if (sample % 16 == 0) take(learner->pull(weights));
-    fill_gradient(gradient.data(), slot, sample);
+    fill_gradient(gradient, slot, sample);
     take(learner->push({.partition = partition, .begin = sample, .end = sample + 1}));
   }
   check(learner->detach(deadline_in(120s)));
@@ -134,16 +137,25 @@ void close_pipes(Child& child) {
   child = {};
 }
 
+struct Plan {
+  uint64_t mini_batches = 10'000;
+  uint64_t parameters = 6'000;
+  int kills = 10;
+  uint64_t server_share = 33;  // of the kills, in percent
+  uint64_t recoveries = 0;
+  uint64_t seed = std::random_device{}();
+};
+
 class Driver {
  public:
-  Driver(uint64_t mini_batches, int kills, uint64_t seed)
+  explicit Driver(const Plan& plan)
       : name_(fmt::format("kill-test-{}", getpid())),
-        per_learner_(mini_batches / kLearners),
-        kills_(kills),
-        random_(seed) {}
+        per_learner_(plan.mini_batches / kLearners),
+        plan_(plan),
+        random_(plan.seed) {}
 
   int run() {
-    server_ = spawn({"server", name_, "create"});
+    server_ = spawn({"server", name_, std::to_string(plan_.parameters)});
     for (int slot = 0; slot < kLearners; ++slot) start_learner(slot);
     const auto began = std::chrono::steady_clock::now();
     while (!learners_.empty()) {
@@ -157,7 +169,9 @@ class Driver {
     fmt::print("{} mini-batches of {} learners, {} learners and {} servers killed, {} interrupted folds "
                "finished by a successor, {:.1f} s: bit-exact, each sample once\n",
                per_learner_ * kLearners, kLearners, learner_kills_, server_kills_, recoveries_, seconds);
-    return learner_kills_ + server_kills_ >= kills_ ? 0 : (fmt::print(stderr, "fewer kills than asked for\n"), 1);
+    if (learner_kills_ + server_kills_ < plan_.kills) fail("fewer kills than asked for");
+    if (recoveries_ < plan_.recoveries) fail("fewer interrupted folds than asked for");
+    return 0;
   }
 
  private:
@@ -184,7 +198,7 @@ class Driver {
   // Kills are spread over the run: the n-th when n / kills of all samples are committed.
   bool may_kill() {
     const int done = learner_kills_ + server_kills_;
-    if (done >= kills_ || learners_.empty()) return false;
+    if (done >= plan_.kills || learners_.empty()) return false;
     if (!view_) {
       auto opened = ParameterServerView::open(name_, deadline_in(30s));
       view_ = take(std::move(opened));
@@ -192,12 +206,12 @@ class Driver {
     uint64_t committed = 0;
     for (const PartitionProgress& partition : view_->stats().partitions) committed += partition.committed;
     const uint64_t total = per_learner_ * kLearners;
-    return committed >= total / static_cast<uint64_t>(kills_ + 2) * static_cast<uint64_t>(done + 1);
+    return committed >= total / static_cast<uint64_t>(plan_.kills + 2) * static_cast<uint64_t>(done + 1);
   }
 
   void kill_one() {
     std::this_thread::sleep_for(std::chrono::microseconds(random_() % 2000));
-    const bool the_server = random_() % 3 == 0;
+    const bool the_server = random_() % 100 < plan_.server_share;
     int slot = -1;
     if (!the_server) {
       auto victim = learners_.begin();
@@ -223,15 +237,15 @@ class Driver {
   void check_result() {
     close(server_.input);
     std::vector<PartitionProgress> partitions(kLearners);
-    std::vector<float> weights(kParameters);
+    std::vector<float> weights(plan_.parameters);
     read_all(partitions.data(), partitions.size() * sizeof(PartitionProgress));
     read_all(&recoveries_, sizeof recoveries_);
     read_all(weights.data(), weights.size() * sizeof(float));
     int status = 0;
     waitpid(server_.pid, &status, 0);
     if (status != 0) fail(fmt::format("the last server failed: {}", status));
-    std::vector<float> expected(kParameters);
-    std::vector<float> gradient(kParameters);
+    std::vector<float> expected(plan_.parameters);
+    std::vector<float> gradient(plan_.parameters);
     for (int slot = 0; slot < kLearners; ++slot) {
       const PartitionProgress& p = partitions[static_cast<size_t>(slot)];
       if (p.committed != per_learner_ || p.samples != per_learner_ || p.repeated != 0 || p.missing != 0) {
@@ -239,11 +253,11 @@ class Driver {
                          per_learner_, p.samples, p.repeated, p.missing));
       }
       for (uint64_t sample = 0; sample < per_learner_; ++sample) {
-        fill_gradient(gradient.data(), slot, sample);
-        for (uint64_t i = 0; i < kParameters; ++i) expected[i] -= gradient[i];
+        fill_gradient(gradient, slot, sample);
+        for (uint64_t i = 0; i < plan_.parameters; ++i) expected[i] -= gradient[i];
       }
     }
-    if (std::memcmp(expected.data(), weights.data(), kParameters * sizeof(float)) != 0) {
+    if (std::memcmp(expected.data(), weights.data(), weights.size() * sizeof(float)) != 0) {
       fail("the weights differ from the sum of all gradients");
     }
     if (access(fmt::format("/dev/shm/ffdl.{}", name_).c_str(), F_OK) == 0) fail("the segment was left behind");
@@ -261,7 +275,7 @@ class Driver {
 
   const std::string name_;
   const uint64_t per_learner_;
-  const int kills_;
+  const Plan plan_;
   std::mt19937_64 random_;
   Child server_;
   std::map<int, Child> learners_;
@@ -278,21 +292,24 @@ int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.size() == 3 && args[0] == "server") {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing of a test outlives it
-    return ffdl::run_server(args[1], args[2] == "adopt");
+    return ffdl::run_server(args[1], args[2]);
   }
   if (args.size() == 4 && args[0] == "learner") {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return ffdl::run_learner(args[1], std::stoi(args[2]), std::stoull(args[3]));
   }
-  uint64_t mini_batches = 10'000;
-  int kills = 10;
-  uint64_t seed = std::random_device{}();
+  ffdl::Plan plan;
   for (size_t i = 0; i + 1 < args.size(); i += 2) {
-    if (args[i] == "--mini-batches") mini_batches = std::stoull(args[i + 1]);
-    if (args[i] == "--kills") kills = std::stoi(args[i + 1]);
-    if (args[i] == "--seed") seed = std::stoull(args[i + 1]);
+    const uint64_t value = std::stoull(args[i + 1]);
+    if (args[i] == "--mini-batches") plan.mini_batches = value;
+    if (args[i] == "--parameters") plan.parameters = value;
+    if (args[i] == "--kills") plan.kills = static_cast<int>(value);
+    if (args[i] == "--server-share") plan.server_share = value;
+    if (args[i] == "--recoveries") plan.recoveries = value;
+    if (args[i] == "--seed") plan.seed = value;
   }
-  fmt::print("ps_kill_test --mini-batches {} --kills {} --seed {}\n", mini_batches, kills, seed);
+  fmt::print("ps_kill_test --mini-batches {} --parameters {} --kills {} --server-share {} --recoveries {} --seed {}\n",
+             plan.mini_batches, plan.parameters, plan.kills, plan.server_share, plan.recoveries, plan.seed);
   std::fflush(stdout);
-  return ffdl::Driver(mini_batches, kills, seed).run();
+  return ffdl::Driver(plan).run();
 }
