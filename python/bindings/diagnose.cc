@@ -25,8 +25,8 @@ void bind_diagnose(py::module_& module) {
   module.def(
       "remove_segment", [](const std::string& name) { check(remove_segment(name)); },
       py::arg("name"),
-      "Removes a segment that nobody uses; its weights are gone then. Raises Conflict when it is in\n"
-      "use, NotFound when there is none.");
+      "Removes a segment that nobody uses; its weights are gone then.\n"
+      "Raises Conflict when it is in use, NotFound when there is none.");
 }
 
 }  // namespace ffdl::python

@@ -56,6 +56,11 @@ auto use_until(LearnerHandle& handle, double timeout_s, Call&& call) {
 
 LearnerOptions options_for(std::optional<int> slot) { return {.slot = slot.value_or(kAnySlot)}; }
 
+template <class Call>
+std::unique_ptr<LearnerHandle> attach(double timeout_s, Call&& call) {
+  return std::make_unique<LearnerHandle>(take(wait(timeout_s, call, {.for_a_place = true})));
+}
+
 void bind_values(py::module_& module) {
   py::native_enum<PushResult>(module, "PushResult", "enum.Enum", "What became of a gradient.")
       .value("PUBLISHED", PushResult::kPublished)
@@ -80,7 +85,7 @@ void bind_values(py::module_& module) {
       .field("skipped", &LearnerStats::skipped)
       .field("waits", &LearnerStats::waits);
   Record<PulledArray>(module, "Pulled",
-                      "weights: float32[parameters], read-only, valid until the next finish_pull().")
+                      "weights: float32[parameters], read-only, good until the next finish_pull().")
       .field("weights", &PulledArray::weights)
       .field("version", &PulledArray::version);
 }
@@ -90,9 +95,9 @@ void bind_attach(py::class_<LearnerHandle>& learner) {
       .def_static(
           "attach",
           [](const std::string& name, double timeout_s, std::optional<int> slot) {
-            return std::make_unique<LearnerHandle>(take(wait(timeout_s, [&](Time deadline) {
+            return attach(timeout_s, [&](Time deadline) {
               return Learner::attach(name, deadline, options_for(slot));
-            })));
+            });
           },
           py::arg("name"), py::arg("timeout_s") = kDefaultTimeoutS, py::kw_only(),
           py::arg("slot") = py::none(),
@@ -101,9 +106,9 @@ void bind_attach(py::class_<LearnerHandle>& learner) {
       .def_static(
           "attach",
           [](const ServerHandle& handle, double timeout_s, std::optional<int> slot) {
-            return std::make_unique<LearnerHandle>(take(wait(timeout_s, [&](Time deadline) {
+            return attach(timeout_s, [&](Time deadline) {
               return Learner::attach(*handle.server, deadline, options_for(slot));
-            })));
+            });
           },
           py::arg("server"), py::arg("timeout_s") = kDefaultTimeoutS, py::kw_only(),
           py::arg("slot") = py::none(), py::keep_alive<0, 1>(),
@@ -119,7 +124,8 @@ void bind_gradients(py::class_<LearnerHandle>& learner) {
                             [](Learner& l, Time t) { return l.begin_mini_batch(t); }));
           },
           py::arg("timeout_s") = kDefaultTimeoutS,
-          "Waits while this learner is too far ahead; at once with Synchrony.ASYNC. Raises Timeout.")
+          "Waits while this learner is too far ahead; not at all with Synchrony.ASYNC.\n"
+          "Raises Timeout.")
       .def(
           "gradient_slot",
           [](const py::object& self, double timeout_s) {
@@ -129,8 +135,8 @@ void bind_gradients(py::class_<LearnerHandle>& learner) {
                         self);
           },
           py::arg("timeout_s") = kDefaultTimeoutS,
-          "float32[parameters] for this mini-batch's gradient: overwrite it whole, then push() and\n"
-          "do not touch it again. Shared memory, no copy. Raises Timeout.")
+          "float32[parameters] for this mini-batch's gradient: overwrite it whole, push(), and do\n"
+          "not touch it again. Shared memory, no copy. Raises Timeout.")
       .def(
           "push",
           [](LearnerHandle& handle, SampleRange samples) {
@@ -160,8 +166,8 @@ void bind_gradients(py::class_<LearnerHandle>& learner) {
       .def(
           "finish_push",
           [](LearnerHandle& handle, double timeout_s) {
-            const PushResult result = take(use_until(
-                handle, timeout_s, [](Learner& l, Time t) { return l.finish_push(t); }));
+            const PushResult result = take(
+                use_until(handle, timeout_s, [](Learner& l, Time t) { return l.finish_push(t); }));
             handle.pushed = py::object();
             return result;
           },
@@ -172,7 +178,7 @@ void bind_gradients(py::class_<LearnerHandle>& learner) {
             check(use_until(handle, timeout_s, [](Learner& l, Time t) { return l.flush(t); }));
           },
           py::arg("timeout_s") = kDefaultTimeoutS,
-          "Publishes what was accumulated and waits until the server has folded it. Raises Timeout.");
+          "Publishes what was accumulated, waits until the server has folded it. Raises Timeout.");
 }
 
 void bind_weights(py::class_<LearnerHandle>& learner) {
@@ -184,7 +190,7 @@ void bind_weights(py::class_<LearnerHandle>& learner) {
             return take(use(handle, [&](Learner& l) { return l.pull(target, mode); }));
           },
           py::arg("weights"), py::arg("mode") = PullMode::kRelaxed,
-          "Copies the weights into a float32 array of `parameters` elements; returns their version.")
+          "Copies the weights into a float32[parameters] array; returns their version.")
       .def(
           "live_weights",
           [](const py::object& self) {
@@ -226,16 +232,13 @@ uncommitted: detach() first.)");
   bind_attach(learner);
   bind_gradients(learner);
   bind_weights(learner);
-  learner
-      .def_property_readonly("slot", [](const LearnerHandle& h) { return h.learner->slot(); })
+  learner.def_property_readonly("slot", [](const LearnerHandle& h) { return h.learner->slot(); })
       .def_property_readonly("parameters",
                              [](const LearnerHandle& h) { return h.learner->parameters(); })
       .def(
-          "committed",
-          [](const LearnerHandle& h, uint32_t partition) { return h.learner->committed(partition); },
+          "committed", [](const LearnerHandle& h, uint32_t p) { return h.learner->committed(p); },
           py::arg("partition"), "The first position of a partition that nobody has committed.")
-      .def("stats",
-           [](LearnerHandle& h) { return use(h, [](Learner& l) { return l.stats(); }); })
+      .def("stats", [](LearnerHandle& h) { return use(h, [](Learner& l) { return l.stats(); }); })
       .def(
           "detach",
           [](LearnerHandle& handle, double timeout_s) {

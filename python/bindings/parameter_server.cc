@@ -70,8 +70,8 @@ void bind_stats(py::module_& module) {
 
 void bind_cut(py::module_& module) {
   py::class_<ParameterServerCut>(module, "ParameterServerCut",
-                                 "A consistent state of a whole server: every shard folded exactly\n"
-                                 "to the same gradients.")
+                                 "A consistent state of a whole server: every shard folded\n"
+                                 "exactly to the same gradients.")
       .def_readonly("version", &ParameterServerCut::version)
       .def_readonly("rule", &ParameterServerCut::rule)
       .def_property_readonly(
@@ -127,17 +127,16 @@ void bind_create(py::class_<ServerHandle>& server) {
                                              .learners_max = learners_max,
                                              .partitions = partitions,
                                              .ranges_max = ranges_max};
-        return std::make_unique<ServerHandle>(take(
-            without_lock([&] { return ParameterServer::create(options, nullptr, cut); })));
+        return std::make_unique<ServerHandle>(
+            take(without_lock([&] { return ParameterServer::create(options, nullptr, cut); })));
       },
       py::kw_only(), py::arg("parameters"), py::arg("name") = defaults.name,
       py::arg("rule") = defaults.rule, py::arg("schedule") = defaults.schedule,
       py::arg("clip_value") = defaults.clip_value, py::arg("clip_norm") = defaults.clip_norm,
       py::arg("non_finite") = defaults.non_finite, py::arg("synchrony") = defaults.synchrony,
       py::arg("staleness") = defaults.staleness, py::arg("threads") = defaults.threads,
-      py::arg("learners_max") = defaults.learners_max,
-      py::arg("partitions") = defaults.partitions, py::arg("ranges_max") = defaults.ranges_max,
-      py::arg("cut") = nullptr,
+      py::arg("learners_max") = defaults.learners_max, py::arg("partitions") = defaults.partitions,
+      py::arg("ranges_max") = defaults.ranges_max, py::arg("cut") = nullptr,
       R"(Makes the segment: `parameters` float32 weights, all zero, or those of `cut`.
 
 name: letters, digits, '.', '-', '_'; empty for learners that are threads of this process. The other
@@ -154,19 +153,27 @@ Raises Conflict (name in use), Exhausted (no room in /dev/shm), InvalidArgument.
       "Raises Conflict (its server lives), NotFound, Corrupt, InvalidArgument.");
 }
 
+// The server runs on a thread of its own, so that this one can look for signals and for `stop`.
 void serve(ServerHandle& handle, py::object stop) {
   const Exclusive one_thread(handle.busy);
   if (stop.is_none()) stop = py::module_::import("threading").attr("Event")();
-  check(handle.server->start());
+  Status outcome;
+  const auto ended = system_runtime().make_event();
+  auto task = system_runtime().spawn("serve", [&](StopToken asked) {
+    outcome = handle.server->serve(std::move(asked));
+    ended->set();
+  });
+  const auto finish = [&] { without_lock([&] { task.reset(); }); };
   try {
     const double piece_s = std::chrono::duration<double>(kPiece).count();
-    while (!stop.attr("wait")(piece_s).cast<bool>()) {
+    while (!ended->wait_until(Time::min()) && !stop.attr("wait")(piece_s).cast<bool>()) {
     }
   } catch (const py::error_already_set&) {  // Ctrl-C
-    check(without_lock([&] { return handle.server->stop(); }));
+    finish();
     throw;
   }
-  check(without_lock([&] { return handle.server->stop(); }));
+  finish();
+  check(outcome);
 }
 
 void bind_running(py::class_<ServerHandle>& server) {
@@ -186,13 +193,13 @@ void bind_running(py::class_<ServerHandle>& server) {
           },
           "Folds what has been published, then ends the threads.")
       .def("serve", &serve, py::arg("stop") = py::none(),
-           "start(), then stop() when the threading.Event `stop` is set or Ctrl-C is pressed.")
+           "start(), then stop() when the threading.Event `stop` is set or Ctrl-C is pressed.\n"
+           "Raises the failure that ended it.")
       .def(
           "cut",
           [](ServerHandle& handle, double timeout_s) {
-            return take(wait(
-                timeout_s, [&](Time deadline) { return handle.server->cut(deadline); },
-                Pieces::kGrowing));
+            return take(wait(timeout_s, [&](Time deadline) { return handle.server->cut(deadline); },
+                             {.starts_again = true}));
           },
           py::arg("timeout_s") = kDefaultTimeoutS,
           "A consistent state, while training goes on. Raises Timeout.")
@@ -204,9 +211,9 @@ void bind_running(py::class_<ServerHandle>& server) {
           },
           "float32[parameters]: the shared weights themselves, no copy. Write the initial values\n"
           "here, before start(). The segment lives as long as this array.")
-      .def_property_readonly("name", [](const ServerHandle& handle) { return handle.server->name(); })
+      .def_property_readonly("name", [](const ServerHandle& h) { return h.server->name(); })
       .def_property_readonly(
-          "version", [](const ServerHandle& handle) { return handle.server->version(); },
+          "version", [](const ServerHandle& h) { return h.server->version(); },
           "Gradients folded so far.");
 }
 
@@ -231,7 +238,7 @@ void bind_view(py::module_& module) {
             return take(without_lock([&] { return look.pull(target, mode); }));
           },
           py::arg("weights"), py::arg("mode") = PullMode::kRelaxed,
-          "Copies the weights into a float32 array of `parameters` elements; returns their version.");
+          "Copies the weights into a float32[parameters] array; returns their version.");
 }
 
 }  // namespace
@@ -241,7 +248,7 @@ void bind_parameter_server(py::module_& module) {
   bind_stats(module);
   bind_cut(module);
   py::class_<ServerHandle> server(module, "ParameterServer",
-                                  R"(Weights, optimizer state and gradients of all learners of one host.
+                                  R"(Weights, optimizer state and gradients of one host's learners.
 
 create(), write weights(), start(); learners attach by name, or to this object from threads. The
 segment's name goes with the last reference to this object or to one of its arrays.)");

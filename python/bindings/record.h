@@ -12,22 +12,21 @@ namespace ffdl::python {
 template <class T>
 class Record {
  public:
-  Record(pybind11::module_& module, const char* name, const char* doc)
-      : class_(module, name, doc) {
+  Record(pybind11::module_& module, const char* name, const char* doc) : class_(module, name, doc) {
     class_.attr("_fields") = fields_;
     class_.def("__repr__", [name = std::string(name), fields = fields_](pybind11::object self) {
       std::string text;
       for (const pybind11::handle field : fields) {
         if (!text.empty()) text += ", ";
-        text += field.cast<std::string>() + "=" +
-                pybind11::repr(self.attr(field)).cast<std::string>();
+        text +=
+            field.cast<std::string>() + "=" + pybind11::repr(self.attr(field)).cast<std::string>();
       }
       return name + "(" + text + ")";
     });
   }
 
   template <class Member>
-  Record& field(const char* name, Member T::*member) {
+  Record& field(const char* name, Member T::* member) {
     class_.def_readonly(name, member);
     fields_.append(name);
     return *this;

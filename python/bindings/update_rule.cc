@@ -18,8 +18,9 @@ void bind_options(py::module_& module) {
   py::class_<UpdateRuleOptions>(module, "UpdateRuleOptions", R"(A built-in update rule.
 
 kind: "sgd", "momentum", "adam" or "adamw". The numbers have PyTorch's names and meaning:
-learning_rate, momentum (momentum only), beta1, beta2, epsilon (adam, adamw), weight_decay (added to
-the gradient; with adamw taken from the weight instead). Raises InvalidArgument for an unknown kind.)")
+learning_rate, momentum (momentum only), beta1, beta2, epsilon (adam, adamw), weight_decay (added
+to the gradient; with adamw taken from the weight instead).
+Raises InvalidArgument for an unknown kind.)")
       .def(py::init([](const std::string& kind, float learning_rate, float momentum, float beta1,
                        float beta2, float epsilon, float weight_decay) {
              return UpdateRuleOptions{.kind = take(parse_update_rule(kind)),
@@ -59,15 +60,15 @@ void bind_schedule(py::module_& module) {
                                    R"(Learning rate over the updates of a run: warm-up, then decay.
 
 warmup_steps: updates over which the factor grows linearly from 1/warmup_steps to 1. decay_steps:
-length of a linear or cosine decay, or the period of Decay.STEP. final_factor: where the decay ends, or
-the factor per period.)")
-      .def(py::init([](Decay decay, uint64_t warmup_steps, uint64_t decay_steps,
-                       float final_factor) {
-             return LearningRateSchedule{.decay = decay,
-                                         .warmup_steps = warmup_steps,
-                                         .decay_steps = decay_steps,
-                                         .final_factor = final_factor};
-           }),
+length of a linear or cosine decay, or the period of Decay.STEP. final_factor: where the decay
+ends, or the factor per period.)")
+      .def(py::init(
+               [](Decay decay, uint64_t warmup_steps, uint64_t decay_steps, float final_factor) {
+                 return LearningRateSchedule{.decay = decay,
+                                             .warmup_steps = warmup_steps,
+                                             .decay_steps = decay_steps,
+                                             .final_factor = final_factor};
+               }),
            py::arg("decay") = defaults.decay, py::kw_only(),
            py::arg("warmup_steps") = defaults.warmup_steps,
            py::arg("decay_steps") = defaults.decay_steps,

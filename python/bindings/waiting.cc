@@ -13,7 +13,8 @@ Time deadline_after(double timeout_s) {
   // Longer than any run, and far from where nanoseconds overflow.
   constexpr double kForever = 1e9;
   if (timeout_s > kForever) return kNoDeadline;
-  return deadline_in(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(timeout_s)));
+  const std::chrono::duration<double> seconds(timeout_s);
+  return deadline_in(std::chrono::duration_cast<Duration>(seconds));
 }
 
 Exclusive::Exclusive(bool& busy) : busy_(busy) {

@@ -27,24 +27,28 @@ inline constexpr double kDefaultTimeoutS = 30.0;
 // Between two looks for signals.
 inline constexpr Duration kPiece = std::chrono::milliseconds(100);
 
-enum class Pieces {
-  kEqual,    // the call goes on where the last piece ended
-  kGrowing,  // the call starts again with each piece, so the next piece is twice as long
+struct Waiting {
+  bool starts_again = false;  // the call does not go on where it ended: each piece is twice as long
+  bool for_a_place = false;   // kExhausted and kConflict also mean that it waited in vain
 };
 
 // Calls `call(deadline)` without the interpreter lock, with nearer deadlines than the caller's, and
 // looks for signals in between.
 template <class Call>
-auto wait(double timeout_s, Call&& call, Pieces pieces = Pieces::kEqual) {
+auto wait(double timeout_s, Call&& call, Waiting waiting = {}) {
   const Time deadline = deadline_after(timeout_s);
-  for (Duration piece = kPiece;; piece *= pieces == Pieces::kGrowing ? 2 : 1) {
+  for (Duration piece = kPiece;; piece *= waiting.starts_again ? 2 : 1) {
     const Time piece_end = std::min(deadline, deadline_in(piece));
     auto outcome = [&] {
       pybind11::gil_scoped_release others_may_run;
       return call(piece_end);
     }();
     if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
-    if (status_of(outcome).code() != StatusCode::kTimeout || piece_end == deadline) return outcome;
+    const StatusCode code = status_of(outcome).code();
+    const bool in_vain =
+        code == StatusCode::kTimeout ||
+        (waiting.for_a_place && (code == StatusCode::kExhausted || code == StatusCode::kConflict));
+    if (!in_vain || piece_end == deadline) return outcome;
   }
 }
 

@@ -52,6 +52,7 @@ HEADERS = {
     "step_participant.h": "elastic",
     "elastic_policy.h": "elastic",
     "job_planner.h": "plan",
+    "plan_files.h": "plan",
     "elastic_pool.h": "pool",
     "observe.h": "observe",
     "launcher.h": "launch",
@@ -64,7 +65,7 @@ USERS = ("src/cli", "examples", "benchmarks", "python/bindings", "tests/install"
 # First part of a third-party include -> the folders (or files) that may name it.
 THIRD_PARTY = {
     "fmt": ("src", "tests", "examples", "benchmarks"),
-    "hwy": ("src/base", "src/shm", "src/ps", "src/comm", "tests"),
+    "hwy": ("src", "tests"),
     "xxhash.h": ("src/base", "src/shm", "src/ps", "tests"),
     "asio.hpp": ("src/net",),
     "asio": ("src/net",),
@@ -81,7 +82,7 @@ THIRD_PARTY = {
     "CLI": ("src/cli", "examples", "benchmarks"),
     "pybind11": ("python/bindings",),
     "Eigen": ("examples", "benchmarks"),
-    "zlib.h": ("examples", "benchmarks"),
+    "zlib.h": ("examples", "benchmarks", "tests"),
     "gtest": ("tests",),
     "gmock": ("tests",),
     "benchmark": ("benchmarks",),
