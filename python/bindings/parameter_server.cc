@@ -73,6 +73,7 @@ void bind_cut(py::module_& module) {
                                  "A consistent state of a whole server: every shard folded\n"
                                  "exactly to the same gradients.")
       .def_readonly("version", &ParameterServerCut::version)
+      .def_readonly("updates", &ParameterServerCut::updates)
       .def_readonly("rule", &ParameterServerCut::rule)
       .def_property_readonly(
           "weights",
