@@ -12,7 +12,7 @@ namespace ffdl {
 inline constexpr int kAnySlot = -1;
 
 struct LearnerOptions {
-  int slot = kAnySlot;             // a fixed slot, so that a new process goes on where an old one ended
+  int slot = kAnySlot;             // a fixed one: a new process goes on where an old one ended
 };
 
 enum class PushResult : uint8_t {

@@ -23,7 +23,7 @@ namespace ffdl {
 // How far learners may drift apart.
 enum class Synchrony : uint32_t {
   kAsync,  // ASGD: nobody waits for anybody
-  kStale,  // SSP: a learner waits while it is more than `staleness` mini-batches ahead of the slowest
+  kStale,  // SSP: waits while more than `staleness` mini-batches ahead of the slowest
   kBulk,   // BSP: one update per round, with the mean of one mini-batch of every learner
 };
 
@@ -73,7 +73,7 @@ struct PartitionProgress {
 };
 
 struct ParameterServerStats {
-  uint64_t version = 0;            // published gradients folded by the slowest shard; never goes back
+  uint64_t version = 0;            // gradients folded by the slowest shard; never goes back
   uint64_t epoch = 0;              // 1 for the creator, one more for every successor
   bool server_alive = false;
   int64_t server_pid = 0;

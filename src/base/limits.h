@@ -19,7 +19,8 @@ inline constexpr size_t kForkPrivateMax = 4096;
 // file lock that its dead owner lost. Short beside a mini-batch that matters, long beside a look.
 inline constexpr auto kPollInterval = 2ms;
 
-// Between two looks of a server at the locks of its learners: a dead one is found this late at most.
+// Between two looks of a server at the locks of its learners: a dead one is found this late at
+// most.
 inline constexpr auto kLivenessInterval = 5ms;
 
 // Longest sleep on a futex before its condition is looked at again: a waker may have been killed

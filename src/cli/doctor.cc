@@ -74,10 +74,12 @@ void add_doctor_command(CLI::App& app, Status& outcome) {
   doctor->add_flag("-n,--dry-run", options->dry_run, "Only list; remove nothing");
   doctor->add_flag("--json", options->json, "Print JSON");
   doctor->footer(
-      "A segment is in use while any process holds one of its locks: its server, or a learner that\n"
+      "A segment is in use while any process holds one of its locks: its server, or a learner "
+      "that\n"
       "waits for a new server. A job that was killed can still be continued from its segment\n"
       "(ParameterServer::adopt); look with --dry-run before you remove it.\n\n"
-      "Examples:\n  ffdl doctor --dry-run\n  ffdl doctor\n  ffdl doctor --json | jq '.segments[].name'");
+      "Examples:\n  ffdl doctor --dry-run\n  ffdl doctor\n  ffdl doctor --json | jq "
+      "'.segments[].name'");
   doctor->callback([options, &outcome] { outcome = run_doctor(*options); });
 }
 

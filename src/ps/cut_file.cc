@@ -74,8 +74,8 @@ class File {
       const ssize_t done = ::read(fd_, next, left);
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) {
-        return make_error(StatusCode::kCorrupt, "load a cut from '{}': it ends too early; load another",
-                          path_);
+        return make_error(StatusCode::kCorrupt,
+                          "load a cut from '{}': it ends too early; load another", path_);
       }
       next += done;
       left -= static_cast<uint64_t>(done);
@@ -149,9 +149,11 @@ Result<ParameterServerCut> ParameterServerCut::load(const std::string& path) {
   struct stat facts = {};
   FFDL_RETURN_IF_ERROR(file.read(&header, sizeof header));
   const bool sane = std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 &&
-                    header.parameters < (uint64_t{1} << 42) && header.state_count <= kRuleStateMax &&
-                    header.partitions <= (1U << 20) && header.rule[sizeof header.rule - 1] == 0;
-  if (!sane || fstat(file.fd(), &facts) != 0 || file_bytes(header) != static_cast<uint64_t>(facts.st_size)) {
+                    header.parameters < (uint64_t{1} << 42) &&
+                    header.state_count <= kRuleStateMax && header.partitions <= (1U << 20) &&
+                    header.rule[sizeof header.rule - 1] == 0;
+  if (!sane || fstat(file.fd(), &facts) != 0 ||
+      file_bytes(header) != static_cast<uint64_t>(facts.st_size)) {
     return make_error(StatusCode::kCorrupt,
                       "load a cut from '{}': {} bytes that are no whole cut; load another", path,
                       facts.st_size);
@@ -163,7 +165,8 @@ Result<ParameterServerCut> ParameterServerCut::load(const std::string& path) {
   cut.partitions.resize(header.partitions);
   cut.weights.resize(header.parameters);
   cut.state.assign(header.state_count, std::vector<float>(header.parameters));
-  FFDL_RETURN_IF_ERROR(file.read(cut.partitions.data(), header.partitions * sizeof(PartitionProgress)));
+  FFDL_RETURN_IF_ERROR(
+      file.read(cut.partitions.data(), header.partitions * sizeof(PartitionProgress)));
   FFDL_RETURN_IF_ERROR(file.read(cut.weights.data(), header.parameters * sizeof(float)));
   for (std::vector<float>& values : cut.state) {
     FFDL_RETURN_IF_ERROR(file.read(values.data(), values.size() * sizeof(float)));
@@ -172,7 +175,8 @@ Result<ParameterServerCut> ParameterServerCut::load(const std::string& path) {
   uint64_t stored = 0;
   FFDL_RETURN_IF_ERROR(file.read(&stored, sizeof stored));
   if (stored != expected) {
-    return make_error(StatusCode::kCorrupt, "load a cut from '{}': the checksum fails; load another", path);
+    return make_error(StatusCode::kCorrupt,
+                      "load a cut from '{}': the checksum fails; load another", path);
   }
   return cut;
 }

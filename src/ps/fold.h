@@ -166,7 +166,8 @@ class ShardFold {
                               q, l);
     }
     const bool mean = rule_.takes_mean() && meta.mini_batches > 1;
-    const float scale = mean ? meta.clip_scale / static_cast<float>(meta.mini_batches) : meta.clip_scale;
+    const float scale =
+        mean ? meta.clip_scale / static_cast<float>(meta.mini_batches) : meta.clip_scale;
     sources_.push_back({l, q, &meta, region_.gradient(l, q) + first_block_ * kBlockFloats, scale});
     if (meta.mini_batches > 0) ++updating_;
     return {};
@@ -208,10 +209,11 @@ class ShardFold {
   Status redo_copy(JournalWord word) {
     const uint64_t n = word.block_plus_one - 1;
     if (n >= steps_) {
-      return base::make_error(StatusCode::kCorrupt,
-                              "finish an interrupted fold: the journal of shard {} names block {} of "
-                              "{}; something wrote over the segment: restore from a checkpoint",
-                              k_, n, steps_);
+      return base::make_error(
+          StatusCode::kCorrupt,
+          "finish an interrupted fold: the journal of shard {} names block {} of "
+          "{}; something wrote over the segment: restore from a checkpoint",
+          k_, n, steps_);
     }
     begin_change();
     FFDL_RETURN_IF_ERROR(copy_shadow(n, word.block_plus_one & 1));

@@ -65,7 +65,8 @@ void ScaleAndAdd(float* HWY_RESTRICT to, float to_scale, const float* HWY_RESTRI
   std::copy_n(from + i, rest, from_tail);
   for (uint64_t j = 0; j < rest; j += lanes) {
     const auto scaled = hn::Mul(scale_to, hn::LoadU(floats, to_tail + j));
-    hn::StoreU(hn::MulAdd(scale_from, hn::LoadU(floats, from_tail + j), scaled), floats, to_tail + j);
+    hn::StoreU(hn::MulAdd(scale_from, hn::LoadU(floats, from_tail + j), scaled), floats,
+               to_tail + j);
   }
   std::copy_n(to_tail, rest, to + i);
 }
@@ -85,7 +86,8 @@ GradientFacts inspect_gradient(const float* gradient, uint64_t count) {
 
 uint64_t find_non_finite(const float* gradient, uint64_t count) {
   return static_cast<uint64_t>(
-      std::find_if(gradient, gradient + count, [](float x) { return !std::isfinite(x); }) - gradient);
+      std::find_if(gradient, gradient + count, [](float x) { return !std::isfinite(x); }) -
+      gradient);
 }
 
 void add_scaled(float* to, const float* from, float scale, uint64_t count) {

@@ -13,7 +13,8 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<Config> && sizeof(Config) == 184);
 static_assert(std::is_trivially_copyable_v<Meta> && sizeof(Meta) == 48);
-static_assert(sizeof(ServerWords) == 192 && sizeof(LearnerWords) == 128 && sizeof(ShardWords) == 128);
+static_assert(sizeof(ServerWords) == 192 && sizeof(LearnerWords) == 128 &&
+              sizeof(ShardWords) == 128);
 static_assert(sizeof(SampleRange) == 24 && sizeof(LedgerEntry) == 16);
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
 
@@ -39,8 +40,7 @@ Offsets::Offsets(const Config& config) {
   const uint64_t shard_count = config.shards;
   blocks = (config.parameters + kBlockFloats - 1) / kBlockFloats;
   padded = blocks * kBlockFloats;
-  ledger_words =
-      config.partitions * kPartitionWords + learner_count * kSlotWords + kStalenessWords;
+  ledger_words = config.partitions * kPartitionWords + learner_count * kSlotWords + kStalenessWords;
   // A gradient changes kPartitionWords words per range, and of its slot kSlotWords and one bucket.
   // A round has one such gradient per learner, each of a single mini-batch, so of one range.
   const uint64_t gradients_max = config.synchrony == Synchrony::kBulk ? learner_count : 1;
@@ -107,10 +107,11 @@ Result<shm::Segment> open_segment(std::string_view name) {
 
 Result<Region> read_region(const shm::Segment& segment) {
   const auto corrupt = [&](std::string_view what) {
-    return base::make_error(StatusCode::kCorrupt,
-                            "open parameter server '{}': {}; something wrote over the segment: remove "
-                            "it ('ffdl doctor') and restore from a checkpoint",
-                            segment.name(), what);
+    return base::make_error(
+        StatusCode::kCorrupt,
+        "open parameter server '{}': {}; something wrote over the segment: remove "
+        "it ('ffdl doctor') and restore from a checkpoint",
+        segment.name(), what);
   };
   if (segment.bytes() < sizeof(shm::SegmentHeader) + sizeof(Config)) {
     return corrupt("the segment is too small for its configuration");

@@ -34,15 +34,15 @@ struct Config {
   float clip_value;
   float clip_norm;
   UpdateRuleOptions rule;
-  uint32_t custom_rule;        // 1: the server was given a rule of the user's own
+  uint32_t custom_rule;  // 1: the server was given a rule of the user's own
   LearningRateSchedule schedule;
   char rule_name[64];
-  uint64_t checksum;           // XXH3 of all fields above
+  uint64_t checksum;  // XXH3 of all fields above
 };
 
 // Words of the server. `closing` refuses publications; `ended` says that nothing will be folded.
 struct alignas(64) ServerWords {
-  std::atomic<uint64_t> epoch;        // of owners; the lock, not this word, says who owns
+  std::atomic<uint64_t> epoch;  // of owners; the lock, not this word, says who owns
   std::atomic<int64_t> pid;
   std::atomic<uint32_t> closing;
   std::atomic<uint32_t> ended;
@@ -60,15 +60,15 @@ struct alignas(64) LearnerWords {
   alignas(64) std::atomic<uint32_t> attached;
   std::atomic<uint32_t> incarnation;
   std::atomic<int64_t> pid;
-  std::atomic<uint64_t> clock[2];    // mini-batches up to the publication in this buffer
+  std::atomic<uint64_t> clock[2];  // mini-batches up to the publication in this buffer
 };
 
 struct alignas(64) ShardWords {
-  std::atomic<uint64_t> journal;       // learner:8 | block+1:24 | low half of the sequence:32
+  std::atomic<uint64_t> journal;  // learner:8 | block+1:24 | low half of the sequence:32
   alignas(64) std::atomic<uint64_t> seqlock;  // odd while the shard changes
-  std::atomic<uint32_t> snapshots;      // snapshot readers that asked for a pause, ever
-  std::atomic<uint32_t> snapshots_done;  // and those that have had it
-  std::atomic<uint64_t> round_folded;  // Synchrony::kBulk: last round folded
+  std::atomic<uint32_t> snapshots;            // snapshot readers that asked for a pause, ever
+  std::atomic<uint32_t> snapshots_done;       // and those that have had it
+  std::atomic<uint64_t> round_folded;         // Synchrony::kBulk: last round folded
 };
 
 // Synchrony::kBulk: which gradients make up a round, fixed before any shard folds it.
@@ -79,13 +79,13 @@ struct alignas(64) RoundWords {
 // What travels with a gradient.
 struct Meta {
   uint64_t sequence;
-  uint32_t mini_batches;   // added up in the gradient; 0: the gradient is not to be looked at
-  uint32_t skipped;        // mini-batches dropped for NaN or Inf; their samples are in the ranges
+  uint32_t mini_batches;  // added up in the gradient; 0: the gradient is not to be looked at
+  uint32_t skipped;       // mini-batches dropped for NaN or Inf; their samples are in the ranges
   uint64_t samples;
-  uint64_t base_version;   // of the weights that the first of them was computed from
-  float clip_scale;        // of the whole gradient
-  uint32_t ranges;         // how many of the slot's ranges are used
-  uint64_t checksum;       // XXH3 of the fields above and the ranges
+  uint64_t base_version;  // of the weights that the first of them was computed from
+  float clip_scale;       // of the whole gradient
+  uint32_t ranges;        // how many of the slot's ranges are used
+  uint64_t checksum;      // XXH3 of the fields above and the ranges
 };
 
 // The ledger is an array of words; an update is a list of new values, so that it can be repeated.
@@ -102,10 +102,10 @@ inline constexpr uint64_t kStalenessWords = 32;
 struct Offsets {
   explicit Offsets(const Config& config);
 
-  uint64_t blocks;             // of the whole weight vector
-  uint64_t padded;             // floats: blocks * kBlockFloats
+  uint64_t blocks;  // of the whole weight vector
+  uint64_t padded;  // floats: blocks * kBlockFloats
   uint64_t ledger_words;
-  uint64_t ledger_entries_max; // of one update
+  uint64_t ledger_entries_max;  // of one update
   uint64_t server, learners, shards, folded, folded_stride, round, round_sequences, ledger;
   uint64_t ledger_shadow, ledger_shadow_stride, meta, ranges;
   uint64_t shadow, weights, state, gradients;
@@ -123,7 +123,9 @@ class Region {
   int learners_max() const { return static_cast<int>(config_.learners_max); }
 
   // Blocks [begin, end) of the weights belong to shard k.
-  uint64_t shard_begin(int k) const { return at_.blocks * static_cast<uint64_t>(k) / config_.shards; }
+  uint64_t shard_begin(int k) const {
+    return at_.blocks * static_cast<uint64_t>(k) / config_.shards;
+  }
   uint64_t shard_end(int k) const { return shard_begin(k + 1); }
 
   ServerWords& server() const { return at<ServerWords>(at_.server, 0); }
@@ -135,12 +137,15 @@ class Region {
   RoundWords& round() const { return at<RoundWords>(at_.round, 0); }
   // Sequence of learner l in round r, 0 when it is no member. Two records, by r & 1.
   std::atomic<uint64_t>& round_sequence(uint64_t r, int l) const {
-    return at<std::atomic<uint64_t>>(at_.round_sequences, static_cast<int>(r & 1) * learners_max() + l);
+    return at<std::atomic<uint64_t>>(at_.round_sequences,
+                                     static_cast<int>(r & 1) * learners_max() + l);
   }
   std::atomic<uint64_t>& ledger(uint64_t word) const {
     return at<std::atomic<uint64_t>>(at_.ledger, static_cast<int64_t>(word));
   }
-  static uint64_t partition_word(uint32_t p, PartitionWord word) { return p * kPartitionWords + word; }
+  static uint64_t partition_word(uint32_t p, PartitionWord word) {
+    return p * kPartitionWords + word;
+  }
   uint64_t slot_word(int l, SlotWord word) const {
     return config_.partitions * kPartitionWords + static_cast<uint64_t>(l) * kSlotWords + word;
   }
@@ -154,7 +159,9 @@ class Region {
   LedgerEntry* ledger_shadow(uint64_t parity) const {
     return &at<LedgerEntry>(at_.ledger_shadow + at_.ledger_shadow_stride * parity + 64, 0);
   }
-  Meta& meta(int l, uint64_t q) const { return at<Meta>(at_.meta, 2 * l + static_cast<int>(q & 1)); }
+  Meta& meta(int l, uint64_t q) const {
+    return at<Meta>(at_.meta, 2 * l + static_cast<int>(q & 1));
+  }
   std::span<SampleRange> ranges(int l, uint64_t q) const {
     const int64_t first = (2 * l + static_cast<int64_t>(q & 1)) * config_.ranges_max;
     return {&at<SampleRange>(at_.ranges, first), config_.ranges_max};

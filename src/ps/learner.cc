@@ -23,14 +23,16 @@ Learner::~Learner() = default;
 Result<std::unique_ptr<Learner>> Learner::attach(std::string_view name, Time deadline,
                                                  LearnerOptions options) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment, ps::open_waiting(name, deadline));
-  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl, Impl::attach(std::move(segment), deadline, options));
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                        Impl::attach(std::move(segment), deadline, options));
   return std::unique_ptr<Learner>(new Learner(std::move(impl)));
 }
 
 Result<std::unique_ptr<Learner>> Learner::attach(const ParameterServer& server, Time deadline,
                                                  LearnerOptions options) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment, server.impl_->segment().reopen());
-  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl, Impl::attach(std::move(segment), deadline, options));
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                        Impl::attach(std::move(segment), deadline, options));
   return std::unique_ptr<Learner>(new Learner(std::move(impl)));
 }
 

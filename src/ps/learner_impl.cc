@@ -62,10 +62,11 @@ void Learner::Impl::leave() {
 
 Status Learner::Impl::check_usable(std::string_view doing) const {
   if (lock_.held()) return {};
-  return make_error(StatusCode::kCancelled,
-                    "{}: learner {} is detached, or this process is a fork of the one that attached; "
-                    "attach again",
-                    doing, l_);
+  return make_error(
+      StatusCode::kCancelled,
+      "{}: learner {} is detached, or this process is a fork of the one that attached; "
+      "attach again",
+      doing, l_);
 }
 
 Status Learner::Impl::server_is_gone(std::string_view doing) const {
@@ -122,7 +123,8 @@ Status Learner::Impl::begin_mini_batch(Time deadline) {
   bool waited = false;
   ps::ServerWords& server = region_.server();
   const auto ready = [&] {
-    if (server.closing.load(std::memory_order_seq_cst) != 0) failure = server_is_gone("begin a mini-batch");
+    if (server.closing.load(std::memory_order_seq_cst) != 0)
+      failure = server_is_gone("begin a mini-batch");
     if (failure.ok() && !pending_.empty()) failure = publish_if_free().status();
     if (!failure.ok() || within_staleness_bound()) return true;
     waited = true;
@@ -131,10 +133,11 @@ Status Learner::Impl::begin_mini_batch(Time deadline) {
   const bool in_time = server.progress.wait_until(ready, deadline);
   if (waited) ++stats_.waits;
   if (!failure.ok() || in_time) return failure;
-  return make_error(StatusCode::kTimeout,
-                    "begin a mini-batch: learner {} is at mini-batch {}, the slowest at {} and the bound "
-                    "is {}; wait longer, or find out why that one is slow (it must detach when it ends)",
-                    l_, clock_, slowest_clock(), config_.staleness);
+  return make_error(
+      StatusCode::kTimeout,
+      "begin a mini-batch: learner {} is at mini-batch {}, the slowest at {} and the bound "
+      "is {}; wait longer, or find out why that one is slow (it must detach when it ends)",
+      l_, clock_, slowest_clock(), config_.staleness);
 }
 
 Result<std::span<float>> Learner::Impl::gradient_slot(Time deadline) {
@@ -153,7 +156,8 @@ Result<std::span<float>> Learner::Impl::gradient_slot(Time deadline) {
 Result<PushResult> Learner::Impl::push_slot(SampleRange samples) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
   if (!slot_given_) {
-    return invalid_argument("push: no gradient_slot() since the last push; ask for one, or push a span");
+    return invalid_argument(
+        "push: no gradient_slot() since the last push; ask for one, or push a span");
   }
   const float* from = slot_is_staging_ ? staging_.get() : own_buffer();
   return take_gradient({from, config_.parameters}, samples, base_version_, !slot_is_staging_);
@@ -172,24 +176,27 @@ Result<PushResult> Learner::Impl::push(std::span<const float> gradient, SampleRa
 
 Status Learner::Impl::check_samples(const SampleRange& samples) {
   if (samples.partition >= config_.partitions || samples.begin > samples.end) {
-    return invalid_argument("push samples [{}, {}) of partition {}: there are {} partitions, and a range "
-                            "begins before it ends",
-                            samples.begin, samples.end, samples.partition, config_.partitions);
+    return invalid_argument(
+        "push samples [{}, {}) of partition {}: there are {} partitions, and a range "
+        "begins before it ends",
+        samples.begin, samples.end, samples.partition, config_.partitions);
   }
   if (samples.begin == samples.end) return {};
   const auto [next, first_time] = next_position_.try_emplace(samples.partition, 0);
   if (first_time) next->second = committed(samples.partition);
   if (samples.begin < next->second) {
-    return invalid_argument("push samples [{}, {}) of partition {}: all before {} are committed already; "
-                            "begin there (committed() tells)",
-                            samples.begin, samples.end, samples.partition, next->second);
+    return invalid_argument(
+        "push samples [{}, {}) of partition {}: all before {} are committed already; "
+        "begin there (committed() tells)",
+        samples.begin, samples.end, samples.partition, next->second);
   }
   if (!pending_.has_room_for(samples)) {
-    return make_error(StatusCode::kExhausted,
-                      "push samples [{}, {}) of partition {}: the server is late, and one gradient names "
-                      "at most {} separate ranges; flush() and push again, push neighbouring samples, or "
-                      "raise ranges_max",
-                      samples.begin, samples.end, samples.partition, config_.ranges_max);
+    return make_error(
+        StatusCode::kExhausted,
+        "push samples [{}, {}) of partition {}: the server is late, and one gradient names "
+        "at most {} separate ranges; flush() and push again, push neighbouring samples, or "
+        "raise ranges_max",
+        samples.begin, samples.end, samples.partition, config_.ranges_max);
   }
   return {};
 }
@@ -205,29 +212,33 @@ Result<float> Learner::Impl::judge(std::span<const float> gradient, const Sample
     skip = config_.non_finite == NonFinite::kSkip;
     if (skip) return 1.0F;
     const uint64_t where = ps::find_non_finite(gradient.data(), gradient.size());
-    return invalid_argument("push samples [{}, {}) of partition {}: element {} of the gradient is {}; "
-                            "lower the learning rate or look at these samples (non_finite=skip drops and "
-                            "counts such gradients)",
-                            samples.begin, samples.end, samples.partition, where, gradient[where]);
+    return invalid_argument(
+        "push samples [{}, {}) of partition {}: element {} of the gradient is {}; "
+        "lower the learning rate or look at these samples (non_finite=skip drops and "
+        "counts such gradients)",
+        samples.begin, samples.end, samples.partition, where, gradient[where]);
   }
   const double norm = std::sqrt(facts.square_sum);
   if (config_.clip_norm == 0 || !(norm > double{config_.clip_norm})) return 1.0F;
   return static_cast<float>(double{config_.clip_norm} / norm);
 }
 
-void Learner::Impl::store_gradient(std::span<const float> gradient, float clip_scale, bool in_slot) {
+void Learner::Impl::store_gradient(std::span<const float> gradient, float clip_scale,
+                                   bool in_slot) {
   if (pending_.mini_batches == 0) {
     // The first mini-batch overwrites: the buffer holds an older gradient, or a dead learner's.
     if (!in_slot) std::memcpy(own_buffer(), gradient.data(), gradient.size_bytes());
     pending_.clip_scale = clip_scale;
     return;
   }
-  ps::scale_and_add(own_buffer(), pending_.clip_scale, gradient.data(), clip_scale, gradient.size());
+  ps::scale_and_add(own_buffer(), pending_.clip_scale, gradient.data(), clip_scale,
+                    gradient.size());
   pending_.clip_scale = 1;
 }
 
-Result<PushResult> Learner::Impl::take_gradient(std::span<const float> gradient, SampleRange samples,
-                                                uint64_t version, bool in_slot) {
+Result<PushResult> Learner::Impl::take_gradient(std::span<const float> gradient,
+                                                SampleRange samples, uint64_t version,
+                                                bool in_slot) {
   FFDL_RETURN_IF_ERROR(check_samples(samples));
   bool skip = false;
   FFDL_ASSIGN_OR_RETURN(const float clip_scale, judge(gradient, samples, skip));
@@ -299,7 +310,8 @@ Status Learner::Impl::flush(Time deadline) {
   };
   if (server.progress.wait_until(ready, deadline) || !failure.ok()) return failure;
   const bool alive = shm::role_is_held(segment_.fd(), shm::kOwnerRole);
-  return make_error(StatusCode::kTimeout, "flush: the server (pid {}) has not folded all of learner {}'s gradients; {}",
+  return make_error(StatusCode::kTimeout,
+                    "flush: the server (pid {}) has not folded all of learner {}'s gradients; {}",
                     server.pid.load(), l_,
                     alive ? "wait longer" : "it is dead: adopt the segment, nothing is lost");
 }
@@ -324,7 +336,8 @@ uint64_t Learner::Impl::committed(uint32_t partition) const {
     const uint64_t pub = region_.learner(l).pub.load(std::memory_order_acquire);
     if (region_.folded(0, l).load(std::memory_order_acquire) == pub || !slot_is_quiet(l)) continue;
     const ps::Meta& meta = region_.meta(l, pub);
-    for (const SampleRange& range : region_.ranges(l, pub).first(std::min(meta.ranges, config_.ranges_max))) {
+    for (const SampleRange& range :
+         region_.ranges(l, pub).first(std::min(meta.ranges, config_.ranges_max))) {
       if (range.partition == partition) end = std::max(end, range.end);
     }
   }
@@ -342,10 +355,12 @@ bool Learner::Impl::pushing_beside() const { return transfer_ && transfer_->push
 namespace {
 
 // Slots that nobody holds: those that ended well first, then those of the dead.
-Result<shm::RoleLock> lock_any_slot(const shm::Segment& segment, const ps::Region& region, int& slot) {
+Result<shm::RoleLock> lock_any_slot(const shm::Segment& segment, const ps::Region& region,
+                                    int& slot) {
   for (const bool of_the_dead : {false, true}) {
     for (int l = 0; l < region.learners_max(); ++l) {
-      if ((region.learner(l).attached.load(std::memory_order_relaxed) != 0) != of_the_dead) continue;
+      if ((region.learner(l).attached.load(std::memory_order_relaxed) != 0) != of_the_dead)
+        continue;
       Result<shm::RoleLock> lock = shm::RoleLock::acquire(segment.fd(), shm::learner_role(l));
       slot = l;
       if (lock.ok() || lock.status().code() != StatusCode::kConflict) return lock;
@@ -361,14 +376,14 @@ Result<std::unique_ptr<Learner::Impl>> Learner::Impl::attach(shm::Segment segmen
                                                              const LearnerOptions& options) {
   FFDL_ASSIGN_OR_RETURN(ps::Region region, ps::read_region(segment));
   if (options.slot != kAnySlot && (options.slot < 0 || options.slot >= region.learners_max())) {
-    return invalid_argument("attach to '{}': slot {}; there are {}, from 0", segment.name(), options.slot,
-                            region.learners_max());
+    return invalid_argument("attach to '{}': slot {}; there are {}, from 0", segment.name(),
+                            options.slot, region.learners_max());
   }
   while (true) {
     int slot = options.slot;
-    Result<shm::RoleLock> lock = slot == kAnySlot
-                                     ? lock_any_slot(segment, region, slot)
-                                     : shm::RoleLock::acquire(segment.fd(), shm::learner_role(slot));
+    Result<shm::RoleLock> lock =
+        slot == kAnySlot ? lock_any_slot(segment, region, slot)
+                         : shm::RoleLock::acquire(segment.fd(), shm::learner_role(slot));
     if (lock.ok()) {
       return std::make_unique<Impl>(std::move(segment), region, std::move(lock).value(), slot);
     }
@@ -378,10 +393,11 @@ Result<std::unique_ptr<Learner::Impl>> Learner::Impl::attach(shm::Segment segmen
       if (code != StatusCode::kConflict) {
         return std::move(lock).status().with_context(fmt::format("attach to '{}'", segment.name()));
       }
-      return make_error(StatusCode::kConflict,
-                        "attach to '{}': slot {} belongs to a living learner (pid {}); take another, or "
-                        "kAnySlot",
-                        segment.name(), slot, region.learner(slot).pid.load());
+      return make_error(
+          StatusCode::kConflict,
+          "attach to '{}': slot {} belongs to a living learner (pid {}); take another, or "
+          "kAnySlot",
+          segment.name(), slot, region.learner(slot).pid.load());
     }
     std::this_thread::sleep_for(base::kPollInterval);
   }

@@ -23,8 +23,8 @@ using ps::Region;
 
 Status check_options(const ParameterServerOptions& options) {
   if (options.parameters == 0 || options.parameters > base::kParametersMax) {
-    return invalid_argument("create parameter server '{}': {} parameters; give 1 to {}", options.name,
-                            options.parameters, base::kParametersMax);
+    return invalid_argument("create parameter server '{}': {} parameters; give 1 to {}",
+                            options.name, options.parameters, base::kParametersMax);
   }
   if (options.learners_max < 1 || options.learners_max > base::kLearnersMax) {
     return invalid_argument("create parameter server '{}': learners_max is {}; give 1 to {}",
@@ -49,8 +49,9 @@ Status check_options(const ParameterServerOptions& options) {
         options.name, options.clip_value, options.clip_norm);
   }
   if (!(options.schedule.final_factor >= 0)) {
-    return invalid_argument("create parameter server '{}': schedule.final_factor is {}; give 0 or more",
-                            options.name, options.schedule.final_factor);
+    return invalid_argument(
+        "create parameter server '{}': schedule.final_factor is {}; give 0 or more", options.name,
+        options.schedule.final_factor);
   }
   return {};
 }
@@ -59,8 +60,9 @@ Result<std::unique_ptr<UpdateRule>> choose_rule(const UpdateRuleOptions& options
                                                 std::unique_ptr<UpdateRule> custom) {
   if (!custom) return make_update_rule(options);
   if (custom->state_count() < 0 || custom->state_count() > kRuleStateMax) {
-    return invalid_argument("use update rule '{}': it keeps {} values per weight; at most {} are kept",
-                            custom->name(), custom->state_count(), kRuleStateMax);
+    return invalid_argument(
+        "use update rule '{}': it keeps {} values per weight; at most {} are kept", custom->name(),
+        custom->state_count(), kRuleStateMax);
   }
   if (custom->name().empty() || custom->name().size() >= sizeof(Config::rule_name)) {
     return invalid_argument("use an update rule: its name has {} characters; use 1 to {}",
@@ -74,7 +76,8 @@ Config make_config(const ParameterServerOptions& options, const UpdateRule& rule
   config.parameters = options.parameters;
   const uint64_t blocks = (options.parameters + ps::kBlockFloats - 1) / ps::kBlockFloats;
   // A shard has at least one block: threads beyond that would have nothing to do.
-  config.shards = static_cast<uint32_t>(std::min<uint64_t>(static_cast<uint64_t>(options.threads), blocks));
+  config.shards =
+      static_cast<uint32_t>(std::min<uint64_t>(static_cast<uint64_t>(options.threads), blocks));
   config.learners_max = static_cast<uint32_t>(options.learners_max);
   config.partitions = options.partitions > 0 ? options.partitions : config.learners_max;
   config.ranges_max = options.ranges_max;
@@ -95,8 +98,9 @@ Status check_journal_reach(const Config& config) {
   const uint64_t blocks = (config.parameters + ps::kBlockFloats - 1) / ps::kBlockFloats;
   const uint64_t most = (blocks + config.shards - 1) / config.shards;
   if (most + 1 < uint64_t{1} << 24) return {};
-  return invalid_argument("create a parameter server: {} parameters for {} threads; use at least {}",
-                          config.parameters, config.shards, (blocks >> 24) + 1);
+  return invalid_argument(
+      "create a parameter server: {} parameters for {} threads; use at least {}", config.parameters,
+      config.shards, (blocks >> 24) + 1);
 }
 
 Status check_cut(const ParameterServerCut& cut, const Region& region) {
@@ -107,13 +111,14 @@ Status check_cut(const ParameterServerCut& cut, const Region& region) {
   if (!of_size(cut.weights) || cut.state.size() != config.state_count ||
       !std::all_of(cut.state.begin(), cut.state.end(), of_size)) {
     return invalid_argument(
-        "continue a parameter server at a cut: the cut has {} weights and {} values per weight, the "
+        "continue a parameter server at a cut: the cut has {} weights and {} values per weight, "
+        "the "
         "server {} and {}; use the options that the cut was made with",
         cut.weights.size(), cut.state.size(), config.parameters, config.state_count);
   }
   if (cut.rule != config.rule_name) {
-    return invalid_argument("continue a parameter server at a cut: made by rule '{}', not '{}'", cut.rule,
-                            config.rule_name);
+    return invalid_argument("continue a parameter server at a cut: made by rule '{}', not '{}'",
+                            cut.rule, config.rule_name);
   }
   if (cut.partitions.size() > config.partitions) {
     return invalid_argument("continue a parameter server at a cut: {} partitions, room for {}",
@@ -147,12 +152,13 @@ void restore_cut(const ParameterServerCut& cut, const Region& region) {
 ParameterServer::ParameterServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ParameterServer::~ParameterServer() = default;
 
-Result<std::unique_ptr<ParameterServer>> ParameterServer::create(const ParameterServerOptions& options,
-                                                                 std::unique_ptr<UpdateRule> custom,
-                                                                 const ParameterServerCut* from) {
+Result<std::unique_ptr<ParameterServer>> ParameterServer::create(
+    const ParameterServerOptions& options, std::unique_ptr<UpdateRule> custom,
+    const ParameterServerCut* from) {
   FFDL_RETURN_IF_ERROR(check_options(options));
   const bool is_custom = custom != nullptr;
-  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<UpdateRule> rule, choose_rule(options.rule, std::move(custom)));
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<UpdateRule> rule,
+                        choose_rule(options.rule, std::move(custom)));
   const Config config = make_config(options, *rule, is_custom);
   FFDL_RETURN_IF_ERROR(check_journal_reach(config));
 
@@ -178,8 +184,8 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::create(const Parameter
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(impl)));
 }
 
-Result<std::unique_ptr<ParameterServer>> ParameterServer::adopt(std::string_view name,
-                                                                std::unique_ptr<UpdateRule> custom) {
+Result<std::unique_ptr<ParameterServer>> ParameterServer::adopt(
+    std::string_view name, std::unique_ptr<UpdateRule> custom) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment, ps::open_segment(name));
   FFDL_ASSIGN_OR_RETURN(Region region, ps::read_region(segment));
   Result<shm::RoleLock> owner = shm::RoleLock::acquire(segment.fd(), shm::kOwnerRole);
@@ -191,20 +197,24 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::adopt(std::string_view
   struct stat file = {};
   if (fstat(segment.fd(), &file) != 0 || file.st_nlink == 0) {
     return make_error(StatusCode::kNotFound,
-                      "adopt parameter server '{}': it was removed meanwhile; create a new one", name);
+                      "adopt parameter server '{}': it was removed meanwhile; create a new one",
+                      name);
   }
   const Config& config = region.config();
   if (config.custom_rule != 0 && !custom) {
-    return invalid_argument("adopt parameter server '{}': it uses the rule '{}' of its own; pass it",
-                            name, config.rule_name);
+    return invalid_argument(
+        "adopt parameter server '{}': it uses the rule '{}' of its own; pass it", name,
+        config.rule_name);
   }
-  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<UpdateRule> rule, choose_rule(config.rule, std::move(custom)));
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<UpdateRule> rule,
+                        choose_rule(config.rule, std::move(custom)));
   if (rule->name() != config.rule_name ||
       static_cast<uint32_t>(rule->state_count()) != config.state_count) {
     return invalid_argument("adopt parameter server '{}': it uses the rule '{}', not '{}'", name,
                             config.rule_name, rule->name());
   }
-  auto impl = std::make_unique<Impl>(std::move(segment), std::move(owner).value(), region, std::move(rule));
+  auto impl =
+      std::make_unique<Impl>(std::move(segment), std::move(owner).value(), region, std::move(rule));
   impl->sign();
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(impl)));
 }

@@ -7,7 +7,8 @@ namespace ffdl {
 
 class ParameterServerView::Impl {
  public:
-  Impl(shm::Segment opened, ps::Region layout) : segment(std::move(opened)), region(std::move(layout)) {}
+  Impl(shm::Segment opened, ps::Region layout)
+      : segment(std::move(opened)), region(std::move(layout)) {}
   const shm::Segment segment;
   const ps::Region region;
 };

@@ -18,7 +18,8 @@ ParameterServer::Impl::~Impl() {
   // A child made by fork() has a copy of this object, but not the server.
   if (!owner_.held()) return;
   if (control_) {
-    if (Status stopped = stop(); !stopped.ok()) base::log_error("stop a parameter server: {}", stopped.message());
+    if (Status stopped = stop(); !stopped.ok())
+      base::log_error("stop a parameter server: {}", stopped.message());
   }
   // Also when it never ran: whoever waits for it should know.
   region_.server().closing.store(1, std::memory_order_seq_cst);
@@ -37,11 +38,13 @@ void ParameterServer::Impl::sign() {
 
 Status ParameterServer::Impl::start() {
   if (!owner_.held()) {
-    return base::make_error(StatusCode::kCancelled,
-                            "start parameter server '{}': this process is a fork of the one that owns it",
-                            segment_.name());
+    return base::make_error(
+        StatusCode::kCancelled,
+        "start parameter server '{}': this process is a fork of the one that owns it",
+        segment_.name());
   }
-  if (control_) return base::invalid_argument("start parameter server '{}': it runs already", segment_.name());
+  if (control_)
+    return base::invalid_argument("start parameter server '{}': it runs already", segment_.name());
   auto control = std::make_unique<ServerControl>();
   std::vector<std::shared_ptr<ShardWorker>> workers;
   for (int k = 0; k < region_.shards(); ++k) {
@@ -55,7 +58,8 @@ Status ParameterServer::Impl::start() {
   for (int k = 0; k < region_.shards(); ++k) {
     shards_.emplace_back(fmt::format("ffdl-shard-{}", k),
                          [this, worker = workers[static_cast<size_t>(k)]](StopToken) {
-                           if (Status ran = worker->run(); !ran.ok()) control_->fail(std::move(ran));
+                           if (Status ran = worker->run(); !ran.ok())
+                             control_->fail(std::move(ran));
                          });
   }
   watcher_.emplace("ffdl-watch", [this](StopToken stop) { watch_learners(std::move(stop)); });
@@ -113,8 +117,8 @@ void ParameterServer::Impl::reclaim_if_dead(int l) {
   region_.server().reclaimed.fetch_add(1);
   region_.server().progress.ring();
   region_.server().work.ring();
-  base::log_info("parameter server '{}': learner {} (pid {}) died; its slot is free", segment_.name(), l,
-                 words.pid.load());
+  base::log_info("parameter server '{}': learner {} (pid {}) died; its slot is free",
+                 segment_.name(), l, words.pid.load());
 }
 
 Result<ParameterServerCut> ParameterServer::Impl::cut(Time deadline) {

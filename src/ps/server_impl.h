@@ -14,7 +14,8 @@ namespace ffdl {
 
 class ParameterServer::Impl {
  public:
-  Impl(shm::Segment segment, shm::RoleLock owner, ps::Region region, std::unique_ptr<UpdateRule> rule)
+  Impl(shm::Segment segment, shm::RoleLock owner, ps::Region region,
+       std::unique_ptr<UpdateRule> rule)
       : segment_(std::move(segment)),
         owner_(std::move(owner)),
         region_(std::move(region)),
@@ -40,7 +41,7 @@ class ParameterServer::Impl {
   shm::RoleLock owner_;
   const ps::Region region_;
   const std::unique_ptr<UpdateRule> rule_;
-  base::Mutex cut_mutex_;  // one cut at a time
+  base::Mutex cut_mutex_;                       // one cut at a time
   std::unique_ptr<ps::ServerControl> control_;  // while running
   std::vector<base::Thread> shards_;
   std::optional<base::Thread> watcher_;

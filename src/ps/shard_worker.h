@@ -62,7 +62,11 @@ class ServerControl {
 class ShardWorker {
  public:
   ShardWorker(const Region& region, const UpdateRule& rule, int shard, ServerControl& control)
-      : region_(region), config_(region_.config()), k_(shard), fold_(region_, rule, shard), control_(control) {}
+      : region_(region),
+        config_(region_.config()),
+        k_(shard),
+        fold_(region_, rule, shard),
+        control_(control) {}
 
   // Finishes an interrupted fold. True when there was one.
   Result<bool> recover() { return fold_.recover(); }

@@ -7,7 +7,8 @@
 namespace ffdl::ps {
 
 void update_sgd(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block);
-void update_momentum(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block);
+void update_momentum(const UpdateRuleOptions& rule, const UpdateStep& step,
+                     const UpdateBlock& block);
 // kAdam or kAdamW, by rule.kind.
 void update_adam(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block);
 

@@ -54,18 +54,22 @@ class Adam final : public UpdateRule {
 
 Status check_number(std::string_view name, float value, float least, float limit) {
   if (value >= least && value < limit) return {};  // false for NaN too
-  return base::invalid_argument("make an update rule: {} is {}; give a number in [{}, {})", name, value,
-                                least, limit);
+  return base::invalid_argument("make an update rule: {} is {}; give a number in [{}, {})", name,
+                                value, least, limit);
 }
 
 }  // namespace
 
 std::string_view to_string(UpdateRuleKind kind) {
   switch (kind) {
-    case UpdateRuleKind::kSgd: return "sgd";
-    case UpdateRuleKind::kMomentum: return "momentum";
-    case UpdateRuleKind::kAdam: return "adam";
-    case UpdateRuleKind::kAdamW: return "adamw";
+    case UpdateRuleKind::kSgd:
+      return "sgd";
+    case UpdateRuleKind::kMomentum:
+      return "momentum";
+    case UpdateRuleKind::kAdam:
+      return "adam";
+    case UpdateRuleKind::kAdamW:
+      return "adamw";
   }
   return "unknown";
 }
@@ -75,8 +79,8 @@ Result<UpdateRuleKind> parse_update_rule(std::string_view name) {
                           UpdateRuleKind::kAdamW}) {
     if (name == to_string(kind)) return kind;
   }
-  return base::invalid_argument("name an update rule '{}': unknown; use sgd, momentum, adam or adamw",
-                                name);
+  return base::invalid_argument(
+      "name an update rule '{}': unknown; use sgd, momentum, adam or adamw", name);
 }
 
 Result<std::unique_ptr<UpdateRule>> make_update_rule(const UpdateRuleOptions& options) {
@@ -88,11 +92,13 @@ Result<std::unique_ptr<UpdateRule>> make_update_rule(const UpdateRuleOptions& op
   FFDL_RETURN_IF_ERROR(check_number("beta2", options.beta2, 0, 1));
   FFDL_RETURN_IF_ERROR(check_number("epsilon", options.epsilon, 0, kInfinity));
   switch (options.kind) {
-    case UpdateRuleKind::kSgd: return std::unique_ptr<UpdateRule>(std::make_unique<Sgd>(options));
+    case UpdateRuleKind::kSgd:
+      return std::unique_ptr<UpdateRule>(std::make_unique<Sgd>(options));
     case UpdateRuleKind::kMomentum:
       return std::unique_ptr<UpdateRule>(std::make_unique<Momentum>(options));
     case UpdateRuleKind::kAdam:
-    case UpdateRuleKind::kAdamW: return std::unique_ptr<UpdateRule>(std::make_unique<Adam>(options));
+    case UpdateRuleKind::kAdamW:
+      return std::unique_ptr<UpdateRule>(std::make_unique<Adam>(options));
   }
   return base::invalid_argument("make an update rule: kind {} is unknown; use a UpdateRuleKind",
                                 static_cast<uint32_t>(options.kind));
@@ -100,20 +106,24 @@ Result<std::unique_ptr<UpdateRule>> make_update_rule(const UpdateRuleOptions& op
 
 float schedule_factor(const LearningRateSchedule& schedule, uint64_t number) {
   if (number <= schedule.warmup_steps) {
-    return static_cast<float>(static_cast<double>(number) / static_cast<double>(schedule.warmup_steps));
+    return static_cast<float>(static_cast<double>(number) /
+                              static_cast<double>(schedule.warmup_steps));
   }
-  if (schedule.decay == LearningRateSchedule::Decay::kConstant || schedule.decay_steps == 0) return 1;
+  if (schedule.decay == LearningRateSchedule::Decay::kConstant || schedule.decay_steps == 0)
+    return 1;
   const auto done = static_cast<double>(number - schedule.warmup_steps - 1);
   const auto length = static_cast<double>(schedule.decay_steps);
   const double last = schedule.final_factor;
   const double part = std::min(done / length, 1.0);
   switch (schedule.decay) {
-    case LearningRateSchedule::Decay::kLinear: return static_cast<float>(1 + (last - 1) * part);
+    case LearningRateSchedule::Decay::kLinear:
+      return static_cast<float>(1 + (last - 1) * part);
     case LearningRateSchedule::Decay::kCosine:
       return static_cast<float>(last + (1 - last) * (1 + std::cos(std::numbers::pi * part)) / 2);
     case LearningRateSchedule::Decay::kStep:
       return static_cast<float>(std::pow(last, std::floor(done / length)));
-    case LearningRateSchedule::Decay::kConstant: break;
+    case LearningRateSchedule::Decay::kConstant:
+      break;
   }
   return 1;
 }

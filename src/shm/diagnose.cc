@@ -73,7 +73,8 @@ Status remove_segment(std::string_view name) {
   const std::string path = shm::segment_path(name);
   const shm::ForkPrivateFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid()) {
-    return make_error(StatusCode::kNotFound, "remove segment '{}': {}", name, base::errno_text(errno));
+    return make_error(StatusCode::kNotFound, "remove segment '{}': {}", name,
+                      base::errno_text(errno));
   }
   const Result<shm::RoleLock> all_roles = shm::RoleLock::acquire(fd.get(), shm::kAnyRole);
   if (!all_roles.ok()) {

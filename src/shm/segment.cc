@@ -40,7 +40,8 @@ Status no_room(const SegmentSpec& spec) {
   const uint64_t block = folder.f_frsize;
   return make_error(
       StatusCode::kExhausted,
-      "create segment {}: {} MiB do not fit into {} ({} of {} MiB are free); free some ('ffdl doctor' "
+      "create segment {}: {} MiB do not fit into {} ({} of {} MiB are free); free some ('ffdl "
+      "doctor' "
       "removes what dead jobs left), or enlarge it (a container has 64 MiB by default: docker run "
       "--shm-size, or a memory-backed emptyDir in Kubernetes)",
       shown(spec.name), (spec.bytes + mib - 1) / mib, spec.name.empty() ? "memory" : kSegmentFolder,
@@ -48,9 +49,9 @@ Status no_room(const SegmentSpec& spec) {
 }
 
 Result<int> make_file(const SegmentSpec& spec) {
-  const int fd = spec.name.empty()
-                     ? memfd_create("ffdl", MFD_CLOEXEC | MFD_ALLOW_SEALING)
-                     : ::open(std::string(kSegmentFolder).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int fd = spec.name.empty() ? memfd_create("ffdl", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                                   : ::open(std::string(kSegmentFolder).c_str(),
+                                            O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0) {
     return make_error(StatusCode::kUnavailable, "create segment {}: {}; is {} a writable tmpfs",
                       shown(spec.name), errno_text(errno), kSegmentFolder);
@@ -129,7 +130,8 @@ Result<SegmentHeader> read_segment_header(int fd, std::string_view name) {
   }
   if (header.format != kSegmentFormat) {
     return base::invalid_argument(
-        "open segment {}: made by another version of ffdl (header format {}, this build has {}); use "
+        "open segment {}: made by another version of ffdl (header format {}, this build has {}); "
+        "use "
         "the same version in all processes of a job",
         shown(name), header.format, kSegmentFormat);
   }
@@ -140,10 +142,11 @@ Result<SegmentHeader> read_segment_header(int fd, std::string_view name) {
                       shown(name));
   }
   if (header.bytes != static_cast<uint64_t>(file.st_size)) {
-    return make_error(StatusCode::kCorrupt,
-                      "open segment {}: {} bytes, its header says {}; it was truncated or extended: "
-                      "remove it ('ffdl doctor') and restore from a checkpoint",
-                      shown(name), file.st_size, header.bytes);
+    return make_error(
+        StatusCode::kCorrupt,
+        "open segment {}: {} bytes, its header says {}; it was truncated or extended: "
+        "remove it ('ffdl doctor') and restore from a checkpoint",
+        shown(name), file.st_size, header.bytes);
   }
   return header;
 }
@@ -175,8 +178,9 @@ Status Segment::publish() {
                       "server is dead, or let 'ffdl doctor' remove it",
                       name_);
   }
-  return make_error(StatusCode::kUnavailable, "create segment '{}': link {}: {}; /proc must be mounted",
-                    name_, path, errno_text(errno));
+  return make_error(StatusCode::kUnavailable,
+                    "create segment '{}': link {}: {}; /proc must be mounted", name_, path,
+                    errno_text(errno));
 }
 
 Result<Segment> Segment::open(std::string_view name, SegmentKind kind, uint32_t layout_version) {
@@ -197,7 +201,8 @@ Result<Segment> Segment::open(std::string_view name, SegmentKind kind, uint32_t 
   }
   if (fit.ok() && header->layout_version != layout_version) {
     fit = base::invalid_argument(
-        "open segment '{}': layout version {}, this build has {}; use the same version of ffdl in all "
+        "open segment '{}': layout version {}, this build has {}; use the same version of ffdl in "
+        "all "
         "processes of a job",
         name, header->layout_version, layout_version);
   }
@@ -225,8 +230,9 @@ Result<Segment> Segment::reopen() const {
 Status Segment::map(int fd, uint64_t bytes) {
   fd_ = ForkPrivateFd(fd);
   if (!fd_.valid()) {
-    return make_error(StatusCode::kExhausted, "map segment {}: more than {} are open in this process",
-                      shown(name_), base::kForkPrivateMax);
+    return make_error(StatusCode::kExhausted,
+                      "map segment {}: more than {} are open in this process", shown(name_),
+                      base::kForkPrivateMax);
   }
   // Page tables are filled now: a fault in the middle of a training step costs more.
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);

@@ -16,16 +16,16 @@ enum class SegmentKind : uint32_t { kParameterServer = 1 };
 
 // The first bytes of every segment. All fields are constant once the segment can be seen.
 struct SegmentHeader {
-  uint64_t magic;             // kSegmentMagic
-  uint32_t format;            // version of this header
+  uint64_t magic;   // kSegmentMagic
+  uint32_t format;  // version of this header
   SegmentKind kind;
-  uint32_t layout_version;    // of what follows the header, per kind
+  uint32_t layout_version;  // of what follows the header, per kind
   uint32_t reserved;
-  uint64_t bytes;             // size of the whole segment
-  uint64_t generation;        // random: two segments of one name are told apart by it
-  int64_t creator_pid;        // in the creator's pid namespace, for display
-  uint64_t created_unix_ns;   // for display
-  uint64_t checksum;          // XXH3 of all fields above
+  uint64_t bytes;            // size of the whole segment
+  uint64_t generation;       // random: two segments of one name are told apart by it
+  int64_t creator_pid;       // in the creator's pid namespace, for display
+  uint64_t created_unix_ns;  // for display
+  uint64_t checksum;         // XXH3 of all fields above
 };
 static_assert(sizeof(SegmentHeader) == 64);
 

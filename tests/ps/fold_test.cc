@@ -23,7 +23,8 @@ std::unique_ptr<UpdateRule> momentum() {
 
 // Two gradients of learner 0 cannot be published at once; each learner has one in its buffer.
 void publish_all(TestRegion& region) {
-  region.publish(0, {{.partition = 0, .begin = 0, .end = 10}, {.partition = 1, .begin = 0, .end = 3}});
+  region.publish(0,
+                 {{.partition = 0, .begin = 0, .end = 10}, {.partition = 1, .begin = 0, .end = 3}});
   region.publish(1, {{.partition = 2, .begin = 0, .end = 5}});
   region.publish(2, {{.partition = 1, .begin = 3, .end = 9}}, 0);  // a skipped mini-batch
 }
@@ -93,7 +94,8 @@ TEST_P(FoldCrash, EveryPairOfKillsLeavesEachGradientFoldedOnce) {
       second_survived = first_survived || serve<true>(region, *rule, &steps);
       int never = kNever;
       ASSERT_TRUE(serve<true>(region, *rule, &never));
-      ASSERT_EQ(region.contents(), expected) << "killed at step " << first << ", then at " << second;
+      ASSERT_EQ(region.contents(), expected)
+          << "killed at step " << first << ", then at " << second;
       ++crashes;
     }
   }
@@ -159,9 +161,12 @@ TEST(Fold, LedgerCountsSamplesRepeatsAndGaps) {
   ShardFold<> fold(*region, *rule, 0);
   region.publish(0, {{.partition = 1, .begin = 0, .end = 10}});
   ASSERT_OK(fold.fold(0));
-  region.publish(0, {{.partition = 1, .begin = 8, .end = 12}, {.partition = 1, .begin = 15, .end = 20}});
+  region.publish(
+      0, {{.partition = 1, .begin = 8, .end = 12}, {.partition = 1, .begin = 15, .end = 20}});
   ASSERT_OK(fold.fold(0));
-  const auto word = [&](PartitionWord which) { return region->ledger(Region::partition_word(1, which)).load(); };
+  const auto word = [&](PartitionWord which) {
+    return region->ledger(Region::partition_word(1, which)).load();
+  };
   EXPECT_EQ(word(kCommitted), 20U);
   EXPECT_EQ(word(kSamples), 19U);
   EXPECT_EQ(word(kRepeated), 2U);

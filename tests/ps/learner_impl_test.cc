@@ -29,7 +29,9 @@ std::unique_ptr<Learner> attach(const ParameterServer& server, int slot = kAnySl
   return std::move(attached).value();
 }
 
-void fill(std::span<float> gradient, float value) { std::fill(gradient.begin(), gradient.end(), value); }
+void fill(std::span<float> gradient, float value) {
+  std::fill(gradient.begin(), gradient.end(), value);
+}
 
 TEST(Learner, AddsUpWhileTheServerIsLateAndNeverWaits) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
@@ -37,7 +39,8 @@ TEST(Learner, AddsUpWhileTheServerIsLateAndNeverWaits) {
   for (uint64_t sample = 0; sample < 100; ++sample) {
     ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(0s)));  // no server: no wait
     fill(slot, static_cast<float>(sample));
-    ASSERT_OK_AND_ASSIGN(const PushResult pushed, learner->push({.begin = sample, .end = sample + 1}));
+    ASSERT_OK_AND_ASSIGN(const PushResult pushed,
+                         learner->push({.begin = sample, .end = sample + 1}));
     EXPECT_EQ(pushed, sample == 0 ? PushResult::kPublished : PushResult::kAccumulated);
   }
   EXPECT_FAILS(learner->flush(deadline_in(5ms)), StatusCode::kTimeout, "not folded");
@@ -95,8 +98,10 @@ TEST(Learner, SkipsANonFiniteGradientAndCountsItsSamples) {
   const std::vector<float> good(kParameters, 2.0F);
   // Skipped alone, then skipped and good ones together.
   uint64_t sample = 0;
-  for (const std::vector<float>* gradient : std::initializer_list<const std::vector<float>*>{&bad, &bad, &good, &bad, &good}) {
-    ASSERT_OK_AND_ASSIGN(const PushResult pushed, learner->push(*gradient, {.begin = sample, .end = sample + 1}));
+  for (const std::vector<float>* gradient :
+       std::initializer_list<const std::vector<float>*>{&bad, &bad, &good, &bad, &good}) {
+    ASSERT_OK_AND_ASSIGN(const PushResult pushed,
+                         learner->push(*gradient, {.begin = sample, .end = sample + 1}));
     EXPECT_EQ(pushed == PushResult::kSkipped, gradient == &bad);
     ++sample;
   }
@@ -130,7 +135,7 @@ TEST(Learner, ClipsEachMiniBatchByItsNorm) {
   auto learner = attach(*server);
   ASSERT_OK(learner->push(std::vector<float>{30, 40}, {}));  // norm 50: becomes (3, 4)
   ASSERT_OK(learner->push(std::vector<float>{0.5F, 0}, {}));
-  ASSERT_OK(learner->push(std::vector<float>{0, 10}, {}));    // added up: (0, 5)
+  ASSERT_OK(learner->push(std::vector<float>{0, 10}, {}));  // added up: (0, 5)
   ASSERT_OK(server->start());
   ASSERT_OK(learner->flush(deadline_in(10s)));
   EXPECT_FLOAT_EQ(server->weights()[0], -3.5F);
@@ -158,13 +163,17 @@ TEST(Learner, RefusesSamplesThatAreCommittedAlready) {
   {
     auto learner = attach(*server, 1);
     ASSERT_OK(learner->push(ones, {.partition = 2, .begin = 0, .end = 8}));
-    EXPECT_FAILS(learner->push(ones, {.partition = 2, .begin = 4, .end = 12}), StatusCode::kInvalidArgument, "before 8");
+    EXPECT_FAILS(learner->push(ones, {.partition = 2, .begin = 4, .end = 12}),
+                 StatusCode::kInvalidArgument, "before 8");
   }
   auto successor = attach(*server, 2);
   EXPECT_EQ(successor->committed(2), 8U);
-  EXPECT_FAILS(successor->push(ones, {.partition = 2, .begin = 7, .end = 9}), StatusCode::kInvalidArgument, "committed()");
-  EXPECT_FAILS(successor->push(ones, {.partition = 99, .begin = 0, .end = 1}), StatusCode::kInvalidArgument, "partitions");
-  EXPECT_FAILS(successor->push(ones, {.partition = 2, .begin = 9, .end = 8}), StatusCode::kInvalidArgument, "begins before");
+  EXPECT_FAILS(successor->push(ones, {.partition = 2, .begin = 7, .end = 9}),
+               StatusCode::kInvalidArgument, "committed()");
+  EXPECT_FAILS(successor->push(ones, {.partition = 99, .begin = 0, .end = 1}),
+               StatusCode::kInvalidArgument, "partitions");
+  EXPECT_FAILS(successor->push(ones, {.partition = 2, .begin = 9, .end = 8}),
+               StatusCode::kInvalidArgument, "begins before");
   ASSERT_OK(successor->push(ones, {.partition = 2, .begin = 8, .end = 9}));
 }
 
@@ -212,8 +221,10 @@ TEST(Learner, SlotsRunOutAndComeBack) {
   auto second = attach(*server);
   EXPECT_NE(first->slot(), second->slot());
   EXPECT_FAILS(Learner::attach(*server, deadline_in(5ms)), StatusCode::kExhausted, "learners_max");
-  EXPECT_FAILS(Learner::attach(*server, deadline_in(5ms), {.slot = 0}), StatusCode::kConflict, "living learner");
-  EXPECT_FAILS(Learner::attach(*server, deadline_in(5ms), {.slot = 2}), StatusCode::kInvalidArgument, "slot 2");
+  EXPECT_FAILS(Learner::attach(*server, deadline_in(5ms), {.slot = 0}), StatusCode::kConflict,
+               "living learner");
+  EXPECT_FAILS(Learner::attach(*server, deadline_in(5ms), {.slot = 2}),
+               StatusCode::kInvalidArgument, "slot 2");
   first.reset();
   EXPECT_EQ(attach(*server)->slot(), 0);
 }
@@ -248,7 +259,8 @@ TEST(Learner, EndedServerCancelsAndTakesNothingMore) {
   EXPECT_EQ(server->stats().partitions[0].committed, 1U);
 }
 
-// SSP: nobody is more than the bound ahead of the slowest, and the fast one waits, not the slow one.
+// SSP: nobody is more than the bound ahead of the slowest, and the fast one waits, not the slow
+// one.
 TEST(Learner, StaleSynchronousLearnerWaitsForTheSlowest) {
   ParameterServerOptions options = sum_options();
   options.synchrony = Synchrony::kStale;
@@ -310,7 +322,8 @@ TEST(Learner, BulkSynchronousLearnersSeeTheSameWeightsInEveryRound) {
   for (std::thread& thread : threads) thread.join();
   for (int t = 0; t < kLearners; ++t) {
     for (int round = 0; round < kRounds; ++round) {
-      ASSERT_EQ(seen[static_cast<size_t>(t)][static_cast<size_t>(round)], -3.0F * static_cast<float>(round));
+      ASSERT_EQ(seen[static_cast<size_t>(t)][static_cast<size_t>(round)],
+                -3.0F * static_cast<float>(round));
     }
   }
 }

@@ -46,7 +46,8 @@ TEST(ParameterServer, EveryGradientOfManyThreadsIsFoldedOnce) {
         ASSERT_OK_AND_ASSIGN(std::span<float> slot, learner->gradient_slot(deadline_in(10s)));
         ASSERT_OK(learner->pull(weights));
         fill_gradient(slot, sample);
-        ASSERT_OK(learner->push({.partition = static_cast<uint32_t>(t), .begin = sample, .end = sample + 1}));
+        ASSERT_OK(learner->push(
+            {.partition = static_cast<uint32_t>(t), .begin = sample, .end = sample + 1}));
       }
       ASSERT_OK(learner->detach(deadline_in(10s)));
     });
@@ -69,7 +70,8 @@ TEST(ParameterServer, EveryGradientOfManyThreadsIsFoldedOnce) {
     EXPECT_EQ(partition.samples, kMiniBatches);
     EXPECT_EQ(partition.repeated + partition.missing, 0U);
     EXPECT_EQ(stats.learners[static_cast<size_t>(t)].mini_batches, kMiniBatches);
-    EXPECT_EQ(stats.learners[static_cast<size_t>(t)].published, stats.learners[static_cast<size_t>(t)].folded);
+    EXPECT_EQ(stats.learners[static_cast<size_t>(t)].published,
+              stats.learners[static_cast<size_t>(t)].folded);
   }
 }
 
@@ -138,14 +140,16 @@ class SignRule final : public UpdateRule {
   void apply(const UpdateStep& step, const UpdateBlock& block) const override {
     for (uint64_t i = 0; i < block.count; ++i) {
       const float g = block.gradient[i];
-      block.new_weights[i] = block.weights[i] - step.learning_rate * static_cast<float>((g > 0) - (g < 0));
+      block.new_weights[i] =
+          block.weights[i] - step.learning_rate * static_cast<float>((g > 0) - (g < 0));
       block.new_state[0][i] = block.state[0][i] + 1;
     }
   }
 };
 
 TEST(ParameterServer, FoldsWithARuleOfTheUsersOwn) {
-  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options_of(3), std::make_unique<SignRule>()));
+  ASSERT_OK_AND_ASSIGN(auto server,
+                       ParameterServer::create(options_of(3), std::make_unique<SignRule>()));
   ASSERT_OK(server->start());
   ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
   ASSERT_OK(learner->push(std::vector<float>{5, 0, -0.5F}, {}));

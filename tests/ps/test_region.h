@@ -39,7 +39,8 @@ class TestRegion {
     const Region& region = *region_;
     const uint64_t q = region.learner(l).pub + 1;
     for (uint64_t i = 0; i < region.config().parameters; ++i) {
-      region.gradient(l, q)[i] = static_cast<float>((i * 7 + q * 13 + static_cast<uint64_t>(l) * 29) % 11) - 5;
+      region.gradient(l, q)[i] =
+          static_cast<float>((i * 7 + q * 13 + static_cast<uint64_t>(l) * 29) % 11) - 5;
     }
     Meta& meta = region.meta(l, q);
     meta = {};

@@ -7,7 +7,8 @@
 
 #include "ffdl/status.h"
 
-// ASSERT_OK(call), ASSERT_OK_AND_ASSIGN(auto x, call), EXPECT_FAILS(call, code, "part of the text").
+// ASSERT_OK(call), ASSERT_OK_AND_ASSIGN(auto x, call), EXPECT_FAILS(call, code, "part of the
+// text").
 namespace ffdl::testing {
 
 inline const Status& status_of(const Status& status) { return status; }
@@ -18,15 +19,15 @@ const Status& status_of(const Result<T>& result) {
 
 }  // namespace ffdl::testing
 
-#define EXPECT_OK(expression)                                                     \
-  do {                                                                            \
-    const auto& ffdl_outcome = (expression);                                      \
+#define EXPECT_OK(expression)                                                               \
+  do {                                                                                      \
+    const auto& ffdl_outcome = (expression);                                                \
     EXPECT_TRUE(ffdl_outcome.ok()) << ::ffdl::testing::status_of(ffdl_outcome).to_string(); \
   } while (false)
 
-#define ASSERT_OK(expression)                                                     \
-  do {                                                                            \
-    const auto& ffdl_outcome = (expression);                                      \
+#define ASSERT_OK(expression)                                                               \
+  do {                                                                                      \
+    const auto& ffdl_outcome = (expression);                                                \
     ASSERT_TRUE(ffdl_outcome.ok()) << ::ffdl::testing::status_of(ffdl_outcome).to_string(); \
   } while (false)
 
