@@ -35,6 +35,9 @@
 #ifndef LEARNER_KILLS
 #define LEARNER_KILLS 1
 #endif
+#ifndef COARSE
+#define COARSE 0 /* 1: see "Two grains" below */
+#endif
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -137,10 +140,22 @@ byte ended;                     /* learners that are through; not of the protoco
 
 /* ---- A learner: all incarnations that hold the slot, one after the other ---- */
 
+#if COARSE
+#define OWN(q, word) own[((q) & 1) * 4 + (word)]
+#define REVEAL(word) SLOT(l, q, word) = OWN(q, word)
+#define PUBLISH REVEAL(0); REVEAL(1); REVEAL(META); REVEAL(RESUME); CHECK_OWN; pub[l] = q; published = q
+#define CHECK_STORE
+#define LOAD_OWN_PUB published
+#else
+#define OWN(q, word) SLOT(l, q, word)
+#define PUBLISH pub[l] = q
+#define CHECK_STORE CHECK_OWN;
+#define LOAD_OWN_PUB pub[l]
+#endif
 /* The buffer of q + 1 held q - 1, which nobody may still have to read. */
+#define CHECK_OWN assert(q == 0 || FOLDED_BY_ALL(l, q - 1))
 #define STORE(word) \
-  assert(q == 0 || FOLDED_BY_ALL(l, q - 1)); \
-  SLOT(l, q + 1, word) = (fresh -> BATCH(l, next) : ADDED(SLOT(l, q + 1, word), BATCH(l, next)))
+  CHECK_STORE OWN(q + 1, word) = (fresh -> BATCH(l, next) : ADDED(OWN(q + 1, word), BATCH(l, next)))
 
 #define NEXT_BATCH if :: next < BATCHES -> goto mini_batch :: else -> goto flush fi
 
@@ -150,15 +165,19 @@ proctype learner(byte l) {
   bool fresh = true;            /* our buffer holds nothing of ours yet: overwrite it */
   byte k;
   byte kills = LEARNER_KILLS;
+#if COARSE
+  byte own[8];                  /* the slot and pub, as their writer sees them; survive kills */
+  byte published;
+#endif
 
 attach:                         /* go on where the last incarnation ended: pub, then meta */
-  STEP(q = pub[l]);
+  STEP(q = LOAD_OWN_PUB);
 #if MUTANT == M_RESUME_LEDGER
   STEP(next = AFTER(memory[0].cell[2 * BLOCKS], l); NEXT_BATCH);
 #elif MUTANT == M_START_AT_ONE
   STEP(next = AFTER(SLOT(l, q, RESUME), l); q = (kills < LEARNER_KILLS -> 0 : q); NEXT_BATCH);
 #else
-  STEP(next = AFTER(SLOT(l, q, RESUME), l); NEXT_BATCH);
+  STEP(next = AFTER(OWN(q, RESUME), l); NEXT_BATCH);
 #endif
 
 mini_batch:
@@ -201,7 +220,7 @@ load_folded:                    /* is the other buffer free? */
 #elif MUTANT == M_FLAG_FIRST || MUTANT == M_FLAG_LAST
   STEP(q++; pub[l] = q; FULL(l, q) = true; fresh = true; NEXT_BATCH);
 #else
-  STEP(q++; pub[l] = q; fresh = true; NEXT_BATCH);
+  STEP(q++; PUBLISH; fresh = true; NEXT_BATCH);
 #endif
 
 flush:                          /* all is published: wait until all is folded */
@@ -220,7 +239,21 @@ end:
 
 /* ---- A thread of the server, and its successors ---- */
 
-#define READ(n, half) SLOT(l, q, (n == BLOCKS -> META + half : half))
+#define WORD(n, half) (n == BLOCKS -> META + half : half)
+#if COARSE
+#define READ(n, half) read[WORD(n, half)]
+#define READ_WORD(word) read[word] = SLOT(l, q, word)
+#define LOAD READ_WORD(0); READ_WORD(1); READ_WORD(META); READ_WORD(RESUME)
+#define OWN_FOLDED(l) own_folded[l]
+#define STORE_OWN_FOLDED FORGET own_folded[l] = q;
+#define FORGET read[0] = 0; read[1] = 0; read[META] = 0; read[RESUME] = 0;
+#else
+#define READ(n, half) SLOT(l, q, WORD(n, half))
+#define LOAD
+#define OWN_FOLDED(l) FOLDED(l, k)
+#define STORE_OWN_FOLDED
+#define FORGET
+#endif
 #define INITIALISE(n) for (n : 0 .. BLOCKS) { CELL(n, 0) = INITIAL(n); CELL(n, 1) = INITIAL(n) }
 /* What is folded was published whole, and is not in the cell yet. */
 #define CHECK_READ(half) \
@@ -233,7 +266,7 @@ end:
 #if MUTANT == M_REDO_FOLDED
 #define UNFINISHED (JOURNAL(sequence) > 0)
 #else
-#define UNFINISHED (JOURNAL(sequence) == FOLDED(JOURNAL(learner), k) + 1)
+#define UNFINISHED (JOURNAL(sequence) == OWN_FOLDED(JOURNAL(learner)) + 1)
 #endif
 #if MUTANT == M_NO_SHADOW
 #define REDO goto fold_block
@@ -253,6 +286,10 @@ proctype shard(byte k) {
   byte q;
   byte n;
   byte kills = SERVER_KILLS;
+#if COARSE
+  byte read[4];                 /* what the slot holds */
+  byte own_folded[LEARNERS];
+#endif
 #if MUTANT == M_VERSION_COUNTED
   byte version;                 /* in the segment, too */
 #endif
@@ -264,18 +301,18 @@ proctype shard(byte k) {
 recover:                        /* load_journal */
   if
   :: atomic { UNFINISHED -> l = JOURNAL(learner); q = JOURNAL(sequence); n = JOURNAL(block) - 1; REDO }
-  :: !UNFINISHED -> goto load_pub
+  :: atomic { !UNFINISHED -> FORGET goto load_pub }
   OR_KILLED
   fi;
 
 load_pub:
   if
-  :: atomic { FOLDED(0, k) < pub[0] -> l = 0; q = FOLDED(0, k) + 1 }
+  :: atomic { FOLDED(0, k) < pub[0] -> l = 0; q = FOLDED(0, k) + 1; LOAD }
 #if LEARNERS > 1
-  :: atomic { FOLDED(1, k) < pub[1] -> l = 1; q = FOLDED(1, k) + 1 }
+  :: atomic { FOLDED(1, k) < pub[1] -> l = 1; q = FOLDED(1, k) + 1; LOAD }
 #endif
 #if LEARNERS > 2
-  :: atomic { FOLDED(2, k) < pub[2] -> l = 2; q = FOLDED(2, k) + 1 }
+  :: atomic { FOLDED(2, k) < pub[2] -> l = 2; q = FOLDED(2, k) + 1; LOAD }
 #endif
   :: ended == LEARNERS -> goto finish
   OR_KILLED
@@ -315,7 +352,7 @@ store_folded:
     for (n : 0 .. BLOCKS_OF(k) - 1) {
       assert(CELL(n, 0) == INITIAL(n) + CELL(0, 0) && CELL(n, 1) == CELL(n, 0))
     }
-    n = 0;
+    n = 0; STORE_OWN_FOLDED
     FOLDED(l, k) = q);
 #if MUTANT == M_LEDGER_LATE
   if
