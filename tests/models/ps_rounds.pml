@@ -5,7 +5,9 @@
  * round in one pass. How a gradient gets into its slot is the subject of ps_slots.pml; here a
  * learner publishes in one step. As there, one step is one load or store of shared memory, a kill
  * can come before each of them, a kill of the server is a kill of each shard thread at a point of
- * its own choice, and what one thread alone reads and writes is a local variable.
+ * its own choice, and what one thread alone writes is a local variable where that thread reads it.
+ * A gradient is read once, together with its member's entry in the record: publish asserts that no
+ * slot changes that a shard may still have to read, so a later read would give the same.
  *
  * A learner waits until its gradient is folded, so it is in the next round again. A learner that
  * dies is reclaimed some time later; after that a new incarnation may come, or nobody.
@@ -40,7 +42,6 @@
 #define R_RESTORE_CURRENT 5     /* recovery stores them again only if no newer round was formed */
 #define R_ONE_RECORD 6          /* one record for all rounds */
 #define R_ONLY_ATTACHED 7       /* what a dead learner published is in no round */
-#define R_FOLDED_FIRST 8        /* folded is stored before round_folded */
 
 #define BATCH(l, m) (1 << ((l) * BATCHES + (m)))
 #define INITIAL(n) ((n) << 6)   /* blocks differ */
@@ -143,9 +144,8 @@ gone:
   for (l : 0 .. LEARNERS - 1) { \
     if \
     :: member[l] > 0 -> \
-      assert(SLOT(l, member[l]) == BATCH(l, member[l] - 1)); \
-      assert((SHADOW(n, half) & SLOT(l, member[l])) == 0); \
-      SHADOW(n, half) = SHADOW(n, half) | SLOT(l, member[l]) \
+      assert(word[l] == BATCH(l, member[l] - 1) && (SHADOW(n, half) & word[l]) == 0); \
+      SHADOW(n, half) = SHADOW(n, half) | word[l] \
     :: else \
     fi \
   } \
@@ -156,7 +156,9 @@ proctype shard(byte k) {
   byte shadow[4];
   byte journal_block;           /* with learner 255: a round */
   byte journal_round;
+  byte done;                    /* round_folded[k], which nobody else writes */
   byte member[LEARNERS];        /* the round's record, as read */
+  byte word[LEARNERS];          /* the members' gradients, as read */
   byte r;
   byte l;
   byte n;
@@ -170,25 +172,25 @@ proctype shard(byte k) {
 
 recover:
   if
-  :: atomic { journal_round == round_folded[k] + 1 -> r = journal_round; n = journal_block - 1;
+  :: atomic { journal_round == done + 1 -> r = journal_round; n = journal_block - 1;
        redo = true; goto load_record }
 #if MUTANT == R_NO_RESTORE
-  :: journal_round != round_folded[k] + 1 -> goto idle
+  :: journal_round != done + 1 -> goto idle
 #elif MUTANT == R_RESTORE_CURRENT
-  :: journal_round != round_folded[k] + 1 && round_folded[k] == round && round > 0 ->
-     r = round; n = BLOCKS; redo = true; goto load_record
-  :: journal_round != round_folded[k] + 1 && (round_folded[k] != round || round == 0) -> goto idle
+  :: atomic { journal_round != done + 1 && done == round && round > 0 ->
+       r = round; n = BLOCKS; redo = true; goto load_record }
+  :: journal_round != done + 1 && (done != round || round == 0) -> goto idle
 #else
-  :: atomic { journal_round != round_folded[k] + 1 && round_folded[k] > 0 ->
-       r = round_folded[k]; n = BLOCKS; redo = true; goto load_record }
-  :: journal_round != round_folded[k] + 1 && round_folded[k] == 0 -> goto idle
+  :: atomic { journal_round != done + 1 && done > 0 ->
+       r = done; n = BLOCKS; redo = true; goto load_record }
+  :: journal_round != done + 1 && done == 0 -> goto idle
 #endif
   OR_KILLED
   fi;
 
 idle:
   if
-  :: atomic { round_folded[k] < round -> r = round_folded[k] + 1; goto load_record }
+  :: atomic { done < round -> r = done + 1; goto load_record }
   :: k == 0 && ROUND_DUE -> goto form_round
   :: ended == LEARNERS && ALL_OWN_FOLDED -> goto finish
   OR_KILLED
@@ -210,7 +212,7 @@ choose_member:
 write_record:
   STEP(RECORD(r, l) = member[l]; l++; if :: l < LEARNERS -> goto write_record :: else -> l = 0 fi);
 #if MUTANT != R_NUMBER_FIRST
-  STEP(round = r);              /* store_round */
+  STEP(assert(r <= LEARNERS * BATCHES); round = r); /* store_round; no round is empty */
 #endif
   goto forget;
 
@@ -221,6 +223,7 @@ load_record:
 #else
     member[l] = RECORD(r, l);
 #endif
+    word[l] = SLOT(l, member[l]);
     l++;
     if
     :: l < LEARNERS -> goto load_record
@@ -239,36 +242,27 @@ fold_block:
 copy_shadow:
   STEP(CELL(n, 0) = SHADOW(n, 0));
   STEP(CELL(n, 1) = SHADOW(n, 1); n++; if :: n < BLOCKS -> goto fold_block :: else fi);
-#if MUTANT == R_FOLDED_FIRST
-  goto store_folded;
-#endif
 
-store_round_folded:             /* every shard folds the same sum */
+  /* store_round_folded: every shard has folded the same sum */
   STEP(
     for (n : 0 .. BLOCKS - 1) {
       assert(CELL(n, 0) == INITIAL(n) + CELL(0, 0) && CELL(n, 1) == CELL(n, 0))
     }
     assert(sum[r] == 0 || sum[r] == CELL(0, 0));
     sum[r] = CELL(0, 0);
-    round_folded[k] = r);
-#if MUTANT == R_FOLDED_FIRST
-  goto forget;
-#endif
+    done = r; round_folded[k] = r);
 
 store_folded:
   STEP(
     if :: member[l] > 0 -> FOLDED(l, k) = member[l] :: else fi;
     l++;
     if :: l < LEARNERS -> goto store_folded :: else -> l = 0 fi);
-#if MUTANT == R_FOLDED_FIRST
-  if :: round_folded[k] < r -> goto store_round_folded :: else fi;
-#endif
 
 forget:
-  atomic { for (l : 0 .. LEARNERS - 1) { member[l] = 0 } l = 0; n = 0; r = 0; goto idle }
+  atomic { for (l : 0 .. LEARNERS - 1) { member[l] = 0; word[l] = 0 } l = 0; n = 0; r = 0; goto idle }
 
 killed:
-  atomic { for (l : 0 .. LEARNERS - 1) { member[l] = 0 } l = 0; n = 0; r = 0; redo = false;
+  atomic { for (l : 0 .. LEARNERS - 1) { member[l] = 0; word[l] = 0 } l = 0; n = 0; r = 0; redo = false;
     goto recover }
 
 finish:
