@@ -113,7 +113,9 @@ gone:
 
 /* ---- A thread of the server, and its successors ---- */
 
-/* Wait until a round can be formed; the loads that decide come after it, one by one. */
+/* A round is due when all are done with the last one and whoever is attached has published. The
+ * first stays true and somebody stays a member; a learner that attaches meanwhile comes next time.
+ */
 #define PUBLISHED(l) (pub[l] > FOLDED(l, 0))
 #define PRESENT(l) (!attached[l] || PUBLISHED(l))
 #if MUTANT == R_NO_WAIT
@@ -196,21 +198,16 @@ idle:
   OR_KILLED
   fi;
 
-form_round:                     /* shard 0 only: who is in round r? */
-  STEP(r = round + 1);
-choose_member:
-  STEP(member[l] = (MEMBER(l) -> FOLDED(l, 0) + 1 : 0));
-  STEP(
-    if
-    :: attached[l] && member[l] == 0 -> l = 0; goto forget  /* somebody came meanwhile */
-    :: else -> l++
-    fi;
-    if :: l < LEARNERS -> goto choose_member :: else -> l = 0 fi);
+form_round:                     /* shard 0 only */
 #if MUTANT == R_NUMBER_FIRST
-  STEP(round = r);
+  STEP(round++; r = round);
+#else
+  STEP(r = round + 1);
 #endif
-write_record:
-  STEP(RECORD(r, l) = member[l]; l++; if :: l < LEARNERS -> goto write_record :: else -> l = 0 fi);
+write_record:                   /* whoever has published by now is a member */
+  STEP(
+    RECORD(r, l) = (MEMBER(l) -> FOLDED(l, 0) + 1 : 0); l++;
+    if :: l < LEARNERS -> goto write_record :: else -> l = 0 fi);
 #if MUTANT != R_NUMBER_FIRST
   STEP(assert(r <= LEARNERS * BATCHES); round = r); /* store_round; no round is empty */
 #endif

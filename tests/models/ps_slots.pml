@@ -38,6 +38,9 @@
 #ifndef COARSE
 #define COARSE 0 /* 1: see "Two grains" below */
 #endif
+#ifndef RESUME_AS_COMMITTED
+#define RESUME_AS_COMMITTED 0 /* 1: a new incarnation looks first whether its meta is folded */
+#endif
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -93,9 +96,10 @@ typedef Memory {                /* of one shard: weights and optimizer state, sh
   byte journal_block;           /* block + 1 */
   byte journal_sequence         /* 0: nothing was journalled yet */
 }
-#if MUTANT == M_RESUME_LEDGER || MUTANT == M_TWO_WRITERS
+#if MUTANT == M_RESUME_LEDGER || MUTANT == M_TWO_WRITERS || RESUME_AS_COMMITTED
 Memory memory[SHARDS];          /* somebody else looks at it */
 #define my memory[k]
+#define LEDGER memory[0].cell[2 * BLOCKS]
 #endif
 #define CELL(n, half) my.cell[(n) * 2 + (half)]
 #define INITIAL(n) ((n) << 6)   /* blocks differ, or one block's values in another would not be seen */
@@ -154,15 +158,20 @@ byte ended;                     /* learners that are through; not of the protoco
 #endif
 /* The buffer of q + 1 held q - 1, which nobody may still have to read. */
 #define CHECK_OWN assert(q == 0 || FOLDED_BY_ALL(l, q - 1))
-#define STORE(word) \
-  CHECK_STORE OWN(q + 1, word) = (fresh -> BATCH(l, next) : ADDED(OWN(q + 1, word), BATCH(l, next)))
-
+#if MUTANT == M_ADD_AFTER_RESTART
+#define OVERWRITES (pending == 0 && kills == LEARNER_KILLS)
+#else
+#define OVERWRITES (pending == 0)
+#endif
+#define STORE_GRADIENT(word) \
+  CHECK_STORE OWN(q + 1, word) = (OVERWRITES -> BATCH(l, next) : ADDED(OWN(q + 1, word), BATCH(l, next)))
+#define STORE_META(word) CHECK_STORE OWN(q + 1, word) = pending
 #define NEXT_BATCH if :: next < BATCHES -> goto mini_batch :: else -> goto flush fi
 
 proctype learner(byte l) {
   byte q;                       /* sequence number published last */
   byte next;                    /* first mini-batch that is neither committed nor in our buffer */
-  bool fresh = true;            /* our buffer holds nothing of ours yet: overwrite it */
+  byte pending;                 /* the mini-batches in our buffer; kept in private memory */
   byte k;
   byte kills = LEARNER_KILLS;
 #if COARSE
@@ -170,12 +179,21 @@ proctype learner(byte l) {
   byte published;
 #endif
 
-attach:                         /* go on where the last incarnation ended: pub, then meta */
+attach:                         /* go on where the last incarnation ended: pub, then its meta */
   STEP(q = LOAD_OWN_PUB);
 #if MUTANT == M_RESUME_LEDGER
-  STEP(next = AFTER(memory[0].cell[2 * BLOCKS], l); NEXT_BATCH);
+  STEP(next = AFTER(LEDGER, l); NEXT_BATCH);
+#elif RESUME_AS_COMMITTED
+  if                            /* meta, unless shard 0 has folded it: then the ledger has it */
+  :: atomic { FOLDED(l, 0) < q -> goto load_resume }
+  :: FOLDED(l, 0) >= q
+  OR_KILLED
+  fi;
+  STEP(next = AFTER(LEDGER, l); NEXT_BATCH);
+load_resume:
+  STEP(next = AFTER(OWN(q, RESUME), l); NEXT_BATCH);
 #elif MUTANT == M_START_AT_ONE
-  STEP(next = AFTER(SLOT(l, q, RESUME), l); q = (kills < LEARNER_KILLS -> 0 : q); NEXT_BATCH);
+  STEP(next = AFTER(OWN(q, RESUME), l); q = (kills < LEARNER_KILLS -> 0 : q); NEXT_BATCH);
 #else
   STEP(next = AFTER(OWN(q, RESUME), l); NEXT_BATCH);
 #endif
@@ -183,7 +201,7 @@ attach:                         /* go on where the last incarnation ended: pub, 
 mini_batch:
 #if MUTANT == M_ADD_PUBLISHED
   if
-  :: fresh && FOLDED(l, 0) < q && FOLDED(l, SHARDS - 1) < q ->
+  :: pending == 0 && FOLDED(l, 0) < q && FOLDED(l, SHARDS - 1) < q ->
     STEP(SLOT(l, q, 0) = ADDED(SLOT(l, q, 0), BATCH(l, next)));
     STEP(SLOT(l, q, 1) = ADDED(SLOT(l, q, 1), BATCH(l, next)));
     STEP(SLOT(l, q, META) = ADDED(SLOT(l, q, META), BATCH(l, next)));
@@ -192,15 +210,12 @@ mini_batch:
   fi;
 #endif
   /* write_gradient */
-  STEP(STORE(0));
-#if MUTANT != M_PUB_BEFORE_GRADIENT
-  STEP(STORE(1));
+#if MUTANT == M_PUB_BEFORE_GRADIENT
+  STEP(STORE_GRADIENT(0); pending = pending | BATCH(l, next); next++);
+#else
+  STEP(STORE_GRADIENT(0));
+  STEP(STORE_GRADIENT(1); pending = pending | BATCH(l, next); next++);
 #endif
-  /* write_meta: the ranges, the resume point */
-#if MUTANT != M_PUB_BEFORE_META
-  STEP(STORE(META));
-#endif
-  STEP(STORE(RESUME); next++; fresh = false);
 
 load_folded:                    /* is the other buffer free? */
   if
@@ -210,17 +225,23 @@ load_folded:                    /* is the other buffer free? */
   OR_KILLED                     /* not free, and nothing is left to compute: wait here */
   fi;
 
+  /* write_meta: the ranges, the resume point */
+#if MUTANT != M_PUB_BEFORE_META
+  STEP(STORE_META(META));
+#endif
+  STEP(STORE_META(RESUME));
+
   /* publish */
 #if MUTANT == M_PUB_BEFORE_GRADIENT
   STEP(q++; pub[l] = q);
-  STEP(SLOT(l, q, 1) = BATCH(l, next - 1); fresh = true; NEXT_BATCH);
+  STEP(SLOT(l, q, 1) = pending; pending = 0; NEXT_BATCH);
 #elif MUTANT == M_PUB_BEFORE_META
   STEP(q++; pub[l] = q);
-  STEP(SLOT(l, q, META) = BATCH(l, next - 1); fresh = true; NEXT_BATCH);
+  STEP(SLOT(l, q, META) = pending; pending = 0; NEXT_BATCH);
 #elif MUTANT == M_FLAG_FIRST || MUTANT == M_FLAG_LAST
-  STEP(q++; pub[l] = q; FULL(l, q) = true; fresh = true; NEXT_BATCH);
+  STEP(q++; pub[l] = q; FULL(l, q) = true; pending = 0; NEXT_BATCH);
 #else
-  STEP(q++; PUBLISH; fresh = true; NEXT_BATCH);
+  STEP(q++; PUBLISH; pending = 0; NEXT_BATCH);
 #endif
 
 flush:                          /* all is published: wait until all is folded */
@@ -232,7 +253,7 @@ flush:                          /* all is published: wait until all is folded */
   goto end;
 
 killed:
-  atomic { q = 0; next = 0; k = 0; fresh = (MUTANT != M_ADD_AFTER_RESTART); goto attach }
+  atomic { q = 0; next = 0; k = 0; pending = 0; goto attach }
 end:
   atomic { q = 0; next = 0; k = 0; kills = 0 }
 }

@@ -49,6 +49,7 @@ MUTANT_BOUNDS = {
 
 CORRECT = [
     Configuration("slots/fine", bounds(coarse=False)),
+    Configuration("slots/committed", {**bounds(coarse=False), "RESUME_AS_COMMITTED": 1}),
     Configuration("slots/2-blocks", bounds(blocks=2, coarse=True)),
     Configuration("slots/2-batches", bounds(batches=2, coarse=True)),
     Configuration("rounds/kills", bounds()),
@@ -90,7 +91,7 @@ def parse(output):
     if match := re.search(r"elapsed time ([\d.e+]+) seconds", output):
         outcome.seconds = float(match[1])
     if errors:
-        deadlock = "invalid end state" in output
+        deadlock = "pan:1: invalid end state" in output
         outcome.error = "deadlock" if deadlock else "assertion failed"
     elif match := re.search(r"max search depth too small|reached -DMEMLIM bound|out of memory", output):
         outcome.incomplete = match[0]
@@ -106,7 +107,7 @@ def explore(configuration, seconds_max):
         flags.append("-DNOREDUCE")
     with tempfile.TemporaryDirectory(prefix="ffdl-model-") as folder:
         for command in (["spin", *defines, "-a", str(configuration.model)],
-                        ["gcc", "-O2", "-w", *flags, "-o", "pan", "pan.c"]):
+                        ["gcc", "-O1" if configuration.mutant else "-O2", "-w", *flags, "-o", "pan", "pan.c"]):
             built = subprocess.run(command, cwd=folder, text=True, capture_output=True)
             if built.returncode != 0 or "Error" in built.stdout:
                 return Outcome(incomplete=f"{command[0]}: {built.stdout}{built.stderr}".strip())
