@@ -55,6 +55,25 @@ CORRECT = [
     Configuration("rounds/kills", bounds()),
     Configuration("rounds/2-batches-server", bounds(batches=2, learner_kills=0)),
     Configuration("rounds/2-batches-learner", bounds(batches=2, server_kills=0)),
+    Configuration("slots/large/2-batches-2-blocks", bounds(batches=2, blocks=2, coarse=True),
+                  slow=True),
+    Configuration("slots/large/2-batches-2-kills",
+                  bounds(batches=2, server_kills=2, learner_kills=0, coarse=True), slow=True),
+    Configuration("slots/large/3-batches", bounds(batches=3, learner_kills=0, coarse=True),
+                  slow=True),
+    Configuration("slots/large/3-learners-server",
+                  bounds(learners=3, learner_kills=0, coarse=True), slow=True),
+    Configuration("slots/large/3-learners-learner",
+                  bounds(learners=3, server_kills=0, coarse=True), slow=True),
+    Configuration("slots/large/3-learners-2-batches",
+                  bounds(learners=3, batches=2, server_kills=0, learner_kills=0, coarse=True),
+                  slow=True),
+    Configuration("slots/large/3-shards", bounds(shards=3, learner_kills=0, coarse=True),
+                  slow=True),
+    Configuration("slots/large/unreduced", bounds(coarse=False), slow=True, reduce=False),
+    Configuration("slots/large/fine-2-batches", bounds(batches=2, coarse=False), slow=True),
+    Configuration("rounds/large/2-batches", bounds(batches=2), slow=True),
+    Configuration("rounds/large/3-learners", bounds(learners=3, learner_kills=0), slow=True),
 ]
 
 
@@ -93,7 +112,7 @@ def parse(output):
     if errors:
         deadlock = "pan:1: invalid end state" in output
         outcome.error = "deadlock" if deadlock else "assertion failed"
-    elif match := re.search(r"max search depth too small|reached -DMEMLIM bound|out of memory", output):
+    elif match := re.search("search depth too small|reached -DMEMLIM bound|out of memory", output):
         outcome.incomplete = match[0]
     elif "Search not completed" in output:
         outcome.incomplete = "search not completed"
@@ -102,12 +121,14 @@ def parse(output):
 
 def explore(configuration, seconds_max):
     defines = [f"-D{name}={value}" for name, value in configuration.defines.items()]
-    flags = ["-DSAFETY", "-DCOLLAPSE", f"-DMEMLIM={MEMORY_MIB}"]
+    # A mutant's search is short: its compiler need not try hard.
+    optimise = "-O1" if configuration.mutant else "-O2"
+    flags = [optimise, "-w", "-DSAFETY", "-DCOLLAPSE", f"-DMEMLIM={MEMORY_MIB}"]
     if not configuration.reduce:
         flags.append("-DNOREDUCE")
     with tempfile.TemporaryDirectory(prefix="ffdl-model-") as folder:
         for command in (["spin", *defines, "-a", str(configuration.model)],
-                        ["gcc", "-O1" if configuration.mutant else "-O2", "-w", *flags, "-o", "pan", "pan.c"]):
+                        ["gcc", *flags, "-o", "pan", "pan.c"]):
             built = subprocess.run(command, cwd=folder, text=True, capture_output=True)
             if built.returncode != 0 or "Error" in built.stdout:
                 return Outcome(incomplete=f"{command[0]}: {built.stdout}{built.stderr}".strip())
