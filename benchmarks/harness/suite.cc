@@ -92,7 +92,7 @@ bool Suite::time_is_up() const {
   return !options_.slow && std::chrono::steady_clock::now() - begin_ > kRepeatUntil;
 }
 
-void Suite::repeat_until_quiet(
+std::optional<double> Suite::repeat_until_quiet(
     const std::string& name,
     const std::function<Result<Row>(std::function<void(double)>)>& attempt) {
   const int attempts = options_.smoke ? 1 : 1 + options_.repeats;
@@ -105,7 +105,7 @@ void Suite::repeat_until_quiet(
     Result<Row> row = attempt([&](double share) { progress.show(share); });
     if (!row.ok()) {
       failed(name, row.status());
-      return;
+      return std::nullopt;
     }
     const double share = foreign_share(before, sample_cpu());
     if (share > kForeignShareMax) {
@@ -119,6 +119,7 @@ void Suite::repeat_until_quiet(
   }
   if (options_.smoke) best->target.reset();
   report_.rows.push_back(*std::move(best));
+  return report_.rows.back().value;
 }
 
 void Suite::measure(PairSpec spec) {
@@ -153,9 +154,9 @@ void Suite::measure(PairSpec spec) {
   });
 }
 
-void Suite::measure(ValueSpec spec) {
+std::optional<double> Suite::measure(ValueSpec spec) {
   if (options_.smoke) spec.samples = std::min(spec.samples, kSmokePairs);
-  repeat_until_quiet(spec.name, [&](std::function<void(double)> done) -> Result<Row> {
+  return repeat_until_quiet(spec.name, [&](std::function<void(double)> done) -> Result<Row> {
     std::vector<double> values;
     for (int i = 0; i < spec.warm_up + spec.samples; ++i) {
       FFDL_ASSIGN_OR_RETURN(const double value, spec.sample());
@@ -186,8 +187,6 @@ void Suite::failed(const std::string& row, const Status& status) {
   missing(row, "failed: " + status.to_string());
   failed_ = true;
 }
-
-void Suite::note(const std::string& text) { fmt::print("{}\n", text); }
 
 int Suite::finish() {
   fmt::print("{}", to_table(report_));

@@ -64,7 +64,7 @@ class Suite {
   bool wants(const std::string& row) const;
 
   void measure(PairSpec spec);
-  void measure(ValueSpec spec);
+  std::optional<double> measure(ValueSpec spec);  // the median
   // "<spec.name>/aa": the limit against itself, measured whatever --only says.
   void self_check(PairSpec spec);
 
@@ -72,15 +72,15 @@ class Suite {
   void missing(const std::string& row, const std::string& reason);
   // A row that should have been measured and was not: the run fails.
   void failed(const std::string& row, const Status& status);
-  void note(const std::string& text);  // printed above the table
 
   // Prints the table, writes the file, gives the exit code.
   int finish();
 
  private:
   Suite(std::string name, std::string command, SuiteOptions options);
-  void repeat_until_quiet(const std::string& name,
-                          const std::function<Result<Row>(std::function<void(double)>)>& attempt);
+  std::optional<double> repeat_until_quiet(
+      const std::string& name,
+      const std::function<Result<Row>(std::function<void(double)>)>& attempt);
   bool time_is_up() const;
 
   std::string name_;
