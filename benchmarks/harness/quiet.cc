@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +33,21 @@ std::map<pid_t, ProcessTicks> all_processes() {
     }
   }
   return processes;
+}
+
+// Whether whoever started us holds the lock and has handed it down, as flock(1) does.
+bool inherited_lock(int descriptor) {
+  struct stat wanted{};
+  if (fstat(descriptor, &wanted) != 0) return false;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const int other = std::stoi(entry.path().filename());
+    struct stat found{};
+    if (other == descriptor || fstat(other, &found) != 0) continue;
+    const bool same = found.st_dev == wanted.st_dev && found.st_ino == wanted.st_ino;
+    if (same && flock(other, LOCK_EX | LOCK_NB) == 0) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -101,6 +117,7 @@ Result<RunLock> RunLock::take(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) return failed("open");
   RunLock lock(descriptor);
+  if (inherited_lock(descriptor)) return lock;
   if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
   fmt::print(stderr, "lock '{}' is held by another run or build; waiting for it\n", path);
   while (flock(descriptor, LOCK_EX) != 0) {

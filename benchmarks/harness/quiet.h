@@ -46,8 +46,9 @@ double foreign_share(const CpuSample& before, const CpuSample& after);
 CpuSample sample_cpu();
 
 // The right to measure: an exclusive lock on a file, so that two runs, or a run and a build that
-// takes the lock, never overlap. Held until destruction.
-// Blocks: take() until the lock is free; it says so on standard error.
+// takes the lock, never overlap. Held until destruction. A lock that our starter holds on a
+// descriptor that we inherited is ours already. Blocks: take() until the lock is free; it says so
+// on standard error.
 class RunLock {
  public:
   static Result<RunLock> take(const std::string& path);

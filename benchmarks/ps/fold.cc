@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "benchmarks/limits.h"
 #include "benchmarks/ps/rows.h"
 
@@ -78,6 +80,62 @@ void fold_row(Suite& suite, const Reference& machine, const Rule& rule, int thre
   suite.measure(std::move(spec));
 }
 
+// The library's own kernel over the whole vector, block by block and in place: what the fold would
+// be if nobody ever killed a server.
+double fold_in_place_s(Team& team, const UpdateRule& rule, std::span<float> weights,
+                       std::span<const float> gradient) {
+  constexpr size_t kBlock = 1024;
+  const std::function<void(int)> work = [&](int member) {
+    const auto [begin, end] = team.part(weights.size(), member);
+    UpdateStep step;
+    step.learning_rate = 1e-4F;
+    for (size_t i = begin; i < end; i += kBlock) {
+      UpdateBlock block;
+      block.count = std::min(kBlock, end - i);
+      block.gradient = gradient.data() + i;
+      block.weights = block.new_weights = weights.data() + i;
+      rule.apply(step, block);
+    }
+  };
+  return seconds_of([&] { team.run(work); });
+}
+
+void journal_row(Suite& suite, const Reference& machine) {
+  const std::string name = "ps/journal_cost";
+  if (!suite.wants(name)) return;
+  auto rule = make_update_rule({.kind = UpdateRuleKind::kSgd});
+  auto pair = make_pair_in_process(machine.large_bytes / sizeof(float), UpdateRuleKind::kSgd,
+                                   machine.threads);
+  if (!rule.ok() || !pair.ok())
+    return suite.failed(name, rule.ok() ? pair.status() : rule.status());
+  Team team(machine.threads);
+  const double bytes = 3.0 * static_cast<double>(machine.large_bytes);
+  suite.measure(PairSpec{
+      .name = name,
+      .unit = "GB/s",
+      .figure = [bytes](double seconds) { return bytes / seconds * 1e-9; },
+      .subject = [&]() -> Result<double> {
+        FFDL_ASSIGN_OR_RETURN([[maybe_unused]] const auto slot,
+                              pair->learner->gradient_slot(deadline_in(kPatience)));
+        return push_and_fold(*pair->learner);
+      },
+      .limit = [&]() -> Result<double> {
+        FFDL_ASSIGN_OR_RETURN(const auto slot,
+                              pair->learner->gradient_slot(deadline_in(kPatience)));
+        return fold_in_place_s(team, **rule, pair->server->weights(), slot);
+      },
+      .limit_is =
+          fmt::format("the same kernel in place on the same memory, no shadow and no journal, "
+                      "{} threads",
+                      machine.threads),
+      .allowed_s = machine.traffic_bytes_per_s > 0 ? bytes / machine.traffic_bytes_per_s : 0,
+      .target = Target{0.95},
+      .note =
+          fmt::format("{} MB, plain SGD; the journalled side through the public API, push to the "
+                      "return of flush",
+                      machine.large_bytes / 1'000'000)});
+}
+
 }  // namespace
 
 void fold_rows(Suite& suite, const Reference& machine) {
@@ -88,6 +146,7 @@ void fold_rows(Suite& suite, const Reference& machine) {
   fold_row(suite, machine, sgd, machine.threads, Target{0.93});
   fold_row(suite, machine, momentum, machine.threads, Target{0.9});
   fold_row(suite, machine, adam, machine.threads, Target{0.9});
+  journal_row(suite, machine);
   if (machine.threads == 1) return;
   for (const Rule& rule : {sgd, momentum, adam}) fold_row(suite, machine, rule, 1, std::nullopt);
 }
