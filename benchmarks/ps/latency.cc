@@ -24,10 +24,16 @@ Result<double> push_until_seen(Learner& learner) {
   Result<PushResult> pushed = PushResult::kSkipped;
   const double seconds = seconds_of([&] {
     pushed = learner.push(SampleRange{});
-    while (pushed.ok() && last.load(std::memory_order_relaxed) == before) {
+    while (pushed.ok() && *pushed == PushResult::kPublished &&
+           last.load(std::memory_order_relaxed) == before) {
     }
   });
   if (!pushed.ok()) return std::move(pushed).status();
+  if (*pushed != PushResult::kPublished) {
+    return Status(StatusCode::kInternal, "push to an idle server: the gradient was not published");
+  }
+  // The weight is seen before the server gives the slot back; the next push must find it free.
+  FFDL_RETURN_IF_ERROR(learner.flush(deadline_in(kPatience)));
   return seconds;
 }
 
