@@ -24,5 +24,6 @@ int main(int argc, char** argv) {
   latency_rows(*suite, machine);
   train_rows(*suite, machine);
   death_rows(*suite, machine);
+  peer_rows(*suite);
   return suite->finish();
 }

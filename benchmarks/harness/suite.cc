@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kSmokePairs = 3;
 // A run ends within 15 minutes: after this time no row is repeated.
-constexpr std::chrono::minutes kRepeatUntil{11};
+constexpr std::chrono::minutes kRepeatUntil{6};
 // A limit slower than this part of what the memory allows would flatter.
 constexpr double kLimitSpeedMin = 0.8;
 

@@ -32,6 +32,7 @@ void transfer_rows(Suite& suite, const Reference& machine);
 void latency_rows(Suite& suite, const Reference& machine);
 void train_rows(Suite& suite, const Reference& machine);
 void death_rows(Suite& suite, const Reference& machine);
+void peer_rows(Suite& suite);
 
 // A server in this process, and its one learner.
 struct Pair {
