@@ -44,12 +44,16 @@ TEST(Doorbell, LosesNoWake) {
 TEST(Doorbell, WakesManySleepers) {
   Doorbell bell = {};
   std::atomic<bool> open = false;
+  std::atomic<int> waiting = 0;
   std::atomic<int> woken = 0;
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 4; ++i) {
-    sleepers.emplace_back([&] { woken += bell.wait_until([&] { return open.load(); }, deadline_in(10s)); });
+    sleepers.emplace_back([&] {
+      ++waiting;
+      woken += bell.wait_until([&] { return open.load(); }, deadline_in(10s));
+    });
   }
-  std::this_thread::sleep_for(20ms);
+  while (waiting < 4 || bell.sleepers.load() == 0) std::this_thread::yield();
   open.store(true);
   bell.ring();
   for (std::thread& sleeper : sleepers) sleeper.join();

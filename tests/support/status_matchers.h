@@ -1,9 +1,8 @@
 #pragma once
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
+#include <string_view>
 
 #include "ffdl/status.h"
 
@@ -43,5 +42,6 @@ const Status& status_of(const Result<T>& result) {
     const auto& ffdl_outcome = (expression);                                       \
     const ::ffdl::Status& ffdl_failure = ::ffdl::testing::status_of(ffdl_outcome); \
     EXPECT_EQ(ffdl_failure.code(), expected_code) << ffdl_failure.to_string();     \
-    EXPECT_THAT(std::string(ffdl_failure.message()), ::testing::HasSubstr(text));  \
+    EXPECT_NE(ffdl_failure.message().find(text), std::string_view::npos)           \
+        << ffdl_failure.to_string();                                               \
   } while (false)

@@ -1,0 +1,41 @@
+#include "ps/pending_gradient.h"
+
+#include <gtest/gtest.h>
+
+namespace ffdl::ps {
+namespace {
+
+TEST(PendingGradient, NeighboursBecomeOneRange) {
+  PendingGradient pending(2);
+  EXPECT_TRUE(pending.empty());
+  pending.add({.partition = 1, .begin = 0, .end = 4}, 7, false);
+  pending.add({.partition = 1, .begin = 4, .end = 9}, 8, false);
+  ASSERT_EQ(pending.ranges.size(), 1U);
+  EXPECT_EQ(pending.ranges[0], (SampleRange{.partition = 1, .begin = 0, .end = 9}));
+  EXPECT_EQ(pending.samples, 9U);
+  EXPECT_EQ(pending.mini_batches, 2U);
+  EXPECT_EQ(pending.base_version, 7U);  // of the first: the stalest
+}
+
+TEST(PendingGradient, SaysWhenNoFurtherRangeCanBeNamed) {
+  PendingGradient pending(2);
+  pending.add({.partition = 0, .begin = 0, .end = 1}, 0, false);
+  pending.add({.partition = 1, .begin = 0, .end = 1}, 0, true);
+  EXPECT_TRUE(pending.has_room_for({.partition = 1, .begin = 1, .end = 2}));
+  EXPECT_TRUE(pending.has_room_for({}));
+  EXPECT_FALSE(pending.has_room_for({.partition = 0, .begin = 1, .end = 2}));
+  EXPECT_EQ(pending.skipped, 1U);
+  pending.clear();
+  EXPECT_TRUE(pending.empty());
+  EXPECT_TRUE(pending.has_room_for({.partition = 0, .begin = 1, .end = 2}));
+}
+
+TEST(PendingGradient, MiniBatchesWithoutSamplesNameNone) {
+  PendingGradient pending(1);
+  pending.add({}, 3, false);
+  EXPECT_FALSE(pending.empty());
+  EXPECT_TRUE(pending.ranges.empty());
+}
+
+}  // namespace
+}  // namespace ffdl::ps

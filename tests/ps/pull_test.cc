@@ -1,0 +1,63 @@
+#include "ps/pull.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "ffdl/learner.h"
+#include "support/status_matchers.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+// One shard whose elements all move together: a snapshot sees one value, whatever is folded.
+TEST(Pull, SnapshotNeverSeesHalfAnUpdate) {
+  constexpr uint64_t kParameters = 200'000;
+  ParameterServerOptions options;
+  options.parameters = kParameters;
+  options.rule.learning_rate = 1;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  ASSERT_OK(server->start());
+  StopSource stop;
+  std::thread pusher([&] {
+    ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
+    const std::vector<float> ones(kParameters, 1.0F);
+    while (!stop.get_token().stop_requested()) ASSERT_OK(learner->push(ones, {}));
+    ASSERT_OK(learner->detach(deadline_in(10s)));
+  });
+  ASSERT_OK_AND_ASSIGN(auto reader, Learner::attach(*server, deadline_in(10s)));
+  std::vector<float> weights(kParameters);
+  uint64_t last = 0;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_OK_AND_ASSIGN(const uint64_t version, reader->pull(weights, PullMode::kSnapshot));
+    ASSERT_GE(version, last);
+    last = version;
+    for (const float weight : weights) ASSERT_EQ(weight, weights[0]);
+    // Every gradient of the reported version is in what was read.
+    ASSERT_GE(-weights[0], static_cast<float>(version));
+  }
+  stop.request_stop();
+  pusher.join();
+}
+
+TEST(Pull, RelaxedPullGivesTheVersionThatItContains) {
+  ParameterServerOptions options;
+  options.parameters = 10;
+  options.rule.learning_rate = 1;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  server->weights()[3] = 5;
+  ASSERT_OK(server->start());
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
+  ASSERT_OK(learner->push(std::vector<float>(10, 1.0F), {}));
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  std::vector<float> weights(10);
+  ASSERT_OK_AND_ASSIGN(const uint64_t version, learner->pull(weights));
+  EXPECT_EQ(version, 1U);
+  EXPECT_EQ(weights[3], 4);
+  EXPECT_EQ(weights[0], -1);
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,122 @@
+#include "ps/update_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace ffdl::ps {
+namespace {
+
+constexpr uint64_t kCount = 1024;
+
+struct alignas(64) Values {
+  float at[kCount];
+};
+
+// The inputs and outputs of one block.
+struct Block {
+  Values gradient, weights, new_weights, state[2], new_state[2];
+
+  explicit Block(uint32_t seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (uint64_t i = 0; i < kCount; ++i) {
+      gradient.at[i] = normal(random);
+      weights.at[i] = normal(random);
+      state[0].at[i] = normal(random);
+      state[1].at[i] = std::abs(normal(random));  // Adam's second moment is never negative
+    }
+  }
+  UpdateBlock view() {
+    return {.count = kCount,
+            .gradient = gradient.at,
+            .weights = weights.at,
+            .new_weights = new_weights.at,
+            .state = {state[0].at, state[1].at},
+            .new_state = {new_state[0].at, new_state[1].at}};
+  }
+};
+
+UpdateStep step_of(uint64_t number) {
+  return {.number = number, .learning_rate = 0.1F, .gradient_scale = 0.5F, .clip_value = 0.4F};
+}
+
+double seen_gradient(const UpdateStep& step, double gradient) {
+  const double scaled = gradient * step.gradient_scale;
+  return std::min(std::max(scaled, -double{step.clip_value}), double{step.clip_value});
+}
+
+TEST(UpdateKernels, SgdWithDecayAndClamp) {
+  Block block(1);
+  const UpdateRuleOptions rule{.weight_decay = 0.01F};
+  const UpdateStep step = step_of(1);
+  update_sgd(rule, step, block.view());
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const double w = block.weights.at[i];
+    const double g = seen_gradient(step, block.gradient.at[i]) + 0.01 * w;
+    ASSERT_NEAR(block.new_weights.at[i], w - 0.1 * g, 1e-6) << i;
+  }
+}
+
+TEST(UpdateKernels, MomentumKeepsItsVelocity) {
+  Block block(2);
+  const UpdateRuleOptions rule{.kind = UpdateRuleKind::kMomentum, .momentum = 0.9F};
+  const UpdateStep step = step_of(3);
+  update_momentum(rule, step, block.view());
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const double v = 0.9 * block.state[0].at[i] + seen_gradient(step, block.gradient.at[i]);
+    ASSERT_NEAR(block.new_state[0].at[i], v, 1e-6) << i;
+    ASSERT_NEAR(block.new_weights.at[i], block.weights.at[i] - 0.1 * v, 1e-6) << i;
+  }
+}
+
+TEST(UpdateKernels, AdamAndAdamWFollowTheirFormulas) {
+  for (const auto kind : {UpdateRuleKind::kAdam, UpdateRuleKind::kAdamW}) {
+    Block block(3);
+    const UpdateRuleOptions rule{.kind = kind, .weight_decay = 0.02F};
+    const UpdateStep step = step_of(7);
+    update_adam(rule, step, block.view());
+    const bool decoupled = kind == UpdateRuleKind::kAdamW;
+    for (uint64_t i = 0; i < kCount; ++i) {
+      const double w = block.weights.at[i];
+      const double g = seen_gradient(step, block.gradient.at[i]) + (decoupled ? 0 : 0.02 * w);
+      const double m = 0.9 * block.state[0].at[i] + 0.1 * g;
+      const double v = 0.999 * block.state[1].at[i] + 0.001 * g * g;
+      const double corrected =
+          (m / (1 - std::pow(0.9, 7))) / (std::sqrt(v / (1 - std::pow(0.999, 7))) + 1e-8);
+      const double expected = w * (decoupled ? 1 - 0.1 * 0.02 : 1) - 0.1 * corrected;
+      ASSERT_NEAR(block.new_weights.at[i], expected, 2e-5 * (1 + std::abs(expected))) << i;
+      ASSERT_NEAR(block.new_state[0].at[i], m, 1e-6) << i;
+      ASSERT_NEAR(block.new_state[1].at[i], v, 1e-6) << i;
+    }
+  }
+}
+
+// An element's new bits do not depend on its place in the block, nor on the block's length.
+TEST(UpdateKernels, RoundingDoesNotDependOnThePlace) {
+  using Kernel = void (*)(const UpdateRuleOptions&, const UpdateStep&, const UpdateBlock&);
+  for (const Kernel kernel : {&update_sgd, &update_momentum, &update_adam}) {
+    Block whole(4);
+    const UpdateRuleOptions rule{.kind = UpdateRuleKind::kAdam, .weight_decay = 0.003F};
+    kernel(rule, step_of(5), whole.view());
+    for (uint64_t shift = 1; shift <= 64; ++shift) {
+      Block moved(4);
+      for (Values* values : {&moved.gradient, &moved.weights, &moved.state[0], &moved.state[1]}) {
+        std::rotate(values->at, values->at + shift, values->at + kCount);
+      }
+      UpdateBlock view = moved.view();
+      view.count = kCount - 64;
+      kernel(rule, step_of(5), view);
+      ASSERT_EQ(std::memcmp(moved.new_weights.at, whole.new_weights.at + shift,
+                            (kCount - 64 - shift) * 4),
+                0)
+          << shift;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ffdl::ps
