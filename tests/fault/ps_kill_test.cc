@@ -83,7 +83,8 @@ int run_server(const std::string& name, const std::string& how) {
   const auto write_all = [](const void* from, size_t bytes) {
     if (std::fwrite(from, 1, bytes, stdout) != bytes) fail("write the result");
   };
-  for (int p = 0; p < kLearners; ++p) write_all(&stats.partitions[static_cast<size_t>(p)], sizeof(PartitionProgress));
+  for (int p = 0; p < kLearners; ++p)
+    write_all(&stats.partitions[static_cast<size_t>(p)], sizeof(PartitionProgress));
   write_all(&stats.recoveries, sizeof stats.recoveries);
   write_all(weights.data(), weights.size_bytes());
   return 0;
@@ -122,7 +123,8 @@ Child spawn(std::vector<std::string> arguments) {
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   Child child;
-  if (posix_spawn(&child.pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ) != 0) fail("spawn");
+  if (posix_spawn(&child.pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ) != 0)
+    fail("spawn");
   posix_spawn_file_actions_destroy(&actions);
   close(to_child[0]);
   close(from_child[1]);
@@ -164,11 +166,13 @@ class Driver {
       std::this_thread::sleep_for(1ms);
       if (std::chrono::steady_clock::now() - began > 20min) fail("not done after 20 minutes");
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     check_result();
-    fmt::print("{} mini-batches of {} learners, {} learners and {} servers killed, {} interrupted folds "
-               "finished by a successor, {:.1f} s: bit-exact, each sample once\n",
-               per_learner_ * kLearners, kLearners, learner_kills_, server_kills_, recoveries_, seconds);
+    fmt::print(
+        "{} mini-batches of {} learners, {} learners and {} servers killed, {} interrupted folds "
+        "finished by a successor, {:.1f} s: bit-exact, each sample once\n",
+        per_learner_ * kLearners, kLearners, learner_kills_, server_kills_, recoveries_, seconds);
     if (learner_kills_ + server_kills_ < plan_.kills) fail("fewer kills than asked for");
     if (recoveries_ < plan_.recoveries) fail("fewer interrupted folds than asked for");
     return 0;
@@ -187,12 +191,14 @@ class Driver {
         ++it;
         continue;
       }
-      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail(fmt::format("learner {} failed: {}", it->first, status));
+      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail(fmt::format("learner {} failed: {}", it->first, status));
       close_pipes(it->second);
       it = learners_.erase(it);
     }
     int status = 0;
-    if (waitpid(server_.pid, &status, WNOHANG) != 0) fail(fmt::format("the server ended by itself: {}", status));
+    if (waitpid(server_.pid, &status, WNOHANG) != 0)
+      fail(fmt::format("the server ended by itself: {}", status));
   }
 
   // Kills are spread over the run: the n-th when n / kills of all samples are committed.
@@ -204,9 +210,11 @@ class Driver {
       view_ = take(std::move(opened));
     }
     uint64_t committed = 0;
-    for (const PartitionProgress& partition : view_->stats().partitions) committed += partition.committed;
+    for (const PartitionProgress& partition : view_->stats().partitions)
+      committed += partition.committed;
     const uint64_t total = per_learner_ * kLearners;
-    return committed >= total / static_cast<uint64_t>(plan_.kills + 2) * static_cast<uint64_t>(done + 1);
+    return committed >=
+           total / static_cast<uint64_t>(plan_.kills + 2) * static_cast<uint64_t>(done + 1);
   }
 
   void kill_one() {
@@ -248,9 +256,10 @@ class Driver {
     std::vector<float> gradient(plan_.parameters);
     for (int slot = 0; slot < kLearners; ++slot) {
       const PartitionProgress& p = partitions[static_cast<size_t>(slot)];
-      if (p.committed != per_learner_ || p.samples != per_learner_ || p.repeated != 0 || p.missing != 0) {
-        fail(fmt::format("partition {}: committed {} of {}, {} samples, {} repeated, {} missing", slot, p.committed,
-                         per_learner_, p.samples, p.repeated, p.missing));
+      if (p.committed != per_learner_ || p.samples != per_learner_ || p.repeated != 0 ||
+          p.missing != 0) {
+        fail(fmt::format("partition {}: committed {} of {}, {} samples, {} repeated, {} missing",
+                         slot, p.committed, per_learner_, p.samples, p.repeated, p.missing));
       }
       for (uint64_t sample = 0; sample < per_learner_; ++sample) {
         fill_gradient(gradient, slot, sample);
@@ -260,7 +269,8 @@ class Driver {
     if (std::memcmp(expected.data(), weights.data(), weights.size() * sizeof(float)) != 0) {
       fail("the weights differ from the sum of all gradients");
     }
-    if (access(fmt::format("/dev/shm/ffdl.{}", name_).c_str(), F_OK) == 0) fail("the segment was left behind");
+    if (access(fmt::format("/dev/shm/ffdl.{}", name_).c_str(), F_OK) == 0)
+      fail("the segment was left behind");
   }
 
   void read_all(void* to, size_t bytes) {
@@ -308,8 +318,11 @@ int main(int argc, char** argv) {
     if (args[i] == "--recoveries") plan.recoveries = value;
     if (args[i] == "--seed") plan.seed = value;
   }
-  fmt::print("ps_kill_test --mini-batches {} --parameters {} --kills {} --server-share {} --recoveries {} --seed {}\n",
-             plan.mini_batches, plan.parameters, plan.kills, plan.server_share, plan.recoveries, plan.seed);
+  fmt::print(
+      "ps_kill_test --mini-batches {} --parameters {} --kills {} --server-share {} --recoveries {} "
+      "--seed {}\n",
+      plan.mini_batches, plan.parameters, plan.kills, plan.server_share, plan.recoveries,
+      plan.seed);
   std::fflush(stdout);
   return ffdl::Driver(plan).run();
 }

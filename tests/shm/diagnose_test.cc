@@ -24,8 +24,10 @@ std::optional<SegmentInfo> listed(const std::string& name) {
 }
 
 shm::Segment make(const std::string& name) {
-  auto made = shm::Segment::create(
-      {.name = name, .kind = shm::SegmentKind::kParameterServer, .layout_version = 1, .bytes = 8192});
+  auto made = shm::Segment::create({.name = name,
+                                    .kind = shm::SegmentKind::kParameterServer,
+                                    .layout_version = 1,
+                                    .bytes = 8192});
   EXPECT_OK(made);
   EXPECT_OK(made->publish());
   return std::move(made).value();
@@ -35,7 +37,8 @@ TEST(Diagnose, TellsTheUsedFromTheStaleAndRemovesOnlyThose) {
   const testing::SegmentName name;
   const shm::Segment segment = make(name);
   {
-    ASSERT_OK_AND_ASSIGN(shm::RoleLock owner, shm::RoleLock::acquire(segment.fd(), shm::learner_role(5)));
+    ASSERT_OK_AND_ASSIGN(shm::RoleLock owner,
+                         shm::RoleLock::acquire(segment.fd(), shm::learner_role(5)));
     ASSERT_TRUE(listed(name).has_value());
     EXPECT_TRUE(listed(name)->in_use);
     EXPECT_EQ(listed(name)->kind, "parameter server");

@@ -47,7 +47,8 @@ TEST(Doorbell, WakesManySleepers) {
   std::atomic<int> woken = 0;
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 4; ++i) {
-    sleepers.emplace_back([&] { woken += bell.wait_until([&] { return open.load(); }, deadline_in(10s)); });
+    sleepers.emplace_back(
+        [&] { woken += bell.wait_until([&] { return open.load(); }, deadline_in(10s)); });
   }
   std::this_thread::sleep_for(20ms);
   open.store(true);

@@ -15,7 +15,8 @@ namespace ffdl::shm {
 namespace {
 
 Segment make_segment() {
-  auto made = Segment::create({.kind = SegmentKind::kParameterServer, .layout_version = 1, .bytes = 4096});
+  auto made =
+      Segment::create({.kind = SegmentKind::kParameterServer, .layout_version = 1, .bytes = 4096});
   EXPECT_OK(made);
   return std::move(made).value();
 }

@@ -16,7 +16,10 @@ namespace {
 constexpr uint64_t kBytes = 3 * 4096;
 
 SegmentSpec spec_of(std::string name) {
-  return {.name = std::move(name), .kind = SegmentKind::kParameterServer, .layout_version = 7, .bytes = kBytes};
+  return {.name = std::move(name),
+          .kind = SegmentKind::kParameterServer,
+          .layout_version = 7,
+          .bytes = kBytes};
 }
 
 Result<Segment> open_it(const std::string& name, uint32_t version = 7) {
@@ -100,19 +103,29 @@ TEST(Segment, AnotherVersionSaysSo) {
   const testing::SegmentName name;
   ASSERT_OK_AND_ASSIGN(Segment segment, Segment::create(spec_of(name)));
   ASSERT_OK(segment.publish());
-  EXPECT_FAILS(open_it(name, 8), StatusCode::kInvalidArgument, "layout version 7, this build has 8");
+  EXPECT_FAILS(open_it(name, 8), StatusCode::kInvalidArgument,
+               "layout version 7, this build has 8");
 }
 
 TEST(Segment, DamagedOnesAreFoundBeforeTheyAreMapped) {
-  EXPECT_FAILS(open_damaged([](int fd) { ASSERT_EQ(ftruncate(fd, 4096), 0); }), StatusCode::kCorrupt, "truncated");
-  EXPECT_FAILS(open_damaged([](int fd) { ASSERT_EQ(ftruncate(fd, 10), 0); }), StatusCode::kCorrupt, "10 bytes");
-  EXPECT_FAILS(open_damaged([](int fd) { ASSERT_EQ(ftruncate(fd, 0), 0); }), StatusCode::kCorrupt, "0 bytes");
-  EXPECT_FAILS(open_damaged([](int fd) { ASSERT_EQ(ftruncate(fd, 5 * 4096), 0); }), StatusCode::kCorrupt, "extended");
+  EXPECT_FAILS(open_damaged([](int fd) { ASSERT_EQ(ftruncate(fd, 4096), 0); }),
+               StatusCode::kCorrupt, "truncated");
+  EXPECT_FAILS(open_damaged([](int fd) { ASSERT_EQ(ftruncate(fd, 10), 0); }), StatusCode::kCorrupt,
+               "10 bytes");
+  EXPECT_FAILS(open_damaged([](int fd) { ASSERT_EQ(ftruncate(fd, 0), 0); }), StatusCode::kCorrupt,
+               "0 bytes");
+  EXPECT_FAILS(open_damaged([](int fd) { ASSERT_EQ(ftruncate(fd, 5 * 4096), 0); }),
+               StatusCode::kCorrupt, "extended");
   const uint64_t junk = 0x1234;
-  EXPECT_FAILS(open_damaged([&](int fd) { ASSERT_EQ(pwrite(fd, &junk, 8, 0), 8); }), StatusCode::kCorrupt, "do not begin");
-  EXPECT_FAILS(open_damaged([&](int fd) { ASSERT_EQ(pwrite(fd, &junk, 8, offsetof(SegmentHeader, generation)), 8); }),
+  EXPECT_FAILS(open_damaged([&](int fd) { ASSERT_EQ(pwrite(fd, &junk, 8, 0), 8); }),
+               StatusCode::kCorrupt, "do not begin");
+  EXPECT_FAILS(open_damaged([&](int fd) {
+                 ASSERT_EQ(pwrite(fd, &junk, 8, offsetof(SegmentHeader, generation)), 8);
+               }),
                StatusCode::kCorrupt, "checksum");
-  EXPECT_FAILS(open_damaged([&](int fd) { ASSERT_EQ(pwrite(fd, &junk, 4, offsetof(SegmentHeader, format)), 4); }),
+  EXPECT_FAILS(open_damaged([&](int fd) {
+                 ASSERT_EQ(pwrite(fd, &junk, 4, offsetof(SegmentHeader, format)), 4);
+               }),
                StatusCode::kInvalidArgument, "header format");
 }
 

@@ -45,7 +45,8 @@ BANNED_IN_CODE = [
     (r"\b(?:sleep_for|sleep_until|usleep|nanosleep)\b", (*LIBRARY, "tests", "python"),
      # Names that appear and file locks that the dead lose: the kernel announces neither.
      ("src/ps/learner_impl.cc", "src/ps/open_waiting.cc", "src/ps/server_impl.cc",
-      "tests/fault"),  # kills at random moments are what is tested there
+      # Kills at random moments, and a sleeper that must be asleep before the bell rings.
+      "tests/fault", "tests/shm/futex_test.cc"),
      "wait for an event or a condition with a deadline"),
     (r"\bassert\(", LIBRARY, (), "use FFDL_CHECK for our bugs, kInvalidArgument for the user's"),
     (r"\b(?:std::cout|std::cerr|(?:std::)?f?printf|puts)\b", LIBRARY,
