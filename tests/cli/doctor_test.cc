@@ -33,7 +33,8 @@ Outcome run(const std::string& arguments) {
 std::string verdict_on(const std::string& name) {
   const Outcome outcome = run("doctor --dry-run --json");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.printed;
-  for (const auto& segment : nlohmann::json::parse(outcome.printed)["segments"]) {
+  const auto listed = nlohmann::json::parse(outcome.printed);
+  for (const auto& segment : listed["segments"]) {
     if (segment["name"] == name) return segment["verdict"];
   }
   return "not listed";
