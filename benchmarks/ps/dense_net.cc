@@ -17,8 +17,8 @@ struct DenseNet::Layers {
 };
 
 DenseNet::DenseNet(int layers, int width, int rows)
-    : layers_(new Layers{
-          layers, width, std::vector<Eigen::MatrixXf>(static_cast<size_t>(layers) + 1), {}, {}}) {
+    : layers_(std::make_unique<Layers>(Layers{
+          layers, width, std::vector<Eigen::MatrixXf>(static_cast<size_t>(layers) + 1), {}, {}})) {
   for (auto& value : layers_->values) value.setZero(width, rows);
   std::mt19937 random(1);
   std::normal_distribution<float> noise;

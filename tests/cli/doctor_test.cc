@@ -1,0 +1,71 @@
+// Runs the program itself. Only with --dry-run: without it, it would remove what other tests leave
+// for a successor.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "ffdl/parameter_server.h"
+#include "support/segment_name.h"
+
+namespace ffdl {
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string printed;
+};
+
+Outcome run(const std::string& arguments) {
+  Outcome outcome;
+  FILE* pipe = popen((std::string(FFDL_PROGRAM) + " " + arguments + " 2>&1").c_str(), "r");
+  char text[4096];
+  for (size_t n = 0; (n = std::fread(text, 1, sizeof text, pipe)) > 0;) {
+    outcome.printed.append(text, n);
+  }
+  outcome.exit_code = WEXITSTATUS(pclose(pipe));
+  return outcome;
+}
+
+std::string verdict_on(const std::string& name) {
+  const Outcome outcome = run("doctor --dry-run --json");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.printed;
+  const auto listed = nlohmann::json::parse(outcome.printed);
+  for (const auto& segment : listed["segments"]) {
+    if (segment["name"] == name) return segment["verdict"];
+  }
+  return "not listed";
+}
+
+TEST(Doctor, TellsAServersSegmentFromADeadOnes) {
+  const testing::SegmentName name;
+  const pid_t child = fork();
+  if (child == 0) {  // dies without a word, and leaves its segment
+    auto server = ParameterServer::create({.name = name.text(), .parameters = 10});
+    _exit(server.ok() ? 0 : 1);
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  ASSERT_EQ(WEXITSTATUS(state), 0);
+  EXPECT_EQ(verdict_on(name.text()), "stale");
+  {
+    const auto successor = ParameterServer::adopt(name.text());
+    ASSERT_TRUE(successor.ok()) << successor.status().to_string();
+    EXPECT_EQ(verdict_on(name.text()), "in use");
+  }
+  EXPECT_EQ(verdict_on(name.text()), "not listed");
+}
+
+TEST(Program, SaysWhatItCanDoAndRefusesTheRest) {
+  const Outcome help = run("--help");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_NE(help.printed.find("doctor"), std::string::npos) << help.printed;
+  EXPECT_NE(run("").exit_code, 0);
+  EXPECT_NE(run("no-such-verb").exit_code, 0);
+}
+
+}  // namespace
+}  // namespace ffdl
