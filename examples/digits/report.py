@@ -56,7 +56,7 @@ def mark_events(axes, events):
             axis.axvline(event["t_s"], color=colour, linewidth=1, linestyle=style, alpha=0.8)
         label = label_of(event)
         position = (event["t_s"] - left) / (right - left)
-        width = 0.0115 * len(label)  # of the panel, at this font size
+        width = 0.008 * len(label)  # of the panel, at this font size
         to_left = position + width > 1
         start = position - width if to_left else position
         row = next((i for i, end in enumerate(row_ends) if end <= start), len(row_ends))

@@ -6,7 +6,7 @@
 namespace ffdl::ps {
 
 struct GradientFacts {
-  double square_sum = 0;       // of the finite elements, in a fixed order of additions
+  double square_sum = 0;  // of the finite elements, in a fixed order of additions
   bool finite = true;
 };
 

@@ -23,16 +23,16 @@ Learner::~Learner() = default;
 Result<std::unique_ptr<Learner>> Learner::attach(std::string_view name, Time deadline,
                                                  LearnerOptions options) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment, ps::open_waiting(name, deadline));
+  auto shared = std::make_shared<const shm::Segment>(std::move(segment));
   FFDL_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
-                        Impl::attach(std::move(segment), deadline, options));
+                        Impl::attach(std::move(shared), deadline, options));
   return std::unique_ptr<Learner>(new Learner(std::move(impl)));
 }
 
 Result<std::unique_ptr<Learner>> Learner::attach(const ParameterServer& server, Time deadline,
                                                  LearnerOptions options) {
-  FFDL_ASSIGN_OR_RETURN(shm::Segment segment, server.impl_->segment().reopen());
   FFDL_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
-                        Impl::attach(std::move(segment), deadline, options));
+                        Impl::attach(server.impl_->segment(), deadline, options));
   return std::unique_ptr<Learner>(new Learner(std::move(impl)));
 }
 

@@ -21,7 +21,8 @@ namespace ffdl {
 using base::invalid_argument;
 using base::make_error;
 
-Learner::Impl::Impl(shm::Segment segment, ps::Region region, shm::RoleLock lock, int slot)
+Learner::Impl::Impl(std::shared_ptr<const shm::Segment> segment, ps::Region region,
+                    shm::RoleLock lock, int slot)
     : segment_(std::move(segment)),
       region_(std::move(region)),
       config_(region_.config()),
@@ -71,7 +72,7 @@ Status Learner::Impl::check_usable(std::string_view doing) const {
 
 Status Learner::Impl::server_is_gone(std::string_view doing) const {
   return make_error(StatusCode::kCancelled, "{}: parameter server '{}' has ended", doing,
-                    segment_.name());
+                    segment_->name());
 }
 
 float* Learner::Impl::own_buffer() const {
@@ -309,7 +310,7 @@ Status Learner::Impl::flush(Time deadline) {
     return !failure.ok();
   };
   if (server.progress.wait_until(ready, deadline) || !failure.ok()) return failure;
-  const bool alive = shm::role_is_held(segment_.fd(), shm::kOwnerRole);
+  const bool alive = shm::role_is_held(segment_->fd(), shm::kOwnerRole);
   return make_error(StatusCode::kTimeout,
                     "flush: the server (pid {}) has not folded all of learner {}'s gradients; {}",
                     server.pid.load(), l_,
@@ -324,7 +325,7 @@ Status Learner::Impl::detach(Time deadline) {
 
 // Nobody writes the record of slot l: it is our own, or nobody alive has it.
 bool Learner::Impl::slot_is_quiet(int l) const {
-  return l == l_ || !shm::role_is_held(segment_.fd(), shm::learner_role(l));
+  return l == l_ || !shm::role_is_held(segment_->fd(), shm::learner_role(l));
 }
 
 uint64_t Learner::Impl::committed(uint32_t partition) const {
@@ -372,18 +373,18 @@ Result<shm::RoleLock> lock_any_slot(const shm::Segment& segment, const ps::Regio
 
 }  // namespace
 
-Result<std::unique_ptr<Learner::Impl>> Learner::Impl::attach(shm::Segment segment, Time deadline,
-                                                             const LearnerOptions& options) {
-  FFDL_ASSIGN_OR_RETURN(ps::Region region, ps::read_region(segment));
+Result<std::unique_ptr<Learner::Impl>> Learner::Impl::attach(
+    std::shared_ptr<const shm::Segment> segment, Time deadline, const LearnerOptions& options) {
+  FFDL_ASSIGN_OR_RETURN(ps::Region region, ps::read_region(*segment));
   if (options.slot != kAnySlot && (options.slot < 0 || options.slot >= region.learners_max())) {
-    return invalid_argument("attach to '{}': slot {}; there are {}, from 0", segment.name(),
+    return invalid_argument("attach to '{}': slot {}; there are {}, from 0", segment->name(),
                             options.slot, region.learners_max());
   }
   while (true) {
     int slot = options.slot;
     Result<shm::RoleLock> lock =
-        slot == kAnySlot ? lock_any_slot(segment, region, slot)
-                         : shm::RoleLock::acquire(segment.fd(), shm::learner_role(slot));
+        slot == kAnySlot ? lock_any_slot(*segment, region, slot)
+                         : shm::RoleLock::acquire(segment->fd(), shm::learner_role(slot));
     if (lock.ok()) {
       return std::make_unique<Impl>(std::move(segment), region, std::move(lock).value(), slot);
     }
@@ -391,13 +392,14 @@ Result<std::unique_ptr<Learner::Impl>> Learner::Impl::attach(shm::Segment segmen
     const bool may_change = code == StatusCode::kConflict || code == StatusCode::kExhausted;
     if (!may_change || std::chrono::steady_clock::now() >= deadline) {
       if (code != StatusCode::kConflict) {
-        return std::move(lock).status().with_context(fmt::format("attach to '{}'", segment.name()));
+        return std::move(lock).status().with_context(
+            fmt::format("attach to '{}'", segment->name()));
       }
       return make_error(
           StatusCode::kConflict,
           "attach to '{}': slot {} belongs to a living learner (pid {}); take another, or "
           "kAnySlot",
-          segment.name(), slot, region.learner(slot).pid.load());
+          segment->name(), slot, region.learner(slot).pid.load());
     }
     std::this_thread::sleep_for(base::kPollInterval);
   }

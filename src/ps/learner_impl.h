@@ -27,12 +27,13 @@ using AlignedFloats = std::unique_ptr<float[], FreeMemory>;
 // The learner's side of the slot protocol. docs/protocol-ps.md names the steps.
 class Learner::Impl {
  public:
-  Impl(shm::Segment segment, ps::Region region, shm::RoleLock lock, int slot);
+  Impl(std::shared_ptr<const shm::Segment> segment, ps::Region region, shm::RoleLock lock,
+       int slot);
   ~Impl();
 
   // Finds a slot whose last owner is gone, takes its lock and attaches.
-  static Result<std::unique_ptr<Impl>> attach(shm::Segment segment, Time deadline,
-                                              const LearnerOptions& options);
+  static Result<std::unique_ptr<Impl>> attach(std::shared_ptr<const shm::Segment> segment,
+                                              Time deadline, const LearnerOptions& options);
 
   Status begin_mini_batch(Time deadline);
   Result<std::span<float>> gradient_slot(Time deadline);
@@ -72,7 +73,7 @@ class Learner::Impl {
   void enter();
   void leave();
 
-  const shm::Segment segment_;
+  const std::shared_ptr<const shm::Segment> segment_;  // with a server of this process
   const ps::Region region_;
   const ps::Config& config_;
   shm::RoleLock lock_;

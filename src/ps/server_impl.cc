@@ -25,7 +25,7 @@ ParameterServer::Impl::~Impl() {
   region_.server().closing.store(1, std::memory_order_seq_cst);
   region_.server().ended.store(1, std::memory_order_seq_cst);
   region_.server().progress.ring();
-  segment_.unlink();
+  segment_->unlink();
 }
 
 void ParameterServer::Impl::sign() {
@@ -41,10 +41,10 @@ Status ParameterServer::Impl::start() {
     return base::make_error(
         StatusCode::kCancelled,
         "start parameter server '{}': this process is a fork of the one that owns it",
-        segment_.name());
+        segment_->name());
   }
   if (control_)
-    return base::invalid_argument("start parameter server '{}': it runs already", segment_.name());
+    return base::invalid_argument("start parameter server '{}': it runs already", segment_->name());
   auto control = std::make_unique<ServerControl>();
   std::vector<std::shared_ptr<ShardWorker>> workers;
   for (int k = 0; k < region_.shards(); ++k) {
@@ -89,7 +89,7 @@ std::vector<uint64_t> ParameterServer::Impl::refuse_publications() {
   for (int l = 0; l < region_.learners_max(); ++l) {
     const ps::LearnerWords& words = region_.learner(l);
     while (words.publishing.load(std::memory_order_seq_cst) != 0 &&
-           shm::role_is_held(segment_.fd(), shm::learner_role(l))) {
+           shm::role_is_held(segment_->fd(), shm::learner_role(l))) {
       std::this_thread::yield();
     }
     targets.push_back(words.pub.load(std::memory_order_seq_cst));
@@ -107,9 +107,9 @@ void ParameterServer::Impl::watch_learners(StopToken stop) {
 }
 
 void ParameterServer::Impl::reclaim_if_dead(int l) {
-  if (shm::role_is_held(segment_.fd(), shm::learner_role(l))) return;
+  if (shm::role_is_held(segment_->fd(), shm::learner_role(l))) return;
   // With its lock in hand nobody else attaches to the slot. What it published stays and is folded.
-  Result<shm::RoleLock> slot = shm::RoleLock::acquire(segment_.fd(), shm::learner_role(l));
+  Result<shm::RoleLock> slot = shm::RoleLock::acquire(segment_->fd(), shm::learner_role(l));
   ps::LearnerWords& words = region_.learner(l);
   if (!slot.ok() || words.attached.load(std::memory_order_relaxed) == 0) return;
   words.publishing.store(0, std::memory_order_relaxed);
@@ -118,7 +118,7 @@ void ParameterServer::Impl::reclaim_if_dead(int l) {
   region_.server().progress.ring();
   region_.server().work.ring();
   base::log_info("parameter server '{}': learner {} (pid {}) died; its slot is free",
-                 segment_.name(), l, words.pid.load());
+                 segment_->name(), l, words.pid.load());
 }
 
 Result<ParameterServerCut> ParameterServer::Impl::cut(Time deadline) {
@@ -136,7 +136,7 @@ Result<ParameterServerCut> ParameterServer::Impl::cut(Time deadline) {
   if (!done) {
     return base::make_error(StatusCode::kTimeout,
                             "cut parameter server '{}': not all shards reached it; allow more time",
-                            segment_.name());
+                            segment_->name());
   }
   return request->take();
 }

@@ -16,7 +16,7 @@ class ParameterServer::Impl {
  public:
   Impl(shm::Segment segment, shm::RoleLock owner, ps::Region region,
        std::unique_ptr<UpdateRule> rule)
-      : segment_(std::move(segment)),
+      : segment_(std::make_shared<shm::Segment>(std::move(segment))),
         owner_(std::move(owner)),
         region_(std::move(region)),
         rule_(std::move(rule)) {}
@@ -29,7 +29,7 @@ class ParameterServer::Impl {
   // Writes down who owns the segment from now on.
   void sign();
 
-  const shm::Segment& segment() const { return segment_; }
+  const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
   const ps::Region& region() const { return region_; }
 
  private:
@@ -37,7 +37,8 @@ class ParameterServer::Impl {
   void watch_learners(StopToken stop);
   void reclaim_if_dead(int l);
 
-  shm::Segment segment_;
+  // Shared with the learners of this process: one mapping serves all its threads.
+  const std::shared_ptr<shm::Segment> segment_;
   shm::RoleLock owner_;
   const ps::Region region_;
   const std::unique_ptr<UpdateRule> rule_;

@@ -1,9 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
-
-#include <atomic>
 
 // Copies of floats where another thread or process reads or writes one side at the same time, on
 // purpose: relaxed pulls see weights while they change. Each element is read and written whole; no

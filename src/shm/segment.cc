@@ -214,18 +214,6 @@ Result<Segment> Segment::open(std::string_view name, SegmentKind kind, uint32_t 
   return segment;
 }
 
-Result<Segment> Segment::reopen() const {
-  const int fd = ::open(link_path(this->fd()).c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) {
-    return make_error(StatusCode::kUnavailable, "map segment {} again: {}", shown(name_),
-                      errno_text(errno));
-  }
-  Segment segment;
-  segment.name_ = name_;
-  FFDL_RETURN_IF_ERROR(segment.map(fd, bytes_));
-  return segment;
-}
-
 // Takes `fd` over, also when it fails.
 Status Segment::map(int fd, uint64_t bytes) {
   fd_ = ForkPrivateFd(fd);

@@ -64,8 +64,6 @@ class Segment {
   Status publish();
 
   static Result<Segment> open(std::string_view name, SegmentKind kind, uint32_t layout_version);
-  // Another mapping of the same segment, also of an anonymous one.
-  Result<Segment> reopen() const;
 
   ~Segment();
   Segment(Segment&& other) noexcept;
