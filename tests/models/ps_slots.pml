@@ -36,7 +36,7 @@
 #define LEARNER_KILLS 1
 #endif
 #ifndef COARSE
-#define COARSE 0 /* 1: see "Two grains" below */
+#define COARSE 0 /* 1: slots are read with pub, and seen with pub; why is in docs/protocol-ps.md */
 #endif
 #ifndef RESUME_AS_COMMITTED
 #define RESUME_AS_COMMITTED 0 /* 1: a new incarnation looks first whether its meta is folded */
