@@ -6,25 +6,31 @@
 
 namespace ffdl::ps {
 
-CutRequest::CutRequest(const Region& region) : missing_(region.shards()) {
+CutRequest::CutRequest(const Region& region)
+    : unaware_(region.shards()), missing_(region.shards()) {
   const Config& config = region.config();
-  const bool bulk = config.synchrony == Synchrony::kBulk;
-  round_ = region.round().number.load(std::memory_order_acquire);
-  for (int l = 0; l < region.learners_max(); ++l) {
-    targets_.push_back(region.learner(l).pub.load(std::memory_order_acquire));
-  }
-  cut_.updates = bulk ? round_ : 0;
   cut_.rule = config.rule_name;
   cut_.weights.resize(config.parameters);
   cut_.state.assign(config.state_count, std::vector<float>(config.parameters));
 }
 
+bool CutRequest::notice(const Region& region) {
+  if (unaware_.fetch_sub(1, std::memory_order_acq_rel) != 1) return false;
+  round_ = region.round().number.load(std::memory_order_acquire);
+  for (int l = 0; l < region.learners_max(); ++l) {
+    targets_.push_back(region.learner(l).pub.load(std::memory_order_acquire));
+  }
+  fixed_.store(true, std::memory_order_release);
+  return true;
+}
+
 bool CutRequest::reached(const Region& region, int k) const {
+  if (!fixed()) return false;
   if (region.config().synchrony == Synchrony::kBulk) {
-    return region.shard(k).round_folded.load(std::memory_order_relaxed) >= round_;
+    return region.shard(k).round_folded.load(std::memory_order_relaxed) == round_;
   }
   for (int l = 0; l < region.learners_max(); ++l) {
-    if (region.folded(k, l).load(std::memory_order_relaxed) < targets_[static_cast<size_t>(l)]) {
+    if (region.folded(k, l).load(std::memory_order_relaxed) != targets_[static_cast<size_t>(l)]) {
       return false;
     }
   }
@@ -41,7 +47,7 @@ void CutRequest::copy_shard(const Region& region, int k) {
   }
   if (k == 0) {
     cut_.version = region.version(0);
-    if (region.config().synchrony != Synchrony::kBulk) cut_.updates = cut_.version;
+    cut_.updates = region.config().synchrony == Synchrony::kBulk ? round_ : cut_.version;
     for (uint32_t p = 0; p < region.config().partitions; ++p) {
       cut_.partitions.push_back(read_partition(region, p));
     }

@@ -86,6 +86,15 @@ uint64_t Region::folded_everywhere(int l) const {
   return least;
 }
 
+uint64_t Region::folded_clock(int l) const {
+  while (true) {
+    const uint64_t folded = folded_everywhere(l);
+    const uint64_t clock = learner(l).clock[folded & 1].load(std::memory_order_acquire);
+    // The clock's place is used again only after a later fold.
+    if (folded_everywhere(l) == folded) return clock;
+  }
+}
+
 uint64_t config_checksum(const Config& config) {
   return XXH3_64bits(&config, offsetof(Config, checksum));
 }

@@ -184,6 +184,8 @@ class Region {
   uint64_t version() const;
   // Learner l's gradients that every shard has folded.
   uint64_t folded_everywhere(int l) const;
+  // Mini-batches of learner l that are in the weights, on the scale that all learners share.
+  uint64_t folded_clock(int l) const;
 
  private:
   template <class T>

@@ -84,16 +84,6 @@ bool Learner::Impl::other_buffer_is_free() const {
   return region_.folded_everywhere(l_) == words_.pub.load(std::memory_order_relaxed);
 }
 
-uint64_t Learner::Impl::folded_clock(int l) const {
-  const ps::LearnerWords& words = region_.learner(l);
-  while (true) {
-    const uint64_t folded = region_.folded_everywhere(l);
-    const uint64_t clock = words.clock[folded & 1].load(std::memory_order_acquire);
-    // The clock's place is used again only after a later fold.
-    if (region_.folded_everywhere(l) == folded) return clock;
-  }
-}
-
 // Mini-batches of the slowest other learner that are in the weights; the largest number when there
 // is no other. A dead one leaves when its published gradient is folded and its death is proved.
 uint64_t Learner::Impl::slowest_clock() const {
@@ -103,7 +93,7 @@ uint64_t Learner::Impl::slowest_clock() const {
     if (l == l_) continue;
     const bool counts = words.attached.load(std::memory_order_seq_cst) != 0 ||
                         region_.folded_everywhere(l) < words.pub.load(std::memory_order_acquire);
-    if (counts) slowest = std::min(slowest, folded_clock(l));
+    if (counts) slowest = std::min(slowest, region_.folded_clock(l));
   }
   return slowest;
 }

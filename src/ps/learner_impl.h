@@ -67,7 +67,6 @@ class Learner::Impl {
   bool other_buffer_is_free() const;
   bool within_staleness_bound() const;
   uint64_t slowest_clock() const;
-  uint64_t folded_clock(int l) const;
   bool slot_is_quiet(int l) const;
   float* own_buffer() const;
   void enter();

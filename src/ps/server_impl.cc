@@ -37,6 +37,7 @@ void ParameterServer::Impl::sign() {
 }
 
 Status ParameterServer::Impl::start() {
+  base::MutexLock lock(calls_mutex_);
   if (!owner_.held()) {
     return base::make_error(
         StatusCode::kCancelled,
@@ -67,6 +68,7 @@ Status ParameterServer::Impl::start() {
 }
 
 Status ParameterServer::Impl::stop() {
+  base::MutexLock lock(calls_mutex_);
   if (!control_ || !owner_.held()) return {};
   control_->stop_after(refuse_publications());
   region_.server().work.ring();
@@ -122,9 +124,10 @@ void ParameterServer::Impl::reclaim_if_dead(int l) {
 }
 
 Result<ParameterServerCut> ParameterServer::Impl::cut(Time deadline) {
-  base::MutexLock lock(cut_mutex_);
+  base::MutexLock lock(calls_mutex_);
   auto request = std::make_shared<CutRequest>(region_);
   if (!control_) {
+    for (int k = 0; k < region_.shards(); ++k) request->notice(region_);
     for (int k = 0; k < region_.shards(); ++k) request->copy_shard(region_, k);
     return request->take();
   }

@@ -42,7 +42,7 @@ class ParameterServer::Impl {
   shm::RoleLock owner_;
   const ps::Region region_;
   const std::unique_ptr<UpdateRule> rule_;
-  base::Mutex cut_mutex_;                       // one cut at a time
+  base::Mutex calls_mutex_;  // start, stop and cut: one at a time
   std::unique_ptr<ps::ServerControl> control_;  // while running
   std::vector<base::Thread> shards_;
   std::optional<base::Thread> watcher_;

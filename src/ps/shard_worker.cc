@@ -1,5 +1,9 @@
 #include "ps/shard_worker.h"
 
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
 #include "base/limits.h"
 #include "ps/pull.h"
 
@@ -43,21 +47,28 @@ Result<bool> ShardWorker::fold_what_is_there() {
   return folded;
 }
 
-// A round can be formed when all shards are done with the last one and every attached learner has
-// published; the dead leave `attached` when their death is proved.
+// A round can be formed when all shards are done with the last one, somebody has published, and
+// every attached learner that is not ahead of that has published too. One that is ahead waits for
+// the slower ones itself (Learner::begin_mini_batch): to wait for it here would never end. The dead
+// leave `attached` when their death is proved.
 bool ShardWorker::round_is_ready() const {
   const uint64_t number = region_.round().number.load(std::memory_order_relaxed);
   for (int k = 0; k < region_.shards(); ++k) {
     if (region_.shard(k).round_folded.load(std::memory_order_acquire) != number) return false;
   }
-  bool any = false;
+  uint64_t slowest_published = std::numeric_limits<uint64_t>::max();
   for (int l = 0; l < region_.learners_max(); ++l) {
-    const bool awaited = region_.learner(l).attached.load(std::memory_order_seq_cst) != 0;
-    const bool published = has_published(l);
-    if (awaited && !published && !control_.stopping()) return false;
-    any = any || published;
+    if (!has_published(l)) continue;
+    const LearnerWords& words = region_.learner(l);
+    const uint64_t pub = words.pub.load(std::memory_order_acquire);
+    slowest_published = std::min(slowest_published, words.clock[pub & 1].load());
   }
-  return any;
+  if (slowest_published == std::numeric_limits<uint64_t>::max()) return false;
+  for (int l = 0; l < region_.learners_max() && !control_.stopping(); ++l) {
+    const bool attached = region_.learner(l).attached.load(std::memory_order_seq_cst) != 0;
+    if (attached && !has_published(l) && region_.folded_clock(l) < slowest_published) return false;
+  }
+  return true;
 }
 
 // The members are fixed, in the segment, before any shard folds the round: all shards, and a
@@ -91,9 +102,9 @@ void ShardWorker::after_fold() {
 }
 
 void ShardWorker::serve_cut() {
-  if (const uint64_t number = control_.cut_number(); number != cut_seen_) {
-    cut_seen_ = number;
-    cut_ = control_.cut();
+  if (control_.cut_number() != cut_seen_) {
+    std::tie(cut_seen_, cut_) = control_.cut();
+    if (cut_ && cut_->notice(region_)) region_.server().work.ring();
   }
   if (cut_ && cut_->reached(region_, k_)) {
     cut_->copy_shard(region_, k_);
@@ -103,6 +114,7 @@ void ShardWorker::serve_cut() {
 
 bool ShardWorker::has_work() const {
   if (control_.failed() || control_.stopping() || control_.cut_number() != cut_seen_) return true;
+  if (cut_ && cut_->reached(region_, k_)) return true;
   if (config_.synchrony != Synchrony::kBulk) {
     for (int l = 0; l < region_.learners_max(); ++l) {
       if (may_fold(l)) return true;
@@ -110,7 +122,8 @@ bool ShardWorker::has_work() const {
     return false;
   }
   const uint64_t formed = region_.round().number.load(std::memory_order_seq_cst);
-  if (region_.shard(k_).round_folded.load(std::memory_order_relaxed) < formed) return true;
+  const uint64_t next = region_.shard(k_).round_folded.load(std::memory_order_relaxed) + 1;
+  if (next <= formed && (!cut_ || cut_->may_fold_round(next))) return true;
   return k_ == 0 && round_is_ready();
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -29,9 +30,10 @@ class ServerControl {
     cut_number_.fetch_add(1, std::memory_order_release);
   }
   uint64_t cut_number() const { return cut_number_.load(std::memory_order_acquire); }
-  std::shared_ptr<CutRequest> cut() {
+  // The request in force and its number, as one: a shard notices each request once.
+  std::pair<uint64_t, std::shared_ptr<CutRequest>> cut() {
     base::MutexLock lock(mutex_);
-    return cut_;
+    return {cut_number(), cut_};
   }
 
   // The first failure of any shard.

@@ -33,22 +33,46 @@ TEST(ShardWorker, RoundWaitsForEveryAttachedLearner) {
   const auto rule = make_update_rule({.learning_rate = 1}).value();
   region->learner(0).attached = 1;
   region->learner(1).attached = 1;
+  region->learner(0).clock[1] = 1;
   region.publish(0, {});
   ServerControl control;
   ShardWorker worker(*region, *rule, 0, control);
   std::thread serving([&] { EXPECT_OK(worker.run()); });
   std::this_thread::yield();
   EXPECT_EQ(region->round().number, 0U);  // learner 1 has not published
+  region->learner(1).clock[1] = 1;
   region.publish(1, {});
   region->server().work.ring();
   while (region->folded(0, 1).load() == 0) std::this_thread::yield();
   EXPECT_EQ(region->round().number, 1U);
   region->learner(1).attached = 0;  // who left or died is not waited for
+  region->learner(0).clock[0] = 2;
   region.publish(0, {});
   region->server().work.ring();
   while (region->folded(0, 0).load() < 2) std::this_thread::yield();
   EXPECT_EQ(region->round_sequence(2, 0), 2U);
   EXPECT_EQ(region->round_sequence(2, 1), 0U);
+  control.stop_after(published(region));
+  region->server().work.ring();
+  serving.join();
+}
+
+// A newcomer may start behind: those who are ahead wait for it, so the round must not wait for
+// them.
+TEST(ShardWorker, RoundDoesNotWaitForThoseWhoAreAhead) {
+  Config config = TestRegion::small_config(1, 0);
+  config.synchrony = Synchrony::kBulk;
+  TestRegion region(config);
+  const auto rule = make_update_rule({.learning_rate = 1}).value();
+  region->learner(0).attached = 1;
+  region->learner(0).clock[0] = 5;  // 5 mini-batches are in the weights
+  region->learner(1).attached = 1;
+  region->learner(1).clock[1] = 5;  // its fifth
+  region.publish(1, {});
+  ServerControl control;
+  ShardWorker worker(*region, *rule, 0, control);
+  std::thread serving([&] { EXPECT_OK(worker.run()); });
+  while (region->folded(0, 1).load() == 0) std::this_thread::yield();
   control.stop_after(published(region));
   region->server().work.ring();
   serving.join();

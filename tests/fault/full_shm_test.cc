@@ -1,0 +1,59 @@
+// A /dev/shm that is full: the error comes when a server is created, names the space and what to do,
+// and nothing is left behind. Runs over a small tmpfs of its own, which needs root.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "ffdl/parameter_server.h"
+#include "support/status_matchers.h"
+
+namespace ffdl {
+namespace {
+
+constexpr int kNotAllowed = 77;
+
+// In a child with a /dev/shm of 4 MiB. Returns what went wrong, nullptr when nothing did.
+const char* fill_small_folder() {
+  ParameterServerOptions options;
+  options.name = "fits-not";
+  options.parameters = 1'000'000;  // 4 MB of weights, and 2 gradients per learner
+  const Status refused = ParameterServer::create(options).status();
+  std::printf("%s\n", refused.to_string().c_str());
+  if (refused.code() != StatusCode::kExhausted) return "no error of the right kind";
+  if (refused.message().find("--shm-size") == std::string_view::npos) return "no advice";
+  if (!std::filesystem::is_empty("/dev/shm")) return "something was left behind";
+  options.name = "fits";
+  options.parameters = 10'000;
+  options.learners_max = 2;
+  auto server = ParameterServer::create(options);
+  if (!server.ok()) return "a small server did not fit after the large one was refused";
+  return nullptr;
+}
+
+TEST(FullSharedMemory, IsAnErrorAtCreationThatSaysWhatToDo) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool mounted = unshare(CLONE_NEWNS) == 0 &&
+                         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=4m") == 0;
+    if (!mounted) _exit(kNotAllowed);
+    const char* wrong = fill_small_folder();
+    if (wrong != nullptr) std::printf("%s\n", wrong);
+    std::fflush(stdout);
+    _exit(wrong == nullptr ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotAllowed) {
+    GTEST_SKIP() << "mounting a small /dev/shm needs root and a mount namespace";
+  }
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,108 @@
+// A stopped server (SIGSTOP) must not slow its learners: they add up locally and go on. The server
+// runs in a child process; this one is the learner, and compares its mini-batch times before and
+// during the stop.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ffdl/learner.h"
+#include "support/segment_name.h"
+#include "support/status_matchers.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint64_t kParameters = 100'000;
+
+pid_t start_server(const std::string& name) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ParameterServerOptions options;
+  options.name = name;
+  options.parameters = kParameters;
+  options.rule.learning_rate = 1;
+  auto server = ParameterServer::create(options);
+  if (!server.ok() || !(*server)->start().ok()) _exit(1);
+  while (true) pause();
+}
+
+class StoppedServer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server_ = start_server(name_);
+    auto attached = Learner::attach(name_.text(), deadline_in(10s));
+    ASSERT_OK(attached);
+    learner_ = std::move(attached).value();
+  }
+  void TearDown() override {
+    kill(server_, SIGKILL);
+    waitpid(server_, nullptr, 0);
+  }
+
+  // Mini-batches for `length`: the time of each, in seconds, sorted.
+  std::vector<double> train_for(Duration length) {
+    std::vector<double> times;
+    const Time end = deadline_in(length);
+    for (Time now = std::chrono::steady_clock::now(); now < end;) {
+      train_one();
+      const Time after = std::chrono::steady_clock::now();
+      times.push_back(std::chrono::duration<double>(after - now).count());
+      now = after;
+    }
+    std::sort(times.begin(), times.end());
+    return times;
+  }
+
+  const testing::SegmentName name_;
+  pid_t server_ = -1;
+  std::unique_ptr<Learner> learner_;
+  uint64_t sample_ = 0;
+
+ private:
+  void train_one() {
+    auto gradient = learner_->gradient_slot(deadline_in(10s));
+    ASSERT_OK(gradient);
+    // Something to compute: the work of a mini-batch is several passes over its gradient.
+    for (int pass = 0; pass < 4; ++pass) {
+      for (float& value : *gradient) value = static_cast<float>(pass);
+    }
+    std::fill(gradient->begin(), gradient->end(), 1.0F);
+    ASSERT_OK(learner_->push({.begin = sample_, .end = sample_ + 1}));
+    ++sample_;
+  }
+};
+
+double median(const std::vector<double>& sorted) { return sorted[sorted.size() / 2]; }
+
+TEST_F(StoppedServer, ItsLearnersMiniBatchesGoOnAsBefore) {
+  train_for(300ms);  // warm
+  const std::vector<double> before = train_for(1s);
+  kill(server_, SIGSTOP);
+  const std::vector<double> stopped = train_for(1s);
+  kill(server_, SIGCONT);
+  RecordProperty("median_us_before", static_cast<int>(1e6 * median(before)));
+  RecordProperty("median_us_stopped", static_cast<int>(1e6 * median(stopped)));
+  std::printf("mini-batch: median %.0f us before, %.0f us while the server is stopped; longest %.1f and %.1f ms\n",
+              1e6 * median(before), 1e6 * median(stopped), 1e3 * before.back(), 1e3 * stopped.back());
+  // A learner that waited for the server would stand still for a second. Adding up costs one pass
+  // over the gradient; the bound leaves room for a busy machine.
+  EXPECT_LT(stopped.back(), 0.5);
+  EXPECT_GT(stopped.size(), before.size() / 4);
+  ASSERT_OK(learner_->flush(deadline_in(20s)));
+  std::vector<float> weights(kParameters);
+  ASSERT_OK(learner_->pull(weights));
+  EXPECT_EQ(weights[0], -static_cast<float>(sample_));
+  EXPECT_EQ(weights[kParameters - 1], -static_cast<float>(sample_));
+  EXPECT_GT(learner_->stats().accumulated, 0U);
+}
+
+}  // namespace
+}  // namespace ffdl
