@@ -88,7 +88,8 @@ struct ParameterServerStats {
 
 enum class PullMode {
   kRelaxed,   // a plain copy; other learners' gradients may be half in it (Hogwild)
-  kSnapshot,  // each shard as it was between two updates; waits for the shard's current fold
+  kSnapshot,  // each shard as it was between two updates; waits for the shard's current
+                //   fold, at most 10 s (a dead or stopped server: kTimeout)
 };
 
 // A consistent state of the whole server: every shard folded exactly to the same gradients.

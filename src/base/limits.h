@@ -27,6 +27,12 @@ inline constexpr auto kLivenessInterval = 5ms;
 // between its store and its wake.
 inline constexpr auto kFutexSleepMax = 50ms;
 
+// Longest pause that a server thread makes for a snapshot reader, who may be dead.
+inline constexpr auto kSnapshotPauseMax = 100ms;
+
+// A snapshot reader gives up then: the server was killed or stopped in the middle of an update.
+inline constexpr auto kSnapshotWaitMax = 10s;
+
 // A learner's id takes 8 bits of the journal word, and 255 stands for a round of all learners.
 inline constexpr int kLearnersMax = 254;
 

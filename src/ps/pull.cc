@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/errors.h"
+#include "base/limits.h"
 #include "ps/shared_copy.h"
 
 namespace ffdl::ps {
@@ -23,9 +25,19 @@ Part part_of_shard(const Region& region, int k) {
   return {begin, end - begin};
 }
 
-void copy_shard_between_updates(const Region& region, int k, std::span<float> to) {
+// The shard's thread pauses after the fold it is in. False at the deadline.
+bool wait_for_even(const ShardWords& words, Time deadline) {
+  while (words.seqlock.load(std::memory_order_acquire) % 2 == 1) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+Status copy_shard_between_updates(const Region& region, int k, std::span<float> to) {
   ShardWords& words = region.shard(k);
   const Part part = part_of_shard(region, k);
+  const Time deadline = deadline_in(base::kSnapshotWaitMax);
   bool asked = false;
   while (true) {
     const uint64_t before = words.seqlock.load(std::memory_order_acquire);
@@ -34,37 +46,54 @@ void copy_shard_between_updates(const Region& region, int k, std::span<float> to
       // A write that changes nothing: unlike a load it cannot move up into the copy.
       if (words.seqlock.fetch_add(0, std::memory_order_acq_rel) == before) break;
     }
-    if (!asked) words.snapshots.fetch_add(1, std::memory_order_release);
+    words.snapshots.fetch_add(1, std::memory_order_release);
     asked = true;
-    std::this_thread::yield();
+    if (!wait_for_even(words, deadline)) {
+      return base::make_error(
+          StatusCode::kTimeout,
+          "pull a snapshot: shard {} stands in the middle of an update for {} s; "
+          "is its server dead (adopt it) or stopped",
+          k, base::kSnapshotWaitMax.count());
+    }
   }
   if (asked) words.snapshots_done.fetch_add(1, std::memory_order_release);
+  return {};
 }
 
 }  // namespace
 
-uint64_t pull_weights(const Region& region, std::span<float> to, PullMode mode) {
+Result<uint64_t> pull_weights(const Region& region, std::span<float> to, PullMode mode) {
   const uint64_t version = region.version();
   if (mode == PullMode::kRelaxed) {
     copy_from_shared(to.data(), region.weights(), region.config().parameters);
     return version;
   }
-  for (int k = 0; k < region.shards(); ++k) copy_shard_between_updates(region, k, to);
+  for (int k = 0; k < region.shards(); ++k) {
+    FFDL_RETURN_IF_ERROR(copy_shard_between_updates(region, k, to));
+  }
   return version;
 }
 
-void pause_for_snapshots(const Region& region, int k, uint32_t& seen) {
-  ShardWords& words = region.shard(k);
-  const uint32_t asked = words.snapshots.load(std::memory_order_acquire);
-  if (asked == seen) return;
-  seen = asked;
-  // Time for a copy at 1 GB/s, and for a reader that waits for a core.
-  const auto copy_time = std::chrono::nanoseconds(part_of_shard(region, k).count * sizeof(float));
-  const Time give_up = deadline_in(copy_time + 1ms);
-  while (words.snapshots_done.load(std::memory_order_acquire) != asked &&
-         std::chrono::steady_clock::now() < give_up) {
-    std::this_thread::yield();
-  }
+// At first the time of a copy at 1 GB/s, and for a reader that waits for a core.
+SnapshotPauses::SnapshotPauses(const Region& region, int k)
+    : words_(region.shard(k)),
+      seen_(words_.snapshots.load(std::memory_order_acquire)),
+      shortest_(std::chrono::nanoseconds(part_of_shard(region, k).count * sizeof(float)) + 1ms),
+      patience_(shortest_) {}
+
+void SnapshotPauses::pause_if_asked() {
+  const uint32_t asked = words_.snapshots.load(std::memory_order_acquire);
+  if (asked == seen_) return;
+  // Counted from here: a reader that died or asked twice never reports all its requests as done.
+  const uint32_t done_before = words_.snapshots_done.load(std::memory_order_acquire);
+  const uint32_t awaited = asked - seen_;
+  seen_ = asked;
+  const Time give_up = deadline_in(patience_);
+  const auto done = [&] {
+    return words_.snapshots_done.load(std::memory_order_acquire) - done_before >= awaited;
+  };
+  while (!done() && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  patience_ = done() ? shortest_ : std::min<Duration>(2 * patience_, base::kSnapshotPauseMax);
 }
 
 }  // namespace ffdl::ps

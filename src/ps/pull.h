@@ -2,17 +2,31 @@
 
 #include <span>
 
+#include "ffdl/types.h"
 #include "ps/layout.h"
 
 namespace ffdl::ps {
 
 // Copies all weights out. Returns their version: every gradient of it is in what was copied.
 // With PullMode::kSnapshot each shard is copied as it was between two updates: the reader asks the
-// shard's thread for a pause and checks its sequence lock afterwards.
-uint64_t pull_weights(const Region& region, std::span<float> to, PullMode mode);
+// shard's thread for a pause and checks its sequence lock afterwards. A server that was killed or
+// stopped in the middle of an update makes that kTimeout after kSnapshotWaitMax.
+Result<uint64_t> pull_weights(const Region& region, std::span<float> to, PullMode mode);
 
-// Called by a shard's thread between two folds: gives snapshot readers the time for one copy of the
-// shard, no longer, as a reader may die. `seen` is what the thread remembers of earlier requests.
-void pause_for_snapshots(const Region& region, int k, uint32_t& seen);
+// What a shard's thread remembers of its snapshot readers.
+class SnapshotPauses {
+ public:
+  SnapshotPauses(const Region& region, int k);
+
+  // Called between two folds: gives readers that asked the time for a copy, and not for ever, as a
+  // reader may die. One that was too slow asks again and is given twice as long.
+  void pause_if_asked();
+
+ private:
+  ShardWords& words_;
+  uint32_t seen_;  // requests answered so far
+  const Duration shortest_;
+  Duration patience_;
+};
 
 }  // namespace ffdl::ps

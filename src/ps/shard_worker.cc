@@ -5,12 +5,10 @@
 #include <tuple>
 
 #include "base/limits.h"
-#include "ps/pull.h"
 
 namespace ffdl::ps {
 
 Status ShardWorker::run() {
-  snapshots_seen_ = region_.shard(k_).snapshots.load(std::memory_order_acquire);
   const bool bulk = config_.synchrony == Synchrony::kBulk;
   while (!control_.failed()) {
     serve_cut();
@@ -97,7 +95,7 @@ Result<bool> ShardWorker::fold_next_round() {
 void ShardWorker::after_fold() {
   region_.server().progress.ring();
   if (config_.synchrony == Synchrony::kBulk && k_ != 0) region_.server().work.ring();
-  pause_for_snapshots(region_, k_, snapshots_seen_);
+  snapshot_pauses_.pause_if_asked();
   serve_cut();
 }
 

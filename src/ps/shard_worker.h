@@ -9,6 +9,7 @@
 #include "ps/cut.h"
 #include "ps/fold.h"
 #include "ps/layout.h"
+#include "ps/pull.h"
 
 namespace ffdl::ps {
 
@@ -68,7 +69,8 @@ class ShardWorker {
         config_(region_.config()),
         k_(shard),
         fold_(region_, rule, shard),
-        control_(control) {}
+        control_(control),
+        snapshot_pauses_(region_, shard) {}
 
   // Finishes an interrupted fold. True when there was one.
   Result<bool> recover() { return fold_.recover(); }
@@ -94,7 +96,7 @@ class ShardWorker {
   ServerControl& control_;
   std::shared_ptr<CutRequest> cut_;  // not yet reached
   uint64_t cut_seen_ = 0;
-  uint32_t snapshots_seen_ = 0;
+  SnapshotPauses snapshot_pauses_;
 };
 
 }  // namespace ffdl::ps

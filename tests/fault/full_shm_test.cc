@@ -1,5 +1,5 @@
-// A /dev/shm that is full: the error comes when a server is created, names the space and what to do,
-// and nothing is left behind. Runs over a small tmpfs of its own, which needs root.
+// A /dev/shm that is full: the error comes when a server is created, names the space and what to
+// do, and nothing is left behind. Runs over a small tmpfs of its own, which needs root.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -90,8 +90,10 @@ TEST_F(StoppedServer, ItsLearnersMiniBatchesGoOnAsBefore) {
   kill(server_, SIGCONT);
   RecordProperty("median_us_before", static_cast<int>(1e6 * median(before)));
   RecordProperty("median_us_stopped", static_cast<int>(1e6 * median(stopped)));
-  std::printf("mini-batch: median %.0f us before, %.0f us while the server is stopped; longest %.1f and %.1f ms\n",
-              1e6 * median(before), 1e6 * median(stopped), 1e3 * before.back(), 1e3 * stopped.back());
+  std::printf(
+      "mini-batch: median %.0f us before, %.0f us while the server is stopped; longest %.1f and "
+      "%.1f ms\n",
+      1e6 * median(before), 1e6 * median(stopped), 1e3 * before.back(), 1e3 * stopped.back());
   // A learner that waited for the server would stand still for a second. Adding up costs one pass
   // over the gradient; the bound leaves room for a busy machine.
   EXPECT_LT(stopped.back(), 0.5);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "ffdl/learner.h"
+#include "ps/test_region.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -57,6 +58,15 @@ TEST(Pull, RelaxedPullGivesTheVersionThatItContains) {
   EXPECT_EQ(version, 1U);
   EXPECT_EQ(weights[3], 4);
   EXPECT_EQ(weights[0], -1);
+}
+
+TEST(Pull, SnapshotOfADeadServersHalfUpdateGivesUp) {
+  ps::TestRegion region(ps::TestRegion::small_config(1, 0));
+  region->shard(0).seqlock = 1;  // killed in the middle of an update
+  std::vector<float> weights(region->config().parameters);
+  EXPECT_FAILS(ps::pull_weights(*region, weights, PullMode::kSnapshot), StatusCode::kTimeout,
+               "adopt it");
+  EXPECT_OK(ps::pull_weights(*region, weights, PullMode::kRelaxed));
 }
 
 }  // namespace
