@@ -133,25 +133,24 @@ Status Learner::Impl::begin_mini_batch(Time deadline) {
 
 Result<std::span<float>> Learner::Impl::gradient_slot(Time deadline) {
   FFDL_RETURN_IF_ERROR(begin_mini_batch(deadline));
-  slot_given_ = true;
-  slot_is_staging_ = pending_.mini_batches > 0;
-  if (!slot_is_staging_) return std::span<float>(own_buffer(), config_.parameters);
-  if (!staging_) {
+  if (pending_.mini_batches > 0 && !staging_) {
     const size_t bytes = region_.offsets().padded * sizeof(float);
     staging_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
     std::memset(staging_.get(), 0, bytes);  // touched now, not in a later mini-batch
   }
-  return std::span<float>(staging_.get(), config_.parameters);
+  given_ = pending_.mini_batches > 0 ? staging_.get() : own_buffer();
+  return std::span<float>(given_, config_.parameters);
 }
 
 Result<PushResult> Learner::Impl::push_slot(SampleRange samples) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
-  if (!slot_given_) {
+  if (given_ == nullptr) {
     return invalid_argument(
         "push: no gradient_slot() since the last push; ask for one, or push a span");
   }
-  const float* from = slot_is_staging_ ? staging_.get() : own_buffer();
-  return take_gradient({from, config_.parameters}, samples, base_version_, !slot_is_staging_);
+  // No longer the own buffer when a flush() published skipped samples from it meanwhile.
+  const bool in_slot = given_ == own_buffer();
+  return take_gradient({given_, config_.parameters}, samples, base_version_, in_slot);
 }
 
 Result<PushResult> Learner::Impl::push(std::span<const float> gradient, SampleRange samples,
@@ -238,7 +237,7 @@ Result<PushResult> Learner::Impl::take_gradient(std::span<const float> gradient,
   const bool joins_others = !pending_.empty();
   pending_.add(samples, version, skip);
   if (samples.begin != samples.end) next_position_[samples.partition] = samples.end;
-  slot_given_ = false;
+  given_ = nullptr;
   ++clock_;
   ++stats_.mini_batches;
   if (skip) ++stats_.skipped;
@@ -376,6 +375,7 @@ Result<std::unique_ptr<Learner::Impl>> Learner::Impl::attach(
         slot == kAnySlot ? lock_any_slot(*segment, region, slot)
                          : shm::RoleLock::acquire(segment->fd(), shm::learner_role(slot));
     if (lock.ok()) {
+      FFDL_RETURN_IF_ERROR(segment->check_linked());
       return std::make_unique<Impl>(std::move(segment), region, std::move(lock).value(), slot);
     }
     const StatusCode code = lock.status().code();

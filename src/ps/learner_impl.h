@@ -82,8 +82,7 @@ class Learner::Impl {
   uint64_t clock_ = 0;  // mini-batches pushed, on the scale of all learners
   uint64_t base_version_ = 0;
   ps::AlignedFloats staging_;  // a mini-batch that comes while the own buffer holds another
-  bool slot_given_ = false;    // gradient_slot() was called and push() not yet
-  bool slot_is_staging_ = false;
+  float* given_ = nullptr;     // what gradient_slot() gave and push() has not yet taken back
   std::map<uint32_t, uint64_t> next_position_;  // per partition, of what this learner pushes
   LearnerStats stats_;
   std::unique_ptr<ps::Transfer> transfer_;  // last: its thread ends first

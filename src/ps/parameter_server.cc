@@ -1,6 +1,5 @@
 #include "ffdl/parameter_server.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -194,12 +193,7 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::adopt(
                       "adopt parameter server '{}': its server (pid {}) lives; stop it first", name,
                       region.server().pid.load());
   }
-  struct stat file = {};
-  if (fstat(segment.fd(), &file) != 0 || file.st_nlink == 0) {
-    return make_error(StatusCode::kNotFound,
-                      "adopt parameter server '{}': it was removed meanwhile; create a new one",
-                      name);
-  }
+  FFDL_RETURN_IF_ERROR(segment.check_linked());
   const Config& config = region.config();
   if (config.custom_rule != 0 && !custom) {
     return invalid_argument(

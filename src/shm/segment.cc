@@ -251,6 +251,13 @@ Segment& Segment::operator=(Segment&& other) noexcept {
   return *this;
 }
 
+Status Segment::check_linked() const {
+  struct stat file = {};
+  if (name_.empty() || (fstat(fd(), &file) == 0 && file.st_nlink > 0)) return {};
+  return make_error(StatusCode::kNotFound,
+                    "open segment '{}': it was removed meanwhile; start the job again", name_);
+}
+
 void Segment::unlink() {
   if (name_.empty() || !fd_.valid()) return;
   struct stat mine = {};

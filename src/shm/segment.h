@@ -75,6 +75,8 @@ class Segment {
   const SegmentHeader& header() const { return *reinterpret_cast<const SegmentHeader*>(data_); }
   int fd() const { return fd_.get(); }
 
+  // kNotFound when the name was removed after this was opened: nobody new will find the segment.
+  Status check_linked() const;
   // Removes the name, if it still names this segment. Those who have it mapped keep it.
   void unlink();
 

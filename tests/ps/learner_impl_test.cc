@@ -114,6 +114,27 @@ TEST(Learner, SkipsANonFiniteGradientAndCountsItsSamples) {
   EXPECT_EQ(stats.learners[0].mini_batches, 2U);
 }
 
+// Skipped samples are published from the buffer that the caller is writing to.
+TEST(Learner, FlushBetweenSlotAndPushKeepsTheGradient) {
+  ParameterServerOptions options = sum_options();
+  options.non_finite = NonFinite::kSkip;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  auto learner = attach(*server);
+  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> bad(kParameters, std::nanf(""));
+  ASSERT_OK(learner->push(ones, {.begin = 0, .end = 1}));  // published
+  ASSERT_OK(learner->push(bad, {.begin = 1, .end = 2}));   // skipped, waits
+  ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(1s)));
+  fill(slot, 3);
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->push({.begin = 2, .end = 3}));
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[0], -4.0F);
+  EXPECT_EQ(server->weights()[kParameters - 1], -4.0F);
+  EXPECT_EQ(server->stats().partitions[0].samples, 3U);
+}
+
 TEST(Learner, AcceptsNonFiniteGradientsWhenToldSo) {
   ParameterServerOptions options = sum_options();
   options.non_finite = NonFinite::kAccept;

@@ -65,8 +65,10 @@ TEST(Segment, UnlinkRemovesOnlyItsOwnName) {
   const testing::SegmentName name;
   ASSERT_OK_AND_ASSIGN(Segment first, Segment::create(spec_of(name)));
   ASSERT_OK(first.publish());
+  ASSERT_OK(first.check_linked());
   first.unlink();
   EXPECT_FALSE(name.exists());
+  EXPECT_FAILS(first.check_linked(), StatusCode::kNotFound, "removed meanwhile");
   ASSERT_OK_AND_ASSIGN(Segment second, Segment::create(spec_of(name)));
   ASSERT_OK(second.publish());
   first.unlink();  // the name is another segment's now
