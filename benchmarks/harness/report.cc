@@ -131,6 +131,15 @@ std::string to_table(const Report& report) {
   return table;
 }
 
+std::string to_line(const Row& row) {
+  if (!row.value) return fmt::format("{}: {}", row.name, row.note);
+  std::string line = fmt::format("{}: {:.4g} {}", row.name, *row.value, row.unit);
+  if (row.ratio) line += fmt::format(", ratio {:.4g}", *row.ratio);
+  if (row.lo) line += " " + bounds(row);
+  if (const std::string word = verdict(row); !word.empty()) line += " " + word;
+  return line;
+}
+
 Status write_json(const Report& report, const std::string& path) {
   const std::string temporary = path + ".part";
   std::error_code failure;

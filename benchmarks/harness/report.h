@@ -62,6 +62,8 @@ bool is_void(const Report& report);
 
 nlohmann::ordered_json to_json(const Report& report);
 std::string to_table(const Report& report);
+// The row in one line, for those who watch a run that takes minutes.
+std::string to_line(const Row& row);
 
 // Writes the file whole or not at all.
 Status write_json(const Report& report, const std::string& path);

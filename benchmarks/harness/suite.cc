@@ -92,6 +92,11 @@ bool Suite::time_is_up() const {
   return !options_.slow && std::chrono::steady_clock::now() - begin_ > kRepeatUntil;
 }
 
+void Suite::add(Row row) {
+  if (!options_.smoke) fmt::print(stderr, "{}\n", to_line(row));
+  report_.rows.push_back(std::move(row));
+}
+
 std::optional<double> Suite::repeat_until_quiet(
     const std::string& name,
     const std::function<Result<Row>(std::function<void(double)>)>& attempt) {
@@ -118,7 +123,7 @@ std::optional<double> Suite::repeat_until_quiet(
     if (!best->disturbed) break;
   }
   if (options_.smoke) best->target.reset();
-  report_.rows.push_back(*std::move(best));
+  add(*std::move(best));
   return report_.rows.back().value;
 }
 
@@ -180,7 +185,7 @@ void Suite::self_check(PairSpec spec) {
 }
 
 void Suite::missing(const std::string& row, const std::string& reason) {
-  report_.rows.push_back({.name = row, .note = reason});
+  add({.name = row, .note = reason});
 }
 
 void Suite::failed(const std::string& row, const Status& status) {

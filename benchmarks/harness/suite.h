@@ -82,6 +82,7 @@ class Suite {
       const std::string& name,
       const std::function<Result<Row>(std::function<void(double)>)>& attempt);
   bool time_is_up() const;
+  void add(Row row);
 
   std::string name_;
   SuiteOptions options_;

@@ -96,6 +96,11 @@ TEST(ToTable, ShowsVerdictsAndNotes) {
   EXPECT_NE(table.find("VOID"), std::string::npos) << table;
 }
 
+TEST(ToLine, ShowsTheFigureOrTheReason) {
+  EXPECT_EQ(to_line(fold_row()), "ps/fold: 9.5 GB/s, ratio 0.95 [0.94, 0.96]");
+  EXPECT_EQ(to_line({.name = "ps/peer", .note = "not installed"}), "ps/peer: not installed");
+}
+
 TEST(WriteJson, WritesWhatItSaysOrNothing) {
   const std::string path =
       std::filesystem::temp_directory_path() / ("ffdl_report_test." + std::to_string(getpid()));
