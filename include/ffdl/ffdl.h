@@ -2,6 +2,7 @@
 
 // Everything public, for those who prefer one include.
 #include "ffdl/diagnose.h"          // IWYU pragma: export
+#include "ffdl/job_planner.h"       // IWYU pragma: export
 #include "ffdl/learner.h"           // IWYU pragma: export
 #include "ffdl/log.h"               // IWYU pragma: export
 #include "ffdl/parameter_server.h"  // IWYU pragma: export
