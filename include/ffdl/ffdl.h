@@ -6,6 +6,7 @@
 #include "ffdl/learner.h"           // IWYU pragma: export
 #include "ffdl/log.h"               // IWYU pragma: export
 #include "ffdl/parameter_server.h"  // IWYU pragma: export
+#include "ffdl/plan_files.h"        // IWYU pragma: export
 #include "ffdl/runtime.h"           // IWYU pragma: export
 #include "ffdl/status.h"            // IWYU pragma: export
 #include "ffdl/types.h"             // IWYU pragma: export

@@ -9,7 +9,8 @@
 #include "ffdl/export.h"
 #include "ffdl/status.h"
 
-// Which job gets how many workers, and which batch: a function of values, not a service. It maximises
+// Which job gets how many workers, and which batch: a function of values, not a service. It
+// maximises
 //   sum over jobs of value(workers of that job)
 // over all ways to give every job one of its sizes without using more workers than there are. The
 // answer is exact for any shape of the values: with gaps, minimums, powers of two, several humps.
@@ -52,12 +53,13 @@ struct Plan {
 
 // The best plan. Two plans of equal total: the one with fewer workers is preferred.
 //
-// Time: linear in the number of sizes where the values are concave. Otherwise the sizes that cannot be
-// part of a best plan are excluded by a bound first, and the dynamic program runs over the rest: at
-// worst jobs x workers x sizes steps and 2 bytes x jobs x workers of memory.
+// Time: linear in the number of sizes where the values are concave. Otherwise the sizes that cannot
+// be part of a best plan are excluded by a bound first, and the dynamic program runs over the rest:
+// at worst jobs x workers x sizes steps and 2 bytes x jobs x workers of memory.
 //
-// Errors: kInvalidArgument (a request that makes no sense; the message names the job), kExhausted (the
-// table would need more than 2 GiB). Too few workers for all jobs is not an error but a plan that says so.
+// Errors: kInvalidArgument (a request that makes no sense; the message names the job), kExhausted
+// (the table would need more than 2 GiB). Too few workers for all jobs is not an error but a plan
+// that says so.
 FFDL_API Result<Plan> plan_jobs(std::span<const JobRequest> jobs, int workers_available);
 
 // One sentence: what the job got, and what fewer or more workers would change.

@@ -15,7 +15,7 @@ constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 
 // A step along an item's concave hull.
 struct Increment {
-  double slope;   // value for each unit of weight
+  double slope;  // value for each unit of weight
   uint32_t item;
   uint32_t pick;  // the choice that the step leads to
   int weight;     // what it adds
@@ -27,8 +27,8 @@ bool comes_before(const Increment& a, const Increment& b) {
   return a.item != b.item ? a.item < b.item : a.pick < b.pick;
 }
 
-// Appends the steps of one item's upper concave hull, from its lightest choice to its best one. Points
-// on a straight piece stay: small steps fill a capacity better than large ones.
+// Appends the steps of one item's upper concave hull, from its lightest choice to its best one.
+// Points on a straight piece stay: small steps fill a capacity better than large ones.
 void append_hull(std::span<const Choice> choices, uint32_t item, std::vector<Increment>& out) {
   const size_t first = out.size();
   uint32_t last = 0;  // the choice that the hull reaches so far
@@ -48,7 +48,8 @@ void append_hull(std::span<const Choice> choices, uint32_t item, std::vector<Inc
   }
 }
 
-// The relaxed answer: each item at a hull point, steepest steps first, up to the first that does not fit.
+// The relaxed answer: each item at a hull point, steepest steps first, up to the first that does
+// not fit.
 struct Relaxed {
   Picks picks;
   double value = 0;
@@ -90,8 +91,8 @@ Relaxed relax(const Items& items, int64_t capacity) {
   return relaxed;
 }
 
-// Improves whole picks by moving one item at a time to its best choice that still fits, as long as that
-// helps and a few rounds at most: a good lower bound is all that is wanted.
+// Improves whole picks by moving one item at a time to its best choice that still fits, as long as
+// that helps and a few rounds at most: a good lower bound is all that is wanted.
 double improve(const Items& items, Picks& picks, double value, int64_t room) {
   constexpr int kRoundsMax = 16;
   for (int round = 0; round < kRoundsMax && room > 0; ++round) {
@@ -129,7 +130,8 @@ double force_step(const Items& items, const Increment& step, Picks& picks, doubl
     if (item == step.item) continue;
     const auto choices = items.of(item);
     const Choice now = choices[picks[item]];
-    for (uint32_t pick = 0; pick < picks[item] && now.weight - choices[pick].weight >= missing; ++pick) {
+    for (uint32_t pick = 0; pick < picks[item] && now.weight - choices[pick].weight >= missing;
+         ++pick) {
       const double change = choices[pick].value - now.value;
       if (change > best_change) best_change = change, best_item = item, best_pick = pick;
     }
@@ -144,12 +146,13 @@ double force_step(const Items& items, const Increment& step, Picks& picks, doubl
 }
 
 // The choices that may be part of a better answer than `least`: at the price `price` for a unit of
-// weight, each item has a best choice, and an answer loses at least what its choices fall short of these.
+// weight, each item has a best choice, and an answer loses at least what its choices fall short of
+// these.
 struct Reduced {
-  Items items;                  // those with more than one choice left
-  std::vector<uint32_t> item;   // which these are
-  std::vector<uint32_t> pick;   // for each remaining choice, its position in its item
-  Picks fixed;                  // for all items: the only choice left, where there is only one
+  Items items;                 // those with more than one choice left
+  std::vector<uint32_t> item;  // which these are
+  std::vector<uint32_t> pick;  // for each remaining choice, its position in its item
+  Picks fixed;                 // for all items: the only choice left, where there is only one
   int64_t fixed_weight = 0;
 };
 
@@ -159,7 +162,8 @@ Reduced reduce(const Items& items, double price, double gap) {
   for (uint32_t item = 0; item < items.count(); ++item) {
     const auto choices = items.of(item);
     double best = kImpossible;
-    for (const Choice& choice : choices) best = std::max(best, choice.value - price * choice.weight);
+    for (const Choice& choice : choices)
+      best = std::max(best, choice.value - price * choice.weight);
     const size_t first = reduced.items.choices.size();
     double heaviest_value = kImpossible;
     for (uint32_t pick = 0; pick < choices.size(); ++pick) {
@@ -192,7 +196,8 @@ int64_t least_weight(const Items& items) {
 }
 
 Result<Picks> choose_by_table(const Items& items, int64_t capacity) {
-  // Weights are counted from each item's lightest choice, so that every cell of the table is possible.
+  // Weights are counted from each item's lightest choice, so that every cell of the table is
+  // possible.
   int64_t largest_total = 0;
   int largest = 0;
   for (size_t item = 0; item < items.count(); ++item) {
@@ -224,8 +229,8 @@ Result<Picks> choose_by_table(const Items& items, int64_t capacity) {
     before.swap(after);
   }
   // The first column with the greatest value uses the fewest workers.
-  auto column = static_cast<size_t>(
-      std::max_element(before.begin() + largest, before.end()) - before.begin() - largest);
+  auto column = static_cast<size_t>(std::max_element(before.begin() + largest, before.end()) -
+                                    before.begin() - largest);
   Picks picks(items.count());
   for (size_t item = items.count(); item-- > 0;) {
     picks[item] = table[item * columns + column];
@@ -245,7 +250,8 @@ Result<Picks> choose_exact(const Items& items, int64_t capacity) {
   const double lower =
       std::max(improve(items, relaxed.picks, relaxed.value, relaxed.room),
                force_step(items, *relaxed.broken, forced, relaxed.value, relaxed.room));
-  // The slack covers the rounding of sums of this size: it may keep a choice too many, never one too few.
+  // The slack covers the rounding of sums of this size: it may keep a choice too many, never one
+  // too few.
   const double slack = 1e-10 * (1 + std::abs(upper));
   const Reduced reduced = reduce(items, price, upper - lower + slack);
   FFDL_ASSIGN_OR_RETURN(const Picks picks,

@@ -59,7 +59,8 @@ double cost_at(const JobRequest& job, int workers) {
   return workers == job.current_workers ? 0 : job.switch_cost;
 }
 
-void append_choices(const JobRequest& job, std::span<const SizeOption> ordered, plan::Items& items) {
+void append_choices(const JobRequest& job, std::span<const SizeOption> ordered,
+                    plan::Items& items) {
   if (job.may_wait) items.choices.push_back({0, -cost_at(job, 0)});
   for (const SizeOption& size : ordered) {
     items.choices.push_back({size.workers, size.value - cost_at(job, size.workers)});
@@ -85,9 +86,10 @@ JobShare make_share(const JobRequest& job, std::span<const SizeOption> ordered, 
 }
 
 std::string too_few_workers(size_t jobs, int64_t least, int available) {
-  return fmt::format("{} jobs need at least {} workers together and there are {}; plan fewer jobs or "
-                     "let some wait",
-                     jobs, least, available);
+  return fmt::format(
+      "{} jobs need at least {} workers together and there are {}; plan fewer jobs or "
+      "let some wait",
+      jobs, least, available);
 }
 
 }  // namespace
@@ -123,8 +125,8 @@ Result<Plan> plan_jobs(std::span<const JobRequest> jobs, int workers_available) 
 std::string explain(const JobShare& share) {
   std::string text = share.workers == 0
                          ? fmt::format("{} waits", share.name)
-                         : fmt::format("{} gets {} worker{}, worth {:.4g}", share.name, share.workers,
-                                       share.workers == 1 ? "" : "s", share.value);
+                         : fmt::format("{} gets {} worker{}, worth {:.4g}", share.name,
+                                       share.workers, share.workers == 1 ? "" : "s", share.value);
   if (share.larger) {
     text += fmt::format("; {} more would add {:.4g}", share.larger->workers - share.workers,
                         share.larger->value - share.value);

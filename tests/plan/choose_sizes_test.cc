@@ -52,7 +52,8 @@ Items random_items(std::mt19937& random, const Shape& shape) {
     const int largest = draw(1, shape.weights_max);
     double value = real(random), slope = 1;
     for (int weight = draw(0, std::min(2, largest)); weight <= largest; ++weight) {
-      const bool listed = style == 0 || (style == 2 ? (weight & (weight - 1)) == 0 : draw(0, 2) > 0);
+      const bool listed =
+          style == 0 || (style == 2 ? (weight & (weight - 1)) == 0 : draw(0, 2) > 0);
       if (!listed && weight != largest) continue;
       slope *= real(random);
       if (style == 0) value += slope;

@@ -28,9 +28,8 @@ TEST(PlanJobs, GivesWorkersWhereTheyAreWorthMost) {
 }
 
 TEST(PlanJobs, ExplainsEachShare) {
-  const std::vector<JobRequest> jobs = {
-      job("net", {{1, 1.0}, {2, 1.5}, {4, 2.5}}),
-      {.name = "late", .sizes = {{4, 0.5}}, .may_wait = true}};
+  const std::vector<JobRequest> jobs = {job("net", {{1, 1.0}, {2, 1.5}, {4, 2.5}}),
+                                        {.name = "late", .sizes = {{4, 0.5}}, .may_wait = true}};
   const Plan plan = plan_jobs(jobs, 4).value();
   EXPECT_EQ(explain(plan.jobs[0]),
             "net gets 4 workers, worth 2.5; it has no larger size; 2 fewer would cost 1");
@@ -88,11 +87,13 @@ TEST(PlanJobs, RefusesRequestsThatMakeNoSense) {
       {job("x", {{0, 1}}), 4, "plan job 'x': a size of 0 workers; the least is 1"},
       {job("x", {{2, 1}, {1, 1}, {2, 3}}), 4,
        "plan job 'x': 2 workers are listed twice; list each size once"},
-      {job("x", {{1, NAN}}), 4, "plan job 'x': 1 workers are worth nan; leave impossible sizes out"},
+      {job("x", {{1, NAN}}), 4,
+       "plan job 'x': 1 workers are worth nan; leave impossible sizes out"},
       {job("x", {{1, -INFINITY}}), 4,
        "plan job 'x': 1 workers are worth -inf; leave impossible sizes out"},
       {job("x", {{1, 1}}), -1, "plan jobs: -1 workers available; give 0 or more"},
-      {{.name = "x", .sizes = {{1, 1}}, .switch_cost = -1}, 4,
+      {{.name = "x", .sizes = {{1, 1}}, .switch_cost = -1},
+       4,
        "plan job 'x': a switch cost of -1; give 0 or more"},
   };
   for (const auto& c : cases) {
