@@ -1,8 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "ffdl/cluster_simulator.h"
 #include "ffdl/export.h"
 #include "ffdl/job_planner.h"
 #include "ffdl/status.h"
@@ -29,5 +32,14 @@ FFDL_API Result<std::vector<JobRequest>> load_throughput_tables(
 //       min_workers: 2                  # and max_workers, may_wait, current_workers, switch_cost:
 //                                       # as they are wanted
 FFDL_API Result<std::vector<JobRequest>> load_job_requests(const std::filesystem::path& file);
+
+// A workload: name, time (s), application, num_replicas, batch_size.
+FFDL_API Result<std::vector<WorkloadJob>> load_workload(const std::filesystem::path& file);
+
+// A folder with one folder for each application: placements.csv (placement, local_bsz, step_time,
+// sync_time; the digits of a placement are the workers of each node), scalability.csv (num_nodes,
+// num_replicas instead), and validation-<batch>.csv (progress, grad_sqr, grad_var of each epoch).
+FFDL_API Result<std::map<std::string, ApplicationProfile>> load_profiles(
+    const std::filesystem::path& folder);
 
 }  // namespace ffdl
