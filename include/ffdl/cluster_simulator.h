@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "ffdl/export.h"
+#include "ffdl/runtime.h"
 #include "ffdl/status.h"
 
-// A cluster in fast motion: jobs arrive, a policy gives them workers, measured profiles say how fast they
-// then train. The elastic policy is the planner of job_planner.h, the very code that plans live.
+// A cluster in fast motion: jobs arrive, a policy gives them workers, measured profiles say how
+// fast they then train. The elastic policy is the planner of job_planner.h, the very code that
+// plans live.
 namespace ffdl {
 
 // How long one step took. sync_s: the part of step_s that waited for other workers.
@@ -22,8 +24,8 @@ struct MeasuredStep {
   double sync_s = 0;
 };
 
-// Training of one epoch at one global batch. progress is in steps of the smallest batch: what the steps
-// so far were worth, whatever their batch was.
+// Training of one epoch at one global batch. progress is in steps of the smallest batch: what the
+// steps so far were worth, whatever their batch was.
 struct EpochStatistics {
   double progress = 0;  // at the end of the epoch
   double grad_sqr = 0;  // squared norm of the gradient, and its variance at the smallest batch
@@ -60,9 +62,9 @@ struct ClusterOptions {
   int gpus_per_node = 4;
   ClusterPolicy policy = ClusterPolicy::kElastic;
   PlanObjective objective = PlanObjective::kGoodput;
-  bool dynamic_batch = true;  // elastic only; else the batch of the workload
-  double interval_s = 60;     // between decisions
-  double restart_s = 30;      // without progress after each change of a job's workers
+  bool dynamic_batch = true;        // elastic only; else the batch of the workload
+  double interval_s = 60;           // between decisions
+  double restart_s = 30;            // without progress after each change of a job's workers
   double horizon_s = 30 * 86400.0;  // jobs that have not ended by then are reported as such
 };
 
@@ -90,10 +92,12 @@ struct ClusterReport {
   std::vector<double> decision_ms;  // wall time of each decision
 };
 
-// Runs the workload to its end. `progress`, if given, is called now and then with the share of jobs done.
+// Runs the workload to its end. `progress`, if given, is called now and then with the share of jobs done;
+// of the runtime only the clock is used, to time the decisions.
 // Errors: kInvalidArgument (an unknown application, a job that can never run; the message names it).
 FFDL_API Result<ClusterReport> simulate_cluster(
     std::span<const WorkloadJob> workload, const std::map<std::string, ApplicationProfile>& profiles,
-    const ClusterOptions& options, const std::function<void(double)>& progress = {});
+    const ClusterOptions& options, const std::function<void(double)>& progress = {},
+    Runtime& runtime = system_runtime());
 
 }  // namespace ffdl

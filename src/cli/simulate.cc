@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -26,12 +25,14 @@ struct SimulateArguments {
   bool json = false;
 };
 
-// The value below which a share of all lies: the smallest one with at least that share up to it.
+// The value below which a share of all lies; between two values, in proportion.
 double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
-  const double rank = std::ceil(share * static_cast<double>(values.size())) - 1;
-  return values[static_cast<size_t>(std::max(rank, 0.0))];
+  const double rank = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(rank);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (rank - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
 double mean(const std::vector<double>& values) {
@@ -129,7 +130,8 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<SimulateArguments>();  // shared with the callback below
   ClusterOptions& cluster = arguments->cluster;
   CLI::App* command = app.add_subcommand("simulate", "Run a workload on a cluster in fast motion");
-  command->add_option("--workload", arguments->workload, "jobs and when they arrive (CSV)")->required();
+  command->add_option("--workload", arguments->workload, "jobs and when they arrive (CSV)")
+      ->required();
   command->add_option("--profiles", arguments->profiles, "folder of measured profiles")->required();
   command->add_option("--nodes", cluster.nodes)->capture_default_str();
   command->add_option("--gpus-per-node", cluster.gpus_per_node)->capture_default_str();
@@ -141,14 +143,16 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"elastic-tiresias", ClusterPolicy::kElasticTiresias},
                                          {"shortest-first", ClusterPolicy::kShortestFirst},
                                          {"elastic", ClusterPolicy::kElastic}}));
-  command->add_option("--objective", cluster.objective, "of the elastic policy: throughput or goodput")
+  command
+      ->add_option("--objective", cluster.objective, "of the elastic policy: throughput or goodput")
       ->transform(one_of<PlanObjective>(
           {{"throughput", PlanObjective::kThroughput}, {"goodput", PlanObjective::kGoodput}}));
   command->add_option("--batch", cluster.dynamic_batch, "of the elastic policy: fixed or dynamic")
       ->transform(one_of<bool>({{"fixed", false}, {"dynamic", true}}));
   command->add_option("--interval", cluster.interval_s, "seconds between decisions")
       ->capture_default_str();
-  command->add_option("--restart-cost", cluster.restart_s, "seconds that a change of size stops a job")
+  command
+      ->add_option("--restart-cost", cluster.restart_s, "seconds that a change of size stops a job")
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "print one JSON document");
   command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });

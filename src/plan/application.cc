@@ -21,8 +21,8 @@ std::vector<int> first_rotation(std::span<const int> placement) {
   return first;
 }
 
-// A local batch that was measured on few nodes, and on many was not although their global batch would
-// allow it, did not fit into a device's memory there.
+// A local batch that was measured on few nodes, and on many was not although their global batch
+// would allow it, did not fit into a device's memory there.
 int64_t largest_local_batch(const ApplicationProfile& profile, int64_t global_max) {
   int64_t spread_max = 0, placed_max = 0;
   int fewest = INT32_MAX;
@@ -122,7 +122,8 @@ std::optional<StepTime> Application::placed_time(const std::vector<int>& placeme
                   low.sync_s + share * (high.sync_s - low.sync_s)};
 }
 
-std::optional<StepTime> Application::step_time(std::span<const int> placement, int64_t local_batch) {
+std::optional<StepTime> Application::step_time(std::span<const int> placement,
+                                               int64_t local_batch) {
   const std::vector<int> ring = first_rotation(placement);
   const auto [entry, is_new] = known_.try_emplace({ring, local_batch});
   if (!is_new) return entry->second;
@@ -130,9 +131,9 @@ std::optional<StepTime> Application::step_time(std::span<const int> placement, i
     entry->second = placed_time(ring, local_batch);
     return entry->second;
   }
-  const auto value = interpolate(samples_, {static_cast<double>(ring.size()),
-                                            std::accumulate(ring.begin(), ring.end(), 0.0),
-                                            static_cast<double>(local_batch)});
+  const auto value = interpolate(
+      samples_, {static_cast<double>(ring.size()), std::accumulate(ring.begin(), ring.end(), 0.0),
+                 static_cast<double>(local_batch)});
   if (value) entry->second = StepTime{(*value)[0], (*value)[1]};
   return entry->second;
 }

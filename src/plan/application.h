@@ -13,7 +13,8 @@
 
 namespace ffdl::plan {
 
-// How a global batch is done by k workers: each takes `local` samples, `accumulated` + 1 times a step.
+// How a global batch is done by k workers: each takes `local` samples, `accumulated` + 1 times a
+// step.
 struct BatchSplit {
   int64_t local = 0;
   int64_t accumulated = 0;
@@ -29,8 +30,8 @@ struct BatchLimits {
   int64_t local_min = 0;
   int64_t local_max = 0;  // what a device's memory holds
 
-  // One worker accumulates at least once beyond the smallest batch: without two parts of a batch the
-  // variance of its gradient cannot be measured.
+  // One worker accumulates at least once beyond the smallest batch: without two parts of a batch
+  // the variance of its gradient cannot be measured.
   BatchSplit split(int64_t batch, int workers) const;
 };
 

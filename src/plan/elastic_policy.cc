@@ -7,12 +7,12 @@
 namespace ffdl::plan {
 namespace {
 
-// A program is tried on at most this many times the workers that it was ever seen on: its model knows
-// nothing of what is beyond.
+// A program is tried on at most this many times the workers that it was ever seen on: its model
+// knows nothing of what is beyond.
 constexpr int kGrowthMax = 3;
 
-// A change of size pays for its restart within this time, or half of the job's own remaining time: later
-// the plan will have changed again.
+// A change of size pays for its restart within this time, or half of the job's own remaining time:
+// later the plan will have changed again.
 constexpr double kHorizonMax_s = 300;
 
 // Taken for jobs of which nothing is known yet.
@@ -32,9 +32,8 @@ const std::vector<double>& ElasticPolicy::rates(const SimJob& job) {
   if (!job.ran) question.gradients = estimator.first_gradients();
   const int gpus = options_.nodes * options_.gpus_per_node;
   // Who asks for one worker only is taken at his word.
-  const int most = job.request->workers == 1
-                       ? 1
-                       : std::min(gpus, kGrowthMax * estimator.model().workers_seen);
+  const int most =
+      job.request->workers == 1 ? 1 : std::min(gpus, kGrowthMax * estimator.model().workers_seen);
   rates.of.clear();
   for (int workers = 1; workers <= most; ++workers) {
     const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
@@ -90,9 +89,8 @@ Result<Decision> ElasticPolicy::decide(std::span<SimJob* const> active, double, 
   for (size_t i = 0; i < plan.jobs.size(); ++i) decision.workers[i] = plan.jobs[i].workers;
   // Large jobs take whole nodes first; small ones fill what is left.
   std::iota(decision.order.begin(), decision.order.end(), size_t{0});
-  std::stable_sort(decision.order.begin(), decision.order.end(), [&](size_t a, size_t b) {
-    return decision.workers[a] > decision.workers[b];
-  });
+  std::stable_sort(decision.order.begin(), decision.order.end(),
+                   [&](size_t a, size_t b) { return decision.workers[a] > decision.workers[b]; });
   return decision;
 }
 

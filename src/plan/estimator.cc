@@ -21,8 +21,9 @@ void SpeedEstimator::observe(const StepObservation& observation,
   model_ = fit_scaling_model(all);
 }
 
-std::optional<Configuration> best_configuration(const ScalingModel& model, const BatchQuestion& question,
-                                                int nodes, int workers) {
+std::optional<Configuration> best_configuration(const ScalingModel& model,
+                                                const BatchQuestion& question, int nodes,
+                                                int workers) {
   const BatchLimits& limits = question.limits;
   std::optional<Configuration> best;
   const auto consider = [&](int64_t batch) {

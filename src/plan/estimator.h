@@ -43,7 +43,8 @@ struct BatchQuestion {
 };
 
 // The best configuration; nothing if no batch is possible with so many workers.
-std::optional<Configuration> best_configuration(const ScalingModel& model, const BatchQuestion& question,
-                                                int nodes, int workers);
+std::optional<Configuration> best_configuration(const ScalingModel& model,
+                                                const BatchQuestion& question, int nodes,
+                                                int workers);
 
 }  // namespace ffdl::plan

@@ -6,14 +6,14 @@
 namespace ffdl::plan {
 namespace {
 
-constexpr size_t kRows = 4;        // three coordinates, and the sum of the weights
+constexpr size_t kRows = 4;         // three coordinates, and the sum of the weights
 constexpr int kPivotsMax = 10'000;  // degenerate points could cycle for ever
 constexpr double kTiny = 1e-9;
 
 using Column = std::array<double, kRows>;
 
-// The revised simplex method with an explicit inverse: four rows, as many columns as samples, and at
-// first four artificial columns whose cost is beyond that of any real one.
+// The revised simplex method with an explicit inverse: four rows, as many columns as samples, and
+// at first four artificial columns whose cost is beyond that of any real one.
 class Simplex {
  public:
   Simplex(const std::vector<Sample>& samples, const std::array<double, 3>& point) {

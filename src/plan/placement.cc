@@ -35,9 +35,9 @@ Allocation place(std::span<int> free, int workers, PlacementRule rule) {
     const int taken = rule == PlacementRule::kSpread ? 1 : std::min(workers, free[node]);
     free[node] -= taken;
     workers -= taken;
-    const auto same = std::find_if(
-        allocation.begin(), allocation.end(),
-        [&](const NodeShare& share) { return share.node == static_cast<int>(node); });
+    const auto same =
+        std::find_if(allocation.begin(), allocation.end(),
+                     [&](const NodeShare& share) { return share.node == static_cast<int>(node); });
     if (same != allocation.end()) {
       same->workers += taken;
     } else {

@@ -22,8 +22,8 @@ enum class PlacementRule {
 
 int workers_of(const Allocation& allocation);
 
-// Places all workers of a job or, where they do not fit, none (the answer is empty then). free: the room on
-// each node; what was placed is taken off it. Of equal nodes the first is taken.
+// Places all workers of a job or, where they do not fit, none (the answer is empty then). free: the
+// room on each node; what was placed is taken off it. Of equal nodes the first is taken.
 Allocation place(std::span<int> free, int workers, PlacementRule rule);
 
 // Gives the room of an allocation back.

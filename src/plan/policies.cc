@@ -25,7 +25,8 @@ std::vector<int> alone(int workers, int gpus_per_node) {
 // First come, first served: nobody overtakes, nobody is stopped.
 class FixedPolicy : public Policy {
  public:
-  explicit FixedPolicy(const ClusterOptions& options) : gpus_(options.nodes * options.gpus_per_node) {}
+  explicit FixedPolicy(const ClusterOptions& options)
+      : gpus_(options.nodes * options.gpus_per_node) {}
 
   Result<Decision> decide(std::span<SimJob* const> active, double, double) override {
     Decision decision{std::vector<int>(active.size()), in_order(active.size())};
@@ -76,8 +77,8 @@ class ShortestFirstPolicy : public Policy {
   const ClusterOptions options_;
 };
 
-// Two queues: a job that has had its share of service goes to the second and is served after all of the
-// first. Each queue is first come, first served, but a job that does not fit is passed over.
+// Two queues: a job that has had its share of service goes to the second and is served after all of
+// the first. Each queue is first come, first served, but a job that does not fit is passed over.
 class TiresiasPolicy : public Policy {
  public:
   explicit TiresiasPolicy(const ClusterOptions& options)
@@ -138,8 +139,8 @@ class TiresiasPolicy : public Policy {
   uint64_t places_ = 0;
 };
 
-// Tiresias, and two rules more: when many wait, demoted jobs shrink to one worker; workers that nobody was
-// given go, one by one, to whom they speed up most.
+// Tiresias, and two rules more: when many wait, demoted jobs shrink to one worker; workers that
+// nobody was given go, one by one, to whom they speed up most.
 class ElasticTiresiasPolicy : public TiresiasPolicy {
  public:
   explicit ElasticTiresiasPolicy(const ClusterOptions& options)
@@ -188,7 +189,8 @@ class ElasticTiresiasPolicy : public TiresiasPolicy {
     const BatchRule rule{false, PlanObjective::kThroughput};
     const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
     const auto one = best_configuration(job.estimator->model(), rule.question(job), 1, 1);
-    const auto many = best_configuration(job.estimator->model(), rule.question(job), nodes, workers);
+    const auto many =
+        best_configuration(job.estimator->model(), rule.question(job), nodes, workers);
     return one && many ? many->rate / one->rate : 0;
   }
 

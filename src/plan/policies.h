@@ -22,8 +22,10 @@ class Policy {
  public:
   virtual ~Policy() = default;
 
-  // active: submitted and not done, in the order of the workload. seconds: since the decision before.
-  virtual Result<Decision> decide(std::span<SimJob* const> active, double now_s, double seconds) = 0;
+  // active: submitted and not done, in the order of the workload. seconds: since the decision
+  // before.
+  virtual Result<Decision> decide(std::span<SimJob* const> active, double now_s,
+                                  double seconds) = 0;
 };
 
 std::unique_ptr<Policy> make_policy(const ClusterOptions& options);

@@ -51,8 +51,8 @@ void fit_compute(std::span<const StepObservation> observations, ScalingModel& mo
 }
 
 // The network's time under an assumed overlap, from the steps on one node or on several.
-ScalingModel::Link fit_link(std::span<const StepObservation> observations, const ScalingModel& model,
-                            bool across) {
+ScalingModel::Link fit_link(std::span<const StepObservation> observations,
+                            const ScalingModel& model, bool across) {
   std::vector<double> workers, times;
   for (const StepObservation& seen : observations) {
     if (seen.workers < 2 || (seen.nodes > 1) != across) continue;
@@ -77,7 +77,8 @@ double relative_error(std::span<const StepObservation> observations, const Scali
 
 }  // namespace
 
-double ScalingModel::step_s(int nodes, int workers, int64_t local_batch, int64_t accumulated) const {
+double ScalingModel::step_s(int nodes, int workers, int64_t local_batch,
+                            int64_t accumulated) const {
   const double compute = compute_base_s + compute_per_sample_s * static_cast<double>(local_batch);
   double step = compute;
   if (workers > 1) {

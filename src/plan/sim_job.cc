@@ -79,13 +79,12 @@ Status advance(SimJob& job, double now_s, double seconds, const BatchRule& rule)
   seconds -= waits;
   const std::vector<int> placement = placement_of(job.allocation);
   while (seconds > 0 && !job.done()) {
-    const auto speed =
-        true_speed(*job.application, placement, job.split, job.workers(), job.epoch);
+    const auto speed = true_speed(*job.application, placement, job.split, job.workers(), job.epoch);
     if (!speed) {
-      return base::invalid_argument("simulate '{}': the profile of '{}' has no step time for {} workers "
-                                    "on {} nodes with {} samples each; ask for a size that was measured",
-                                    job.request->name, job.application->name(), job.workers(),
-                                    job.nodes(), job.split.local);
+      return base::invalid_argument(
+          "simulate '{}': the profile of '{}' has no step time for {} workers "
+          "on {} nodes with {} samples each; ask for a size that was measured",
+          job.request->name, job.application->name(), job.workers(), job.nodes(), job.split.local);
     }
     job.gradients = speed->gradients;
     job.ran = true;

@@ -10,8 +10,8 @@
 
 namespace ffdl::plan {
 
-// A job of the simulated cluster. Its fields are the truth; policies look at `estimator` and at what a
-// real job reports: its epoch, its progress, its gradients.
+// A job of the simulated cluster. Its fields are the truth; policies look at `estimator` and at
+// what a real job reports: its epoch, its progress, its gradients.
 struct SimJob {
   uint32_t index = 0;  // in the workload
   const WorkloadJob* request = nullptr;
@@ -36,13 +36,16 @@ struct SimJob {
   bool done() const { return completed_s >= 0; }
 
   // Progress that is left, as a job knows it that was told how many epochs to train.
-  double remaining() const { return application->progress_after(application->epochs() - 1) - progress; }
+  double remaining() const {
+    return application->progress_after(application->epochs() - 1) - progress;
+  }
 
   // Seconds to the end with these workers placed like this and this batch, were nothing to change.
   double remaining_s(std::vector<int> placement, const BatchSplit& how) const;
 };
 
-// How the batch of a running job is chosen, anew after each epoch: from the workload, or as is best.
+// How the batch of a running job is chosen, anew after each epoch: from the workload, or as is
+// best.
 struct BatchRule {
   bool dynamic = false;
   PlanObjective objective = PlanObjective::kGoodput;
@@ -51,7 +54,8 @@ struct BatchRule {
   BatchSplit choose(const SimJob& job) const;
 };
 
-// Lets a job run from `now_s` for `seconds`. Errors: kInvalidArgument (its profile does not say how fast).
+// Lets a job run from `now_s` for `seconds`. Errors: kInvalidArgument (its profile does not say how
+// fast).
 Status advance(SimJob& job, double now_s, double seconds, const BatchRule& rule);
 
 // Gives a job other workers; it restarts.

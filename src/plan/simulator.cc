@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <deque>
 
@@ -19,8 +18,8 @@ Status check_options(const ClusterOptions& options) {
     return invalid_argument("simulate a cluster: {} nodes of {} GPUs; give at least 1 of each",
                             options.nodes, options.gpus_per_node);
   }
-  if (!(options.interval_s > 0) || !(options.restart_s >= 0) || !std::isfinite(options.interval_s) ||
-      !std::isfinite(options.restart_s)) {
+  if (!(options.interval_s > 0) || !(options.restart_s >= 0) ||
+      !std::isfinite(options.interval_s) || !std::isfinite(options.restart_s)) {
     return invalid_argument(
         "simulate a cluster: an interval of {} s and restarts of {} s; give above 0 and 0 or more",
         options.interval_s, options.restart_s);
@@ -30,9 +29,11 @@ Status check_options(const ClusterOptions& options) {
 
 class Simulation {
  public:
-  Simulation(const ClusterOptions& options)
+  Simulation(const ClusterOptions& options, Runtime& runtime)
       : options_(options),
-        rule_{options.policy == ClusterPolicy::kElastic && options.dynamic_batch, options.objective},
+        runtime_(runtime),
+        rule_{options.policy == ClusterPolicy::kElastic && options.dynamic_batch,
+              options.objective},
         policy_(plan::make_policy(options)),
         free_(static_cast<size_t>(options.nodes), options.gpus_per_node) {}
 
@@ -47,8 +48,8 @@ class Simulation {
     for (const WorkloadJob& request : workload) {
       const auto application = applications_.find(request.application);
       if (application == applications_.end()) {
-        return invalid_argument("simulate job '{}': there is no profile of '{}'; add one", request.name,
-                                request.application);
+        return invalid_argument("simulate job '{}': there is no profile of '{}'; add one",
+                                request.name, request.application);
       }
       const auto& limits = application->second.limits();
       if (request.workers < 1 || request.workers > workers_max) {
@@ -94,10 +95,10 @@ class Simulation {
       if (job.request->submitted_s <= now_s && !job.done()) active.push_back(&job);
     }
     if (active.empty()) return {};
-    const auto before = std::chrono::steady_clock::now();
+    const auto before = runtime_.now();
     FFDL_ASSIGN_OR_RETURN(const plan::Decision decision,
                           policy_->decide(active, now_s, options_.interval_s));
-    const auto took = std::chrono::steady_clock::now() - before;
+    const auto took = runtime_.now() - before;
     report_.decision_ms.push_back(std::chrono::duration<double, std::milli>(took).count());
     // Everyone gives back before anyone takes.
     std::vector<bool> changes(active.size());
@@ -148,6 +149,7 @@ class Simulation {
   }
 
   const ClusterOptions options_;
+  Runtime& runtime_;
   const plan::BatchRule rule_;
   const std::unique_ptr<plan::Policy> policy_;
   std::vector<int> free_;
@@ -162,9 +164,10 @@ class Simulation {
 Result<ClusterReport> simulate_cluster(std::span<const WorkloadJob> workload,
                                        const std::map<std::string, ApplicationProfile>& profiles,
                                        const ClusterOptions& options,
-                                       const std::function<void(double)>& progress) {
+                                       const std::function<void(double)>& progress,
+                                       Runtime& runtime) {
   FFDL_RETURN_IF_ERROR(check_options(options));
-  Simulation simulation(options);
+  Simulation simulation(options, runtime);
   FFDL_RETURN_IF_ERROR(simulation.add_jobs(workload, profiles));
   return simulation.run(progress);
 }

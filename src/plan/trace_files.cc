@@ -14,12 +14,14 @@ Result<std::vector<int>> read_placement(const CsvFile& csv, size_t row, size_t c
   std::vector<int> placement;
   for (const char digit : csv.text(row, column)) {
     if (digit < '1' || digit > '9') {
-      return csv.error_at(row, column, "'{}' is not a placement; write the workers of each node, 1 to 9",
+      return csv.error_at(row, column,
+                          "'{}' is not a placement; write the workers of each node, 1 to 9",
                           csv.text(row, column));
     }
     placement.push_back(digit - '0');
   }
-  if (placement.empty()) return csv.error_at(row, column, "no placement; write the workers of each node");
+  if (placement.empty())
+    return csv.error_at(row, column, "no placement; write the workers of each node");
   return placement;
 }
 
@@ -41,7 +43,8 @@ Status read_times(const CsvFile& csv, size_t row, MeasuredStep& step) {
   FFDL_ASSIGN_OR_RETURN(step.local_batch, csv.integer(row, batch, 1));
   FFDL_ASSIGN_OR_RETURN(step.step_s, csv.number(row, step_time));
   FFDL_ASSIGN_OR_RETURN(step.sync_s, csv.number(row, sync_time));
-  if (step.step_s <= 0) return csv.error_at(row, step_time, "a step of 0 s or less; measure it again");
+  if (step.step_s <= 0)
+    return csv.error_at(row, step_time, "a step of 0 s or less; measure it again");
   if (step.sync_s < 0 || step.sync_s > step.step_s) {
     return csv.error_at(row, sync_time, "not between 0 and the step's time; measure it again");
   }
@@ -57,7 +60,8 @@ Status read_placed(const fs::path& path, ApplicationProfile& profile) {
     FFDL_RETURN_IF_ERROR(read_times(csv, row, step));
     profile.placed.push_back(std::move(step));
   }
-  if (csv.rows() == 0) return csv.error_in_header(column, "no line of measurements; add one at least");
+  if (csv.rows() == 0)
+    return csv.error_in_header(column, "no line of measurements; add one at least");
   return {};
 }
 
@@ -110,8 +114,9 @@ Result<ApplicationProfile> load_profile(const fs::path& folder) {
     if (!name.starts_with(kPrefix) || entry.path().extension() != ".csv") continue;
     const auto batch = plan::parse_integer(std::string_view(name).substr(kPrefix.size()));
     if (!batch || *batch < 1) {
-      return base::invalid_argument("read '{}': '{}' is not a batch; name it validation-<batch>.csv",
-                                    entry.path().string(), name.substr(kPrefix.size()));
+      return base::invalid_argument(
+          "read '{}': '{}' is not a batch; name it validation-<batch>.csv", entry.path().string(),
+          name.substr(kPrefix.size()));
     }
     FFDL_RETURN_IF_ERROR(read_epochs(entry.path(), profile.epochs[*batch]));
   }
