@@ -92,12 +92,12 @@ struct ClusterReport {
   std::vector<double> decision_ms;  // wall time of each decision
 };
 
-// Runs the workload to its end. `progress`, if given, is called now and then with the share of jobs done;
-// of the runtime only the clock is used, to time the decisions.
-// Errors: kInvalidArgument (an unknown application, a job that can never run; the message names it).
+// Runs the workload to its end. `progress`, if given, is called now and then with the share of jobs
+// done; of the runtime only the clock is used, to time the decisions. Errors: kInvalidArgument (an
+// unknown application, a job that can never run; the message names it).
 FFDL_API Result<ClusterReport> simulate_cluster(
-    std::span<const WorkloadJob> workload, const std::map<std::string, ApplicationProfile>& profiles,
-    const ClusterOptions& options, const std::function<void(double)>& progress = {},
-    Runtime& runtime = system_runtime());
+    std::span<const WorkloadJob> workload,
+    const std::map<std::string, ApplicationProfile>& profiles, const ClusterOptions& options,
+    const std::function<void(double)>& progress = {}, Runtime& runtime = system_runtime());
 
 }  // namespace ffdl

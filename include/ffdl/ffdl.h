@@ -3,6 +3,7 @@
 // Everything public, for those who prefer one include.
 #include "ffdl/cluster_simulator.h" // IWYU pragma: export
 #include "ffdl/diagnose.h"          // IWYU pragma: export
+#include "ffdl/export.h"            // IWYU pragma: export
 #include "ffdl/job_planner.h"       // IWYU pragma: export
 #include "ffdl/learner.h"           // IWYU pragma: export
 #include "ffdl/log.h"               // IWYU pragma: export

@@ -12,7 +12,7 @@ namespace ffdl {
 inline constexpr int kAnySlot = -1;
 
 struct LearnerOptions {
-  int slot = kAnySlot;             // a fixed slot, so that a new process goes on where an old one ended
+  int slot = kAnySlot;             // a fixed one: a new process goes on where an old one ended
 };
 
 enum class PushResult : uint8_t {
@@ -99,6 +99,7 @@ class FFDL_API Learner {
   // flush, then gives the slot back.
   Status detach(Time deadline);
 
+  // Not while a start_push() is under way.
   LearnerStats stats() const;
 
   class Impl;

@@ -23,7 +23,7 @@ namespace ffdl {
 // How far learners may drift apart.
 enum class Synchrony : uint32_t {
   kAsync,  // ASGD: nobody waits for anybody
-  kStale,  // SSP: a learner waits while it is more than `staleness` mini-batches ahead of the slowest
+  kStale,  // SSP: waits while more than `staleness` mini-batches ahead of the slowest
   kBulk,   // BSP: one update per round, with the mean of one mini-batch of every learner
 };
 
@@ -35,10 +35,10 @@ enum class NonFinite : uint32_t {
 };
 
 struct ParameterServerOptions {
-  std::string name;             // letters, digits, '.', '-', '_'; empty: anonymous, for threads
+  std::string name{};           // letters, digits, '.', '-', '_'; empty: anonymous, for threads
   uint64_t parameters = 0;      // number of float32 weights
-  UpdateRuleOptions rule;       // not used when create() is given a rule of your own
-  LearningRateSchedule schedule;
+  UpdateRuleOptions rule{};     // not used when create() is given a rule of your own
+  LearningRateSchedule schedule{};
   float clip_value = 0;         // clamp gradient elements to [-clip_value, clip_value]; 0: off
   float clip_norm = 0;          // scale a mini-batch's gradient to at most this 2-norm; 0: off
   NonFinite non_finite = NonFinite::kReject;
@@ -73,7 +73,7 @@ struct PartitionProgress {
 };
 
 struct ParameterServerStats {
-  uint64_t version = 0;            // published gradients folded by the slowest shard; never goes back
+  uint64_t version = 0;            // gradients folded by the slowest shard; never goes back
   uint64_t epoch = 0;              // 1 for the creator, one more for every successor
   bool server_alive = false;
   int64_t server_pid = 0;
@@ -94,6 +94,7 @@ enum class PullMode {
 // A consistent state of the whole server: every shard folded exactly to the same gradients.
 struct ParameterServerCut {
   uint64_t version = 0;
+  uint64_t updates = 0;                       // version, or rounds with Synchrony::kBulk
   std::string rule;
   std::vector<float> weights;
   std::vector<std::vector<float>> state;      // one per value that the rule keeps

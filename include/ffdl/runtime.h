@@ -26,6 +26,7 @@ class FFDL_API Event {
 };
 
 // A thread of the control plane. The destructor asks it to stop and joins it.
+// Threads: request_stop from any thread. Blocks: the destructor, until the body returns.
 class FFDL_API Task {
  public:
   virtual ~Task() = default;

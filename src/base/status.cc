@@ -6,8 +6,9 @@ namespace ffdl {
 
 std::string_view to_string(StatusCode code) {
   static constexpr std::array<std::string_view, 13> kNames = {
-      "Ok",       "InvalidArgument", "NotFound",     "Conflict",  "Timeout", "Unavailable",   "Exhausted",
-      "PeerLost", "WorldChanged",    "Cancelled",    "Corrupt",   "Unimplemented", "Internal"};
+      "Ok",          "InvalidArgument", "NotFound", "Conflict",     "Timeout",
+      "Unavailable", "Exhausted",       "PeerLost", "WorldChanged", "Cancelled",
+      "Corrupt",     "Unimplemented",   "Internal"};
   const auto index = static_cast<size_t>(code);
   return index < kNames.size() ? kNames[index] : "Unknown";
 }

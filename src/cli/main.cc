@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/doctor.h"
 #include "cli/plan.h"
 #include "cli/simulate.h"
 #include "ffdl/version.h"
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", FFDL_VERSION_STRING);
   app.require_subcommand(1);
   ffdl::Status outcome;
+  ffdl::cli::add_doctor_command(app, outcome);
   ffdl::cli::add_plan_command(app, outcome);
   ffdl::cli::add_simulate_command(app, outcome);
   CLI11_PARSE(app, argc, argv);

@@ -52,7 +52,10 @@ JobRequest ElasticPolicy::request_for(const SimJob& job) {
   request.may_wait = goodput;
   request.current_workers = now;
   const auto first = std::find_if(rates.begin(), rates.end(), [](double rate) { return rate > 0; });
-  if (first == rates.end()) return request;
+  if (first == rates.end()) {  // no size is possible with its batch
+    request.may_wait = true;
+    return request;
+  }
   const double one_worker = *first / static_cast<double>(first - rates.begin() + 1);
 
   double remaining_s = kUnknownRemaining_s, horizon_s = kHorizonMax_s;
@@ -79,7 +82,7 @@ Result<Decision> ElasticPolicy::decide(std::span<SimJob* const> active, double, 
   for (const SimJob* job : active) {
     JobRequest request = request_for(*job);
     if (!request.may_wait) {
-      least += request.sizes.empty() ? gpus : request.sizes[0].workers;
+      least += request.sizes[0].workers;
       if (least > gpus) break;
     }
     requests.push_back(std::move(request));

@@ -17,6 +17,7 @@ namespace ffdl::plan {
 // a worker each, first come first served. Objective goodput divides each job's factor by the square
 // root of the time it would still take alone: between serving whoever gains most and serving
 // whoever ends soonest, either of which leaves jobs behind. Here a job may be stopped and wait.
+// A job that asks for one worker is never given more.
 class ElasticPolicy : public Policy {
  public:
   explicit ElasticPolicy(const ClusterOptions& options) : options_(options) {}

@@ -8,7 +8,9 @@ namespace ffdl {
 namespace {
 
 Result<int> half_of(int value) {
-  if (value % 2 != 0) return Status(StatusCode::kInvalidArgument, "halve '3': it is odd; give an even number");
+  if (value % 2 != 0) {
+    return Status(StatusCode::kInvalidArgument, "halve '3': it is odd; give an even number");
+  }
   return value / 2;
 }
 

@@ -26,7 +26,8 @@ constexpr char kJson[] = R"({
 		{"name": "resnet", "scaling": [1.0, 1.9, 2.7, 3.4], "min_workers": 2, "max_workers": 3,
 		 "current_workers": 2, "switch_cost": 0.1},
 		{"name": "bert", "may_wait": true,
-		 "sizes": [{"workers": 4, "scaling": 3.1, "batch": 512}, {"workers": 1, "scaling": 1.0, "batch": 128}]}
+		 "sizes": [{"workers": 4, "scaling": 3.1, "batch": 512},
+		           {"workers": 1, "scaling": 1.0, "batch": 128}]}
 	]
 })";
 

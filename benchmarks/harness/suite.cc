@@ -1,0 +1,203 @@
+#include "benchmarks/harness/suite.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "benchmarks/harness/progress.h"
+
+namespace ffdl::bench {
+namespace {
+
+constexpr int kSmokePairs = 3;
+// A run ends within 15 minutes: after this time no row is repeated.
+constexpr std::chrono::minutes kRepeatUntil{6};
+// A limit slower than this part of what the memory allows would flatter.
+constexpr double kLimitSpeedMin = 0.8;
+
+// The commit of the sources that this program was built from, with "-dirty" where they differ.
+std::string source_commit() {
+  const std::string git =
+      fmt::format("git -C '{}' describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null",
+                  FFDL_SOURCE_DIR);
+  std::string commit;
+  if (FILE* pipe = popen(git.c_str(), "r")) {
+    std::array<char, 128> line{};
+    if (fgets(line.data(), line.size(), pipe) != nullptr) commit = line.data();
+    pclose(pipe);
+  }
+  commit.erase(std::remove(commit.begin(), commit.end(), '\n'), commit.end());
+  return commit.empty() ? "unknown" : commit;
+}
+
+void append(std::string& note, const std::string& more) {
+  if (!note.empty()) note += "; ";
+  note += more;
+}
+
+}  // namespace
+
+std::optional<int> Suite::parse(const std::string& name, int argc, char** argv,
+                                SuiteOptions& options, std::string& command) {
+  CLI::App app("Measures " + name + " as benchmarks/README.md says", "bench_" + name);
+  app.add_option("--json", options.json, "file to write");
+  app.add_option("--lock", options.lock, "file to lock (default: 'lock' beside the JSON file)");
+  app.add_option("--only", options.only, "only rows whose name holds this text");
+  app.add_option("--repeats", options.repeats, "further attempts at a disturbed row");
+  app.add_option("--seed", options.seed, "of the bootstrap");
+  app.add_flag("--slow", options.slow, "longer than 15 minutes, more pairs and sizes");
+  app.add_flag("--smoke", options.smoke, "tiny sizes and few pairs: only whether it runs");
+  for (int i = 0; i < argc; ++i) command += (i == 0 ? "" : " ") + std::string(argv[i]);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  }
+  return std::nullopt;
+}
+
+Suite::Suite(std::string name, std::string command, SuiteOptions options)
+    : name_(std::move(name)), options_(std::move(options)) {
+  report_.machine = this_machine();
+  report_.commit = source_commit();
+  report_.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  report_.command = std::move(command);
+}
+
+Result<Suite> Suite::open(std::string name, std::string command, SuiteOptions options) {
+  Suite suite(std::move(name), std::move(command), std::move(options));
+  std::string path = suite.options_.lock;
+  if (path.empty() && !suite.options_.json.empty()) {
+    path = std::filesystem::absolute(suite.options_.json).parent_path() / "lock";
+  }
+  if (!path.empty()) {
+    FFDL_ASSIGN_OR_RETURN(RunLock lock, RunLock::take(std::filesystem::absolute(path)));
+    suite.lock_.emplace(std::move(lock));
+  }
+  return suite;
+}
+
+bool Suite::wants(const std::string& row) const {
+  return row.find(options_.only) != std::string::npos;
+}
+
+bool Suite::time_is_up() const {
+  return !options_.slow && std::chrono::steady_clock::now() - begin_ > kRepeatUntil;
+}
+
+std::optional<double> Suite::repeat_until_quiet(
+    const std::string& name,
+    const std::function<Result<Row>(std::function<void(double)>)>& attempt) {
+  const int attempts = options_.smoke ? 1 : 1 + options_.repeats;
+  std::optional<Row> best;
+  double best_share = 1;
+  for (int i = 0; i < attempts && (i == 0 || !time_is_up()); ++i) {
+    Progress progress(
+        i == 0 ? name : fmt::format("{} (again, {:.0f} % was not ours)", name, best_share * 100));
+    const CpuSample before = sample_cpu();
+    Result<Row> row = attempt([&](double share) { progress.show(share); });
+    if (!row.ok()) {
+      failed(name, row.status());
+      return std::nullopt;
+    }
+    const double share = foreign_share(before, sample_cpu());
+    if (share > kForeignShareMax) {
+      row->disturbed = true;
+      append(row->note,
+             fmt::format("other processes used {:.0f} % of the processors", share * 100));
+    }
+    if (!best || !row->disturbed || (best->disturbed && share < best_share)) best = *row;
+    best_share = std::min(best_share, share);
+    if (!best->disturbed) break;
+  }
+  if (options_.smoke) best->target.reset();
+  report_.rows.push_back(*std::move(best));
+  return report_.rows.back().value;
+}
+
+void Suite::measure(PairSpec spec) {
+  if (options_.smoke) spec.pairs = spec.warm_up = std::min(spec.pairs, kSmokePairs);
+  repeat_until_quiet(spec.name, [&](std::function<void(double)> done) -> Result<Row> {
+    FFDL_ASSIGN_OR_RETURN(auto pairs,
+                          run_pairs(spec.subject, spec.limit, spec.pairs, spec.warm_up, done));
+    std::vector<double> subject;
+    std::vector<double> limit;
+    for (const PairTimes& pair : pairs) {
+      subject.push_back(pair.subject);
+      limit.push_back(pair.limit);
+    }
+    const double limit_s = median(std::move(limit));
+    const Estimate ratio = pair_ratio(pairs, options_.seed);
+    Row row{.name = spec.name,
+            .unit = spec.unit,
+            .limit_is = spec.limit_is,
+            .note = spec.note,
+            .target = spec.target};
+    row.value = spec.figure(median(std::move(subject)));
+    row.limit = spec.figure(limit_s);
+    row.ratio = ratio.value;
+    row.lo = ratio.lo;
+    row.hi = ratio.hi;
+    if (const double speed = spec.allowed_s / limit_s;
+        spec.allowed_s > 0 && speed < kLimitSpeedMin) {
+      row.disturbed = true;
+      append(row.note, fmt::format("the limit ran at {:.2f} of what the machine allows", speed));
+    }
+    return row;
+  });
+}
+
+std::optional<double> Suite::measure(ValueSpec spec) {
+  if (options_.smoke) spec.samples = std::min(spec.samples, kSmokePairs);
+  return repeat_until_quiet(spec.name, [&](std::function<void(double)> done) -> Result<Row> {
+    std::vector<double> values;
+    for (int i = 0; i < spec.warm_up + spec.samples; ++i) {
+      FFDL_ASSIGN_OR_RETURN(const double value, spec.sample());
+      if (i >= spec.warm_up) values.push_back(value);
+      done(static_cast<double>(i + 1) / (spec.warm_up + spec.samples));
+    }
+    const Estimate estimate = bootstrap_median(values, options_.seed);
+    Row row{.name = spec.name, .unit = spec.unit, .note = spec.note, .target = spec.target};
+    row.value = estimate.value;
+    row.lo = estimate.lo;
+    row.hi = estimate.hi;
+    return row;
+  });
+}
+
+void Suite::self_check(PairSpec spec) {
+  spec.name += "/aa";
+  spec.subject = spec.limit;
+  spec.target.reset();
+  measure(std::move(spec));
+}
+
+void Suite::missing(const std::string& row, const std::string& reason) {
+  report_.rows.push_back({.name = row, .note = reason});
+}
+
+void Suite::failed(const std::string& row, const Status& status) {
+  missing(row, "failed: " + status.to_string());
+  failed_ = true;
+}
+
+int Suite::finish() {
+  fmt::print("{}", to_table(report_));
+  if (!options_.json.empty()) {
+    if (const Status written = write_json(report_, options_.json); !written.ok()) {
+      fmt::print(stderr, "{}\n", written.to_string());
+      return 1;
+    }
+  }
+  if (failed_) return 1;
+  return options_.smoke ? 0 : exit_code(report_);
+}
+
+}  // namespace ffdl::bench

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/harness/pairs.h"
+#include "benchmarks/harness/quiet.h"
+#include "benchmarks/harness/report.h"
+
+namespace ffdl::bench {
+
+struct SuiteOptions {
+  std::string json = {};  // file to write; empty: the table alone
+  std::string lock = {};  // empty: "lock" beside the JSON file
+  std::string only = {};  // rows whose name holds this text
+  bool slow = false;      // more pairs and larger sizes, past 15 minutes
+  bool smoke = false;     // tiny sizes, few pairs, no verdicts: does everything run?
+  int repeats = 2;        // further attempts at a disturbed row
+  uint64_t seed = 1;      // of the bootstrap
+};
+
+// A row that is a ratio: the subject against its limit, for the same work.
+struct PairSpec {
+  std::string name = {};
+  std::string unit = {};
+  std::function<double(double)> figure = {};  // seconds of one turn -> value in the unit
+  Turn subject = {};
+  Turn limit = {};
+  std::string limit_is = {};
+  int pairs = 150;
+  int warm_up = 5;
+  double allowed_s =
+      0;  // what traffic or ping-pong allow for a turn of the limit; 0: no such check
+  std::optional<Target> target = std::nullopt;
+  std::string note = {};
+};
+
+// A row without a limit: samples of a value.
+struct ValueSpec {
+  std::string name = {};
+  std::string unit = {};
+  Turn sample = {};  // returns the value in the unit
+  int samples = 30;
+  int warm_up = 1;
+  std::optional<Target> target = std::nullopt;
+  std::string note = {};
+};
+
+// The rows of one benchmark program, measured one after the other and repeated when disturbed.
+// Threads: one.
+// Owns: the run lock, while a file is written.
+class Suite {
+ public:
+  // Reads the command line. A value when the program should end at once, with that exit code.
+  static std::optional<int> parse(const std::string& name, int argc, char** argv,
+                                  SuiteOptions& options, std::string& command);
+  static Result<Suite> open(std::string name, std::string command, SuiteOptions options);
+
+  const SuiteOptions& options() const { return options_; }
+  bool wants(const std::string& row) const;
+
+  void measure(PairSpec spec);
+  std::optional<double> measure(ValueSpec spec);  // the median
+  // "<spec.name>/aa": the limit against itself, measured whatever --only says.
+  void self_check(PairSpec spec);
+
+  // A row whose thing cannot be had here, and why.
+  void missing(const std::string& row, const std::string& reason);
+  // A row that should have been measured and was not: the run fails.
+  void failed(const std::string& row, const Status& status);
+
+  // Prints the table, writes the file, gives the exit code.
+  int finish();
+
+ private:
+  Suite(std::string name, std::string command, SuiteOptions options);
+  std::optional<double> repeat_until_quiet(
+      const std::string& name,
+      const std::function<Result<Row>(std::function<void(double)>)>& attempt);
+  bool time_is_up() const;
+
+  std::string name_;
+  SuiteOptions options_;
+  std::optional<RunLock> lock_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Report report_;
+  bool failed_ = false;
+};
+
+}  // namespace ffdl::bench

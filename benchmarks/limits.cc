@@ -1,0 +1,163 @@
+#include "benchmarks/limits.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "benchmarks/harness/pairs.h"
+#include "benchmarks/harness/statistics.h"
+
+namespace ffdl::bench {
+namespace {
+
+constexpr int kWakingRounds = 64;
+
+// Runs loop(begin, end) on every member's part of `count` elements.
+template <class Loop>
+double timed(Team& team, size_t count, Loop loop) {
+  const std::function<void(int)> work = [&](int member) {
+    const auto [begin, end] = team.part(count, member);
+    loop(begin, end);
+  };
+  return seconds_of([&] { team.run(work); });
+}
+
+}  // namespace
+
+double traffic_s(Team& team, Memory& a) {
+  float* const x = a.floats().data();
+  return timed(team, a.floats().size(), [x](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) x[i] += 1.0F;
+  });
+}
+
+double traffic_bytes_per_s(Team& team, size_t bytes) {
+  constexpr int kPasses = 15;
+  Memory a(bytes);
+  traffic_s(team, a);
+  std::vector<double> seconds;
+  for (int i = 0; i < kPasses; ++i) seconds.push_back(traffic_s(team, a));
+  return 2 * static_cast<double>(bytes) / median(std::move(seconds));
+}
+
+double copy_s(void* to, const void* from, size_t bytes) {
+  return seconds_of([&] { std::memcpy(to, from, bytes); });
+}
+
+double sgd_s(Team& team, Memory& weights, const Memory& gradient, float rate) {
+  float* __restrict const a = weights.floats().data();
+  const float* __restrict const b = gradient.floats().data();
+  return timed(team, weights.floats().size(), [=](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) a[i] -= rate * b[i];
+  });
+}
+
+double momentum_s(Team& team, Memory& weights, Memory& velocity, const Memory& gradient, float rate,
+                  float momentum) {
+  float* __restrict const w = weights.floats().data();
+  float* __restrict const v = velocity.floats().data();
+  const float* __restrict const g = gradient.floats().data();
+  return timed(team, weights.floats().size(), [=](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      v[i] = momentum * v[i] + g[i];
+      w[i] -= rate * v[i];
+    }
+  });
+}
+
+double adam_s(Team& team, Memory& weights, Memory& mean, Memory& square, const Memory& gradient,
+              const AdamNumbers& numbers) {
+  float* __restrict const w = weights.floats().data();
+  float* __restrict const m = mean.floats().data();
+  float* __restrict const v = square.floats().data();
+  const float* __restrict const g = gradient.floats().data();
+  const AdamNumbers n = numbers;
+  return timed(team, weights.floats().size(), [=](size_t begin, size_t end) {
+    const float step = n.rate / n.correction1;
+    const float root = std::sqrt(n.correction2);
+    for (size_t i = begin; i < end; ++i) {
+      m[i] = n.beta1 * m[i] + (1 - n.beta1) * g[i];
+      v[i] = n.beta2 * v[i] + (1 - n.beta2) * g[i] * g[i];
+      w[i] -= step * m[i] / (std::sqrt(v[i]) / root + n.epsilon);
+    }
+  });
+}
+
+struct PingPong::Lines {
+  alignas(64) std::atomic<uint32_t> ping{0};
+  alignas(64) std::atomic<uint32_t> pong{0};
+};
+
+PingPong::PingPong(int partner_cpu)
+    : memory_(sizeof(Lines), Memory::Sharing::kWithChildren), wake_(-1), partner_(0) {
+  auto* lines = new (memory_.data()) Lines;
+  std::array<int, 2> pipe_ends{};
+  if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return;
+  partner_ = fork();
+  if (partner_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(pipe_ends[1]);
+    stay_on({partner_cpu});
+    uint32_t seen = 0;
+    for (int rounds = 0; read(pipe_ends[0], &rounds, sizeof(rounds)) == sizeof(rounds);) {
+      for (; rounds > 0; --rounds) {
+        while (lines->ping.load(std::memory_order_acquire) == seen) {
+        }
+        lines->pong.store(++seen, std::memory_order_release);
+      }
+    }
+    _exit(0);
+  }
+  close(pipe_ends[0]);
+  wake_ = pipe_ends[1];
+}
+
+PingPong::~PingPong() {
+  close(wake_);
+  if (partner_ > 0) waitpid(partner_, nullptr, 0);
+}
+
+double PingPong::seconds(int count) {
+  auto* lines = static_cast<Lines*>(memory_.data());
+  const auto go = [&](int rounds) {
+    uint32_t sent = lines->ping.load(std::memory_order_relaxed);
+    for (; rounds > 0; --rounds) {
+      lines->ping.store(++sent, std::memory_order_release);
+      while (lines->pong.load(std::memory_order_acquire) != sent) {
+      }
+    }
+  };
+  const int rounds = kWakingRounds + count;
+  if (write(wake_, &rounds, sizeof(rounds)) != sizeof(rounds)) return 0;
+  go(kWakingRounds);
+  return seconds_of([&] { go(count); });
+}
+
+std::vector<int> processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> usable;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {0};
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<size_t>(cpu), &set)) usable.push_back(cpu);
+  }
+  return usable;
+}
+
+void stay_on(const std::vector<int>& chosen) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int cpu : chosen) CPU_SET(static_cast<size_t>(cpu), &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+}  // namespace ffdl::bench

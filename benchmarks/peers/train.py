@@ -1,0 +1,113 @@
+"""One small network, trained by several workers in three ways.
+
+usage: train.py hogwild|ddp|ffdl WORKERS MINI_BATCH; one step is a mini-batch of every worker.
+"""
+
+import os
+import sys
+import tempfile
+import warnings
+
+import resident
+import torch
+
+WIDTH = 1120  # two layers: 10 MB
+LEARNING_RATE = 1e-6
+
+
+def make_network():
+    return torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, WIDTH, bias=False),
+        torch.nn.ReLU(),
+        torch.nn.Linear(WIDTH, WIDTH, bias=False),
+    )
+
+
+def make_data(mini_batch):
+    return torch.randn(mini_batch, WIDTH), torch.randn(mini_batch, WIDTH)
+
+
+def make_optimizer_step(network, mini_batch):
+    inputs, wanted = make_data(mini_batch)
+    optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE, fused=True)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.mse_loss(network(inputs), wanted).backward()
+        optimizer.step()
+
+    return step
+
+
+def make_hogwild_step(rank, mini_batch, network):
+    return make_optimizer_step(network, mini_batch)
+
+
+def make_ddp_step(rank, mini_batch, workers, rendezvous):
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=workers
+    )
+    network = torch.nn.parallel.DistributedDataParallel(
+        make_network(), gradient_as_bucket_view=True
+    )
+    return make_optimizer_step(network, mini_batch)
+
+
+def make_ffdl_step(rank, mini_batch, name):
+    import ffdl
+
+    learner = ffdl.Learner.attach(name, 20.0)
+    network = make_network()
+    parameters = list(network.parameters())
+    sizes = [p.numel() for p in parameters]
+    shapes = [p.shape for p in parameters]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the view is read-only, and nobody writes to it
+        weights = torch.from_numpy(learner.live_weights())
+    for parameter, part in zip(parameters, weights.split(sizes)):
+        parameter.data = part.view(parameter.shape)
+    inputs, wanted = make_data(mini_batch)
+    begin = 0
+
+    def step():
+        nonlocal begin
+        loss = torch.nn.functional.mse_loss(network(inputs), wanted)
+        gradients = torch.autograd.grad(loss, parameters)
+        slot = torch.from_numpy(learner.gradient_slot(20.0))
+        torch._foreach_copy_(
+            [part.view(shape) for part, shape in zip(slot.split(sizes), shapes)], gradients
+        )
+        learner.push((rank, begin, begin + mini_batch))
+        begin += mini_batch
+
+    return step
+
+
+def main():
+    kind, workers, mini_batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    if kind == "hogwild":
+        resident.serve(workers, make_hogwild_step, mini_batch, make_network().share_memory())
+    elif kind == "ddp":
+        with tempfile.TemporaryDirectory() as folder:
+            resident.serve(workers, make_ddp_step, mini_batch, workers, f"{folder}/rendezvous")
+    else:
+        import ffdl
+
+        network = make_network()
+        flat = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
+        server = ffdl.ParameterServer.create(
+            name=f"bench-train-{os.getpid()}",
+            parameters=flat.numel(),
+            rule=ffdl.UpdateRuleOptions("sgd", learning_rate=LEARNING_RATE),
+            non_finite=ffdl.NonFinite.ACCEPT,
+            learners_max=workers,
+        )
+        server.weights()[:] = flat.numpy()
+        server.start()
+        resident.serve(workers, make_ffdl_step, mini_batch, server.name)
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+// The smallest use of the parameter server: four threads learn one vector together.
+//
+// Each learner sees points of its own, scattered around a secret centre, and pushes the gradient of
+// the squared distance to them. The server applies the mean of each round; the weights end near the
+// centre.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "ffdl/learner.h"
+#include "ffdl/parameter_server.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using ffdl::deadline_in;
+using ffdl::Status;
+
+constexpr int kLearners = 4;
+constexpr uint64_t kPoints = 500;  // per learner
+constexpr std::array<float, 4> kCentre{1, -2, 3, 0.5};
+
+// The point at `position` of a learner's part: the centre, moved by one in some direction.
+float coordinate(uint64_t position, size_t axis) {
+  const float angle = static_cast<float>(position) * 2.4F + static_cast<float>(axis);
+  return kCentre[axis] + std::sin(angle);
+}
+
+Status learn(const ffdl::ParameterServer& server, int slot) {
+  const auto partition = static_cast<uint32_t>(slot);
+  FFDL_ASSIGN_OR_RETURN(const auto learner,
+                        ffdl::Learner::attach(server, deadline_in(10s), {.slot = slot}));
+  std::array<float, kCentre.size()> weights{};
+  for (uint64_t i = learner->committed(partition); i < kPoints; ++i) {
+    FFDL_ASSIGN_OR_RETURN(const auto gradient, learner->gradient_slot(deadline_in(10s)));
+    FFDL_RETURN_IF_ERROR(learner->pull(weights).status());
+    for (size_t axis = 0; axis < weights.size(); ++axis) {
+      gradient[axis] = weights[axis] - coordinate(i, axis);
+    }
+    FFDL_RETURN_IF_ERROR(learner->push({partition, i, i + 1}).status());
+  }
+  return learner->detach(deadline_in(10s));
+}
+
+Status run() {
+  ffdl::ParameterServerOptions options;
+  options.parameters = kCentre.size();
+  options.rule.learning_rate = 0.05F;
+  options.learners_max = kLearners;
+  // A gradient takes next to no time here. Without rounds the learners would be done before the
+  // server had applied much, all with the weights of the beginning.
+  options.synchrony = ffdl::Synchrony::kBulk;
+  FFDL_ASSIGN_OR_RETURN(const auto server, ffdl::ParameterServer::create(options));
+  FFDL_RETURN_IF_ERROR(server->start());
+
+  std::array<Status, kLearners> outcomes;
+  {
+    std::vector<std::jthread> threads;
+    for (int slot = 0; slot < kLearners; ++slot) {
+      threads.emplace_back(
+          [&, slot] { outcomes[static_cast<size_t>(slot)] = learn(*server, slot); });
+    }
+  }
+  for (Status& outcome : outcomes) FFDL_RETURN_IF_ERROR(std::move(outcome));
+  FFDL_RETURN_IF_ERROR(server->stop());
+
+  uint64_t samples = 0;
+  for (const auto& partition : server->stats().partitions) samples += partition.samples;
+  float error = 0;
+  for (size_t axis = 0; axis < kCentre.size(); ++axis) {
+    const float weight = server->weights()[axis];
+    fmt::print("weight {}: {:6.3f}, centre {:6.3f}\n", axis, weight, kCentre[axis]);
+    error = std::max(error, std::abs(weight - kCentre[axis]));
+  }
+  fmt::print("{} samples, each used once; largest error {:.3f}\n", samples, error);
+  if (samples == kLearners * kPoints && error < 0.1F) return {};
+  return {ffdl::StatusCode::kInternal, "the vector was not learned"};
+}
+
+}  // namespace
+
+int main() {
+  const Status status = run();
+  if (status.ok()) return EXIT_SUCCESS;
+  fmt::print(stderr, "{}\n", status.to_string());
+  return EXIT_FAILURE;
+}

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "digits/dataset.h"
+#include "ffdl/parameter_server.h"
+
+namespace digits {
+
+// The sums over the partitions of what the ledger says.
+struct Ledger {
+  uint64_t committed = 0;
+  uint64_t repeated = 0;
+  uint64_t missing = 0;
+  uint64_t skipped = 0;  // mini-batches with NaN or Inf
+};
+Ledger sum_ledger(const ffdl::ParameterServerStats& stats);
+
+// Whether every training sample was used exactly once per epoch: ok, or kCorrupt and where not.
+ffdl::Status audit(const ffdl::ParameterServerStats& stats, uint64_t train_samples,
+                   uint64_t epochs);
+
+// The staleness that half of the gradients do not exceed, from a histogram of powers of two: the
+// low end of the median's interval.
+uint64_t median_staleness(const ffdl::ParameterServerStats& stats);
+
+}  // namespace digits

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ffdl/status.h"
+
+// Handwritten digits: 8 x 8 pixels of 0 to 16 and a label, as scikit-learn ships them.
+namespace digits {
+
+inline constexpr int kSide = 8;
+inline constexpr int kPixels = kSide * kSide;
+inline constexpr int kClasses = 10;
+
+struct Samples {
+  std::vector<float> pixels;  // kPixels per sample, in [-1, 1]
+  std::vector<int> labels;
+
+  std::size_t size() const { return labels.size(); }
+  std::span<const float> image(std::size_t index) const {
+    return std::span(pixels).subspan(index * kPixels, kPixels);
+  }
+  void append(std::span<const float> image, int label);
+  void clear();
+};
+
+// Reads a CSV file, gzipped or not: 64 pixels and the label on each line.
+// Errors: kNotFound; kCorrupt for a truncated file, or a malformed line, whose number is named.
+ffdl::Result<Samples> load_samples(const std::string& path);
+
+struct Split {
+  Samples train;
+  Samples validation;  // every choice is made on these
+  Samples test;        // looked at once, after the training
+};
+
+// 70 % to train, 10 % to validate, the rest to test, shuffled. The same split in every process and
+// run: other seeds of a training must not let test samples into the choice of its settings.
+// Errors: kInvalidArgument when there are too few samples for three parts.
+ffdl::Result<Split> split_samples(const Samples& all);
+
+// One learner's part of the training samples: those at partition, partition + partitions, ...
+struct Share {
+  uint32_t partition = 0;
+  uint32_t partitions = 1;
+  uint64_t train_samples = 0;
+
+  uint64_t size() const { return (train_samples + partitions - 1 - partition) / partitions; }
+  uint64_t sample(uint64_t index) const { return partition + index * partitions; }
+};
+
+// In which order a partition's share is used in one epoch: a permutation of 0 to size - 1 that
+// every incarnation of its learner computes alike.
+std::vector<uint64_t> epoch_order(uint64_t seed, uint64_t epoch, const Share& share);
+
+}  // namespace digits

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace digits {
+
+// What the server and the learners tell their supervisor, one JSON line each.
+struct Message {
+  enum class Kind { kReady, kProgress, kFailed };
+  Kind kind = Kind::kReady;
+  uint64_t position = 0;  // kProgress: samples of its partition that the learner has committed
+  float loss = 0;         // kProgress: mean over the mini-batches since the last line
+  std::string reason{};   // kFailed: trying again would end the same way
+};
+
+std::string to_line(const Message& message);
+
+// Nothing where the line is not one of ours, cut short by a kill for example.
+std::optional<Message> parse_message(std::string_view line);
+
+// Writes the line to standard output at once.
+void send(const Message& message);
+
+}  // namespace digits

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "digits/dataset.h"
+#include "layers/network.h"
+
+namespace digits {
+
+struct Score {
+  float loss = 0;
+  float accuracy = 0;
+};
+
+// The network of this example: two convolutions, a pooling, two linear layers.
+// Threads: one at a time.
+class Model {
+ public:
+  Model();
+
+  std::size_t parameters() const { return network_.parameters(); }
+  void initialize(std::span<float> weights, uint64_t seed) const;
+
+  // The mean gradient over the mini-batch, written to `gradient`; returns the mean loss.
+  float gradient(std::span<const float> weights, const Samples& mini_batch,
+                 std::span<float> gradient);
+
+  Score evaluate(std::span<const float> weights, const Samples& samples);
+
+ private:
+  layers::Network network_;
+  std::vector<float> logit_gradients_;
+};
+
+}  // namespace digits

@@ -1,0 +1,176 @@
+#include "digits/options.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "digits/dataset.h"
+#include "ffdl/version.h"
+
+namespace digits {
+namespace {
+
+constexpr const char* kFooter = R"(examples:
+  digits train --data digits.csv.gz                 two learners and the server
+  digits train --data digits.csv.gz --kill          the same, with a learner and the server killed
+  digits train --data digits.csv.gz --learners 4 --synchrony stale --staleness 2
+  digits train --data digits.csv.gz --json | tail -n 1       the summary alone
+
+The data file comes with scikit-learn: sklearn/datasets/data/digits.csv.gz in its package folder.)";
+
+void add_training_options(CLI::App& app, TrainOptions& options) {
+  app.add_option("--data", options.data, "scikit-learn's digits.csv.gz (or set FFDL_DIGITS_FILE)")
+      ->envname("FFDL_DIGITS_FILE")
+      ->required();
+  app.add_option("--learners", options.learners, "learner processes")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--mini-batch", options.mini_batch, "samples per gradient")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--rule", options.rule, "how a gradient changes the weights")
+      ->check(CLI::IsMember({"sgd", "momentum", "adam", "adamw"}))
+      ->capture_default_str();
+  app.add_option("--learning-rate", options.learning_rate,
+                 "at the start; a cosine takes it down [suits the rule]")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--epochs", options.epochs, "how often each training sample is used")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the first weights and of the order of samples")
+      ->capture_default_str();
+  app.add_option("--synchrony", options.synchrony,
+                 "async: nobody waits; stale: at most --staleness ahead; bulk: in rounds")
+      ->check(CLI::IsMember({"async", "stale", "bulk"}))
+      ->capture_default_str();
+  app.add_option("--staleness", options.staleness, "mini-batches ahead of the slowest learner")
+      ->check(CLI::Range(0U, 1000000U))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "threads of the server")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+}
+
+void add_child_options(CLI::App& app, Invocation& invocation) {
+  app.group("");  // not for users: keeps it out of the help
+  app.add_option("--segment", invocation.segment)->required();
+  app.add_option("--parent", invocation.parent)->required();
+  app.add_option("--slot", invocation.slot);
+  app.add_option("--train-samples", invocation.train_samples);
+  app.add_flag("--adopt", invocation.adopt);
+}
+
+float default_learning_rate(ffdl::UpdateRuleKind kind) {
+  switch (kind) {
+    case ffdl::UpdateRuleKind::kSgd:
+      return 0.05F;
+    case ffdl::UpdateRuleKind::kMomentum:
+      return 0.01F;
+    default:
+      return 0.002F;
+  }
+}
+
+ffdl::Synchrony parse_synchrony(const std::string& name) {
+  if (name == "stale") return ffdl::Synchrony::kStale;
+  if (name == "bulk") return ffdl::Synchrony::kBulk;
+  return ffdl::Synchrony::kAsync;
+}
+
+// How many updates the server will make when no gradient is late: the length of the decay.
+uint64_t planned_updates(const TrainOptions& options, uint64_t train_samples) {
+  const auto mini_batch = static_cast<uint64_t>(options.mini_batch);
+  const auto learners = static_cast<uint32_t>(options.learners);
+  uint64_t sum = 0;
+  uint64_t most = 0;
+  for (uint32_t partition = 0; partition < learners; ++partition) {
+    const Share share{partition, learners, train_samples};
+    const uint64_t mini_batches = (share.size() + mini_batch - 1) / mini_batch;
+    sum += mini_batches;
+    most = std::max(most, mini_batches);
+  }
+  return static_cast<uint64_t>(options.epochs) * (options.synchrony == "bulk" ? most : sum);
+}
+
+}  // namespace
+
+Invocation parse_command_line(int argc, char** argv) {
+  Invocation invocation;
+  TrainOptions& options = invocation.options;
+  CLI::App app(
+      "Trains a network on handwritten digits with several processes and one parameter server.",
+      "digits");
+  app.set_version_flag("--version", FFDL_VERSION_STRING);
+  app.require_subcommand(1);
+  app.footer(kFooter);
+
+  CLI::App* train = app.add_subcommand("train", "Train, and watch it.");
+  train->footer(kFooter);
+  add_training_options(*train, options);
+  train->add_flag("--kill", options.kill,
+                  "kill a learner after a third of the run and the server after two thirds");
+  train->add_flag("--json", options.json, "write JSON lines, and nothing else, to standard output");
+  train->add_option("--out", options.out, "folder for run.jsonl")->capture_default_str();
+
+  CLI::App* server = app.add_subcommand("server");
+  CLI::App* learner = app.add_subcommand("learner");
+  for (CLI::App* child : {server, learner}) {
+    add_training_options(*child, options);
+    add_child_options(*child, invocation);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::exit(app.exit(error));
+  }
+  if (server->parsed()) invocation.role = Role::kServer;
+  if (learner->parsed()) invocation.role = Role::kLearner;
+  return invocation;
+}
+
+std::vector<std::string> command_line(const Invocation& invocation) {
+  const TrainOptions& options = invocation.options;
+  std::vector<std::string> line{
+      invocation.role == Role::kServer ? "server" : "learner",
+      fmt::format("--segment={}", invocation.segment),
+      fmt::format("--parent={}", invocation.parent),
+      fmt::format("--slot={}", invocation.slot),
+      fmt::format("--train-samples={}", invocation.train_samples),
+      fmt::format("--data={}", options.data),
+      fmt::format("--learners={}", options.learners),
+      fmt::format("--mini-batch={}", options.mini_batch),
+      fmt::format("--rule={}", options.rule),
+      fmt::format("--epochs={}", options.epochs),
+      fmt::format("--seed={}", options.seed),
+      fmt::format("--synchrony={}", options.synchrony),
+      fmt::format("--staleness={}", options.staleness),
+      fmt::format("--threads={}", options.threads),
+  };
+  if (options.learning_rate > 0) {
+    line.push_back(fmt::format("--learning-rate={}", options.learning_rate));
+  }
+  if (invocation.adopt) line.emplace_back("--adopt");
+  return line;
+}
+
+ffdl::ParameterServerOptions server_options(const Invocation& invocation, uint64_t parameters) {
+  const TrainOptions& options = invocation.options;
+  const auto kind = ffdl::parse_update_rule(options.rule).value();  // the parser knows the names
+  const float learning_rate =
+      options.learning_rate > 0 ? options.learning_rate : default_learning_rate(kind);
+  return {.name = invocation.segment,
+          .parameters = parameters,
+          .rule = {.kind = kind, .learning_rate = learning_rate},
+          .schedule = {.decay = ffdl::LearningRateSchedule::Decay::kCosine,
+                       .decay_steps = planned_updates(options, invocation.train_samples)},
+          .synchrony = parse_synchrony(options.synchrony),
+          .staleness = options.staleness,
+          .threads = options.threads,
+          .learners_max = options.learners};
+}
+
+}  // namespace digits

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ffdl/parameter_server.h"
+
+namespace digits {
+
+// What a user chooses for a run; see `digits train --help`.
+struct TrainOptions {
+  int learners = 2;
+  int mini_batch = 16;
+  std::string rule = "adam";
+  float learning_rate = 0;  // 0: what suits the rule
+  int epochs = 60;
+  uint64_t seed = 1;
+  std::string synchrony = "async";
+  uint32_t staleness = 4;
+  int threads = 1;
+  bool json = false;
+  bool kill = false;
+  std::string data;
+  std::string out = "digits-run";
+};
+
+// Which of the three programs this process is. All but the supervisor are started by it.
+enum class Role { kTrain, kServer, kLearner };
+
+struct Invocation {
+  Role role = Role::kTrain;
+  TrainOptions options;
+  // From the supervisor to its children.
+  std::string segment;
+  pid_t parent = 0;
+  int slot = 0;                // kLearner
+  bool adopt = false;          // kServer: take over the segment of a dead server
+  uint64_t train_samples = 0;  // kServer: for the length of the learning rate's decay
+};
+
+// The command line. Where it is wrong, or only asks for help, prints what there is to say and ends
+// the process.
+Invocation parse_command_line(int argc, char** argv);
+
+// The arguments that make parse_command_line() in a child return `invocation`.
+std::vector<std::string> command_line(const Invocation& invocation);
+
+ffdl::ParameterServerOptions server_options(const Invocation& invocation, uint64_t parameters);
+
+}  // namespace digits

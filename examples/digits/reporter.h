@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "digits/audit.h"
+#include "digits/options.h"
+#include "ffdl/status.h"
+#include "ffdl/types.h"
+
+namespace digits {
+
+struct Progress {
+  double epoch = 0;
+  uint64_t samples = 0;
+  double samples_per_s = 0;
+  float train_loss = 0;
+  float val_loss = 0;
+  float val_accuracy = 0;
+  uint64_t staleness_median = 0;
+};
+
+struct Summary {
+  double test_accuracy = 0;
+  double val_accuracy = 0;
+  double samples_per_s = 0;
+  double seconds = 0;
+  Ledger ledger;
+  ffdl::ParameterServerStats stats;
+};
+
+// Which process an event is about.
+struct Subject {
+  std::string role;
+  int slot = -1;  // of a learner
+  int pid = 0;
+};
+
+// Tells what happens: JSON lines in the file, and on standard output the same lines or text for
+// people. Each line has `event` and `t_s`, the seconds since the start.
+// Threads: one at a time. Owns: the file.
+class Reporter {
+ public:
+  // Errors: kUnavailable when the file cannot be made.
+  static ffdl::Result<std::unique_ptr<Reporter>> open(const TrainOptions& options);
+  ~Reporter();
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
+
+  struct Sizes {
+    std::size_t train = 0;
+    std::size_t validation = 0;
+    std::size_t test = 0;
+    std::size_t parameters = 0;
+  };
+  void started(const Sizes& sizes, const std::string& segment);
+  void spawned(const Subject& subject);
+  void killed(const Subject& subject);
+  void died(const Subject& subject, const std::string& how);
+  void recovered(const Subject& subject, double recovery_ms);
+  void progress(const Progress& progress);
+  void failed(const ffdl::Status& status);
+  void finished(const Summary& summary);
+
+  double seconds() const;  // since the start
+
+ private:
+  class Impl;
+  explicit Reporter(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace digits

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "digits/options.h"
+
+namespace digits {
+
+// A child that ends with this code would fail again: the supervisor gives up instead of starting
+// another one. It has said why in a kFailed message.
+inline constexpr int kExitFinal = 3;
+
+// Owns the weights until SIGTERM, or the end of its parent.
+int run_server(const Invocation& invocation);
+
+// Trains on its partition until all epochs are committed.
+int run_learner(const Invocation& invocation);
+
+}  // namespace digits

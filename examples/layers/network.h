@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ffdl/status.h"
+#include "layers/layer.h"
+
+namespace layers {
+
+// Layers one after the other. Their parameters lie in one flat span, in the order of the layers.
+// Threads: one at a time. Owns: the layers and the activations of the last forward pass.
+class Network {
+ public:
+  // Errors: kInvalidArgument where a layer's inputs are not the outputs of the one before it.
+  static ffdl::Result<Network> stack(std::vector<std::unique_ptr<Layer>> layers);
+
+  int inputs() const { return layers_.front()->inputs(); }
+  int outputs() const { return layers_.back()->outputs(); }
+  std::size_t parameters() const { return parameters_; }
+  void initialize(std::span<float> parameters, Random& random) const;
+
+  // The output is valid until the next call. `input` must stay until backward() is done with it.
+  ConstBatch forward(std::span<const float> parameters, ConstBatch input);
+
+  // The gradient of what the last forward() computed, with the same parameters. Overwrites
+  // `parameter_gradient` whole.
+  void backward(std::span<const float> parameters, ConstBatch output_gradient,
+                std::span<float> parameter_gradient);
+
+ private:
+  explicit Network(std::vector<std::unique_ptr<Layer>> layers);
+
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<std::size_t> offsets_;  // of each layer's parameters
+  std::size_t parameters_ = 0;
+  ConstBatch input_;
+  std::vector<std::vector<float>> activations_;  // activations_[i]: output of layer i
+  std::vector<std::vector<float>> gradients_;  // gradients_[i]: at the input of layer i; [0] unused
+};
+
+// The mean over the rows of -log softmax(logits)[label], and its gradient with respect to the
+// logits where `gradient.data` is not null.
+float softmax_cross_entropy(ConstBatch logits, std::span<const int> labels, Batch gradient);
+
+// How many rows have their largest value at their label.
+int count_correct(ConstBatch logits, std::span<const int> labels);
+
+}  // namespace layers

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+// Adds to the module what one public header declares; called in this order, as later ones use the
+// types of earlier ones.
+namespace ffdl::python {
+
+void bind_update_rule(pybind11::module_& module);
+void bind_parameter_server(pybind11::module_& module);
+void bind_learner(pybind11::module_& module);
+void bind_diagnose(pybind11::module_& module);
+
+}  // namespace ffdl::python

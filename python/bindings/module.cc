@@ -1,0 +1,11 @@
+#include "bindings.h"
+#include "ffdl/version.h"
+
+PYBIND11_MODULE(_ffdl, module) {
+  module.doc() = "The compiled part of ffdl; import ffdl instead.";
+  module.attr("__version__") = FFDL_VERSION_STRING;
+  ffdl::python::bind_update_rule(module);
+  ffdl::python::bind_parameter_server(module);
+  ffdl::python::bind_learner(module);
+  ffdl::python::bind_diagnose(module);
+}

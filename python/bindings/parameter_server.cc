@@ -1,0 +1,261 @@
+#include "ffdl/parameter_server.h"
+
+#include <pybind11/native_enum.h>
+#include <pybind11/numpy.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "record.h"
+#include "server_handle.h"
+#include "status.h"
+#include "waiting.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+void bind_enums(py::module_& module) {
+  py::native_enum<Synchrony>(module, "Synchrony", "enum.Enum", "How far learners may drift apart.")
+      .value("ASYNC", Synchrony::kAsync)
+      .value("STALE", Synchrony::kStale)
+      .value("BULK", Synchrony::kBulk)
+      .finalize();
+  py::native_enum<NonFinite>(module, "NonFinite", "enum.Enum",
+                             "What becomes of a gradient that holds NaN or Inf.")
+      .value("REJECT", NonFinite::kReject)
+      .value("SKIP", NonFinite::kSkip)
+      .value("ACCEPT", NonFinite::kAccept)
+      .finalize();
+  py::native_enum<PullMode>(module, "PullMode", "enum.Enum", "How consistent a copy of weights is.")
+      .value("RELAXED", PullMode::kRelaxed)
+      .value("SNAPSHOT", PullMode::kSnapshot)
+      .finalize();
+}
+
+void bind_stats(py::module_& module) {
+  Record<LearnerProgress>(module, "LearnerProgress", "What one slot's learners have done.")
+      .field("slot", &LearnerProgress::slot)
+      .field("attached", &LearnerProgress::attached)
+      .field("pid", &LearnerProgress::pid)
+      .field("incarnation", &LearnerProgress::incarnation)
+      .field("published", &LearnerProgress::published)
+      .field("folded", &LearnerProgress::folded)
+      .field("mini_batches", &LearnerProgress::mini_batches)
+      .field("skipped", &LearnerProgress::skipped)
+      .field("samples", &LearnerProgress::samples);
+  Record<PartitionProgress>(module, "PartitionProgress", "The ledger of one partition.")
+      .field("committed", &PartitionProgress::committed)
+      .field("samples", &PartitionProgress::samples)
+      .field("repeated", &PartitionProgress::repeated)
+      .field("missing", &PartitionProgress::missing);
+  Record<ParameterServerStats>(module, "ParameterServerStats",
+                               "What a server has done. staleness[0] counts gradients made from\n"
+                               "the newest weights, staleness[b] those that 2**(b-1) to 2**b - 1\n"
+                               "others overtook.")
+      .field("version", &ParameterServerStats::version)
+      .field("epoch", &ParameterServerStats::epoch)
+      .field("server_alive", &ParameterServerStats::server_alive)
+      .field("server_pid", &ParameterServerStats::server_pid)
+      .field("recoveries", &ParameterServerStats::recoveries)
+      .field("learners_reclaimed", &ParameterServerStats::learners_reclaimed)
+      .field("learners", &ParameterServerStats::learners)
+      .field("partitions", &ParameterServerStats::partitions)
+      .field("staleness", &ParameterServerStats::staleness);
+}
+
+void bind_cut(py::module_& module) {
+  py::class_<ParameterServerCut>(module, "ParameterServerCut",
+                                 "A consistent state of a whole server: every shard folded\n"
+                                 "exactly to the same gradients.")
+      .def_readonly("version", &ParameterServerCut::version)
+      .def_readonly("updates", &ParameterServerCut::updates)
+      .def_readonly("rule", &ParameterServerCut::rule)
+      .def_property_readonly(
+          "weights",
+          [](const py::object& self) {
+            return read_only_view(self.cast<const ParameterServerCut&>().weights, self);
+          },
+          "float32[parameters], read-only, no copy")
+      .def_property_readonly(
+          "state",
+          [](const py::object& self) {
+            py::list arrays;
+            for (const auto& values : self.cast<const ParameterServerCut&>().state) {
+              arrays.append(read_only_view(values, self));
+            }
+            return arrays;
+          },
+          "one float32[parameters] per value that the rule keeps, read-only, no copy")
+      .def_readonly("partitions", &ParameterServerCut::partitions)
+      .def(
+          "save",
+          [](const ParameterServerCut& cut, const std::string& path) {
+            check(without_lock([&] { return cut.save(path); }));
+          },
+          py::arg("path"), "Writes the cut atomically, with a checksum.")
+      .def_static(
+          "load",
+          [](const std::string& path) {
+            return take(without_lock([&] { return ParameterServerCut::load(path); }));
+          },
+          py::arg("path"), "Raises NotFound, or Corrupt for a torn or changed file.");
+}
+
+void bind_create(py::class_<ServerHandle>& server) {
+  const ParameterServerOptions defaults;
+  server.def_static(
+      "create",
+      [](uint64_t parameters, std::string name, const UpdateRuleOptions& rule,
+         const LearningRateSchedule& schedule, float clip_value, float clip_norm,
+         NonFinite non_finite, Synchrony synchrony, uint32_t staleness, int threads,
+         int learners_max, uint32_t partitions, uint32_t ranges_max,
+         const ParameterServerCut* cut) {
+        const ParameterServerOptions options{.name = std::move(name),
+                                             .parameters = parameters,
+                                             .rule = rule,
+                                             .schedule = schedule,
+                                             .clip_value = clip_value,
+                                             .clip_norm = clip_norm,
+                                             .non_finite = non_finite,
+                                             .synchrony = synchrony,
+                                             .staleness = staleness,
+                                             .threads = threads,
+                                             .learners_max = learners_max,
+                                             .partitions = partitions,
+                                             .ranges_max = ranges_max};
+        return std::make_unique<ServerHandle>(
+            take(without_lock([&] { return ParameterServer::create(options, nullptr, cut); })));
+      },
+      py::kw_only(), py::arg("parameters"), py::arg("name") = defaults.name,
+      py::arg("rule") = defaults.rule, py::arg("schedule") = defaults.schedule,
+      py::arg("clip_value") = defaults.clip_value, py::arg("clip_norm") = defaults.clip_norm,
+      py::arg("non_finite") = defaults.non_finite, py::arg("synchrony") = defaults.synchrony,
+      py::arg("staleness") = defaults.staleness, py::arg("threads") = defaults.threads,
+      py::arg("learners_max") = defaults.learners_max, py::arg("partitions") = defaults.partitions,
+      py::arg("ranges_max") = defaults.ranges_max, py::arg("cut") = nullptr,
+      R"(Makes the segment: `parameters` float32 weights, all zero, or those of `cut`.
+
+name: letters, digits, '.', '-', '_'; empty for learners that are threads of this process. The other
+arguments are the fields of ParameterServerOptions in ffdl/parameter_server.h.
+Raises Conflict (name in use), Exhausted (no room in /dev/shm), InvalidArgument.)");
+  server.def_static(
+      "adopt",
+      [](const std::string& name) {
+        return std::make_unique<ServerHandle>(
+            take(without_lock([&] { return ParameterServer::adopt(name); })));
+      },
+      py::arg("name"),
+      "Takes over the segment of a dead server and finishes the fold that it was in.\n"
+      "Raises Conflict (its server lives), NotFound, Corrupt, InvalidArgument.");
+}
+
+// The server runs on a thread of its own, so that this one can look for signals and for `stop`.
+void serve(ServerHandle& handle, py::object stop) {
+  const Exclusive one_thread(handle.busy);
+  if (stop.is_none()) stop = py::module_::import("threading").attr("Event")();
+  Status outcome;
+  const auto ended = system_runtime().make_event();
+  auto task = system_runtime().spawn("serve", [&](StopToken asked) {
+    outcome = handle.server->serve(std::move(asked));
+    ended->set();
+  });
+  const auto finish = [&] { without_lock([&] { task.reset(); }); };
+  try {
+    const double piece_s = std::chrono::duration<double>(kPiece).count();
+    while (!ended->wait_until(Time::min()) && !stop.attr("wait")(piece_s).cast<bool>()) {
+    }
+  } catch (const py::error_already_set&) {  // Ctrl-C
+    finish();
+    throw;
+  }
+  finish();
+  check(outcome);
+}
+
+void bind_running(py::class_<ServerHandle>& server) {
+  server
+      .def(
+          "start",
+          [](ServerHandle& handle) {
+            const Exclusive one_thread(handle.busy);
+            check(handle.server->start());
+          },
+          "Starts the server's threads, which run without the interpreter lock.")
+      .def(
+          "stop",
+          [](ServerHandle& handle) {
+            const Exclusive one_thread(handle.busy);
+            check(without_lock([&] { return handle.server->stop(); }));
+          },
+          "Folds what has been published, then ends the threads.")
+      .def("serve", &serve, py::arg("stop") = py::none(),
+           "start(), then stop() when the threading.Event `stop` is set or Ctrl-C is pressed.\n"
+           "Raises the failure that ended it.")
+      .def(
+          "cut",
+          [](ServerHandle& handle, double timeout_s) {
+            return take(wait(timeout_s, [&](Time deadline) { return handle.server->cut(deadline); },
+                             {.starts_again = true}));
+          },
+          py::arg("timeout_s") = kDefaultTimeoutS,
+          "A consistent state, while training goes on. Raises Timeout.")
+      .def("stats", [](const ServerHandle& handle) { return handle.server->stats(); })
+      .def(
+          "weights",
+          [](const py::object& self) {
+            return view(self.cast<ServerHandle&>().server->weights(), self);
+          },
+          "float32[parameters]: the shared weights themselves, no copy. Write the initial values\n"
+          "here, before start(). The segment lives as long as this array.")
+      .def_property_readonly("name", [](const ServerHandle& h) { return h.server->name(); })
+      .def_property_readonly(
+          "version", [](const ServerHandle& h) { return h.server->version(); },
+          "Gradients folded so far.");
+}
+
+void bind_view(py::module_& module) {
+  py::class_<ParameterServerView>(module, "ParameterServerView",
+                                  "A look at a server from any process; takes part in nothing.")
+      .def_static(
+          "open",
+          [](const std::string& name, double timeout_s) {
+            return take(wait(timeout_s, [&](Time deadline) {
+              return ParameterServerView::open(name, deadline);
+            }));
+          },
+          py::arg("name"), py::arg("timeout_s") = kDefaultTimeoutS,
+          "Waits for the name to appear. Raises Timeout, Corrupt, InvalidArgument.")
+      .def_property_readonly("parameters", &ParameterServerView::parameters)
+      .def("stats", &ParameterServerView::stats)
+      .def(
+          "pull",
+          [](const ParameterServerView& look, const py::object& weights, PullMode mode) {
+            const std::span<float> target = output(weights, look.parameters(), "weights");
+            return take(without_lock([&] { return look.pull(target, mode); }));
+          },
+          py::arg("weights"), py::arg("mode") = PullMode::kRelaxed,
+          "Copies the weights into a float32[parameters] array; returns their version.");
+}
+
+}  // namespace
+
+void bind_parameter_server(py::module_& module) {
+  bind_enums(module);
+  bind_stats(module);
+  bind_cut(module);
+  py::class_<ServerHandle> server(module, "ParameterServer",
+                                  R"(Weights, optimizer state and gradients of one host's learners.
+
+create(), write weights(), start(); learners attach by name, or to this object from threads. The
+segment's name goes with the last reference to this object or to one of its arrays.)");
+  bind_create(server);
+  bind_running(server);
+  bind_view(module);
+}
+
+}  // namespace ffdl::python

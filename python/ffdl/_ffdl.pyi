@@ -1,0 +1,211 @@
+"""Types of the compiled part; the headers in include/ffdl/ and the docstrings have the words."""
+
+import enum
+import threading
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+_Floats = npt.NDArray[np.float32]
+_Samples = SampleRange | tuple[int, int, int]
+
+__version__: str
+
+class Decay(enum.Enum):
+    CONSTANT = ...
+    LINEAR = ...
+    COSINE = ...
+    STEP = ...
+
+class Synchrony(enum.Enum):
+    ASYNC = ...
+    STALE = ...
+    BULK = ...
+
+class NonFinite(enum.Enum):
+    REJECT = ...
+    SKIP = ...
+    ACCEPT = ...
+
+class PullMode(enum.Enum):
+    RELAXED = ...
+    SNAPSHOT = ...
+
+class PushResult(enum.Enum):
+    PUBLISHED = ...
+    ACCUMULATED = ...
+    SKIPPED = ...
+
+class UpdateRuleOptions:
+    kind: str
+    learning_rate: float
+    momentum: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    def __init__(
+        self,
+        kind: str = ...,
+        *,
+        learning_rate: float = ...,
+        momentum: float = ...,
+        beta1: float = ...,
+        beta2: float = ...,
+        epsilon: float = ...,
+        weight_decay: float = ...,
+    ) -> None: ...
+
+class LearningRateSchedule:
+    decay: Decay
+    warmup_steps: int
+    decay_steps: int
+    final_factor: float
+    def __init__(
+        self,
+        decay: Decay = ...,
+        *,
+        warmup_steps: int = ...,
+        decay_steps: int = ...,
+        final_factor: float = ...,
+    ) -> None: ...
+
+def schedule_factor(schedule: LearningRateSchedule, number: int) -> float: ...
+
+class SampleRange:
+    partition: int
+    begin: int
+    end: int
+    @overload
+    def __init__(self, partition: int, begin: int, end: int) -> None: ...
+    @overload
+    def __init__(self, range: tuple[int, int, int]) -> None: ...
+
+class LearnerProgress:
+    slot: int
+    attached: bool
+    pid: int
+    incarnation: int
+    published: int
+    folded: int
+    mini_batches: int
+    skipped: int
+    samples: int
+
+class PartitionProgress:
+    committed: int
+    samples: int
+    repeated: int
+    missing: int
+
+class ParameterServerStats:
+    version: int
+    epoch: int
+    server_alive: bool
+    server_pid: int
+    recoveries: int
+    learners_reclaimed: int
+    learners: list[LearnerProgress]
+    partitions: list[PartitionProgress]
+    staleness: list[int]
+
+class ParameterServerCut:
+    version: int
+    updates: int
+    rule: str
+    weights: _Floats
+    state: Sequence[_Floats]
+    partitions: list[PartitionProgress]
+    def save(self, path: str) -> None: ...
+    @staticmethod
+    def load(path: str) -> ParameterServerCut: ...
+
+class ParameterServer:
+    name: str
+    version: int
+    @staticmethod
+    def create(
+        *,
+        parameters: int,
+        name: str = ...,
+        rule: UpdateRuleOptions = ...,
+        schedule: LearningRateSchedule = ...,
+        clip_value: float = ...,
+        clip_norm: float = ...,
+        non_finite: NonFinite = ...,
+        synchrony: Synchrony = ...,
+        staleness: int = ...,
+        threads: int = ...,
+        learners_max: int = ...,
+        partitions: int = ...,
+        ranges_max: int = ...,
+        cut: ParameterServerCut | None = None,
+    ) -> ParameterServer: ...
+    @staticmethod
+    def adopt(name: str) -> ParameterServer: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def serve(self, stop: threading.Event | None = None) -> None: ...
+    def cut(self, timeout_s: float = ...) -> ParameterServerCut: ...
+    def stats(self) -> ParameterServerStats: ...
+    def weights(self) -> _Floats: ...
+
+class ParameterServerView:
+    parameters: int
+    @staticmethod
+    def open(name: str, timeout_s: float = ...) -> ParameterServerView: ...
+    def stats(self) -> ParameterServerStats: ...
+    def pull(self, weights: _Floats, mode: PullMode = ...) -> int: ...
+
+class LearnerStats:
+    mini_batches: int
+    published: int
+    accumulated: int
+    skipped: int
+    waits: int
+
+class Pulled:
+    weights: _Floats
+    version: int
+
+class Learner:
+    slot: int
+    parameters: int
+    @overload
+    @staticmethod
+    def attach(name: str, timeout_s: float = ..., *, slot: int | None = None) -> Learner: ...
+    @overload
+    @staticmethod
+    def attach(
+        server: ParameterServer, timeout_s: float = ..., *, slot: int | None = None
+    ) -> Learner: ...
+    def committed(self, partition: int) -> int: ...
+    def begin_mini_batch(self, timeout_s: float = ...) -> None: ...
+    def gradient_slot(self, timeout_s: float = ...) -> _Floats: ...
+    @overload
+    def push(self, samples: _Samples) -> PushResult: ...
+    @overload
+    def push(self, gradient: _Floats, samples: _Samples) -> PushResult: ...
+    def pull(self, weights: _Floats, mode: PullMode = ...) -> int: ...
+    def live_weights(self) -> _Floats: ...
+    def start_pull(self, mode: PullMode = ...) -> None: ...
+    def finish_pull(self, timeout_s: float = ...) -> Pulled: ...
+    def start_push(self, gradient: _Floats, samples: _Samples) -> None: ...
+    def finish_push(self, timeout_s: float = ...) -> PushResult: ...
+    def flush(self, timeout_s: float = ...) -> None: ...
+    def detach(self, timeout_s: float = ...) -> None: ...
+    def stats(self) -> LearnerStats: ...
+
+class SegmentInfo:
+    name: str
+    kind: str
+    bytes: int
+    age_s: float
+    creator_pid: int
+    in_use: bool
+    problem: str
+
+def list_segments() -> list[SegmentInfo]: ...
+def remove_segment(name: str) -> None: ...

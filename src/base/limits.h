@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+// Every built-in limit, with its reason. What a user may want to change is in an Options struct.
+namespace ffdl::base {
+
+using namespace std::chrono_literals;
+
+// A name becomes a file name in /dev/shm, after a prefix; NAME_MAX is 255.
+inline constexpr size_t kSegmentNameMax = 200;
+
+// Descriptors that are closed in a forked child: one per server, learner and view of a process.
+inline constexpr size_t kForkPrivateMax = 4096;
+
+// Between two looks for what the kernel does not announce across processes: a name that appears, a
+// file lock that its dead owner lost. Short beside a mini-batch that matters, long beside a look.
+inline constexpr auto kPollInterval = 2ms;
+
+// Between two looks of a server at the locks of its learners: a dead one is found this late at
+// most.
+inline constexpr auto kLivenessInterval = 5ms;
+
+// Longest sleep on a futex before its condition is looked at again: a waker may have been killed
+// between its store and its wake.
+inline constexpr auto kFutexSleepMax = 50ms;
+
+// A learner's id takes 8 bits of the journal word, and 255 stands for a round of all learners.
+inline constexpr int kLearnersMax = 254;
+
+// Each server thread owns a shard; more than this is surely a mistake.
+inline constexpr int kServerThreadsMax = 256;
+
+// float32 weights of one server: 16 TiB, so that no size computed from it can overflow.
+inline constexpr uint64_t kParametersMax = uint64_t{1} << 42;
+
+// Entries of tables in the segment that an option sizes (partitions, ranges per gradient).
+inline constexpr uint32_t kTableEntriesMax = 1U << 20;
+
+}  // namespace ffdl::base

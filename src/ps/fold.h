@@ -1,0 +1,378 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/errors.h"
+#include "ps/gradient_kernels.h"
+#include "ps/layout.h"
+#include "ps/shared_copy.h"
+
+// How one shard folds published gradients, so that a kill at any instruction loses and repeats
+// nothing. The order of stores is the protocol: docs/protocol-ps.md, tests/models/ps_slots.pml.
+namespace ffdl::ps {
+
+// Where a test may kill the server.
+enum class FoldStep : uint8_t {
+  kLoadPub,
+  kWriteShadow,
+  kStoreJournal,
+  kCopyHalf,
+  kCopyShadow,
+  kStoreFolded,
+  kFoldMember,
+};
+
+// What an ordinary server does at each step: go on. A test's hooks return false to die there, and
+// the benchmark of the journal's cost leaves the journal out.
+struct NoHooks {
+  static constexpr bool kJournal = true;
+  bool alive(FoldStep) { return true; }
+};
+
+// The journal word: "the shadow of `block` is whole; blocks before it are in place, blocks after it
+// are untouched", for the sequence of one learner or, with learner 255, a round of all.
+struct JournalWord {
+  static constexpr int kRound = 255;
+  int learner = 0;
+  uint64_t block_plus_one = 0;
+  uint32_t sequence_low = 0;
+
+  uint64_t pack() const {
+    return static_cast<uint64_t>(learner) << 56 | block_plus_one << 32 | sequence_low;
+  }
+  static JournalWord unpack(uint64_t word) {
+    return {.learner = static_cast<int>(word >> 56),
+            .block_plus_one = word >> 32 & 0xffffff,
+            .sequence_low = static_cast<uint32_t>(word)};
+  }
+};
+
+// The compiler must not move a plain store across the protocol's stores: a killed server leaves its
+// stores up to one point of its machine code.
+inline void keep_store_order() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+template <class Hooks = NoHooks>
+class ShardFold {
+ public:
+  ShardFold(const Region& region, const UpdateRule& rule, int shard, Hooks hooks = {})
+      : region_(region),
+        config_(region_.config()),
+        rule_(rule),
+        words_(region_.shard(shard)),
+        k_(shard),
+        first_block_(region_.shard_begin(shard)),
+        blocks_(region_.shard_end(shard) - first_block_),
+        steps_(blocks_ + (shard == 0 ? 1 : 0)),
+        version_(region_.version(shard)),
+        hooks_(hooks) {}
+
+  // Published gradients folded into this shard.
+  uint64_t version() const { return version_; }
+
+  // Finishes what a killed predecessor left. True when there was something.
+  Result<bool> recover() {
+    finish_round_members();
+    version_ = region_.version(k_);
+    const auto word = JournalWord::unpack(words_.journal.load(std::memory_order_acquire));
+    bool interrupted = false;
+    if (word.block_plus_one > 0 && word.learner == JournalWord::kRound) {
+      const uint64_t round = words_.round_folded.load(std::memory_order_acquire) + 1;
+      interrupted = static_cast<uint32_t>(round) == word.sequence_low;
+      if (interrupted) {
+        FFDL_RETURN_IF_ERROR(gather_round(round));
+        FFDL_RETURN_IF_ERROR(redo_copy(word));
+      }
+    } else if (word.block_plus_one > 0 && word.learner < region_.learners_max()) {
+      const uint64_t q = region_.folded(k_, word.learner).load(std::memory_order_acquire) + 1;
+      interrupted = static_cast<uint32_t>(q) == word.sequence_low;
+      if (interrupted) {
+        FFDL_RETURN_IF_ERROR(gather(word.learner, q));
+        FFDL_RETURN_IF_ERROR(redo_copy(word));
+      }
+    }
+    // A predecessor may have died between the last store of a fold and the end of its seqlock.
+    if (words_.seqlock.load(std::memory_order_relaxed) % 2 == 1) end_change();
+    return interrupted;
+  }
+
+  // Folds the next published gradient of learner l. Errors: kCorrupt; kCancelled from hooks.
+  Status fold(int l) {
+    const uint64_t q = region_.folded(k_, l).load(std::memory_order_relaxed) + 1;
+    FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kLoadPub));
+    FFDL_RETURN_IF_ERROR(gather(l, q));
+    return run_from(updates_weights() ? 0 : blocks_);
+  }
+
+  // Folds the next round (Synchrony::kBulk): its members' mean is one update.
+  Status fold_round() {
+    const uint64_t round = words_.round_folded.load(std::memory_order_relaxed) + 1;
+    FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kLoadPub));
+    FFDL_RETURN_IF_ERROR(gather_round(round));
+    return run_from(updates_weights() ? 0 : blocks_);
+  }
+
+ private:
+  // One gradient of the update in hand.
+  struct Source {
+    int learner;
+    uint64_t sequence;
+    const Meta* meta;
+    const float* gradient;  // of this shard's first block
+    float scale;
+  };
+
+  Status die_unless(FoldStep step) {
+    if (hooks_.alive(step)) return {};
+    return Status(StatusCode::kCancelled, "killed by a test");
+  }
+
+  bool updates_weights() const { return updating_ > 0; }
+
+  Status gather(int l, uint64_t q) {
+    journal_learner_ = l;
+    journal_sequence_ = q;
+    update_number_ = version_ + 1;
+    sources_.clear();
+    updating_ = 0;
+    return add_source(l, q);
+  }
+
+  Status gather_round(uint64_t round) {
+    journal_learner_ = JournalWord::kRound;
+    journal_sequence_ = round;
+    update_number_ = round;
+    sources_.clear();
+    updating_ = 0;
+    for (int l = 0; l < region_.learners_max(); ++l) {
+      const uint64_t q = region_.round_sequence(round, l).load(std::memory_order_relaxed);
+      if (q != 0) FFDL_RETURN_IF_ERROR(add_source(l, q));
+    }
+    // The mean over those who have a gradient.
+    for (Source& source : sources_) source.scale /= static_cast<float>(std::max(updating_, 1));
+    return {};
+  }
+
+  Status add_source(int l, uint64_t q) {
+    const Meta& meta = region_.meta(l, q);
+    if (meta.sequence != q || meta.ranges > config_.ranges_max ||
+        meta.checksum != meta_checksum(meta, region_.ranges(l, q).first(meta.ranges))) {
+      return base::make_error(StatusCode::kCorrupt,
+                              "fold gradient {} of learner {}: its record fails the checksum; "
+                              "something wrote over the segment: restore from a checkpoint",
+                              q, l);
+    }
+    const bool mean = rule_.takes_mean() && meta.mini_batches > 1;
+    const float scale =
+        mean ? meta.clip_scale / static_cast<float>(meta.mini_batches) : meta.clip_scale;
+    sources_.push_back({l, q, &meta, region_.gradient(l, q) + first_block_ * kBlockFloats, scale});
+    if (meta.mini_batches > 0) ++updating_;
+    return {};
+  }
+
+  UpdateStep update_step() const {
+    UpdateStep step;
+    step.number = update_number_;
+    step.learning_rate =
+        config_.rule.learning_rate * schedule_factor(config_.schedule, update_number_);
+    step.clip_value = config_.clip_value;
+    step.mini_batches = std::max(sources_.front().meta->mini_batches, 1U);
+    step.gradient_scale = sources_.front().scale;
+    return step;
+  }
+
+  Status run_from(uint64_t block) {
+    begin_change();
+    const UpdateStep step = updates_weights() ? update_step() : UpdateStep{};
+    for (uint64_t n = block; n < steps_; ++n) {
+      FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kWriteShadow));
+      const uint64_t parity = (n + 1) & 1;
+      if (n < blocks_) {
+        write_shadow(n, parity, step);
+      } else {
+        write_ledger_shadow(parity);
+      }
+      if constexpr (Hooks::kJournal) {
+        FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kStoreJournal));
+        const JournalWord word{journal_learner_, n + 1, static_cast<uint32_t>(journal_sequence_)};
+        words_.journal.store(word.pack(), std::memory_order_release);  // pairs with recover()
+        keep_store_order();
+      }
+      FFDL_RETURN_IF_ERROR(copy_shadow(n, parity));
+    }
+    return store_folded();
+  }
+
+  Status redo_copy(JournalWord word) {
+    const uint64_t n = word.block_plus_one - 1;
+    if (n >= steps_) {
+      return base::make_error(
+          StatusCode::kCorrupt,
+          "finish an interrupted fold: the journal of shard {} names block {} of "
+          "{}; something wrote over the segment: restore from a checkpoint",
+          k_, n, steps_);
+    }
+    begin_change();
+    FFDL_RETURN_IF_ERROR(copy_shadow(n, word.block_plus_one & 1));
+    return run_from(n + 1);
+  }
+
+  void write_shadow(uint64_t n, uint64_t parity, const UpdateStep& step) {
+    const uint64_t offset = (first_block_ + n) * kBlockFloats;
+    UpdateBlock block;
+    block.count = kBlockFloats;
+    block.weights = region_.weights() + offset;
+    block.new_weights = region_.shadow(k_, parity, 0);
+    for (uint32_t s = 0; s < config_.state_count; ++s) {
+      block.state[s] = region_.state(s) + offset;
+      block.new_state[s] = region_.shadow(k_, parity, 1 + s);
+    }
+    block.gradient = sources_.front().gradient + n * kBlockFloats;
+    if (sources_.size() == 1) {
+      rule_.apply(step, block);
+      return;
+    }
+    alignas(64) float sum[kBlockFloats] = {};
+    for (const Source& source : sources_) {
+      if (source.meta->mini_batches > 0) {
+        add_scaled(sum, source.gradient + n * kBlockFloats, source.scale, kBlockFloats);
+      }
+    }
+    UpdateStep summed = step;
+    summed.gradient_scale = 1;
+    block.gradient = sum;
+    rule_.apply(summed, block);
+  }
+
+  Status copy_shadow(uint64_t n, uint64_t parity) {
+    if (n >= blocks_) return copy_ledger_shadow(parity);
+    const uint64_t offset = (first_block_ + n) * kBlockFloats;
+    copy_to_shared(region_.weights() + offset, region_.shadow(k_, parity, 0), kBlockFloats / 2);
+    FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kCopyHalf));
+    copy_to_shared(region_.weights() + offset + kBlockFloats / 2,
+                   region_.shadow(k_, parity, 0) + kBlockFloats / 2, kBlockFloats / 2);
+    for (uint32_t s = 0; s < config_.state_count; ++s) {
+      copy_to_shared(region_.state(s) + offset, region_.shadow(k_, parity, 1 + s), kBlockFloats);
+    }
+    return die_unless(FoldStep::kCopyShadow);
+  }
+
+  // The ledger is shard 0's last block: where the samples of this update are written down.
+  void write_ledger_shadow(uint64_t parity) {
+    entries_.clear();
+    for (const Source& source : sources_) {
+      for (const SampleRange& range :
+           region_.ranges(source.learner, source.sequence).first(source.meta->ranges)) {
+        note_range(range);
+      }
+      const int l = source.learner;
+      change(region_.slot_word(l, kMiniBatches)) += source.meta->mini_batches;
+      change(region_.slot_word(l, kSkipped)) += source.meta->skipped;
+      change(region_.slot_word(l, kSlotSamples)) += source.meta->samples;
+      if (source.meta->mini_batches > 0) {
+        const uint64_t base = std::min(source.meta->base_version, version_);
+        const auto bucket = static_cast<uint64_t>(std::bit_width(version_ - base));
+        change(region_.staleness_word(std::min(bucket, kStalenessWords - 1))) += 1;
+      }
+    }
+    region_.ledger_shadow_count(parity) = entries_.size();
+    std::copy(entries_.begin(), entries_.end(), region_.ledger_shadow(parity));
+  }
+
+  void note_range(const SampleRange& range) {
+    uint64_t& committed = change(region_.partition_word(range.partition, kCommitted));
+    const uint64_t expected = committed;
+    committed = std::max(expected, range.end);
+    change(region_.partition_word(range.partition, kSamples)) += range.end - range.begin;
+    if (range.begin < expected) {
+      change(region_.partition_word(range.partition, kRepeated)) +=
+          std::min(expected, range.end) - range.begin;
+    } else {
+      change(region_.partition_word(range.partition, kMissing)) += range.begin - expected;
+    }
+  }
+
+  // The new value of a ledger word in this update, at first its old one. The reference is good
+  // until the next call.
+  uint64_t& change(uint64_t word) {
+    for (LedgerEntry& entry : entries_) {
+      if (entry.word == word) return entry.value;
+    }
+    entries_.push_back({word, region_.ledger(word).load(std::memory_order_relaxed)});
+    return entries_.back().value;
+  }
+
+  Status copy_ledger_shadow(uint64_t parity) {
+    const uint64_t count = region_.ledger_shadow_count(parity);
+    const LedgerEntry* entries = region_.ledger_shadow(parity);
+    for (uint64_t i = 0; i < count; ++i) {
+      region_.ledger(entries[i].word).store(entries[i].value, std::memory_order_relaxed);
+      if (i == count / 2) FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kCopyHalf));
+    }
+    return die_unless(FoldStep::kCopyShadow);
+  }
+
+  Status store_folded() {
+    if (journal_learner_ == JournalWord::kRound) {
+      words_.round_folded.store(journal_sequence_, std::memory_order_seq_cst);
+      keep_store_order();
+      for (const Source& source : sources_) {
+        FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kFoldMember));
+        region_.folded(k_, source.learner).store(source.sequence, std::memory_order_seq_cst);
+      }
+    } else {
+      // Behind the last copy and the last look at gradient and meta: the learner may now overwrite
+      // them. Pairs with the loads in Learner and in Doorbell::wait_until.
+      region_.folded(k_, journal_learner_).store(journal_sequence_, std::memory_order_seq_cst);
+    }
+    keep_store_order();
+    version_ += sources_.size();
+    FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kStoreFolded));
+    end_change();
+    return {};
+  }
+
+  // A round is folded by one store to round_folded; its members' words follow from it.
+  void finish_round_members() {
+    if (config_.synchrony != Synchrony::kBulk) return;
+    const uint64_t round = words_.round_folded.load(std::memory_order_acquire);
+    // The record of a round lives until the next but one is formed, which waits for all shards.
+    for (int l = 0; round > 0 && l < region_.learners_max(); ++l) {
+      const uint64_t q = region_.round_sequence(round, l).load(std::memory_order_relaxed);
+      if (q > region_.folded(k_, l).load(std::memory_order_relaxed)) {
+        region_.folded(k_, l).store(q, std::memory_order_seq_cst);
+      }
+    }
+  }
+
+  void begin_change() {
+    if (words_.seqlock.load(std::memory_order_relaxed) % 2 == 0) {
+      words_.seqlock.fetch_add(1, std::memory_order_acq_rel);  // pairs with snapshot readers
+    }
+  }
+  void end_change() { words_.seqlock.fetch_add(1, std::memory_order_release); }
+
+  const Region region_;
+  const Config& config_;
+  const UpdateRule& rule_;
+  ShardWords& words_;
+  const int k_;
+  const uint64_t first_block_;
+  const uint64_t blocks_;
+  const uint64_t steps_;  // blocks, and for shard 0 the ledger
+  uint64_t version_;
+  [[no_unique_address]] Hooks hooks_;
+
+  // The update in hand.
+  int journal_learner_ = 0;
+  uint64_t journal_sequence_ = 0;
+  uint64_t update_number_ = 0;
+  int updating_ = 0;  // sources that have a gradient
+  std::vector<Source> sources_;
+  std::vector<LedgerEntry> entries_;
+};
+
+}  // namespace ffdl::ps

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ffdl/learner.h"
+#include "ps/layout.h"
+#include "ps/pending_gradient.h"
+#include "shm/liveness.h"
+#include "shm/segment.h"
+
+namespace ffdl {
+
+namespace ps {
+
+class Transfer;
+
+struct FreeMemory {
+  void operator()(float* memory) const { std::free(memory); }
+};
+using AlignedFloats = std::unique_ptr<float[], FreeMemory>;
+
+}  // namespace ps
+
+// The learner's side of the slot protocol. docs/protocol-ps.md names the steps.
+class Learner::Impl {
+ public:
+  Impl(shm::Segment segment, ps::Region region, shm::RoleLock lock, int slot);
+  ~Impl();
+
+  // Finds a slot whose last owner is gone, takes its lock and attaches.
+  static Result<std::unique_ptr<Impl>> attach(shm::Segment segment, Time deadline,
+                                              const LearnerOptions& options);
+
+  Status begin_mini_batch(Time deadline);
+  Result<std::span<float>> gradient_slot(Time deadline);
+  Result<PushResult> push_slot(SampleRange samples);
+  // `version`: of the weights that the gradient was computed from.
+  Result<PushResult> push(std::span<const float> gradient, SampleRange samples, uint64_t version);
+  Result<uint64_t> pull(std::span<float> weights, PullMode mode);
+  Status flush(Time deadline);
+  Status detach(Time deadline);
+  uint64_t committed(uint32_t partition) const;
+
+  int slot() const { return l_; }
+  const ps::Region& region() const { return region_; }
+  const LearnerStats& stats() const { return stats_; }
+  // Weights of this version are what the next gradients are computed from.
+  void set_base_version(uint64_t version) { base_version_ = version; }
+  uint64_t base_version() const { return base_version_; }
+  Result<ps::Transfer*> transfer();
+  bool pushing_beside() const;
+
+ private:
+  Status check_usable(std::string_view doing) const;
+  Status check_samples(const SampleRange& samples);
+  Status server_is_gone(std::string_view doing) const;
+  Result<PushResult> take_gradient(std::span<const float> gradient, SampleRange samples,
+                                   uint64_t version, bool in_slot);
+  Result<float> judge(std::span<const float> gradient, const SampleRange& samples, bool& skip);
+  void store_gradient(std::span<const float> gradient, float clip_scale, bool in_slot);
+  Result<bool> publish_if_free();
+  void write_meta(uint64_t sequence);
+  bool other_buffer_is_free() const;
+  bool within_staleness_bound() const;
+  uint64_t slowest_clock() const;
+  uint64_t folded_clock(int l) const;
+  bool slot_is_quiet(int l) const;
+  float* own_buffer() const;
+  void enter();
+  void leave();
+
+  const shm::Segment segment_;
+  const ps::Region region_;
+  const ps::Config& config_;
+  shm::RoleLock lock_;
+  const int l_;
+  ps::LearnerWords& words_;
+  ps::PendingGradient pending_;
+  uint64_t clock_ = 0;  // mini-batches pushed, on the scale of all learners
+  uint64_t base_version_ = 0;
+  ps::AlignedFloats staging_;  // a mini-batch that comes while the own buffer holds another
+  bool slot_given_ = false;    // gradient_slot() was called and push() not yet
+  bool slot_is_staging_ = false;
+  std::map<uint32_t, uint64_t> next_position_;  // per partition, of what this learner pushes
+  LearnerStats stats_;
+  std::unique_ptr<ps::Transfer> transfer_;  // last: its thread ends first
+};
+
+}  // namespace ffdl

@@ -1,0 +1,144 @@
+#include "ps/server_impl.h"
+
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+namespace ffdl {
+
+using ps::CutRequest;
+using ps::ServerControl;
+using ps::ShardWorker;
+
+ParameterServer::Impl::~Impl() {
+  // A child made by fork() has a copy of this object, but not the server.
+  if (!owner_.held()) return;
+  if (control_) {
+    if (Status stopped = stop(); !stopped.ok())
+      base::log_error("stop a parameter server: {}", stopped.message());
+  }
+  // Also when it never ran: whoever waits for it should know.
+  region_.server().closing.store(1, std::memory_order_seq_cst);
+  region_.server().ended.store(1, std::memory_order_seq_cst);
+  region_.server().progress.ring();
+  segment_.unlink();
+}
+
+void ParameterServer::Impl::sign() {
+  ps::ServerWords& words = region_.server();
+  words.epoch.fetch_add(1);
+  words.pid.store(getpid());
+  words.ended.store(0);
+  words.closing.store(0);
+}
+
+Status ParameterServer::Impl::start() {
+  if (!owner_.held()) {
+    return base::make_error(
+        StatusCode::kCancelled,
+        "start parameter server '{}': this process is a fork of the one that owns it",
+        segment_.name());
+  }
+  if (control_)
+    return base::invalid_argument("start parameter server '{}': it runs already", segment_.name());
+  auto control = std::make_unique<ServerControl>();
+  std::vector<std::shared_ptr<ShardWorker>> workers;
+  for (int k = 0; k < region_.shards(); ++k) {
+    workers.push_back(std::make_shared<ShardWorker>(region_, *rule_, k, *control));
+    FFDL_ASSIGN_OR_RETURN(const bool recovered, workers.back()->recover());
+    if (recovered) region_.server().recoveries.fetch_add(1);
+  }
+  control_ = std::move(control);
+  region_.server().ended.store(0, std::memory_order_seq_cst);
+  region_.server().closing.store(0, std::memory_order_seq_cst);
+  for (int k = 0; k < region_.shards(); ++k) {
+    shards_.emplace_back(fmt::format("ffdl-shard-{}", k),
+                         [this, worker = workers[static_cast<size_t>(k)]](StopToken) {
+                           if (Status ran = worker->run(); !ran.ok())
+                             control_->fail(std::move(ran));
+                         });
+  }
+  watcher_.emplace("ffdl-watch", [this](StopToken stop) { watch_learners(std::move(stop)); });
+  return {};
+}
+
+Status ParameterServer::Impl::stop() {
+  if (!control_ || !owner_.held()) return {};
+  control_->stop_after(refuse_publications());
+  region_.server().work.ring();
+  for (base::Thread& shard : shards_) shard.join();
+  shards_.clear();
+  watcher_.reset();
+  Status result = control_->failure();
+  control_.reset();
+  region_.server().ended.store(1, std::memory_order_seq_cst);
+  region_.server().progress.ring();
+  return result;
+}
+
+// What is published when this returns is folded before the threads end; what comes later is refused
+// by the learner itself. A learner between its look at `closing` and its store to pub is waited
+// for, unless it is dead.
+std::vector<uint64_t> ParameterServer::Impl::refuse_publications() {
+  region_.server().closing.store(1, std::memory_order_seq_cst);
+  std::vector<uint64_t> targets;
+  for (int l = 0; l < region_.learners_max(); ++l) {
+    const ps::LearnerWords& words = region_.learner(l);
+    while (words.publishing.load(std::memory_order_seq_cst) != 0 &&
+           shm::role_is_held(segment_.fd(), shm::learner_role(l))) {
+      std::this_thread::yield();
+    }
+    targets.push_back(words.pub.load(std::memory_order_seq_cst));
+  }
+  return targets;
+}
+
+void ParameterServer::Impl::watch_learners(StopToken stop) {
+  while (!stop.stop_requested()) {
+    for (int l = 0; l < region_.learners_max(); ++l) {
+      if (region_.learner(l).attached.load(std::memory_order_relaxed) != 0) reclaim_if_dead(l);
+    }
+    std::this_thread::sleep_for(base::kLivenessInterval);
+  }
+}
+
+void ParameterServer::Impl::reclaim_if_dead(int l) {
+  if (shm::role_is_held(segment_.fd(), shm::learner_role(l))) return;
+  // With its lock in hand nobody else attaches to the slot. What it published stays and is folded.
+  Result<shm::RoleLock> slot = shm::RoleLock::acquire(segment_.fd(), shm::learner_role(l));
+  ps::LearnerWords& words = region_.learner(l);
+  if (!slot.ok() || words.attached.load(std::memory_order_relaxed) == 0) return;
+  words.publishing.store(0, std::memory_order_relaxed);
+  words.attached.store(0, std::memory_order_seq_cst);
+  region_.server().reclaimed.fetch_add(1);
+  region_.server().progress.ring();
+  region_.server().work.ring();
+  base::log_info("parameter server '{}': learner {} (pid {}) died; its slot is free",
+                 segment_.name(), l, words.pid.load());
+}
+
+Result<ParameterServerCut> ParameterServer::Impl::cut(Time deadline) {
+  base::MutexLock lock(cut_mutex_);
+  auto request = std::make_shared<CutRequest>(region_);
+  if (!control_) {
+    for (int k = 0; k < region_.shards(); ++k) request->copy_shard(region_, k);
+    return request->take();
+  }
+  control_->set_cut(request);
+  region_.server().work.ring();
+  const bool done = request->wait_done(deadline);
+  control_->set_cut(nullptr);
+  if (control_->failed()) return control_->failure();
+  if (!done) {
+    return base::make_error(StatusCode::kTimeout,
+                            "cut parameter server '{}': not all shards reached it; allow more time",
+                            segment_.name());
+  }
+  return request->take();
+}
+
+}  // namespace ffdl

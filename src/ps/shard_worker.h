@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "ps/cut.h"
+#include "ps/fold.h"
+#include "ps/layout.h"
+
+namespace ffdl::ps {
+
+// What the owner of a server tells its shard threads.
+class ServerControl {
+ public:
+  // Fold up to what is published now, then end.
+  void stop_after(std::vector<uint64_t> targets) {
+    stop_targets_ = std::move(targets);
+    stopping_.store(true, std::memory_order_release);
+  }
+  bool stopping() const { return stopping_.load(std::memory_order_acquire); }
+  // Only once stopping() is true.
+  const std::vector<uint64_t>& stop_targets() const { return stop_targets_; }
+
+  void set_cut(std::shared_ptr<CutRequest> cut) {
+    base::MutexLock lock(mutex_);
+    cut_ = std::move(cut);
+    cut_number_.fetch_add(1, std::memory_order_release);
+  }
+  uint64_t cut_number() const { return cut_number_.load(std::memory_order_acquire); }
+  std::shared_ptr<CutRequest> cut() {
+    base::MutexLock lock(mutex_);
+    return cut_;
+  }
+
+  // The first failure of any shard.
+  void fail(Status why) {
+    base::MutexLock lock(mutex_);
+    if (failure_.ok()) failure_ = std::move(why);
+    failed_.store(true, std::memory_order_release);
+  }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  Status failure() {
+    base::MutexLock lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  std::atomic<bool> stopping_ = false;
+  std::vector<uint64_t> stop_targets_;
+  std::atomic<bool> failed_ = false;
+  std::atomic<uint64_t> cut_number_ = 0;
+  base::Mutex mutex_;
+  std::shared_ptr<CutRequest> cut_ FFDL_GUARDED_BY(mutex_);
+  Status failure_ FFDL_GUARDED_BY(mutex_);
+};
+
+// The loop of one server thread: folds what learners publish into its shard, oldest first per
+// learner and learners in turn.
+// Threads: run() is the thread; nothing else is called meanwhile.
+class ShardWorker {
+ public:
+  ShardWorker(const Region& region, const UpdateRule& rule, int shard, ServerControl& control)
+      : region_(region),
+        config_(region_.config()),
+        k_(shard),
+        fold_(region_, rule, shard),
+        control_(control) {}
+
+  // Finishes an interrupted fold. True when there was one.
+  Result<bool> recover() { return fold_.recover(); }
+  // Ends when the control says so, or with kCorrupt.
+  Status run();
+
+ private:
+  Result<bool> fold_what_is_there();
+  Result<bool> fold_next_round();
+  bool round_is_ready() const;
+  void form_round();
+  void serve_cut();
+  bool has_work() const;
+  bool drained() const;
+  bool has_published(int l) const;
+  bool may_fold(int l) const;
+  void after_fold();
+
+  const Region region_;
+  const Config& config_;
+  const int k_;
+  ShardFold<> fold_;
+  ServerControl& control_;
+  std::shared_ptr<CutRequest> cut_;  // not yet reached
+  uint64_t cut_seen_ = 0;
+  uint32_t snapshots_seen_ = 0;
+};
+
+}  // namespace ffdl::ps

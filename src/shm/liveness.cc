@@ -1,0 +1,73 @@
+#include "shm/liveness.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/errors.h"
+#include "base/limits.h"
+
+namespace ffdl::shm {
+namespace {
+
+// Far beyond any segment's end: locks do not need bytes, and no read or write can meet them.
+constexpr off_t kFirstLockByte = off_t{1} << 60;
+
+struct flock lock_of(int role, short type) {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kFirstLockByte + (role == kAnyRole ? 0 : role);
+  lock.l_len = role == kAnyRole ? kRolesMax : 1;
+  return lock;
+}
+
+}  // namespace
+
+Result<RoleLock> RoleLock::acquire(int fd, int role) {
+  const std::string path = fmt::format("/proc/self/fd/{}", fd);
+  RoleLock held;
+  held.fd_ = ForkPrivateFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!held.fd_.valid()) {
+    return base::make_error(StatusCode::kExhausted,
+                            "open a lock: {}; more than {} are open, or too many files",
+                            base::errno_text(errno), base::kForkPrivateMax);
+  }
+  struct flock lock = lock_of(role, F_WRLCK);
+  if (fcntl(held.fd_.get(), F_OFD_SETLK, &lock) == 0) return held;
+  if (errno == EAGAIN || errno == EACCES) {
+    return Status(StatusCode::kConflict, "a living process holds the lock");
+  }
+  return base::make_error(StatusCode::kUnavailable, "lock: {}", base::errno_text(errno));
+}
+
+bool role_is_held(int fd, int role) {
+  struct flock lock = lock_of(role, F_WRLCK);
+  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+uint64_t pid_namespace() {
+  struct stat file = {};
+  return stat("/proc/self/ns/pid", &file) == 0 ? file.st_ino : 0;
+}
+
+uint64_t process_start_time(int64_t pid) {
+  char text[1024] = {};
+  const int fd = ::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t size = read(fd, text, sizeof text - 1);
+  ::close(fd);
+  // Field 22, counted behind the command's name, which may hold blanks and brackets itself.
+  const char* field = size > 0 ? std::strrchr(text, ')') : nullptr;
+  for (int skip = 0; field != nullptr && skip < 20; ++skip) {
+    field = std::strchr(field + 1, ' ');
+  }
+  unsigned long long ticks = 0;
+  return field != nullptr && std::sscanf(field, "%llu", &ticks) == 1 ? ticks : 0;
+}
+
+}  // namespace ffdl::shm

@@ -1,0 +1,276 @@
+#include "shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "ffdl/runtime.h"
+
+namespace ffdl::shm {
+namespace {
+
+using base::errno_text;
+using base::make_error;
+
+uint64_t header_checksum(const SegmentHeader& header) {
+  return XXH3_64bits(&header, offsetof(SegmentHeader, checksum));
+}
+
+std::string shown(std::string_view name) {
+  return name.empty() ? std::string("anonymous") : fmt::format("'{}'", name);
+}
+
+std::string link_path(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+Status no_room(const SegmentSpec& spec) {
+  struct statvfs folder = {};
+  const bool known = statvfs(std::string(kSegmentFolder).c_str(), &folder) == 0;
+  const uint64_t mib = uint64_t{1} << 20;
+  const uint64_t block = folder.f_frsize;
+  return make_error(
+      StatusCode::kExhausted,
+      "create segment {}: {} MiB do not fit into {} ({} of {} MiB are free); free some ('ffdl "
+      "doctor' "
+      "removes what dead jobs left), or enlarge it (a container has 64 MiB by default: docker run "
+      "--shm-size, or a memory-backed emptyDir in Kubernetes)",
+      shown(spec.name), (spec.bytes + mib - 1) / mib, spec.name.empty() ? "memory" : kSegmentFolder,
+      known ? folder.f_bavail * block / mib : 0, known ? folder.f_blocks * block / mib : 0);
+}
+
+Result<int> make_file(const SegmentSpec& spec) {
+  const int fd = spec.name.empty() ? memfd_create("ffdl", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                                   : ::open(std::string(kSegmentFolder).c_str(),
+                                            O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return make_error(StatusCode::kUnavailable, "create segment {}: {}; is {} a writable tmpfs",
+                      shown(spec.name), errno_text(errno), kSegmentFolder);
+  }
+  return fd;
+}
+
+// Reserves every page; tmpfs gives zeroes.
+Status reserve(int fd, const SegmentSpec& spec) {
+  int error = 0;
+  do {
+    error = posix_fallocate(fd, 0, static_cast<off_t>(spec.bytes));
+  } while (error == EINTR);
+  if (error == ENOSPC || error == ENOMEM || error == EFBIG) return no_room(spec);
+  if (error != 0) {
+    return make_error(StatusCode::kUnavailable, "create segment {}: reserve {} bytes: {}",
+                      shown(spec.name), spec.bytes, errno_text(error));
+  }
+  if (spec.name.empty()) fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  return {};
+}
+
+SegmentHeader make_header(const SegmentSpec& spec) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  SegmentHeader header = {};
+  header.magic = kSegmentMagic;
+  header.format = kSegmentFormat;
+  header.kind = spec.kind;
+  header.layout_version = spec.layout_version;
+  header.bytes = spec.bytes;
+  header.generation = system_runtime().random();
+  header.creator_pid = getpid();
+  header.created_unix_ns =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  header.checksum = header_checksum(header);
+  return header;
+}
+
+}  // namespace
+
+Status check_segment_name(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+  };
+  if (name.empty() || name.size() > base::kSegmentNameMax) {
+    return base::invalid_argument("name a segment: {} characters; use 1 to {}", name.size(),
+                                  base::kSegmentNameMax);
+  }
+  for (const char c : name) {
+    if (!allowed(c)) {
+      return base::invalid_argument(
+          "name a segment '{}': character '{}'; use letters, digits, '.', '-' and '_'", name, c);
+    }
+  }
+  return {};
+}
+
+std::string segment_path(std::string_view name) {
+  return fmt::format("{}/{}{}", kSegmentFolder, kSegmentPrefix, name);
+}
+
+Result<SegmentHeader> read_segment_header(int fd, std::string_view name) {
+  struct stat file = {};
+  SegmentHeader header = {};
+  if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
+    return make_error(StatusCode::kCorrupt, "open segment {}: it is not a regular file; remove it",
+                      shown(name));
+  }
+  const ssize_t got = pread(fd, &header, sizeof header, 0);
+  if (got != static_cast<ssize_t>(sizeof header) || header.magic != kSegmentMagic) {
+    return make_error(StatusCode::kCorrupt,
+                      "open segment {}: {} bytes that do not begin as a segment of ffdl; remove it "
+                      "('ffdl doctor') and start the job again",
+                      shown(name), file.st_size);
+  }
+  if (header.format != kSegmentFormat) {
+    return base::invalid_argument(
+        "open segment {}: made by another version of ffdl (header format {}, this build has {}); "
+        "use "
+        "the same version in all processes of a job",
+        shown(name), header.format, kSegmentFormat);
+  }
+  if (header.checksum != header_checksum(header)) {
+    return make_error(StatusCode::kCorrupt,
+                      "open segment {}: its header fails the checksum; something wrote over it: "
+                      "remove it ('ffdl doctor') and restore from a checkpoint",
+                      shown(name));
+  }
+  if (header.bytes != static_cast<uint64_t>(file.st_size)) {
+    return make_error(
+        StatusCode::kCorrupt,
+        "open segment {}: {} bytes, its header says {}; it was truncated or extended: "
+        "remove it ('ffdl doctor') and restore from a checkpoint",
+        shown(name), file.st_size, header.bytes);
+  }
+  return header;
+}
+
+Result<Segment> Segment::create(const SegmentSpec& spec) {
+  if (!spec.name.empty()) FFDL_RETURN_IF_ERROR(check_segment_name(spec.name));
+  FFDL_ASSIGN_OR_RETURN(const int fd, make_file(spec));
+  Segment segment;
+  segment.name_ = spec.name;
+  if (Status reserved = reserve(fd, spec); !reserved.ok()) {
+    ::close(fd);
+    return reserved;
+  }
+  FFDL_RETURN_IF_ERROR(segment.map(fd, spec.bytes));
+  const SegmentHeader header = make_header(spec);
+  std::memcpy(segment.data_, &header, sizeof header);
+  return segment;
+}
+
+Status Segment::publish() {
+  if (name_.empty()) return {};
+  const std::string path = segment_path(name_);
+  if (linkat(AT_FDCWD, link_path(fd()).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+    return {};
+  }
+  if (errno == EEXIST) {
+    return make_error(StatusCode::kConflict,
+                      "create segment '{}': the name is in use; take another name, adopt it if its "
+                      "server is dead, or let 'ffdl doctor' remove it",
+                      name_);
+  }
+  return make_error(StatusCode::kUnavailable,
+                    "create segment '{}': link {}: {}; /proc must be mounted", name_, path,
+                    errno_text(errno));
+}
+
+Result<Segment> Segment::open(std::string_view name, SegmentKind kind, uint32_t layout_version) {
+  FFDL_RETURN_IF_ERROR(check_segment_name(name));
+  const int fd = ::open(segment_path(name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) {
+    const auto code = errno == ENOENT ? StatusCode::kNotFound : StatusCode::kUnavailable;
+    return make_error(code, "open segment '{}': {}; 'ffdl doctor' lists what there is", name,
+                      errno_text(errno));
+  }
+  Segment segment;
+  segment.name_ = name;
+  Result<SegmentHeader> header = read_segment_header(fd, name);
+  Status fit = header.ok() ? Status() : header.status();
+  if (fit.ok() && header->kind != kind) {
+    fit = base::invalid_argument("open segment '{}': of kind {}, not {}; check the name", name,
+                                 static_cast<uint32_t>(header->kind), static_cast<uint32_t>(kind));
+  }
+  if (fit.ok() && header->layout_version != layout_version) {
+    fit = base::invalid_argument(
+        "open segment '{}': layout version {}, this build has {}; use the same version of ffdl in "
+        "all "
+        "processes of a job",
+        name, header->layout_version, layout_version);
+  }
+  if (!fit.ok()) {
+    ::close(fd);
+    return fit;
+  }
+  FFDL_RETURN_IF_ERROR(segment.map(fd, header->bytes));
+  return segment;
+}
+
+Result<Segment> Segment::reopen() const {
+  const int fd = ::open(link_path(this->fd()).c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    return make_error(StatusCode::kUnavailable, "map segment {} again: {}", shown(name_),
+                      errno_text(errno));
+  }
+  Segment segment;
+  segment.name_ = name_;
+  FFDL_RETURN_IF_ERROR(segment.map(fd, bytes_));
+  return segment;
+}
+
+// Takes `fd` over, also when it fails.
+Status Segment::map(int fd, uint64_t bytes) {
+  fd_ = ForkPrivateFd(fd);
+  if (!fd_.valid()) {
+    return make_error(StatusCode::kExhausted,
+                      "map segment {}: more than {} are open in this process", shown(name_),
+                      base::kForkPrivateMax);
+  }
+  // Page tables are filled now: a fault in the middle of a training step costs more.
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (memory == MAP_FAILED) {
+    return make_error(StatusCode::kExhausted, "map segment {}: {} bytes: {}", shown(name_), bytes,
+                      errno_text(errno));
+  }
+  data_ = static_cast<std::byte*>(memory);
+  bytes_ = bytes;
+  return {};
+}
+
+Segment::~Segment() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+Segment::Segment(Segment&& other) noexcept
+    : name_(std::move(other.name_)),
+      fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+void Segment::unlink() {
+  if (name_.empty() || !fd_.valid()) return;
+  struct stat mine = {};
+  struct stat named = {};
+  const std::string path = segment_path(name_);
+  const bool same = fstat(fd(), &mine) == 0 && stat(path.c_str(), &named) == 0 &&
+                    mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+  if (same) ::unlink(path.c_str());
+}
+
+}  // namespace ffdl::shm

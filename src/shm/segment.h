@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ffdl/status.h"
+#include "shm/fork_private_fd.h"
+
+// Shared-memory segments. A named one is a file of tmpfs in /dev/shm with mode 0600; an anonymous
+// one is a memfd. Nothing in a segment is a pointer. docs/shm-layout.md draws them.
+namespace ffdl::shm {
+
+enum class SegmentKind : uint32_t { kParameterServer = 1 };
+
+// The first bytes of every segment. All fields are constant once the segment can be seen.
+struct SegmentHeader {
+  uint64_t magic;   // kSegmentMagic
+  uint32_t format;  // version of this header
+  SegmentKind kind;
+  uint32_t layout_version;  // of what follows the header, per kind
+  uint32_t reserved;
+  uint64_t bytes;            // size of the whole segment
+  uint64_t generation;       // random: two segments of one name are told apart by it
+  int64_t creator_pid;       // in the creator's pid namespace, for display
+  uint64_t created_unix_ns;  // for display
+  uint64_t checksum;         // XXH3 of all fields above
+};
+static_assert(sizeof(SegmentHeader) == 64);
+
+inline constexpr uint64_t kSegmentMagic = 0x31676573'6c646666;  // "ffdlseg1" in memory
+inline constexpr uint32_t kSegmentFormat = 1;
+inline constexpr std::string_view kSegmentFolder = "/dev/shm";
+inline constexpr std::string_view kSegmentPrefix = "ffdl.";
+
+struct SegmentSpec {
+  std::string name{};  // empty: anonymous
+  SegmentKind kind = SegmentKind::kParameterServer;
+  uint32_t layout_version = 0;
+  uint64_t bytes = 0;  // including the header
+};
+
+// The name may become a file name.
+Status check_segment_name(std::string_view name);
+
+// The path of a named segment.
+std::string segment_path(std::string_view name);
+
+// Reads and checks the header of an open file, as open() does, without mapping it.
+Result<SegmentHeader> read_segment_header(int fd, std::string_view name);
+
+// A mapped segment.
+// Threads: a value with one owner; the memory follows the rules of its layout.
+// Owns: the mapping and one descriptor. The name stays until unlink().
+// Errors: kExhausted (no room), kConflict (name in use), kNotFound, kCorrupt (truncated or changed
+//         bytes), kInvalidArgument (bad name, another kind or version).
+class Segment {
+ public:
+  Segment() = default;
+  // All pages are reserved here, so that a full /dev/shm is an error now and not a bus error at
+  // some later store. The memory is zero. Nobody else sees the segment before publish().
+  static Result<Segment> create(const SegmentSpec& spec);
+  Status publish();
+
+  static Result<Segment> open(std::string_view name, SegmentKind kind, uint32_t layout_version);
+  // Another mapping of the same segment, also of an anonymous one.
+  Result<Segment> reopen() const;
+
+  ~Segment();
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+  const std::string& name() const { return name_; }
+  const SegmentHeader& header() const { return *reinterpret_cast<const SegmentHeader*>(data_); }
+  int fd() const { return fd_.get(); }
+
+  // Removes the name, if it still names this segment. Those who have it mapped keep it.
+  void unlink();
+
+ private:
+  Status map(int fd, uint64_t bytes);
+
+  std::string name_;
+  ForkPrivateFd fd_;
+  std::byte* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace ffdl::shm

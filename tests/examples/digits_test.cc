@@ -1,0 +1,202 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "digits/audit.h"
+#include "digits/dataset.h"
+#include "digits/model.h"
+#include "examples/scratch_folder.h"
+#include "examples/synthetic_digits.h"
+
+namespace digits {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string error_of(const std::string& path, ffdl::StatusCode code) {
+  const auto samples = load_samples(path);
+  EXPECT_FALSE(samples.ok());
+  EXPECT_EQ(samples.status().code(), code);
+  return std::string(samples.status().message());
+}
+
+class LoadSamples : public ScratchFolder {
+ protected:
+  std::string error_of_text(const std::string& text) const {
+    const std::string path = file_named("malformed.csv");
+    write_file(path, text);
+    return error_of(path, ffdl::StatusCode::kCorrupt);
+  }
+};
+
+TEST_F(LoadSamples, ReadsPlainAndGzippedFiles) {
+  const std::string text = synthetic_text(20);
+  write_file(file_named("plain.csv"), text);
+  write_gzipped(file_named("packed.csv.gz"), text);
+  const auto plain = load_samples(file_named("plain.csv"));
+  const auto packed = load_samples(file_named("packed.csv.gz"));
+  ASSERT_TRUE(plain.ok()) << plain.status().to_string();
+  ASSERT_TRUE(packed.ok()) << packed.status().to_string();
+  EXPECT_EQ(plain->size(), 20U);
+  EXPECT_EQ(plain->labels[13], 3);
+  EXPECT_EQ(plain->pixels, packed->pixels);
+  EXPECT_EQ(*std::max_element(plain->pixels.begin(), plain->pixels.end()), 1.0F);
+}
+
+TEST_F(LoadSamples, MissingFile) {
+  EXPECT_THAT(error_of("/nowhere/digits.csv.gz", ffdl::StatusCode::kNotFound),
+              HasSubstr("'/nowhere/digits.csv.gz': No such file"));
+}
+
+TEST_F(LoadSamples, TruncatedFile) {
+  const std::string path = file_named("truncated.csv.gz");
+  write_gzipped(path, synthetic_text(200));
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  write_file(path, bytes.substr(0, bytes.size() / 2));
+  EXPECT_THAT(error_of(path, ffdl::StatusCode::kCorrupt), HasSubstr("ends too early"));
+}
+
+TEST_F(LoadSamples, DamagedFile) {
+  const std::string path = file_named("damaged.csv.gz");
+  write_gzipped(path, synthetic_text(200));
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  for (std::size_t i = bytes.size() / 2; i < bytes.size() / 2 + 8; ++i) bytes[i] ^= '\x5a';
+  write_file(path, bytes);
+  EXPECT_THAT(error_of(path, ffdl::StatusCode::kCorrupt), HasSubstr("copy it again"));
+}
+
+TEST_F(LoadSamples, MalformedLinesAreNamed) {
+  const std::string good = synthetic_text(2);
+  std::string line = synthetic_text(1);
+  line.pop_back();
+  EXPECT_THAT(error_of_text(good + "1,2,3\n"), HasSubstr("line 3: value 3 is not a pixel"));
+  EXPECT_THAT(error_of_text(good + "17" + line.substr(1)), HasSubstr("line 3: value 1 is not"));
+  EXPECT_THAT(error_of_text("x\n" + good), HasSubstr("line 1: value 1 is not a pixel"));
+  EXPECT_THAT(error_of_text(line + ",1\n"), HasSubstr("line 1: more than 65 values"));
+  EXPECT_THAT(error_of_text(line.substr(0, line.size() - 1) + "10\n"), HasSubstr("not a label"));
+  EXPECT_THAT(error_of_text(good + "\n" + good), HasSubstr("line 3: value 1 is not a pixel"));
+  EXPECT_THAT(error_of_text(""), HasSubstr("no lines"));
+}
+
+TEST(SplitSamples, EachSampleIsInOnePart) {
+  Samples all;
+  for (int i = 0; i < 1797; ++i) {
+    std::vector<float> image(kPixels, static_cast<float>(i));
+    all.append(image, i % kClasses);
+  }
+  const auto split = split_samples(all);
+  ASSERT_TRUE(split.ok());
+  EXPECT_EQ(split->train.size(), 1257U);
+  EXPECT_EQ(split->validation.size(), 179U);
+  EXPECT_EQ(split->test.size(), 361U);
+  std::set<float> seen;
+  for (const Samples* part : {&split->train, &split->validation, &split->test}) {
+    for (std::size_t i = 0; i < part->size(); ++i) {
+      EXPECT_TRUE(seen.insert(part->image(i)[0]).second);
+      EXPECT_EQ(part->labels[i], static_cast<int>(part->image(i)[0]) % kClasses);
+    }
+  }
+  EXPECT_EQ(seen.size(), all.size());
+}
+
+TEST(SplitSamples, TooFewSamples) {
+  const auto split = split_samples(Samples());
+  ASSERT_FALSE(split.ok());
+  EXPECT_EQ(split.status().code(), ffdl::StatusCode::kInvalidArgument);
+}
+
+TEST(EpochOrder, EverySampleOncePerEpochOverAllPartitions) {
+  constexpr uint64_t kTrainSamples = 1257;
+  for (const uint32_t partitions : {1U, 2U, 3U, 16U}) {
+    for (const uint64_t epoch : {0U, 1U, 39U}) {
+      std::vector<int> uses(kTrainSamples);
+      for (uint32_t partition = 0; partition < partitions; ++partition) {
+        const Share share{partition, partitions, kTrainSamples};
+        for (const uint64_t index : epoch_order(5, epoch, share)) ++uses.at(share.sample(index));
+      }
+      EXPECT_TRUE(std::all_of(uses.begin(), uses.end(), [](int count) { return count == 1; }));
+    }
+  }
+}
+
+TEST(EpochOrder, DependsOnSeedEpochAndPartitionAlone) {
+  const Share share{0, 2, 1257};
+  const auto order = epoch_order(1, 0, share);
+  EXPECT_EQ(order, epoch_order(1, 0, share));
+  EXPECT_NE(order, epoch_order(2, 0, share));
+  EXPECT_NE(order, epoch_order(1, 1, share));
+  auto other = epoch_order(1, 0, {1, 2, 1257});
+  EXPECT_NE(std::vector(order.begin(), order.begin() + 100),
+            std::vector(other.begin(), other.begin() + 100));
+}
+
+TEST(Audit, AcceptsEverySampleOncePerEpochAndNothingElse) {
+  constexpr uint64_t kEpochs = 3;
+  const auto ledger_of = [](uint64_t first, uint64_t second) {
+    ffdl::ParameterServerStats stats;
+    stats.partitions = {{.committed = first, .samples = first},
+                        {.committed = second, .samples = second}};
+    return stats;
+  };
+  const auto good = ledger_of(kEpochs * 51, kEpochs * 50);  // the shares of 101 samples
+  EXPECT_TRUE(audit(good, 101, kEpochs).ok());
+  EXPECT_EQ(sum_ledger(good).committed, kEpochs * 101);
+
+  EXPECT_FALSE(audit(ledger_of(kEpochs * 50, kEpochs * 51), 101, kEpochs).ok());
+  EXPECT_FALSE(audit(ledger_of(kEpochs * 51, kEpochs * 50 - 1), 101, kEpochs).ok());
+  auto repeated = good;
+  repeated.partitions[1].repeated = 16;
+  EXPECT_THAT(std::string(audit(repeated, 101, kEpochs).message()),
+              HasSubstr("audit partition '1'"));
+  auto missing = good;
+  missing.partitions[0].missing = 1;
+  EXPECT_EQ(audit(missing, 101, kEpochs).code(), ffdl::StatusCode::kCorrupt);
+}
+
+TEST(MedianStaleness, IsTheLowEndOfItsInterval) {
+  ffdl::ParameterServerStats stats;
+  EXPECT_EQ(median_staleness(stats), 0U);
+  stats.staleness = {10, 10, 1};
+  EXPECT_EQ(median_staleness(stats), 1U);
+  stats.staleness = {1, 2, 3, 20};
+  EXPECT_EQ(median_staleness(stats), 4U);
+}
+
+class Learning : public ScratchFolder {};
+
+// Plain gradient descent in one process: the network learns before any server is involved.
+TEST_F(Learning, TheModelLearnsSyntheticDigits) {
+  write_file(file_named("learn.csv"), synthetic_text(400));
+  const auto split = split_samples(load_samples(file_named("learn.csv")).value()).value();
+  Model model;
+  std::vector<float> weights(model.parameters());
+  std::vector<float> gradient(model.parameters());
+  model.initialize(weights, 1);
+  EXPECT_LT(model.evaluate(weights, split.test).accuracy, 0.6F);
+
+  const Share share{0, 1, split.train.size()};
+  for (uint64_t epoch = 0; epoch < 6; ++epoch) {
+    const auto order = epoch_order(1, epoch, share);
+    for (std::size_t begin = 0; begin < order.size(); begin += 16) {
+      Samples mini_batch;
+      for (std::size_t i = begin; i < std::min(begin + 16, order.size()); ++i) {
+        mini_batch.append(split.train.image(order[i]), split.train.labels[order[i]]);
+      }
+      model.gradient(weights, mini_batch, gradient);
+      for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= 0.05F * gradient[i];
+    }
+  }
+  EXPECT_GE(model.evaluate(weights, split.test).accuracy, 0.97F);
+}
+
+}  // namespace
+}  // namespace digits

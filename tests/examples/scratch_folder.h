@@ -1,0 +1,26 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace digits {
+
+// A fixture with a folder of its own, which goes with it.
+class ScratchFolder : public ::testing::Test {
+ protected:
+  ScratchFolder() {
+    std::string name = ::testing::TempDir() + "ffdl-digits-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~ScratchFolder() override { std::filesystem::remove_all(folder_); }
+
+  std::string file_named(const std::string& name) const { return folder_ + "/" + name; }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace digits

@@ -1,0 +1,315 @@
+// Real processes, real kills. One driver starts a server and eight learners, kills learners and the
+// server at random times with SIGKILL, starts successors, and checks at the end that the weights
+// equal, bit for bit, the sum over exactly the samples that the ledger calls committed.
+//
+//   ps_kill_test --mini-batches N --kills N [--parameters N] [--server-share N]
+//                [--recoveries N] [--seed N]
+//                                                the driver: exit 0 when all holds, and at least so
+//                                                many interrupted folds were finished
+//   ps_kill_test server NAME adopt|PARAMETERS    started by the driver
+//   ps_kill_test learner NAME SLOT TOTAL         started by the driver
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ffdl/learner.h"
+#include "ffdl/parameter_server.h"
+
+extern char** environ;
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kLearners = 8;
+constexpr int kServerThreads = 2;
+
+[[noreturn]] void fail(const std::string& why) {
+  fmt::print(stderr, "ps_kill_test: {}\n", why);
+  std::_Exit(1);
+}
+
+template <class T>
+T take(Result<T> result) {
+  if (!result.ok()) fail(result.status().to_string());
+  return std::move(result).value();
+}
+
+void check(const Status& status) {
+  if (!status.ok()) fail(status.to_string());
+}
+
+// Integer-valued, different for every learner and sample: a lost, repeated or torn gradient shows.
+void fill_gradient(std::span<float> gradient, int slot, uint64_t sample) {
+  const uint64_t mixed = (static_cast<uint64_t>(slot) << 40 | sample) * 0x9e3779b97f4a7c15;
+  const auto start = static_cast<uint32_t>(mixed >> 32);
+  for (uint32_t i = 0; i < gradient.size(); ++i) {
+    gradient[i] = static_cast<float>((i * 0x9e3779b9U + start) >> 29) - 3;
+  }
+}
+
+int run_server(const std::string& name, const std::string& how) {
+  const bool adopt = how == "adopt";
+  ParameterServerOptions options;
+  options.name = name;
+  options.parameters = adopt ? 0 : std::stoull(how);
+  options.rule.learning_rate = 1;
+  options.threads = kServerThreads;
+  options.learners_max = kLearners;
+  auto server = take(adopt ? ParameterServer::adopt(name) : ParameterServer::create(options));
+  check(server->start());
+  // Ends by SIGKILL, or when the driver closes standard input.
+  char byte = 0;
+  while (read(STDIN_FILENO, &byte, 1) > 0) {
+  }
+  check(server->stop());
+  const auto stats = server->stats();
+  const auto weights = server->weights();
+  const auto write_all = [](const void* from, size_t bytes) {
+    if (std::fwrite(from, 1, bytes, stdout) != bytes) fail("write the result");
+  };
+  for (int p = 0; p < kLearners; ++p) write_all(&stats.partitions[static_cast<size_t>(p)], sizeof(PartitionProgress));
+  write_all(&stats.recoveries, sizeof stats.recoveries);
+  write_all(weights.data(), weights.size_bytes());
+  return 0;
+}
+
+int run_learner(const std::string& name, int slot, uint64_t total) {
+  auto learner = take(Learner::attach(name, deadline_in(60s), {.slot = slot}));
+  std::vector<float> weights(learner->parameters());
+  const auto partition = static_cast<uint32_t>(slot);
+  for (uint64_t sample = learner->committed(partition); sample < total; ++sample) {
+    const std::span<float> gradient = take(learner->gradient_slot(deadline_in(60s)));
+    if (sample % 16 == 0) take(learner->pull(weights));
+    fill_gradient(gradient, slot, sample);
+    take(learner->push({.partition = partition, .begin = sample, .end = sample + 1}));
+  }
+  check(learner->detach(deadline_in(120s)));
+  return 0;
+}
+
+struct Child {
+  pid_t pid = -1;
+  int input = -1;
+  int output = -1;
+};
+
+Child spawn(std::vector<std::string> arguments) {
+  int to_child[2];
+  int from_child[2];
+  if (pipe2(to_child, O_CLOEXEC) != 0 || pipe2(from_child, O_CLOEXEC) != 0) fail("pipe");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
+  arguments.insert(arguments.begin(), "ps_kill_test");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  Child child;
+  if (posix_spawn(&child.pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ) != 0) fail("spawn");
+  posix_spawn_file_actions_destroy(&actions);
+  close(to_child[0]);
+  close(from_child[1]);
+  child.input = to_child[1];
+  child.output = from_child[0];
+  return child;
+}
+
+void close_pipes(Child& child) {
+  close(child.input);
+  close(child.output);
+  child = {};
+}
+
+struct Plan {
+  uint64_t mini_batches = 10'000;
+  uint64_t parameters = 6'000;
+  int kills = 10;
+  uint64_t server_share = 33;  // of the kills, in percent
+  uint64_t recoveries = 0;
+  uint64_t seed = std::random_device{}();
+};
+
+class Driver {
+ public:
+  explicit Driver(const Plan& plan)
+      : name_(fmt::format("kill-test-{}", getpid())),
+        per_learner_(plan.mini_batches / kLearners),
+        plan_(plan),
+        random_(plan.seed) {}
+
+  int run() {
+    server_ = spawn({"server", name_, std::to_string(plan_.parameters)});
+    for (int slot = 0; slot < kLearners; ++slot) start_learner(slot);
+    const auto began = std::chrono::steady_clock::now();
+    while (!learners_.empty()) {
+      reap();
+      if (may_kill()) kill_one();
+      std::this_thread::sleep_for(1ms);
+      if (std::chrono::steady_clock::now() - began > 20min) fail("not done after 20 minutes");
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    check_result();
+    fmt::print("{} mini-batches of {} learners, {} learners and {} servers killed, {} interrupted folds "
+               "finished by a successor, {:.1f} s: bit-exact, each sample once\n",
+               per_learner_ * kLearners, kLearners, learner_kills_, server_kills_, recoveries_, seconds);
+    if (learner_kills_ + server_kills_ < plan_.kills) fail("fewer kills than asked for");
+    if (recoveries_ < plan_.recoveries) fail("fewer interrupted folds than asked for");
+    return 0;
+  }
+
+ private:
+  void start_learner(int slot) {
+    learners_[slot] = spawn({"learner", name_, std::to_string(slot), std::to_string(per_learner_)});
+  }
+
+  // Collects learners that ended; anything but a clean end or our own kill is a failure.
+  void reap() {
+    for (auto it = learners_.begin(); it != learners_.end();) {
+      int status = 0;
+      if (waitpid(it->second.pid, &status, WNOHANG) == 0) {
+        ++it;
+        continue;
+      }
+      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail(fmt::format("learner {} failed: {}", it->first, status));
+      close_pipes(it->second);
+      it = learners_.erase(it);
+    }
+    int status = 0;
+    if (waitpid(server_.pid, &status, WNOHANG) != 0) fail(fmt::format("the server ended by itself: {}", status));
+  }
+
+  // Kills are spread over the run: the n-th when n / kills of all samples are committed.
+  bool may_kill() {
+    const int done = learner_kills_ + server_kills_;
+    if (done >= plan_.kills || learners_.empty()) return false;
+    if (!view_) {
+      auto opened = ParameterServerView::open(name_, deadline_in(30s));
+      view_ = take(std::move(opened));
+    }
+    uint64_t committed = 0;
+    for (const PartitionProgress& partition : view_->stats().partitions) committed += partition.committed;
+    const uint64_t total = per_learner_ * kLearners;
+    return committed >= total / static_cast<uint64_t>(plan_.kills + 2) * static_cast<uint64_t>(done + 1);
+  }
+
+  void kill_one() {
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % 2000));
+    const bool the_server = random_() % 100 < plan_.server_share;
+    int slot = -1;
+    if (!the_server) {
+      auto victim = learners_.begin();
+      std::advance(victim, static_cast<int64_t>(random_() % learners_.size()));
+      slot = victim->first;
+    }
+    Child& victim = the_server ? server_ : learners_[slot];
+    kill(victim.pid, SIGKILL);
+    int status = 0;
+    waitpid(victim.pid, &status, 0);
+    close_pipes(victim);
+    if (the_server) {
+      ++server_kills_;
+      server_ = spawn({"server", name_, "adopt"});
+    } else if (WIFSIGNALED(status)) {
+      ++learner_kills_;
+      start_learner(slot);
+    } else {
+      learners_.erase(slot);  // it had just ended by itself
+    }
+  }
+
+  void check_result() {
+    close(server_.input);
+    std::vector<PartitionProgress> partitions(kLearners);
+    std::vector<float> weights(plan_.parameters);
+    read_all(partitions.data(), partitions.size() * sizeof(PartitionProgress));
+    read_all(&recoveries_, sizeof recoveries_);
+    read_all(weights.data(), weights.size() * sizeof(float));
+    int status = 0;
+    waitpid(server_.pid, &status, 0);
+    if (status != 0) fail(fmt::format("the last server failed: {}", status));
+    std::vector<float> expected(plan_.parameters);
+    std::vector<float> gradient(plan_.parameters);
+    for (int slot = 0; slot < kLearners; ++slot) {
+      const PartitionProgress& p = partitions[static_cast<size_t>(slot)];
+      if (p.committed != per_learner_ || p.samples != per_learner_ || p.repeated != 0 || p.missing != 0) {
+        fail(fmt::format("partition {}: committed {} of {}, {} samples, {} repeated, {} missing", slot, p.committed,
+                         per_learner_, p.samples, p.repeated, p.missing));
+      }
+      for (uint64_t sample = 0; sample < per_learner_; ++sample) {
+        fill_gradient(gradient, slot, sample);
+        for (uint64_t i = 0; i < plan_.parameters; ++i) expected[i] -= gradient[i];
+      }
+    }
+    if (std::memcmp(expected.data(), weights.data(), weights.size() * sizeof(float)) != 0) {
+      fail("the weights differ from the sum of all gradients");
+    }
+    if (access(fmt::format("/dev/shm/ffdl.{}", name_).c_str(), F_OK) == 0) fail("the segment was left behind");
+  }
+
+  void read_all(void* to, size_t bytes) {
+    auto* next = static_cast<char*>(to);
+    while (bytes > 0) {
+      const ssize_t done = read(server_.output, next, bytes);
+      if (done <= 0) fail("the last server sent no result");
+      next += done;
+      bytes -= static_cast<size_t>(done);
+    }
+  }
+
+  const std::string name_;
+  const uint64_t per_learner_;
+  const Plan plan_;
+  std::mt19937_64 random_;
+  Child server_;
+  std::map<int, Child> learners_;
+  std::unique_ptr<ParameterServerView> view_;
+  int learner_kills_ = 0;
+  int server_kills_ = 0;
+  uint64_t recoveries_ = 0;
+};
+
+}  // namespace
+}  // namespace ffdl
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.size() == 3 && args[0] == "server") {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing of a test outlives it
+    return ffdl::run_server(args[1], args[2]);
+  }
+  if (args.size() == 4 && args[0] == "learner") {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return ffdl::run_learner(args[1], std::stoi(args[2]), std::stoull(args[3]));
+  }
+  ffdl::Plan plan;
+  for (size_t i = 0; i + 1 < args.size(); i += 2) {
+    const uint64_t value = std::stoull(args[i + 1]);
+    if (args[i] == "--mini-batches") plan.mini_batches = value;
+    if (args[i] == "--parameters") plan.parameters = value;
+    if (args[i] == "--kills") plan.kills = static_cast<int>(value);
+    if (args[i] == "--server-share") plan.server_share = value;
+    if (args[i] == "--recoveries") plan.recoveries = value;
+    if (args[i] == "--seed") plan.seed = value;
+  }
+  fmt::print("ps_kill_test --mini-batches {} --parameters {} --kills {} --server-share {} --recoveries {} --seed {}\n",
+             plan.mini_batches, plan.parameters, plan.kills, plan.server_share, plan.recoveries, plan.seed);
+  std::fflush(stdout);
+  return ffdl::Driver(plan).run();
+}

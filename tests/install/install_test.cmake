@@ -1,0 +1,26 @@
+# cmake -DMODE=find_package|add_subdirectory -DBUILD=... -DSOURCE=... -DSCRATCH=... -P install_test.cmake
+# Builds the README's C++ program as a user would, and runs it.
+function(run)
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+file(REMOVE_RECURSE "${SCRATCH}")
+file(READ "${SOURCE}/README.md" program)
+string(REGEX REPLACE ".*```cpp\n" "" program "${program}")
+string(REGEX REPLACE "\n```.*" "\n" program "${program}")
+file(WRITE "${SCRATCH}/program.cc" "${program}")
+set(options -G Ninja "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+            "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DPROGRAM=${SCRATCH}/program.cc")
+if(MODE STREQUAL "find_package")
+  run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${SCRATCH}/prefix" --component ffdl)
+  list(APPEND options "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix")
+else()
+  # A shared library here, as the other way is static: both are tried, and hidden names are missed.
+  list(APPEND options "-DFFDL_SOURCE_DIR=${SOURCE}" -DBUILD_SHARED_LIBS=ON)
+endif()
+run(${CMAKE_COMMAND} -S "${SOURCE}/tests/install/consumer" -B "${SCRATCH}/build" ${options})
+run(${CMAKE_COMMAND} --build "${SCRATCH}/build" --target consumer)
+execute_process(COMMAND "${SCRATCH}/build/consumer" OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+if(NOT printed STREQUAL "the first weight is 3\n")
+  message(FATAL_ERROR "the README's program printed '${printed}'")
+endif()

@@ -1,0 +1,339 @@
+#include "ps/learner_impl.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "support/status_matchers.h"
+
+// How a learner behaves while the server is late, absent, bounded, or ends.
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint64_t kParameters = 1'500;
+
+ParameterServerOptions sum_options() {
+  ParameterServerOptions options;
+  options.parameters = kParameters;
+  options.rule.learning_rate = 1;
+  return options;
+}
+
+std::unique_ptr<Learner> attach(const ParameterServer& server, int slot = kAnySlot) {
+  auto attached = Learner::attach(server, deadline_in(10s), {.slot = slot});
+  EXPECT_OK(attached);
+  return std::move(attached).value();
+}
+
+void fill(std::span<float> gradient, float value) {
+  std::fill(gradient.begin(), gradient.end(), value);
+}
+
+TEST(Learner, AddsUpWhileTheServerIsLateAndNeverWaits) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  auto learner = attach(*server);
+  for (uint64_t sample = 0; sample < 100; ++sample) {
+    ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(0s)));  // no server: no wait
+    fill(slot, static_cast<float>(sample));
+    ASSERT_OK_AND_ASSIGN(const PushResult pushed,
+                         learner->push({.begin = sample, .end = sample + 1}));
+    EXPECT_EQ(pushed, sample == 0 ? PushResult::kPublished : PushResult::kAccumulated);
+  }
+  EXPECT_FAILS(learner->flush(deadline_in(5ms)), StatusCode::kTimeout, "not folded");
+  EXPECT_EQ(learner->stats().published, 1U);
+  EXPECT_EQ(learner->stats().accumulated, 98U);  // sample 1 began the second gradient
+
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[0], -4950.0F);
+  EXPECT_EQ(server->weights()[kParameters - 1], -4950.0F);
+  const ParameterServerStats stats = server->stats();
+  EXPECT_EQ(stats.learners[0].mini_batches, 100U);
+  EXPECT_EQ(stats.learners[0].folded, 2U);
+  EXPECT_EQ(stats.partitions[0].committed, 100U);
+}
+
+TEST(Learner, HandedOverGradientsAreAddedUpToo) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  auto learner = attach(*server);
+  const std::vector<float> ones(kParameters, 1.0F);
+  for (int i = 0; i < 10; ++i) ASSERT_OK(learner->push(ones, {}));
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[7], -10.0F);
+}
+
+TEST(Learner, RejectsANonFiniteGradientBeforeAnythingIsCommitted) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  auto learner = attach(*server);
+  std::vector<float> gradient(kParameters, 1.0F);
+  ASSERT_OK(learner->push(gradient, {.begin = 0, .end = 4}));
+  ASSERT_OK(learner->push(gradient, {.begin = 4, .end = 8}));  // waits unpublished
+  gradient[17] = std::nanf("");
+  EXPECT_FAILS(learner->push(gradient, {.begin = 8, .end = 12}), StatusCode::kInvalidArgument,
+               "element 17 of the gradient is nan");
+  gradient[17] = std::numeric_limits<float>::infinity();
+  ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(0s)));
+  std::copy(gradient.begin(), gradient.end(), slot.begin());
+  EXPECT_FAILS(learner->push({.begin = 8, .end = 12}), StatusCode::kInvalidArgument, "inf");
+  gradient[17] = 1;
+  ASSERT_OK(learner->push(gradient, {.begin = 8, .end = 12}));
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[17], -3.0F);
+  EXPECT_EQ(server->stats().partitions[0].samples, 12U);
+}
+
+TEST(Learner, SkipsANonFiniteGradientAndCountsItsSamples) {
+  ParameterServerOptions options = sum_options();
+  options.non_finite = NonFinite::kSkip;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  auto learner = attach(*server);
+  std::vector<float> bad(kParameters, 1.0F);
+  bad[3] = -std::numeric_limits<float>::infinity();
+  const std::vector<float> good(kParameters, 2.0F);
+  // Skipped alone, then skipped and good ones together.
+  uint64_t sample = 0;
+  for (const std::vector<float>* gradient :
+       std::initializer_list<const std::vector<float>*>{&bad, &bad, &good, &bad, &good}) {
+    ASSERT_OK_AND_ASSIGN(const PushResult pushed,
+                         learner->push(*gradient, {.begin = sample, .end = sample + 1}));
+    EXPECT_EQ(pushed == PushResult::kSkipped, gradient == &bad);
+    ++sample;
+  }
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[3], -4.0F);
+  const ParameterServerStats stats = server->stats();
+  EXPECT_EQ(stats.partitions[0].samples, 5U);
+  EXPECT_EQ(stats.learners[0].skipped, 3U);
+  EXPECT_EQ(stats.learners[0].mini_batches, 2U);
+}
+
+TEST(Learner, AcceptsNonFiniteGradientsWhenToldSo) {
+  ParameterServerOptions options = sum_options();
+  options.non_finite = NonFinite::kAccept;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  ASSERT_OK(server->start());
+  auto learner = attach(*server);
+  std::vector<float> gradient(kParameters, 1.0F);
+  gradient[0] = std::nanf("");
+  ASSERT_OK(learner->push(gradient, {}));
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_TRUE(std::isnan(server->weights()[0]));
+}
+
+TEST(Learner, ClipsEachMiniBatchByItsNorm) {
+  ParameterServerOptions options = sum_options();
+  options.parameters = 2;
+  options.clip_norm = 5;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  auto learner = attach(*server);
+  ASSERT_OK(learner->push(std::vector<float>{30, 40}, {}));  // norm 50: becomes (3, 4)
+  ASSERT_OK(learner->push(std::vector<float>{0.5F, 0}, {}));
+  ASSERT_OK(learner->push(std::vector<float>{0, 10}, {}));  // added up: (0, 5)
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_FLOAT_EQ(server->weights()[0], -3.5F);
+  EXPECT_FLOAT_EQ(server->weights()[1], -9.0F);
+}
+
+TEST(Learner, ClampsElements) {
+  ParameterServerOptions options = sum_options();
+  options.parameters = 3;
+  options.clip_value = 1;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  ASSERT_OK(server->start());
+  auto learner = attach(*server);
+  ASSERT_OK(learner->push(std::vector<float>{-7, 0.25F, 3}, {}));
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[0], 1);
+  EXPECT_EQ(server->weights()[1], -0.25F);
+  EXPECT_EQ(server->weights()[2], -1);
+}
+
+TEST(Learner, RefusesSamplesThatAreCommittedAlready) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  ASSERT_OK(server->start());
+  const std::vector<float> ones(kParameters, 1.0F);
+  {
+    auto learner = attach(*server, 1);
+    ASSERT_OK(learner->push(ones, {.partition = 2, .begin = 0, .end = 8}));
+    EXPECT_FAILS(learner->push(ones, {.partition = 2, .begin = 4, .end = 12}),
+                 StatusCode::kInvalidArgument, "before 8");
+  }
+  auto successor = attach(*server, 2);
+  EXPECT_EQ(successor->committed(2), 8U);
+  EXPECT_FAILS(successor->push(ones, {.partition = 2, .begin = 7, .end = 9}),
+               StatusCode::kInvalidArgument, "committed()");
+  EXPECT_FAILS(successor->push(ones, {.partition = 99, .begin = 0, .end = 1}),
+               StatusCode::kInvalidArgument, "partitions");
+  EXPECT_FAILS(successor->push(ones, {.partition = 2, .begin = 9, .end = 8}),
+               StatusCode::kInvalidArgument, "begins before");
+  ASSERT_OK(successor->push(ones, {.partition = 2, .begin = 8, .end = 9}));
+}
+
+TEST(Learner, MoreRangesThanAGradientCanNameAreExhausted) {
+  ParameterServerOptions options = sum_options();
+  options.ranges_max = 2;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  auto learner = attach(*server);
+  const std::vector<float> ones(kParameters, 1.0F);
+  for (const uint64_t begin : {0, 10, 20}) {  // the first is published, two wait
+    ASSERT_OK(learner->push(ones, {.begin = begin, .end = begin + 1}));
+  }
+  ASSERT_OK(learner->push(ones, {.begin = 21, .end = 22}));  // a neighbour needs no room
+  EXPECT_FAILS(learner->push(ones, {.begin = 30, .end = 31}), StatusCode::kExhausted, "ranges_max");
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->push(ones, {.begin = 30, .end = 31}));
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[0], -5.0F);
+}
+
+TEST(Learner, NewIncarnationGoesOnBehindWhatWasPublished) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  const std::vector<float> ones(kParameters, 1.0F);
+  {
+    auto learner = attach(*server, 3);
+    ASSERT_OK(learner->push(ones, {.begin = 0, .end = 5}));
+    ASSERT_OK(learner->push(ones, {.begin = 5, .end = 9}));  // never published: void
+  }
+  auto again = attach(*server, 3);
+  EXPECT_EQ(again->committed(0), 5U);  // not in the ledger yet: read from the slot
+  ASSERT_OK(again->push(ones, {.begin = 5, .end = 9}));
+  ASSERT_OK(server->start());
+  ASSERT_OK(again->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[0], -2.0F);
+  EXPECT_EQ(server->stats().learners[0].incarnation, 2U);
+  EXPECT_EQ(server->stats().partitions[0].samples, 9U);
+}
+
+TEST(Learner, SlotsRunOutAndComeBack) {
+  ParameterServerOptions options = sum_options();
+  options.learners_max = 2;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  auto first = attach(*server);
+  auto second = attach(*server);
+  EXPECT_NE(first->slot(), second->slot());
+  EXPECT_FAILS(Learner::attach(*server, deadline_in(5ms)), StatusCode::kExhausted, "learners_max");
+  EXPECT_FAILS(Learner::attach(*server, deadline_in(5ms), {.slot = 0}), StatusCode::kConflict,
+               "living learner");
+  EXPECT_FAILS(Learner::attach(*server, deadline_in(5ms), {.slot = 2}),
+               StatusCode::kInvalidArgument, "slot 2");
+  first.reset();
+  EXPECT_EQ(attach(*server)->slot(), 0);
+}
+
+TEST(Learner, DetachedLearnerRefusesToWork) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  ASSERT_OK(server->start());
+  auto learner = attach(*server);
+  ASSERT_OK(learner->detach(deadline_in(10s)));
+  EXPECT_FAILS(learner->gradient_slot(deadline_in(1s)), StatusCode::kCancelled, "attach again");
+  EXPECT_FAILS(learner->detach(deadline_in(1s)), StatusCode::kCancelled, "attach again");
+}
+
+TEST(Learner, WrongSizesAndOrdersAreMistakes) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  auto learner = attach(*server);
+  std::vector<float> small(3);
+  EXPECT_FAILS(learner->push(small, {}), StatusCode::kInvalidArgument, "1500 parameters");
+  EXPECT_FAILS(learner->pull(small), StatusCode::kInvalidArgument, "1500");
+  EXPECT_FAILS(learner->push(SampleRange{}), StatusCode::kInvalidArgument, "gradient_slot()");
+}
+
+TEST(Learner, EndedServerCancelsAndTakesNothingMore) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  ASSERT_OK(server->start());
+  auto learner = attach(*server);
+  const std::vector<float> ones(kParameters, 1.0F);
+  ASSERT_OK(learner->push(ones, {.begin = 0, .end = 1}));
+  ASSERT_OK(server->stop());
+  EXPECT_FAILS(learner->push(ones, {.begin = 1, .end = 2}), StatusCode::kCancelled, "has ended");
+  EXPECT_EQ(server->weights()[0], -1.0F);  // all that was published is folded
+  EXPECT_EQ(server->stats().partitions[0].committed, 1U);
+}
+
+// SSP: nobody is more than the bound ahead of the slowest, and the fast one waits, not the slow
+// one.
+TEST(Learner, StaleSynchronousLearnerWaitsForTheSlowest) {
+  ParameterServerOptions options = sum_options();
+  options.synchrony = Synchrony::kStale;
+  options.staleness = 2;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  ASSERT_OK(server->start());
+  auto fast = attach(*server);
+  auto slow = attach(*server);
+  const std::vector<float> ones(kParameters, 1.0F);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));
+    ASSERT_OK(fast->push(ones, {}));
+  }
+  EXPECT_FAILS(fast->begin_mini_batch(deadline_in(10ms)), StatusCode::kTimeout, "bound is 2");
+  ASSERT_OK(slow->begin_mini_batch(deadline_in(10s)));
+  ASSERT_OK(slow->push(ones, {}));
+  ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));  // slow is at 1, fast at 3
+  EXPECT_EQ(fast->stats().waits, 2U);
+  ASSERT_OK(fast->push(ones, {}));
+  ASSERT_OK(slow->detach(deadline_in(10s)));  // who leaves holds nobody up
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));
+    ASSERT_OK(fast->push(ones, {}));
+  }
+  ASSERT_OK(fast->flush(deadline_in(10s)));
+  auto late = attach(*server);  // a newcomer starts where the folded gradients of the others are
+  ASSERT_OK(late->begin_mini_batch(deadline_in(10s)));
+  ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));
+}
+
+// BSP: all learners see the same weights in each round, and a round is one step with the mean.
+TEST(Learner, BulkSynchronousLearnersSeeTheSameWeightsInEveryRound) {
+  constexpr int kLearners = 3;
+  constexpr int kRounds = 300;
+  ParameterServerOptions options = sum_options();
+  options.synchrony = Synchrony::kBulk;
+  options.threads = 2;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  std::vector<std::unique_ptr<Learner>> learners;
+  for (int t = 0; t < kLearners; ++t) learners.push_back(attach(*server, t));
+  ASSERT_OK(server->start());
+  std::vector<std::vector<float>> seen(kLearners);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kLearners; ++t) {
+    threads.emplace_back([&, t] {
+      Learner& learner = *learners[static_cast<size_t>(t)];
+      std::vector<float> weights(kParameters);
+      for (int round = 0; round < kRounds; ++round) {
+        ASSERT_OK_AND_ASSIGN(auto slot, learner.gradient_slot(deadline_in(30s)));
+        ASSERT_OK(learner.pull(weights));
+        ASSERT_EQ(weights.front(), weights.back());
+        seen[static_cast<size_t>(t)].push_back(weights.front());
+        fill(slot, static_cast<float>(3 * (t - 1) + 3));  // 0, 3, 6: mean 3
+        ASSERT_OK(learner.push(SampleRange{}));
+      }
+      ASSERT_OK(learner.detach(deadline_in(30s)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int t = 0; t < kLearners; ++t) {
+    for (int round = 0; round < kRounds; ++round) {
+      ASSERT_EQ(seen[static_cast<size_t>(t)][static_cast<size_t>(round)],
+                -3.0F * static_cast<float>(round));
+    }
+  }
+}
+
+TEST(Learner, LivePointerSeesWhatIsFolded) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  auto learner = attach(*server);
+  EXPECT_EQ(learner->live_weights().size(), kParameters);
+  EXPECT_EQ(learner->live_weights()[0], 0);
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "ps/layout.h"
+
+namespace ffdl::ps {
+
+// A server's memory without a segment, and a learner's side of the protocol by hand.
+class TestRegion {
+ public:
+  explicit TestRegion(Config config)
+      : bytes_(Offsets(config).total),
+        memory_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes_)), std::free) {
+    std::memset(memory_.get(), 0, bytes_);
+    region_ = std::make_unique<Region>(memory_.get(), config);
+  }
+
+  static Config small_config(uint32_t shards, uint32_t state_count) {
+    Config config = {};
+    config.parameters = 4 * kBlockFloats + 17;  // the last block is not full
+    config.shards = shards;
+    config.learners_max = 3;
+    config.partitions = 3;
+    config.ranges_max = 4;
+    config.state_count = state_count;
+    config.rule.learning_rate = 0.5F;
+    return config;
+  }
+
+  const Region& operator*() const { return *region_; }
+  const Region* operator->() const { return region_.get(); }
+
+  // Publishes a gradient whose elements depend on learner, sequence and place.
+  void publish(int l, std::vector<SampleRange> ranges, uint32_t mini_batches = 1) {
+    const Region& region = *region_;
+    const uint64_t q = region.learner(l).pub + 1;
+    for (uint64_t i = 0; i < region.config().parameters; ++i) {
+      region.gradient(l, q)[i] =
+          static_cast<float>((i * 7 + q * 13 + static_cast<uint64_t>(l) * 29) % 11) - 5;
+    }
+    Meta& meta = region.meta(l, q);
+    meta = {};
+    meta.sequence = q;
+    meta.mini_batches = mini_batches;
+    meta.skipped = mini_batches == 0 ? 1 : 0;
+    meta.clip_scale = 1;
+    meta.ranges = static_cast<uint32_t>(ranges.size());
+    for (const SampleRange& range : ranges) meta.samples += range.end - range.begin;
+    std::copy(ranges.begin(), ranges.end(), region.ranges(l, q).begin());
+    meta.checksum = meta_checksum(meta, region.ranges(l, q).first(meta.ranges));
+    region.learner(l).pub = q;
+  }
+
+  // All that a fold changes: weights, state, ledger.
+  std::vector<uint64_t> contents() const {
+    const Region& region = *region_;
+    std::vector<uint64_t> all;
+    const auto add = [&](const float* values) {
+      for (uint64_t i = 0; i < region.offsets().padded; ++i) {
+        uint32_t bits = 0;
+        std::memcpy(&bits, values + i, sizeof bits);
+        all.push_back(bits);
+      }
+    };
+    add(region.weights());
+    for (uint32_t s = 0; s < region.config().state_count; ++s) add(region.state(s));
+    for (uint64_t w = 0; w < region.offsets().ledger_words; ++w) all.push_back(region.ledger(w));
+    return all;
+  }
+
+ private:
+  uint64_t bytes_;
+  std::unique_ptr<std::byte, decltype(&std::free)> memory_;
+  std::unique_ptr<Region> region_;
+};
+
+}  // namespace ffdl::ps

@@ -1,0 +1,292 @@
+"""The parameter server from Python: the same promises as in C++, without a copy."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import ffdl
+
+SIZE = 1000
+SOON_S = 20.0
+
+
+def new_server(name="", **options):
+    options = {"rule": ffdl.UpdateRuleOptions("sgd", learning_rate=1.0), **options}
+    return ffdl.ParameterServer.create(name=name, parameters=SIZE, **options)
+
+
+def push_ones(learner, begin, count):
+    """`count` mini-batches of one sample whose gradient is -1: each adds 1 to every weight."""
+    for sample in range(begin, begin + count):
+        learner.gradient_slot(SOON_S)[:] = -1
+        learner.push((0, sample, sample + 1))
+
+
+def learn_in_child(name, begin, count):
+    learner = ffdl.Learner.attach(name, SOON_S)
+    push_ones(learner, begin, count)
+    learner.detach(SOON_S)
+
+
+def test_gradients_and_samples_arrive_once():
+    server = new_server()
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    push_ones(learner, 0, 10)
+    learner.flush(SOON_S)
+    weights = np.zeros(SIZE, np.float32)
+    version = learner.pull(weights)
+    assert version == server.version > 0
+    np.testing.assert_array_equal(weights, 10)
+    assert learner.committed(0) == 10
+    assert learner.stats().mini_batches == 10
+    learner.detach(SOON_S)
+    server.stop()
+    stats = server.stats()
+    assert stats.partitions[0].samples == stats.partitions[0].committed == 10
+    assert stats.partitions[0].repeated == stats.partitions[0].missing == 0
+    assert stats.learners[0].mini_batches == 10
+
+
+def test_learners_are_processes(name):
+    server = new_server(name, partitions=1)
+    server.weights()[:] = 5
+    server.start()
+    spawn = multiprocessing.get_context("spawn")
+    for begin in (0, 20):
+        child = spawn.Process(target=learn_in_child, args=(name, begin, 20))
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+    view = ffdl.ParameterServerView.open(name, SOON_S)
+    weights = np.empty(SIZE, np.float32)
+    view.pull(weights, ffdl.PullMode.SNAPSHOT)
+    np.testing.assert_array_equal(weights, 45)
+    assert view.parameters == SIZE
+    assert view.stats().partitions[0].committed == 40
+    assert [s.name for s in ffdl.list_segments() if s.name == name and s.in_use] == [name]
+    with pytest.raises(ffdl.Conflict):
+        ffdl.remove_segment(name)
+
+
+def test_arrays_are_views_that_keep_the_segment_alive():
+    server = new_server()
+    weights = server.weights()
+    assert weights.dtype == np.float32 and weights.shape == (SIZE,)
+    weights[:] = 3
+    np.testing.assert_array_equal(server.weights(), 3)
+    gone = weakref.ref(weights)
+    del server
+    gc.collect()
+    weights[0] = 4
+    assert weights[0] == 4 and weights[1] == 3
+    del weights
+    assert gone() is None
+
+
+def test_a_learner_keeps_the_server_of_its_process_alive():
+    learner = ffdl.Learner.attach(new_server(), SOON_S)
+    gc.collect()
+    slot = learner.gradient_slot(SOON_S)
+    live = learner.live_weights()
+    del learner
+    gc.collect()
+    slot[:] = 1
+    assert live[0] == 0
+    with pytest.raises(ValueError, match="read-only"):
+        live[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("array", "complaint"),
+    [
+        ([0.0] * SIZE, "a list"),
+        (np.zeros(SIZE, np.float64), "float64"),
+        (np.zeros(SIZE - 1, np.float32), f"{SIZE - 1} elements"),
+        (np.zeros(2 * SIZE, np.float32)[::2], "not C-contiguous"),
+        (np.zeros(SIZE, ">f4"), ">f4"),
+    ],
+)
+def test_only_float32_arrays_that_need_no_copy_are_taken(array, complaint):
+    learner = ffdl.Learner.attach(new_server(), SOON_S)
+    for call in (learner.pull, lambda a: learner.push(a, (0, 0, 1))):
+        with pytest.raises(ffdl.InvalidArgument, match=complaint):
+            call(array)
+
+
+def test_an_array_to_write_must_be_writable_and_may_have_any_shape():
+    learner = ffdl.Learner.attach(new_server(), SOON_S)
+    weights = np.ones((10, SIZE // 10), np.float32)
+    learner.pull(weights)
+    assert not weights.any()
+    weights.setflags(write=False)
+    with pytest.raises(ffdl.InvalidArgument, match="read-only"):
+        learner.pull(weights)
+
+
+def test_transfers_beside_compute():
+    server = new_server()
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    for sample in range(5):
+        learner.start_pull()
+        pulled = learner.finish_pull(SOON_S)
+        learner.start_push(np.full(SIZE, -1, np.float32), ffdl.SampleRange(0, sample, sample + 1))
+        assert learner.finish_push(SOON_S) in set(ffdl.PushResult)
+    learner.flush(SOON_S)
+    learner.start_pull()
+    pulled = learner.finish_pull(SOON_S)
+    np.testing.assert_array_equal(pulled.weights, 5)
+    assert pulled.version == server.version
+
+
+def test_not_a_number_is_rejected_and_nothing_is_committed():
+    learner = ffdl.Learner.attach(new_server(), SOON_S)
+    gradient = np.zeros(SIZE, np.float32)
+    gradient[7] = np.nan
+    with pytest.raises(ffdl.InvalidArgument):
+        learner.push(gradient, (0, 0, 1))
+    assert learner.committed(0) == 0
+
+
+def test_a_cut_continues_in_another_server(tmp_path):
+    server = new_server(rule=ffdl.UpdateRuleOptions("momentum", learning_rate=0.5))
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    push_ones(learner, 0, 3)
+    learner.flush(SOON_S)
+    path = str(tmp_path / "cut")
+    server.cut(SOON_S).save(path)
+    cut = ffdl.ParameterServerCut.load(path)
+    np.testing.assert_array_equal(cut.weights, server.weights())
+    assert cut.version == server.version and len(cut.state) == 1
+    assert cut.partitions[0].committed == 3
+    again = new_server(rule=ffdl.UpdateRuleOptions("momentum", learning_rate=0.5), cut=cut)
+    np.testing.assert_array_equal(again.weights(), server.weights())
+    with pytest.raises(ffdl.NotFound):
+        ffdl.ParameterServerCut.load(str(tmp_path / "none"))
+    (tmp_path / "cut").write_bytes(b"torn")
+    with pytest.raises(ffdl.Corrupt):
+        ffdl.ParameterServerCut.load(path)
+
+
+def test_failures_name_their_kind(name):
+    with pytest.raises(ffdl.InvalidArgument):
+        ffdl.ParameterServer.create(parameters=0)
+    with pytest.raises(ffdl.NotFound):
+        ffdl.ParameterServer.adopt(name)
+    with pytest.raises(ffdl.NotFound):
+        ffdl.remove_segment(name)
+    for wrong in (-1.0, float("nan")):
+        with pytest.raises(ffdl.InvalidArgument, match="timeout_s"):
+            ffdl.Learner.attach(name, wrong)
+    server = new_server(name, learners_max=1)
+    with pytest.raises(ffdl.Conflict):
+        new_server(name)
+    learner = ffdl.Learner.attach(name, SOON_S)
+    with pytest.raises(ffdl.Exhausted):
+        ffdl.Learner.attach(name, 0)
+    del server, learner
+
+
+def test_attach_waits_as_long_as_it_was_told(name):
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        ffdl.Learner.attach(name, 0.35)
+    assert 0.35 <= time.monotonic() - began < 5
+    server = new_server(name, learners_max=1)
+    server.start()
+    first = ffdl.Learner.attach(name, SOON_S)
+    later = threading.Timer(0.3, lambda: first.detach(SOON_S))
+    later.start()
+    ffdl.Learner.attach(name, SOON_S)  # longer than one piece of the wait
+    later.join()
+
+
+def test_other_threads_run_while_one_waits(name):
+    waiting = threading.Thread(target=lambda: ffdl.Learner.attach(name, SOON_S))
+    waiting.start()
+    server = new_server(name)  # would not come if the waiting thread held the interpreter
+    waiting.join(SOON_S)
+    assert not waiting.is_alive()
+    del server
+
+
+def test_two_threads_in_one_learner_are_refused():
+    server = new_server(synchrony=ffdl.Synchrony.BULK)  # not started: flush has to wait
+    learner = ffdl.Learner.attach(server, SOON_S)
+    learner.gradient_slot(SOON_S)[:] = 0
+    learner.push((0, 0, 1))
+    inside = threading.Event()
+
+    def wait_in_flush():
+        inside.set()
+        with pytest.raises(ffdl.Timeout):
+            learner.flush(1.0)
+
+    thread = threading.Thread(target=wait_in_flush)
+    thread.start()
+    inside.wait(SOON_S)
+    refused = False
+    deadline = time.monotonic() + SOON_S
+    while thread.is_alive() and not refused and time.monotonic() < deadline:
+        try:
+            learner.stats()
+        except ffdl.InvalidArgument as error:
+            refused = "another thread" in str(error)
+    thread.join()
+    assert refused
+
+
+def wait_for_ever(ready, name):
+    try:
+        ready.set()
+        ffdl.Learner.attach(name, float("inf"))
+    except KeyboardInterrupt:
+        os._exit(42)
+
+
+def serve_for_ever(ready, name):
+    server = new_server(name)
+    try:
+        ready.set()
+        server.serve()
+    except KeyboardInterrupt:
+        del server
+        os._exit(42)
+
+
+@pytest.mark.parametrize("body", [wait_for_ever, serve_for_ever])
+def test_ctrl_c_ends_a_wait(body, name):
+    spawn = multiprocessing.get_context("spawn")
+    ready = spawn.Event()
+    child = spawn.Process(target=body, args=(ready, name))
+    child.start()
+    assert ready.wait(60)
+    child.join(0.3)  # let it come into the wait; an earlier signal must end it as well
+    os.kill(child.pid, signal.SIGINT)
+    child.join(SOON_S)
+    if child.exitcode is None:
+        child.kill()
+    assert child.exitcode == 42
+
+
+def test_serve_ends_when_asked():
+    server = new_server()
+    stop = threading.Event()
+    serving = threading.Thread(target=server.serve, args=(stop,))
+    serving.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    push_ones(learner, 0, 3)
+    learner.detach(SOON_S)
+    stop.set()
+    serving.join(SOON_S)
+    assert not serving.is_alive()
+    np.testing.assert_array_equal(server.weights(), 3)

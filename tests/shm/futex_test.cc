@@ -1,0 +1,60 @@
+#include "shm/futex.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace ffdl::shm {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Doorbell, GivesUpAtTheDeadline) {
+  Doorbell bell = {};
+  const Time begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(bell.wait_until([] { return false; }, deadline_in(20ms)));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 20ms);
+}
+
+TEST(Doorbell, ReadyNeedsNoWait) {
+  Doorbell bell = {};
+  EXPECT_TRUE(bell.wait_until([] { return true; }, Time::min()));
+}
+
+// Two threads hand a number back and forth; a lost wake would cost the sleep's bound every time.
+TEST(Doorbell, LosesNoWake) {
+  constexpr uint32_t kRounds = 20'000;
+  Doorbell bell = {};
+  std::atomic<uint32_t> turn = 0;
+  const auto play = [&](uint32_t parity) {
+    for (uint32_t i = parity; i < kRounds; i += 2) {
+      ASSERT_TRUE(bell.wait_until([&] { return turn.load() == i; }, deadline_in(10s)));
+      turn.store(i + 1);
+      bell.ring();
+    }
+  };
+  const Time begin = std::chrono::steady_clock::now();
+  std::thread other(play, 1);
+  play(0);
+  other.join();
+  EXPECT_EQ(turn.load(), kRounds);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kRounds * 5ms);  // a tenth of lost wakes
+}
+
+TEST(Doorbell, WakesManySleepers) {
+  Doorbell bell = {};
+  std::atomic<bool> open = false;
+  std::atomic<int> woken = 0;
+  std::vector<std::thread> sleepers;
+  for (int i = 0; i < 4; ++i) {
+    sleepers.emplace_back([&] { woken += bell.wait_until([&] { return open.load(); }, deadline_in(10s)); });
+  }
+  std::this_thread::sleep_for(20ms);
+  open.store(true);
+  bell.ring();
+  for (std::thread& sleeper : sleepers) sleeper.join();
+  EXPECT_EQ(woken, 4);
+}
+
+}  // namespace
+}  // namespace ffdl::shm

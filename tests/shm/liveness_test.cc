@@ -1,0 +1,120 @@
+#include "shm/liveness.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shm/segment.h"
+#include "support/segment_name.h"
+#include "support/status_matchers.h"
+
+namespace ffdl::shm {
+namespace {
+
+Segment make_segment() {
+  auto made = Segment::create({.kind = SegmentKind::kParameterServer, .layout_version = 1, .bytes = 4096});
+  EXPECT_OK(made);
+  return std::move(made).value();
+}
+
+// A child that takes a role and waits to be killed. Returns once it holds the lock. `fd` is a plain
+// descriptor of the segment: a forked child keeps it, other than the segment's own.
+pid_t start_holder(int fd, int role) {
+  int ready[2];
+  EXPECT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const Result<RoleLock> lock = RoleLock::acquire(fd, role);
+    const char answer = lock.ok() ? 'y' : 'n';
+    if (write(ready[1], &answer, 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  char answer = 0;
+  EXPECT_EQ(read(ready[0], &answer, 1), 1);
+  EXPECT_EQ(answer, 'y');
+  close(ready[0]);
+  close(ready[1]);
+  return child;
+}
+
+void end(pid_t child) {
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+TEST(RoleLock, IsHeldByOneAtATime) {
+  const Segment segment = make_segment();
+  ASSERT_OK_AND_ASSIGN(RoleLock first, RoleLock::acquire(segment.fd(), learner_role(3)));
+  EXPECT_TRUE(role_is_held(segment.fd(), learner_role(3)));
+  EXPECT_FALSE(role_is_held(segment.fd(), learner_role(4)));
+  EXPECT_FALSE(role_is_held(segment.fd(), kOwnerRole));
+  EXPECT_TRUE(role_is_held(segment.fd(), kAnyRole));
+  EXPECT_FAILS(RoleLock::acquire(segment.fd(), learner_role(3)), StatusCode::kConflict, "living");
+  EXPECT_FAILS(RoleLock::acquire(segment.fd(), kAnyRole), StatusCode::kConflict, "living");
+  EXPECT_OK(RoleLock::acquire(segment.fd(), learner_role(4)));
+  first.release();
+  EXPECT_FALSE(role_is_held(segment.fd(), kAnyRole));
+}
+
+TEST(RoleLock, IsFreeOnceItsHolderIsKilled) {
+  const Segment segment = make_segment();
+  const pid_t child = start_holder(dup(segment.fd()), kOwnerRole);
+  EXPECT_TRUE(role_is_held(segment.fd(), kOwnerRole));
+  kill(child, SIGSTOP);
+  EXPECT_TRUE(role_is_held(segment.fd(), kOwnerRole));  // stopped is not dead
+  end(child);
+  EXPECT_FALSE(role_is_held(segment.fd(), kOwnerRole));
+}
+
+// The lock says so across pid namespaces, where a pid says nothing.
+TEST(RoleLock, IsSeenAcrossPidNamespaces) {
+  const Segment segment = make_segment();
+  const int fd = dup(segment.fd());
+  const pid_t helper = fork();
+  if (helper == 0) {
+    if (unshare(CLONE_NEWPID) != 0) _exit(77);
+    const pid_t child = start_holder(fd, kOwnerRole);  // the first process of the new namespace
+    const bool seen = role_is_held(fd, kOwnerRole);
+    end(child);
+    _exit(seen && !role_is_held(fd, kOwnerRole) ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(helper, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    GTEST_SKIP() << "a new pid namespace needs root";
+  }
+  EXPECT_EQ(status, 0);
+}
+
+TEST(RoleLock, IsNotInheritedByAForkedChild) {
+  const Segment segment = make_segment();
+  ASSERT_OK_AND_ASSIGN(RoleLock lock, RoleLock::acquire(segment.fd(), kOwnerRole));
+  int told[2];
+  ASSERT_EQ(pipe(told), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const char answer = lock.held() ? 'y' : 'n';
+    if (write(told[1], &answer, 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  char answer = 0;
+  ASSERT_EQ(read(told[0], &answer, 1), 1);
+  EXPECT_EQ(answer, 'n');
+  EXPECT_TRUE(lock.held());
+  lock.release();
+  EXPECT_FALSE(role_is_held(segment.fd(), kOwnerRole));  // although the child lives
+  end(child);
+}
+
+TEST(Process, StartTimeTellsAProcessFromItsPidsNextUser) {
+  EXPECT_GT(process_start_time(getpid()), 0U);
+  EXPECT_EQ(process_start_time(getpid()), process_start_time(getpid()));
+  EXPECT_EQ(process_start_time(0x7fffffff), 0U);
+  EXPECT_GT(pid_namespace(), 0U);
+}
+
+}  // namespace
+}  // namespace ffdl::shm

@@ -1,0 +1,94 @@
+"""Who may include whom: docs/ARCHITECTURE.md explains the picture, this is the same as data."""
+
+# Module -> internal libraries whose src/<m>/ headers it may include. Its own are always allowed.
+INTERNAL = {
+    "base": (),
+    "shm": ("base",),
+    "net": ("base",),
+    "wire": ("base",),
+    "store": ("base", "net", "wire"),
+    "ps": ("base", "shm"),
+    "membership": ("base", "wire"),
+    "data": ("base", "shm", "wire"),
+    "comm": ("base", "shm"),
+    "elastic": ("base", "wire"),
+    "launch": ("base",),
+    "plan": ("base",),
+    "pool": ("base", "wire"),
+    "jobs": ("base", "wire"),
+    "observe": ("base",),
+    "cli": (),
+}
+
+# Module -> modules that it knows only through their public headers.
+PUBLIC = {
+    "membership": ("store",),
+    "data": ("store",),
+    "comm": ("store",),
+    "elastic": ("store", "membership", "comm"),
+    "launch": ("store",),
+    "pool": ("store", "membership", "launch"),
+    "jobs": ("store", "plan", "launch"),
+}
+
+# Public header -> the module that defines what it declares.
+HEADERS = {
+    "export.h": "base",
+    "log.h": "base",
+    "runtime.h": "base",
+    "status.h": "base",
+    "types.h": "base",
+    "version.h": "base",
+    "diagnose.h": "shm",
+    "learner.h": "ps",
+    "parameter_server.h": "ps",
+    "update_rule.h": "ps",
+    "store.h": "store",
+    "membership.h": "membership",
+    "communicator.h": "comm",
+    "data_pipeline.h": "data",
+    "checkpoint.h": "elastic",
+    "session.h": "elastic",
+    "step_participant.h": "elastic",
+    "elastic_policy.h": "elastic",
+    "cluster_simulator.h": "plan",
+    "job_planner.h": "plan",
+    "plan_files.h": "plan",
+    "scaling_model.h": "plan",
+    "elastic_pool.h": "pool",
+    "observe.h": "observe",
+    "launcher.h": "launch",
+    "job_guardian.h": "jobs",
+}
+
+# Folders that see a user's headers only, whatever they build.
+USERS = ("src/cli", "examples", "benchmarks", "python/bindings", "tests/install")
+
+# First part of a third-party include -> the folders (or files) that may name it.
+THIRD_PARTY = {
+    "fmt": ("src", "tests", "examples", "benchmarks"),
+    "hwy": ("src", "tests"),
+    "xxhash.h": ("src/base", "src/shm", "src/ps", "tests"),
+    "asio.hpp": ("src/net",),
+    "asio": ("src/net",),
+    "google": ("src/wire",),
+    "httplib.h": ("src/store/etcd_store.cc", "src/observe"),
+    "nlohmann": ("src/store/etcd_store.cc", "src/data", "src/elastic", "src/plan", "src/cli",
+                 "examples", "benchmarks", "tests"),
+    "yaml-cpp": ("src/plan", "src/jobs"),
+    "zstd.h": ("src/data",),
+    "hwloc.h": ("src/ps",),
+    "gloo": ("src/comm/gloo_communicator.cc",),
+    "prometheus": ("src/observe",),
+    "grpcpp": ("src/pool",),
+    "CLI": ("src/cli", "examples", "benchmarks"),
+    "pybind11": ("python/bindings",),
+    "Eigen": ("examples", "benchmarks"),
+    "zlib.h": ("examples", "benchmarks", "tests"),
+    "gtest": ("tests",),
+    "gmock": ("tests",),
+    "benchmark": ("benchmarks",),
+}
+
+# First parts of includes that belong to the system.
+SYSTEM = ("sys", "linux", "asm", "arpa", "net", "netinet", "bits")

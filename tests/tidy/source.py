@@ -1,0 +1,61 @@
+"""Just enough C++ to find includes, functions and classes: no parser, no preprocessor."""
+
+import re
+
+_TOKEN = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])\'',
+    re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+
+
+def _blank(match):
+    return re.sub(r"[^\n]", " ", match.group())
+
+
+def without_comments_and_strings(text):
+    """The same text with the same line numbers; '#include "x"' keeps its word but not its file."""
+    return _TOKEN.sub(_blank, text)
+
+
+def includes(text):
+    """(line, quoted, target) of every #include."""
+    for number, line in enumerate(text.split("\n"), 1):
+        match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if match:
+            yield number, match[1] == '"', match[2]
+
+
+def functions(text):
+    """(first line, last line) of every function body that is not inside another function."""
+    bare = _DIRECTIVE.sub(_blank, without_comments_and_strings(text))
+    kinds = []          # of the braces that are open
+    starts = []         # where their headers begin
+    head = 0            # where the current declaration begins
+    for match in re.finditer(r"[{};]", bare):
+        if match.group() == "{":
+            header = bare[head:match.start()]
+            inside = "function" in kinds
+            if re.search(r"\bnamespace\b", header) or 'extern "C"' in text[head:match.start()]:
+                kinds.append("namespace")
+            elif "(" in header and not inside:
+                kinds.append("function")
+            else:
+                kinds.append("block")
+            starts.append(head + len(header) - len(header.lstrip()))
+        elif match.group() == "}" and kinds:
+            kind, start = kinds.pop(), starts.pop()
+            if kind == "function":
+                yield bare.count("\n", 0, start) + 1, bare.count("\n", 0, match.start()) + 1
+        head = match.end()
+
+
+def public_classes(text):
+    """(line, name, comment above it) of every class that is marked FFDL_API."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        match = re.match(r"class (?:\[\[\w+\]\] )?FFDL_API (\w+)\b(?!\s*;)", line)
+        if match:
+            first = number
+            while first > 0 and (lines[first - 1].startswith(("//", "template"))):
+                first -= 1
+            yield number + 1, match[1], "\n".join(lines[first:number])
