@@ -8,6 +8,7 @@ endfunction()
 
 ffdl_require(Threads libc6-dev)
 ffdl_require(fmt libfmt-dev)
+ffdl_require(yaml-cpp libyaml-cpp-dev)
 # Debian's Highway comes without its CMake targets in some versions; the library and header are enough.
 find_library(FFDL_HWY_LIBRARY hwy)
 find_path(FFDL_HWY_INCLUDE hwy/highway.h)

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/doctor.h"
+#include "cli/plan.h"
+#include "cli/simulate.h"
 #include "ffdl/version.h"
 
 int main(int argc, char** argv) {
@@ -11,6 +13,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   ffdl::Status outcome;
   ffdl::cli::add_doctor_command(app, outcome);
+  ffdl::cli::add_plan_command(app, outcome);
+  ffdl::cli::add_simulate_command(app, outcome);
   CLI11_PARSE(app, argc, argv);
   if (outcome.ok()) return 0;
   fmt::print(stderr, "ffdl: {}\n", outcome.message());

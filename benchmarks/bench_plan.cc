@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "benchmarks/harness/suite.h"
+#include "ffdl/cluster_simulator.h"
+#include "ffdl/job_planner.h"
+#include "ffdl/plan_files.h"
+
+// './dev bench plan': how long a decision takes, and how fast the simulator is.
+namespace ffdl::bench {
+namespace {
+
+constexpr int kWorkersMax = 64;  // of one job
+
+// Speed-ups k^p with p of 0.5 to 0.95. Every other job, where they are mixed: bent by up to 30 % at
+// each size at random, or growing only at powers of two, so that they are not concave.
+std::vector<JobRequest> make_jobs(int count, bool mixed) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> real(0, 1);
+  std::vector<JobRequest> jobs;
+  for (int i = 0; i < count; ++i) {
+    JobRequest job;
+    job.name = fmt::format("job-{}", i);
+    const double power = 0.5 + 0.45 * real(random);
+    for (int k = 1; k <= kWorkersMax; ++k) {
+      double value = std::pow(k, power);
+      if (mixed && i % 4 == 1) value *= 0.7 + 0.3 * real(random);
+      if (mixed && i % 4 == 3) value = std::pow(std::exp2(std::floor(std::log2(k))), power);
+      job.sizes.push_back({k, value, 0});
+    }
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Turn plan_turn(const std::vector<JobRequest>& jobs, int workers) {
+  return [&jobs, workers]() -> Result<double> {
+    const auto begin = std::chrono::steady_clock::now();
+    FFDL_RETURN_IF_ERROR(plan_jobs(jobs, workers).status());
+    return seconds_since(begin);
+  };
+}
+
+void plan_row(Suite& suite, int jobs, int workers, bool mixed, double bound_ms) {
+  const std::string name = fmt::format("plan/{}x{}", jobs, workers);
+  if (!suite.wants(name)) return;
+  const auto requests = make_jobs(suite.options().smoke ? 10 : jobs, mixed);
+  const Turn turn = plan_turn(requests, suite.options().smoke ? 40 : workers);
+  suite.measure(ValueSpec{.name = name,
+                          .unit = "ms",
+                          .sample = [&]() -> Result<double> {
+                            FFDL_ASSIGN_OR_RETURN(const double seconds, turn());
+                            return 1e3 * seconds;
+                          },
+                          .samples = suite.options().smoke ? 3 : 30,
+                          .target = Target{bound_ms, true},
+                          .note = mixed ? "half of the jobs not concave" : "all jobs concave"});
+}
+
+Result<double> simulated_jobs_per_second(
+    const std::vector<WorkloadJob>& workload,
+    const std::map<std::string, ApplicationProfile>& profiles) {
+  const auto begin = std::chrono::steady_clock::now();
+  FFDL_RETURN_IF_ERROR(simulate_cluster(workload, profiles, {}).status());
+  return static_cast<double>(workload.size()) / seconds_since(begin);
+}
+
+void simulator_row(Suite& suite) {
+  const std::string name = "simulate/jobs_per_second";
+  if (!suite.wants(name)) return;
+  const char* root = std::getenv("FFDL_DATA_DIR");
+  const std::string folder = std::string(root ? root : "") + "/traces/pollux";
+  auto workload = load_workload(folder + "/workloads/workload-1.csv");
+  if (root == nullptr || workload.status().code() == StatusCode::kNotFound) {
+    return suite.missing(name, "the Pollux workloads are not under FFDL_DATA_DIR");
+  }
+  const auto profiles = load_profiles(folder + "/profiles");
+  if (!workload.ok()) return suite.failed(name, workload.status());
+  if (!profiles.ok()) return suite.failed(name, profiles.status());
+  if (suite.options().smoke) workload->resize(10);
+  suite.measure(ValueSpec{
+      .name = name,
+      .unit = "jobs/s",
+      .sample = [&] { return simulated_jobs_per_second(*workload, *profiles); },
+      .samples = suite.options().smoke ? 3 : 15,
+      .target = Target{80, false},
+      .note = "160 jobs on 64 GPUs, elastic policy, goodput; the target is 2 s for the workload"});
+}
+
+}  // namespace
+}  // namespace ffdl::bench
+
+int main(int argc, char** argv) {
+  using namespace ffdl::bench;
+  SuiteOptions options;
+  std::string command;
+  if (const auto code = Suite::parse("plan", argc, argv, options, command)) return *code;
+  auto suite = Suite::open("plan", command, options);
+  if (!suite.ok()) {
+    fmt::print(stderr, "{}\n", suite.status().to_string());
+    return 1;
+  }
+  const auto jobs = make_jobs(100, true);
+  suite->self_check(PairSpec{.name = "plan",
+                             .unit = "ms",
+                             .figure = [](double seconds) { return 1e3 * seconds; },
+                             .limit = plan_turn(jobs, 400),
+                             .limit_is = "the plan of 100 jobs on 400 workers"});
+  plan_row(*suite, 100, 400, true, 2);
+  plan_row(*suite, 1000, 10'000, true, 50);
+  plan_row(*suite, 10'000, 100'000, false, 500);
+  simulator_row(*suite);
+  return suite->finish();
+}

@@ -1,0 +1,161 @@
+#include "cli/simulate.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+
+#include "ffdl/cluster_simulator.h"
+#include "ffdl/plan_files.h"
+
+namespace ffdl::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct SimulateArguments {
+  std::string workload;
+  std::string profiles;
+  ClusterOptions cluster;
+  bool json = false;
+};
+
+// The value below which a share of all lies; between two values, in proportion.
+double quantile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const double rank = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(rank);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (rank - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+Json summary(const ClusterReport& report) {
+  std::vector<double> completion, waiting;
+  for (const JobOutcome& job : report.jobs) {
+    if (job.completed_s >= 0) completion.push_back(job.completed_s - job.submitted_s);
+    if (job.started_s >= 0) waiting.push_back(job.started_s - job.submitted_s);
+  }
+  return {{"jobs", report.jobs.size()},
+          {"completed", completion.size()},
+          {"mean_jct_s", mean(completion)},
+          {"median_jct_s", quantile(completion, 0.5)},
+          {"p99_jct_s", quantile(completion, 0.99)},
+          {"mean_queueing_s", mean(waiting)},
+          {"makespan_s", report.makespan_s},
+          {"utilisation", report.utilisation},
+          {"reallocations", report.reallocations},
+          {"decisions", report.decision_ms.size()},
+          {"decision_ms_median", quantile(report.decision_ms, 0.5)},
+          {"decision_ms_max", quantile(report.decision_ms, 1)}};
+}
+
+void print_json(const ClusterReport& report) {
+  Json document = summary(report);
+  document["per_job"] = Json::array();
+  for (const JobOutcome& job : report.jobs) {
+    const auto known = [](double time) { return time < 0 ? Json(nullptr) : Json(time); };
+    document["per_job"].push_back({{"job", job.name},
+                                   {"submitted_s", job.submitted_s},
+                                   {"started_s", known(job.started_s)},
+                                   {"completed_s", known(job.completed_s)},
+                                   {"reallocations", job.reallocations}});
+  }
+  document["timeline"] = Json::array();  // [second, job, workers from then on]
+  for (const AllocationChange& change : report.timeline) {
+    document["timeline"].push_back({change.time_s, change.job, change.workers});
+  }
+  fmt::print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_table(const ClusterReport& report) {
+  fmt::print("{:<24} {:>12} {:>12} {:>12} {:>14}\n", "job", "submitted s", "waited s", "took s",
+             "reallocations");
+  for (const JobOutcome& job : report.jobs) {
+    const auto since = [&](double time) {
+      return time < 0 ? std::string("-") : fmt::format("{:.0f}", time - job.submitted_s);
+    };
+    fmt::print("{:<24} {:>12.0f} {:>12} {:>12} {:>14}\n", job.name, job.submitted_s,
+               since(job.started_s), since(job.completed_s), job.reallocations);
+  }
+  const Json all = summary(report);
+  for (const auto& [name, value] : all.items()) fmt::print("{:<20} {}\n", name, value.dump());
+}
+
+// Shows the share that is done where somebody watches and it takes longer than a second.
+std::function<void(double)> progress_bar() {
+  using Clock = std::chrono::steady_clock;
+  if (isatty(STDERR_FILENO) == 0) return {};
+  return [next = Clock::now() + std::chrono::seconds(1)](double share) mutable {
+    if (Clock::now() < next) return;
+    next += std::chrono::milliseconds(200);
+    constexpr int kWidth = 40;
+    const auto filled = static_cast<size_t>(share * kWidth);
+    fmt::print(stderr, "\r[{:<40}] {:3.0f} %", std::string(filled, '#'), 100 * share);
+    if (share >= 1) fmt::print(stderr, "\n");
+  };
+}
+
+Status run_simulate(const SimulateArguments& arguments) {
+  FFDL_ASSIGN_OR_RETURN(const std::vector<WorkloadJob> workload, load_workload(arguments.workload));
+  FFDL_ASSIGN_OR_RETURN(const auto profiles, load_profiles(arguments.profiles));
+  FFDL_ASSIGN_OR_RETURN(const ClusterReport report,
+                        simulate_cluster(workload, profiles, arguments.cluster, progress_bar()));
+  if (arguments.json) {
+    print_json(report);
+  } else {
+    print_table(report);
+  }
+  return {};
+}
+
+template <class Choice>
+CLI::CheckedTransformer one_of(std::map<std::string, Choice> choices) {
+  return CLI::CheckedTransformer(std::move(choices));
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, Status& outcome) {
+  const auto arguments = std::make_shared<SimulateArguments>();  // shared with the callback below
+  ClusterOptions& cluster = arguments->cluster;
+  CLI::App* command = app.add_subcommand("simulate", "Run a workload on a cluster in fast motion");
+  command->add_option("--workload", arguments->workload, "jobs and when they arrive (CSV)")
+      ->required();
+  command->add_option("--profiles", arguments->profiles, "folder of measured profiles")->required();
+  command->add_option("--nodes", cluster.nodes)->capture_default_str();
+  command->add_option("--gpus-per-node", cluster.gpus_per_node)->capture_default_str();
+  command
+      ->add_option("--policy", cluster.policy,
+                   "fixed, tiresias, elastic-tiresias, shortest-first or elastic")
+      ->transform(one_of<ClusterPolicy>({{"fixed", ClusterPolicy::kFixed},
+                                         {"tiresias", ClusterPolicy::kTiresias},
+                                         {"elastic-tiresias", ClusterPolicy::kElasticTiresias},
+                                         {"shortest-first", ClusterPolicy::kShortestFirst},
+                                         {"elastic", ClusterPolicy::kElastic}}));
+  command
+      ->add_option("--objective", cluster.objective, "of the elastic policy: throughput or goodput")
+      ->transform(one_of<PlanObjective>(
+          {{"throughput", PlanObjective::kThroughput}, {"goodput", PlanObjective::kGoodput}}));
+  command->add_option("--batch", cluster.dynamic_batch, "of the elastic policy: fixed or dynamic")
+      ->transform(one_of<bool>({{"fixed", false}, {"dynamic", true}}));
+  command->add_option("--interval", cluster.interval_s, "seconds between decisions")
+      ->capture_default_str();
+  command
+      ->add_option("--restart-cost", cluster.restart_s, "seconds that a change of size stops a job")
+      ->capture_default_str();
+  command->add_flag("--json", arguments->json, "print one JSON document");
+  command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });
+}
+
+}  // namespace ffdl::cli

@@ -1,0 +1,100 @@
+#include "plan/elastic_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace ffdl::plan {
+namespace {
+
+// A program is tried on at most this many times the workers that it was ever seen on: its model
+// knows nothing of what is beyond.
+constexpr int kGrowthMax = 3;
+
+// A change of size pays for its restart within this time, or half of the job's own remaining time:
+// later the plan will have changed again.
+constexpr double kHorizonMax_s = 300;
+
+// Taken for jobs of which nothing is known yet.
+constexpr double kUnknownRemaining_s = 3600;
+
+}  // namespace
+
+const std::vector<double>& ElasticPolicy::rates(const SimJob& job) {
+  Rates& rates = rates_[job.index];
+  const SpeedEstimator& estimator = *job.estimator;
+  if (rates.version == estimator.version() && rates.gradients == job.gradients) return rates.of;
+  rates.version = estimator.version();
+  rates.gradients = job.gradients;
+  rates.of = {1.0};
+  if (!estimator.knows_anything()) return rates.of;
+  BatchQuestion question = BatchRule{options_.dynamic_batch, options_.objective}.question(job);
+  if (!job.ran) question.gradients = estimator.first_gradients();
+  const int gpus = options_.nodes * options_.gpus_per_node;
+  // Who asks for one worker only is taken at his word.
+  const int most =
+      job.request->workers == 1 ? 1 : std::min(gpus, kGrowthMax * estimator.model().workers_seen);
+  rates.of.clear();
+  for (int workers = 1; workers <= most; ++workers) {
+    const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
+    const auto best = best_configuration(estimator.model(), question, nodes, workers);
+    rates.of.push_back(best ? best->rate : 0);
+  }
+  return rates.of;
+}
+
+JobRequest ElasticPolicy::request_for(const SimJob& job) {
+  const std::vector<double>& rates = this->rates(job);
+  const bool goodput = options_.objective == PlanObjective::kGoodput;
+  const int now = job.workers();
+  JobRequest request;
+  request.name = job.request->name;
+  request.may_wait = goodput;
+  request.current_workers = now;
+  const auto first = std::find_if(rates.begin(), rates.end(), [](double rate) { return rate > 0; });
+  if (first == rates.end()) {  // no size is possible with its batch
+    request.may_wait = true;
+    return request;
+  }
+  const double one_worker = *first / static_cast<double>(first - rates.begin() + 1);
+
+  double remaining_s = kUnknownRemaining_s, horizon_s = kHorizonMax_s;
+  if (job.estimator->knows_anything() && goodput) {
+    remaining_s = std::max(job.remaining() / one_worker, 1.0);
+    const size_t size = static_cast<size_t>(std::max(now, 1)) - 1;
+    const double rate = size < rates.size() && rates[size] > 0 ? rates[size] : one_worker;
+    horizon_s = std::min(horizon_s, std::max(job.remaining() / rate / 2, 1.0));
+  }
+  const double kept = horizon_s / (horizon_s + options_.restart_s);  // of a new size's value
+  const double weight = goodput ? 1 / std::sqrt(remaining_s) : 1;
+  for (int workers = 1; workers <= static_cast<int>(rates.size()); ++workers) {
+    const double rate = rates[static_cast<size_t>(workers) - 1];
+    if (rate <= 0) continue;
+    request.sizes.push_back({workers, rate / one_worker * weight * (workers == now ? 1 : kept)});
+  }
+  return request;
+}
+
+Result<Decision> ElasticPolicy::decide(std::span<SimJob* const> active, double, double) {
+  const int gpus = options_.nodes * options_.gpus_per_node;
+  std::vector<JobRequest> requests;
+  int64_t least = 0;
+  for (const SimJob* job : active) {
+    JobRequest request = request_for(*job);
+    if (!request.may_wait) {
+      least += request.sizes[0].workers;
+      if (least > gpus) break;
+    }
+    requests.push_back(std::move(request));
+  }
+  FFDL_ASSIGN_OR_RETURN(const Plan plan, plan_jobs(requests, gpus));
+  Decision decision{std::vector<int>(active.size()), std::vector<size_t>(active.size())};
+  for (size_t i = 0; i < plan.jobs.size(); ++i) decision.workers[i] = plan.jobs[i].workers;
+  // Large jobs take whole nodes first; small ones fill what is left.
+  std::iota(decision.order.begin(), decision.order.end(), size_t{0});
+  std::stable_sort(decision.order.begin(), decision.order.end(),
+                   [&](size_t a, size_t b) { return decision.workers[a] > decision.workers[b]; });
+  return decision;
+}
+
+}  // namespace ffdl::plan

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace ffdl::plan {
+
+// Some of a job's workers, on one node.
+struct NodeShare {
+  int node = 0;
+  int workers = 0;
+
+  bool operator==(const NodeShare&) const = default;
+};
+using Allocation = std::vector<NodeShare>;
+
+enum class PlacementRule {
+  kPack,      // on as few nodes as possible, and where they fill up what is left of a node
+  kMostFree,  // as many as possible on the node with most room, then on the next
+  kSpread,    // one by one, each on the node with most room
+};
+
+int workers_of(const Allocation& allocation);
+
+// Places all workers of a job or, where they do not fit, none (the answer is empty then). free: the
+// room on each node; what was placed is taken off it. Of equal nodes the first is taken.
+Allocation place(std::span<int> free, int workers, PlacementRule rule);
+
+// Gives the room of an allocation back.
+void release(std::span<int> free, const Allocation& allocation);
+
+}  // namespace ffdl::plan

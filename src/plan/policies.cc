@@ -1,0 +1,236 @@
+#include "plan/policies.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "plan/elastic_policy.h"
+
+namespace ffdl::plan {
+namespace {
+
+std::vector<size_t> in_order(size_t count) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  return order;
+}
+
+// Packed onto empty nodes: how a job would be placed if it were alone.
+std::vector<int> alone(int workers, int gpus_per_node) {
+  std::vector<int> placement(static_cast<size_t>(workers / gpus_per_node), gpus_per_node);
+  if (workers % gpus_per_node > 0) placement.push_back(workers % gpus_per_node);
+  return placement;
+}
+
+// First come, first served: nobody overtakes, nobody is stopped.
+class FixedPolicy : public Policy {
+ public:
+  explicit FixedPolicy(const ClusterOptions& options)
+      : gpus_(options.nodes * options.gpus_per_node) {}
+
+  Result<Decision> decide(std::span<SimJob* const> active, double, double) override {
+    Decision decision{std::vector<int>(active.size()), in_order(active.size())};
+    int free = gpus_;
+    for (const SimJob* job : active) free -= job->workers();
+    bool blocked = false;
+    for (size_t i = 0; i < active.size(); ++i) {
+      decision.workers[i] = active[i]->workers();
+      if (decision.workers[i] > 0) continue;
+      blocked = blocked || active[i]->request->workers > free;
+      if (blocked) continue;
+      decision.workers[i] = active[i]->request->workers;
+      free -= decision.workers[i];
+    }
+    return decision;
+  }
+
+ private:
+  const int gpus_;
+};
+
+// Least remaining time first, taken from the truth.
+class ShortestFirstPolicy : public Policy {
+ public:
+  explicit ShortestFirstPolicy(const ClusterOptions& options) : options_(options) {}
+
+  Result<Decision> decide(std::span<SimJob* const> active, double, double) override {
+    Decision decision{std::vector<int>(active.size()), in_order(active.size())};
+    std::vector<double> remaining;
+    for (const SimJob* job : active) {
+      const int workers = job->request->workers;
+      remaining.push_back(
+          job->remaining_s(alone(workers, options_.gpus_per_node),
+                           job->application->limits().split(job->request->batch, workers)));
+    }
+    std::stable_sort(decision.order.begin(), decision.order.end(),
+                     [&](size_t a, size_t b) { return remaining[a] < remaining[b]; });
+    int free = options_.nodes * options_.gpus_per_node;
+    for (const size_t i : decision.order) {
+      if (active[i]->request->workers > free) continue;
+      decision.workers[i] = active[i]->request->workers;
+      free -= decision.workers[i];
+    }
+    return decision;
+  }
+
+ private:
+  const ClusterOptions options_;
+};
+
+// Two queues: a job that has had its share of service goes to the second and is served after all of
+// the first. Each queue is first come, first served, but a job that does not fit is passed over.
+class TiresiasPolicy : public Policy {
+ public:
+  explicit TiresiasPolicy(const ClusterOptions& options)
+      : gpus_(options.nodes * options.gpus_per_node) {}
+
+  Result<Decision> decide(std::span<SimJob* const> active, double, double seconds) override {
+    Decision decision{std::vector<int>(active.size()), {}, PlacementRule::kMostFree};
+    decision.order = queue_up(active, seconds);
+    int free = gpus_;
+    for (const size_t i : decision.order) {
+      const int wanted = active[i]->request->workers;
+      State& state = states_[active[i]->index];
+      state.running = wanted <= free;
+      if (!state.running) continue;
+      decision.workers[i] = wanted;
+      free -= wanted;
+    }
+    return decision;
+  }
+
+ protected:
+  static constexpr double kDemotionGpuSeconds = 16 * 3600;
+
+  struct State {
+    bool running = false;
+    bool demoted = false;
+    double served_s = 0;
+    uint64_t place = 0;  // in its queue
+  };
+
+  // Counts service, demotes, and lists the jobs in the order in which they are served.
+  std::vector<size_t> queue_up(std::span<SimJob* const> active, double seconds) {
+    std::vector<size_t> order = in_order(active.size());
+    for (const SimJob* job : active) {
+      const auto [entry, is_new] = states_.try_emplace(job->index);
+      State& state = entry->second;
+      if (is_new) state.place = ++places_;
+    }
+    for (const SimJob* job : active) {
+      State& state = states_[job->index];
+      if (!state.running) continue;
+      state.served_s += seconds;
+      if (!state.demoted && state.served_s * job->request->workers >= kDemotionGpuSeconds) {
+        state.demoted = true;
+        state.place = ++places_;
+      }
+    }
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const State& left = states_[active[a]->index];
+      const State& right = states_[active[b]->index];
+      return left.demoted != right.demoted ? right.demoted : left.place < right.place;
+    });
+    return order;
+  }
+
+  const int gpus_;
+  std::map<uint32_t, State> states_;  // by job
+  uint64_t places_ = 0;
+};
+
+// Tiresias, and two rules more: when many wait, demoted jobs shrink to one worker; workers that
+// nobody was given go, one by one, to whom they speed up most.
+class ElasticTiresiasPolicy : public TiresiasPolicy {
+ public:
+  explicit ElasticTiresiasPolicy(const ClusterOptions& options)
+      : TiresiasPolicy(options), options_(options) {}
+
+  Result<Decision> decide(std::span<SimJob* const> active, double, double seconds) override {
+    Decision decision{std::vector<int>(active.size()), queue_up(active, seconds)};
+    int free = gpus_;
+    size_t waiting = 0;
+    const auto serve = [&](size_t i, int workers) {
+      decision.workers[i] = workers;
+      free -= workers;
+    };
+    for (const size_t i : decision.order) {
+      if (active[i]->request->workers <= free) {
+        serve(i, active[i]->request->workers);
+      } else {
+        ++waiting;
+      }
+    }
+    if (waiting > kWaitingMax) {
+      for (size_t i = 0; i < active.size(); ++i) {
+        if (states_[active[i]->index].demoted && decision.workers[i] > 1) {
+          serve(i, 1 - decision.workers[i]);
+          decision.workers[i] = 1;
+        }
+      }
+      for (const size_t i : decision.order) {
+        if (decision.workers[i] == 0 && active[i]->request->workers <= free) {
+          serve(i, active[i]->request->workers);
+        }
+      }
+    }
+    expand(active, free, decision.workers);
+    for (size_t i = 0; i < active.size(); ++i) {
+      states_[active[i]->index].running = decision.workers[i] > 0;
+    }
+    return decision;
+  }
+
+ private:
+  static constexpr size_t kWaitingMax = 10;
+
+  double speed(const SimJob& job, int workers) const {
+    if (workers == 0) return 0;
+    const BatchRule rule{false, PlanObjective::kThroughput};
+    const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
+    const auto one = best_configuration(job.estimator->model(), rule.question(job), 1, 1);
+    const auto many =
+        best_configuration(job.estimator->model(), rule.question(job), nodes, workers);
+    return one && many ? many->rate / one->rate : 0;
+  }
+
+  void expand(std::span<SimJob* const> active, int free, std::vector<int>& workers) const {
+    std::vector<double> gains;
+    for (size_t i = 0; i < active.size(); ++i) gains.push_back(gain(*active[i], workers[i]));
+    for (; free > 0; --free) {
+      const auto best = std::max_element(gains.begin(), gains.end());
+      if (best == gains.end() || *best <= 0) return;
+      const auto i = static_cast<size_t>(best - gains.begin());
+      ++workers[i];
+      *best = gain(*active[i], workers[i]);
+    }
+  }
+
+  // Nobody starts here a job whose speed is unknown, or grows one beyond twice its wish.
+  double gain(const SimJob& job, int workers) const {
+    if (!job.estimator->knows_anything() || workers >= 2 * job.request->workers) return 0;
+    return speed(job, workers + 1) - speed(job, workers);
+  }
+
+  const ClusterOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_policy(const ClusterOptions& options) {
+  switch (options.policy) {
+    case ClusterPolicy::kFixed:
+      return std::make_unique<FixedPolicy>(options);
+    case ClusterPolicy::kTiresias:
+      return std::make_unique<TiresiasPolicy>(options);
+    case ClusterPolicy::kElasticTiresias:
+      return std::make_unique<ElasticTiresiasPolicy>(options);
+    case ClusterPolicy::kShortestFirst:
+      return std::make_unique<ShortestFirstPolicy>(options);
+    case ClusterPolicy::kElastic:
+      break;
+  }
+  return std::make_unique<ElasticPolicy>(options);
+}
+
+}  // namespace ffdl::plan

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "base/errors.h"
+#include "plan/policies.h"
+#include "plan/sim_job.h"
+
+namespace ffdl {
+namespace {
+
+using base::invalid_argument;
+using plan::Allocation;
+using plan::SimJob;
+
+Status check_options(const ClusterOptions& options) {
+  if (options.nodes < 1 || options.gpus_per_node < 1) {
+    return invalid_argument("simulate a cluster: {} nodes of {} GPUs; give at least 1 of each",
+                            options.nodes, options.gpus_per_node);
+  }
+  if (!(options.interval_s > 0) || !(options.restart_s >= 0) ||
+      !std::isfinite(options.interval_s) || !std::isfinite(options.restart_s)) {
+    return invalid_argument(
+        "simulate a cluster: an interval of {} s and restarts of {} s; give above 0 and 0 or more",
+        options.interval_s, options.restart_s);
+  }
+  return {};
+}
+
+class Simulation {
+ public:
+  Simulation(const ClusterOptions& options, Runtime& runtime)
+      : options_(options),
+        runtime_(runtime),
+        rule_{options.policy == ClusterPolicy::kElastic && options.dynamic_batch,
+              options.objective},
+        policy_(plan::make_policy(options)),
+        free_(static_cast<size_t>(options.nodes), options.gpus_per_node) {}
+
+  Status add_jobs(std::span<const WorkloadJob> workload,
+                  const std::map<std::string, ApplicationProfile>& profiles) {
+    const int workers_max = options_.nodes * options_.gpus_per_node;
+    for (const auto& [name, profile] : profiles) {
+      FFDL_ASSIGN_OR_RETURN(plan::Application application,
+                            plan::Application::from_profile(profile));
+      applications_.emplace(name, std::move(application));
+    }
+    for (const WorkloadJob& request : workload) {
+      const auto application = applications_.find(request.application);
+      if (application == applications_.end()) {
+        return invalid_argument("simulate job '{}': there is no profile of '{}'; add one",
+                                request.name, request.application);
+      }
+      const auto& limits = application->second.limits();
+      if (request.workers < 1 || request.workers > workers_max) {
+        return invalid_argument("simulate job '{}': it asks for {} workers of {}; ask for fewer",
+                                request.name, request.workers, workers_max);
+      }
+      if (request.batch < limits.global_min || request.batch > limits.global_max) {
+        return invalid_argument("simulate job '{}': a batch of {}; its profile knows {} to {}",
+                                request.name, request.batch, limits.global_min, limits.global_max);
+      }
+      SimJob job;
+      job.index = static_cast<uint32_t>(jobs_.size());
+      job.request = &request;
+      job.application = &application->second;
+      job.estimator = &estimators_[request.application];
+      jobs_.push_back(job);
+    }
+    return {};
+  }
+
+  Result<ClusterReport> run(const std::function<void(double)>& progress) {
+    size_t done = 0;
+    for (double now_s = 0; done < jobs_.size() && now_s < options_.horizon_s;) {
+      done = 0;
+      for (SimJob& job : jobs_) {
+        if (!job.done()) {
+          FFDL_RETURN_IF_ERROR(plan::advance(job, now_s, options_.interval_s, rule_));
+          if (job.done()) set_allocation(job, {}, job.completed_s);
+        }
+        done += job.done() ? 1 : 0;
+      }
+      now_s += options_.interval_s;
+      FFDL_RETURN_IF_ERROR(decide(now_s));
+      if (progress) progress(static_cast<double>(done) / static_cast<double>(jobs_.size()));
+    }
+    return report();
+  }
+
+ private:
+  Status decide(double now_s) {
+    std::vector<SimJob*> active;
+    for (SimJob& job : jobs_) {
+      if (job.request->submitted_s <= now_s && !job.done()) active.push_back(&job);
+    }
+    if (active.empty()) return {};
+    const auto before = runtime_.now();
+    FFDL_ASSIGN_OR_RETURN(const plan::Decision decision,
+                          policy_->decide(active, now_s, options_.interval_s));
+    const auto took = runtime_.now() - before;
+    report_.decision_ms.push_back(std::chrono::duration<double, std::milli>(took).count());
+    // Everyone gives back before anyone takes.
+    std::vector<bool> changes(active.size());
+    for (size_t i = 0; i < active.size(); ++i) {
+      changes[i] = decision.workers[i] != active[i]->workers();
+      if (changes[i]) plan::release(free_, active[i]->allocation);
+    }
+    for (const size_t i : decision.order) {
+      if (!changes[i]) continue;
+      Allocation allocation;
+      if (decision.workers[i] > 0) {
+        allocation = plan::place(free_, decision.workers[i], decision.rule);
+        if (allocation.empty()) {
+          return base::make_error(StatusCode::kInternal,
+                                  "place job '{}': {} workers were promised and are not free",
+                                  active[i]->request->name, decision.workers[i]);
+        }
+      }
+      plan::reallocate(*active[i], allocation, options_.restart_s, rule_);
+      if (active[i]->started_s < 0 && !allocation.empty()) active[i]->started_s = now_s;
+      record(*active[i], now_s);
+    }
+    return {};
+  }
+
+  void set_allocation(SimJob& job, Allocation allocation, double now_s) {
+    plan::release(free_, job.allocation);
+    job.allocation = std::move(allocation);
+    record(job, now_s);
+  }
+
+  void record(const SimJob& job, double now_s) {
+    report_.timeline.push_back({now_s, job.index, job.workers()});
+  }
+
+  ClusterReport report() {
+    double used = 0;
+    for (const SimJob& job : jobs_) {
+      report_.jobs.push_back({job.request->name, job.request->submitted_s, job.started_s,
+                              job.completed_s, std::max(job.reallocations, 0)});
+      report_.makespan_s = std::max(report_.makespan_s, job.completed_s);
+      report_.reallocations += std::max(job.reallocations, 0);
+      used += job.attained_gpu_s;
+    }
+    const double capacity = report_.makespan_s * options_.nodes * options_.gpus_per_node;
+    report_.utilisation = capacity > 0 ? used / capacity : 0;
+    return std::move(report_);
+  }
+
+  const ClusterOptions options_;
+  Runtime& runtime_;
+  const plan::BatchRule rule_;
+  const std::unique_ptr<plan::Policy> policy_;
+  std::vector<int> free_;
+  std::map<std::string, plan::Application> applications_;
+  std::map<std::string, plan::SpeedEstimator> estimators_;  // by application
+  std::deque<SimJob> jobs_;
+  ClusterReport report_;
+};
+
+}  // namespace
+
+Result<ClusterReport> simulate_cluster(std::span<const WorkloadJob> workload,
+                                       const std::map<std::string, ApplicationProfile>& profiles,
+                                       const ClusterOptions& options,
+                                       const std::function<void(double)>& progress,
+                                       Runtime& runtime) {
+  FFDL_RETURN_IF_ERROR(check_options(options));
+  Simulation simulation(options, runtime);
+  FFDL_RETURN_IF_ERROR(simulation.add_jobs(workload, profiles));
+  return simulation.run(progress);
+}
+
+}  // namespace ffdl

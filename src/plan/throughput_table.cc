@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "ffdl/plan_files.h"
+#include "plan/csv.h"
+
+namespace ffdl {
+namespace {
+
+namespace fs = std::filesystem;
+using plan::CsvFile;
+
+// The numbers of workers that the columns stand for, the first column left out.
+Result<std::vector<int>> workers_of_columns(const CsvFile& csv) {
+  std::vector<int> workers;
+  for (size_t column = 1; column < csv.columns(); ++column) {
+    const auto number = plan::parse_integer(csv.name(column));
+    if (!number || *number < 1 || *number > INT32_MAX) {
+      return csv.error_in_header(column, "not a number of workers; write a whole number from 1 on");
+    }
+    if (std::find(workers.begin(), workers.end(), *number) != workers.end()) {
+      return csv.error_in_header(column, "this number of workers was there before; name each once");
+    }
+    workers.push_back(static_cast<int>(*number));
+  }
+  return workers;
+}
+
+// The rows that the choice of batch leaves, of those with a possible size.
+struct BatchRow {
+  int64_t batch;
+  std::vector<double> steps_per_second;  // 0: not possible
+};
+
+Result<std::vector<BatchRow>> read_rows(const CsvFile& csv) {
+  std::vector<BatchRow> rows;
+  for (size_t row = 0; row < csv.rows(); ++row) {
+    FFDL_ASSIGN_OR_RETURN(const int64_t batch, csv.integer(row, 0, 1));
+    BatchRow read{batch, {}};
+    bool possible = false;
+    for (size_t column = 1; column < csv.columns(); ++column) {
+      const std::string& text = csv.text(row, column);
+      const auto rate = text.empty() ? std::optional(0.0) : plan::parse_number(text);
+      if (!rate || std::isinf(*rate)) {
+        return csv.error_at(row, column, "'{}' is not a number; write steps per second, or nan",
+                            text);
+      }
+      if (*rate < 0) {
+        return csv.error_at(row, column, "{} steps per second; leave it empty where not possible",
+                            text);
+      }
+      read.steps_per_second.push_back(*rate > 0 ? *rate : 0.0);
+      possible |= *rate > 0;
+    }
+    for (const BatchRow& other : rows) {
+      if (other.batch == batch) {
+        return csv.error_at(row, 0, "batch {} was there before; list each once", batch);
+      }
+    }
+    if (possible) rows.push_back(std::move(read));
+  }
+  if (rows.empty()) {
+    return csv.error_in_header(0, "no possible size in {} lines; give at least one cell above 0",
+                               csv.rows());
+  }
+  return rows;
+}
+
+std::vector<SizeOption> best_sizes(const std::vector<BatchRow>& rows,
+                                   const std::vector<int>& workers) {
+  std::vector<SizeOption> sizes;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    SizeOption best{.workers = workers[i]};
+    for (const BatchRow& row : rows) {
+      const double rate = row.steps_per_second[i] * static_cast<double>(row.batch);
+      if (rate > best.value) best.value = rate, best.batch = row.batch;
+    }
+    if (best.value > 0) sizes.push_back(best);
+  }
+  std::sort(sizes.begin(), sizes.end(),
+            [](const SizeOption& a, const SizeOption& b) { return a.workers < b.workers; });
+  const double one_worker = sizes[0].value / sizes[0].workers;
+  for (SizeOption& size : sizes) size.value /= one_worker;
+  return sizes;
+}
+
+Result<JobRequest> load_table(const fs::path& path, BatchChoice choice) {
+  FFDL_ASSIGN_OR_RETURN(const CsvFile csv, CsvFile::read(path));
+  FFDL_ASSIGN_OR_RETURN(const std::vector<int> workers, workers_of_columns(csv));
+  FFDL_ASSIGN_OR_RETURN(std::vector<BatchRow> rows, read_rows(csv));
+  const auto [least, most] =
+      std::minmax_element(rows.begin(), rows.end(),
+                          [](const BatchRow& a, const BatchRow& b) { return a.batch < b.batch; });
+  if (choice == BatchChoice::kMin) rows = {*least};
+  if (choice == BatchChoice::kMax) rows = {*most};
+  JobRequest job;
+  job.name = path.stem().string();
+  job.sizes = best_sizes(rows, workers);
+  return job;
+}
+
+}  // namespace
+
+Result<std::vector<JobRequest>> load_throughput_tables(const fs::path& folder, BatchChoice batch) {
+  std::error_code failure;
+  std::vector<fs::path> paths;
+  fs::directory_iterator entry(folder, failure);
+  for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
+    if (entry->path().extension() == ".csv") paths.push_back(entry->path());
+  }
+  if (failure) {
+    return base::make_error(StatusCode::kNotFound, "read '{}': {}; name a folder of tables",
+                            folder.string(), failure.message());
+  }
+  if (paths.empty()) {
+    return base::invalid_argument(
+        "read '{}': no job, for there is no '*.csv'; name a folder of tables", folder.string());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<JobRequest> jobs;
+  for (const fs::path& path : paths) {
+    FFDL_ASSIGN_OR_RETURN(JobRequest job, load_table(path, batch));
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+}  // namespace ffdl

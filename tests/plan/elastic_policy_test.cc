@@ -1,0 +1,69 @@
+#include "plan/elastic_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/simple_jobs.h"
+
+namespace ffdl::plan {
+namespace {
+
+ClusterOptions options(int gpus, PlanObjective objective) {
+  ClusterOptions options;
+  options.nodes = 1;
+  options.gpus_per_node = gpus;
+  options.objective = objective;
+  return options;
+}
+
+// Perfect scaling: computation in proportion to the batch, no network.
+void teach(SimpleJobs& jobs) {
+  jobs.estimator().observe({1, 1, 8, 1, 0}, {1, 1});
+  jobs.estimator().observe({1, 1, 64, 8, 0}, {1, 1});
+}
+
+TEST(ElasticPolicy, TriesUnknownProgramsOnOneWorker) {
+  SimpleJobs jobs;
+  jobs.add(4);
+  jobs.add(4);
+  ElasticPolicy policy(options(8, PlanObjective::kGoodput));
+  EXPECT_EQ(policy.decide(jobs.active(), 0, 60)->workers, (std::vector{1, 1}));
+}
+
+TEST(ElasticPolicy, GrowsThreefoldAtMost) {
+  SimpleJobs jobs;
+  jobs.add(4);
+  jobs.add(1);  // asks for one worker only
+  teach(jobs);
+  ElasticPolicy policy(options(8, PlanObjective::kThroughput));
+  EXPECT_EQ(policy.decide(jobs.active(), 0, 60)->workers, (std::vector{3, 1}));
+}
+
+TEST(ElasticPolicy, ThroughputAdmitsFirstComeFirstServed) {
+  SimpleJobs jobs;
+  for (int i = 0; i < 4; ++i) jobs.add(4);
+  ElasticPolicy policy(options(3, PlanObjective::kThroughput));
+  EXPECT_EQ(policy.decide(jobs.active(), 0, 60)->workers, (std::vector{1, 1, 1, 0}));
+}
+
+TEST(ElasticPolicy, GoodputPrefersWhoIsNearerToTheEnd) {
+  SimpleJobs jobs;
+  jobs.add(4);
+  jobs.add(4).progress = 900;
+  teach(jobs);
+  ElasticPolicy policy(options(1, PlanObjective::kGoodput));
+  EXPECT_EQ(policy.decide(jobs.active(), 0, 60)->workers, (std::vector{0, 1}));
+}
+
+TEST(ElasticPolicy, DoesNotSwitchForASmallGain) {
+  SimpleJobs jobs;
+  jobs.add(4).progress = 5;
+  jobs.add(4);
+  jobs.active()[1]->allocation = {
+      {0, 1}};  // running; the other one is only a little nearer to its end
+  teach(jobs);
+  ElasticPolicy policy(options(1, PlanObjective::kGoodput));
+  EXPECT_EQ(policy.decide(jobs.active(), 0, 60)->workers, (std::vector{0, 1}));
+}
+
+}  // namespace
+}  // namespace ffdl::plan

@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include "ffdl/plan_files.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+constexpr char kYaml[] = R"(# three jobs
+jobs:
+  - name: resnet
+    scaling: [1.0, 1.9, 2.7, 3.4]
+    min_workers: 2
+    max_workers: 3
+    current_workers: 2
+    switch_cost: 0.1
+  - name: bert
+    sizes:
+      - {workers: 4, scaling: 3.1, batch: 512}
+      - {workers: 1, scaling: 1.0, batch: 128}
+    may_wait: true
+)";
+
+constexpr char kJson[] = R"({
+	"jobs": [
+		{"name": "resnet", "scaling": [1.0, 1.9, 2.7, 3.4], "min_workers": 2, "max_workers": 3,
+		 "current_workers": 2, "switch_cost": 0.1},
+		{"name": "bert", "may_wait": true,
+		 "sizes": [{"workers": 4, "scaling": 3.1, "batch": 512},
+		           {"workers": 1, "scaling": 1.0, "batch": 128}]}
+	]
+})";
+
+TEST(JobFile, ReadsYamlAndJsonAlike) {
+  TempFolder folder;
+  for (const std::string& file :
+       {folder.write("jobs.yaml", kYaml), folder.write("jobs.json", kJson)}) {
+    const auto jobs = load_job_requests(file);
+    ASSERT_TRUE(jobs.ok()) << jobs.status().message();
+    ASSERT_EQ(jobs->size(), 2u);
+    const JobRequest& first = (*jobs)[0];
+    EXPECT_EQ(first.name, "resnet");
+    EXPECT_EQ(first.sizes, (std::vector<SizeOption>{{2, 1.9, 0}, {3, 2.7, 0}}));
+    EXPECT_EQ(first.current_workers, 2);
+    EXPECT_EQ(first.switch_cost, 0.1);
+    EXPECT_FALSE(first.may_wait);
+    const JobRequest& second = (*jobs)[1];
+    EXPECT_EQ(second.sizes, (std::vector<SizeOption>{{4, 3.1, 512}, {1, 1.0, 128}}));
+    EXPECT_TRUE(second.may_wait);
+  }
+}
+
+TEST(JobFile, ComplaintsNameFileLineAndColumn) {
+  const struct {
+    const char* text;
+    const char* message;
+  } cases[] = {
+      {"", "line 1, column 1: no list of jobs; write jobs: and one entry for each"},
+      {"jobs: []", "line 1, column 1: no list of jobs; write jobs: and one entry for each"},
+      {"[1, 2]", "line 1, column 1: no list of jobs; write jobs: and one entry for each"},
+      {"jobs:\n  - 3\n",
+       "line 2, column 5: a job is not a map; write name, scaling, sizes, min_workers, "
+       "max_workers, "
+       "may_wait, current_workers, switch_cost"},
+      {"jobs:\n  - name: a\n    scaling: [1, -2]\n",
+       "line 3, column 18: not a number from 0 on; write one"},
+      {"jobs:\n  - name: a\n    scaling: 7\n",
+       "line 3, column 14: not a list; write [first, second]"},
+      {"jobs:\n  - name: a\n    colour: red\n",
+       "line 3, column 5: a job has no 'colour'; write name, scaling, sizes, min_workers, "
+       "max_workers, "
+       "may_wait, current_workers, switch_cost"},
+      {"jobs:\n  - scaling: [1]\n", "line 2, column 5: a job without a name; write one"},
+      {"jobs:\n  - name: a\n    scaling: [1]\n    min_workers: 2\n",
+       "line 2, column 5: job 'a' has no size within its limits; list one"},
+      {"jobs:\n  - name: a\n    scaling: [1]\n    min_workers: two\n",
+       "line 4, column 18: not a whole number from 1 on; write one"},
+      {"jobs:\n  - name: a\n    scaling: [1]\n    may_wait: perhaps\n",
+       "line 4, column 15: neither true nor false; write one of them"},
+      {"jobs:\n  - name: a\n    scaling: [1]\n    sizes: [{workers: 1}]\n",
+       "line 4, column 12: sizes twice; give scaling or sizes"},
+      {"jobs:\n  - name: a\n    sizes: [{workers: 2, scaling: 1}, {workers: 2}]\n",
+       "line 3, column 39: 2 workers were there before; list each size once"},
+      {"jobs:\n  - name: a\n    sizes: [{scaling: 1}]\n",
+       "line 3, column 13: a size without workers; write how many"},
+      {"{\"jobs\": [\n  {\"name\": \"a\",\n",
+       "line 3, column 1: end of map flow not found; correct the syntax"},
+  };
+  for (const auto& c : cases) {
+    TempFolder folder;
+    const std::string file = folder.write("jobs.yaml", c.text);
+    const auto jobs = load_job_requests(file);
+    EXPECT_EQ(jobs.status().code(), StatusCode::kInvalidArgument) << c.text;
+    EXPECT_EQ(jobs.status().message(), "read '" + file + "': " + c.message) << c.text;
+  }
+}
+
+TEST(JobFile, MayBeAbsent) {
+  EXPECT_EQ(load_job_requests("/nowhere/jobs.yaml").status().message(),
+            "read '/nowhere/jobs.yaml': no such file; check the path");
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,189 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ffdl/cluster_simulator.h"
+#include "ffdl/plan_files.h"
+#include "support/data_folder.h"
+
+namespace ffdl {
+namespace {
+
+// A program that scales with an exchange of gradients, on nodes of two workers; 20 epochs of 100
+// steps.
+ApplicationProfile program(std::string name, std::vector<int64_t> batches) {
+  ApplicationProfile app;
+  app.name = std::move(name);
+  for (const int64_t local : {8, 16, 32, 64}) {
+    const double compute = 0.1 + 0.01 * static_cast<double>(local);
+    for (int nodes = 1; nodes <= 4; ++nodes) {
+      for (int workers = nodes; workers <= 2 * nodes; ++workers) {
+        std::vector<int> placement(static_cast<size_t>(nodes), 1);
+        for (int i = 0; i < workers - nodes; ++i) placement[static_cast<size_t>(i)] = 2;
+        const double sync = workers == 1 ? 0 : 0.05 * nodes;
+        app.placed.push_back({placement, local, compute + sync, sync});
+        app.spread.push_back({placement, local, compute + sync, sync});
+      }
+    }
+  }
+  for (const int64_t batch : batches) {
+    for (int epoch = 1; epoch <= 20; ++epoch) app.epochs[batch].push_back({100.0 * epoch, 1, 5.0});
+  }
+  return app;
+}
+
+std::map<std::string, ApplicationProfile> programs() {
+  return {{"elastic", program("elastic", {32, 64, 128})}, {"rigid", program("rigid", {64})}};
+}
+
+std::vector<WorkloadJob> workload(const std::string& application) {
+  std::vector<WorkloadJob> jobs;
+  for (int i = 0; i < 12; ++i) {
+    jobs.push_back({application + std::to_string(i), application, 90.0 * i, 2 + 2 * (i % 2), 64});
+  }
+  return jobs;
+}
+
+ClusterOptions small_cluster(ClusterPolicy policy) {
+  ClusterOptions options;
+  options.nodes = 4;
+  options.gpus_per_node = 2;
+  options.policy = policy;
+  return options;
+}
+
+double mean_jct(const ClusterReport& report) {
+  double sum = 0;
+  for (const JobOutcome& job : report.jobs) sum += job.completed_s - job.submitted_s;
+  return sum / static_cast<double>(report.jobs.size());
+}
+
+constexpr ClusterPolicy kPolicies[] = {ClusterPolicy::kFixed, ClusterPolicy::kTiresias,
+                                       ClusterPolicy::kElasticTiresias,
+                                       ClusterPolicy::kShortestFirst, ClusterPolicy::kElastic};
+
+TEST(Simulate, EveryPolicyEndsEveryJobAndNeverUsesMoreThanThereIs) {
+  for (const ClusterPolicy policy : kPolicies) {
+    for (const auto objective : {PlanObjective::kGoodput, PlanObjective::kThroughput}) {
+      ClusterOptions options = small_cluster(policy);
+      options.objective = objective;
+      const auto report = simulate_cluster(workload("elastic"), programs(), options);
+      ASSERT_TRUE(report.ok()) << report.status().message();
+      for (const JobOutcome& job : report->jobs) {
+        EXPECT_GE(job.started_s, job.submitted_s);
+        EXPECT_GT(job.completed_s, job.started_s);
+      }
+      std::vector<int> workers(report->jobs.size());
+      double now = 0;
+      int used = 0;
+      for (const AllocationChange& change : report->timeline) {
+        if (change.time_s != now) {
+          EXPECT_LE(used, 8) << "at " << now;
+        }
+        now = change.time_s;
+        used += change.workers - workers[change.job];
+        workers[change.job] = change.workers;
+      }
+      EXPECT_EQ(used, 0);
+      EXPECT_GT(report->utilisation, 0.3);
+      EXPECT_LE(report->utilisation, 1.0);
+    }
+  }
+}
+
+TEST(Simulate, IsTheSameEveryTime) {
+  const auto options = small_cluster(ClusterPolicy::kElastic);
+  const auto first = simulate_cluster(workload("elastic"), programs(), options).value();
+  const auto second = simulate_cluster(workload("elastic"), programs(), options).value();
+  ASSERT_EQ(first.timeline.size(), second.timeline.size());
+  for (size_t i = 0; i < first.jobs.size(); ++i) {
+    EXPECT_EQ(first.jobs[i].completed_s, second.jobs[i].completed_s);
+  }
+}
+
+TEST(Simulate, AJobAloneTakesAsLongAsItsStepsSay) {
+  // 2000 steps of batch 64 on two workers of one node: 0.1 + 0.32 + 0.05 s each, gain 6 / (5 / 1 +
+  // 1) = 1.
+  auto jobs = workload("rigid");
+  jobs.resize(1);
+  const auto report =
+      simulate_cluster(jobs, programs(), small_cluster(ClusterPolicy::kFixed)).value();
+  EXPECT_EQ(report.jobs[0].started_s, 60);
+  EXPECT_NEAR(report.jobs[0].completed_s, 60 + 30 + 2000 * 0.47,
+              20);  // epochs end on whole seconds
+}
+
+TEST(Simulate, JobsThatCannotVaryTheirBatchGainNothingFromADynamicOne) {
+  for (const auto objective : {PlanObjective::kGoodput, PlanObjective::kThroughput}) {
+    ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
+    options.objective = objective;
+    const auto dynamic = simulate_cluster(workload("rigid"), programs(), options).value();
+    options.dynamic_batch = false;
+    const auto fixed = simulate_cluster(workload("rigid"), programs(), options).value();
+    for (size_t i = 0; i < fixed.jobs.size(); ++i) {
+      EXPECT_EQ(dynamic.jobs[i].completed_s, fixed.jobs[i].completed_s);
+    }
+  }
+}
+
+TEST(Simulate, CheaperSwitchesEndJobsSooner) {
+  ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
+  const double restarts =
+      mean_jct(simulate_cluster(workload("elastic"), programs(), options).value());
+  options.restart_s = 0.1;
+  const double switches =
+      mean_jct(simulate_cluster(workload("elastic"), programs(), options).value());
+  EXPECT_LT(switches, restarts);
+}
+
+TEST(Simulate, RefusesWhatMakesNoSense) {
+  const auto jobs = workload("rigid");
+  const auto message = [&](auto change, WorkloadJob job, ClusterOptions options = {}) {
+    change(job, options);
+    return std::string(simulate_cluster(std::vector{job}, programs(), options).status().message());
+  };
+  EXPECT_EQ(message([](auto& job, auto&) { job.application = "other"; }, jobs[0]),
+            "simulate job 'rigid0': there is no profile of 'other'; add one");
+  EXPECT_EQ(message([](auto& job, auto&) { job.workers = 65; }, jobs[0]),
+            "simulate job 'rigid0': it asks for 65 workers of 64; ask for fewer");
+  EXPECT_EQ(message([](auto& job, auto&) { job.batch = 65; }, jobs[0]),
+            "simulate job 'rigid0': a batch of 65; its profile knows 64 to 64");
+  EXPECT_EQ(message([](auto&, auto& options) { options.nodes = 0; }, jobs[0]),
+            "simulate a cluster: 0 nodes of 4 GPUs; give at least 1 of each");
+  EXPECT_EQ(
+      message([](auto&, auto& options) { options.interval_s = 0; }, jobs[0]),
+      "simulate a cluster: an interval of 0 s and restarts of 30 s; give above 0 and 0 or more");
+}
+
+// The public workloads: 16 nodes of 4 GPUs, 60 s intervals, 30 s restarts.
+struct Published {
+  const char* file;
+  double tiresias_s;
+  double pollux_s;
+};
+constexpr Published kPublished[] = {{"workload-1.csv", 2473.7, 2089},
+                                    {"workload-2.csv", 5145.0, 3323}};
+
+TEST(Simulate, ReproducesThePublishedTiresias) {
+  FFDL_DATA_FOLDER_OR_SKIP(folder, "traces/pollux");
+  const auto profiles = load_profiles(folder + "/profiles").value();
+  for (const Published& published : kPublished) {
+    ClusterOptions options;
+    options.policy = ClusterPolicy::kTiresias;
+    const auto jobs = load_workload(folder + "/workloads/" + published.file).value();
+    const auto report = simulate_cluster(jobs, profiles, options).value();
+    EXPECT_NEAR(mean_jct(report), published.tiresias_s, 0.01 * published.tiresias_s);
+  }
+}
+
+TEST(Simulate, GoodputPlansEndJobsSoonerThanThePublishedPollux) {
+  FFDL_DATA_FOLDER_OR_SKIP(folder, "traces/pollux");
+  const auto profiles = load_profiles(folder + "/profiles").value();
+  for (const Published& published : kPublished) {
+    const auto jobs = load_workload(folder + "/workloads/" + published.file).value();
+    EXPECT_LE(mean_jct(simulate_cluster(jobs, profiles, {}).value()), published.pollux_s);
+  }
+}
+
+}  // namespace
+}  // namespace ffdl
