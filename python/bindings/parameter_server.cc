@@ -154,10 +154,10 @@ Raises Conflict (name in use), Exhausted (no room in /dev/shm), InvalidArgument.
       "Raises Conflict (its server lives), NotFound, Corrupt, InvalidArgument.");
 }
 
-// The server runs on a thread of its own, so that this one can look for signals and for `stop`.
-void serve(ServerHandle& handle, py::object stop) {
+// The server runs on a thread of its own, so that this one can look for signals and for `stop`. It
+// only looks: threading's own waits are not safe against a signal that raises.
+void serve(ServerHandle& handle, const py::object& stop) {
   const Exclusive one_thread(handle.busy);
-  if (stop.is_none()) stop = py::module_::import("threading").attr("Event")();
   Status outcome;
   const auto ended = system_runtime().make_event();
   auto task = system_runtime().spawn("serve", [&](StopToken asked) {
@@ -166,10 +166,11 @@ void serve(ServerHandle& handle, py::object stop) {
   });
   const auto finish = [&] { without_lock([&] { task.reset(); }); };
   try {
-    const double piece_s = std::chrono::duration<double>(kPiece).count();
-    while (!ended->wait_until(Time::min()) && !stop.attr("wait")(piece_s).cast<bool>()) {
+    while (!without_lock([&] { return ended->wait_until(deadline_in(kPiece)); })) {
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();  // Ctrl-C
+      if (!stop.is_none() && stop.attr("is_set")().cast<bool>()) break;
     }
-  } catch (const py::error_already_set&) {  // Ctrl-C
+  } catch (const py::error_already_set&) {
     finish();
     throw;
   }

@@ -247,7 +247,7 @@ def test_two_threads_in_one_learner_are_refused():
 
 def wait_for_ever(ready, name):
     try:
-        ready.set()
+        ready.send_bytes(b"ready")
         ffdl.Learner.attach(name, float("inf"))
     except KeyboardInterrupt:
         os._exit(42)
@@ -256,7 +256,7 @@ def wait_for_ever(ready, name):
 def serve_for_ever(ready, name):
     server = new_server(name)
     try:
-        ready.set()
+        ready.send_bytes(b"ready")
         server.serve()
     except KeyboardInterrupt:
         del server
@@ -266,10 +266,11 @@ def serve_for_ever(ready, name):
 @pytest.mark.parametrize("body", [wait_for_ever, serve_for_ever])
 def test_ctrl_c_ends_a_wait(body, name):
     spawn = multiprocessing.get_context("spawn")
-    ready = spawn.Event()
-    child = spawn.Process(target=body, args=(ready, name))
+    # A pipe, as multiprocessing's Event is not safe against a signal that comes inside set().
+    ready, child_end = spawn.Pipe()
+    child = spawn.Process(target=body, args=(child_end, name))
     child.start()
-    assert ready.wait(60)
+    assert ready.poll(60)
     child.join(0.3)  # let it come into the wait; an earlier signal must end it as well
     os.kill(child.pid, signal.SIGINT)
     child.join(SOON_S)
