@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ffdl/memory_placement.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
 #include "ffdl/runtime.h"
@@ -48,6 +49,7 @@ struct ParameterServerOptions {
   int learners_max = 16;        // slots, 1 to 254
   uint32_t partitions = 0;      // of the data set, for the ledger; 0: as many as learners_max
   uint32_t ranges_max = 64;     // sample ranges that one gradient can name (neighbours merge)
+  Placement placement = Placement::kAuto;  // of memory and threads on NUMA nodes
 };
 
 // What one learner has done, all incarnations of its slot together.
@@ -84,6 +86,7 @@ struct ParameterServerStats {
   // staleness[0]: gradients computed from the newest weights; staleness[b]: those for which
   // 2^(b-1) to 2^b - 1 other gradients had been folded since their learner pulled.
   std::array<uint64_t, 32> staleness{};
+  MemoryPlacement memory;          // `note` and `threads_bound` are known to the server alone
 };
 
 enum class PullMode {
