@@ -12,7 +12,7 @@ namespace ffdl {
 inline constexpr int kAnySlot = -1;
 
 struct LearnerOptions {
-  int slot = kAnySlot;             // a fixed one: a new process goes on where an old one ended
+  int slot = kAnySlot;  // a fixed one: a new process goes on where an old one ended
 };
 
 enum class PushResult : uint8_t {
@@ -24,10 +24,10 @@ enum class PushResult : uint8_t {
 // What this Learner object did since attach().
 struct LearnerStats {
   uint64_t mini_batches = 0;
-  uint64_t published = 0;          // gradients; each carries one mini-batch or several
-  uint64_t accumulated = 0;        // mini-batches that were added to another one
+  uint64_t published = 0;    // gradients; each carries one mini-batch or several
+  uint64_t accumulated = 0;  // mini-batches that were added to another one
   uint64_t skipped = 0;
-  uint64_t waits = 0;              // times it waited for the staleness bound
+  uint64_t waits = 0;  // times it waited for the staleness bound
 };
 
 // One learner of a parameter server: takes weights, gives gradients. The loop:
@@ -75,6 +75,9 @@ class FFDL_API Learner {
   Result<PushResult> push(SampleRange samples);
   // The same for a gradient in memory of your own, which is copied once.
   Result<PushResult> push(std::span<const float> gradient, SampleRange samples);
+  // The same for one gradient of several separate ranges, in the order in which they were used.
+  Result<PushResult> push_ranges(std::span<const float> gradient,
+                                 std::span<const SampleRange> samples);
 
   // Copies the weights and returns their version.
   Result<uint64_t> pull(std::span<float> weights, PullMode mode = PullMode::kRelaxed);

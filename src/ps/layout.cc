@@ -42,10 +42,9 @@ Offsets::Offsets(const Config& config) {
   padded = blocks * kBlockFloats;
   ledger_words = config.partitions * kPartitionWords + learner_count * kSlotWords + kStalenessWords;
   // A gradient changes kPartitionWords words per range, and of its slot kSlotWords and one bucket.
-  // A round has one such gradient per learner, each of a single mini-batch, so of one range.
+  // A round has one such gradient per learner.
   const uint64_t gradients_max = config.synchrony == Synchrony::kBulk ? learner_count : 1;
-  const uint64_t ranges_max = config.synchrony == Synchrony::kBulk ? 1 : config.ranges_max;
-  ledger_entries_max = gradients_max * (ranges_max * kPartitionWords + kSlotWords + 1);
+  ledger_entries_max = gradients_max * (config.ranges_max * kPartitionWords + kSlotWords + 1);
 
   Places places;
   server = places.take(sizeof(ServerWords));

@@ -52,10 +52,16 @@ Result<std::span<float>> Learner::gradient_slot(Time deadline) {
 
 Result<PushResult> Learner::push(SampleRange samples) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
-  return impl_->push_slot(samples);
+  return impl_->push_slot({&samples, 1});
 }
 
 Result<PushResult> Learner::push(std::span<const float> gradient, SampleRange samples) {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
+  return impl_->push(gradient, {&samples, 1}, impl_->base_version());
+}
+
+Result<PushResult> Learner::push_ranges(std::span<const float> gradient,
+                                        std::span<const SampleRange> samples) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
   return impl_->push(gradient, samples, impl_->base_version());
 }

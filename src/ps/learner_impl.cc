@@ -21,6 +21,14 @@ namespace ffdl {
 using base::invalid_argument;
 using base::make_error;
 
+namespace {
+
+std::string shown(const SampleRange& range) {
+  return fmt::format("[{}, {}) of partition {}", range.begin, range.end, range.partition);
+}
+
+}  // namespace
+
 Learner::Impl::Impl(std::shared_ptr<const shm::Segment> segment, ps::Region region,
                     shm::RoleLock lock, int slot)
     : segment_(std::move(segment)),
@@ -142,7 +150,7 @@ Result<std::span<float>> Learner::Impl::gradient_slot(Time deadline) {
   return std::span<float>(given_, config_.parameters);
 }
 
-Result<PushResult> Learner::Impl::push_slot(SampleRange samples) {
+Result<PushResult> Learner::Impl::push_slot(std::span<const SampleRange> samples) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
   if (given_ == nullptr) {
     return invalid_argument(
@@ -153,8 +161,8 @@ Result<PushResult> Learner::Impl::push_slot(SampleRange samples) {
   return take_gradient({given_, config_.parameters}, samples, base_version_, in_slot);
 }
 
-Result<PushResult> Learner::Impl::push(std::span<const float> gradient, SampleRange samples,
-                                       uint64_t version) {
+Result<PushResult> Learner::Impl::push(std::span<const float> gradient,
+                                       std::span<const SampleRange> samples, uint64_t version) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
   if (gradient.size() != config_.parameters) {
     return invalid_argument("push a gradient of {} floats: the server has {} parameters",
@@ -164,37 +172,47 @@ Result<PushResult> Learner::Impl::push(std::span<const float> gradient, SampleRa
   return take_gradient(gradient, samples, version, false);
 }
 
-Status Learner::Impl::check_samples(const SampleRange& samples) {
-  if (samples.partition >= config_.partitions || samples.begin > samples.end) {
-    return invalid_argument(
-        "push samples [{}, {}) of partition {}: there are {} partitions, and a range "
-        "begins before it ends",
-        samples.begin, samples.end, samples.partition, config_.partitions);
-  }
-  if (samples.begin == samples.end) return {};
-  const auto [next, first_time] = next_position_.try_emplace(samples.partition, 0);
-  if (first_time) next->second = committed(samples.partition);
-  if (samples.begin < next->second) {
-    return invalid_argument(
-        "push samples [{}, {}) of partition {}: all before {} are committed already; "
-        "begin there (committed() tells)",
-        samples.begin, samples.end, samples.partition, next->second);
+Status Learner::Impl::check_samples(std::span<const SampleRange> samples) const {
+  std::map<uint32_t, uint64_t> next_positions;  // after the ranges before, of this push
+  for (const SampleRange& range : samples) {
+    if (range.partition >= config_.partitions || range.begin > range.end) {
+      return invalid_argument(
+          "push samples {}: there are {} partitions, and a range begins before it ends",
+          shown(range), config_.partitions);
+    }
+    if (range.begin == range.end) continue;
+    const auto [next, first_time] = next_positions.try_emplace(range.partition, 0);
+    if (first_time) {
+      const auto known = next_position_.find(range.partition);
+      next->second = known != next_position_.end() ? known->second : committed(range.partition);
+    }
+    if (range.begin < next->second) {
+      return invalid_argument(
+          "push samples {}: all before {} are committed already; begin there (committed() tells)",
+          shown(range), next->second);
+    }
+    next->second = range.end;
   }
   if (!pending_.has_room_for(samples)) {
     return make_error(
         StatusCode::kExhausted,
-        "push samples [{}, {}) of partition {}: the server is late, and one gradient names "
-        "at most {} separate ranges; flush() and push again, push neighbouring samples, or "
-        "raise ranges_max",
-        samples.begin, samples.end, samples.partition, config_.ranges_max);
+        "push samples {}: the server is late, and one gradient names at most {} separate ranges; "
+        "flush() and push again, push neighbouring samples, or raise ranges_max",
+        shown(samples.front()), config_.ranges_max);
   }
   return {};
 }
 
+void Learner::Impl::note_positions(std::span<const SampleRange> samples) {
+  for (const SampleRange& range : samples) {
+    if (range.begin != range.end) next_position_[range.partition] = range.end;
+  }
+}
+
 // Decides, before anything is published, whether the gradient counts, and by which factor its norm
 // is clipped: the shards must all do the same.
-Result<float> Learner::Impl::judge(std::span<const float> gradient, const SampleRange& samples,
-                                   bool& skip) {
+Result<float> Learner::Impl::judge(std::span<const float> gradient,
+                                   std::span<const SampleRange> samples, bool& skip) {
   skip = false;
   if (config_.non_finite == NonFinite::kAccept && config_.clip_norm == 0) return 1.0F;
   const ps::GradientFacts facts = ps::inspect_gradient(gradient.data(), gradient.size());
@@ -203,10 +221,9 @@ Result<float> Learner::Impl::judge(std::span<const float> gradient, const Sample
     if (skip) return 1.0F;
     const uint64_t where = ps::find_non_finite(gradient.data(), gradient.size());
     return invalid_argument(
-        "push samples [{}, {}) of partition {}: element {} of the gradient is {}; "
-        "lower the learning rate or look at these samples (non_finite=skip drops and "
-        "counts such gradients)",
-        samples.begin, samples.end, samples.partition, where, gradient[where]);
+        "push samples {}: element {} of the gradient is {}; lower the learning rate or look at "
+        "these samples (non_finite=skip drops and counts such gradients)",
+        samples.empty() ? "(none)" : shown(samples.front()), where, gradient[where]);
   }
   const double norm = std::sqrt(facts.square_sum);
   if (config_.clip_norm == 0 || !(norm > double{config_.clip_norm})) return 1.0F;
@@ -227,8 +244,8 @@ void Learner::Impl::store_gradient(std::span<const float> gradient, float clip_s
 }
 
 Result<PushResult> Learner::Impl::take_gradient(std::span<const float> gradient,
-                                                SampleRange samples, uint64_t version,
-                                                bool in_slot) {
+                                                std::span<const SampleRange> samples,
+                                                uint64_t version, bool in_slot) {
   FFDL_RETURN_IF_ERROR(check_samples(samples));
   bool skip = false;
   FFDL_ASSIGN_OR_RETURN(const float clip_scale, judge(gradient, samples, skip));
@@ -236,7 +253,7 @@ Result<PushResult> Learner::Impl::take_gradient(std::span<const float> gradient,
   if (!skip) store_gradient(gradient, clip_scale, in_slot);
   const bool joins_others = !pending_.empty();
   pending_.add(samples, version, skip);
-  if (samples.begin != samples.end) next_position_[samples.partition] = samples.end;
+  note_positions(samples);
   given_ = nullptr;
   ++clock_;
   ++stats_.mini_batches;

@@ -37,9 +37,10 @@ class Learner::Impl {
 
   Status begin_mini_batch(Time deadline);
   Result<std::span<float>> gradient_slot(Time deadline);
-  Result<PushResult> push_slot(SampleRange samples);
+  Result<PushResult> push_slot(std::span<const SampleRange> samples);
   // `version`: of the weights that the gradient was computed from.
-  Result<PushResult> push(std::span<const float> gradient, SampleRange samples, uint64_t version);
+  Result<PushResult> push(std::span<const float> gradient, std::span<const SampleRange> samples,
+                          uint64_t version);
   Result<uint64_t> pull(std::span<float> weights, PullMode mode);
   Status flush(Time deadline);
   Status detach(Time deadline);
@@ -56,11 +57,14 @@ class Learner::Impl {
 
  private:
   Status check_usable(std::string_view doing) const;
-  Status check_samples(const SampleRange& samples);
+  Status check_samples(std::span<const SampleRange> samples) const;
+  void note_positions(std::span<const SampleRange> samples);
   Status server_is_gone(std::string_view doing) const;
-  Result<PushResult> take_gradient(std::span<const float> gradient, SampleRange samples,
-                                   uint64_t version, bool in_slot);
-  Result<float> judge(std::span<const float> gradient, const SampleRange& samples, bool& skip);
+  Result<PushResult> take_gradient(std::span<const float> gradient,
+                                   std::span<const SampleRange> samples, uint64_t version,
+                                   bool in_slot);
+  Result<float> judge(std::span<const float> gradient, std::span<const SampleRange> samples,
+                      bool& skip);
   void store_gradient(std::span<const float> gradient, float clip_scale, bool in_slot);
   Result<bool> publish_if_free();
   void write_meta(uint64_t sequence);

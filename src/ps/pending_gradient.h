@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ffdl/types.h"
@@ -15,11 +16,9 @@ class PendingGradient {
 
   bool empty() const { return mini_batches == 0 && skipped == 0; }
   // Whether the samples can still be named; neighbouring ranges become one.
-  bool has_room_for(const SampleRange& named) const {
-    return named.begin == named.end || continues_last(named) || ranges.size() < ranges_max_;
-  }
+  bool has_room_for(std::span<const SampleRange> named) const;
   // Only with room. `version` is that of the weights that the mini-batch was computed from.
-  void add(const SampleRange& named, uint64_t version, bool skip);
+  void add(std::span<const SampleRange> named, uint64_t version, bool skip);
   void clear() { *this = PendingGradient(ranges_max_); }
 
   uint32_t mini_batches = 0;
@@ -30,11 +29,6 @@ class PendingGradient {
   std::vector<SampleRange> ranges;
 
  private:
-  bool continues_last(const SampleRange& named) const {
-    return !ranges.empty() && ranges.back().partition == named.partition &&
-           ranges.back().end == named.begin;
-  }
-
   uint32_t ranges_max_;
 };
 

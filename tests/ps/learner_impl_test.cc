@@ -67,6 +67,29 @@ TEST(Learner, HandedOverGradientsAreAddedUpToo) {
   EXPECT_EQ(server->weights()[7], -10.0F);
 }
 
+TEST(Learner, OneGradientCanNameSeveralRanges) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
+  auto learner = attach(*server);
+  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<SampleRange> first = {{.partition = 0, .begin = 0, .end = 3},
+                                          {.partition = 1, .begin = 0, .end = 2},
+                                          {.partition = 0, .begin = 3, .end = 4}};
+  ASSERT_OK(learner->push_ranges(ones, first));
+  // Within one push, too, no position may come again.
+  const std::vector<SampleRange> again = {{.partition = 0, .begin = 4, .end = 9},
+                                          {.partition = 0, .begin = 8, .end = 10}};
+  EXPECT_FAILS(learner->push_ranges(ones, again), StatusCode::kInvalidArgument,
+               "all before 9 are committed already");
+  ASSERT_OK(learner->push(ones, {.begin = 4, .end = 9}));  // nothing of the refused push stays
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  const ParameterServerStats stats = server->stats();
+  EXPECT_EQ(stats.partitions[0].samples, 9U);
+  EXPECT_EQ(stats.partitions[0].missing, 0U);
+  EXPECT_EQ(stats.partitions[1].committed, 2U);
+  EXPECT_EQ(stats.learners[0].mini_batches, 2U);
+}
+
 TEST(Learner, RejectsANonFiniteGradientBeforeAnythingIsCommitted) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
   auto learner = attach(*server);
