@@ -20,12 +20,6 @@ Status failed(std::string_view what, int error) {
       error == EPERM ? "; a container needs the right to it (docker run --cap-add SYS_NICE)" : "");
 }
 
-// Nodes, cores and processing units are all that is asked for; caches and devices take longer.
-void keep_what_is_needed(hwloc_topology_t topology) {
-  hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-}
-
 // Takes the cores that lie in `set` out of `cores` and counts them.
 int take_cores(std::vector<hwloc_obj_t>& cores, hwloc_const_cpuset_t set) {
   return static_cast<int>(std::erase_if(cores, [&](hwloc_obj_t core) {
@@ -68,7 +62,6 @@ Result<NumaTopology> NumaTopology::load() {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return failed("find the NUMA nodes", errno);
   Topology owned(topology);
-  keep_what_is_needed(topology);
   if (hwloc_topology_load(topology) != 0) return failed("find the NUMA nodes", errno);
   // Variables of hwloc can put another machine in the place of this one; it binds nothing then.
   if (hwloc_topology_is_thissystem(topology) == 0) {
@@ -87,7 +80,6 @@ Result<NumaTopology> NumaTopology::synthetic(const std::string& description,
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return failed("describe NUMA nodes", errno);
   Topology owned(topology);
-  keep_what_is_needed(topology);
   if (hwloc_topology_set_synthetic(topology, description.c_str()) != 0 ||
       hwloc_topology_load(topology) != 0) {
     return base::invalid_argument("describe NUMA nodes '{}': hwloc does not understand it",

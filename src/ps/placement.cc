@@ -39,21 +39,22 @@ std::vector<int> place_shards(std::span<const NumaNode> nodes, int shards) {
 std::vector<NodeMemory> memory_of_nodes(const Region& region, std::span<const int> shard_nodes) {
   const Config& config = region.config();
   std::vector<NodeMemory> pieces;
-  const auto add_run = [&](float* array, int node, int first, int end) {
-    const uint64_t begin = region.shard_begin(first) * kBlockFloats;
-    const uint64_t floats = region.shard_end(end - 1) * kBlockFloats - begin;
-    pieces.push_back({node, bytes_of(array + begin, floats)});
-  };
   for (int first = 0, end = 0; first < region.shards(); first = end) {
     const int node = shard_nodes[static_cast<size_t>(first)];
     while (end < region.shards() && shard_nodes[static_cast<size_t>(end)] == node) ++end;
+    const uint64_t begin = region.shard_begin(first) * kBlockFloats;
+    const uint64_t count = region.shard_end(end - 1) * kBlockFloats - begin;
     const uint64_t shadow_floats =
         static_cast<uint64_t>(end - first) * 2 * (1 + config.state_count) * kBlockFloats;
     pieces.push_back({node, bytes_of(region.shadow(first, 0, 0), shadow_floats)});
-    add_run(region.weights(), node, first, end);
-    for (uint32_t s = 0; s < config.state_count; ++s) add_run(region.state(s), node, first, end);
+    pieces.push_back({node, bytes_of(region.weights() + begin, count)});
+    for (uint32_t s = 0; s < config.state_count; ++s) {
+      pieces.push_back({node, bytes_of(region.state(s) + begin, count)});
+    }
     for (int l = 0; l < region.learners_max(); ++l) {
-      for (const uint64_t q : {0U, 1U}) add_run(region.gradient(l, q), node, first, end);
+      for (const uint64_t q : {0U, 1U}) {
+        pieces.push_back({node, region.gradient(l, q).bytes(begin, count)});
+      }
     }
   }
   return pieces;

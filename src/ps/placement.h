@@ -24,8 +24,9 @@ struct NodeMemory {
   std::span<std::byte> bytes;
 };
 
-// All that the shards' threads go through, in whole pages: weights, state, shadows, and the shards'
-// parts of every learner's gradients. Neighbours of one node are one piece. Only places are
+// All that the shards' threads go through: weights, state, shadows, and the shards' parts of every
+// learner's gradients. Shards of one node that are neighbours make one piece of each array. Pieces
+// are whole pages, but for 16-bit gradients, of which two nodes may share a page. Only places are
 // computed; the memory is not looked at.
 std::vector<NodeMemory> memory_of_nodes(const Region& region, std::span<const int> shard_nodes);
 

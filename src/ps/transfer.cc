@@ -35,7 +35,7 @@ Result<Learner::Pulled> Transfer::finish_pull(Time deadline) {
 
 Status Transfer::start_push(std::span<const float> gradient, SampleRange samples) {
   const bool started = push_.start([this, gradient, samples, version = learner_.base_version()] {
-    return learner_.push(gradient, samples, version);
+    return learner_.push(gradient, {&samples, 1}, version);
   });
   if (started) return {};
   return base::invalid_argument("start_push: one is under way; finish_push() first");

@@ -71,7 +71,7 @@ TEST(NodeBinding, BindsASegmentAndItsThreads) {
   EXPECT_THAT(seen.shard_nodes, ElementsAre(node, node));
   EXPECT_EQ(seen.huge_page_bytes, 5U);
   EXPECT_EQ(seen.huge_page_note, "few");
-  EXPECT_TRUE(has_memory_policy(region.gradient(2, 1)));
+  EXPECT_TRUE(has_memory_policy(region.gradient(2, 1).floats()));
   EXPECT_TRUE(has_memory_policy(region.shadow(1, 1, 1)));
   EXPECT_FALSE(has_memory_policy(&region.server()));
   std::thread thread([&] { EXPECT_TRUE(binding.bind_this_thread(1)); });

@@ -103,8 +103,8 @@ TEST(Placement, EveryArrayIsOnTheNodesOfItsShards) {
       EXPECT_EQ(node_of(region->weights() + block * kBlockFloats), node);
       EXPECT_EQ(node_of(region->state(1) + block * kBlockFloats), node);
       for (int l = 0; l < 3; ++l) {
-        EXPECT_EQ(node_of(region->gradient(l, 0) + block * kBlockFloats), node);
-        EXPECT_EQ(node_of(region->gradient(l, 1) + block * kBlockFloats), node);
+        EXPECT_EQ(node_of(region->gradient(l, 0).floats() + block * kBlockFloats), node);
+        EXPECT_EQ(node_of(region->gradient(l, 1).floats() + block * kBlockFloats), node);
       }
     }
     for (const uint64_t parity : {0U, 1U}) {
@@ -113,6 +113,17 @@ TEST(Placement, EveryArrayIsOnTheNodesOfItsShards) {
       }
     }
   }
+}
+
+TEST(Placement, GradientsOf16BitsTakeHalf) {
+  Config config = TestRegion::small_config(2, 0);
+  config.gradient_type = GradientType::kBFloat16;
+  const TestRegion region(config);
+  const std::vector<NodeMemory> memory = memory_of_nodes(*region, Shards{0, 1});
+  const NodeMemory& last = memory.back();
+  EXPECT_EQ(last.node, 1);
+  EXPECT_EQ(last.bytes.size(), 3 * kBlockFloats * sizeof(uint16_t));  // blocks 2, 3 and 4
+  EXPECT_EQ(last.bytes.data(), region->gradient(2, 1).bytes(2 * kBlockFloats, 1).data());
 }
 
 }  // namespace
