@@ -33,6 +33,10 @@ class PullMode(enum.Enum):
     RELAXED = ...
     SNAPSHOT = ...
 
+class Placement(enum.Enum):
+    AUTO = ...
+    OFF = ...
+
 class PushResult(enum.Enum):
     PUBLISHED = ...
     ACCUMULATED = ...
@@ -100,6 +104,14 @@ class PartitionProgress:
     repeated: int
     missing: int
 
+class MemoryPlacement:
+    shard_nodes: list[int]
+    bound: bool
+    threads_bound: int
+    note: str
+    huge_page_bytes: int
+    huge_page_note: str
+
 class ParameterServerStats:
     version: int
     epoch: int
@@ -110,6 +122,7 @@ class ParameterServerStats:
     learners: list[LearnerProgress]
     partitions: list[PartitionProgress]
     staleness: list[int]
+    memory: MemoryPlacement
 
 class ParameterServerCut:
     version: int
@@ -141,6 +154,7 @@ class ParameterServer:
         learners_max: int = ...,
         partitions: int = ...,
         ranges_max: int = ...,
+        placement: Placement = ...,
         cut: ParameterServerCut | None = None,
     ) -> ParameterServer: ...
     @staticmethod

@@ -10,9 +10,9 @@
 
 namespace ffdl::ps {
 
-// Which NUMA node each shard of one server is bound to, or why none is. What the system refuses is no
-// error: training goes on unbound, and the note says so.
-// Threads: bind_this_thread() and note() from any; bind_memory() before.
+// Which NUMA node each shard of one server is bound to, or why none is. What the system refuses is
+// no error: training goes on unbound, and the note says so. Threads: bind_this_thread() and note()
+// from any; bind_memory() before.
 class NodeBinding {
  public:
   // For a new server on this machine.

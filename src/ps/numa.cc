@@ -22,9 +22,8 @@ Status failed(std::string_view what, int error) {
 
 // Takes the cores that lie in `set` out of `cores` and counts them.
 int take_cores(std::vector<hwloc_obj_t>& cores, hwloc_const_cpuset_t set) {
-  return static_cast<int>(std::erase_if(cores, [&](hwloc_obj_t core) {
-    return hwloc_bitmap_intersects(core->cpuset, set) != 0;
-  }));
+  return static_cast<int>(std::erase_if(
+      cores, [&](hwloc_obj_t core) { return hwloc_bitmap_intersects(core->cpuset, set) != 0; }));
 }
 
 std::vector<hwloc_obj_t> objects_of(hwloc_topology_t topology, hwloc_obj_type_t type) {
@@ -145,7 +144,8 @@ Status NumaTopology::bind_this_thread(int node) const {
 // hwloc can ask this too, but would load the whole topology first, in every process that looks.
 std::vector<int> nodes_of_pages(std::span<void* const> addresses) {
   std::vector<int> nodes(addresses.size(), -1);
-  if (syscall(SYS_move_pages, 0, addresses.size(), addresses.data(), nullptr, nodes.data(), 0) != 0) {
+  if (syscall(SYS_move_pages, 0, addresses.size(), addresses.data(), nullptr, nodes.data(), 0) !=
+      0) {
     std::fill(nodes.begin(), nodes.end(), -1);
   }
   for (int& node : nodes) node = std::max(node, -1);  // a page's own error is negative

@@ -27,7 +27,8 @@ class NumaTopology {
  public:
   // Of this machine, within its cgroup and the processors that the calling thread may use.
   static Result<NumaTopology> load();
-  // As hwloc describes one ("node:2 core:4 pu:2"), within the processors `usable` ("0-3"; empty: all).
+  // As hwloc describes one ("node:2 core:4 pu:2"), within the processors `usable` ("0-3"; empty:
+  // all).
   static Result<NumaTopology> synthetic(const std::string& description,
                                         const std::string& usable = "");
 

@@ -14,8 +14,8 @@ struct NumaNode {
   int cores = 0;   // that this process may use, and that no other node has
 };
 
-// The node of each shard: as many shards per core on all nodes as can be, shards of one node side by
-// side. Empty when fewer than two nodes have cores: nothing to decide.
+// The node of each shard: as many shards per core on all nodes as can be, shards of one node side
+// by side. Empty when fewer than two nodes have cores: nothing to decide.
 std::vector<int> place_shards(std::span<const NumaNode> nodes, int shards);
 
 // Memory that belongs on one node.

@@ -58,10 +58,9 @@ Status ParameterServer::Impl::start() {
   region_.server().ended.store(0, std::memory_order_seq_cst);
   region_.server().closing.store(0, std::memory_order_seq_cst);
   for (int k = 0; k < region_.shards(); ++k) {
-    shards_.emplace_back(fmt::format("ffdl-shard-{}", k),
-                         [this, k, worker = workers[static_cast<size_t>(k)]](StopToken) {
-                           run_shard(k, *worker);
-                         });
+    shards_.emplace_back(
+        fmt::format("ffdl-shard-{}", k),
+        [this, k, worker = workers[static_cast<size_t>(k)]](StopToken) { run_shard(k, *worker); });
   }
   watcher_.emplace("ffdl-watch", [this](StopToken stop) { watch_learners(std::move(stop)); });
   return {};

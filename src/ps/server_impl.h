@@ -51,7 +51,7 @@ class ParameterServer::Impl {
   const ps::NodeBinding binding_;
   const shm::HugePages huge_pages_;
   std::atomic<int> threads_bound_ = 0;
-  base::Mutex calls_mutex_;  // start, stop and cut: one at a time
+  base::Mutex calls_mutex_;                     // start, stop and cut: one at a time
   std::unique_ptr<ps::ServerControl> control_;  // while running
   std::vector<base::Thread> shards_;
   std::optional<base::Thread> watcher_;

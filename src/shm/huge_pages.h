@@ -33,8 +33,8 @@ struct HugePages {
   std::string note;
 };
 
-// Of this process's mapping, now. Reads /proc/self/smaps, whose cost grows with all that the process
-// has mapped, only where there can be huge pages.
+// Of this process's mapping, now. Reads /proc/self/smaps, whose cost grows with all that the
+// process has mapped, only where there can be huge pages.
 HugePages read_huge_pages(const Segment& segment);
 
 }  // namespace ffdl::shm

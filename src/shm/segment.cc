@@ -62,7 +62,8 @@ Result<int> make_file(const SegmentSpec& spec) {
 // A file of zeroes without a page.
 Status set_size(int fd, const SegmentSpec& spec) {
   struct statvfs folder = {};
-  // What can not fit is refused before it has filled the folder; f_blocks is 0 where it has no limit.
+  // What can not fit is refused before it has filled the folder; f_blocks is 0 where it has no
+  // limit.
   const bool fits = spec.name.empty() || fstatvfs(fd, &folder) != 0 || folder.f_blocks == 0 ||
                     spec.bytes / folder.f_frsize <= folder.f_bavail;
   if (fits && ftruncate(fd, static_cast<off_t>(spec.bytes)) == 0) return {};

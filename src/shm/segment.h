@@ -63,7 +63,8 @@ class Segment {
  public:
   Segment() = default;
   // All pages are reserved here, so that a full /dev/shm is an error now and not a bus error at
-  // some later store. Huge pages are taken where the system grants them. The memory is zero. Nobody else sees the segment before publish().
+  // some later store. Huge pages are taken where the system grants them. The memory is zero. Nobody
+  // else sees the segment before publish().
   static Result<Segment> create(const SegmentSpec& spec);
   Status publish();
 

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <cstring>
 #include <thread>
 
 #include "ffdl/parameter_server.h"
+#include "ps/server_impl.h"
 #include "ps/test_region.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
@@ -61,9 +63,8 @@ TEST(NodeBinding, BindsASegmentAndItsThreads) {
   const int node = topology.nodes().front().number;
   NodeBinding binding(std::move(topology), {node, node}, "bound");
   const auto place = [&](std::byte* memory) { binding.bind_memory(Region(memory, config)); };
-  ASSERT_OK_AND_ASSIGN(
-      const shm::Segment segment,
-      shm::Segment::create({.bytes = Offsets(config).total, .place = place}));
+  ASSERT_OK_AND_ASSIGN(const shm::Segment segment,
+                       shm::Segment::create({.bytes = Offsets(config).total, .place = place}));
   if (!binding.any()) GTEST_SKIP() << "memory cannot be bound here: " << binding.note();
   const Region region(segment.data(), config);
   const MemoryPlacement seen = observe_memory(region, {.bytes = 5, .note = "few"});
@@ -78,12 +79,39 @@ TEST(NodeBinding, BindsASegmentAndItsThreads) {
   thread.join();
 }
 
+// As a server of a machine with several nodes does it, on whatever node there is.
+TEST(NodeBinding, AServersThreadsAreBoundWhileTheyRun) {
+  const Config config = TestRegion::small_config(2, 0);
+  ASSERT_OK_AND_ASSIGN(NumaTopology topology, NumaTopology::load());
+  const int node = topology.nodes().front().number;
+  NodeBinding binding(std::move(topology), {node, node}, "bound");
+  ASSERT_OK_AND_ASSIGN(shm::Segment segment,
+                       shm::Segment::create({.bytes = Offsets(config).total}));
+  Config& stored = stored_config(segment.data());
+  std::memcpy(&stored, &config, sizeof config);
+  stored.checksum = config_checksum(stored);
+  ASSERT_OK_AND_ASSIGN(const Region region, read_region(segment));
+  ASSERT_OK_AND_ASSIGN(auto owner, shm::RoleLock::acquire(segment.fd(), shm::kOwnerRole));
+  ASSERT_OK_AND_ASSIGN(auto rule, make_update_rule({}));
+  ParameterServer::Impl server(std::move(segment), std::move(owner), region, std::move(rule),
+                               std::move(binding));
+  EXPECT_EQ(server.stats().memory.threads_bound, 0);
+  ASSERT_OK(server.start());
+  const Time deadline = deadline_in(std::chrono::seconds(10));
+  while (server.stats().memory.threads_bound < 2 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(server.stats().memory.threads_bound, 2);
+  EXPECT_EQ(server.stats().memory.note, "bound");
+  ASSERT_OK(server.stop());
+  EXPECT_EQ(server.stats().memory.threads_bound, 0);
+}
+
 TEST(NodeBinding, AServerTellsWhereItsMemoryIs) {
   const testing::SegmentName name;
-  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create({.name = name.text(),
-                                                             .parameters = 5000,
-                                                             .threads = 3,
-                                                             .learners_max = 2}));
+  ASSERT_OK_AND_ASSIGN(
+      auto server, ParameterServer::create(
+                       {.name = name.text(), .parameters = 5000, .threads = 3, .learners_max = 2}));
   ASSERT_OK(server->start());
   ASSERT_OK_AND_ASSIGN(auto view, ParameterServerView::open(name.text(), Time{}));
   const MemoryPlacement inside = server->stats().memory;
