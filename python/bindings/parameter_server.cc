@@ -36,6 +36,12 @@ void bind_enums(py::module_& module) {
       .value("AUTO", Placement::kAuto)
       .value("OFF", Placement::kOff)
       .finalize();
+  py::native_enum<GradientType>(module, "GradientType", "enum.Enum",
+                                "What the elements of gradients are while they travel.")
+      .value("FLOAT32", GradientType::kFloat32)
+      .value("BFLOAT16", GradientType::kBFloat16)
+      .value("FLOAT16", GradientType::kFloat16)
+      .finalize();
   py::native_enum<PullMode>(module, "PullMode", "enum.Enum", "How consistent a copy of weights is.")
       .value("RELAXED", PullMode::kRelaxed)
       .value("SNAPSHOT", PullMode::kSnapshot)
@@ -129,8 +135,8 @@ void bind_create(py::class_<ServerHandle>& server) {
       [](uint64_t parameters, std::string name, const UpdateRuleOptions& rule,
          const LearningRateSchedule& schedule, float clip_value, float clip_norm,
          NonFinite non_finite, Synchrony synchrony, uint32_t staleness, int threads,
-         int learners_max, uint32_t partitions, uint32_t ranges_max, Placement placement,
-         const ParameterServerCut* cut) {
+         int learners_max, uint32_t partitions, uint32_t ranges_max, GradientType gradient_type,
+         uint32_t rows_max, Placement placement, const ParameterServerCut* cut) {
         const ParameterServerOptions options{.name = std::move(name),
                                              .parameters = parameters,
                                              .rule = rule,
@@ -144,6 +150,8 @@ void bind_create(py::class_<ServerHandle>& server) {
                                              .learners_max = learners_max,
                                              .partitions = partitions,
                                              .ranges_max = ranges_max,
+                                             .gradient_type = gradient_type,
+                                             .rows_max = rows_max,
                                              .placement = placement};
         return std::make_unique<ServerHandle>(
             take(without_lock([&] { return ParameterServer::create(options, nullptr, cut); })));
@@ -154,8 +162,9 @@ void bind_create(py::class_<ServerHandle>& server) {
       py::arg("non_finite") = defaults.non_finite, py::arg("synchrony") = defaults.synchrony,
       py::arg("staleness") = defaults.staleness, py::arg("threads") = defaults.threads,
       py::arg("learners_max") = defaults.learners_max, py::arg("partitions") = defaults.partitions,
-      py::arg("ranges_max") = defaults.ranges_max, py::arg("placement") = defaults.placement,
-      py::arg("cut") = nullptr,
+      py::arg("ranges_max") = defaults.ranges_max,
+      py::arg("gradient_type") = defaults.gradient_type, py::arg("rows_max") = defaults.rows_max,
+      py::arg("placement") = defaults.placement, py::arg("cut") = nullptr,
       R"(Makes the segment: `parameters` float32 weights, all zero, or those of `cut`.
 
 name: letters, digits, '.', '-', '_'; empty for learners that are threads of this process. The other
