@@ -41,6 +41,7 @@ void Sgd(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBloc
   const GradientLoader load(step);
   const Vec rate = hn::Set(d, step.learning_rate);
   const Vec decay = hn::Set(d, rule.weight_decay);
+  HWY_UNROLL(4)
   for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
     const Vec weight = hn::Load(d, block.weights + i);
     const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
@@ -54,6 +55,7 @@ void Momentum(const UpdateRuleOptions& rule, const UpdateStep& step, const Updat
   const Vec rate = hn::Set(d, step.learning_rate);
   const Vec decay = hn::Set(d, rule.weight_decay);
   const Vec momentum = hn::Set(d, rule.momentum);
+  HWY_UNROLL(4)
   for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
     const Vec weight = hn::Load(d, block.weights + i);
     const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
@@ -79,6 +81,7 @@ void Adam(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlo
   const Vec rest1 = hn::Set(d, 1 - rule.beta1);
   const Vec rest2 = hn::Set(d, 1 - rule.beta2);
   const Vec epsilon = hn::Set(d, rule.epsilon);
+  HWY_UNROLL(4)
   for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
     const Vec weight = hn::Load(d, block.weights + i);
     const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));

@@ -25,8 +25,8 @@ enum class Form { kDense, kSparse, kMixed };
 
 using Touched = std::vector<TouchedRange>;
 // Rows of odd sizes at odd places, in and across blocks and shards, and a part of whole blocks.
-const Touched kSomeRows = {{3, 20}, {40, 57}, {1000, 1060}, {2040, 2060}, {3000, 4113}};
-const Touched kOtherRows = {{0, 5}, {48, 64}, {1024, 1040}, {3500, 3501}};
+const Touched kSomeRows = {{3, 20}, {40, 57}, {500, 530}, {1016, 1036}, {1500, 2065}};
+const Touched kOtherRows = {{0, 5}, {48, 64}, {512, 528}, {1750, 1751}};
 
 // Two gradients of learner 0 cannot be published at once; each learner has one in its buffer.
 void publish_all(TestRegion& region, Form form) {
@@ -159,11 +159,12 @@ TEST(Fold, SparseGradientsMoveOnlyWhatTheyTouch) {
       int never = kNever;
       region.publish(0, {});  // so that all velocities move
       ASSERT_TRUE(serve<true>(region, *rule, &never));
-      const std::vector<float> before(region->weights(), region->weights() + 4'113);
-      const std::vector<float> velocity(region->state(0), region->state(0) + 4'113);
+      const uint64_t parameters = region->config().parameters;
+      const std::vector<float> before(region->weights(), region->weights() + parameters);
+      const std::vector<float> velocity(region->state(0), region->state(0) + parameters);
       region.publish(1, {}, 1, kSomeRows);
       ASSERT_TRUE(serve<true>(region, *rule, &never));
-      for (uint64_t i = 0; i < 4'113; ++i) {
+      for (uint64_t i = 0; i < parameters; ++i) {
         const bool touched = std::any_of(kSomeRows.begin(), kSomeRows.end(), [&](const auto& row) {
           return i >= row.begin && i < row.end;
         });
