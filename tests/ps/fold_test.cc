@@ -17,8 +17,8 @@ struct KillHooks {
 };
 constexpr int kNever = 1 << 30;
 
-std::unique_ptr<UpdateRule> momentum() {
-  return make_update_rule({.kind = UpdateRuleKind::kMomentum, .learning_rate = 0.5F}).value();
+std::unique_ptr<UpdateRule> rule_of(UpdateRuleKind kind) {
+  return make_update_rule({.kind = kind, .learning_rate = 0.5F}).value();
 }
 
 // Two gradients of learner 0 cannot be published at once; each learner has one in its buffer.
@@ -52,8 +52,8 @@ bool serve(const TestRegion& region, const UpdateRule& rule, int* steps_left) {
   return true;
 }
 
-Config config_for(Synchrony synchrony, uint32_t shards) {
-  Config config = TestRegion::small_config(shards, 1);
+Config config_for(Synchrony synchrony, uint32_t shards, const UpdateRule& rule) {
+  Config config = TestRegion::small_config(shards, static_cast<uint32_t>(rule.state_count()));
   config.synchrony = synchrony;
   return config;
 }
@@ -73,13 +73,14 @@ std::vector<uint64_t> undisturbed(const Config& config, const UpdateRule& rule) 
   return region.contents();
 }
 
-class FoldCrash : public ::testing::TestWithParam<std::tuple<Synchrony, uint32_t>> {};
+class FoldCrash : public ::testing::TestWithParam<std::tuple<Synchrony, uint32_t, UpdateRuleKind>> {
+};
 
 // The server is killed at every step, and its successor at every step again.
 TEST_P(FoldCrash, EveryPairOfKillsLeavesEachGradientFoldedOnce) {
-  const auto [synchrony, shards] = GetParam();
-  const Config config = config_for(synchrony, shards);
-  const auto rule = momentum();
+  const auto [synchrony, shards, kind] = GetParam();
+  const auto rule = rule_of(kind);
+  const Config config = config_for(synchrony, shards, *rule);
   const std::vector<uint64_t> expected = undisturbed(config, *rule);
   bool first_survived = false;
   int crashes = 0;
@@ -104,9 +105,9 @@ TEST_P(FoldCrash, EveryPairOfKillsLeavesEachGradientFoldedOnce) {
 
 // The check above would see a lost journal: without it some kill point gives other weights.
 TEST_P(FoldCrash, WithoutTheJournalTheCheckFails) {
-  const auto [synchrony, shards] = GetParam();
-  const Config config = config_for(synchrony, shards);
-  const auto rule = momentum();
+  const auto [synchrony, shards, kind] = GetParam();
+  const auto rule = rule_of(kind);
+  const Config config = config_for(synchrony, shards, *rule);
   const std::vector<uint64_t> expected = undisturbed(config, *rule);
   bool seen = false;
   bool survived = false;
@@ -122,9 +123,12 @@ TEST_P(FoldCrash, WithoutTheJournalTheCheckFails) {
   EXPECT_TRUE(seen);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, FoldCrash,
-                         ::testing::Combine(::testing::Values(Synchrony::kAsync, Synchrony::kBulk),
-                                            ::testing::Values(1U, 2U)));
+INSTANTIATE_TEST_SUITE_P(
+    Modes, FoldCrash,
+    ::testing::Combine(::testing::Values(Synchrony::kAsync, Synchrony::kBulk),
+                       ::testing::Values(1U, 2U),
+                       ::testing::Values(UpdateRuleKind::kMomentum, UpdateRuleKind::kNesterov,
+                                         UpdateRuleKind::kAdagrad, UpdateRuleKind::kAverage)));
 
 TEST(Fold, SgdSubtractsWhatWasPublished) {
   TestRegion region(TestRegion::small_config(2, 0));
@@ -141,11 +145,9 @@ TEST(Fold, SgdSubtractsWhatWasPublished) {
 }
 
 TEST(Fold, RoundIsOneUpdateWithTheMeanOfItsMembers) {
-  Config config = config_for(Synchrony::kBulk, 1);
-  config.state_count = 0;
-  TestRegion region(config);
+  const auto rule = rule_of(UpdateRuleKind::kSgd);
+  TestRegion region(config_for(Synchrony::kBulk, 1, *rule));
   prepare(region);  // learner 2 is a member without a gradient
-  const auto rule = make_update_rule({.learning_rate = 0.5F}).value();
   int never = kNever;
   ASSERT_TRUE(serve<true>(region, *rule, &never));
   for (uint64_t i = 0; i < region->config().parameters; ++i) {
