@@ -1,5 +1,7 @@
 #include "ffdl/averaging_learner.h"
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -7,6 +9,7 @@
 #include "base/errors.h"
 #include "ps/elastic_move.h"
 #include "ps/gradient_kernels.h"
+#include "ps/half_kernels.h"
 #include "ps/learner_impl.h"
 #include "ps/local_model.h"
 #include "ps/pending_gradient.h"
@@ -78,6 +81,7 @@ class AveragingLearner::Impl {
   bool period_is_over() const { return period_.mini_batches + period_.skipped >= options_.period; }
   bool last_exchange_is_folded() const;
   Status exchange();
+  void round_as_pushed();
 
   const std::unique_ptr<Learner> learner_;
   const ps::Config& config_;  // the learner's
@@ -134,7 +138,8 @@ Result<bool> AveragingLearner::Impl::is_to_skip(std::span<const float> gradient)
   if (config_.non_finite == NonFinite::kAccept) return false;
   if (ps::inspect_gradient(gradient.data(), gradient.size()).finite) return false;
   if (config_.non_finite == NonFinite::kSkip) return true;
-  const uint64_t where = ps::find_non_finite(gradient.data(), gradient.size());
+  const uint64_t where =
+      ps::find_beyond(gradient.data(), gradient.size(), std::numeric_limits<float>::max());
   return invalid_argument(
       "step: element {} of the gradient is {}; lower the learning rate or look at these samples "
       "(non_finite=skip drops and counts such gradients)",
@@ -186,9 +191,21 @@ Status AveragingLearner::Impl::exchange() {
   } else if (config_.synchrony == Synchrony::kBulk && options_.elasticity == 1) {
     to_centre_ = true;
   } else {
+    round_as_pushed();
     ps::elastic_move(exchanged_, model_.weights());
   }
   return {};
+}
+
+// With a 16-bit gradient type the centre moves by rounded numbers; so must the local model.
+void AveragingLearner::Impl::round_as_pushed() {
+  if (config_.gradient_type == GradientType::kFloat32) return;
+  uint16_t rounded[ps::kBlockFloats];
+  for (uint64_t begin = 0; begin < exchanged_.size(); begin += ps::kBlockFloats) {
+    const uint64_t count = std::min(ps::kBlockFloats, exchanged_.size() - begin);
+    ps::narrow(config_.gradient_type, exchanged_.data() + begin, rounded, count);
+    ps::widen(config_.gradient_type, rounded, exchanged_.data() + begin, count);
+  }
 }
 
 Status AveragingLearner::Impl::flush(Time deadline) {

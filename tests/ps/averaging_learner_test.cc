@@ -190,6 +190,22 @@ TEST(AveragingLearner, TwoOfThemMeetWhereBothHaveTheLeastLoss) {
   }
 }
 
+TEST(AveragingLearner, BothSidesMoveByTheNumbersOfTheGradientType) {
+  ParameterServerOptions options = averaging_server();
+  options.gradient_type = GradientType::kBFloat16;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  ASSERT_OK(server->start());
+  ASSERT_OK_AND_ASSIGN(auto learner, AveragingLearner::attach(*server, soon(), every(1, 0.25F)));
+  ASSERT_OK(learner->begin_mini_batch(soon()));
+  ASSERT_OK(learner->step(std::vector<float>(kParameters, -2.00390625F), sample(0)));
+  ASSERT_OK(learner->flush(soon()));
+  ASSERT_OK_AND_ASSIGN(const auto model, learner->begin_mini_batch(soon()));
+  for (uint64_t i = 0; i < kParameters; ++i) {
+    ASSERT_EQ(server->weights()[i], 0.25F) << i;  // rounded from 0.25048828125
+    ASSERT_EQ(model[i], 1.001953125F - 0.25F) << i;
+  }
+}
+
 TEST(AveragingLearner, DroppedBetweenExchangesItsOpenPeriodIsDoneAgain) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(averaging_server()));
   ASSERT_OK(server->start());
