@@ -43,6 +43,7 @@ HEADERS = {
     "averaging_learner.h": "ps",
     "learner.h": "ps",
     "parameter_server.h": "ps",
+    "sparse_gradient.h": "ps",
     "update_rule.h": "ps",
     "store.h": "store",
     "membership.h": "membership",
