@@ -44,9 +44,9 @@ struct AveragingStats {
 // mean of the members' models, and each of them goes on from there; the state of its rule (momentum
 // and the like) stays its own. With a smaller elasticity the centre moves by the mean of all d.
 // No exchange begins before the last one is folded: a late server makes periods longer, never a
-// learner slower. A new object begins at the centre with a fresh state, also where another left
-// off. Threads: one thread at a time. An object inherited by fork() refuses to exchange. Owns: its
-// Learner, the local model and its state. What was not exchanged when it goes is void,
+// learner slower. Whoever attaches begins at the centre, with a fresh state.
+// Threads: one thread at a time. An object inherited by fork() refuses to exchange.
+// Owns: its Learner, the local model and its state. What was not exchanged when it goes is void,
 //       and its samples stay uncommitted: whoever takes the partition over does them again.
 // Blocks: begin_mini_batch where a period begins, as Learner::begin_mini_batch does; flush, detach.
 //         After kTimeout any of them may be called again: nothing is exchanged twice.

@@ -41,9 +41,8 @@ Status check_options(const AveragingOptions& options) {
 Status check_server(const ps::Config& config) {
   if (config.custom_rule != 0 || config.rule.kind != UpdateRuleKind::kAverage) {
     return invalid_argument(
-        "attach an averaging learner: the server's rule is '{}', which would take what is "
-        "exchanged "
-        "for a gradient; create the server with the built-in rule '{}'",
+        "attach an averaging learner: the server's rule is '{}', which would take an exchange for "
+        "a gradient; create the server with the built-in rule '{}'",
         config.rule_name, to_string(UpdateRuleKind::kAverage));
   }
   if (config.clip_value != 0 || config.clip_norm != 0) {
@@ -123,12 +122,11 @@ Status AveragingLearner::Impl::check_samples(const SampleRange& samples) {
         samples.begin, samples.end, samples.partition, next->second);
   }
   if (!period_.has_room_for({&samples, 1})) {
-    return base::make_error(StatusCode::kExhausted,
-                            "step over samples [{}, {}) of partition {}: one exchange names at "
-                            "most {} separate ranges; "
-                            "flush() and begin again, use neighbouring samples or a shorter "
-                            "period, or raise ranges_max",
-                            samples.begin, samples.end, samples.partition, config_.ranges_max);
+    return base::make_error(
+        StatusCode::kExhausted,
+        "step over samples [{}, {}) of partition {}: one exchange names at most {} separate "
+        "ranges; flush() and begin again, use neighbouring samples, or raise ranges_max",
+        samples.begin, samples.end, samples.partition, config_.ranges_max);
   }
   return {};
 }
