@@ -69,14 +69,10 @@ void descend(std::vector<float>& model, int learner) {
 }
 
 TEST(AveragingLearner, ExchangesEveryPeriod) {
-  const testing::SegmentName name;
-  ParameterServerOptions options = averaging_server();
-  options.name = name.text();
-  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(averaging_server()));
   std::fill(server->weights().begin(), server->weights().end(), 8.0F);
   ASSERT_OK(server->start());
-  ASSERT_OK_AND_ASSIGN(auto learner,
-                       AveragingLearner::attach(name.text(), soon(), every(3, 0.25F)));
+  ASSERT_OK_AND_ASSIGN(auto learner, AveragingLearner::attach(*server, soon(), every(3, 0.25F)));
   std::vector<float> local(kParameters, 8.0F);
   std::vector<float> centre = local;
   for (uint64_t round = 0; round < 4; ++round) {
@@ -233,8 +229,11 @@ TEST(AveragingLearner, DroppedBetweenExchangesItsOpenPeriodIsDoneAgain) {
 }
 
 TEST(AveragingLearner, OneExchangeCommitsAllRangesOfItsPeriod) {
-  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(averaging_server()));
-  ASSERT_OK_AND_ASSIGN(auto learner, AveragingLearner::attach(*server, soon(), every(4, 0.5F)));
+  const testing::SegmentName name;
+  ParameterServerOptions options = averaging_server();
+  options.name = name.text();
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  ASSERT_OK_AND_ASSIGN(auto learner, AveragingLearner::attach(name.text(), soon(), every(4, 0.5F)));
   const SampleRange samples[] = {{.partition = 2, .begin = 0, .end = 5},
                                  {.partition = 2, .begin = 5, .end = 6},
                                  {.partition = 1, .begin = 0, .end = 3},
