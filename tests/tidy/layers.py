@@ -42,6 +42,7 @@ HEADERS = {
     "diagnose.h": "shm",
     "averaging_learner.h": "ps",
     "learner.h": "ps",
+    "memory_placement.h": "ps",
     "parameter_server.h": "ps",
     "sparse_gradient.h": "ps",
     "update_rule.h": "ps",
