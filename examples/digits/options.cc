@@ -33,7 +33,7 @@ void add_training_options(CLI::App& app, TrainOptions& options) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--rule", options.rule, "how a gradient changes the weights")
-      ->check(CLI::IsMember({"sgd", "momentum", "adam", "adamw"}))
+      ->check(CLI::IsMember({"sgd", "momentum", "nesterov", "adagrad", "adam", "adamw"}))
       ->capture_default_str();
   app.add_option("--learning-rate", options.learning_rate,
                  "at the start; a cosine takes it down [suits the rule]")
@@ -69,6 +69,8 @@ float default_learning_rate(ffdl::UpdateRuleKind kind) {
     case ffdl::UpdateRuleKind::kSgd:
       return 0.05F;
     case ffdl::UpdateRuleKind::kMomentum:
+    case ffdl::UpdateRuleKind::kNesterov:
+    case ffdl::UpdateRuleKind::kAdagrad:
       return 0.01F;
     default:
       return 0.002F;
