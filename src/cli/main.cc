@@ -5,6 +5,7 @@
 #include "cli/doctor.h"
 #include "cli/plan.h"
 #include "cli/simulate.h"
+#include "cli/stats.h"
 #include "ffdl/version.h"
 
 int main(int argc, char** argv) {
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
   ffdl::cli::add_doctor_command(app, outcome);
   ffdl::cli::add_plan_command(app, outcome);
   ffdl::cli::add_simulate_command(app, outcome);
+  ffdl::cli::add_stats_command(app, outcome);
   CLI11_PARSE(app, argc, argv);
   if (outcome.ok()) return 0;
   fmt::print(stderr, "ffdl: {}\n", outcome.message());

@@ -4,36 +4,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "ffdl/parameter_server.h"
+#include "support/program.h"
 #include "support/segment_name.h"
 
 namespace ffdl {
 namespace {
 
-struct Outcome {
-  int exit_code = -1;
-  std::string printed;
-};
-
-Outcome run(const std::string& arguments) {
-  Outcome outcome;
-  FILE* pipe = popen((std::string(FFDL_PROGRAM) + " " + arguments + " 2>&1").c_str(), "r");
-  char text[4096];
-  for (size_t n = 0; (n = std::fread(text, 1, sizeof text, pipe)) > 0;) {
-    outcome.printed.append(text, n);
-  }
-  outcome.exit_code = WEXITSTATUS(pclose(pipe));
-  return outcome;
+ProgramOutcome run(const std::string& arguments) {
+  return run_program(std::string(FFDL_PROGRAM) + " " + arguments + " 2>&1");
 }
 
 std::string verdict_on(const std::string& name) {
-  const Outcome outcome = run("doctor --dry-run --json");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.printed;
-  const auto listed = nlohmann::json::parse(outcome.printed);
+  const auto outcome = run("doctor --dry-run --json");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  const auto listed = nlohmann::json::parse(outcome.out);
   for (const auto& segment : listed["segments"]) {
     if (segment["name"] == name) return segment["verdict"];
   }
@@ -60,9 +48,9 @@ TEST(Doctor, TellsAServersSegmentFromADeadOnes) {
 }
 
 TEST(Program, SaysWhatItCanDoAndRefusesTheRest) {
-  const Outcome help = run("--help");
+  const ProgramOutcome help = run("--help");
   EXPECT_EQ(help.exit_code, 0);
-  EXPECT_NE(help.printed.find("doctor"), std::string::npos) << help.printed;
+  EXPECT_NE(help.out.find("doctor"), std::string::npos) << help.out;
   EXPECT_NE(run("").exit_code, 0);
   EXPECT_NE(run("no-such-verb").exit_code, 0);
 }
