@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ffdl/parameter_server.h"
+#include "ffdl/sparse_gradient.h"
 
 namespace ffdl {
 
@@ -68,7 +69,8 @@ class FFDL_API Learner {
   Status begin_mini_batch(Time deadline);
 
   // begin_mini_batch, then the buffer for this mini-batch's gradient: `parameters()` floats to
-  // overwrite whole. It is the shared slot itself, or private memory while the server is late.
+  // overwrite whole. It is the shared slot itself, or private memory while the server is late and
+  // where gradients have 16 bits.
   Result<std::span<float>> gradient_slot(Time deadline);
 
   // Commits the gradient in gradient_slot() together with the samples that made it.
@@ -79,8 +81,19 @@ class FFDL_API Learner {
   Result<PushResult> push_ranges(std::span<const float> gradient,
                                  std::span<const SampleRange> samples);
 
+  // The same for a gradient that touches few of the parameters: only what it names is copied,
+  // published and updated. The server must have been created with rows_max.
+  Result<PushResult> push(const SparseGradient& gradient, SampleRange samples);
+  // The same for a dense gradient of 16-bit numbers: the bits of kBFloat16 or kFloat16.
+  Result<PushResult> push_halves(GradientType type, std::span<const uint16_t> gradient,
+                                 SampleRange samples);
+
   // Copies the weights and returns their version.
   Result<uint64_t> pull(std::span<float> weights, PullMode mode = PullMode::kRelaxed);
+  // Copies some rows of a table, of `row_size` floats from parameter `table` on, into
+  // rows.size() x row_size floats. As kRelaxed.
+  Result<uint64_t> pull_rows(uint64_t table, uint64_t row_size, std::span<const uint64_t> rows,
+                             std::span<float> to);
   // The weights themselves, as they change: no copy, no consistency.
   std::span<const float> live_weights() const;
 

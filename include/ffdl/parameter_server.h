@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "ffdl/runtime.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
-#include "ffdl/runtime.h"
 #include "ffdl/update_rule.h"
 
 // A parameter server for one host (GaDei, arXiv 1611.06213): weights, optimizer state and the
@@ -34,52 +34,64 @@ enum class NonFinite : uint32_t {
   kAccept,  // not looked at: saves one pass over the gradient
 };
 
+// What the elements of gradients are while they travel; weights and sums stay float32. 16-bit
+// gradients need half of the memory and of its bandwidth. They are rounded when they are pushed,
+// and again at each addition while the server is late.
+enum class GradientType : uint32_t {
+  kFloat32,
+  kBFloat16,
+  kFloat16,  // up to 65504: what is larger counts as not finite
+};
+
 struct ParameterServerOptions {
-  std::string name{};           // letters, digits, '.', '-', '_'; empty: anonymous, for threads
-  uint64_t parameters = 0;      // number of float32 weights
-  UpdateRuleOptions rule{};     // not used when create() is given a rule of your own
+  std::string name{};        // letters, digits, '.', '-', '_'; empty: anonymous, for threads
+  uint64_t parameters = 0;   // number of float32 weights
+  UpdateRuleOptions rule{};  // not used when create() is given a rule of your own
   LearningRateSchedule schedule{};
-  float clip_value = 0;         // clamp gradient elements to [-clip_value, clip_value]; 0: off
-  float clip_norm = 0;          // scale a mini-batch's gradient to at most this 2-norm; 0: off
+  float clip_value = 0;  // clamp gradient elements to [-clip_value, clip_value]; 0: off
+  float clip_norm = 0;   // scale a mini-batch's gradient to at most this 2-norm; 0: off
   NonFinite non_finite = NonFinite::kReject;
   Synchrony synchrony = Synchrony::kAsync;
-  uint32_t staleness = 0;       // kStale only
-  int threads = 1;              // server threads; each owns one shard of the weights
-  int learners_max = 16;        // slots, 1 to 254
-  uint32_t partitions = 0;      // of the data set, for the ledger; 0: as many as learners_max
-  uint32_t ranges_max = 64;     // sample ranges that one gradient can name (neighbours merge)
+  uint32_t staleness = 0;    // kStale only
+  int threads = 1;           // server threads; each owns one shard of the weights
+  int learners_max = 16;     // slots, 1 to 254
+  uint32_t partitions = 0;   // of the data set, for the ledger; 0: as many as learners_max
+  uint32_t ranges_max = 64;  // sample ranges that one gradient can name (neighbours merge)
+  GradientType gradient_type = GradientType::kFloat32;
+  uint32_t rows_max = 0;  // rows and parts that one sparse gradient can touch, with those
+                          //   added to it while the server is late; 0: dense ones only
 };
 
 // What one learner has done, all incarnations of its slot together.
 struct LearnerProgress {
   int slot = 0;
   bool attached = false;
-  int64_t pid = 0;                 // in the learner's own pid namespace; 0 when never used
-  uint32_t incarnation = 0;        // how often the slot was attached
-  uint64_t published = 0;          // gradients published, the slot's sequence number
-  uint64_t folded = 0;             // of these, folded into all shards
-  uint64_t mini_batches = 0;       // folded; >= folded gradients, as late ones are added up
-  uint64_t skipped = 0;            // mini-batches skipped for NaN or Inf
-  uint64_t samples = 0;            // folded or skipped
+  int64_t pid = 0;            // in the learner's own pid namespace; 0 when never used
+  uint32_t incarnation = 0;   // how often the slot was attached
+  uint64_t published = 0;     // gradients published, the slot's sequence number
+  uint64_t folded = 0;        // of these, folded into all shards
+  uint64_t mini_batches = 0;  // folded; >= folded gradients, as late ones are added up
+  uint64_t skipped = 0;       // mini-batches skipped for NaN or Inf
+  uint64_t samples = 0;       // folded or skipped
 };
 
 // The ledger of one partition. Every sample once: samples == committed, repeated == missing == 0
 // (for a partition that starts at sample 0).
 struct PartitionProgress {
-  uint64_t committed = 0;          // the first position that is not committed
+  uint64_t committed = 0;  // the first position that is not committed
   uint64_t samples = 0;
-  uint64_t repeated = 0;           // positions that came again
-  uint64_t missing = 0;            // positions that were jumped over
+  uint64_t repeated = 0;  // positions that came again
+  uint64_t missing = 0;   // positions that were jumped over
 };
 
 struct ParameterServerStats {
-  uint64_t version = 0;            // gradients folded by the slowest shard; never goes back
-  uint64_t epoch = 0;              // 1 for the creator, one more for every successor
+  uint64_t version = 0;  // gradients folded by the slowest shard; never goes back
+  uint64_t epoch = 0;    // 1 for the creator, one more for every successor
   bool server_alive = false;
   int64_t server_pid = 0;
-  uint64_t recoveries = 0;         // interrupted folds that a successor finished
-  uint64_t learners_reclaimed = 0; // learners that died attached
-  std::vector<LearnerProgress> learners;      // slots that were ever used
+  uint64_t recoveries = 0;                // interrupted folds that a successor finished
+  uint64_t learners_reclaimed = 0;        // learners that died attached
+  std::vector<LearnerProgress> learners;  // slots that were ever used
   std::vector<PartitionProgress> partitions;
   // staleness[0]: gradients computed from the newest weights; staleness[b]: those for which
   // 2^(b-1) to 2^b - 1 other gradients had been folded since their learner pulled.
@@ -89,16 +101,16 @@ struct ParameterServerStats {
 enum class PullMode {
   kRelaxed,   // a plain copy; other learners' gradients may be half in it (Hogwild)
   kSnapshot,  // each shard as it was between two updates; waits for the shard's current
-                //   fold, at most 10 s (a dead or stopped server: kTimeout)
+              //   fold, at most 10 s (a dead or stopped server: kTimeout)
 };
 
 // A consistent state of the whole server: every shard folded exactly to the same gradients.
 struct ParameterServerCut {
   uint64_t version = 0;
-  uint64_t updates = 0;                       // version, or rounds with Synchrony::kBulk
+  uint64_t updates = 0;  // version, or rounds with Synchrony::kBulk
   std::string rule;
   std::vector<float> weights;
-  std::vector<std::vector<float>> state;      // one per value that the rule keeps
+  std::vector<std::vector<float>> state;  // one per value that the rule keeps
   std::vector<PartitionProgress> partitions;
 
   // Writes the cut atomically (temporary name, fsync, rename), with a checksum.
@@ -131,7 +143,7 @@ class FFDL_API ParameterServer {
 
   Status start();
   Status stop();
-  Status serve(StopToken stop);   // start(), wait for `stop`, stop()
+  Status serve(StopToken stop);  // start(), wait for `stop`, stop()
 
   // The weights themselves. Write the initial values here, before start().
   std::span<float> weights();

@@ -42,7 +42,7 @@ inline constexpr int kServerThreadsMax = 256;
 // float32 weights of one server: 16 TiB, so that no size computed from it can overflow.
 inline constexpr uint64_t kParametersMax = uint64_t{1} << 42;
 
-// Entries of tables in the segment that an option sizes (partitions, ranges per gradient).
+// Entries of tables in the segment that an option sizes (partitions, ranges and rows per gradient).
 inline constexpr uint32_t kTableEntriesMax = 1U << 20;
 
 }  // namespace ffdl::base

@@ -66,7 +66,6 @@ class ShardFold {
         k_(shard),
         first_block_(region_.shard_begin(shard)),
         blocks_(region_.shard_end(shard) - first_block_),
-        steps_(blocks_ + (shard == 0 ? 1 : 0)),
         version_(region_.version(shard)),
         hooks_(hooks) {}
 
@@ -104,7 +103,7 @@ class ShardFold {
     const uint64_t q = region_.folded(k_, l).load(std::memory_order_relaxed) + 1;
     FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kLoadPub));
     FFDL_RETURN_IF_ERROR(gather(l, q));
-    return run_from(updates_weights() ? 0 : blocks_);
+    return run_from(0);
   }
 
   // Folds the next round (Synchrony::kBulk): its members' mean is one update.
@@ -112,7 +111,7 @@ class ShardFold {
     const uint64_t round = words_.round_folded.load(std::memory_order_relaxed) + 1;
     FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kLoadPub));
     FFDL_RETURN_IF_ERROR(gather_round(round));
-    return run_from(updates_weights() ? 0 : blocks_);
+    return run_from(0);
   }
 
  private:
@@ -121,8 +120,12 @@ class ShardFold {
     int learner;
     uint64_t sequence;
     const Meta* meta;
-    const float* gradient;  // of this shard's first block
+    GradientBuffer gradient;
+    std::span<const TouchedRange> touched;
     float scale;
+
+    bool has_gradient() const { return meta->mini_batches > 0; }
+    bool is_sparse() const { return meta->form == GradientForm::kSparse; }
   };
 
   Status die_unless(FoldStep step) {
@@ -130,15 +133,14 @@ class ShardFold {
     return Status(StatusCode::kCancelled, "killed by a test");
   }
 
-  bool updates_weights() const { return updating_ > 0; }
-
   Status gather(int l, uint64_t q) {
     journal_learner_ = l;
     journal_sequence_ = q;
     update_number_ = version_ + 1;
     sources_.clear();
-    updating_ = 0;
-    return add_source(l, q);
+    FFDL_RETURN_IF_ERROR(add_source(l, q));
+    plan_steps();
+    return {};
   }
 
   Status gather_round(uint64_t round) {
@@ -146,20 +148,56 @@ class ShardFold {
     journal_sequence_ = round;
     update_number_ = round;
     sources_.clear();
-    updating_ = 0;
     for (int l = 0; l < region_.learners_max(); ++l) {
       const uint64_t q = region_.round_sequence(round, l).load(std::memory_order_relaxed);
       if (q != 0) FFDL_RETURN_IF_ERROR(add_source(l, q));
     }
     // The mean over those who have a gradient.
-    for (Source& source : sources_) source.scale /= static_cast<float>(std::max(updating_, 1));
+    const auto gradients = std::count_if(sources_.begin(), sources_.end(),
+                                         [](const Source& s) { return s.has_gradient(); });
+    for (Source& source : sources_) {
+      source.scale /= static_cast<float>(std::max<int64_t>(gradients, 1));
+    }
+    plan_steps();
     return {};
+  }
+
+  // Which blocks, or which touched parts, are to be updated: from the record of the gradients
+  // alone, so that a successor comes to the same steps.
+  void plan_steps() {
+    bool updates = false;
+    dense_ = false;
+    std::vector<TouchedRange> touched;
+    for (const Source& source : sources_) {
+      if (!source.has_gradient()) continue;
+      updates = true;
+      dense_ = dense_ || !source.is_sparse();
+      if (!dense_) touched = unite(touched, source.touched);
+    }
+    weight_steps_ = updates ? blocks_ : 0;
+    if (!updates || dense_) return;
+    parts_.plan(touched, {first_block_ * kBlockFloats, (first_block_ + blocks_) * kBlockFloats},
+                kBlockFloats);
+    weight_steps_ = parts_.size();
+  }
+
+  // Weights, and for shard 0 the ledger.
+  uint64_t steps() const { return weight_steps_ + (k_ == 0 ? 1 : 0); }
+
+  // What step n updates.
+  std::span<const TouchedRange> parts_of(uint64_t n) {
+    if (!dense_) return parts_.step(n);
+    const uint64_t begin = (first_block_ + n) * kBlockFloats;
+    whole_block_ = {begin, begin + kBlockFloats};
+    return {&whole_block_, 1};
   }
 
   Status add_source(int l, uint64_t q) {
     const Meta& meta = region_.meta(l, q);
-    if (meta.sequence != q || meta.ranges > config_.ranges_max ||
-        meta.checksum != meta_checksum(meta, region_.ranges(l, q).first(meta.ranges))) {
+    const bool sizes_fit = meta.ranges <= config_.ranges_max && meta.touched <= config_.rows_max;
+    const auto touched = region_.touched(l, q).first(sizes_fit ? meta.touched : 0);
+    if (meta.sequence != q || !sizes_fit ||
+        meta.checksum != meta_checksum(meta, region_.ranges(l, q).first(meta.ranges), touched)) {
       return base::make_error(StatusCode::kCorrupt,
                               "fold gradient {} of learner {}: its record fails the checksum; "
                               "something wrote over the segment: restore from a checkpoint",
@@ -168,8 +206,7 @@ class ShardFold {
     const bool mean = rule_.takes_mean() && meta.mini_batches > 1;
     const float scale =
         mean ? meta.clip_scale / static_cast<float>(meta.mini_batches) : meta.clip_scale;
-    sources_.push_back({l, q, &meta, region_.gradient(l, q) + first_block_ * kBlockFloats, scale});
-    if (meta.mini_batches > 0) ++updating_;
+    sources_.push_back({l, q, &meta, region_.gradient(l, q), touched, scale});
     return {};
   }
 
@@ -180,17 +217,17 @@ class ShardFold {
         config_.rule.learning_rate * schedule_factor(config_.schedule, update_number_);
     step.clip_value = config_.clip_value;
     step.mini_batches = std::max(sources_.front().meta->mini_batches, 1U);
-    step.gradient_scale = sources_.front().scale;
+    step.gradient_scale = sources_.size() == 1 ? sources_.front().scale : 1;
     return step;
   }
 
   Status run_from(uint64_t block) {
     begin_change();
-    const UpdateStep step = updates_weights() ? update_step() : UpdateStep{};
-    for (uint64_t n = block; n < steps_; ++n) {
+    const UpdateStep step = update_step();
+    for (uint64_t n = block; n < steps(); ++n) {
       FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kWriteShadow));
       const uint64_t parity = (n + 1) & 1;
-      if (n < blocks_) {
+      if (n < weight_steps_) {
         write_shadow(n, parity, step);
       } else {
         write_ledger_shadow(parity);
@@ -208,12 +245,12 @@ class ShardFold {
 
   Status redo_copy(JournalWord word) {
     const uint64_t n = word.block_plus_one - 1;
-    if (n >= steps_) {
+    if (n >= steps()) {
       return base::make_error(
           StatusCode::kCorrupt,
-          "finish an interrupted fold: the journal of shard {} names block {} of "
+          "finish an interrupted fold: the journal of shard {} names step {} of "
           "{}; something wrote over the segment: restore from a checkpoint",
-          k_, n, steps_);
+          k_, n, steps());
     }
     begin_change();
     FFDL_RETURN_IF_ERROR(copy_shadow(n, word.block_plus_one & 1));
@@ -221,41 +258,76 @@ class ShardFold {
   }
 
   void write_shadow(uint64_t n, uint64_t parity, const UpdateStep& step) {
-    const uint64_t offset = (first_block_ + n) * kBlockFloats;
+    uint64_t at = 0;  // in the shadow
+    for (const TouchedRange& part : parts_of(n)) {
+      write_shadow_part(part, at, parity, step);
+      at += padded_count(part);
+    }
+  }
+
+  // Rules want whole vectors at aligned places: a part that is not so goes through copies.
+  void write_shadow_part(const TouchedRange& part, uint64_t at, uint64_t parity,
+                         const UpdateStep& step) {
+    const uint64_t count = part.end - part.begin;
+    const bool aligned = part.begin % 16 == 0 && count % 16 == 0;
+    const auto values = [&](const float* array, uint32_t plane) -> const float* {
+      if (aligned) return array + part.begin;
+      return std::copy_n(array + part.begin, count, scratch_.old[plane]) - count;
+    };
     UpdateBlock block;
-    block.count = kBlockFloats;
-    block.weights = region_.weights() + offset;
-    block.new_weights = region_.shadow(k_, parity, 0);
+    block.count = padded_count(part);
+    block.weights = values(region_.weights(), 0);
+    block.new_weights = region_.shadow(k_, parity, 0) + at;
     for (uint32_t s = 0; s < config_.state_count; ++s) {
-      block.state[s] = region_.state(s) + offset;
-      block.new_state[s] = region_.shadow(k_, parity, 1 + s);
+      block.state[s] = values(region_.state(s), 1 + s);
+      block.new_state[s] = region_.shadow(k_, parity, 1 + s) + at;
     }
-    block.gradient = sources_.front().gradient + n * kBlockFloats;
+    block.gradient = gradient_of(part, aligned);
+    rule_.apply(step, block);
+  }
+
+  // The gradient of one part: the only one there is, or the sum over the round.
+  const float* gradient_of(const TouchedRange& part, bool aligned) {
+    const uint64_t count = part.end - part.begin;
     if (sources_.size() == 1) {
-      rule_.apply(step, block);
-      return;
+      const float* read = sources_.front().gradient.read(part.begin, count, scratch_.gradient);
+      if (aligned || read == scratch_.gradient) return read;
+      return std::copy_n(read, count, scratch_.gradient) - count;
     }
-    alignas(64) float sum[kBlockFloats] = {};
+    std::fill_n(scratch_.gradient, kBlockFloats, 0.0F);
     for (const Source& source : sources_) {
-      if (source.meta->mini_batches > 0) {
-        add_scaled(sum, source.gradient + n * kBlockFloats, source.scale, kBlockFloats);
+      if (!source.has_gradient()) continue;
+      const auto add = [&](const TouchedRange& inside) {
+        const uint64_t length = inside.end - inside.begin;
+        const float* read = source.gradient.read(inside.begin, length, scratch_.widened);
+        add_scaled(scratch_.gradient + (inside.begin - part.begin), read, source.scale, length);
+      };
+      if (!source.is_sparse()) {
+        add(part);
+        continue;
       }
+      split(part, source.touched, [&](const TouchedRange& piece, bool inside) {
+        if (inside) add(piece);
+      });
     }
-    UpdateStep summed = step;
-    summed.gradient_scale = 1;
-    block.gradient = sum;
-    rule_.apply(summed, block);
+    return scratch_.gradient;
   }
 
   Status copy_shadow(uint64_t n, uint64_t parity) {
-    if (n >= blocks_) return copy_ledger_shadow(parity);
-    const uint64_t offset = (first_block_ + n) * kBlockFloats;
-    copy_to_shared(region_.weights() + offset, region_.shadow(k_, parity, 0), kBlockFloats / 2);
-    FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kCopyHalf));
-    copy_to_shared(region_.weights() + offset + kBlockFloats / 2,
-                   region_.shadow(k_, parity, 0) + kBlockFloats / 2, kBlockFloats / 2);
-    for (uint32_t s = 0; s < config_.state_count; ++s) {
-      copy_to_shared(region_.state(s) + offset, region_.shadow(k_, parity, 1 + s), kBlockFloats);
+    if (n >= weight_steps_) return copy_ledger_shadow(parity);
+    uint64_t at = 0;
+    for (const TouchedRange& part : parts_of(n)) {
+      const uint64_t count = part.end - part.begin;
+      const uint64_t half = count / 2;
+      const float* shadow = region_.shadow(k_, parity, 0) + at;
+      copy_to_shared(region_.weights() + part.begin, shadow, half);
+      FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kCopyHalf));
+      copy_to_shared(region_.weights() + part.begin + half, shadow + half, count - half);
+      for (uint32_t s = 0; s < config_.state_count; ++s) {
+        copy_to_shared(region_.state(s) + part.begin, region_.shadow(k_, parity, 1 + s) + at,
+                       count);
+      }
+      at += padded_count(part);
     }
     return die_unless(FoldStep::kCopyShadow);
   }
@@ -362,7 +434,6 @@ class ShardFold {
   const int k_;
   const uint64_t first_block_;
   const uint64_t blocks_;
-  const uint64_t steps_;  // blocks, and for shard 0 the ledger
   uint64_t version_;
   [[no_unique_address]] Hooks hooks_;
 
@@ -370,9 +441,19 @@ class ShardFold {
   int journal_learner_ = 0;
   uint64_t journal_sequence_ = 0;
   uint64_t update_number_ = 0;
-  int updating_ = 0;  // sources that have a gradient
   std::vector<Source> sources_;
+  bool dense_ = false;  // all blocks of the shard are steps, not the parts
+  uint64_t weight_steps_ = 0;
+  TouchedSteps parts_;
+  TouchedRange whole_block_;
   std::vector<LedgerEntry> entries_;
+
+  struct alignas(64) Scratch {
+    float gradient[kBlockFloats] = {};
+    float widened[kBlockFloats] = {};
+    float old[1 + kRuleStateMax][kBlockFloats] = {};
+  };
+  Scratch scratch_;  // of one part
 };
 
 }  // namespace ffdl::ps

@@ -46,6 +46,19 @@ GradientFacts InspectGradient(const float* HWY_RESTRICT gradient, uint64_t count
   return facts;
 }
 
+float LargestMagnitude(const float* HWY_RESTRICT gradient, uint64_t count) {
+  const FloatTag floats;
+  const size_t lanes = hn::Lanes(floats);
+  auto largest = hn::Zero(floats);
+  uint64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    largest = hn::Max(largest, hn::Abs(hn::LoadU(floats, gradient + i)));
+  }
+  float result = hn::GetLane(hn::MaxOfLanes(floats, largest));
+  for (; i < count; ++i) result = std::max(result, std::abs(gradient[i]));
+  return result;
+}
+
 void ScaleAndAdd(float* HWY_RESTRICT to, float to_scale, const float* HWY_RESTRICT from,
                  float from_scale, uint64_t count) {
   const FloatTag floats;
@@ -78,16 +91,21 @@ HWY_AFTER_NAMESPACE();
 namespace ffdl::ps {
 
 HWY_EXPORT(InspectGradient);
+HWY_EXPORT(LargestMagnitude);
 HWY_EXPORT(ScaleAndAdd);
 
 GradientFacts inspect_gradient(const float* gradient, uint64_t count) {
   return HWY_DYNAMIC_DISPATCH(InspectGradient)(gradient, count);
 }
 
-uint64_t find_non_finite(const float* gradient, uint64_t count) {
-  return static_cast<uint64_t>(
-      std::find_if(gradient, gradient + count, [](float x) { return !std::isfinite(x); }) -
-      gradient);
+float largest_magnitude(const float* gradient, uint64_t count) {
+  return HWY_DYNAMIC_DISPATCH(LargestMagnitude)(gradient, count);
+}
+
+uint64_t find_beyond(const float* gradient, uint64_t count, float limit) {
+  const float* const found =
+      std::find_if(gradient, gradient + count, [&](float x) { return !(std::abs(x) <= limit); });
+  return static_cast<uint64_t>(found - gradient);
 }
 
 void add_scaled(float* to, const float* from, float scale, uint64_t count) {

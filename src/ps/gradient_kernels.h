@@ -13,8 +13,11 @@ struct GradientFacts {
 // One pass over `count` floats.
 GradientFacts inspect_gradient(const float* gradient, uint64_t count);
 
-// The first element that is NaN or Inf; `count` when there is none.
-uint64_t find_non_finite(const float* gradient, uint64_t count);
+// The largest magnitude; not for NaN.
+float largest_magnitude(const float* gradient, uint64_t count);
+
+// The first element that is NaN or has a magnitude above `limit`; `count` when there is none.
+uint64_t find_beyond(const float* gradient, uint64_t count, float limit);
 
 // to[i] += scale * from[i]
 void add_scaled(float* to, const float* from, float scale, uint64_t count);

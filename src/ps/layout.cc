@@ -11,11 +11,11 @@
 namespace ffdl::ps {
 namespace {
 
-static_assert(std::is_trivially_copyable_v<Config> && sizeof(Config) == 184);
-static_assert(std::is_trivially_copyable_v<Meta> && sizeof(Meta) == 48);
+static_assert(std::is_trivially_copyable_v<Config> && sizeof(Config) == 192);
+static_assert(std::is_trivially_copyable_v<Meta> && sizeof(Meta) == 56);
 static_assert(sizeof(ServerWords) == 192 && sizeof(LearnerWords) == 128 &&
               sizeof(ShardWords) == 128);
-static_assert(sizeof(SampleRange) == 24 && sizeof(LedgerEntry) == 16);
+static_assert(sizeof(SampleRange) == 24 && sizeof(LedgerEntry) == 16 && sizeof(TouchedRange) == 16);
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
 
 constexpr uint64_t kPage = 4096;
@@ -59,11 +59,13 @@ Offsets::Offsets(const Config& config) {
   ledger_shadow = places.take(2 * ledger_shadow_stride);
   meta = places.take(2 * learner_count * sizeof(Meta));
   ranges = places.take(2 * learner_count * config.ranges_max * sizeof(SampleRange));
+  touched = places.take(2 * learner_count * config.rows_max * sizeof(TouchedRange));
   const uint64_t planes = 1 + config.state_count;
   shadow = places.take(shard_count * 2 * planes * kBlockFloats * sizeof(float), kPage);
   weights = places.take(padded * sizeof(float), kPage);
   state = places.take(config.state_count * padded * sizeof(float), kPage);
-  gradients = places.take(2 * learner_count * padded * sizeof(float), kPage);
+  gradient_stride = padded * bytes_per_element(config.gradient_type);
+  gradients = places.take(2 * learner_count * gradient_stride, kPage);
   total = places.end();
 }
 
@@ -98,7 +100,8 @@ uint64_t config_checksum(const Config& config) {
   return XXH3_64bits(&config, offsetof(Config, checksum));
 }
 
-uint64_t meta_checksum(const Meta& meta, std::span<const SampleRange> ranges) {
+uint64_t meta_checksum(const Meta& meta, std::span<const SampleRange> ranges,
+                       std::span<const TouchedRange> touched) {
   const uint64_t seed = XXH3_64bits(&meta, offsetof(Meta, checksum));
   uint64_t sum = seed;
   for (const SampleRange& range : ranges) {
@@ -106,7 +109,7 @@ uint64_t meta_checksum(const Meta& meta, std::span<const SampleRange> ranges) {
     const uint64_t fields[3] = {range.partition, range.begin, range.end};
     sum = XXH3_64bits_withSeed(fields, sizeof fields, sum);
   }
-  return sum;
+  return XXH3_64bits_withSeed(touched.data(), touched.size_bytes(), sum);
 }
 
 Result<shm::Segment> open_segment(std::string_view name) {

@@ -6,6 +6,8 @@
 #include <span>
 
 #include "ffdl/parameter_server.h"
+#include "ps/gradient_buffer.h"
+#include "ps/touched.h"
 #include "shm/futex.h"
 #include "shm/segment.h"
 
@@ -14,7 +16,7 @@
 // b in {0, 1} one of a learner's two buffers, q a sequence number (its buffer is q & 1).
 namespace ffdl::ps {
 
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 
 // Weights are updated block by block; a crash repeats at most the copy of one. Small enough for all
 // arrays of a block to stay in the first-level cache, large enough to hide the journal's store.
@@ -27,7 +29,9 @@ struct Config {
   uint32_t learners_max;
   uint32_t partitions;
   uint32_t ranges_max;
+  uint32_t rows_max;
   uint32_t state_count;
+  GradientType gradient_type;
   Synchrony synchrony;
   uint32_t staleness;
   NonFinite non_finite;
@@ -76,6 +80,11 @@ struct alignas(64) RoundWords {
   std::atomic<uint64_t> number;
 };
 
+enum class GradientForm : uint32_t {
+  kDense,
+  kSparse,  // only the touched ranges of the buffer belong to the gradient
+};
+
 // What travels with a gradient.
 struct Meta {
   uint64_t sequence;
@@ -85,7 +94,9 @@ struct Meta {
   uint64_t base_version;  // of the weights that the first of them was computed from
   float clip_scale;       // of the whole gradient
   uint32_t ranges;        // how many of the slot's ranges are used
-  uint64_t checksum;      // XXH3 of the fields above and the ranges
+  uint32_t touched;       // how many of the slot's touched ranges; 0 for a dense gradient
+  GradientForm form;
+  uint64_t checksum;  // XXH3 of the fields above, the ranges and the touched ranges
 };
 
 // The ledger is an array of words; an update is a list of new values, so that it can be repeated.
@@ -107,8 +118,8 @@ struct Offsets {
   uint64_t ledger_words;
   uint64_t ledger_entries_max;  // of one update
   uint64_t server, learners, shards, folded, folded_stride, round, round_sequences, ledger;
-  uint64_t ledger_shadow, ledger_shadow_stride, meta, ranges;
-  uint64_t shadow, weights, state, gradients;
+  uint64_t ledger_shadow, ledger_shadow_stride, meta, ranges, touched;
+  uint64_t shadow, weights, state, gradients, gradient_stride;
   uint64_t total;
 };
 
@@ -166,8 +177,13 @@ class Region {
     const int64_t first = (2 * l + static_cast<int64_t>(q & 1)) * config_.ranges_max;
     return {&at<SampleRange>(at_.ranges, first), config_.ranges_max};
   }
-  float* gradient(int l, uint64_t q) const {
-    return floats(at_.gradients, at_.padded * (2 * static_cast<uint64_t>(l) + (q & 1)));
+  std::span<TouchedRange> touched(int l, uint64_t q) const {
+    const int64_t first = (2 * l + static_cast<int64_t>(q & 1)) * config_.rows_max;
+    return {&at<TouchedRange>(at_.touched, first), config_.rows_max};
+  }
+  GradientBuffer gradient(int l, uint64_t q) const {
+    const uint64_t buffer = 2 * static_cast<uint64_t>(l) + (q & 1);
+    return {base_ + at_.gradients + at_.gradient_stride * buffer, config_.gradient_type};
   }
   float* weights() const { return floats(at_.weights, 0); }
   float* state(uint32_t s) const { return floats(at_.state, at_.padded * s); }
@@ -206,8 +222,9 @@ inline Config& stored_config(std::byte* base) {
   return *reinterpret_cast<Config*>(base + sizeof(shm::SegmentHeader));
 }
 uint64_t config_checksum(const Config& config);
-// Checksum of a Meta and its used ranges.
-uint64_t meta_checksum(const Meta& meta, std::span<const SampleRange> ranges);
+// Checksum of a Meta with what it uses of its slot's ranges and touched ranges.
+uint64_t meta_checksum(const Meta& meta, std::span<const SampleRange> ranges,
+                       std::span<const TouchedRange> touched);
 
 // Opens the named segment and checks that it is a whole parameter server of this version.
 Result<shm::Segment> open_segment(std::string_view name);

@@ -66,8 +66,26 @@ Result<PushResult> Learner::push_ranges(std::span<const float> gradient,
   return impl_->push(gradient, samples, impl_->base_version());
 }
 
+Result<PushResult> Learner::push(const SparseGradient& gradient, SampleRange samples) {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
+  return impl_->push(gradient, {&samples, 1});
+}
+
+Result<PushResult> Learner::push_halves(GradientType type, std::span<const uint16_t> gradient,
+                                        SampleRange samples) {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
+  return impl_->push_halves(type, gradient, {&samples, 1});
+}
+
 Result<uint64_t> Learner::pull(std::span<float> weights, PullMode mode) {
   FFDL_ASSIGN_OR_RETURN(const uint64_t version, impl_->pull(weights, mode));
+  impl_->set_base_version(version);
+  return version;
+}
+
+Result<uint64_t> Learner::pull_rows(uint64_t table, uint64_t row_size,
+                                    std::span<const uint64_t> rows, std::span<float> to) {
+  FFDL_ASSIGN_OR_RETURN(const uint64_t version, impl_->pull_rows(table, row_size, rows, to));
   impl_->set_base_version(version);
   return version;
 }

@@ -11,8 +11,10 @@
 #include "base/errors.h"
 #include "base/limits.h"
 #include "ps/gradient_kernels.h"
+#include "ps/half_kernels.h"
 #include "ps/open_waiting.h"
 #include "ps/pull.h"
+#include "ps/shared_copy.h"
 #include "ps/stats.h"
 #include "ps/transfer.h"
 
@@ -25,6 +27,19 @@ namespace {
 
 std::string shown(const SampleRange& range) {
   return fmt::format("[{}, {}) of partition {}", range.begin, range.end, range.partition);
+}
+
+std::string shown(std::span<const SampleRange> samples) {
+  return samples.empty() ? "(none)" : shown(samples.front());
+}
+
+// Which parameter the value at `index` belongs to.
+uint64_t parameter_at(std::span<const ps::TouchedRange> ranges, uint64_t index) {
+  for (const ps::TouchedRange& range : ranges) {
+    if (index < range.end - range.begin) return range.begin + index;
+    index -= range.end - range.begin;
+  }
+  return index;
 }
 
 }  // namespace
@@ -83,7 +98,7 @@ Status Learner::Impl::server_is_gone(std::string_view doing) const {
                     segment_->name());
 }
 
-float* Learner::Impl::own_buffer() const {
+ps::GradientBuffer Learner::Impl::own_buffer() const {
   return region_.gradient(l_, words_.pub.load(std::memory_order_relaxed) + 1);
 }
 
@@ -141,13 +156,19 @@ Status Learner::Impl::begin_mini_batch(Time deadline) {
 
 Result<std::span<float>> Learner::Impl::gradient_slot(Time deadline) {
   FFDL_RETURN_IF_ERROR(begin_mini_batch(deadline));
-  if (pending_.mini_batches > 0 && !staging_) {
+  const bool in_slot =
+      pending_.mini_batches == 0 && config_.gradient_type == GradientType::kFloat32;
+  given_ = in_slot ? own_buffer().floats() : staging();
+  return std::span<float>(given_, config_.parameters);
+}
+
+float* Learner::Impl::staging() {
+  if (!staging_) {
     const size_t bytes = region_.offsets().padded * sizeof(float);
     staging_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
     std::memset(staging_.get(), 0, bytes);  // touched now, not in a later mini-batch
   }
-  given_ = pending_.mini_batches > 0 ? staging_.get() : own_buffer();
-  return std::span<float>(given_, config_.parameters);
+  return staging_.get();
 }
 
 Result<PushResult> Learner::Impl::push_slot(std::span<const SampleRange> samples) {
@@ -157,19 +178,52 @@ Result<PushResult> Learner::Impl::push_slot(std::span<const SampleRange> samples
         "push: no gradient_slot() since the last push; ask for one, or push a span");
   }
   // No longer the own buffer when a flush() published skipped samples from it meanwhile.
-  const bool in_slot = given_ == own_buffer();
-  return take_gradient({given_, config_.parameters}, samples, base_version_, in_slot);
+  const bool in_slot =
+      config_.gradient_type == GradientType::kFloat32 && given_ == own_buffer().floats();
+  return take_dense({given_, config_.parameters}, samples, base_version_, in_slot);
+}
+
+Status Learner::Impl::check_size(uint64_t elements) const {
+  if (elements == config_.parameters) return {};
+  return invalid_argument("push a gradient of {} elements: the server has {} parameters", elements,
+                          config_.parameters);
 }
 
 Result<PushResult> Learner::Impl::push(std::span<const float> gradient,
                                        std::span<const SampleRange> samples, uint64_t version) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
-  if (gradient.size() != config_.parameters) {
-    return invalid_argument("push a gradient of {} floats: the server has {} parameters",
-                            gradient.size(), config_.parameters);
+  FFDL_RETURN_IF_ERROR(check_size(gradient.size()));
+  return take_dense(gradient, samples, version, false);
+}
+
+Result<PushResult> Learner::Impl::push_halves(GradientType type, std::span<const uint16_t> gradient,
+                                              std::span<const SampleRange> samples) {
+  FFDL_RETURN_IF_ERROR(check_usable("push"));
+  FFDL_RETURN_IF_ERROR(check_size(gradient.size()));
+  float* const floats = staging();
+  ps::widen(type, gradient.data(), floats, gradient.size());
+  return take_dense({floats, gradient.size()}, samples, base_version_, false);
+}
+
+Result<PushResult> Learner::Impl::push(const SparseGradient& gradient,
+                                       std::span<const SampleRange> samples) {
+  FFDL_RETURN_IF_ERROR(check_usable("push"));
+  if (config_.rows_max == 0) {
+    return invalid_argument(
+        "push a sparse gradient: the server takes dense ones only; create it with rows_max, the "
+        "most rows that one gradient touches");
   }
-  if (!pending_.empty()) FFDL_RETURN_IF_ERROR(publish_if_free().status());
-  return take_gradient(gradient, samples, version, false);
+  FFDL_RETURN_IF_ERROR(sparse_.stage(gradient, config_.parameters));
+  return take_gradient({.values = sparse_.values(), .ranges = sparse_.ranges()}, samples,
+                       base_version_);
+}
+
+Result<PushResult> Learner::Impl::take_dense(std::span<const float> gradient,
+                                             std::span<const SampleRange> samples, uint64_t version,
+                                             bool in_slot) {
+  const ps::TouchedRange all{0, config_.parameters};
+  return take_gradient({.values = gradient, .ranges = {&all, 1}, .in_slot = in_slot}, samples,
+                       version);
 }
 
 Status Learner::Impl::check_samples(std::span<const SampleRange> samples) const {
@@ -198,7 +252,7 @@ Status Learner::Impl::check_samples(std::span<const SampleRange> samples) const 
         StatusCode::kExhausted,
         "push samples {}: the server is late, and one gradient names at most {} separate ranges; "
         "flush() and push again, push neighbouring samples, or raise ranges_max",
-        shown(samples.front()), config_.ranges_max);
+        shown(samples), config_.ranges_max);
   }
   return {};
 }
@@ -211,56 +265,82 @@ void Learner::Impl::note_positions(std::span<const SampleRange> samples) {
 
 // Decides, before anything is published, whether the gradient counts, and by which factor its norm
 // is clipped: the shards must all do the same.
-Result<float> Learner::Impl::judge(std::span<const float> gradient,
-                                   std::span<const SampleRange> samples, bool& skip) {
-  skip = false;
-  if (config_.non_finite == NonFinite::kAccept && config_.clip_norm == 0) return 1.0F;
-  const ps::GradientFacts facts = ps::inspect_gradient(gradient.data(), gradient.size());
-  if (!facts.finite && config_.non_finite != NonFinite::kAccept) {
-    skip = config_.non_finite == NonFinite::kSkip;
-    if (skip) return 1.0F;
-    const uint64_t where = ps::find_non_finite(gradient.data(), gradient.size());
+Result<Learner::Impl::Verdict> Learner::Impl::judge(const ps::IncomingGradient& incoming,
+                                                    std::span<const SampleRange> samples) const {
+  const std::span<const float> values = incoming.values;
+  const bool looks = config_.non_finite != NonFinite::kAccept;
+  Verdict verdict;
+  if (!looks && config_.clip_norm == 0) return verdict;
+  const ps::GradientFacts facts = ps::inspect_gradient(values.data(), values.size());
+  const float limit = ps::largest_finite(config_.gradient_type);
+  const bool rounded = config_.gradient_type != GradientType::kFloat32;
+  if (looks && rounded && facts.finite) {
+    verdict.largest = ps::largest_magnitude(values.data(), values.size());
+  }
+  if (looks && (!facts.finite || verdict.largest > limit)) {
+    verdict.skip = config_.non_finite == NonFinite::kSkip;
+    if (verdict.skip) return verdict;
+    const uint64_t where = ps::find_beyond(values.data(), values.size(), limit);
     return invalid_argument(
         "push samples {}: element {} of the gradient is {}; lower the learning rate or look at "
         "these samples (non_finite=skip drops and counts such gradients)",
-        samples.empty() ? "(none)" : shown(samples.front()), where, gradient[where]);
+        shown(samples), parameter_at(incoming.ranges, where), values[where]);
   }
   const double norm = std::sqrt(facts.square_sum);
-  if (config_.clip_norm == 0 || !(norm > double{config_.clip_norm})) return 1.0F;
-  return static_cast<float>(double{config_.clip_norm} / norm);
-}
-
-void Learner::Impl::store_gradient(std::span<const float> gradient, float clip_scale,
-                                   bool in_slot) {
-  if (pending_.mini_batches == 0) {
-    // The first mini-batch overwrites: the buffer holds an older gradient, or a dead learner's.
-    if (!in_slot) std::memcpy(own_buffer(), gradient.data(), gradient.size_bytes());
-    pending_.clip_scale = clip_scale;
-    return;
+  if (config_.clip_norm > 0 && norm > double{config_.clip_norm}) {
+    verdict.clip_scale = static_cast<float>(double{config_.clip_norm} / norm);
   }
-  ps::scale_and_add(own_buffer(), pending_.clip_scale, gradient.data(), clip_scale,
-                    gradient.size());
-  pending_.clip_scale = 1;
+  return verdict;
 }
 
-Result<PushResult> Learner::Impl::take_gradient(std::span<const float> gradient,
+// Whether what is pending can take this gradient as well.
+Status Learner::Impl::check_room(const ps::IncomingGradient& incoming, double largest) const {
+  if (pending_.mini_batches > 0 && config_.gradient_type == GradientType::kFloat16 &&
+      pending_.largest + largest > double{ps::largest_finite(config_.gradient_type)}) {
+    return make_error(
+        StatusCode::kExhausted,
+        "push: the server is late, and the sum of these gradients may leave the range "
+        "of float16 (magnitudes up to {} and {}); flush() and push again, or use "
+        "bfloat16",
+        pending_.largest, largest);
+  }
+  const std::vector<ps::TouchedRange> touched = pending_.touched_with(incoming.ranges);
+  if (is_dense(touched) || touched.size() <= config_.rows_max) return {};
+  return make_error(StatusCode::kExhausted,
+                    "push a sparse gradient: with what waits for the server it touches {} separate "
+                    "rows or parts, and rows_max is {}; {}",
+                    touched.size(), config_.rows_max,
+                    pending_.mini_batches > 0 ? "flush() and push again, or raise rows_max"
+                                              : "push fewer rows, or raise rows_max");
+}
+
+bool Learner::Impl::is_dense(std::span<const ps::TouchedRange> touched) const {
+  return touched.size() == 1 && touched[0] == ps::TouchedRange{0, config_.parameters};
+}
+
+Result<PushResult> Learner::Impl::take_gradient(ps::IncomingGradient incoming,
                                                 std::span<const SampleRange> samples,
-                                                uint64_t version, bool in_slot) {
+                                                uint64_t version) {
+  if (!incoming.in_slot && !pending_.empty()) FFDL_RETURN_IF_ERROR(publish_if_free().status());
   FFDL_RETURN_IF_ERROR(check_samples(samples));
-  bool skip = false;
-  FFDL_ASSIGN_OR_RETURN(const float clip_scale, judge(gradient, samples, skip));
+  FFDL_ASSIGN_OR_RETURN(const Verdict verdict, judge(incoming, samples));
   if (region_.server().closing.load(std::memory_order_seq_cst) != 0) return server_is_gone("push");
-  if (!skip) store_gradient(gradient, clip_scale, in_slot);
+  if (!verdict.skip) {
+    FFDL_RETURN_IF_ERROR(check_room(incoming, verdict.largest));
+    incoming.scale = verdict.clip_scale;
+    pending_.store(own_buffer(), incoming);
+    pending_.largest += verdict.largest;
+  }
   const bool joins_others = !pending_.empty();
-  pending_.add(samples, version, skip);
+  pending_.add(samples, version, verdict.skip);
   note_positions(samples);
   given_ = nullptr;
   ++clock_;
   ++stats_.mini_batches;
-  if (skip) ++stats_.skipped;
+  if (verdict.skip) ++stats_.skipped;
   if (joins_others) ++stats_.accumulated;
   FFDL_ASSIGN_OR_RETURN(const bool published, publish_if_free());
-  if (skip) return PushResult::kSkipped;
+  if (verdict.skip) return PushResult::kSkipped;
   return published ? PushResult::kPublished : PushResult::kAccumulated;
 }
 
@@ -275,7 +355,12 @@ void Learner::Impl::write_meta(uint64_t sequence) {
   meta.base_version = pending_.base_version;
   meta.clip_scale = pending_.clip_scale;
   meta.ranges = static_cast<uint32_t>(pending_.ranges.size());
-  meta.checksum = ps::meta_checksum(meta, ranges.first(meta.ranges));
+  const std::span<ps::TouchedRange> touched = region_.touched(l_, sequence);
+  const bool dense = is_dense(pending_.touched);
+  meta.form = dense ? ps::GradientForm::kDense : ps::GradientForm::kSparse;
+  meta.touched = dense ? 0 : static_cast<uint32_t>(pending_.touched.size());
+  std::copy_n(pending_.touched.begin(), meta.touched, touched.begin());
+  meta.checksum = ps::meta_checksum(meta, ranges.first(meta.ranges), touched.first(meta.touched));
 }
 
 // Commits what is pending, if the server is done with the other buffer. The store to pub is the
@@ -303,6 +388,29 @@ Result<uint64_t> Learner::Impl::pull(std::span<float> weights, PullMode mode) {
   FFDL_RETURN_IF_ERROR(check_usable("pull"));
   FFDL_RETURN_IF_ERROR(ps::check_pull_size(region_, weights.size()));
   return ps::pull_weights(region_, weights, mode);
+}
+
+Result<uint64_t> Learner::Impl::pull_rows(uint64_t table, uint64_t row_size,
+                                          std::span<const uint64_t> rows,
+                                          std::span<float> to) const {
+  FFDL_RETURN_IF_ERROR(check_usable("pull rows"));
+  if (row_size == 0 || to.size() != rows.size() * row_size || table > config_.parameters) {
+    return invalid_argument(
+        "pull rows of the table at parameter {}: {} rows of {} floats into {} floats; give room "
+        "for row_size floats per row",
+        table, rows.size(), row_size, to.size());
+  }
+  const uint64_t version = region_.version();
+  const uint64_t rows_there = (config_.parameters - table) / row_size;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= rows_there) {
+      return invalid_argument("pull rows of the table at parameter {}: row {} of {}", table,
+                              rows[i], rows_there);
+    }
+    ps::copy_from_shared(to.data() + i * row_size, region_.weights() + table + rows[i] * row_size,
+                         row_size);
+  }
+  return version;
 }
 
 Status Learner::Impl::flush(Time deadline) {

@@ -8,6 +8,7 @@
 #include "ffdl/learner.h"
 #include "ps/layout.h"
 #include "ps/pending_gradient.h"
+#include "ps/sparse_stage.h"
 #include "shm/liveness.h"
 #include "shm/segment.h"
 
@@ -41,7 +42,13 @@ class Learner::Impl {
   // `version`: of the weights that the gradient was computed from.
   Result<PushResult> push(std::span<const float> gradient, std::span<const SampleRange> samples,
                           uint64_t version);
+  Result<PushResult> push(const SparseGradient& gradient, std::span<const SampleRange> samples);
+  // `type`: kBFloat16 or kFloat16.
+  Result<PushResult> push_halves(GradientType type, std::span<const uint16_t> gradient,
+                                 std::span<const SampleRange> samples);
   Result<uint64_t> pull(std::span<float> weights, PullMode mode);
+  Result<uint64_t> pull_rows(uint64_t table, uint64_t row_size, std::span<const uint64_t> rows,
+                             std::span<float> to) const;
   Status flush(Time deadline);
   Status detach(Time deadline);
   uint64_t committed(uint32_t partition) const;
@@ -60,19 +67,29 @@ class Learner::Impl {
   Status check_samples(std::span<const SampleRange> samples) const;
   void note_positions(std::span<const SampleRange> samples);
   Status server_is_gone(std::string_view doing) const;
-  Result<PushResult> take_gradient(std::span<const float> gradient,
-                                   std::span<const SampleRange> samples, uint64_t version,
-                                   bool in_slot);
-  Result<float> judge(std::span<const float> gradient, std::span<const SampleRange> samples,
-                      bool& skip);
-  void store_gradient(std::span<const float> gradient, float clip_scale, bool in_slot);
+  Status check_size(uint64_t elements) const;
+  Status check_room(const ps::IncomingGradient& incoming, double largest) const;
+  struct Verdict {
+    bool skip = false;
+    float clip_scale = 1;
+    float largest = 0;  // magnitude, where it matters
+  };
+  Result<Verdict> judge(const ps::IncomingGradient& incoming,
+                        std::span<const SampleRange> samples) const;
+  Result<PushResult> take_dense(std::span<const float> gradient,
+                                std::span<const SampleRange> samples, uint64_t version,
+                                bool in_slot);
+  Result<PushResult> take_gradient(ps::IncomingGradient incoming,
+                                   std::span<const SampleRange> samples, uint64_t version);
+  bool is_dense(std::span<const ps::TouchedRange> touched) const;
   Result<bool> publish_if_free();
   void write_meta(uint64_t sequence);
   bool other_buffer_is_free() const;
   bool within_staleness_bound() const;
   uint64_t slowest_clock() const;
   bool slot_is_quiet(int l) const;
-  float* own_buffer() const;
+  ps::GradientBuffer own_buffer() const;
+  float* staging();
   void enter();
   void leave();
 
@@ -85,8 +102,9 @@ class Learner::Impl {
   ps::PendingGradient pending_;
   uint64_t clock_ = 0;  // mini-batches pushed, on the scale of all learners
   uint64_t base_version_ = 0;
-  ps::AlignedFloats staging_;  // a mini-batch that comes while the own buffer holds another
-  float* given_ = nullptr;     // what gradient_slot() gave and push() has not yet taken back
+  ps::AlignedFloats staging_;  // a mini-batch that cannot be written where it belongs at once
+  ps::SparseStage sparse_;
+  float* given_ = nullptr;  // what gradient_slot() gave and push() has not yet taken back
   std::map<uint32_t, uint64_t> next_position_;  // per partition, of what this learner pushes
   LearnerStats stats_;
   std::unique_ptr<ps::Transfer> transfer_;  // last: its thread ends first

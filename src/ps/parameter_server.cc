@@ -41,6 +41,10 @@ Status check_options(const ParameterServerOptions& options) {
     return invalid_argument("create parameter server '{}': ranges_max is {}; give 1 to {}",
                             options.name, options.ranges_max, base::kTableEntriesMax);
   }
+  if (options.rows_max > base::kTableEntriesMax) {
+    return invalid_argument("create parameter server '{}': rows_max is {}; give at most {}",
+                            options.name, options.rows_max, base::kTableEntriesMax);
+  }
   // Also refuses NaN, for which no comparison holds.
   if (!(options.clip_value >= 0 && options.clip_norm >= 0)) {
     return invalid_argument(
@@ -80,6 +84,8 @@ Config make_config(const ParameterServerOptions& options, const UpdateRule& rule
   config.learners_max = static_cast<uint32_t>(options.learners_max);
   config.partitions = options.partitions > 0 ? options.partitions : config.learners_max;
   config.ranges_max = options.ranges_max;
+  config.rows_max = options.rows_max;
+  config.gradient_type = options.gradient_type;
   config.state_count = static_cast<uint32_t>(rule.state_count());
   config.synchrony = options.synchrony;
   config.staleness = options.synchrony == Synchrony::kStale ? options.staleness : 0;
@@ -96,10 +102,11 @@ Config make_config(const ParameterServerOptions& options, const UpdateRule& rule
 Status check_journal_reach(const Config& config) {
   const uint64_t blocks = (config.parameters + ps::kBlockFloats - 1) / ps::kBlockFloats;
   const uint64_t most = (blocks + config.shards - 1) / config.shards;
-  if (most + 1 < uint64_t{1} << 24) return {};
+  // Steps of one fold: blocks, or rows, and the ledger.
+  if (most + config.rows_max + 1 < uint64_t{1} << 24) return {};
   return invalid_argument(
       "create a parameter server: {} parameters for {} threads; use at least {}", config.parameters,
-      config.shards, (blocks >> 24) + 1);
+      config.shards, (blocks >> 23) + 1);
 }
 
 Status check_cut(const ParameterServerCut& cut, const Region& region) {

@@ -21,11 +21,23 @@ std::unique_ptr<UpdateRule> momentum() {
   return make_update_rule({.kind = UpdateRuleKind::kMomentum, .learning_rate = 0.5F}).value();
 }
 
+enum class Form { kDense, kSparse, kMixed };
+
+using Touched = std::vector<TouchedRange>;
+// Rows of odd sizes at odd places, in and across blocks and shards, and a part of whole blocks.
+const Touched kSomeRows = {{3, 20}, {40, 57}, {1000, 1060}, {2040, 2060}, {3000, 4113}};
+const Touched kOtherRows = {{0, 5}, {48, 64}, {1024, 1040}, {3500, 3501}};
+
 // Two gradients of learner 0 cannot be published at once; each learner has one in its buffer.
-void publish_all(TestRegion& region) {
+void publish_all(TestRegion& region, Form form) {
+  const auto touched = [&](const Touched& rows) {
+    return form == Form::kDense ? std::nullopt : std::optional(rows);
+  };
   region.publish(0,
-                 {{.partition = 0, .begin = 0, .end = 10}, {.partition = 1, .begin = 0, .end = 3}});
-  region.publish(1, {{.partition = 2, .begin = 0, .end = 5}});
+                 {{.partition = 0, .begin = 0, .end = 10}, {.partition = 1, .begin = 0, .end = 3}},
+                 1, touched(kSomeRows));
+  region.publish(1, {{.partition = 2, .begin = 0, .end = 5}}, 1,
+                 form == Form::kMixed ? std::nullopt : touched(kOtherRows));
   region.publish(2, {{.partition = 1, .begin = 3, .end = 9}}, 0);  // a skipped mini-batch
 }
 
@@ -52,42 +64,46 @@ bool serve(const TestRegion& region, const UpdateRule& rule, int* steps_left) {
   return true;
 }
 
-Config config_for(Synchrony synchrony, uint32_t shards) {
+Config config_for(Synchrony synchrony, uint32_t shards,
+                  GradientType type = GradientType::kFloat32) {
   Config config = TestRegion::small_config(shards, 1);
   config.synchrony = synchrony;
+  config.gradient_type = type;
   return config;
 }
 
-void prepare(TestRegion& region) {
-  publish_all(region);
+void prepare(TestRegion& region, Form form = Form::kDense) {
+  publish_all(region, form);
   if (region->config().synchrony != Synchrony::kBulk) return;
   for (int l = 0; l < region->learners_max(); ++l) region->round_sequence(1, l) = 1;
   region->round().number = 1;
 }
 
-std::vector<uint64_t> undisturbed(const Config& config, const UpdateRule& rule) {
+std::vector<uint64_t> undisturbed(const Config& config, const UpdateRule& rule,
+                                  Form form = Form::kDense) {
   TestRegion region(config);
-  prepare(region);
+  prepare(region, form);
   int never = kNever;
   EXPECT_TRUE(serve<true>(region, rule, &never));
   return region.contents();
 }
 
-class FoldCrash : public ::testing::TestWithParam<std::tuple<Synchrony, uint32_t>> {};
+class FoldCrash
+    : public ::testing::TestWithParam<std::tuple<Synchrony, uint32_t, Form, GradientType>> {};
 
 // The server is killed at every step, and its successor at every step again.
 TEST_P(FoldCrash, EveryPairOfKillsLeavesEachGradientFoldedOnce) {
-  const auto [synchrony, shards] = GetParam();
-  const Config config = config_for(synchrony, shards);
+  const auto [synchrony, shards, form, type] = GetParam();
+  const Config config = config_for(synchrony, shards, type);
   const auto rule = momentum();
-  const std::vector<uint64_t> expected = undisturbed(config, *rule);
+  const std::vector<uint64_t> expected = undisturbed(config, *rule, form);
   bool first_survived = false;
   int crashes = 0;
   for (int first = 0; !first_survived; ++first) {
     bool second_survived = false;
     for (int second = 0; !second_survived && !first_survived; ++second) {
       TestRegion region(config);
-      prepare(region);
+      prepare(region, form);
       int steps = first;
       first_survived = serve<true>(region, *rule, &steps);
       steps = second;
@@ -104,15 +120,15 @@ TEST_P(FoldCrash, EveryPairOfKillsLeavesEachGradientFoldedOnce) {
 
 // The check above would see a lost journal: without it some kill point gives other weights.
 TEST_P(FoldCrash, WithoutTheJournalTheCheckFails) {
-  const auto [synchrony, shards] = GetParam();
-  const Config config = config_for(synchrony, shards);
+  const auto [synchrony, shards, form, type] = GetParam();
+  const Config config = config_for(synchrony, shards, type);
   const auto rule = momentum();
-  const std::vector<uint64_t> expected = undisturbed(config, *rule);
+  const std::vector<uint64_t> expected = undisturbed(config, *rule, form);
   bool seen = false;
   bool survived = false;
   for (int first = 0; !survived && !seen; ++first) {
     TestRegion region(config);
-    prepare(region);
+    prepare(region, form);
     int steps = first;
     survived = serve<false>(region, *rule, &steps);
     int never = kNever;
@@ -124,7 +140,73 @@ TEST_P(FoldCrash, WithoutTheJournalTheCheckFails) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, FoldCrash,
                          ::testing::Combine(::testing::Values(Synchrony::kAsync, Synchrony::kBulk),
-                                            ::testing::Values(1U, 2U)));
+                                            ::testing::Values(1U, 2U),
+                                            ::testing::Values(Form::kDense, Form::kSparse,
+                                                              Form::kMixed),
+                                            ::testing::Values(GradientType::kFloat32)));
+INSTANTIATE_TEST_SUITE_P(SixteenBits, FoldCrash,
+                         ::testing::Combine(::testing::Values(Synchrony::kBulk),
+                                            ::testing::Values(2U), ::testing::Values(Form::kMixed),
+                                            ::testing::Values(GradientType::kBFloat16)));
+
+// Only touched elements change, weight and state, whatever their place; the arithmetic is that of
+// the dense fold.
+TEST(Fold, SparseGradientsMoveOnlyWhatTheyTouch) {
+  for (const uint32_t shards : {1U, 2U}) {
+    for (const auto type : {GradientType::kFloat32, GradientType::kFloat16}) {
+      TestRegion region(config_for(Synchrony::kAsync, shards, type));
+      const auto rule = momentum();
+      int never = kNever;
+      region.publish(0, {});  // so that all velocities move
+      ASSERT_TRUE(serve<true>(region, *rule, &never));
+      const std::vector<float> before(region->weights(), region->weights() + 4'113);
+      const std::vector<float> velocity(region->state(0), region->state(0) + 4'113);
+      region.publish(1, {}, 1, kSomeRows);
+      ASSERT_TRUE(serve<true>(region, *rule, &never));
+      for (uint64_t i = 0; i < 4'113; ++i) {
+        const bool touched = std::any_of(kSomeRows.begin(), kSomeRows.end(), [&](const auto& row) {
+          return i >= row.begin && i < row.end;
+        });
+        const float moved =
+            touched ? 0.9F * velocity[i] + TestRegion::element(1, 1, i) : velocity[i];
+        ASSERT_FLOAT_EQ(region->state(0)[i], moved) << i;
+        ASSERT_FLOAT_EQ(region->weights()[i], touched ? before[i] - 0.5F * moved : before[i]) << i;
+      }
+    }
+  }
+}
+
+// A round of sparse gradients: the mean, in which a member that does not touch an element counts
+// as zero.
+TEST(Fold, RoundOfSparseGradientsIsTheirMean) {
+  Config config = config_for(Synchrony::kBulk, 2);
+  config.state_count = 0;
+  TestRegion region(config);
+  prepare(region, Form::kSparse);
+  const auto rule = make_update_rule({.learning_rate = 0.5F}).value();
+  int never = kNever;
+  ASSERT_TRUE(serve<true>(region, *rule, &never));
+  const auto part = [](const Touched& rows, int l, uint64_t i) {
+    const bool in = std::any_of(rows.begin(), rows.end(),
+                                [&](const auto& row) { return i >= row.begin && i < row.end; });
+    return in ? TestRegion::element(l, 1, i) : 0.0F;
+  };
+  for (uint64_t i = 0; i < config.parameters; ++i) {
+    const float mean = (part(kSomeRows, 0, i) + part(kOtherRows, 1, i)) / 2;
+    ASSERT_EQ(region->weights()[i], -0.5F * mean) << i;
+  }
+}
+
+TEST(Fold, SparseGradientThatTouchesNothingIsStillFolded) {
+  TestRegion region(TestRegion::small_config(2, 1));
+  const auto rule = momentum();
+  region.publish(0, {{.partition = 0, .begin = 0, .end = 2}}, 1, Touched{});
+  int never = kNever;
+  ASSERT_TRUE(serve<true>(region, *rule, &never));
+  EXPECT_EQ(region->version(), 1U);
+  EXPECT_EQ(region->ledger(Region::partition_word(0, kCommitted)), 2U);
+  EXPECT_EQ(region->weights()[0], 0.0F);
+}
 
 TEST(Fold, SgdSubtractsWhatWasPublished) {
   TestRegion region(TestRegion::small_config(2, 0));
@@ -136,7 +218,7 @@ TEST(Fold, SgdSubtractsWhatWasPublished) {
     EXPECT_EQ(fold.version(), 1U);
   }
   for (uint64_t i = 0; i < region->config().parameters; ++i) {
-    ASSERT_EQ(region->weights()[i], -0.5F * region->gradient(0, 1)[i]) << i;
+    ASSERT_EQ(region->weights()[i], -0.5F * region->gradient(0, 1).floats()[i]) << i;
   }
 }
 
@@ -149,7 +231,8 @@ TEST(Fold, RoundIsOneUpdateWithTheMeanOfItsMembers) {
   int never = kNever;
   ASSERT_TRUE(serve<true>(region, *rule, &never));
   for (uint64_t i = 0; i < region->config().parameters; ++i) {
-    const float mean = (region->gradient(0, 1)[i] + region->gradient(1, 1)[i]) / 2;
+    const float mean =
+        (region->gradient(0, 1).floats()[i] + region->gradient(1, 1).floats()[i]) / 2;
     ASSERT_EQ(region->weights()[i], -0.5F * mean) << i;
   }
   EXPECT_EQ(region->folded(0, 2), 1U);
@@ -195,6 +278,9 @@ TEST(Fold, ChangedRecordIsCorrupt) {
   region.publish(0, {{.partition = 0, .begin = 0, .end = 1}});
   region->ranges(0, 1)[0].end = 2;
   EXPECT_FAILS(fold.fold(0), StatusCode::kCorrupt, "checksum");
+  region.publish(1, {}, 1, kSomeRows);
+  region->touched(1, 1)[2].end = 9'000'000;
+  EXPECT_FAILS(fold.fold(1), StatusCode::kCorrupt, "checksum");
 }
 
 TEST(JournalWord, PacksItsThreeParts) {

@@ -9,6 +9,8 @@
 namespace ffdl::ps {
 namespace {
 
+constexpr float kLargest = std::numeric_limits<float>::max();
+
 std::vector<float> ramp(uint64_t count, float factor = 1) {
   std::vector<float> values(count);
   for (uint64_t i = 0; i < count; ++i) values[i] = factor * (static_cast<float>(i % 13) - 6);
@@ -40,10 +42,10 @@ TEST(GradientKernels, EveryPlaceOfANonFiniteElementIsFound) {
       std::vector<float> values = ramp(kCount);
       values[place] = bad;
       EXPECT_FALSE(inspect_gradient(values.data(), kCount).finite) << place;
-      EXPECT_EQ(find_non_finite(values.data(), kCount), place);
+      EXPECT_EQ(find_beyond(values.data(), kCount, kLargest), place);
     }
   }
-  EXPECT_EQ(find_non_finite(ramp(kCount).data(), kCount), kCount);
+  EXPECT_EQ(find_beyond(ramp(kCount).data(), kCount, kLargest), kCount);
 }
 
 TEST(GradientKernels, DenormalAndLargestElementsAreFinite) {
@@ -51,6 +53,18 @@ TEST(GradientKernels, DenormalAndLargestElementsAreFinite) {
                                      std::numeric_limits<float>::max(), -0.0F,
                                      std::numeric_limits<float>::lowest()};
   EXPECT_TRUE(inspect_gradient(values.data(), values.size()).finite);
+}
+
+TEST(GradientKernels, LargestMagnitudeAtEveryPlace) {
+  constexpr uint64_t kCount = 61;
+  for (uint64_t place = 0; place < kCount; ++place) {
+    std::vector<float> values = ramp(kCount);
+    values[place] = -1'000;
+    EXPECT_EQ(largest_magnitude(values.data(), kCount), 1'000.0F) << place;
+    EXPECT_EQ(find_beyond(values.data(), kCount, 999), place);
+    EXPECT_EQ(find_beyond(values.data(), kCount, 1'000), kCount);
+  }
+  EXPECT_EQ(largest_magnitude(nullptr, 0), 0.0F);
 }
 
 TEST(GradientKernels, ScaleAndAddOfOddSizes) {

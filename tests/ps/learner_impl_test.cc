@@ -1,5 +1,6 @@
 #include "ps/learner_impl.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -88,6 +89,180 @@ TEST(Learner, OneGradientCanNameSeveralRanges) {
   EXPECT_EQ(stats.partitions[0].missing, 0U);
   EXPECT_EQ(stats.partitions[1].committed, 2U);
   EXPECT_EQ(stats.learners[0].mini_batches, 2U);
+}
+
+// A table of 100 rows of 7 floats from parameter 10 on; a bias in the last 5.
+struct TinyTable {
+  static constexpr uint64_t kBegin = 10;
+  static constexpr uint64_t kRowSize = 7;
+  static constexpr uint64_t kBias = kParameters - 5;
+
+  std::vector<uint64_t> rows;
+  std::vector<float> values;
+  std::vector<float> bias = std::vector<float>(5, 1.0F);
+
+  TinyTable(std::vector<uint64_t> rows_in, float value)
+      : rows(std::move(rows_in)), values(rows.size() * kRowSize, value) {}
+  Result<PushResult> push(Learner& learner, SampleRange samples = {}) const {
+    const RowGradient table{.table = kBegin, .row_size = kRowSize, .rows = rows, .values = values};
+    const DenseGradient dense{.begin = kBias, .values = bias};
+    return learner.push({.tables = {&table, 1}, .dense = {&dense, 1}}, samples);
+  }
+  static uint64_t row(uint64_t r) { return kBegin + r * kRowSize; }
+};
+
+ParameterServerOptions sparse_options() {
+  ParameterServerOptions options = sum_options();
+  options.rows_max = 8;
+  options.threads = 2;
+  return options;
+}
+
+TEST(Learner, SparseGradientsAreAddedUpWhileTheServerIsLate) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sparse_options()));
+  auto learner = attach(*server);
+  ASSERT_OK_AND_ASSIGN(const PushResult first,
+                       TinyTable({5, 2, 5}, 1).push(*learner, {.begin = 0, .end = 3}));
+  EXPECT_EQ(first, PushResult::kPublished);
+  ASSERT_OK(TinyTable({50, 2}, 10).push(*learner, {.begin = 3, .end = 4}));
+  ASSERT_OK(TinyTable({60, 50}, 100).push(*learner, {.begin = 4, .end = 5}));
+  EXPECT_EQ(learner->stats().accumulated, 1U);
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  const std::span<const float> weights = learner->live_weights();
+  EXPECT_EQ(weights[TinyTable::row(5)], -2.0F);  // it came twice in one gradient
+  EXPECT_EQ(weights[TinyTable::row(2) + 6], -11.0F);
+  EXPECT_EQ(weights[TinyTable::row(50)], -110.0F);
+  EXPECT_EQ(weights[TinyTable::row(60)], -100.0F);
+  EXPECT_EQ(weights[TinyTable::row(61)], 0.0F);
+  EXPECT_EQ(weights[TinyTable::kBias], -3.0F);
+  EXPECT_EQ(weights[0], 0.0F);
+  EXPECT_EQ(server->stats().partitions[0].samples, 5U);
+
+  std::vector<float> rows(2 * TinyTable::kRowSize);
+  const uint64_t wanted[] = {50, 2};
+  ASSERT_OK_AND_ASSIGN(const uint64_t version,
+                       learner->pull_rows(TinyTable::kBegin, TinyTable::kRowSize, wanted, rows));
+  EXPECT_EQ(version, 2U);
+  EXPECT_EQ(rows[0], -110.0F);
+  EXPECT_EQ(rows[TinyTable::kRowSize], -11.0F);
+}
+
+// In every order of sparse and dense, in place and handed over, clipped or not: the same sum.
+TEST(Learner, SparseAndDenseGradientsMix) {
+  for (const bool clipped : {false, true}) {
+    for (int order = 0; order < 8; ++order) {
+      ParameterServerOptions options = sparse_options();
+      options.clip_norm = clipped ? 1e-3F : 0;
+      ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+      auto learner = attach(*server);
+      std::vector<double> expected(kParameters);
+      const auto expect = [&](const std::vector<float>& gradient) {
+        double square = 0;
+        for (const float g : gradient) square += double{g} * double{g};
+        const double scale = clipped ? 1e-3 / std::sqrt(square) : 1;
+        for (uint64_t i = 0; i < kParameters; ++i) expected[i] -= scale * gradient[i];
+      };
+      const TinyTable sparse({3, 90, 4}, 2);
+      std::vector<float> as_dense(kParameters);
+      for (const uint64_t r : sparse.rows) {
+        std::fill_n(as_dense.begin() + static_cast<int64_t>(TinyTable::row(r)), 7, 2.0F);
+      }
+      std::fill_n(as_dense.end() - 5, 5, 1.0F);
+      const std::vector<float> ones(kParameters, 1.0F);
+      ASSERT_OK(learner->push(ones, {}));  // published; the rest is added up
+      expect(ones);
+      for (int i = 0; i < 3; ++i) {
+        if (order >> i & 1) {
+          ASSERT_OK(sparse.push(*learner));
+          expect(as_dense);
+        } else if (i == 1) {
+          ASSERT_OK(learner->push(ones, {}));
+          expect(ones);
+        } else {
+          ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(0s)));
+          fill(slot, 1);
+          ASSERT_OK(learner->push(SampleRange{}));
+          expect(ones);
+        }
+      }
+      ASSERT_OK(server->start());
+      ASSERT_OK(learner->flush(deadline_in(10s)));
+      for (uint64_t i = 0; i < kParameters; ++i) {
+        ASSERT_NEAR(server->weights()[i], expected[i], clipped ? 1e-8 : 0)
+            << "order " << order << ", parameter " << i;
+      }
+    }
+  }
+}
+
+TEST(Learner, SparseGradientsAreRefusedBeforeAnythingIsStored) {
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sparse_options()));
+  auto learner = attach(*server);
+  ASSERT_OK(TinyTable({1}, 1).push(*learner));
+  TinyTable bad({7, 8}, 1);
+  bad.values[9] = std::nanf("");
+  EXPECT_FAILS(bad.push(*learner), StatusCode::kInvalidArgument,
+               fmt::format("element {} of the gradient is nan", TinyTable::row(8) + 2));
+  EXPECT_FAILS(TinyTable({99999}, 1).push(*learner), StatusCode::kInvalidArgument, "row 99999");
+  // Eight separate places fit: seven rows and the bias; then nothing new, but known rows still.
+  ASSERT_OK(TinyTable({1, 3, 5, 7, 9, 11, 13}, 1).push(*learner, {.begin = 0, .end = 1}));
+  EXPECT_FAILS(TinyTable({20}, 1).push(*learner, {.begin = 1, .end = 2}), StatusCode::kExhausted,
+               "9 separate rows or parts, and rows_max is 8; flush() and push again");
+  ASSERT_OK(TinyTable({1, 5}, 1).push(*learner, {.begin = 1, .end = 2}));
+  std::vector<float> row(5);
+  EXPECT_FAILS(learner->pull_rows(0, 5, std::vector<uint64_t>{300}, row),
+               StatusCode::kInvalidArgument, "row 300 of 300");
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[TinyTable::row(1)], -3.0F);
+  EXPECT_EQ(server->weights()[TinyTable::row(8)], 0.0F);
+  EXPECT_EQ(server->weights()[TinyTable::row(20)], 0.0F);
+
+  ASSERT_OK_AND_ASSIGN(auto dense_only, ParameterServer::create(sum_options()));
+  EXPECT_FAILS(TinyTable({1}, 1).push(*attach(*dense_only)), StatusCode::kInvalidArgument,
+               "create it with rows_max");
+}
+
+TEST(Learner, SixteenBitGradientsOfSmallIntegersAreExact) {
+  for (const auto type : {GradientType::kBFloat16, GradientType::kFloat16}) {
+    ParameterServerOptions options = sparse_options();
+    options.gradient_type = type;
+    ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+    auto learner = attach(*server);
+    for (uint64_t i = 0; i < 10; ++i) {  // one published, nine added up
+      ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(0s)));
+      fill(slot, static_cast<float>(i));
+      ASSERT_OK(learner->push({.begin = i, .end = i + 1}));
+    }
+    ASSERT_OK(learner->push(std::vector<float>(kParameters, 2.0F), {}));
+    const uint16_t three = type == GradientType::kBFloat16 ? 0x4040 : 0x4200;
+    ASSERT_OK(learner->push_halves(type, std::vector<uint16_t>(kParameters, three), {}));
+    ASSERT_OK(TinyTable({0}, 4).push(*learner));
+    ASSERT_OK(server->start());
+    ASSERT_OK(learner->flush(deadline_in(10s)));
+    EXPECT_EQ(server->weights()[0], -50.0F);
+    EXPECT_EQ(server->weights()[TinyTable::row(0)], -54.0F);
+    EXPECT_EQ(server->stats().learners[0].mini_batches, 13U);
+  }
+}
+
+TEST(Learner, Float16OverflowIsNeverSilent) {
+  ParameterServerOptions options = sum_options();
+  options.gradient_type = GradientType::kFloat16;
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
+  auto learner = attach(*server);
+  EXPECT_FAILS(learner->push(std::vector<float>(kParameters, 70'000.0F), {}),
+               StatusCode::kInvalidArgument, "element 0 of the gradient is 70000");
+  const std::vector<float> large(kParameters, 40'000.0F);
+  ASSERT_OK(learner->push(large, {}));  // published
+  ASSERT_OK(learner->push(large, {}));  // waits
+  EXPECT_FAILS(learner->push(large, {}), StatusCode::kExhausted, "may leave the range of float16");
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->push(large, {}));
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(server->weights()[5], -120'000.0F);
 }
 
 TEST(Learner, RejectsANonFiniteGradientBeforeAnythingIsCommitted) {

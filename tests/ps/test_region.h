@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ps/layout.h"
@@ -26,6 +27,7 @@ class TestRegion {
     config.learners_max = 3;
     config.partitions = 3;
     config.ranges_max = 4;
+    config.rows_max = 40;
     config.state_count = state_count;
     config.rule.learning_rate = 0.5F;
     return config;
@@ -34,13 +36,19 @@ class TestRegion {
   const Region& operator*() const { return *region_; }
   const Region* operator->() const { return region_.get(); }
 
-  // Publishes a gradient whose elements depend on learner, sequence and place.
-  void publish(int l, std::vector<SampleRange> ranges, uint32_t mini_batches = 1) {
+  // Depends on learner, sequence and place.
+  static float element(int l, uint64_t q, uint64_t i) {
+    return static_cast<float>((i * 7 + q * 13 + static_cast<uint64_t>(l) * 29) % 11) - 5;
+  }
+
+  // Publishes a gradient of such elements; with `touched` a sparse one.
+  void publish(int l, std::vector<SampleRange> ranges, uint32_t mini_batches = 1,
+               std::optional<std::vector<TouchedRange>> touched = std::nullopt) {
     const Region& region = *region_;
     const uint64_t q = region.learner(l).pub + 1;
     for (uint64_t i = 0; i < region.config().parameters; ++i) {
-      region.gradient(l, q)[i] =
-          static_cast<float>((i * 7 + q * 13 + static_cast<uint64_t>(l) * 29) % 11) - 5;
+      const float value = element(l, q, i);
+      region.gradient(l, q).write(i, {&value, 1});
     }
     Meta& meta = region.meta(l, q);
     meta = {};
@@ -51,7 +59,13 @@ class TestRegion {
     meta.ranges = static_cast<uint32_t>(ranges.size());
     for (const SampleRange& range : ranges) meta.samples += range.end - range.begin;
     std::copy(ranges.begin(), ranges.end(), region.ranges(l, q).begin());
-    meta.checksum = meta_checksum(meta, region.ranges(l, q).first(meta.ranges));
+    if (touched) {
+      meta.form = GradientForm::kSparse;
+      meta.touched = static_cast<uint32_t>(touched->size());
+      std::copy(touched->begin(), touched->end(), region.touched(l, q).begin());
+    }
+    meta.checksum = meta_checksum(meta, region.ranges(l, q).first(meta.ranges),
+                                  region.touched(l, q).first(meta.touched));
     region.learner(l).pub = q;
   }
 
