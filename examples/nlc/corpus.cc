@@ -93,7 +93,8 @@ std::string parse_list(const json& list, const LabelNumbers& numbers, Sentences&
 Result<Corpus> load_corpus(const std::string& path) {
   FFDL_ASSIGN_OR_RETURN(const json object, read_json(path));
   const LabelNumbers numbers(object.value("train", json::array()));
-  Corpus corpus{.labels = numbers.names()};
+  Corpus corpus;
+  corpus.labels = numbers.names();
   for (const auto& [key, sentences] :
        {std::pair{"train", &corpus.train}, {"val", &corpus.validation}, {"test", &corpus.test}}) {
     const auto list = object.find(key);

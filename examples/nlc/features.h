@@ -10,7 +10,7 @@
 namespace nlc {
 
 inline constexpr int kTableBits = 17;
-inline constexpr uint64_t kTableRows = uint64_t{1} << kTableBits;
+inline constexpr uint32_t kTableRows = 1U << kTableBits;
 inline constexpr std::size_t kFeaturesMax = 512;  // per text: about 80 words; what follows is cut
 
 // The features of a batch of texts, text after text. Each is a row of the embedding table and the

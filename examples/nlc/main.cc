@@ -3,7 +3,12 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "ffdl/learner.h"
 #include "ffdl/sparse_gradient.h"
 #include "nlc/corpus.h"
 #include "nlc/features.h"
@@ -26,9 +31,8 @@ class NlcTask final : public training::Task {
             .parameters = model_.parameters()};
   }
 
-  uint64_t rows_max(int mini_batch) const override {
-    return std::min(kTableRows, static_cast<uint64_t>(mini_batch) * kFeaturesMax);
-  }
+  // Every row and the head: however late the server is, nothing more can add up.
+  uint32_t rows_max() const override { return kTableRows + 1; }
 
   void initialize(std::span<float> weights, uint64_t seed) const override {
     model_.initialize(weights, seed);
@@ -48,7 +52,8 @@ class NlcTask final : public training::Task {
     const float loss = model_.gradient(features_, labels_, parameters_, gradient_);
     const std::array tables{ffdl::RowGradient{
         .table = 0, .row_size = kWidth, .rows = features_.rows, .values = gradient_.rows}};
-    const std::array dense{ffdl::DensePart{.begin = Model::head_begin(), .values = gradient_.head}};
+    const std::array dense{
+        ffdl::DenseGradient{.begin = Model::head_begin(), .values = gradient_.head}};
     FFDL_RETURN_IF_ERROR(
         learner.push({.tables = tables, .dense = dense}, mini_batch.range).status());
     const std::size_t floats = 2 * (parameters_.rows.size() + parameters_.head.size());

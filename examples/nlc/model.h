@@ -22,7 +22,7 @@ class Model {
  public:
   explicit Model(std::size_t labels);
 
-  static constexpr std::size_t head_begin() { return kTableRows * kWidth; }
+  static constexpr std::size_t head_begin() { return std::size_t{kTableRows} * kWidth; }
   std::size_t head_size() const { return head_->parameters(); }
   std::size_t parameters() const { return head_begin() + head_size(); }
   void initialize(std::span<float> weights, uint64_t seed) const;

@@ -168,7 +168,8 @@ ffdl::ParameterServerOptions server_options(const Invocation& invocation, const 
           .synchrony = parse_synchrony(options.synchrony),
           .staleness = options.staleness,
           .threads = options.threads,
-          .learners_max = options.learners};
+          .learners_max = options.learners,
+          .rows_max = task.rows_max()};
 }
 
 }  // namespace training

@@ -40,8 +40,8 @@ class Task {
   };
   virtual Sizes sizes() const = 0;
 
-  // What ParameterServerOptions::rows_max must be for mini-batches of that size.
-  virtual uint64_t rows_max(int /*mini_batch*/) const { return 0; }
+  // ParameterServerOptions::rows_max, for a task that pushes sparse gradients.
+  virtual uint32_t rows_max() const { return 0; }
 
   virtual void initialize(std::span<float> weights, uint64_t seed) const = 0;
 
