@@ -83,8 +83,9 @@ class FFDL_API Learner {
 
   // The same for a gradient that touches few of the parameters: only what it names is copied,
   // published and updated. The server must have been created with rows_max.
-  Result<PushResult> push(const SparseGradient& gradient, SampleRange samples);
-  // The same for a dense gradient of 16-bit numbers: the bits of kBFloat16 or kFloat16.
+  Result<PushResult> push_sparse(const SparseGradient& gradient, SampleRange samples);
+  // The same for a dense gradient of 16-bit numbers: the bits of kBFloat16 or kFloat16. Best of the
+  // server's own gradient_type; the other ones are converted.
   Result<PushResult> push_halves(GradientType type, std::span<const uint16_t> gradient,
                                  SampleRange samples);
 

@@ -10,49 +10,20 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "learner_handle.h"
 #include "record.h"
 #include "server_handle.h"
 #include "status.h"
-#include "waiting.h"
 
 namespace py = pybind11;
 
 namespace ffdl::python {
 namespace {
 
-// What a Python Learner holds.
-struct LearnerHandle {
-  explicit LearnerHandle(std::unique_ptr<Learner> attached) : learner(std::move(attached)) {}
-  ~LearnerHandle() {
-    py::gil_scoped_release others_may_run;
-    learner.reset();
-  }
-  LearnerHandle(const LearnerHandle&) = delete;
-  LearnerHandle& operator=(const LearnerHandle&) = delete;
-
-  py::object pushed;  // the gradient between start_push() and finish_push()
-  std::unique_ptr<Learner> learner;
-  bool busy = false;
-};
-
 struct PulledArray {
   py::array weights;
   uint64_t version = 0;
 };
-
-// Calls `call(learner)` for the one thread that may use it, without the interpreter lock.
-template <class Call>
-auto use(LearnerHandle& handle, Call&& call) {
-  const Exclusive one_thread(handle.busy);
-  return without_lock([&] { return call(*handle.learner); });
-}
-
-// The same for `call(learner, deadline)`, which waits.
-template <class Call>
-auto use_until(LearnerHandle& handle, double timeout_s, Call&& call) {
-  const Exclusive one_thread(handle.busy);
-  return wait(timeout_s, [&](Time deadline) { return call(*handle.learner, deadline); });
-}
 
 LearnerOptions options_for(std::optional<int> slot) { return {.slot = slot.value_or(kAnySlot)}; }
 
@@ -232,6 +203,7 @@ uncommitted: detach() first.)");
   bind_attach(learner);
   bind_gradients(learner);
   bind_weights(learner);
+  bind_sparse(learner);
   learner.def_property_readonly("slot", [](const LearnerHandle& h) { return h.learner->slot(); })
       .def_property_readonly("parameters",
                              [](const LearnerHandle& h) { return h.learner->parameters(); })

@@ -31,6 +31,12 @@ void bind_enums(py::module_& module) {
       .value("SKIP", NonFinite::kSkip)
       .value("ACCEPT", NonFinite::kAccept)
       .finalize();
+  py::native_enum<GradientType>(module, "GradientType", "enum.Enum",
+                                "What the elements of gradients are while they travel.")
+      .value("FLOAT32", GradientType::kFloat32)
+      .value("BFLOAT16", GradientType::kBFloat16)
+      .value("FLOAT16", GradientType::kFloat16)
+      .finalize();
   py::native_enum<PullMode>(module, "PullMode", "enum.Enum", "How consistent a copy of weights is.")
       .value("RELAXED", PullMode::kRelaxed)
       .value("SNAPSHOT", PullMode::kSnapshot)
@@ -113,8 +119,8 @@ void bind_create(py::class_<ServerHandle>& server) {
       [](uint64_t parameters, std::string name, const UpdateRuleOptions& rule,
          const LearningRateSchedule& schedule, float clip_value, float clip_norm,
          NonFinite non_finite, Synchrony synchrony, uint32_t staleness, int threads,
-         int learners_max, uint32_t partitions, uint32_t ranges_max,
-         const ParameterServerCut* cut) {
+         int learners_max, uint32_t partitions, uint32_t ranges_max, GradientType gradient_type,
+         uint32_t rows_max, const ParameterServerCut* cut) {
         const ParameterServerOptions options{.name = std::move(name),
                                              .parameters = parameters,
                                              .rule = rule,
@@ -127,7 +133,9 @@ void bind_create(py::class_<ServerHandle>& server) {
                                              .threads = threads,
                                              .learners_max = learners_max,
                                              .partitions = partitions,
-                                             .ranges_max = ranges_max};
+                                             .ranges_max = ranges_max,
+                                             .gradient_type = gradient_type,
+                                             .rows_max = rows_max};
         return std::make_unique<ServerHandle>(
             take(without_lock([&] { return ParameterServer::create(options, nullptr, cut); })));
       },
@@ -137,7 +145,9 @@ void bind_create(py::class_<ServerHandle>& server) {
       py::arg("non_finite") = defaults.non_finite, py::arg("synchrony") = defaults.synchrony,
       py::arg("staleness") = defaults.staleness, py::arg("threads") = defaults.threads,
       py::arg("learners_max") = defaults.learners_max, py::arg("partitions") = defaults.partitions,
-      py::arg("ranges_max") = defaults.ranges_max, py::arg("cut") = nullptr,
+      py::arg("ranges_max") = defaults.ranges_max,
+      py::arg("gradient_type") = defaults.gradient_type, py::arg("rows_max") = defaults.rows_max,
+      py::arg("cut") = nullptr,
       R"(Makes the segment: `parameters` float32 weights, all zero, or those of `cut`.
 
 name: letters, digits, '.', '-', '_'; empty for learners that are threads of this process. The other

@@ -7,6 +7,7 @@ the server's memory. Failures are exceptions of :mod:`ffdl.errors`. Times are se
 from . import errors
 from ._ffdl import (
     Decay,
+    GradientType,
     Learner,
     LearnerProgress,
     LearnerStats,
@@ -33,6 +34,7 @@ from .errors import *  # noqa: F403  # the exceptions are public names of the pa
 
 __all__ = [
     "Decay",
+    "GradientType",
     "Learner",
     "LearnerProgress",
     "LearnerStats",

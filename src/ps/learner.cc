@@ -66,9 +66,9 @@ Result<PushResult> Learner::push_ranges(std::span<const float> gradient,
   return impl_->push(gradient, samples, impl_->base_version());
 }
 
-Result<PushResult> Learner::push(const SparseGradient& gradient, SampleRange samples) {
+Result<PushResult> Learner::push_sparse(const SparseGradient& gradient, SampleRange samples) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
-  return impl_->push(gradient, {&samples, 1});
+  return impl_->push_sparse(gradient, {&samples, 1});
 }
 
 Result<PushResult> Learner::push_halves(GradientType type, std::span<const uint16_t> gradient,

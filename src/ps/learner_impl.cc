@@ -200,13 +200,17 @@ Result<PushResult> Learner::Impl::push_halves(GradientType type, std::span<const
                                               std::span<const SampleRange> samples) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
   FFDL_RETURN_IF_ERROR(check_size(gradient.size()));
+  if (type != GradientType::kBFloat16 && type != GradientType::kFloat16) {
+    return invalid_argument("push 16-bit numbers as type {}: use kBFloat16 or kFloat16",
+                            static_cast<uint32_t>(type));
+  }
   float* const floats = staging();
   ps::widen(type, gradient.data(), floats, gradient.size());
   return take_dense({floats, gradient.size()}, samples, base_version_, false);
 }
 
-Result<PushResult> Learner::Impl::push(const SparseGradient& gradient,
-                                       std::span<const SampleRange> samples) {
+Result<PushResult> Learner::Impl::push_sparse(const SparseGradient& gradient,
+                                              std::span<const SampleRange> samples) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
   if (config_.rows_max == 0) {
     return invalid_argument(

@@ -42,7 +42,8 @@ class Learner::Impl {
   // `version`: of the weights that the gradient was computed from.
   Result<PushResult> push(std::span<const float> gradient, std::span<const SampleRange> samples,
                           uint64_t version);
-  Result<PushResult> push(const SparseGradient& gradient, std::span<const SampleRange> samples);
+  Result<PushResult> push_sparse(const SparseGradient& gradient,
+                                 std::span<const SampleRange> samples);
   // `type`: kBFloat16 or kFloat16.
   Result<PushResult> push_halves(GradientType type, std::span<const uint16_t> gradient,
                                  std::span<const SampleRange> samples);

@@ -106,7 +106,7 @@ struct TinyTable {
   Result<PushResult> push(Learner& learner, SampleRange samples = {}) const {
     const RowGradient table{.table = kBegin, .row_size = kRowSize, .rows = rows, .values = values};
     const DenseGradient dense{.begin = kBias, .values = bias};
-    return learner.push({.tables = {&table, 1}, .dense = {&dense, 1}}, samples);
+    return learner.push_sparse({.tables = {&table, 1}, .dense = {&dense, 1}}, samples);
   }
   static uint64_t row(uint64_t r) { return kBegin + r * kRowSize; }
 };

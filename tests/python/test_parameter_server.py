@@ -245,6 +245,55 @@ def test_two_threads_in_one_learner_are_refused():
     assert refused
 
 
+def test_sparse_gradients_touch_only_their_rows():
+    server = new_server(rows_max=8)
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    rows = np.array([4, 1, 4])
+    values = np.arange(9, dtype=np.float32).reshape(3, 3)
+    learner.push_sparse((0, 0, 5), tables=[(10, rows, values)], dense=[(990, values[0])])
+    learner.flush(SOON_S)
+    expected = np.zeros(SIZE, np.float32)
+    expected[10 + 3 * 4 : 10 + 3 * 5] = -(values[0] + values[2])
+    expected[10 + 3 * 1 : 10 + 3 * 2] = -values[1]
+    expected[990:993] = -values[0]
+    np.testing.assert_array_equal(learner.live_weights(), expected)
+    assert learner.committed(0) == 5
+    pulled = np.empty((2, 3), np.float32)
+    assert learner.pull_rows(10, np.array([4, 0]), pulled) == 1
+    np.testing.assert_array_equal(pulled, [-(values[0] + values[2]), [0, 0, 0]])
+    with pytest.raises(ffdl.InvalidArgument, match="3 rows, one per row number"):
+        learner.push_sparse((0, 5, 6), tables=[(10, rows, values[:2])])
+    with pytest.raises(ffdl.InvalidArgument, match="elements of int32"):
+        learner.push_sparse((0, 5, 6), tables=[(10, rows.astype(np.int32), values)])
+    with pytest.raises(ffdl.InvalidArgument, match="there are"):
+        learner.push_sparse((0, 5, 6), tables=[(10, -rows, values)])
+
+
+@pytest.mark.parametrize("kind", ["FLOAT16", "BFLOAT16"])
+def test_gradients_of_16_bits(kind):
+    server = new_server(gradient_type=ffdl.GradientType[kind])
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    learner.push(np.full(SIZE, 3, np.float32), (0, 0, 1))
+    if kind == "FLOAT16":
+        half = np.full(SIZE, 0.5, np.float16)
+    else:
+        half = np.full(SIZE, 0x3F00, np.uint16)
+    learner.push_halves(ffdl.GradientType[kind], half, (0, 1, 2))
+    learner.flush(SOON_S)
+    np.testing.assert_array_equal(learner.live_weights(), -3.5)
+
+
+def test_one_gradient_of_several_ranges():
+    server = new_server(partitions=2)
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    learner.push_ranges(np.ones(SIZE, np.float32), [(0, 0, 5), (1, 0, 2)])
+    learner.flush(SOON_S)
+    assert [p.samples for p in server.stats().partitions] == [5, 2]
+
+
 def wait_for_ever(ready, name):
     try:
         ready.send_bytes(b"ready")

@@ -42,6 +42,7 @@ HEADERS = {
     "diagnose.h": "shm",
     "learner.h": "ps",
     "parameter_server.h": "ps",
+    "sparse_gradient.h": "ps",
     "update_rule.h": "ps",
     "store.h": "store",
     "membership.h": "membership",

@@ -1,0 +1,90 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "arrays.h"
+#include "ffdl/sparse_gradient.h"
+#include "learner_handle.h"
+#include "status.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+using Table = std::tuple<uint64_t, py::object, py::object>;
+using Dense = std::tuple<uint64_t, py::object>;
+
+RowGradient row_gradient(const Table& table) {
+  const auto& [begin, rows, values] = table;
+  const std::span<const uint64_t> numbers = row_numbers(rows);
+  const Matrix matrix = input_matrix(values, numbers.size(), "values");
+  return {.table = begin, .row_size = matrix.row_size, .rows = numbers, .values = matrix.values};
+}
+
+PushResult push_sparse(LearnerHandle& handle, SampleRange samples, const std::vector<Table>& tables,
+                       const std::vector<Dense>& dense) {
+  std::vector<RowGradient> rows;
+  for (const Table& table : tables) rows.push_back(row_gradient(table));
+  std::vector<DenseGradient> parts;
+  for (const auto& [begin, values] : dense) {
+    parts.push_back({.begin = begin, .values = input_any_size(values, "values")});
+  }
+  const SparseGradient gradient{.tables = rows, .dense = parts};
+  return take(use(handle, [&](Learner& l) { return l.push_sparse(gradient, samples); }));
+}
+
+}  // namespace
+
+void bind_sparse(py::class_<LearnerHandle>& learner) {
+  learner
+      .def("push_sparse", &push_sparse, py::arg("samples"), py::kw_only(),
+           py::arg("tables") = std::vector<Table>(), py::arg("dense") = std::vector<Dense>(),
+           R"(push() for a gradient that touches few of the parameters; the others are left alone.
+
+tables: (first parameter of the table, int64[n] rows, float32[n, row_size] values); a row that
+comes again is added up. dense: (first parameter, float32[m] values).
+The server must have been created with rows_max.)")
+      .def(
+          "push_ranges",
+          [](LearnerHandle& handle, const py::object& gradient,
+             const std::vector<SampleRange>& samples) {
+            const auto values = input(gradient, handle.learner->parameters(), "gradient");
+            return take(use(handle, [&](Learner& l) { return l.push_ranges(values, samples); }));
+          },
+          py::arg("gradient"), py::arg("samples"),
+          "push() for one gradient of several separate sample ranges, in the order of their use.")
+      .def(
+          "push_halves",
+          [](LearnerHandle& handle, GradientType type, const py::object& gradient,
+             SampleRange samples) {
+            const uint64_t parameters = handle.learner->parameters();
+            const char* const dtype = type == GradientType::kFloat16 ? "float16" : "uint16";
+            const auto bits = input_halves(gradient, dtype, parameters);
+            return take(
+                use(handle, [&](Learner& l) { return l.push_halves(type, bits, samples); }));
+          },
+          py::arg("type"), py::arg("gradient"), py::arg("samples"),
+          R"(push() for 16-bit numbers: FLOAT16 takes a float16 array.
+
+BFLOAT16, which NumPy does not know, takes the bits as uint16: tensor.view(torch.uint16).numpy().)")
+      .def(
+          "pull_rows",
+          [](LearnerHandle& handle, uint64_t table, const py::object& rows,
+             const py::object& weights) {
+            const std::span<const uint64_t> numbers = row_numbers(rows);
+            const Matrix matrix = input_matrix(weights, numbers.size(), "weights");
+            const auto target = output(weights, matrix.values.size(), "weights");
+            return take(use(handle, [&](Learner& l) {
+              return l.pull_rows(table, matrix.row_size, numbers, target);
+            }));
+          },
+          py::arg("table"), py::arg("rows"), py::arg("weights"),
+          "Copies rows of the table that begins at parameter `table` into float32[n, row_size];\n"
+          "returns the version.");
+}
+
+}  // namespace ffdl::python
