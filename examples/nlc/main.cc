@@ -50,15 +50,15 @@ class NlcTask final : public training::Task {
         learner.pull_rows(Model::head_begin(), model_.head_size(), whole, parameters_.head)
             .status());
     const float loss = model_.gradient(features_, labels_, parameters_, gradient_);
-    // Waits for the gradient before this one: were they added up while the server is late, fewer and
-    // larger steps would follow than the learning rate is planned for.
+    // Waits for the gradient before this one: added up while the server is late, they would be
+    // fewer and larger steps than the learning rate is planned for.
     FFDL_RETURN_IF_ERROR(learner.flush(deadline));
     const std::array tables{ffdl::RowGradient{
         .table = 0, .row_size = kWidth, .rows = features_.rows, .values = gradient_.rows}};
     const std::array dense{
         ffdl::DenseGradient{.begin = Model::head_begin(), .values = gradient_.head}};
     FFDL_RETURN_IF_ERROR(
-        learner.push({.tables = tables, .dense = dense}, mini_batch.range).status());
+        learner.push_sparse({.tables = tables, .dense = dense}, mini_batch.range).status());
     const std::size_t floats = 2 * (parameters_.rows.size() + parameters_.head.size());
     return training::Step{.loss = loss, .bytes = floats * sizeof(float)};
   }
