@@ -3,11 +3,11 @@
 // equal, bit for bit, the sum over exactly the samples that the ledger calls committed.
 //
 //   ps_kill_test --mini-batches N --kills N [--parameters N] [--server-share N]
-//                [--recoveries N] [--seed N]
+//                [--recoveries N] [--sparse 0|1] [--seed N]
 //                                                the driver: exit 0 when all holds, and at least so
 //                                                many interrupted folds were finished
 //   ps_kill_test server NAME adopt|PARAMETERS    started by the driver
-//   ps_kill_test learner NAME SLOT TOTAL         started by the driver
+//   ps_kill_test learner NAME SLOT TOTAL SPARSE  started by the driver
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -63,6 +63,31 @@ void fill_gradient(std::span<float> gradient, int slot, uint64_t sample) {
   }
 }
 
+// Some rows of a table that begins and whose rows end at odd places; a row may come again.
+struct Rows {
+  static constexpr uint64_t kTable = 3;
+  static constexpr uint64_t kRowSize = 13;
+  static constexpr uint64_t kCount = 6;
+
+  Rows(int slot, uint64_t sample, uint64_t parameters) : values(kCount * kRowSize) {
+    const uint64_t there = (parameters - kTable) / kRowSize;
+    for (uint64_t i = 0; i < kCount; ++i) {
+      const uint64_t mixed = (static_cast<uint64_t>(slot) << 40 | (sample * kCount + i));
+      rows.push_back((mixed * 0x9e3779b97f4a7c15 >> 32) % there);
+    }
+    fill_gradient(values, slot, sample);
+  }
+  RowGradient gradient() const {
+    return {.table = kTable, .row_size = kRowSize, .rows = rows, .values = values};
+  }
+
+  std::vector<uint64_t> rows;
+  std::vector<float> values;
+};
+
+// With --sparse, two gradients of three are sparse.
+bool is_sparse(bool sparse, uint64_t sample) { return sparse && sample % 3 != 0; }
+
 int run_server(const std::string& name, const std::string& how) {
   const bool adopt = how == "adopt";
   ParameterServerOptions options;
@@ -71,6 +96,7 @@ int run_server(const std::string& name, const std::string& how) {
   options.rule.learning_rate = 1;
   options.threads = kServerThreads;
   options.learners_max = kLearners;
+  options.rows_max = static_cast<uint32_t>(options.parameters / Rows::kRowSize + 1);
   auto server = take(adopt ? ParameterServer::adopt(name) : ParameterServer::create(options));
   check(server->start());
   // Ends by SIGKILL, or when the driver closes standard input.
@@ -90,15 +116,21 @@ int run_server(const std::string& name, const std::string& how) {
   return 0;
 }
 
-int run_learner(const std::string& name, int slot, uint64_t total) {
+int run_learner(const std::string& name, int slot, uint64_t total, bool sparse) {
   auto learner = take(Learner::attach(name, deadline_in(60s), {.slot = slot}));
   std::vector<float> weights(learner->parameters());
   const auto partition = static_cast<uint32_t>(slot);
   for (uint64_t sample = learner->committed(partition); sample < total; ++sample) {
-    const std::span<float> gradient = take(learner->gradient_slot(deadline_in(60s)));
+    const SampleRange samples{.partition = partition, .begin = sample, .end = sample + 1};
     if (sample % 16 == 0) take(learner->pull(weights));
-    fill_gradient(gradient, slot, sample);
-    take(learner->push({.partition = partition, .begin = sample, .end = sample + 1}));
+    if (is_sparse(sparse, sample)) {
+      const Rows rows(slot, sample, weights.size());
+      const RowGradient gradient = rows.gradient();
+      take(learner->push_sparse({.tables = {&gradient, 1}}, samples));
+      continue;
+    }
+    fill_gradient(take(learner->gradient_slot(deadline_in(60s))), slot, sample);
+    take(learner->push(samples));
   }
   check(learner->detach(deadline_in(120s)));
   return 0;
@@ -145,6 +177,7 @@ struct Plan {
   int kills = 10;
   uint64_t server_share = 33;  // of the kills, in percent
   uint64_t recoveries = 0;
+  bool sparse = false;
   uint64_t seed = std::random_device{}();
 };
 
@@ -180,7 +213,8 @@ class Driver {
 
  private:
   void start_learner(int slot) {
-    learners_[slot] = spawn({"learner", name_, std::to_string(slot), std::to_string(per_learner_)});
+    learners_[slot] = spawn({"learner", name_, std::to_string(slot), std::to_string(per_learner_),
+                             plan_.sparse ? "1" : "0"});
   }
 
   // Collects learners that ended; anything but a clean end or our own kill is a failure.
@@ -262,6 +296,14 @@ class Driver {
                          slot, p.committed, per_learner_, p.samples, p.repeated, p.missing));
       }
       for (uint64_t sample = 0; sample < per_learner_; ++sample) {
+        if (is_sparse(plan_.sparse, sample)) {
+          const Rows rows(slot, sample, plan_.parameters);
+          for (uint64_t i = 0; i < rows.values.size(); ++i) {
+            const uint64_t row = rows.rows[i / Rows::kRowSize];
+            expected[Rows::kTable + row * Rows::kRowSize + i % Rows::kRowSize] -= rows.values[i];
+          }
+          continue;
+        }
         fill_gradient(gradient, slot, sample);
         for (uint64_t i = 0; i < plan_.parameters; ++i) expected[i] -= gradient[i];
       }
@@ -304,9 +346,9 @@ int main(int argc, char** argv) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing of a test outlives it
     return ffdl::run_server(args[1], args[2]);
   }
-  if (args.size() == 4 && args[0] == "learner") {
+  if (args.size() == 5 && args[0] == "learner") {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    return ffdl::run_learner(args[1], std::stoi(args[2]), std::stoull(args[3]));
+    return ffdl::run_learner(args[1], std::stoi(args[2]), std::stoull(args[3]), args[4] == "1");
   }
   ffdl::Plan plan;
   for (size_t i = 0; i + 1 < args.size(); i += 2) {
@@ -316,13 +358,14 @@ int main(int argc, char** argv) {
     if (args[i] == "--kills") plan.kills = static_cast<int>(value);
     if (args[i] == "--server-share") plan.server_share = value;
     if (args[i] == "--recoveries") plan.recoveries = value;
+    if (args[i] == "--sparse") plan.sparse = value != 0;
     if (args[i] == "--seed") plan.seed = value;
   }
   fmt::print(
       "ps_kill_test --mini-batches {} --parameters {} --kills {} --server-share {} --recoveries {} "
-      "--seed {}\n",
+      "--sparse {:d} --seed {}\n",
       plan.mini_batches, plan.parameters, plan.kills, plan.server_share, plan.recoveries,
-      plan.seed);
+      plan.sparse, plan.seed);
   std::fflush(stdout);
   return ffdl::Driver(plan).run();
 }
