@@ -169,7 +169,9 @@ Reporter::~Reporter() = default;
 double Reporter::seconds() const { return impl_->seconds(); }
 
 void Reporter::started(const Task::Sizes& sizes, const std::string& segment) {
-  impl_->event("start", {{"version", FFDL_VERSION_STRING},
+  impl_->event("start", {{"example", impl_->example().name},
+                         {"sample_word", impl_->example().sample_word},
+                         {"version", FFDL_VERSION_STRING},
                          {"segment", segment},
                          {"parameters", sizes.parameters},
                          {"train_samples", sizes.train},

@@ -37,7 +37,7 @@ using namespace std::chrono_literals;
 
 constexpr int kRestartsMax = 5;          // unplanned ones, of one process
 constexpr auto kSampleInterval = 250ms;  // between two looks at the weights, at least
-constexpr int kSampleShare = 20;         // and a look may take this part of the time
+constexpr int kSampleShare = 20;         // within an epoch looks take this part of the time
 constexpr auto kKillCheckInterval = 10ms;
 constexpr auto kStallMax = 90s;      // without one committed sample
 constexpr auto kStopPatience = 10s;  // for the server to fold what is left
@@ -83,6 +83,7 @@ class Supervisor {
   void mark_alive(Seat& seat);
 
   Status observe();
+  bool sample_is_due(ffdl::Time now) const;
   void carry_out_kill(const ffdl::ParameterServerStats& stats);
   void sample(const ffdl::ParameterServerStats& stats, ffdl::Time now);
   Status conclude();
@@ -310,18 +311,23 @@ Status Supervisor::handle_exit(Seat& seat) {
 Status Supervisor::observe() {
   const ffdl::Time now = steady_clock::now();
   if (view_ != nullptr) {
-    const bool sample_due = now >= next_sample_;
-    if (!sample_due && kills_.empty()) return {};
     const ffdl::ParameterServerStats stats = view_->stats();
     const uint64_t committed = sum_ledger(stats).committed;
     if (std::exchange(last_committed_, committed) != committed) last_growth_ = now;
     carry_out_kill(stats);
-    if (sample_due) sample(stats, now);
+    if (sample_is_due(now)) sample(stats, now);
   }
   if (now - last_growth_ < kStallMax) return {};
   return {StatusCode::kTimeout,
           fmt::format("train: no sample committed for {} s; is the machine overloaded?",
                       kStallMax.count())};
+}
+
+// Each epoch is looked at, and what lies between where looks are cheap.
+bool Supervisor::sample_is_due(ffdl::Time now) const {
+  const Mark& last = marks_.back();
+  if (now - last.time < kSampleInterval) return false;
+  return now >= next_sample_ || last_committed_ / train_samples_ > last.samples / train_samples_;
 }
 
 void Supervisor::carry_out_kill(const ffdl::ParameterServerStats& stats) {
@@ -356,7 +362,7 @@ void Supervisor::sample(const ffdl::ParameterServerStats& stats, ffdl::Time now)
   if (learners == 0 || !view_->pull(weights_).ok()) return;
   const Score score = task_.validate(weights_);
   const ffdl::Time done = steady_clock::now();
-  next_sample_ = done + std::max<ffdl::Duration>(kSampleInterval, kSampleShare * (done - now));
+  next_sample_ = done + kSampleShare * (done - now);
   reporter_.progress(
       {.epoch = static_cast<double>(last_committed_) / static_cast<double>(train_samples_),
        .samples = last_committed_,
