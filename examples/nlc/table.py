@@ -4,7 +4,8 @@
     table.py PROGRAM --seeds 5
     table.py PROGRAM --vary mini-batch 1 4 16 64 128 --seeds 3 -- --rule sgd --epochs 10
 
-What follows -- goes to every run. A row has the median over the seeds, then each seed's test accuracy.
+What follows -- goes to every run. A row has medians over the seeds, then each seed's test accuracy; a
+training that diverged is "failed" there, and its reason is on standard error.
 """
 
 import argparse
@@ -16,21 +17,26 @@ import tempfile
 
 
 def run(program, options):
-    """The summary of one run."""
+    """The summary of one run, or None where the training failed."""
     with tempfile.TemporaryDirectory() as out:
         command = [program, "train", "--json", "--out", out, *options]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"run '{' '.join(command)}': exit code {done.returncode}; the reason is "
-                         "on standard error")
-    return json.loads(done.stdout.splitlines()[-1])
+    last = json.loads(done.stdout.splitlines()[-1]) if done.stdout else None
+    if last is None:
+        raise SystemExit(f"run '{' '.join(command)}': no output, exit code {done.returncode}; the "
+                         "reason is on standard error")
+    return last if done.returncode == 0 else None
 
 
 def row(title, summaries):
+    seeds = " ".join(f"{100 * summary['test_accuracy']:.1f}" if summary else "failed"
+                     for summary in summaries)
+    if None in summaries:
+        return f"| {title} | | | | | {seeds} |"
+
     def median(name):
         return statistics.median(summary[name] for summary in summaries)
 
-    seeds = " ".join(f"{100 * summary['test_accuracy']:.1f}" for summary in summaries)
     return (f"| {title} | {100 * median('test_accuracy'):.1f} | {100 * median('val_accuracy'):.1f} "
             f"| {median('samples_per_s'):,.0f} | {median('seconds'):.1f} | {seeds} |")
 
