@@ -20,7 +20,7 @@ struct Features {
   std::vector<float> factors;
   std::vector<std::size_t> ends;  // of each text's features
 
-  std::size_t texts() const { return ends.size(); }
+  int texts() const { return static_cast<int>(ends.size()); }
   void clear();
 };
 

@@ -10,16 +10,11 @@ namespace {
 
 constexpr float kFirstRowMax = 0.1F;
 
-layers::Batch batch_in(std::vector<float>& storage, std::size_t texts, int columns) {
-  storage.resize(texts * static_cast<std::size_t>(columns));
-  return {storage.data(), static_cast<int>(texts), columns};
-}
-
 // Calls visit(feature, text) for every feature of the batch.
 template <class Visit>
 void for_each_feature(const Features& batch, Visit visit) {
   std::size_t feature = 0;
-  for (std::size_t text = 0; text < batch.texts(); ++text) {
+  for (std::size_t text = 0; text < batch.ends.size(); ++text) {
     for (; feature < batch.ends[text]; ++feature) visit(feature, text);
   }
 }
@@ -42,12 +37,12 @@ void Model::initialize(std::span<float> weights, uint64_t seed) const {
 }
 
 layers::ConstBatch Model::forward(const Features& batch, const Parameters& parameters) {
-  const layers::Batch texts = batch_in(texts_, batch.texts(), kWidth);
+  const layers::Batch texts = layers::batch_in(texts_, batch.texts(), kWidth);
   std::fill(texts_.begin(), texts_.end(), 0.0F);
   for_each_feature(batch, [&](std::size_t feature, std::size_t text) {
     add_row(batch.factors[feature], &parameters.rows[feature * kWidth], &texts_[text * kWidth]);
   });
-  const layers::Batch logits = batch_in(logits_, batch.texts(), head_->outputs());
+  const layers::Batch logits = layers::batch_in(logits_, batch.texts(), head_->outputs());
   head_->forward(parameters.head, texts, logits);
   return logits;
 }
@@ -55,7 +50,8 @@ layers::ConstBatch Model::forward(const Features& batch, const Parameters& param
 float Model::gradient(const Features& batch, std::span<const int> labels,
                       const Parameters& parameters, Parameters& gradient) {
   const layers::ConstBatch logits = forward(batch, parameters);
-  const layers::Batch logit_gradient = batch_in(logit_gradients_, batch.texts(), logits.columns);
+  const layers::Batch logit_gradient =
+      layers::batch_in(logit_gradients_, batch.texts(), logits.columns);
   const float loss = layers::softmax_cross_entropy(logits, labels, logit_gradient);
 
   gradient.head.resize(head_size());
@@ -63,7 +59,7 @@ float Model::gradient(const Features& batch, std::span<const int> labels,
       .input = layers::ConstBatch(texts_.data(), logits.rows, kWidth),
       .output = logits,
       .output_gradient = logit_gradient,
-      .input_gradient = batch_in(text_gradients_, batch.texts(), kWidth)};
+      .input_gradient = layers::batch_in(text_gradients_, batch.texts(), kWidth)};
   head_->backward(parameters.head, pass, gradient.head);
 
   gradient.rows.assign(batch.rows.size() * kWidth, 0.0F);

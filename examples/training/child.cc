@@ -1,6 +1,5 @@
 #include "training/child.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <spawn.h>

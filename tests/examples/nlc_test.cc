@@ -126,7 +126,7 @@ TEST(DropFeatures, KeepsTheTextsAndTheExpectedSum) {
   EXPECT_EQ(features.ends.back(), features.rows.size());
   const auto kept = static_cast<double>(features.rows.size());
   EXPECT_NEAR(kept / static_cast<double>(whole.rows.size()), 0.5, 0.05);
-  for (std::size_t text = 1; text < features.texts(); ++text) {
+  for (std::size_t text = 1; text < features.ends.size(); ++text) {
     EXPECT_LT(features.ends[text - 1], features.ends[text]);
   }
   EXPECT_EQ(std::set(features.factors.begin(), features.factors.end()).size(), 3U);
