@@ -7,6 +7,7 @@
 #include "ffdl/job_planner.h"        // IWYU pragma: export
 #include "ffdl/learner.h"            // IWYU pragma: export
 #include "ffdl/log.h"                // IWYU pragma: export
+#include "ffdl/memory_placement.h"   // IWYU pragma: export
 #include "ffdl/parameter_server.h"   // IWYU pragma: export
 #include "ffdl/plan_files.h"         // IWYU pragma: export
 #include "ffdl/runtime.h"            // IWYU pragma: export

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ffdl/memory_placement.h"
 #include "ffdl/runtime.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
@@ -60,6 +61,7 @@ struct ParameterServerOptions {
   GradientType gradient_type = GradientType::kFloat32;
   uint32_t rows_max = 0;  // rows and parts that one sparse gradient can touch, with those
                           //   added to it while the server is late; 0: dense ones only
+  Placement placement = Placement::kAuto;  // of memory and threads on NUMA nodes
 };
 
 // What one learner has done, all incarnations of its slot together.
@@ -96,6 +98,7 @@ struct ParameterServerStats {
   // staleness[0]: gradients computed from the newest weights; staleness[b]: those for which
   // 2^(b-1) to 2^b - 1 other gradients had been folded since their learner pulled.
   std::array<uint64_t, 32> staleness{};
+  MemoryPlacement memory;  // `note` and `threads_bound` are known to the server alone
 };
 
 enum class PullMode {

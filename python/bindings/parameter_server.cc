@@ -31,6 +31,11 @@ void bind_enums(py::module_& module) {
       .value("SKIP", NonFinite::kSkip)
       .value("ACCEPT", NonFinite::kAccept)
       .finalize();
+  py::native_enum<Placement>(module, "Placement", "enum.Enum",
+                             "Whether memory and threads are placed on NUMA nodes.")
+      .value("AUTO", Placement::kAuto)
+      .value("OFF", Placement::kOff)
+      .finalize();
   py::native_enum<GradientType>(module, "GradientType", "enum.Enum",
                                 "What the elements of gradients are while they travel.")
       .value("FLOAT32", GradientType::kFloat32)
@@ -59,6 +64,16 @@ void bind_stats(py::module_& module) {
       .field("samples", &PartitionProgress::samples)
       .field("repeated", &PartitionProgress::repeated)
       .field("missing", &PartitionProgress::missing);
+  Record<MemoryPlacement>(
+      module, "MemoryPlacement",
+      "Where the pages of a server's segment lie, as the kernel tells it to this\n"
+      "process; -1: it does not. What the system refuses is in the notes.")
+      .field("shard_nodes", &MemoryPlacement::shard_nodes)
+      .field("bound", &MemoryPlacement::bound)
+      .field("threads_bound", &MemoryPlacement::threads_bound)
+      .field("note", &MemoryPlacement::note)
+      .field("huge_page_bytes", &MemoryPlacement::huge_page_bytes)
+      .field("huge_page_note", &MemoryPlacement::huge_page_note);
   Record<ParameterServerStats>(module, "ParameterServerStats",
                                "What a server has done. staleness[0] counts gradients made from\n"
                                "the newest weights, staleness[b] those that 2**(b-1) to 2**b - 1\n"
@@ -71,7 +86,8 @@ void bind_stats(py::module_& module) {
       .field("learners_reclaimed", &ParameterServerStats::learners_reclaimed)
       .field("learners", &ParameterServerStats::learners)
       .field("partitions", &ParameterServerStats::partitions)
-      .field("staleness", &ParameterServerStats::staleness);
+      .field("staleness", &ParameterServerStats::staleness)
+      .field("memory", &ParameterServerStats::memory);
 }
 
 void bind_cut(py::module_& module) {
@@ -120,7 +136,7 @@ void bind_create(py::class_<ServerHandle>& server) {
          const LearningRateSchedule& schedule, float clip_value, float clip_norm,
          NonFinite non_finite, Synchrony synchrony, uint32_t staleness, int threads,
          int learners_max, uint32_t partitions, uint32_t ranges_max, GradientType gradient_type,
-         uint32_t rows_max, const ParameterServerCut* cut) {
+         uint32_t rows_max, Placement placement, const ParameterServerCut* cut) {
         const ParameterServerOptions options{.name = std::move(name),
                                              .parameters = parameters,
                                              .rule = rule,
@@ -135,7 +151,8 @@ void bind_create(py::class_<ServerHandle>& server) {
                                              .partitions = partitions,
                                              .ranges_max = ranges_max,
                                              .gradient_type = gradient_type,
-                                             .rows_max = rows_max};
+                                             .rows_max = rows_max,
+                                             .placement = placement};
         return std::make_unique<ServerHandle>(
             take(without_lock([&] { return ParameterServer::create(options, nullptr, cut); })));
       },
@@ -147,7 +164,7 @@ void bind_create(py::class_<ServerHandle>& server) {
       py::arg("learners_max") = defaults.learners_max, py::arg("partitions") = defaults.partitions,
       py::arg("ranges_max") = defaults.ranges_max,
       py::arg("gradient_type") = defaults.gradient_type, py::arg("rows_max") = defaults.rows_max,
-      py::arg("cut") = nullptr,
+      py::arg("placement") = defaults.placement, py::arg("cut") = nullptr,
       R"(Makes the segment: `parameters` float32 weights, all zero, or those of `cut`.
 
 name: letters, digits, '.', '-', '_'; empty for learners that are threads of this process. The other

@@ -39,6 +39,10 @@ class PullMode(enum.Enum):
     RELAXED = ...
     SNAPSHOT = ...
 
+class Placement(enum.Enum):
+    AUTO = ...
+    OFF = ...
+
 class PushResult(enum.Enum):
     PUBLISHED = ...
     ACCUMULATED = ...
@@ -106,6 +110,14 @@ class PartitionProgress:
     repeated: int
     missing: int
 
+class MemoryPlacement:
+    shard_nodes: list[int]
+    bound: bool
+    threads_bound: int
+    note: str
+    huge_page_bytes: int
+    huge_page_note: str
+
 class ParameterServerStats:
     version: int
     epoch: int
@@ -116,6 +128,7 @@ class ParameterServerStats:
     learners: list[LearnerProgress]
     partitions: list[PartitionProgress]
     staleness: list[int]
+    memory: MemoryPlacement
 
 class ParameterServerCut:
     version: int
@@ -149,6 +162,7 @@ class ParameterServer:
         ranges_max: int = ...,
         gradient_type: GradientType = ...,
         rows_max: int = ...,
+        placement: Placement = ...,
         cut: ParameterServerCut | None = None,
     ) -> ParameterServer: ...
     @staticmethod

@@ -18,6 +18,10 @@ class GradientBuffer {
  public:
   GradientBuffer(std::byte* data, GradientType type) : data_(data), type_(type) {}
 
+  // The memory of `count` elements from `at` on.
+  std::span<std::byte> bytes(uint64_t at, uint64_t count) const {
+    return {data_ + at * bytes_per_element(type_), count * bytes_per_element(type_)};
+  }
   // The memory itself. Only of kFloat32.
   float* floats() const { return reinterpret_cast<float*>(data_); }
 

@@ -10,7 +10,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "ps/server_impl.h"
-#include "ps/stats.h"
 
 namespace ffdl {
 namespace {
@@ -173,6 +172,11 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::create(
   spec.kind = shm::SegmentKind::kParameterServer;
   spec.layout_version = ps::kLayoutVersion;
   spec.bytes = ps::Offsets(config).total;
+  ps::NodeBinding binding =
+      ps::NodeBinding::decide(options.placement, static_cast<int>(config.shards));
+  if (binding.any()) {
+    spec.place = [&](std::byte* memory) { binding.bind_memory(Region(memory, config)); };
+  }
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::create(spec));
   Config& stored = ps::stored_config(segment.data());
   std::memcpy(&stored, &config, sizeof config);
@@ -185,7 +189,8 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::create(
   // The lock first: nobody may see a segment without an owner and take it for a dead server's.
   FFDL_ASSIGN_OR_RETURN(shm::RoleLock owner, shm::RoleLock::acquire(segment.fd(), shm::kOwnerRole));
   FFDL_RETURN_IF_ERROR(segment.publish());
-  auto impl = std::make_unique<Impl>(std::move(segment), std::move(owner), region, std::move(rule));
+  auto impl = std::make_unique<Impl>(std::move(segment), std::move(owner), region, std::move(rule),
+                                     std::move(binding));
   impl->sign();
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(impl)));
 }
@@ -214,8 +219,8 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::adopt(
     return invalid_argument("adopt parameter server '{}': it uses the rule '{}', not '{}'", name,
                             config.rule_name, rule->name());
   }
-  auto impl =
-      std::make_unique<Impl>(std::move(segment), std::move(owner).value(), region, std::move(rule));
+  auto impl = std::make_unique<Impl>(std::move(segment), std::move(owner).value(), region,
+                                     std::move(rule), ps::NodeBinding::follow(region));
   impl->sign();
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(impl)));
 }
@@ -238,9 +243,7 @@ std::span<float> ParameterServer::weights() {
 }
 const std::string& ParameterServer::name() const { return impl_->segment()->name(); }
 uint64_t ParameterServer::version() const { return impl_->region().version(); }
-ParameterServerStats ParameterServer::stats() const {
-  return ps::read_stats(impl_->region(), impl_->segment()->fd());
-}
+ParameterServerStats ParameterServer::stats() const { return impl_->stats(); }
 Result<ParameterServerCut> ParameterServer::cut(Time deadline) { return impl_->cut(deadline); }
 
 }  // namespace ffdl

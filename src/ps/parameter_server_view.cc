@@ -1,4 +1,5 @@
 #include "base/errors.h"
+#include "ps/node_binding.h"
 #include "ps/open_waiting.h"
 #include "ps/pull.h"
 #include "ps/stats.h"
@@ -8,9 +9,12 @@ namespace ffdl {
 class ParameterServerView::Impl {
  public:
   Impl(shm::Segment opened, ps::Region layout)
-      : segment(std::move(opened)), region(std::move(layout)) {}
+      : segment(std::move(opened)),
+        region(std::move(layout)),
+        huge_pages(shm::read_huge_pages(segment)) {}
   const shm::Segment segment;
   const ps::Region region;
+  const shm::HugePages huge_pages;
 };
 
 ParameterServerView::ParameterServerView(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -27,7 +31,9 @@ Result<std::unique_ptr<ParameterServerView>> ParameterServerView::open(std::stri
 uint64_t ParameterServerView::parameters() const { return impl_->region.config().parameters; }
 
 ParameterServerStats ParameterServerView::stats() const {
-  return ps::read_stats(impl_->region, impl_->segment.fd());
+  ParameterServerStats stats = ps::read_stats(impl_->region, impl_->segment.fd());
+  stats.memory = ps::observe_memory(impl_->region, impl_->huge_pages);
+  return stats;
 }
 
 Result<uint64_t> ParameterServerView::pull(std::span<float> weights, PullMode mode) const {

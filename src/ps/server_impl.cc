@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "ps/stats.h"
 
 namespace ffdl {
 
@@ -57,14 +58,19 @@ Status ParameterServer::Impl::start() {
   region_.server().ended.store(0, std::memory_order_seq_cst);
   region_.server().closing.store(0, std::memory_order_seq_cst);
   for (int k = 0; k < region_.shards(); ++k) {
-    shards_.emplace_back(fmt::format("ffdl-shard-{}", k),
-                         [this, worker = workers[static_cast<size_t>(k)]](StopToken) {
-                           if (Status ran = worker->run(); !ran.ok())
-                             control_->fail(std::move(ran));
-                         });
+    shards_.emplace_back(
+        fmt::format("ffdl-shard-{}", k),
+        [this, k, worker = workers[static_cast<size_t>(k)]](StopToken) { run_shard(k, *worker); });
   }
   watcher_.emplace("ffdl-watch", [this](StopToken stop) { watch_learners(std::move(stop)); });
   return {};
+}
+
+void ParameterServer::Impl::run_shard(int k, ShardWorker& worker) {
+  const int bound = binding_.bind_this_thread(k) ? 1 : 0;
+  threads_bound_.fetch_add(bound, std::memory_order_relaxed);  // for display: orders nothing
+  if (Status ran = worker.run(); !ran.ok()) control_->fail(std::move(ran));
+  threads_bound_.fetch_sub(bound, std::memory_order_relaxed);
 }
 
 Status ParameterServer::Impl::stop() {
@@ -121,6 +127,14 @@ void ParameterServer::Impl::reclaim_if_dead(int l) {
   region_.server().work.ring();
   base::log_info("parameter server '{}': learner {} (pid {}) died; its slot is free",
                  segment_->name(), l, words.pid.load());
+}
+
+ParameterServerStats ParameterServer::Impl::stats() const {
+  ParameterServerStats stats = ps::read_stats(region_, segment_->fd());
+  stats.memory = ps::observe_memory(region_, huge_pages_);
+  stats.memory.threads_bound = threads_bound_.load(std::memory_order_relaxed);
+  stats.memory.note = binding_.note();
+  return stats;
 }
 
 Result<ParameterServerCut> ParameterServer::Impl::cut(Time deadline) {

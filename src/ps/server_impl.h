@@ -1,11 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/thread.h"
 #include "ps/layout.h"
+#include "ps/node_binding.h"
 #include "ps/shard_worker.h"
 #include "shm/liveness.h"
 #include "shm/segment.h"
@@ -15,17 +17,20 @@ namespace ffdl {
 class ParameterServer::Impl {
  public:
   Impl(shm::Segment segment, shm::RoleLock owner, ps::Region region,
-       std::unique_ptr<UpdateRule> rule)
+       std::unique_ptr<UpdateRule> rule, ps::NodeBinding binding)
       : segment_(std::make_shared<shm::Segment>(std::move(segment))),
         owner_(std::move(owner)),
         region_(std::move(region)),
-        rule_(std::move(rule)) {}
+        rule_(std::move(rule)),
+        binding_(std::move(binding)),
+        huge_pages_(shm::read_huge_pages(*segment_)) {}
   ~Impl();
 
   Status start();
   Status stop();
   bool failed() const { return control_ && control_->failed(); }
   Result<ParameterServerCut> cut(Time deadline);
+  ParameterServerStats stats() const;
   // Writes down who owns the segment from now on.
   void sign();
 
@@ -34,6 +39,7 @@ class ParameterServer::Impl {
 
  private:
   std::vector<uint64_t> refuse_publications();
+  void run_shard(int k, ps::ShardWorker& worker);
   void watch_learners(StopToken stop);
   void reclaim_if_dead(int l);
 
@@ -42,7 +48,10 @@ class ParameterServer::Impl {
   shm::RoleLock owner_;
   const ps::Region region_;
   const std::unique_ptr<UpdateRule> rule_;
-  base::Mutex calls_mutex_;  // start, stop and cut: one at a time
+  const ps::NodeBinding binding_;
+  const shm::HugePages huge_pages_;
+  std::atomic<int> threads_bound_ = 0;
+  base::Mutex calls_mutex_;                     // start, stop and cut: one at a time
   std::unique_ptr<ps::ServerControl> control_;  // while running
   std::vector<base::Thread> shards_;
   std::optional<base::Thread> watcher_;

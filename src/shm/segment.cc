@@ -59,7 +59,38 @@ Result<int> make_file(const SegmentSpec& spec) {
   return fd;
 }
 
-// Reserves every page; tmpfs gives zeroes.
+// A file of zeroes without a page.
+Status set_size(int fd, const SegmentSpec& spec) {
+  struct statvfs folder = {};
+  // What can not fit is refused before it has filled the folder; f_blocks is 0 where it has no
+  // limit.
+  const bool fits = spec.name.empty() || fstatvfs(fd, &folder) != 0 || folder.f_blocks == 0 ||
+                    spec.bytes / folder.f_frsize <= folder.f_bavail;
+  if (fits && ftruncate(fd, static_cast<off_t>(spec.bytes)) == 0) return {};
+  if (!fits || errno == ENOMEM || errno == EFBIG || errno == EINVAL) return no_room(spec);
+  return make_error(StatusCode::kUnavailable, "create segment {}: make it {} bytes long: {}",
+                    shown(spec.name), spec.bytes, errno_text(errno));
+}
+
+// Policies of shared memory belong to the file. A mapping of its own takes the pieces into which
+// they split it, so that the segment stays one mapping in whole huge pages.
+void set_policies(int fd, const SegmentSpec& spec) {
+  if (!spec.place) return;
+  void* memory = mmap(nullptr, spec.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return;
+  spec.place(static_cast<std::byte*>(memory));
+  munmap(memory, spec.bytes);
+}
+
+// Brings in every page through the mapping: where huge pages are granted to those who advise
+// (huge=advise), posix_fallocate alone gets none, as it has no mapping that could carry the advice.
+// Both advices may be refused (no huge pages; no room; a kernel before 5.14): reserve() decides.
+void fill(std::byte* memory, uint64_t bytes) {
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  madvise(memory, bytes, MADV_POPULATE_WRITE);
+}
+
+// Reserves every page that is not there yet; tmpfs gives zeroes.
 Status reserve(int fd, const SegmentSpec& spec) {
   int error = 0;
   do {
@@ -156,11 +187,14 @@ Result<Segment> Segment::create(const SegmentSpec& spec) {
   FFDL_ASSIGN_OR_RETURN(const int fd, make_file(spec));
   Segment segment;
   segment.name_ = spec.name;
-  if (Status reserved = reserve(fd, spec); !reserved.ok()) {
+  if (Status sized = set_size(fd, spec); !sized.ok()) {
     ::close(fd);
-    return reserved;
+    return sized;
   }
-  FFDL_RETURN_IF_ERROR(segment.map(fd, spec.bytes));
+  FFDL_RETURN_IF_ERROR(segment.map(fd, spec.bytes, 0));
+  set_policies(fd, spec);  // before the first page: pages that are there stay where they are
+  fill(segment.data_, spec.bytes);
+  FFDL_RETURN_IF_ERROR(reserve(fd, spec));
   const SegmentHeader header = make_header(spec);
   std::memcpy(segment.data_, &header, sizeof header);
   return segment;
@@ -210,20 +244,20 @@ Result<Segment> Segment::open(std::string_view name, SegmentKind kind, uint32_t 
     ::close(fd);
     return fit;
   }
-  FFDL_RETURN_IF_ERROR(segment.map(fd, header->bytes));
+  // Page tables are filled now: a fault in the middle of a training step costs more.
+  FFDL_RETURN_IF_ERROR(segment.map(fd, header->bytes, MAP_POPULATE));
   return segment;
 }
 
 // Takes `fd` over, also when it fails.
-Status Segment::map(int fd, uint64_t bytes) {
+Status Segment::map(int fd, uint64_t bytes, int flags) {
   fd_ = ForkPrivateFd(fd);
   if (!fd_.valid()) {
     return make_error(StatusCode::kExhausted,
                       "map segment {}: more than {} are open in this process", shown(name_),
                       base::kForkPrivateMax);
   }
-  // Page tables are filled now: a fault in the middle of a training step costs more.
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
   if (memory == MAP_FAILED) {
     return make_error(StatusCode::kExhausted, "map segment {}: {} bytes: {}", shown(name_), bytes,
                       errno_text(errno));

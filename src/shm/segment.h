@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,9 @@ struct SegmentSpec {
   SegmentKind kind = SegmentKind::kParameterServer;
   uint32_t layout_version = 0;
   uint64_t bytes = 0;  // including the header
+  // Tells the kernel where pages shall come from, through a mapping that is gone afterwards. Called
+  // before there is any page; must neither read nor write the memory.
+  std::function<void(std::byte*)> place{};
 };
 
 // The name may become a file name.
@@ -59,7 +63,8 @@ class Segment {
  public:
   Segment() = default;
   // All pages are reserved here, so that a full /dev/shm is an error now and not a bus error at
-  // some later store. The memory is zero. Nobody else sees the segment before publish().
+  // some later store. Huge pages are taken where the system grants them. The memory is zero. Nobody
+  // else sees the segment before publish().
   static Result<Segment> create(const SegmentSpec& spec);
   Status publish();
 
@@ -81,7 +86,7 @@ class Segment {
   void unlink();
 
  private:
-  Status map(int fd, uint64_t bytes);
+  Status map(int fd, uint64_t bytes, int flags);
 
   std::string name_;
   ForkPrivateFd fd_;

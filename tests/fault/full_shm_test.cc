@@ -1,8 +1,6 @@
 // A /dev/shm that is full: the error comes when a server is created, names the space and what to
 // do, and nothing is left behind. Runs over a small tmpfs of its own, which needs root.
 #include <gtest/gtest.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +8,7 @@
 #include <filesystem>
 
 #include "ffdl/parameter_server.h"
-#include "support/status_matchers.h"
+#include "support/private_shm.h"
 
 namespace ffdl {
 namespace {
@@ -38,10 +36,7 @@ const char* fill_small_folder() {
 TEST(FullSharedMemory, IsAnErrorAtCreationThatSaysWhatToDo) {
   const pid_t child = fork();
   if (child == 0) {
-    const bool mounted = unshare(CLONE_NEWNS) == 0 &&
-                         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                         mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=4m") == 0;
-    if (!mounted) _exit(kNotAllowed);
+    if (!testing::mount_private_shm("size=4m")) _exit(kNotAllowed);
     const char* wrong = fill_small_folder();
     if (wrong != nullptr) std::printf("%s\n", wrong);
     std::fflush(stdout);

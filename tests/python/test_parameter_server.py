@@ -55,6 +55,17 @@ def test_gradients_and_samples_arrive_once():
     assert stats.learners[0].mini_batches == 10
 
 
+def test_a_server_tells_where_its_memory_lies(name):
+    server = new_server(name, placement=ffdl.Placement.OFF)
+    memory = server.stats().memory
+    assert memory.note == "placement is off"
+    assert not memory.bound and memory.threads_bound == 0
+    assert len(memory.shard_nodes) == 1
+    assert memory.huge_page_bytes == 0 and memory.huge_page_note
+    view = ffdl.ParameterServerView.open(name, SOON_S)
+    assert view.stats().memory.shard_nodes == memory.shard_nodes
+
+
 def test_learners_are_processes(name):
     server = new_server(name, partitions=1)
     server.weights()[:] = 5

@@ -41,6 +41,7 @@ HEADERS = {
     "version.h": "base",
     "diagnose.h": "shm",
     "learner.h": "ps",
+    "memory_placement.h": "ps",
     "parameter_server.h": "ps",
     "sparse_gradient.h": "ps",
     "update_rule.h": "ps",

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <sched.h>
+#include <sys/mount.h>
+
+namespace ffdl::testing {
+
+// Gives this process, a child of the test's, an empty /dev/shm of its own with these mount options.
+// False where that is not allowed: it needs root and a mount namespace.
+inline bool mount_private_shm(const char* options) {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("tmpfs", "/dev/shm", "tmpfs", 0, options) == 0;
+}
+
+}  // namespace ffdl::testing
