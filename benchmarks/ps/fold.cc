@@ -84,7 +84,7 @@ void fold_row(Suite& suite, const Reference& machine, const Rule& rule, int thre
 // be if nobody ever killed a server.
 double fold_in_place_s(Team& team, const UpdateRule& rule, std::span<float> weights,
                        std::span<const float> gradient) {
-  constexpr size_t kBlock = 1024;
+  constexpr size_t kBlock = 512;
   const std::function<void(int)> work = [&](int member) {
     const auto [begin, end] = team.part(weights.size(), member);
     UpdateStep step;

@@ -62,6 +62,8 @@ float default_learning_rate(ffdl::UpdateRuleKind kind) {
     case ffdl::UpdateRuleKind::kSgd:
       return 0.05F;
     case ffdl::UpdateRuleKind::kMomentum:
+    case ffdl::UpdateRuleKind::kNesterov:
+    case ffdl::UpdateRuleKind::kAdagrad:
       return 0.01F;
     default:
       return 0.002F;

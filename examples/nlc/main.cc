@@ -101,7 +101,10 @@ float default_learning_rate(ffdl::UpdateRuleKind kind) {
     case ffdl::UpdateRuleKind::kSgd:
       return 1.0F;
     case ffdl::UpdateRuleKind::kMomentum:
+    case ffdl::UpdateRuleKind::kNesterov:
       return 0.1F;
+    case ffdl::UpdateRuleKind::kAdagrad:
+      return 0.05F;
     default:
       return 0.003F;
   }

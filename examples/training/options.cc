@@ -24,12 +24,6 @@ std::string footer(const std::string& name) {
                      name);
 }
 
-// The names that the library knows, and its message for the others.
-std::string check_rule(const std::string& name) {
-  const auto kind = ffdl::parse_update_rule(name);
-  return kind.ok() ? "" : std::string(kind.status().message());
-}
-
 void add_training_options(const Example& example, CLI::App& app, TrainOptions& options) {
   app.add_option("--data", options.data, example.data_help)->capture_default_str();
   app.add_option("--learners", options.learners, "learner processes")
@@ -39,7 +33,7 @@ void add_training_options(const Example& example, CLI::App& app, TrainOptions& o
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--rule", options.rule, "how a gradient changes the weights")
-      ->check(check_rule)
+      ->check(CLI::IsMember({"sgd", "momentum", "nesterov", "adagrad", "adam", "adamw"}))
       ->capture_default_str();
   app.add_option("--learning-rate", options.learning_rate,
                  "at the start; a cosine takes it down [suits the rule]")

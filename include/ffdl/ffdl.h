@@ -1,6 +1,7 @@
 #pragma once
 
 // Everything public, for those who prefer one include.
+#include "ffdl/averaging_learner.h"  // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"  // IWYU pragma: export
 #include "ffdl/diagnose.h"           // IWYU pragma: export
 #include "ffdl/export.h"             // IWYU pragma: export

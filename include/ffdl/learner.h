@@ -122,6 +122,7 @@ class FFDL_API Learner {
   class Impl;
 
  private:
+  friend class AveragingLearner;
   explicit Learner(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

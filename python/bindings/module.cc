@@ -7,5 +7,6 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_update_rule(module);
   ffdl::python::bind_parameter_server(module);
   ffdl::python::bind_learner(module);
+  ffdl::python::bind_averaging_learner(module);
   ffdl::python::bind_diagnose(module);
 }

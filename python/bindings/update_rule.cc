@@ -17,9 +17,10 @@ void bind_options(py::module_& module) {
   const UpdateRuleOptions defaults;
   py::class_<UpdateRuleOptions>(module, "UpdateRuleOptions", R"(A built-in update rule.
 
-kind: "sgd", "momentum", "adam" or "adamw". The numbers have PyTorch's names and meaning:
-learning_rate, momentum (momentum only), beta1, beta2, epsilon (adam, adamw), weight_decay (added
-to the gradient; with adamw taken from the weight instead).
+kind: "sgd", "momentum", "nesterov", "adagrad", "adam", "adamw" or "average". The numbers have
+PyTorch's names and meaning: learning_rate, momentum (momentum, nesterov), beta1, beta2 (adam,
+adamw), epsilon (adagrad, adam, adamw), weight_decay (added to the gradient; with adamw taken from
+the weight instead). "average" uses none of them: it is for the server of AveragingLearners.
 Raises InvalidArgument for an unknown kind.)")
       .def(py::init([](const std::string& kind, float learning_rate, float momentum, float beta1,
                        float beta2, float epsilon, float weight_decay) {

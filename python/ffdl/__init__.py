@@ -6,6 +6,8 @@ the server's memory. Failures are exceptions of :mod:`ffdl.errors`. Times are se
 
 from . import errors
 from ._ffdl import (
+    AveragingLearner,
+    AveragingStats,
     Decay,
     GradientType,
     Learner,
@@ -35,6 +37,8 @@ from ._ffdl import (
 from .errors import *  # noqa: F403  # the exceptions are public names of the package too
 
 __all__ = [
+    "AveragingLearner",
+    "AveragingStats",
     "Decay",
     "GradientType",
     "Learner",

@@ -235,6 +235,47 @@ class Learner:
     def detach(self, timeout_s: float = ...) -> None: ...
     def stats(self) -> LearnerStats: ...
 
+class AveragingStats:
+    mini_batches: int
+    skipped: int
+    exchanges: int
+    late: int
+    restarts: int
+
+class AveragingLearner:
+    slot: int
+    parameters: int
+    @overload
+    @staticmethod
+    def attach(
+        name: str,
+        timeout_s: float = ...,
+        *,
+        rule: UpdateRuleOptions = ...,
+        schedule: LearningRateSchedule = ...,
+        period: int = ...,
+        elasticity: float = ...,
+        slot: int | None = None,
+    ) -> AveragingLearner: ...
+    @overload
+    @staticmethod
+    def attach(
+        server: ParameterServer,
+        timeout_s: float = ...,
+        *,
+        rule: UpdateRuleOptions = ...,
+        schedule: LearningRateSchedule = ...,
+        period: int = ...,
+        elasticity: float = ...,
+        slot: int | None = None,
+    ) -> AveragingLearner: ...
+    def begin_mini_batch(self, timeout_s: float = ...) -> _Floats: ...
+    def step(self, gradient: _Floats, samples: _Samples) -> None: ...
+    def flush(self, timeout_s: float = ...) -> None: ...
+    def detach(self, timeout_s: float = ...) -> None: ...
+    def committed(self, partition: int) -> int: ...
+    def stats(self) -> AveragingStats: ...
+
 class SegmentInfo:
     name: str
     kind: str

@@ -59,6 +59,16 @@ float LargestMagnitude(const float* HWY_RESTRICT gradient, uint64_t count) {
   return result;
 }
 
+void CopyFloats(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, uint64_t count) {
+  const FloatTag floats;
+  const size_t lanes = hn::Lanes(floats);
+  uint64_t i = 0;
+  // Fewer instructions per line let the processor run ahead into the next block.
+  HWY_UNROLL(8)
+  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::LoadU(floats, from + i), floats, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
 void ScaleAndAdd(float* HWY_RESTRICT to, float to_scale, const float* HWY_RESTRICT from,
                  float from_scale, uint64_t count) {
   const FloatTag floats;
@@ -92,6 +102,7 @@ namespace ffdl::ps {
 
 HWY_EXPORT(InspectGradient);
 HWY_EXPORT(LargestMagnitude);
+HWY_EXPORT(CopyFloats);
 HWY_EXPORT(ScaleAndAdd);
 
 GradientFacts inspect_gradient(const float* gradient, uint64_t count) {
@@ -106,6 +117,10 @@ uint64_t find_beyond(const float* gradient, uint64_t count, float limit) {
   const float* const found =
       std::find_if(gradient, gradient + count, [&](float x) { return !(std::abs(x) <= limit); });
   return static_cast<uint64_t>(found - gradient);
+}
+
+void copy_floats(float* to, const float* from, uint64_t count) {
+  HWY_DYNAMIC_DISPATCH(CopyFloats)(to, from, count);
 }
 
 void add_scaled(float* to, const float* from, float scale, uint64_t count) {

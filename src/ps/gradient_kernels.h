@@ -19,6 +19,9 @@ float largest_magnitude(const float* gradient, uint64_t count);
 // The first element that is NaN or has a magnitude above `limit`; `count` when there is none.
 uint64_t find_beyond(const float* gradient, uint64_t count, float limit);
 
+// to[i] = from[i]
+void copy_floats(float* to, const float* from, uint64_t count);
+
 // to[i] += scale * from[i]
 void add_scaled(float* to, const float* from, float scale, uint64_t count);
 

@@ -41,6 +41,7 @@ void Sgd(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBloc
   const GradientLoader load(step);
   const Vec rate = hn::Set(d, step.learning_rate);
   const Vec decay = hn::Set(d, rule.weight_decay);
+  HWY_UNROLL(4)
   for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
     const Vec weight = hn::Load(d, block.weights + i);
     const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
@@ -54,12 +55,54 @@ void Momentum(const UpdateRuleOptions& rule, const UpdateStep& step, const Updat
   const Vec rate = hn::Set(d, step.learning_rate);
   const Vec decay = hn::Set(d, rule.weight_decay);
   const Vec momentum = hn::Set(d, rule.momentum);
+  HWY_UNROLL(4)
   for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
     const Vec weight = hn::Load(d, block.weights + i);
     const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
     const Vec velocity = hn::MulAdd(momentum, hn::Load(d, block.state[0] + i), gradient);
     hn::Store(velocity, d, block.new_state[0] + i);
     hn::Store(hn::NegMulAdd(rate, velocity, weight), d, block.new_weights + i);
+  }
+}
+
+void Nesterov(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
+  const FloatTag d;
+  const GradientLoader load(step);
+  const Vec rate = hn::Set(d, step.learning_rate);
+  const Vec decay = hn::Set(d, rule.weight_decay);
+  const Vec momentum = hn::Set(d, rule.momentum);
+  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
+    const Vec weight = hn::Load(d, block.weights + i);
+    const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
+    const Vec velocity = hn::MulAdd(momentum, hn::Load(d, block.state[0] + i), gradient);
+    const Vec move = hn::MulAdd(momentum, velocity, gradient);  // one step of the velocity ahead
+    hn::Store(velocity, d, block.new_state[0] + i);
+    hn::Store(hn::NegMulAdd(rate, move, weight), d, block.new_weights + i);
+  }
+}
+
+void Adagrad(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
+  const FloatTag d;
+  const GradientLoader load(step);
+  const Vec rate = hn::Set(d, step.learning_rate);
+  const Vec decay = hn::Set(d, rule.weight_decay);
+  const Vec epsilon = hn::Set(d, rule.epsilon);
+  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
+    const Vec weight = hn::Load(d, block.weights + i);
+    const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
+    const Vec sum = hn::MulAdd(gradient, gradient, hn::Load(d, block.state[0] + i));
+    const Vec move = hn::Div(hn::Mul(rate, gradient), hn::Add(hn::Sqrt(sum), epsilon));
+    hn::Store(sum, d, block.new_state[0] + i);
+    hn::Store(hn::Sub(weight, move), d, block.new_weights + i);
+  }
+}
+
+void Average(const UpdateStep& step, const UpdateBlock& block) {
+  const FloatTag d;
+  const GradientLoader load(step);
+  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
+    const Vec weight = hn::Load(d, block.weights + i);
+    hn::Store(hn::Sub(weight, load(block.gradient + i)), d, block.new_weights + i);
   }
 }
 
@@ -79,6 +122,7 @@ void Adam(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlo
   const Vec rest1 = hn::Set(d, 1 - rule.beta1);
   const Vec rest2 = hn::Set(d, 1 - rule.beta2);
   const Vec epsilon = hn::Set(d, rule.epsilon);
+  HWY_UNROLL(4)
   for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
     const Vec weight = hn::Load(d, block.weights + i);
     const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
@@ -101,6 +145,9 @@ namespace ffdl::ps {
 
 HWY_EXPORT(Sgd);
 HWY_EXPORT(Momentum);
+HWY_EXPORT(Nesterov);
+HWY_EXPORT(Adagrad);
+HWY_EXPORT(Average);
 HWY_EXPORT(Adam);
 
 void update_sgd(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
@@ -109,6 +156,18 @@ void update_sgd(const UpdateRuleOptions& rule, const UpdateStep& step, const Upd
 void update_momentum(const UpdateRuleOptions& rule, const UpdateStep& step,
                      const UpdateBlock& block) {
   HWY_DYNAMIC_DISPATCH(Momentum)(rule, step, block);
+}
+void update_nesterov(const UpdateRuleOptions& rule, const UpdateStep& step,
+                     const UpdateBlock& block) {
+  HWY_DYNAMIC_DISPATCH(Nesterov)(rule, step, block);
+}
+void update_adagrad(const UpdateRuleOptions& rule, const UpdateStep& step,
+                    const UpdateBlock& block) {
+  HWY_DYNAMIC_DISPATCH(Adagrad)(rule, step, block);
+}
+void update_average(const UpdateRuleOptions& /*rule*/, const UpdateStep& step,
+                    const UpdateBlock& block) {
+  HWY_DYNAMIC_DISPATCH(Average)(step, block);
 }
 void update_adam(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
   HWY_DYNAMIC_DISPATCH(Adam)(rule, step, block);

@@ -9,6 +9,12 @@ namespace ffdl::ps {
 void update_sgd(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block);
 void update_momentum(const UpdateRuleOptions& rule, const UpdateStep& step,
                      const UpdateBlock& block);
+void update_nesterov(const UpdateRuleOptions& rule, const UpdateStep& step,
+                     const UpdateBlock& block);
+void update_adagrad(const UpdateRuleOptions& rule, const UpdateStep& step,
+                    const UpdateBlock& block);
+void update_average(const UpdateRuleOptions& rule, const UpdateStep& step,
+                    const UpdateBlock& block);
 // kAdam or kAdamW, by rule.kind.
 void update_adam(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block);
 

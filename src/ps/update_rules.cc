@@ -1,6 +1,9 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "base/errors.h"
 #include "ffdl/update_rule.h"
@@ -9,46 +12,43 @@
 namespace ffdl {
 namespace {
 
-class Sgd final : public UpdateRule {
- public:
-  explicit Sgd(const UpdateRuleOptions& options) : options_(options) {}
-  std::string_view name() const override { return "sgd"; }
-  int state_count() const override { return 0; }
-  bool takes_mean() const override { return false; }
-  void apply(const UpdateStep& step, const UpdateBlock& block) const override {
-    ps::update_sgd(options_, step, block);
-  }
-
- private:
-  const UpdateRuleOptions options_;
+// All that sets one built-in rule apart: whoever lists rules lists these.
+struct BuiltIn {
+  UpdateRuleKind kind;
+  std::string_view name;
+  int state_count;
+  bool takes_mean;
+  void (*update)(const UpdateRuleOptions&, const UpdateStep&, const UpdateBlock&);
 };
 
-class Momentum final : public UpdateRule {
- public:
-  explicit Momentum(const UpdateRuleOptions& options) : options_(options) {}
-  std::string_view name() const override { return "momentum"; }
-  int state_count() const override { return 1; }
-  bool takes_mean() const override { return false; }
-  void apply(const UpdateStep& step, const UpdateBlock& block) const override {
-    ps::update_momentum(options_, step, block);
-  }
-
- private:
-  const UpdateRuleOptions options_;
+constexpr BuiltIn kBuiltIns[] = {
+    {UpdateRuleKind::kSgd, "sgd", 0, false, &ps::update_sgd},
+    {UpdateRuleKind::kMomentum, "momentum", 1, false, &ps::update_momentum},
+    {UpdateRuleKind::kAdam, "adam", 2, true, &ps::update_adam},
+    {UpdateRuleKind::kAdamW, "adamw", 2, true, &ps::update_adam},
+    {UpdateRuleKind::kNesterov, "nesterov", 1, false, &ps::update_nesterov},
+    {UpdateRuleKind::kAdagrad, "adagrad", 1, true, &ps::update_adagrad},
+    {UpdateRuleKind::kAverage, "average", 0, false, &ps::update_average},
 };
 
-// Adam and AdamW (arXiv 1412.6980, 1711.05101), with PyTorch's order of operations.
-class Adam final : public UpdateRule {
+const BuiltIn* find_built_in(UpdateRuleKind kind) {
+  const auto* const found = std::ranges::find(kBuiltIns, kind, &BuiltIn::kind);
+  return found == std::end(kBuiltIns) ? nullptr : found;
+}
+
+class BuiltInRule final : public UpdateRule {
  public:
-  explicit Adam(const UpdateRuleOptions& options) : options_(options) {}
-  std::string_view name() const override { return to_string(options_.kind); }
-  int state_count() const override { return 2; }
-  bool takes_mean() const override { return true; }
+  BuiltInRule(const BuiltIn& built_in, const UpdateRuleOptions& options)
+      : built_in_(built_in), options_(options) {}
+  std::string_view name() const override { return built_in_.name; }
+  int state_count() const override { return built_in_.state_count; }
+  bool takes_mean() const override { return built_in_.takes_mean; }
   void apply(const UpdateStep& step, const UpdateBlock& block) const override {
-    ps::update_adam(options_, step, block);
+    built_in_.update(options_, step, block);
   }
 
  private:
+  const BuiltIn& built_in_;
   const UpdateRuleOptions options_;
 };
 
@@ -61,26 +61,18 @@ Status check_number(std::string_view name, float value, float least, float limit
 }  // namespace
 
 std::string_view to_string(UpdateRuleKind kind) {
-  switch (kind) {
-    case UpdateRuleKind::kSgd:
-      return "sgd";
-    case UpdateRuleKind::kMomentum:
-      return "momentum";
-    case UpdateRuleKind::kAdam:
-      return "adam";
-    case UpdateRuleKind::kAdamW:
-      return "adamw";
-  }
-  return "unknown";
+  const BuiltIn* const found = find_built_in(kind);
+  return found != nullptr ? found->name : "unknown";
 }
 
 Result<UpdateRuleKind> parse_update_rule(std::string_view name) {
-  for (const auto kind : {UpdateRuleKind::kSgd, UpdateRuleKind::kMomentum, UpdateRuleKind::kAdam,
-                          UpdateRuleKind::kAdamW}) {
-    if (name == to_string(kind)) return kind;
+  std::vector<std::string_view> names;
+  for (const BuiltIn& built_in : kBuiltIns) {
+    if (name == built_in.name) return built_in.kind;
+    names.push_back(built_in.name);
   }
-  return base::invalid_argument(
-      "name an update rule '{}': unknown; use sgd, momentum, adam or adamw", name);
+  return base::invalid_argument("name an update rule '{}': unknown; use one of {}", name,
+                                fmt::join(names, ", "));
 }
 
 Result<std::unique_ptr<UpdateRule>> make_update_rule(const UpdateRuleOptions& options) {
@@ -91,14 +83,9 @@ Result<std::unique_ptr<UpdateRule>> make_update_rule(const UpdateRuleOptions& op
   FFDL_RETURN_IF_ERROR(check_number("beta1", options.beta1, 0, 1));
   FFDL_RETURN_IF_ERROR(check_number("beta2", options.beta2, 0, 1));
   FFDL_RETURN_IF_ERROR(check_number("epsilon", options.epsilon, 0, kInfinity));
-  switch (options.kind) {
-    case UpdateRuleKind::kSgd:
-      return std::unique_ptr<UpdateRule>(std::make_unique<Sgd>(options));
-    case UpdateRuleKind::kMomentum:
-      return std::unique_ptr<UpdateRule>(std::make_unique<Momentum>(options));
-    case UpdateRuleKind::kAdam:
-    case UpdateRuleKind::kAdamW:
-      return std::unique_ptr<UpdateRule>(std::make_unique<Adam>(options));
+  const BuiltIn* const found = find_built_in(options.kind);
+  if (found != nullptr) {
+    return std::unique_ptr<UpdateRule>(std::make_unique<BuiltInRule>(*found, options));
   }
   return base::invalid_argument("make an update rule: kind {} is unknown; use a UpdateRuleKind",
                                 static_cast<uint32_t>(options.kind));

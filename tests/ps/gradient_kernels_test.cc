@@ -67,6 +67,16 @@ TEST(GradientKernels, LargestMagnitudeAtEveryPlace) {
   EXPECT_EQ(largest_magnitude(nullptr, 0), 0.0F);
 }
 
+TEST(GradientKernels, CopiesOddSizesAndNothingBehind) {
+  for (uint64_t count = 0; count < 70; ++count) {
+    std::vector<float> to(count + 1, 99);
+    const std::vector<float> from = ramp(count);
+    copy_floats(to.data(), from.data(), count);
+    EXPECT_EQ(std::vector(to.begin(), to.end() - 1), from);
+    EXPECT_EQ(to.back(), 99);
+  }
+}
+
 TEST(GradientKernels, ScaleAndAddOfOddSizes) {
   for (uint64_t count = 0; count < 70; ++count) {
     std::vector<float> to = ramp(count);

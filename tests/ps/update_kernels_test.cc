@@ -73,6 +73,50 @@ TEST(UpdateKernels, MomentumKeepsItsVelocity) {
   }
 }
 
+TEST(UpdateKernels, NesterovLooksOneStepAhead) {
+  Block block(5);
+  const UpdateRuleOptions rule{
+      .kind = UpdateRuleKind::kNesterov, .momentum = 0.9F, .weight_decay = 0.01F};
+  update_nesterov(rule, step_of(3), block.view());
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const double w = block.weights.at[i];
+    const double g = seen_gradient(step_of(3), block.gradient.at[i]) + 0.01 * w;
+    const double v = 0.9 * block.state[0].at[i] + g;
+    ASSERT_NEAR(block.new_state[0].at[i], v, 1e-6) << i;
+    ASSERT_NEAR(block.new_weights.at[i], w - 0.1 * (g + 0.9 * v), 1e-6) << i;
+  }
+}
+
+TEST(UpdateKernels, AdagradDividesByAllItsGradients) {
+  Block block(6);
+  std::swap(block.state[0], block.state[1]);  // a sum of squares is never negative
+  const UpdateRuleOptions rule{
+      .kind = UpdateRuleKind::kAdagrad, .epsilon = 0.01F, .weight_decay = 0.02F};
+  update_adagrad(rule, step_of(3), block.view());
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const double w = block.weights.at[i];
+    const double g = seen_gradient(step_of(3), block.gradient.at[i]) + 0.02 * w;
+    const double s = block.state[0].at[i] + g * g;
+    ASSERT_NEAR(block.new_state[0].at[i], s, 1e-6) << i;
+    ASSERT_NEAR(block.new_weights.at[i], w - 0.1 * g / (std::sqrt(s) + 0.01), 1e-6) << i;
+  }
+}
+
+TEST(UpdateKernels, AverageSubtractsTheGradientAndNothingElse) {
+  Block block(7);
+  const UpdateRuleOptions rule{.kind = UpdateRuleKind::kAverage, .weight_decay = 0.5F};
+  update_average(rule, {.learning_rate = 0.1F}, block.view());
+  for (uint64_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(block.new_weights.at[i], block.weights.at[i] - block.gradient.at[i]) << i;
+  }
+  const UpdateStep step = step_of(1);  // scaled and clamped like every gradient
+  update_average(rule, step, block.view());
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const double g = seen_gradient(step, block.gradient.at[i]);
+    ASSERT_NEAR(block.new_weights.at[i], block.weights.at[i] - g, 1e-6) << i;
+  }
+}
+
 TEST(UpdateKernels, AdamAndAdamWFollowTheirFormulas) {
   for (const auto kind : {UpdateRuleKind::kAdam, UpdateRuleKind::kAdamW}) {
     Block block(3);
@@ -98,12 +142,14 @@ TEST(UpdateKernels, AdamAndAdamWFollowTheirFormulas) {
 // An element's new bits do not depend on its place in the block, nor on the block's length.
 TEST(UpdateKernels, RoundingDoesNotDependOnThePlace) {
   using Kernel = void (*)(const UpdateRuleOptions&, const UpdateStep&, const UpdateBlock&);
-  for (const Kernel kernel : {&update_sgd, &update_momentum, &update_adam}) {
+  for (const Kernel kernel : {&update_sgd, &update_momentum, &update_nesterov, &update_adagrad,
+                              &update_average, &update_adam}) {
     Block whole(4);
+    for (float& value : whole.state[0].at) value = std::abs(value);  // as Adagrad's sum is
     const UpdateRuleOptions rule{.kind = UpdateRuleKind::kAdam, .weight_decay = 0.003F};
     kernel(rule, step_of(5), whole.view());
     for (uint64_t shift = 1; shift <= 64; ++shift) {
-      Block moved(4);
+      Block moved = whole;
       for (Values* values : {&moved.gradient, &moved.weights, &moved.state[0], &moved.state[1]}) {
         std::rotate(values->at, values->at + shift, values->at + kCount);
       }

@@ -11,25 +11,38 @@ namespace {
 
 using Decay = LearningRateSchedule::Decay;
 
-TEST(UpdateRule, NamesGoBothWays) {
-  for (const auto kind : {UpdateRuleKind::kSgd, UpdateRuleKind::kMomentum, UpdateRuleKind::kAdam,
-                          UpdateRuleKind::kAdamW}) {
-    ASSERT_OK_AND_ASSIGN(const UpdateRuleKind parsed, parse_update_rule(to_string(kind)));
-    EXPECT_EQ(parsed, kind);
-    ASSERT_OK_AND_ASSIGN(const auto rule, make_update_rule({.kind = kind}));
-    EXPECT_EQ(rule->name(), to_string(kind));
+struct BuiltInCase {
+  UpdateRuleKind kind;
+  std::string_view name;
+  int state_count;
+  bool takes_mean;
+};
+
+TEST(UpdateRule, BuiltInOnesByTable) {
+  const BuiltInCase cases[] = {
+      {UpdateRuleKind::kSgd, "sgd", 0, false},
+      {UpdateRuleKind::kMomentum, "momentum", 1, false},
+      {UpdateRuleKind::kAdam, "adam", 2, true},
+      {UpdateRuleKind::kAdamW, "adamw", 2, true},
+      {UpdateRuleKind::kNesterov, "nesterov", 1, false},
+      {UpdateRuleKind::kAdagrad, "adagrad", 1, true},
+      {UpdateRuleKind::kAverage, "average", 0, false},
+  };
+  for (const BuiltInCase& c : cases) {
+    EXPECT_EQ(to_string(c.kind), c.name);
+    ASSERT_OK_AND_ASSIGN(const UpdateRuleKind parsed, parse_update_rule(c.name));
+    EXPECT_EQ(parsed, c.kind);
+    ASSERT_OK_AND_ASSIGN(const auto rule, make_update_rule({.kind = c.kind}));
+    EXPECT_EQ(rule->name(), c.name);
+    EXPECT_EQ(rule->state_count(), c.state_count) << c.name;
+    EXPECT_EQ(rule->takes_mean(), c.takes_mean) << c.name;
   }
-  EXPECT_FAILS(parse_update_rule("adagrad2"), StatusCode::kInvalidArgument, "sgd, momentum, adam");
 }
 
-TEST(UpdateRule, KeepsAsManyValuesAsTheRuleNeeds) {
-  const auto count = [](UpdateRuleKind kind) {
-    return make_update_rule({.kind = kind}).value()->state_count();
-  };
-  EXPECT_EQ(count(UpdateRuleKind::kSgd), 0);
-  EXPECT_EQ(count(UpdateRuleKind::kMomentum), 1);
-  EXPECT_EQ(count(UpdateRuleKind::kAdam), 2);
-  EXPECT_EQ(count(UpdateRuleKind::kAdamW), 2);
+TEST(UpdateRule, AnUnknownNameIsToldAllThatThereAre) {
+  EXPECT_FAILS(parse_update_rule("adagrad2"), StatusCode::kInvalidArgument,
+               "sgd, momentum, adam, adamw, nesterov, adagrad, average");
+  EXPECT_EQ(to_string(static_cast<UpdateRuleKind>(99)), "unknown");
 }
 
 TEST(UpdateRule, NumbersThatMeanNothingAreRefused) {
