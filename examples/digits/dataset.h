@@ -42,18 +42,4 @@ struct Split {
 // Errors: kInvalidArgument when there are too few samples for three parts.
 ffdl::Result<Split> split_samples(const Samples& all);
 
-// One learner's part of the training samples: those at partition, partition + partitions, ...
-struct Share {
-  uint32_t partition = 0;
-  uint32_t partitions = 1;
-  uint64_t train_samples = 0;
-
-  uint64_t size() const { return (train_samples + partitions - 1 - partition) / partitions; }
-  uint64_t sample(uint64_t index) const { return partition + index * partitions; }
-};
-
-// In which order a partition's share is used in one epoch: a permutation of 0 to size - 1 that
-// every incarnation of its learner computes alike.
-std::vector<uint64_t> epoch_order(uint64_t seed, uint64_t epoch, const Share& share);
-
 }  // namespace digits

@@ -50,7 +50,7 @@ float Model::gradient(std::span<const float> weights, const Samples& mini_batch,
   return loss;
 }
 
-Score Model::evaluate(std::span<const float> weights, const Samples& samples) {
+training::Score Model::evaluate(std::span<const float> weights, const Samples& samples) {
   const layers::ConstBatch logits = network_.forward(weights, images(samples));
   const auto correct = static_cast<float>(count_correct(logits, samples.labels));
   return {.loss = softmax_cross_entropy(logits, samples.labels, {}),

@@ -7,13 +7,9 @@
 
 #include "digits/dataset.h"
 #include "layers/network.h"
+#include "training/task.h"
 
 namespace digits {
-
-struct Score {
-  float loss = 0;
-  float accuracy = 0;
-};
 
 // The network of this example: two convolutions, a pooling, two linear layers.
 // Threads: one at a time.
@@ -28,7 +24,7 @@ class Model {
   float gradient(std::span<const float> weights, const Samples& mini_batch,
                  std::span<float> gradient);
 
-  Score evaluate(std::span<const float> weights, const Samples& samples);
+  training::Score evaluate(std::span<const float> weights, const Samples& samples);
 
  private:
   layers::Network network_;

@@ -13,13 +13,12 @@ std::span<const float> row_of(ConstBatch batch, int row) {
   return {batch.data + static_cast<std::size_t>(row) * columns, columns};
 }
 
-// Room for a batch of `rows` in `storage`, which keeps its memory from one mini-batch to the next.
+}  // namespace
+
 Batch batch_in(std::vector<float>& storage, int rows, int columns) {
   storage.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
   return {storage.data(), rows, columns};
 }
-
-}  // namespace
 
 ffdl::Result<Network> Network::stack(std::vector<std::unique_ptr<Layer>> layers) {
   if (layers.empty()) {

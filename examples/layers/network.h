@@ -9,6 +9,9 @@
 
 namespace layers {
 
+// Room for a batch of `rows` in `storage`, which keeps its memory from one mini-batch to the next.
+Batch batch_in(std::vector<float>& storage, int rows, int columns);
+
 // Layers one after the other. Their parameters lie in one flat span, in the order of the layers.
 // Threads: one at a time. Owns: the layers and the activations of the last forward pass.
 class Network {

@@ -9,16 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "digits/audit.h"
 #include "digits/dataset.h"
 #include "digits/model.h"
 #include "examples/scratch_folder.h"
 #include "examples/synthetic_digits.h"
+#include "training/shares.h"
 
 namespace digits {
 namespace {
 
 using ::testing::HasSubstr;
+using training::ScratchFolder;
+using training::write_file;
 
 std::string error_of(const std::string& path, ffdl::StatusCode code) {
   const auto samples = load_samples(path);
@@ -114,63 +116,6 @@ TEST(SplitSamples, TooFewSamples) {
   EXPECT_EQ(split.status().code(), ffdl::StatusCode::kInvalidArgument);
 }
 
-TEST(EpochOrder, EverySampleOncePerEpochOverAllPartitions) {
-  constexpr uint64_t kTrainSamples = 1257;
-  for (const uint32_t partitions : {1U, 2U, 3U, 16U}) {
-    for (const uint64_t epoch : {0U, 1U, 39U}) {
-      std::vector<int> uses(kTrainSamples);
-      for (uint32_t partition = 0; partition < partitions; ++partition) {
-        const Share share{partition, partitions, kTrainSamples};
-        for (const uint64_t index : epoch_order(5, epoch, share)) ++uses.at(share.sample(index));
-      }
-      EXPECT_TRUE(std::all_of(uses.begin(), uses.end(), [](int count) { return count == 1; }));
-    }
-  }
-}
-
-TEST(EpochOrder, DependsOnSeedEpochAndPartitionAlone) {
-  const Share share{0, 2, 1257};
-  const auto order = epoch_order(1, 0, share);
-  EXPECT_EQ(order, epoch_order(1, 0, share));
-  EXPECT_NE(order, epoch_order(2, 0, share));
-  EXPECT_NE(order, epoch_order(1, 1, share));
-  auto other = epoch_order(1, 0, {1, 2, 1257});
-  EXPECT_NE(std::vector(order.begin(), order.begin() + 100),
-            std::vector(other.begin(), other.begin() + 100));
-}
-
-TEST(Audit, AcceptsEverySampleOncePerEpochAndNothingElse) {
-  constexpr uint64_t kEpochs = 3;
-  const auto ledger_of = [](uint64_t first, uint64_t second) {
-    ffdl::ParameterServerStats stats;
-    stats.partitions = {{.committed = first, .samples = first},
-                        {.committed = second, .samples = second}};
-    return stats;
-  };
-  const auto good = ledger_of(kEpochs * 51, kEpochs * 50);  // the shares of 101 samples
-  EXPECT_TRUE(audit(good, 101, kEpochs).ok());
-  EXPECT_EQ(sum_ledger(good).committed, kEpochs * 101);
-
-  EXPECT_FALSE(audit(ledger_of(kEpochs * 50, kEpochs * 51), 101, kEpochs).ok());
-  EXPECT_FALSE(audit(ledger_of(kEpochs * 51, kEpochs * 50 - 1), 101, kEpochs).ok());
-  auto repeated = good;
-  repeated.partitions[1].repeated = 16;
-  EXPECT_THAT(std::string(audit(repeated, 101, kEpochs).message()),
-              HasSubstr("audit partition '1'"));
-  auto missing = good;
-  missing.partitions[0].missing = 1;
-  EXPECT_EQ(audit(missing, 101, kEpochs).code(), ffdl::StatusCode::kCorrupt);
-}
-
-TEST(MedianStaleness, IsTheLowEndOfItsInterval) {
-  ffdl::ParameterServerStats stats;
-  EXPECT_EQ(median_staleness(stats), 0U);
-  stats.staleness = {10, 10, 1};
-  EXPECT_EQ(median_staleness(stats), 1U);
-  stats.staleness = {1, 2, 3, 20};
-  EXPECT_EQ(median_staleness(stats), 4U);
-}
-
 class Learning : public ScratchFolder {};
 
 // Plain gradient descent in one process: the network learns before any server is involved.
@@ -183,9 +128,9 @@ TEST_F(Learning, TheModelLearnsSyntheticDigits) {
   model.initialize(weights, 1);
   EXPECT_LT(model.evaluate(weights, split.test).accuracy, 0.6F);
 
-  const Share share{0, 1, split.train.size()};
+  const training::Share share{0, 1, split.train.size()};
   for (uint64_t epoch = 0; epoch < 6; ++epoch) {
-    const auto order = epoch_order(1, epoch, share);
+    const auto order = training::epoch_order(1, epoch, share);
     for (std::size_t begin = 0; begin < order.size(); begin += 16) {
       Samples mini_batch;
       for (std::size_t i = begin; i < std::min(begin + 16, order.size()); ++i) {

@@ -4,15 +4,20 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
-namespace digits {
+namespace training {
+
+inline void write_file(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
 
 // A fixture with a folder of its own, which goes with it.
 class ScratchFolder : public ::testing::Test {
  protected:
   ScratchFolder() {
-    std::string name = ::testing::TempDir() + "ffdl-digits-XXXXXX";
+    std::string name = ::testing::TempDir() + "ffdl-example-XXXXXX";
     folder_ = mkdtemp(name.data());
   }
   ~ScratchFolder() override { std::filesystem::remove_all(folder_); }
@@ -23,4 +28,4 @@ class ScratchFolder : public ::testing::Test {
   std::string folder_;
 };
 
-}  // namespace digits
+}  // namespace training

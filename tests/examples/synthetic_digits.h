@@ -2,7 +2,6 @@
 
 #include <zlib.h>
 
-#include <fstream>
 #include <string>
 
 #include "digits/dataset.h"
@@ -24,10 +23,6 @@ inline std::string synthetic_text(int samples) {
     text += std::to_string(label) + "\n";
   }
   return text;
-}
-
-inline void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 inline void write_gzipped(const std::string& path, const std::string& text) {

@@ -1,4 +1,4 @@
-#include "digits/child.h"
+#include "training/child.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -13,7 +13,7 @@
 #include <csignal>
 #include <cstring>
 
-namespace digits {
+namespace training {
 namespace {
 
 using ffdl::Result;
@@ -95,7 +95,7 @@ Result<Child> Child::start(const std::vector<std::string>& arguments) {
   // The child's writes shall wait for room; O_NONBLOCK belongs to this end alone.
   fcntl(input.number(), F_SETFL, 0);
 
-  std::string program = "digits";
+  std::string program = program_invocation_short_name;
   std::vector<std::string> copies = arguments;
   std::vector<char*> argv{program.data()};
   for (std::string& argument : copies) argv.push_back(argument.data());
@@ -148,4 +148,4 @@ void follow_parent(pid_t parent, int signal) {
   if (getppid() != parent) raise(signal);
 }
 
-}  // namespace digits
+}  // namespace training

@@ -1,11 +1,11 @@
-#include "digits/message.h"
+#include "training/message.h"
 
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-namespace digits {
+namespace training {
 namespace {
 
 constexpr std::array<const char*, 3> kKindNames{"ready", "progress", "failed"};
@@ -16,6 +16,7 @@ std::string to_line(const Message& message) {
   const nlohmann::json object{{"event", kKindNames.at(static_cast<std::size_t>(message.kind))},
                               {"position", message.position},
                               {"loss", message.loss},
+                              {"bytes", message.bytes},
                               {"reason", message.reason}};
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -30,6 +31,7 @@ std::optional<Message> parse_message(std::string_view line) {
     return Message{.kind = static_cast<Message::Kind>(i),
                    .position = object.value("position", uint64_t{0}),
                    .loss = loss.is_number() ? loss.get<float>() : NAN,
+                   .bytes = object.value("bytes", uint64_t{0}),
                    .reason = object.value("reason", "")};
   }
   return std::nullopt;
@@ -40,4 +42,4 @@ void send(const Message& message) {
   std::fflush(stdout);
 }
 
-}  // namespace digits
+}  // namespace training

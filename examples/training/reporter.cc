@@ -1,4 +1,4 @@
-#include "digits/reporter.h"
+#include "training/reporter.h"
 
 #include <fmt/core.h>
 #include <sys/ioctl.h>
@@ -11,12 +11,13 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "ffdl/version.h"
 
-namespace digits {
+namespace training {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -26,18 +27,17 @@ constexpr std::size_t kBarWidthMax = 32;
 constexpr double kPlainIntervalS = 2;
 
 Json options_json(const TrainOptions& options) {
-  return {
-      {"learners", options.learners},
-      {"mini_batch", options.mini_batch},
-      {"rule", options.rule},
-      {"learning_rate", options.learning_rate > 0 ? Json(options.learning_rate) : Json(nullptr)},
-      {"epochs", options.epochs},
-      {"seed", options.seed},
-      {"synchrony", options.synchrony},
-      {"staleness", options.staleness},
-      {"threads", options.threads},
-      {"kill", options.kill},
-      {"data", options.data}};
+  return {{"learners", options.learners},
+          {"mini_batch", options.mini_batch},
+          {"rule", options.rule},
+          {"learning_rate", options.learning_rate},
+          {"epochs", options.epochs},
+          {"seed", options.seed},
+          {"synchrony", options.synchrony},
+          {"staleness", options.staleness},
+          {"threads", options.threads},
+          {"kill", options.kill},
+          {"data", options.data}};
 }
 
 Json subject_json(const Subject& subject) {
@@ -49,6 +49,23 @@ Json subject_json(const Subject& subject) {
 std::string name_of(const Subject& subject) {
   const std::string which = subject.slot >= 0 ? fmt::format(" {}", subject.slot) : "";
   return fmt::format("{}{} (pid {})", subject.role, which, subject.pid);
+}
+
+// "0: 60 %, 1: 30 %, 2-3: 10 %".
+std::string staleness_text(const ffdl::ParameterServerStats& stats) {
+  const auto& histogram = stats.staleness;
+  const auto total = std::accumulate(histogram.begin(), histogram.end(), uint64_t{0});
+  std::string text;
+  for (std::size_t bucket = 0; bucket < histogram.size(); ++bucket) {
+    if (histogram[bucket] == 0) continue;
+    const uint64_t low = bucket == 0 ? 0 : uint64_t{1} << (bucket - 1);
+    const uint64_t high = bucket == 0 ? 0 : 2 * low - 1;
+    text +=
+        fmt::format("{}{}{}: {:.1f} %", text.empty() ? "" : ", ", low,
+                    high > low ? fmt::format("-{}", high) : "",
+                    100.0 * static_cast<double>(histogram[bucket]) / static_cast<double>(total));
+  }
+  return text;
 }
 
 // "[####----] numbers", cut to the width of the terminal: a line that wraps could not be redrawn.
@@ -71,8 +88,11 @@ struct FileClose {
 
 class Reporter::Impl {
  public:
-  Impl(const TrainOptions& options, std::FILE* file)
-      : options_(options), file_(file), terminal_(!options.json && isatty(STDOUT_FILENO) == 1) {}
+  Impl(const Example& example, const TrainOptions& options, std::FILE* file)
+      : example_(example),
+        options_(options),
+        file_(file),
+        terminal_(!options.json && isatty(STDOUT_FILENO) == 1) {}
 
   void event(std::string_view name, const Json& fields) {
     Json line{{"event", name}, {"t_s", std::round(seconds() * 1e4) / 1e4}};
@@ -112,6 +132,7 @@ class Reporter::Impl {
     return std::chrono::duration<double>(steady_clock::now() - start_).count();
   }
 
+  const Example& example() const { return example_; }
   const TrainOptions& options() const { return options_; }
 
  private:
@@ -120,6 +141,7 @@ class Reporter::Impl {
     std::fflush(file);
   }
 
+  const Example& example_;
   TrainOptions options_;
   std::unique_ptr<std::FILE, FileClose> file_;
   bool terminal_;
@@ -127,7 +149,8 @@ class Reporter::Impl {
   double next_plain_s_ = 0;
 };
 
-ffdl::Result<std::unique_ptr<Reporter>> Reporter::open(const TrainOptions& options) {
+ffdl::Result<std::unique_ptr<Reporter>> Reporter::open(const Example& example,
+                                                       const TrainOptions& options) {
   const auto path = std::filesystem::path(options.out) / "run.jsonl";
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
@@ -137,7 +160,7 @@ ffdl::Result<std::unique_ptr<Reporter>> Reporter::open(const TrainOptions& optio
                         fmt::format("write '{}': {}; name another folder with --out", path.string(),
                                     error ? error.message() : std::strerror(errno)));
   }
-  return std::unique_ptr<Reporter>(new Reporter(std::make_unique<Impl>(options, file)));
+  return std::unique_ptr<Reporter>(new Reporter(std::make_unique<Impl>(example, options, file)));
 }
 
 Reporter::Reporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -145,17 +168,19 @@ Reporter::~Reporter() = default;
 
 double Reporter::seconds() const { return impl_->seconds(); }
 
-void Reporter::started(const Sizes& sizes, const std::string& segment) {
-  impl_->event("start", {{"version", FFDL_VERSION_STRING},
+void Reporter::started(const Task::Sizes& sizes, const std::string& segment) {
+  impl_->event("start", {{"example", impl_->example().name},
+                         {"sample_word", impl_->example().sample_word},
+                         {"version", FFDL_VERSION_STRING},
                          {"segment", segment},
                          {"parameters", sizes.parameters},
                          {"train_samples", sizes.train},
                          {"validation_samples", sizes.validation},
                          {"test_samples", sizes.test},
                          {"options", options_json(impl_->options())}});
-  impl_->say(fmt::format("{} training, {} validation and {} test images; {} weights; {} learners",
-                         sizes.train, sizes.validation, sizes.test, sizes.parameters,
-                         impl_->options().learners));
+  impl_->say(fmt::format("{} training, {} validation and {} test {}; {} weights; {} learners",
+                         sizes.train, sizes.validation, sizes.test, impl_->example().sample_word,
+                         sizes.parameters, impl_->options().learners));
 }
 
 void Reporter::spawned(const Subject& subject) { impl_->event("spawn", subject_json(subject)); }
@@ -193,7 +218,7 @@ void Reporter::progress(const Progress& progress) {
 void Reporter::failed(const ffdl::Status& status) {
   impl_->event("failure", {{"reason", status.to_string()}});
   impl_->end_bar();
-  fmt::print(stderr, "digits: {}\n", status.to_string());
+  fmt::print(stderr, "{}: {}\n", impl_->example().name, status.to_string());
 }
 
 void Reporter::finished(const Summary& summary) {
@@ -201,6 +226,7 @@ void Reporter::finished(const Summary& summary) {
   impl_->event("summary", {{"test_accuracy", summary.test_accuracy},
                            {"val_accuracy", summary.val_accuracy},
                            {"samples_per_s", summary.samples_per_s},
+                           {"bytes_per_s", summary.bytes_per_s},
                            {"epochs", impl_->options().epochs},
                            {"seconds", summary.seconds},
                            {"samples", ledger.committed},
@@ -212,11 +238,14 @@ void Reporter::finished(const Summary& summary) {
                            {"recovered_folds", summary.stats.recoveries},
                            {"learners_reclaimed", summary.stats.learners_reclaimed},
                            {"staleness", summary.stats.staleness}});
-  impl_->say(fmt::format("test accuracy {:.1f} % after {} epochs in {:.1f} s, {:.0f} samples/s",
-                         100 * summary.test_accuracy, impl_->options().epochs, summary.seconds,
-                         summary.samples_per_s));
+  impl_->say(
+      fmt::format("test accuracy {:.1f} % after {} epochs in {:.1f} s, {:.0f} samples/s, "
+                  "{:.0f} MB/s through the server",
+                  100 * summary.test_accuracy, impl_->options().epochs, summary.seconds,
+                  summary.samples_per_s, summary.bytes_per_s / 1e6));
   impl_->say(fmt::format("ledger: {} samples committed, {} repeated, {} missing, {} skipped",
                          ledger.committed, ledger.repeated, ledger.missing, ledger.skipped));
+  impl_->say("staleness of the gradients: " + staleness_text(summary.stats));
 }
 
-}  // namespace digits
+}  // namespace training

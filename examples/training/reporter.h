@@ -5,12 +5,13 @@
 #include <memory>
 #include <string>
 
-#include "digits/audit.h"
-#include "digits/options.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
+#include "training/audit.h"
+#include "training/example.h"
+#include "training/options.h"
 
-namespace digits {
+namespace training {
 
 struct Progress {
   double epoch = 0;
@@ -26,6 +27,7 @@ struct Summary {
   double test_accuracy = 0;
   double val_accuracy = 0;
   double samples_per_s = 0;
+  double bytes_per_s = 0;  // to and from the server, all learners together
   double seconds = 0;
   Ledger ledger;
   ffdl::ParameterServerStats stats;
@@ -44,18 +46,13 @@ struct Subject {
 class Reporter {
  public:
   // Errors: kUnavailable when the file cannot be made.
-  static ffdl::Result<std::unique_ptr<Reporter>> open(const TrainOptions& options);
+  static ffdl::Result<std::unique_ptr<Reporter>> open(const Example& example,
+                                                      const TrainOptions& options);
   ~Reporter();
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
-  struct Sizes {
-    std::size_t train = 0;
-    std::size_t validation = 0;
-    std::size_t test = 0;
-    std::size_t parameters = 0;
-  };
-  void started(const Sizes& sizes, const std::string& segment);
+  void started(const Task::Sizes& sizes, const std::string& segment);
   void spawned(const Subject& subject);
   void killed(const Subject& subject);
   void died(const Subject& subject, const std::string& how);
@@ -72,4 +69,4 @@ class Reporter {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace digits
+}  // namespace training

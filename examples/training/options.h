@@ -8,14 +8,17 @@
 
 #include "ffdl/parameter_server.h"
 
-namespace digits {
+namespace training {
 
-// What a user chooses for a run; see `digits train --help`.
+struct Example;
+class Task;
+
+// What a user chooses for a run; see the help of `train`.
 struct TrainOptions {
   int learners = 2;
   int mini_batch = 16;
   std::string rule = "adam";
-  float learning_rate = 0;  // 0: what suits the rule
+  float learning_rate = 0;  // never 0 once the command line is read: what suits the rule
   int epochs = 60;
   uint64_t seed = 1;
   std::string synchrony = "async";
@@ -23,8 +26,8 @@ struct TrainOptions {
   int threads = 1;
   bool json = false;
   bool kill = false;
-  std::string data;
-  std::string out = "digits-run";
+  std::string data{};
+  std::string out{};  // folder for run.jsonl
 };
 
 // Which of the three programs this process is. All but the supervisor are started by it.
@@ -36,18 +39,17 @@ struct Invocation {
   // From the supervisor to its children.
   std::string segment;
   pid_t parent = 0;
-  int slot = 0;                // kLearner
-  bool adopt = false;          // kServer: take over the segment of a dead server
-  uint64_t train_samples = 0;  // kServer: for the length of the learning rate's decay
+  int slot = 0;        // kLearner
+  bool adopt = false;  // kServer: take over the segment of a dead server
 };
 
 // The command line. Where it is wrong, or only asks for help, prints what there is to say and ends
 // the process.
-Invocation parse_command_line(int argc, char** argv);
+Invocation parse_command_line(const Example& example, int argc, char** argv);
 
 // The arguments that make parse_command_line() in a child return `invocation`.
 std::vector<std::string> command_line(const Invocation& invocation);
 
-ffdl::ParameterServerOptions server_options(const Invocation& invocation, uint64_t parameters);
+ffdl::ParameterServerOptions server_options(const Invocation& invocation, const Task& task);
 
-}  // namespace digits
+}  // namespace training

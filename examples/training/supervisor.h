@@ -1,12 +1,13 @@
 #pragma once
 
-#include "digits/options.h"
+#include "training/example.h"
+#include "training/options.h"
 
-namespace digits {
+namespace training {
 
 // Starts the server and the learners, starts them again when they die, watches the training and
 // checks at the end that each sample was used exactly once per epoch. Returns the exit code.
 // Leaves no process and no shared memory behind, whatever happens.
-int run_supervisor(const TrainOptions& options);
+int run_supervisor(const Example& example, const TrainOptions& options);
 
-}  // namespace digits
+}  // namespace training

@@ -1,4 +1,4 @@
-#include "digits/options.h"
+#include "training/options.h"
 
 #include <fmt/core.h>
 
@@ -8,24 +8,24 @@
 #include <cstdlib>
 #include <utility>
 
-#include "digits/dataset.h"
 #include "ffdl/version.h"
+#include "training/example.h"
+#include "training/shares.h"
 
-namespace digits {
+namespace training {
 namespace {
 
-constexpr const char* kFooter = R"(examples:
-  digits train --data digits.csv.gz                 two learners and the server
-  digits train --data digits.csv.gz --kill          the same, with a learner and the server killed
-  digits train --data digits.csv.gz --learners 4 --synchrony stale --staleness 2
-  digits train --data digits.csv.gz --json | tail -n 1       the summary alone
+std::string footer(const std::string& name) {
+  return fmt::format(R"(examples:
+  {0} train                                      two learners and the server
+  {0} train --kill                               the same, with a learner and the server killed
+  {0} train --learners 4 --synchrony stale --staleness 2
+  {0} train --json | tail -n 1                   the summary alone)",
+                     name);
+}
 
-The data file comes with scikit-learn: sklearn/datasets/data/digits.csv.gz in its package folder.)";
-
-void add_training_options(CLI::App& app, TrainOptions& options) {
-  app.add_option("--data", options.data, "scikit-learn's digits.csv.gz (or set FFDL_DIGITS_FILE)")
-      ->envname("FFDL_DIGITS_FILE")
-      ->required();
+void add_training_options(const Example& example, CLI::App& app, TrainOptions& options) {
+  app.add_option("--data", options.data, example.data_help)->capture_default_str();
   app.add_option("--learners", options.learners, "learner processes")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -60,27 +60,18 @@ void add_child_options(CLI::App& app, Invocation& invocation) {
   app.add_option("--segment", invocation.segment)->required();
   app.add_option("--parent", invocation.parent)->required();
   app.add_option("--slot", invocation.slot);
-  app.add_option("--train-samples", invocation.train_samples);
   app.add_flag("--adopt", invocation.adopt);
-}
-
-float default_learning_rate(ffdl::UpdateRuleKind kind) {
-  switch (kind) {
-    case ffdl::UpdateRuleKind::kSgd:
-      return 0.05F;
-    case ffdl::UpdateRuleKind::kMomentum:
-    case ffdl::UpdateRuleKind::kNesterov:
-    case ffdl::UpdateRuleKind::kAdagrad:
-      return 0.01F;
-    default:
-      return 0.002F;
-  }
 }
 
 ffdl::Synchrony parse_synchrony(const std::string& name) {
   if (name == "stale") return ffdl::Synchrony::kStale;
   if (name == "bulk") return ffdl::Synchrony::kBulk;
   return ffdl::Synchrony::kAsync;
+}
+
+// The parser has let only known names pass.
+ffdl::UpdateRuleKind rule_kind(const TrainOptions& options) {
+  return ffdl::parse_update_rule(options.rule).value();
 }
 
 // How many updates the server will make when no gradient is late: the length of the decay.
@@ -100,19 +91,19 @@ uint64_t planned_updates(const TrainOptions& options, uint64_t train_samples) {
 
 }  // namespace
 
-Invocation parse_command_line(int argc, char** argv) {
+Invocation parse_command_line(const Example& example, int argc, char** argv) {
   Invocation invocation;
   TrainOptions& options = invocation.options;
-  CLI::App app(
-      "Trains a network on handwritten digits with several processes and one parameter server.",
-      "digits");
+  options = example.defaults;
+  options.out = example.name + "-run";
+  CLI::App app(example.description, example.name);
   app.set_version_flag("--version", FFDL_VERSION_STRING);
   app.require_subcommand(1);
-  app.footer(kFooter);
+  app.footer(footer(example.name));
 
   CLI::App* train = app.add_subcommand("train", "Train, and watch it.");
-  train->footer(kFooter);
-  add_training_options(*train, options);
+  train->footer(footer(example.name));
+  add_training_options(example, *train, options);
   train->add_flag("--kill", options.kill,
                   "kill a learner after a third of the run and the server after two thirds");
   train->add_flag("--json", options.json, "write JSON lines, and nothing else, to standard output");
@@ -121,16 +112,20 @@ Invocation parse_command_line(int argc, char** argv) {
   CLI::App* server = app.add_subcommand("server");
   CLI::App* learner = app.add_subcommand("learner");
   for (CLI::App* child : {server, learner}) {
-    add_training_options(*child, options);
+    add_training_options(example, *child, options);
     add_child_options(*child, invocation);
   }
   try {
     app.parse(argc, argv);
+    if (options.data.empty()) throw CLI::ValidationError("--data is missing", example.data_help);
   } catch (const CLI::ParseError& error) {
     std::exit(app.exit(error));
   }
   if (server->parsed()) invocation.role = Role::kServer;
   if (learner->parsed()) invocation.role = Role::kLearner;
+  if (options.learning_rate == 0) {
+    options.learning_rate = example.learning_rate(rule_kind(options));
+  }
   return invocation;
 }
 
@@ -141,38 +136,34 @@ std::vector<std::string> command_line(const Invocation& invocation) {
       fmt::format("--segment={}", invocation.segment),
       fmt::format("--parent={}", invocation.parent),
       fmt::format("--slot={}", invocation.slot),
-      fmt::format("--train-samples={}", invocation.train_samples),
       fmt::format("--data={}", options.data),
       fmt::format("--learners={}", options.learners),
       fmt::format("--mini-batch={}", options.mini_batch),
       fmt::format("--rule={}", options.rule),
+      fmt::format("--learning-rate={}", options.learning_rate),
       fmt::format("--epochs={}", options.epochs),
       fmt::format("--seed={}", options.seed),
       fmt::format("--synchrony={}", options.synchrony),
       fmt::format("--staleness={}", options.staleness),
       fmt::format("--threads={}", options.threads),
   };
-  if (options.learning_rate > 0) {
-    line.push_back(fmt::format("--learning-rate={}", options.learning_rate));
-  }
   if (invocation.adopt) line.emplace_back("--adopt");
   return line;
 }
 
-ffdl::ParameterServerOptions server_options(const Invocation& invocation, uint64_t parameters) {
+ffdl::ParameterServerOptions server_options(const Invocation& invocation, const Task& task) {
   const TrainOptions& options = invocation.options;
-  const auto kind = ffdl::parse_update_rule(options.rule).value();  // the parser knows the names
-  const float learning_rate =
-      options.learning_rate > 0 ? options.learning_rate : default_learning_rate(kind);
+  const Task::Sizes sizes = task.sizes();
   return {.name = invocation.segment,
-          .parameters = parameters,
-          .rule = {.kind = kind, .learning_rate = learning_rate},
+          .parameters = sizes.parameters,
+          .rule = {.kind = rule_kind(options), .learning_rate = options.learning_rate},
           .schedule = {.decay = ffdl::LearningRateSchedule::Decay::kCosine,
-                       .decay_steps = planned_updates(options, invocation.train_samples)},
+                       .decay_steps = planned_updates(options, sizes.train)},
           .synchrony = parse_synchrony(options.synchrony),
           .staleness = options.staleness,
           .threads = options.threads,
-          .learners_max = options.learners};
+          .learners_max = options.learners,
+          .rows_max = task.rows_max()};
 }
 
-}  // namespace digits
+}  // namespace training

@@ -8,7 +8,7 @@
 
 #include "ffdl/status.h"
 
-namespace digits {
+namespace training {
 
 // A file descriptor that is closed with its owner.
 class Descriptor {
@@ -68,4 +68,4 @@ class Child {
 // at once if that has happened already.
 void follow_parent(pid_t parent, int signal);
 
-}  // namespace digits
+}  // namespace training

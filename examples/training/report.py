@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws a run of `digits train`: loss, accuracy and throughput over time.
+"""Draws a run of an example: loss, accuracy and throughput over time.
 
     report.py digits-run/run.jsonl --out run.png
 """
@@ -106,7 +106,7 @@ def title_of(events):
     start = first(events, "start")
     options = start["options"]
     learners = options["learners"]
-    return (f"{start['train_samples']:,} handwritten digits, {learners} "
+    return (f"{start['example']}: {start['train_samples']:,} {start['sample_word']}, {learners} "
             f"learner{'s' if learners != 1 else ''}, {options['synchrony']}, {options['rule']}, "
             f"mini-batch {options['mini_batch']}")
 

@@ -1,17 +1,18 @@
 #pragma once
 
-#include "digits/options.h"
+#include "training/example.h"
+#include "training/options.h"
 
-namespace digits {
+namespace training {
 
 // A child that ends with this code would fail again: the supervisor gives up instead of starting
 // another one. It has said why in a kFailed message.
 inline constexpr int kExitFinal = 3;
 
 // Owns the weights until SIGTERM, or the end of its parent.
-int run_server(const Invocation& invocation);
+int run_server(const Example& example, const Invocation& invocation);
 
 // Trains on its partition until all epochs are committed.
-int run_learner(const Invocation& invocation);
+int run_learner(const Example& example, const Invocation& invocation);
 
-}  // namespace digits
+}  // namespace training

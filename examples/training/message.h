@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace digits {
+namespace training {
 
 // What the server and the learners tell their supervisor, one JSON line each.
 struct Message {
@@ -13,6 +13,7 @@ struct Message {
   Kind kind = Kind::kReady;
   uint64_t position = 0;  // kProgress: samples of its partition that the learner has committed
   float loss = 0;         // kProgress: mean over the mini-batches since the last line
+  uint64_t bytes = 0;     // kProgress: to and from the server since the last line
   std::string reason{};   // kFailed: trying again would end the same way
 };
 
@@ -24,4 +25,4 @@ std::optional<Message> parse_message(std::string_view line);
 // Writes the line to standard output at once.
 void send(const Message& message);
 
-}  // namespace digits
+}  // namespace training

@@ -1,18 +1,18 @@
-#include "digits/roles.h"
+#include "training/roles.h"
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <vector>
 
-#include "digits/child.h"
-#include "digits/dataset.h"
-#include "digits/message.h"
-#include "digits/model.h"
 #include "ffdl/learner.h"
 #include "ffdl/parameter_server.h"
+#include "layers/random.h"
+#include "training/child.h"
+#include "training/message.h"
+#include "training/shares.h"
 
-namespace digits {
+namespace training {
 namespace {
 
 using ffdl::deadline_in;
@@ -34,17 +34,18 @@ int exit_code(const Status& status) {
   return trying_again_helps ? 1 : kExitFinal;
 }
 
-Result<std::unique_ptr<ffdl::ParameterServer>> open_server(const Invocation& invocation) {
+Result<std::unique_ptr<ffdl::ParameterServer>> open_server(const Example& example,
+                                                           const Invocation& invocation) {
   if (invocation.adopt) return ffdl::ParameterServer::adopt(invocation.segment);
-  const Model model;
-  FFDL_ASSIGN_OR_RETURN(
-      auto server, ffdl::ParameterServer::create(server_options(invocation, model.parameters())));
-  model.initialize(server->weights(), invocation.options.seed);
+  FFDL_ASSIGN_OR_RETURN(const auto task, example.load(invocation.options.data));
+  FFDL_ASSIGN_OR_RETURN(auto server,
+                        ffdl::ParameterServer::create(server_options(invocation, *task)));
+  task->initialize(server->weights(), invocation.options.seed);
   return server;
 }
 
-Status serve(const Invocation& invocation, const sigset_t& signals) {
-  FFDL_ASSIGN_OR_RETURN(const auto server, open_server(invocation));
+Status serve(const Example& example, const Invocation& invocation, const sigset_t& signals) {
+  FFDL_ASSIGN_OR_RETURN(const auto server, open_server(example, invocation));
   FFDL_RETURN_IF_ERROR(server->start());
   send({.kind = Message::Kind::kReady});
   int number = 0;
@@ -56,105 +57,108 @@ Status serve(const Invocation& invocation, const sigset_t& signals) {
 // epoch after epoch, and each epoch has an order of its own.
 class MiniBatches {
  public:
-  MiniBatches(const Samples& train, const TrainOptions& options, uint32_t partition)
-      : train_(train),
-        share_{partition, static_cast<uint32_t>(options.learners), train.size()},
+  MiniBatches(uint64_t train_samples, const TrainOptions& options, uint32_t partition)
+      : share_{partition, static_cast<uint32_t>(options.learners), train_samples},
         seed_(options.seed),
         size_(static_cast<uint64_t>(options.mini_batch)),
         end_(share_.size() * static_cast<uint64_t>(options.epochs)) {}
 
   uint64_t end() const { return end_; }
 
-  // Fills `samples` with the mini-batch at `position` and returns the position after it.
-  uint64_t fill(uint64_t position, Samples& samples) {
+  // The mini-batch at `position`, valid until the next call.
+  MiniBatch at(uint64_t position) {
     const uint64_t epoch = position / share_.size();
     if (order_.empty() || epoch != epoch_) order_ = epoch_order(seed_, epoch, share_);
     epoch_ = epoch;
     const uint64_t first = position % share_.size();
     const uint64_t last = std::min(first + size_, share_.size());
-    samples.clear();
-    for (uint64_t i = first; i < last; ++i) {
-      const uint64_t sample = share_.sample(order_[i]);
-      samples.append(train_.image(sample), train_.labels[sample]);
-    }
-    return position + last - first;
+    samples_.clear();
+    for (uint64_t i = first; i < last; ++i) samples_.push_back(share_.sample(order_[i]));
+    const ffdl::SampleRange range{share_.partition, position, position + last - first};
+    // As in epoch_order(): what is drawn for one mini-batch says nothing about another.
+    const uint64_t by_epoch = layers::Random(seed_).next() + epoch;
+    return {samples_, range, layers::Random(by_epoch).next() + samples_.front()};
   }
 
  private:
-  const Samples& train_;
   Share share_;
   uint64_t seed_;
   uint64_t size_;
   uint64_t end_;
   uint64_t epoch_ = 0;
   std::vector<uint64_t> order_;
+  std::vector<uint64_t> samples_;
 };
 
-// Sends the mean loss and the position, now and then. The first mini-batch is reported at once:
-// the supervisor waits for it after a restart.
+// Sends the mean loss, the position and the bytes, now and then. The first mini-batch is reported
+// at once: the supervisor waits for it after a restart.
 class ProgressSender {
  public:
-  void add(uint64_t position, float loss) {
-    sum_ += loss;
+  void add(uint64_t position, const Step& step) {
+    sum_ += step.loss;
+    bytes_ += step.bytes;
     ++count_;
-    const ffdl::Time now = std::chrono::steady_clock::now();
-    if (now < next_) return;
+    position_ = position;
+    if (std::chrono::steady_clock::now() >= next_) flush();
+  }
+
+  void flush() {
+    if (count_ == 0) return;
     send({.kind = Message::Kind::kProgress,
-          .position = position,
-          .loss = sum_ / static_cast<float>(count_)});
-    next_ = now + kReportInterval;
+          .position = position_,
+          .loss = sum_ / static_cast<float>(count_),
+          .bytes = bytes_});
+    next_ = std::chrono::steady_clock::now() + kReportInterval;
     sum_ = 0;
+    bytes_ = 0;
     count_ = 0;
   }
 
  private:
   ffdl::Time next_{};
+  uint64_t position_ = 0;
+  uint64_t bytes_ = 0;
   float sum_ = 0;
   int count_ = 0;
 };
 
-Status learn(const Invocation& invocation) {
+Status learn(const Example& example, const Invocation& invocation) {
   const TrainOptions& options = invocation.options;
   const auto partition = static_cast<uint32_t>(invocation.slot);
-  FFDL_ASSIGN_OR_RETURN(const Samples all, load_samples(options.data));
-  FFDL_ASSIGN_OR_RETURN(const Split split, split_samples(all));
+  FFDL_ASSIGN_OR_RETURN(const auto task, example.load(options.data));
   FFDL_ASSIGN_OR_RETURN(
       const auto learner,
       ffdl::Learner::attach(invocation.segment, deadline_in(kPatience), {.slot = invocation.slot}));
-  Model model;
-  std::vector<float> weights(model.parameters());
-  MiniBatches mini_batches(split.train, options, partition);
+  MiniBatches mini_batches(task->sizes().train, options, partition);
   ProgressSender progress;
-  Samples samples;
   // A predecessor that was killed has committed everything below this position, and nothing above.
   uint64_t position = learner->committed(partition);
   while (position < mini_batches.end()) {
-    const uint64_t next = mini_batches.fill(position, samples);
-    FFDL_ASSIGN_OR_RETURN(const auto gradient, learner->gradient_slot(deadline_in(kPatience)));
-    FFDL_RETURN_IF_ERROR(learner->pull(weights).status());
-    const float loss = model.gradient(weights, samples, gradient);
-    FFDL_RETURN_IF_ERROR(learner->push({partition, position, next}).status());
-    position = next;
-    progress.add(position, loss);
+    const MiniBatch mini_batch = mini_batches.at(position);
+    FFDL_ASSIGN_OR_RETURN(const Step step,
+                          task->step(*learner, mini_batch, deadline_in(kPatience)));
+    position = mini_batch.range.end;
+    progress.add(position, step);
   }
+  progress.flush();
   return learner->detach(deadline_in(kPatience));
 }
 
 }  // namespace
 
-int run_server(const Invocation& invocation) {
+int run_server(const Example& example, const Invocation& invocation) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   // Blocked in all threads: serve() waits for it, and then removes the segment.
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   follow_parent(invocation.parent, SIGTERM);
-  return exit_code(serve(invocation, signals));
+  return exit_code(serve(example, invocation, signals));
 }
 
-int run_learner(const Invocation& invocation) {
+int run_learner(const Example& example, const Invocation& invocation) {
   follow_parent(invocation.parent, SIGKILL);
-  return exit_code(learn(invocation));
+  return exit_code(learn(example, invocation));
 }
 
-}  // namespace digits
+}  // namespace training

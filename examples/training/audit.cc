@@ -1,10 +1,12 @@
-#include "digits/audit.h"
+#include "training/audit.h"
 
 #include <fmt/core.h>
 
 #include <numeric>
 
-namespace digits {
+#include "training/shares.h"
+
+namespace training {
 
 Ledger sum_ledger(const ffdl::ParameterServerStats& stats) {
   Ledger sum;
@@ -48,4 +50,4 @@ uint64_t median_staleness(const ffdl::ParameterServerStats& stats) {
   return 0;
 }
 
-}  // namespace digits
+}  // namespace training

@@ -3,10 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "digits/dataset.h"
 #include "ffdl/parameter_server.h"
 
-namespace digits {
+namespace training {
 
 // The sums over the partitions of what the ledger says.
 struct Ledger {
@@ -25,4 +24,4 @@ ffdl::Status audit(const ffdl::ParameterServerStats& stats, uint64_t train_sampl
 // low end of the median's interval.
 uint64_t median_staleness(const ffdl::ParameterServerStats& stats);
 
-}  // namespace digits
+}  // namespace training

@@ -1,4 +1,4 @@
-#include "digits/supervisor.h"
+#include "training/supervisor.h"
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -16,18 +17,17 @@
 #include <utility>
 #include <vector>
 
-#include "digits/audit.h"
-#include "digits/child.h"
-#include "digits/dataset.h"
-#include "digits/message.h"
-#include "digits/model.h"
-#include "digits/reporter.h"
-#include "digits/roles.h"
 #include "ffdl/diagnose.h"
 #include "ffdl/parameter_server.h"
 #include "ffdl/runtime.h"
+#include "training/audit.h"
+#include "training/child.h"
+#include "training/message.h"
+#include "training/reporter.h"
+#include "training/roles.h"
+#include "training/shares.h"
 
-namespace digits {
+namespace training {
 namespace {
 
 using ffdl::Result;
@@ -37,7 +37,8 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr int kRestartsMax = 5;          // unplanned ones, of one process
-constexpr auto kSampleInterval = 250ms;  // between two looks at the weights
+constexpr auto kSampleInterval = 250ms;  // between two looks at the weights, at least
+constexpr int kSampleShare = 20;         // within an epoch looks take this part of the time
 constexpr auto kKillCheckInterval = 10ms;
 constexpr auto kStallMax = 90s;      // without one committed sample
 constexpr auto kStopPatience = 10s;  // for the server to fold what is left
@@ -67,7 +68,7 @@ struct PlannedKill {
 
 class Supervisor {
  public:
-  Supervisor(const TrainOptions& options, Split split, Reporter& reporter);
+  Supervisor(const TrainOptions& options, Task& task, Reporter& reporter);
 
   Status run();
 
@@ -83,6 +84,7 @@ class Supervisor {
   void mark_alive(Seat& seat);
 
   Status observe();
+  bool sample_is_due(ffdl::Time now) const;
   void carry_out_kill(const ffdl::ParameterServerStats& stats);
   void sample(const ffdl::ParameterServerStats& stats, ffdl::Time now);
   Status conclude();
@@ -93,11 +95,12 @@ class Supervisor {
   }
   std::vector<Seat*> seats();
   uint64_t samples_in_all() const {
-    return split_.train.size() * static_cast<uint64_t>(options_.epochs);
+    return train_samples_ * static_cast<uint64_t>(options_.epochs);
   }
 
   const TrainOptions& options_;
-  const Split split_;
+  Task& task_;
+  const uint64_t train_samples_;
   Reporter& reporter_;
   const std::string segment_;
   Descriptor signals_;
@@ -105,7 +108,6 @@ class Supervisor {
   std::vector<Seat> learners_;
   std::vector<PlannedKill> kills_;  // the next one last
   std::unique_ptr<ffdl::ParameterServerView> view_;
-  Model model_;
   std::vector<float> weights_;
 
   ffdl::Time learning_since_{};
@@ -117,8 +119,10 @@ class Supervisor {
     uint64_t samples = 0;
   };
   std::array<Mark, 2> marks_{};
+  ffdl::Time next_sample_{};
   ffdl::Time last_growth_{};
   uint64_t last_committed_ = 0;
+  uint64_t bytes_ = 0;  // to and from the server
 };
 
 Descriptor watch_signals() {
@@ -130,14 +134,15 @@ Descriptor watch_signals() {
   return Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-Supervisor::Supervisor(const TrainOptions& options, Split split, Reporter& reporter)
+Supervisor::Supervisor(const TrainOptions& options, Task& task, Reporter& reporter)
     : options_(options),
-      split_(std::move(split)),
+      task_(task),
+      train_samples_(task.sizes().train),
       reporter_(reporter),
-      segment_(fmt::format("digits-{}-{:08x}", getpid(),
+      segment_(fmt::format("{}-{}-{:08x}", program_invocation_short_name, getpid(),
                            static_cast<uint32_t>(ffdl::system_runtime().random()))),
       signals_(watch_signals()),
-      weights_(model_.parameters()) {
+      weights_(task.sizes().parameters) {
   server_.subject.role = "server";
   for (int slot = 0; slot < options.learners; ++slot) {
     learners_.emplace_back().subject = {.role = "learner", .slot = slot};
@@ -146,11 +151,7 @@ Supervisor::Supervisor(const TrainOptions& options, Split split, Reporter& repor
 }
 
 Status Supervisor::run() {
-  reporter_.started({.train = split_.train.size(),
-                     .validation = split_.validation.size(),
-                     .test = split_.test.size(),
-                     .parameters = model_.parameters()},
-                    segment_);
+  reporter_.started(task_.sizes(), segment_);
   const Status supervised = supervise();
   const Status stopped = shut_down();
   FFDL_RETURN_IF_ERROR(supervised);
@@ -203,8 +204,7 @@ Status Supervisor::start(Seat& seat) {
                                              .segment = segment_,
                                              .parent = getpid(),
                                              .slot = seat.subject.slot,
-                                             .adopt = is_server && view_ != nullptr,
-                                             .train_samples = split_.train.size()})));
+                                             .adopt = is_server && view_ != nullptr})));
   seat.subject.pid = seat.child->pid();
   reporter_.spawned(seat.subject);
   return {};
@@ -254,6 +254,7 @@ Status Supervisor::handle_output(Seat& seat) {
         break;
       case Message::Kind::kProgress:
         seat.loss = message->loss;
+        bytes_ += message->bytes;
         mark_alive(seat);
         break;
       case Message::Kind::kFailed:
@@ -311,18 +312,23 @@ Status Supervisor::handle_exit(Seat& seat) {
 Status Supervisor::observe() {
   const ffdl::Time now = steady_clock::now();
   if (view_ != nullptr) {
-    const bool sample_due = now - marks_.back().time >= kSampleInterval;
-    if (!sample_due && kills_.empty()) return {};
     const ffdl::ParameterServerStats stats = view_->stats();
     const uint64_t committed = sum_ledger(stats).committed;
     if (std::exchange(last_committed_, committed) != committed) last_growth_ = now;
     carry_out_kill(stats);
-    if (sample_due) sample(stats, now);
+    if (sample_is_due(now)) sample(stats, now);
   }
   if (now - last_growth_ < kStallMax) return {};
   return {StatusCode::kTimeout,
           fmt::format("train: no sample committed for {} s; is the machine overloaded?",
                       kStallMax.count())};
+}
+
+// Each epoch is looked at, and what lies between where looks are cheap.
+bool Supervisor::sample_is_due(ffdl::Time now) const {
+  const Mark& last = marks_.back();
+  if (now - last.time < kSampleInterval) return false;
+  return now >= next_sample_ || last_committed_ / train_samples_ > last.samples / train_samples_;
 }
 
 void Supervisor::carry_out_kill(const ffdl::ParameterServerStats& stats) {
@@ -355,9 +361,11 @@ void Supervisor::sample(const ffdl::ParameterServerStats& stats, ffdl::Time now)
   }
   // Before the first mini-batch there is nothing to see; where a pull fails the next look will do.
   if (learners == 0 || !view_->pull(weights_).ok()) return;
-  const Score score = model_.evaluate(weights_, split_.validation);
+  const Score score = task_.validate(weights_);
+  const ffdl::Time done = steady_clock::now();
+  next_sample_ = done + kSampleShare * (done - now);
   reporter_.progress(
-      {.epoch = static_cast<double>(last_committed_) / static_cast<double>(split_.train.size()),
+      {.epoch = static_cast<double>(last_committed_) / static_cast<double>(train_samples_),
        .samples = last_committed_,
        .samples_per_s = static_cast<double>(last_committed_ - marks_.front().samples) /
                         seconds_between(marks_.front().time, now),
@@ -372,46 +380,48 @@ Status Supervisor::conclude() {
   // The view outlives the segment's name.
   const ffdl::ParameterServerStats stats = view_->stats();
   FFDL_RETURN_IF_ERROR(view_->pull(weights_).status());
-  FFDL_RETURN_IF_ERROR(audit(stats, split_.train.size(), static_cast<uint64_t>(options_.epochs)));
+  FFDL_RETURN_IF_ERROR(audit(stats, train_samples_, static_cast<uint64_t>(options_.epochs)));
   if (!kills_.empty()) {
     return {StatusCode::kInvalidArgument,
             fmt::format("train: the run ended before {} of the kills; give more --epochs than {}",
                         kills_.size(), options_.epochs)};
   }
-  reporter_.finished({.test_accuracy = model_.evaluate(weights_, split_.test).accuracy,
-                      .val_accuracy = model_.evaluate(weights_, split_.validation).accuracy,
-                      .samples_per_s = static_cast<double>(last_committed_) /
-                                       seconds_between(learning_since_, learning_until_),
+  const double learning_s = seconds_between(learning_since_, learning_until_);
+  reporter_.finished({.test_accuracy = task_.test(weights_).accuracy,
+                      .val_accuracy = task_.validate(weights_).accuracy,
+                      .samples_per_s = static_cast<double>(last_committed_) / learning_s,
+                      .bytes_per_s = static_cast<double>(bytes_) / learning_s,
                       .seconds = reporter_.seconds(),
                       .ledger = sum_ledger(stats),
                       .stats = stats});
   return {};
 }
 
-Status train(const TrainOptions& options, std::unique_ptr<Reporter>& reporter) {
-  FFDL_ASSIGN_OR_RETURN(const Samples all, load_samples(options.data));
-  FFDL_ASSIGN_OR_RETURN(Split split, split_samples(all));
-  if (split.train.size() < static_cast<std::size_t>(options.learners)) {
+Status train(const Example& example, const TrainOptions& options,
+             std::unique_ptr<Reporter>& reporter) {
+  FFDL_ASSIGN_OR_RETURN(const auto task, example.load(options.data));
+  const std::size_t train_samples = task->sizes().train;
+  if (train_samples < static_cast<std::size_t>(options.learners)) {
     return {StatusCode::kInvalidArgument,
             fmt::format("train: {} learners for {} training samples; use fewer", options.learners,
-                        split.train.size())};
+                        train_samples)};
   }
-  FFDL_ASSIGN_OR_RETURN(reporter, Reporter::open(options));
-  return Supervisor(options, std::move(split), *reporter).run();
+  FFDL_ASSIGN_OR_RETURN(reporter, Reporter::open(example, options));
+  return Supervisor(options, *task, *reporter).run();
 }
 
 }  // namespace
 
-int run_supervisor(const TrainOptions& options) {
+int run_supervisor(const Example& example, const TrainOptions& options) {
   std::unique_ptr<Reporter> reporter;
-  const Status status = train(options, reporter);
+  const Status status = train(example, options, reporter);
   if (status.ok()) return 0;
   if (reporter != nullptr) {
     reporter->failed(status);
   } else {
-    fmt::print(stderr, "digits: {}\n", status.to_string());
+    fmt::print(stderr, "{}: {}\n", example.name, status.to_string());
   }
   return 1;
 }
 
-}  // namespace digits
+}  // namespace training

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "ffdl/status.h"
+
+// Short texts with the intent behind each, in the format of CLINC150.
+namespace nlc {
+
+struct Sentences {
+  std::vector<std::string> texts;
+  std::vector<int> labels;  // indices of Corpus::labels
+
+  std::size_t size() const { return labels.size(); }
+};
+
+struct Corpus {
+  Sentences train;
+  Sentences validation;
+  Sentences test;
+  std::vector<std::string> labels;  // sorted
+};
+
+// Reads a JSON object whose keys `train`, `val` and `test` hold lists of [text, label]; other keys,
+// such as CLINC150's out-of-scope sets, are not looked at.
+// Errors: kNotFound; kCorrupt for what is not such a file, with the key and the entry.
+ffdl::Result<Corpus> load_corpus(const std::string& path);
+
+}  // namespace nlc

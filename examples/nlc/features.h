@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "layers/random.h"
+
+namespace nlc {
+
+inline constexpr int kTableBits = 17;
+inline constexpr uint32_t kTableRows = 1U << kTableBits;
+inline constexpr std::size_t kFeaturesMax = 512;  // per text: about 80 words; what follows is cut
+
+// The features of a batch of texts, text after text. Each is a row of the embedding table and the
+// factor that the row comes with.
+struct Features {
+  std::vector<uint64_t> rows;
+  std::vector<float> factors;
+  std::vector<std::size_t> ends;  // of each text's features
+
+  int texts() const { return static_cast<int>(ends.size()); }
+  void clear();
+};
+
+// Adds the features of one text: its words, its pairs of neighbouring words and the runs of two to
+// four letters of its words, hashed. Each of the three kinds weighs the same in a text, however
+// long it is. Case does not count; bytes beyond ASCII are letters.
+void append_features(std::string_view text, Features& features);
+
+// Drops each feature with this probability and scales up the others, for training.
+void drop_features(float probability, layers::Random& random, Features& features);
+
+}  // namespace nlc

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "layers/layer.h"
+#include "nlc/corpus.h"
+#include "nlc/features.h"
+#include "training/task.h"
+
+namespace nlc {
+
+inline constexpr int kWidth = 64;  // of a row of the table
+
+// A text is the sum of its features' rows in an embedding table; one linear layer, the head, makes
+// it into a score for each label. Parameters: the table, row after row, then the head.
+// Threads: one at a time.
+class Model {
+ public:
+  explicit Model(std::size_t labels);
+
+  static constexpr std::size_t head_begin() { return std::size_t{kTableRows} * kWidth; }
+  std::size_t head_size() const { return head_->parameters(); }
+  std::size_t parameters() const { return head_begin() + head_size(); }
+  void initialize(std::span<float> weights, uint64_t seed) const;
+
+  // The parameters that a batch needs: the row of each feature, one after the other, and the head.
+  struct Parameters {
+    std::vector<float> rows;
+    std::vector<float> head;
+  };
+
+  // The gradient of the mean loss over the batch, in the layout of its parameters: `gradient` is
+  // overwritten whole. A row that several features share occurs several times, each with its part.
+  // Returns the mean loss.
+  float gradient(const Features& batch, std::span<const int> labels, const Parameters& parameters,
+                 Parameters& gradient);
+
+  training::Score evaluate(std::span<const float> weights, const Sentences& sentences);
+
+ private:
+  layers::ConstBatch forward(const Features& batch, const Parameters& parameters);
+
+  std::unique_ptr<layers::Layer> head_;
+  std::vector<float> texts_;  // the sums, text after text
+  std::vector<float> text_gradients_;
+  std::vector<float> logits_;
+  std::vector<float> logit_gradients_;
+};
+
+}  // namespace nlc
