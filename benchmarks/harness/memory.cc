@@ -16,7 +16,6 @@ Memory::Memory(size_t bytes, Sharing sharing) : data_(nullptr), bytes_(bytes) {
     fmt::print(stderr, "allocate {} bytes: {}; free some memory\n", bytes, std::strerror(errno));
     std::exit(1);
   }
-  madvise(data_, bytes, MADV_HUGEPAGE);  // a wish: figures only get better
   std::memset(data_, 0, bytes);
 }
 

@@ -6,8 +6,9 @@
 
 namespace ffdl::bench {
 
-// Zeroed memory of whole pages, all of them touched, huge where the system grants it. Ends the
-// program when there is none.
+// Zeroed memory of whole pages, all of them touched, in pages of the size that any program gets
+// without asking: limits and peers then differ from a segment by what is done, not by the page
+// table. Ends the program when there is none.
 class Memory {
  public:
   enum class Sharing { kPrivate, kWithChildren };
