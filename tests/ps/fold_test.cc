@@ -12,6 +12,7 @@ namespace {
 template <bool kJournalOn>
 struct KillHooks {
   static constexpr bool kJournal = kJournalOn;
+  static constexpr bool kMayDie = true;
   int* steps_left;
   bool alive(FoldStep) { return (*steps_left)-- != 0; }
 };
