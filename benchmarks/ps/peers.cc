@@ -35,7 +35,10 @@ std::string size_name(uint64_t bytes) {
   return bytes >= 1U << 20 ? fmt::format("{}MiB", bytes >> 20) : fmt::format("{}KiB", bytes >> 10);
 }
 
-// A server with one thread and its learners, each with a private copy of the weights.
+// A server of one thread, or of two from 1 MiB on, and its learners, each with a private copy of
+// the weights.
+int server_threads(uint64_t parameters) { return parameters * sizeof(float) < 1U << 20 ? 1 : 2; }
+
 struct Workers {
   std::unique_ptr<ParameterServer> server;
   std::vector<std::unique_ptr<Learner>> learners;
@@ -48,6 +51,7 @@ Result<Workers> make_workers(int count, uint64_t parameters) {
   options.rule = {.kind = UpdateRuleKind::kSgd, .learning_rate = 1e-6F};
   options.non_finite = NonFinite::kAccept;
   options.learners_max = count;
+  options.threads = server_threads(parameters);
   Workers workers;
   FFDL_ASSIGN_OR_RETURN(workers.server, ParameterServer::create(options));
   FFDL_RETURN_IF_ERROR(workers.server->start());
@@ -113,11 +117,12 @@ void push_pull_row(Suite& suite, Wait wait, int count, uint64_t bytes) {
       .limit = [&] { return (*hogwild)->ask_number(std::to_string(steps)); },
       .limit_is =
           "PyTorch Hogwild: add_ to a shared tensor and copy_ from it, one thread per worker",
+      .pairs = bytes < 100U << 20 ? 150 : 60,
       .target = Target{1},
       .note = fmt::format(
-          "{} workers, {} steps in a row, one server thread; a step: gradient in place, "
+          "{} workers, {} server threads, {} steps in a row; a step: gradient in place, "
           "push, {}copy the weights out",
-          count, steps, waits ? "wait until it is folded, " : "")});
+          count, server_threads(parameters), steps, waits ? "wait until it is folded, " : "")});
 }
 
 void train_row(Suite& suite, const std::string& peer, int mini_batch) {
@@ -142,7 +147,7 @@ void train_row(Suite& suite, const std::string& peer, int mini_batch) {
       .target = Target{1},
       .note = fmt::format(
           "{} worker processes of one thread each, the same PyTorch network of 10 MB; ours "
-          "with one server thread",
+          "computes its gradients in the slot and has a server thread per worker",
           kWorkersMax)});
 }
 
