@@ -97,32 +97,44 @@ Result<double> push_and_pull_all(Team& team, Workers& workers, int steps, Wait w
   return seconds;
 }
 
-void push_pull_row(Suite& suite, Wait wait, int count, uint64_t bytes) {
-  const bool waits = wait == Wait::kUntilFolded;
-  const std::string name = fmt::format("ps/peers/hogwild_{}/{}/{}", waits ? "applied" : "push_pull",
-                                       count, size_name(bytes));
-  if (!suite.wants(name)) return;
+void push_pull_rows(Suite& suite, int count, uint64_t bytes) {
+  struct Row {
+    std::string name;
+    Wait wait;
+    std::string what;
+  };
+  const std::string size = fmt::format("{}/{}", count, size_name(bytes));
+  const Row rows[] = {
+      {"ps/peers/hogwild_push_pull/" + size, Wait::kNever, ""},
+      {"ps/peers/hogwild_applied/" + size, Wait::kUntilFolded, "wait until it is folded, "}};
+  if (!suite.wants(rows[0].name) && !suite.wants(rows[1].name)) return;
   const uint64_t parameters = bytes / sizeof(float);
   auto hogwild = start_script({"hogwild.py", std::to_string(count), std::to_string(parameters)});
-  if (!hogwild.ok()) return suite.missing(name, hogwild.status().to_string());
   auto workers = make_workers(count, parameters);
-  if (!workers.ok()) return suite.failed(name, workers.status());
   const int steps = static_cast<int>(std::clamp<uint64_t>((8U << 20) / bytes, 1, 500));
   Team team(count);
-  suite.measure(PairSpec{
-      .name = name,
-      .unit = "us",
-      .figure = [steps](double seconds) { return seconds / steps * 1e6; },
-      .subject = [&] { return push_and_pull_all(team, *workers, steps, wait); },
-      .limit = [&] { return (*hogwild)->ask_number(std::to_string(steps)); },
-      .limit_is =
-          "PyTorch Hogwild: add_ to a shared tensor and copy_ from it, one thread per worker",
-      .pairs = bytes < 100U << 20 ? 150 : 60,
-      .target = Target{1},
-      .note = fmt::format(
-          "{} workers, {} server threads, {} steps in a row; a step: gradient in place, "
-          "push, {}copy the weights out",
-          count, server_threads(parameters), steps, waits ? "wait until it is folded, " : "")});
+  for (const Row& row : rows) {
+    if (!suite.wants(row.name)) continue;
+    if (!hogwild.ok()) {
+      suite.missing(row.name, hogwild.status().to_string());
+    } else if (!workers.ok()) {
+      suite.failed(row.name, workers.status());
+    } else {
+      suite.measure(PairSpec{
+          .name = row.name,
+          .unit = "us",
+          .figure = [steps](double seconds) { return seconds / steps * 1e6; },
+          .subject = [&] { return push_and_pull_all(team, *workers, steps, row.wait); },
+          .limit = [&] { return (*hogwild)->ask_number(std::to_string(steps)); },
+          .limit_is =
+              "PyTorch Hogwild: add_ to a shared tensor and copy_ from it, one thread per worker",
+          .target = Target{1},
+          .note = fmt::format(
+              "{} workers, {} server threads, {} steps in a row; a step: gradient in place, "
+              "push, {}copy the weights out",
+              count, server_threads(parameters), steps, row.what)});
+    }
+  }
 }
 
 void train_row(Suite& suite, const std::string& peer, int mini_batch) {
@@ -157,10 +169,7 @@ void peer_rows(Suite& suite) {
   constexpr uint64_t sizes[] = {4U << 10, 64U << 10, 1U << 20, 16U << 20, 100U << 20, 256U << 20};
   if (suite.options().smoke) return;  // their libraries take longer to load than a smoke test may
   for (int workers = 1; workers <= kWorkersMax; ++workers) {
-    for (const uint64_t bytes : sizes) {
-      push_pull_row(suite, Wait::kNever, workers, bytes);
-      push_pull_row(suite, Wait::kUntilFolded, workers, bytes);
-    }
+    for (const uint64_t bytes : sizes) push_pull_rows(suite, workers, bytes);
   }
   for (const char* peer : {"hogwild", "ddp"}) {
     for (int mini_batch : {1, 4, 16}) train_row(suite, peer, mini_batch);
