@@ -35,23 +35,20 @@ std::string size_name(uint64_t bytes) {
   return bytes >= 1U << 20 ? fmt::format("{}MiB", bytes >> 20) : fmt::format("{}KiB", bytes >> 10);
 }
 
-// A server of one thread, or of two from 1 MiB on, and its learners, each with a private copy of
-// the weights.
-int server_threads(uint64_t parameters) { return parameters * sizeof(float) < 1U << 20 ? 1 : 2; }
-
+// A server and its learners, each with a private copy of the weights.
 struct Workers {
   std::unique_ptr<ParameterServer> server;
   std::vector<std::unique_ptr<Learner>> learners;
   std::vector<Memory> weights;
 };
 
-Result<Workers> make_workers(int count, uint64_t parameters) {
+Result<Workers> make_workers(int count, uint64_t parameters, int server_threads) {
   ParameterServerOptions options;
   options.parameters = parameters;
   options.rule = {.kind = UpdateRuleKind::kSgd, .learning_rate = 1e-6F};
   options.non_finite = NonFinite::kAccept;
   options.learners_max = count;
-  options.threads = server_threads(parameters);
+  options.threads = server_threads;
   Workers workers;
   FFDL_ASSIGN_OR_RETURN(workers.server, ParameterServer::create(options));
   FFDL_RETURN_IF_ERROR(workers.server->start());
@@ -70,6 +67,11 @@ Result<Workers> make_workers(int count, uint64_t parameters) {
 
 // Whether the learner waits until its gradient is folded, as Hogwild must, or goes on.
 enum class Wait { kUntilFolded, kNever };
+
+// Learners that wait leave the processors to the server; a fold below 1 MiB is too short for two.
+int best_server_threads(Wait wait, uint64_t bytes) {
+  return wait == Wait::kNever || bytes < 1U << 20 ? 1 : kWorkersMax;
+}
 
 Status push_and_pull(Learner& learner, const Memory& weights, int steps, Wait wait) {
   for (int i = 0; i < steps; ++i) {
@@ -110,11 +112,12 @@ void push_pull_rows(Suite& suite, int count, uint64_t bytes) {
   if (!suite.wants(rows[0].name) && !suite.wants(rows[1].name)) return;
   const uint64_t parameters = bytes / sizeof(float);
   auto hogwild = start_script({"hogwild.py", std::to_string(count), std::to_string(parameters)});
-  auto workers = make_workers(count, parameters);
   const int steps = static_cast<int>(std::clamp<uint64_t>((8U << 20) / bytes, 1, 500));
   Team team(count);
   for (const Row& row : rows) {
     if (!suite.wants(row.name)) continue;
+    const int threads = best_server_threads(row.wait, bytes);
+    auto workers = make_workers(count, parameters, threads);
     if (!hogwild.ok()) {
       suite.missing(row.name, hogwild.status().to_string());
     } else if (!workers.ok()) {
@@ -132,7 +135,7 @@ void push_pull_rows(Suite& suite, int count, uint64_t bytes) {
           .note = fmt::format(
               "{} workers, {} server threads, {} steps in a row; a step: gradient in place, "
               "push, {}copy the weights out",
-              count, server_threads(parameters), steps, row.what)});
+              count, threads, steps, row.what)});
     }
   }
 }
