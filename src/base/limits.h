@@ -45,4 +45,17 @@ inline constexpr uint64_t kParametersMax = uint64_t{1} << 42;
 // Entries of tables in the segment that an option sizes (partitions, ranges and rows per gradient).
 inline constexpr uint32_t kTableEntriesMax = 1U << 20;
 
+// A store is for records of some hundred bytes. etcd takes 1.5 MiB in a request; this leaves room.
+inline constexpr size_t kStoreKeyMax = 1024;
+inline constexpr size_t kStoreValueMax = size_t{1} << 20;
+
+// Changes that a store remembers for those who wait. Who is further behind is told to look again.
+inline constexpr size_t kStoreChangesMax = 1024;
+
+// Longest lease. One that long is a key that nobody will miss.
+inline constexpr auto kLeaseMax = 24h;
+
+// Between two looks of one who waits at a file that others change: short beside a lease.
+inline constexpr auto kFileStorePoll = 5ms;
+
 }  // namespace ffdl::base

@@ -71,7 +71,7 @@ USERS = ("src/cli", "examples", "benchmarks", "python/bindings", "tests/install"
 THIRD_PARTY = {
     "fmt": ("src", "tests", "examples", "benchmarks"),
     "hwy": ("src", "tests"),
-    "xxhash.h": ("src/base", "src/shm", "src/ps", "tests"),
+    "xxhash.h": ("src/base", "src/shm", "src/ps", "src/store", "src/comm", "tests"),
     "asio.hpp": ("src/net",),
     "asio": ("src/net",),
     "google": ("src/wire",),
