@@ -15,8 +15,8 @@
 // one way to wait for a change. It is for control records, not for data.
 namespace ffdl {
 
-// Counts the changes of a store. Each change has a larger one than all before; 0 is before the
-// first.
+// Counts the changes of a store. Each change has a larger one than all before. 0 is none: an empty
+// store is at 1.
 using Revision = uint64_t;
 
 // A key put under a lease is gone when the lease ends. 0: no lease.

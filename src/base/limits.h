@@ -50,7 +50,7 @@ inline constexpr size_t kStoreKeyMax = 1024;
 inline constexpr size_t kStoreValueMax = size_t{1} << 20;
 
 // Changes that a store remembers for those who wait. Who is further behind is told to look again.
-inline constexpr size_t kStoreChangesMax = 1024;
+inline constexpr size_t kStoreChangesMax = 256;
 
 // Longest lease. One that long is a key that nobody will miss.
 inline constexpr auto kLeaseMax = 24h;

@@ -27,13 +27,13 @@ TEST(StateFile, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(StateFile::write(state, "boot"), bytes);
   EXPECT_EQ(state.get("a", kStart)->value, std::string("\0b", 2));
   EXPECT_TRUE(state.has_changed("c", 2, kStart));
-  EXPECT_FALSE(state.has_changed("a", 1, kStart));
-  EXPECT_TRUE(state.has_changed("a", 1, kStart + 10s));
+  EXPECT_FALSE(state.has_changed("a", 2, kStart));
+  EXPECT_TRUE(state.has_changed("a", 2, kStart + 10s));
 }
 
 TEST(StateFile, NoBytesAreAnEmptyStore) {
   ASSERT_OK_AND_ASSIGN(const State state, StateFile::read("", "boot", kStart));
-  EXPECT_EQ(state.revision(), 0U);
+  EXPECT_EQ(state.revision(), 1U);
 }
 
 TEST(StateFile, AfterARebootLeasesBeginTheirTermAgain) {

@@ -53,14 +53,15 @@ TEST(State, ARevisionOfTheFutureIsAReasonToLookAgain) {
   ASSERT_OK(state.put("k", "v", kNoLease, at(0s)));
   EXPECT_TRUE(state.has_changed("k", 5, at(0s)));
   EXPECT_TRUE(state.has_changed("k", 0, at(0s)));
-  EXPECT_FALSE(state.has_changed("k", 1, at(0s)));
+  EXPECT_TRUE(state.has_changed("k", 1, at(0s)));
+  EXPECT_FALSE(state.has_changed("k", 2, at(0s)));
 }
 
 TEST(State, AFailedPutChangesNothing) {
   State state;
   EXPECT_FAILS(state.compare_and_put("k", 3, "v", kNoLease, at(0s)), StatusCode::kConflict,
                "expected revision 3, it has 0");
-  EXPECT_EQ(state.revision(), 0U);
+  EXPECT_EQ(state.revision(), 1U);
 }
 
 }  // namespace
