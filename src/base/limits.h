@@ -55,6 +55,12 @@ inline constexpr size_t kStoreChangesMax = 256;
 // Longest lease. One that long is a key that nobody will miss.
 inline constexpr auto kLeaseMax = 24h;
 
+// Members of one world. Shared memory has a slot for each, and one host has no more use for them.
+inline constexpr uint64_t kRanksMax = 256;
+
+// Elements of one operation, so that no size in bytes computed from it can overflow.
+inline constexpr uint64_t kElementsMax = uint64_t{1} << 48;
+
 // Between two looks of one who waits at a file that others change: short beside a lease.
 inline constexpr auto kFileStorePoll = 5ms;
 
