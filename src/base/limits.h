@@ -61,6 +61,14 @@ inline constexpr uint64_t kRanksMax = 256;
 // Elements of one operation, so that no size in bytes computed from it can overflow.
 inline constexpr uint64_t kElementsMax = uint64_t{1} << 48;
 
+// Up to here every rank reduces all of it alone: what a second step costs is more than the work.
+// A first guess; the benchmark of all_reduce has to settle it.
+inline constexpr uint64_t kFlatBytesMax = uint64_t{32} << 10;
+
+// Least and largest slot of a communicator: a cache line for each of 256 blocks; 1 GiB of a host.
+inline constexpr uint64_t kSlotBytesMin = uint64_t{16} << 10;
+inline constexpr uint64_t kSlotBytesMax = uint64_t{1} << 30;
+
 // Between two looks of one who waits at a file that others change: short beside a lease.
 inline constexpr auto kFileStorePoll = 5ms;
 

@@ -15,7 +15,7 @@ namespace {
 
 // A block of each level stays in the first-level cache beside the inputs.
 constexpr uint64_t kBlock = 512;
-constexpr int kLevelsMax = std::bit_width(uint64_t{base::kRanksMax}) + 1;
+constexpr auto kLevelsMax = static_cast<size_t>(std::bit_width(base::kRanksMax)) + 1;
 
 // How elements of type T become those of type Wide, which are reduced, and come back.
 template <class T, class Wide>

@@ -1,0 +1,199 @@
+#include "comm/shm_meeting.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "ffdl/runtime.h"
+
+namespace ffdl::comm {
+
+using base::make_error;
+
+namespace {
+
+// One per world and sub-group: the members are part of it.
+std::string key_of(const World& world) {
+  return fmt::format("comm/{}/{:016x}", world.generation, members_hash(world));
+}
+
+}  // namespace
+
+ShmMeeting::ShmMeeting(const World& world, shm::Segment segment, const ShmConfig& config,
+                       shm::RoleLock lock)
+    : world_(world),
+      segment_(std::move(segment)),
+      view_(segment_.data(), config),
+      lock_(std::move(lock)),
+      mine_(view_.words(world.rank)) {}
+
+ShmMeeting::~ShmMeeting() { stop(); }
+
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::join(const World& world, Store& store,
+                                                     Time deadline,
+                                                     const CommunicatorOptions& options) {
+  const bool creates = world.rank == 0;
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<ShmMeeting> meeting,
+                        creates ? make(world, store, options) : find(world, store, deadline));
+  const Status joined = meeting->wait_for_members(deadline);
+  // Everybody has it open now, or the world will not come about: nobody needs the name.
+  meeting->segment_.unlink();
+  const Status removed = creates ? store.remove(key_of(world)) : Status();
+  FFDL_RETURN_IF_ERROR(joined);
+  FFDL_RETURN_IF_ERROR(removed);
+  return meeting;
+}
+
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& store,
+                                                     const CommunicatorOptions& options) {
+  const ShmConfig config = {.generation = world.generation,
+                            .members = members_hash(world),
+                            .slot_bytes = options.slot_bytes,
+                            .ranks = static_cast<uint32_t>(world.members.size()),
+                            .reserved = 0};
+  const std::string name =
+      fmt::format("comm-{}-{:016x}", world.generation, system_runtime().random());
+  FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
+                        shm::Segment::create({.name = name,
+                                              .kind = shm::SegmentKind::kCommunicator,
+                                              .layout_version = kLayoutVersion,
+                                              .bytes = segment_bytes(config)}));
+  std::memcpy(config_place(segment.data()), &config, sizeof config);
+  FFDL_ASSIGN_OR_RETURN(shm::RoleLock lock,
+                        shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank)));
+  FFDL_RETURN_IF_ERROR(segment.publish());
+  auto meeting =
+      std::make_unique<ShmMeeting>(world, std::move(segment), config, std::move(lock));
+  const Result<Revision> told = store.compare_and_put(key_of(world), 0, name);
+  if (told.ok()) return meeting;
+  meeting->segment_.unlink();
+  if (told.status().code() != StatusCode::kConflict) return told.status();
+  return make_error(StatusCode::kWorldChanged,
+                    "connect generation {}: another process has begun it as rank 0; a member that "
+                    "comes back needs a new incarnation, and a new generation",
+                    world.generation);
+}
+
+// A name that cannot be joined is one of an earlier communicator of the same world, whose end of
+// joining has not been told to the store yet.
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& store,
+                                                     Time deadline) {
+  const std::string key = key_of(world);
+  FFDL_ASSIGN_OR_RETURN(Revision seen, store.wait_change(key, 0, deadline));
+  while (true) {
+    const Result<Entry> entry = store.get(key);
+    if (entry.ok()) {
+      Result<shm::Segment> segment =
+          shm::Segment::open(entry->value, shm::SegmentKind::kCommunicator, kLayoutVersion);
+      if (segment.ok()) {
+        FFDL_ASSIGN_OR_RETURN(const ShmConfig config, read_config(*segment, world));
+        Result<shm::RoleLock> lock =
+            shm::RoleLock::acquire(segment->fd(), shm::learner_role(world.rank));
+        if (lock.ok()) {
+          return std::make_unique<ShmMeeting>(world, std::move(*segment), config,
+                                              std::move(*lock));
+        }
+        if (lock.status().code() != StatusCode::kConflict) return lock.status();
+      } else if (segment.status().code() != StatusCode::kNotFound) {
+        return segment.status();
+      }
+    } else if (entry.status().code() != StatusCode::kNotFound) {
+      return entry.status();
+    }
+    Result<Revision> changed = store.wait_change(key, seen, deadline);
+    if (!changed.ok()) {
+      return std::move(changed).status().with_context(
+          fmt::format("connect generation {} as rank {}: rank 0 '{}' has made no shared memory",
+                      world.generation, world.rank, world.members.front().id));
+    }
+    seen = *changed;
+  }
+}
+
+template <class Done>
+bool ShmMeeting::all(Done&& done) const {
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    if (!done(view_.words(rank))) return false;
+  }
+  return true;
+}
+
+template <class Done>
+std::optional<int> ShmMeeting::lost_rank(Done&& done, Absence absence) const {
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    const RankWords& words = view_.words(rank);
+    if (done(words)) continue;
+    const bool failed = words.failed.load(std::memory_order_seq_cst) != 0;
+    const bool gone =
+        failed || (absence == Absence::kLost &&
+                   !shm::role_is_held(segment_.fd(), shm::learner_role(rank)));
+    // It may have got there before it left.
+    if (gone && (!done(words) || absence == Absence::kNotYetHere)) return rank;
+  }
+  return std::nullopt;
+}
+
+template <class Done>
+Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence absence,
+                                Time deadline) {
+  const auto stopped = [&] { return stopped_.load(std::memory_order_seq_cst); };
+  const auto nobody_failed = [](const RankWords& words) {
+    return words.failed.load(std::memory_order_seq_cst) == 0;
+  };
+  while (true) {
+    if (!lock_.held()) {
+      return make_error(StatusCode::kCancelled,
+                        "{} at rank {}: this process is a fork of the member; connect in the child",
+                        doing, world_.rank);
+    }
+    const Time now = std::chrono::steady_clock::now();
+    const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
+    view_.bell().wait_until([&] { return all(done) || stopped() || !all(nobody_failed); }, look);
+    if (stopped()) return make_error(StatusCode::kCancelled, "{}: stopped", doing);
+    if (all(done)) return {};
+    if (const std::optional<int> lost = lost_rank(done, absence)) {
+      return make_error(StatusCode::kPeerLost,
+                        "{} at rank {}: rank {} '{}' has died, failed or left; form a new world",
+                        doing, world_.rank, *lost, id_of(*lost));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      int late = 0;
+      while (late + 1 < view_.ranks() && done(view_.words(late))) ++late;
+      return make_error(StatusCode::kTimeout,
+                        "{} at rank {}: rank {} '{}' had not come by the deadline; wait longer, or "
+                        "find out what it does",
+                        doing, world_.rank, late, id_of(late));
+    }
+  }
+}
+
+Status ShmMeeting::wait_for_members(Time deadline) {
+  mine_.joined.store(1, std::memory_order_seq_cst);  // pairs with the loads in has_joined
+  view_.bell().ring();
+  const auto has_joined = [](const RankWords& words) {
+    return words.joined.load(std::memory_order_seq_cst) != 0 &&
+           words.failed.load(std::memory_order_seq_cst) == 0;
+  };
+  return wait_for_all(fmt::format("connect generation {}", world_.generation), has_joined,
+                      Absence::kNotYetHere, deadline);
+}
+
+Status ShmMeeting::end_step(Time deadline) {
+  const uint64_t step = ++step_;
+  const auto has_arrived = [step](const RankWords& words) {
+    return words.arrived.load(std::memory_order_seq_cst) >= step;
+  };
+  mine_.arrived.store(step, std::memory_order_seq_cst);  // pairs with the loads in has_arrived
+  // Of those who arrive last at the same time, one at least sees all.
+  if (all(has_arrived)) view_.bell().ring();
+  return wait_for_all("run an operation", has_arrived, Absence::kLost, deadline);
+}
+
+void ShmMeeting::stop() {
+  stopped_.store(true, std::memory_order_seq_cst);
+  mine_.failed.store(1, std::memory_order_seq_cst);  // pairs with the loads in wait_for_all()
+  view_.bell().ring();
+}
+
+}  // namespace ffdl::comm

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/shm_layout.h"
+#include "ffdl/communicator.h"
+#include "shm/liveness.h"
+
+namespace ffdl::comm {
+
+// One rank's place in the shared memory of its world: how ranks find each other, go from step to
+// step, and learn of a failure. It knows nothing of what a step does.
+// Threads: stop() from any thread; the rest from one thread at a time.
+// Owns: the mapping, and the lock that proves this rank's life until it is destroyed.
+class ShmMeeting {
+ public:
+  // Rank 0 makes the segment, the others find it through the store. Returns when all have joined;
+  // the segment has no name any more then. Errors: those of connect_communicator.
+  static Result<std::unique_ptr<ShmMeeting>> join(const World& world, Store& store, Time deadline,
+                                                  const CommunicatorOptions& options);
+  // What join() does in the end: `lock` is that of the rank in `segment`.
+  ShmMeeting(const World& world, shm::Segment segment, const ShmConfig& config, shm::RoleLock lock);
+  ~ShmMeeting();
+  ShmMeeting(const ShmMeeting&) = delete;
+  ShmMeeting& operator=(const ShmMeeting&) = delete;
+
+  const ShmView& view() const { return view_; }
+  // Steps that are over: the number of the one that this rank is in.
+  uint64_t step() const { return step_; }
+
+  // Ends this rank's part of the step and waits until all have ended theirs: what they wrote before
+  // can be read then. Errors: kTimeout, kPeerLost, kCancelled (stop(), or a fork).
+  Status end_step(Time deadline);
+
+  // This rank will end no other step; whoever waits for it learns so.
+  void stop();
+
+ private:
+  // What it means that nobody holds a rank's lock.
+  enum class Absence { kNotYetHere, kLost };
+
+  static Result<std::unique_ptr<ShmMeeting>> make(const World& world, Store& store,
+                                                  const CommunicatorOptions& options);
+  static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline);
+  Status wait_for_members(Time deadline);
+
+  // Waits until `done(words)` holds for every rank. `doing` begins the message of a failure.
+  template <class Done>
+  Status wait_for_all(std::string_view doing, Done&& done, Absence absence, Time deadline);
+  template <class Done>
+  bool all(Done&& done) const;
+  // The first rank that is not done and will never be.
+  template <class Done>
+  std::optional<int> lost_rank(Done&& done, Absence absence) const;
+  const std::string& id_of(int rank) const {
+    return world_.members[static_cast<size_t>(rank)].id;
+  }
+
+  const World world_;
+  shm::Segment segment_;
+  const ShmView view_;
+  shm::RoleLock lock_;
+  RankWords& mine_;
+  uint64_t step_ = 0;
+  std::atomic<bool> stopped_ = false;
+};
+
+}  // namespace ffdl::comm
