@@ -123,9 +123,10 @@ FFDL_API Result<std::vector<std::unique_ptr<Communicator>>> make_local_communica
 // For processes and threads of one host: the ranks find each other through `store` and meet in
 // shared memory. Every member calls it with the same members and generation, and its own rank.
 // Blocks: until all members have joined, or the deadline.
-// Errors: kTimeout (names who has not come), kPeerLost (somebody came and died),
-//         kInvalidArgument (not a member, or members that are not the creator's), kWorldChanged
-//         (this generation has been used already), and those of Store.
+// Errors: kTimeout (names who has not come),
+//         kInvalidArgument (no member, or options out of range), kWorldChanged (this generation has
+//         been begun by another rank 0), kExhausted (no room in /dev/shm), and those of Store.
+//         Members that were told of different members never meet: kTimeout.
 FFDL_API Result<std::unique_ptr<Communicator>> connect_communicator(
     const World& world, Store& store, Time deadline, const CommunicatorOptions& options = {});
 

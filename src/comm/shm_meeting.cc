@@ -111,12 +111,18 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& 
   }
 }
 
+// A rank that failed may have got there before: so `done` is looked at again after `failed`.
 template <class Done>
-bool ShmMeeting::all(Done&& done) const {
+ShmMeeting::Progress ShmMeeting::progress(Done&& done) const {
+  Progress seen = Progress::kAllDone;
   for (int rank = 0; rank < view_.ranks(); ++rank) {
-    if (!done(view_.words(rank))) return false;
+    const RankWords& words = view_.words(rank);
+    if (done(words)) continue;
+    const bool failed = words.failed.load(std::memory_order_seq_cst) != 0;
+    if (failed && !done(words)) return Progress::kHopeless;
+    if (!failed) seen = Progress::kWaiting;
   }
-  return true;
+  return seen;
 }
 
 template <class Done>
@@ -125,11 +131,9 @@ std::optional<int> ShmMeeting::lost_rank(Done&& done, Absence absence) const {
     const RankWords& words = view_.words(rank);
     if (done(words)) continue;
     const bool failed = words.failed.load(std::memory_order_seq_cst) != 0;
-    const bool gone =
-        failed || (absence == Absence::kLost &&
-                   !shm::role_is_held(segment_.fd(), shm::learner_role(rank)));
-    // It may have got there before it left.
-    if (gone && (!done(words) || absence == Absence::kNotYetHere)) return rank;
+    const bool dead = absence == Absence::kLost &&
+                      !shm::role_is_held(segment_.fd(), shm::learner_role(rank));
+    if ((failed || dead) && !done(words)) return rank;
   }
   return std::nullopt;
 }
@@ -138,9 +142,6 @@ template <class Done>
 Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence absence,
                                 Time deadline) {
   const auto stopped = [&] { return stopped_.load(std::memory_order_seq_cst); };
-  const auto nobody_failed = [](const RankWords& words) {
-    return words.failed.load(std::memory_order_seq_cst) == 0;
-  };
   while (true) {
     if (!lock_.held()) {
       return make_error(StatusCode::kCancelled,
@@ -149,9 +150,9 @@ Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence abs
     }
     const Time now = std::chrono::steady_clock::now();
     const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
-    view_.bell().wait_until([&] { return all(done) || stopped() || !all(nobody_failed); }, look);
+    view_.bell().wait_until([&] { return progress(done) != Progress::kWaiting || stopped(); }, look);
     if (stopped()) return make_error(StatusCode::kCancelled, "{}: stopped", doing);
-    if (all(done)) return {};
+    if (progress(done) == Progress::kAllDone) return {};
     if (const std::optional<int> lost = lost_rank(done, absence)) {
       return make_error(StatusCode::kPeerLost,
                         "{} at rank {}: rank {} '{}' has died, failed or left; form a new world",
@@ -172,8 +173,7 @@ Status ShmMeeting::wait_for_members(Time deadline) {
   mine_.joined.store(1, std::memory_order_seq_cst);  // pairs with the loads in has_joined
   view_.bell().ring();
   const auto has_joined = [](const RankWords& words) {
-    return words.joined.load(std::memory_order_seq_cst) != 0 &&
-           words.failed.load(std::memory_order_seq_cst) == 0;
+    return words.joined.load(std::memory_order_seq_cst) != 0;
   };
   return wait_for_all(fmt::format("connect generation {}", world_.generation), has_joined,
                       Absence::kNotYetHere, deadline);
@@ -186,7 +186,7 @@ Status ShmMeeting::end_step(Time deadline) {
   };
   mine_.arrived.store(step, std::memory_order_seq_cst);  // pairs with the loads in has_arrived
   // Of those who arrive last at the same time, one at least sees all.
-  if (all(has_arrived)) view_.bell().ring();
+  if (progress(has_arrived) == Progress::kAllDone) view_.bell().ring();
   return wait_for_all("run an operation", has_arrived, Absence::kLost, deadline);
 }
 

@@ -42,6 +42,8 @@ class ShmMeeting {
  private:
   // What it means that nobody holds a rank's lock.
   enum class Absence { kNotYetHere, kLost };
+  // Hopeless: somebody who is not done has said that it will not be.
+  enum class Progress { kAllDone, kWaiting, kHopeless };
 
   static Result<std::unique_ptr<ShmMeeting>> make(const World& world, Store& store,
                                                   const CommunicatorOptions& options);
@@ -52,7 +54,7 @@ class ShmMeeting {
   template <class Done>
   Status wait_for_all(std::string_view doing, Done&& done, Absence absence, Time deadline);
   template <class Done>
-  bool all(Done&& done) const;
+  Progress progress(Done&& done) const;
   // The first rank that is not done and will never be.
   template <class Done>
   std::optional<int> lost_rank(Done&& done, Absence absence) const;
