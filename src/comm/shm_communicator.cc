@@ -52,6 +52,7 @@ ShmCommunicator::~ShmCommunicator() {
 }
 
 Status ShmCommunicator::run(const Operation& operation, Time deadline) {
+  FFDL_RETURN_IF_ERROR(meeting_->check_member("run an operation"));
   FFDL_ASSIGN_OR_RETURN(const Request request, check_operation(operation, world_));
   {
     base::MutexLock lock(mutex_);

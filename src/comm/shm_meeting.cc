@@ -75,8 +75,8 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& 
                     world.generation);
 }
 
-// A name that cannot be joined is one of an earlier communicator of the same world, whose end of
-// joining has not been told to the store yet.
+// A name that is gone is that of an earlier communicator of the same world, whose rank 0 has not
+// told the store yet that all had joined.
 Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& store,
                                                      Time deadline) {
   const std::string key = key_of(world);
@@ -84,20 +84,8 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& 
   while (true) {
     const Result<Entry> entry = store.get(key);
     if (entry.ok()) {
-      Result<shm::Segment> segment =
-          shm::Segment::open(entry->value, shm::SegmentKind::kCommunicator, kLayoutVersion);
-      if (segment.ok()) {
-        FFDL_ASSIGN_OR_RETURN(const ShmConfig config, read_config(*segment, world));
-        Result<shm::RoleLock> lock =
-            shm::RoleLock::acquire(segment->fd(), shm::learner_role(world.rank));
-        if (lock.ok()) {
-          return std::make_unique<ShmMeeting>(world, std::move(*segment), config,
-                                              std::move(*lock));
-        }
-        if (lock.status().code() != StatusCode::kConflict) return lock.status();
-      } else if (segment.status().code() != StatusCode::kNotFound) {
-        return segment.status();
-      }
+      Result<std::unique_ptr<ShmMeeting>> meeting = enter(world, entry->value);
+      if (meeting.ok() || meeting.status().code() != StatusCode::kNotFound) return meeting;
     } else if (entry.status().code() != StatusCode::kNotFound) {
       return entry.status();
     }
@@ -109,6 +97,27 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& 
     }
     seen = *changed;
   }
+}
+
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::enter(const World& world, std::string_view name) {
+  FFDL_ASSIGN_OR_RETURN(
+      shm::Segment segment,
+      shm::Segment::open(name, shm::SegmentKind::kCommunicator, kLayoutVersion));
+  FFDL_ASSIGN_OR_RETURN(const ShmConfig config, read_config(segment, world));
+  Result<shm::RoleLock> lock =
+      shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank));
+  if (!lock.ok()) {
+    return std::move(lock).status().with_context(fmt::format(
+        "connect generation {} as rank {}", world.generation, world.rank));
+  }
+  return std::make_unique<ShmMeeting>(world, std::move(segment), config, std::move(*lock));
+}
+
+Status ShmMeeting::check_member(std::string_view doing) const {
+  if (lock_.held()) return {};
+  return make_error(StatusCode::kCancelled,
+                    "{} at rank {}: this process is a fork of the member; connect in the child",
+                    doing, world_.rank);
 }
 
 // A rank that failed may have got there before: so `done` is looked at again after `failed`.
@@ -143,11 +152,6 @@ Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence abs
                                 Time deadline) {
   const auto stopped = [&] { return stopped_.load(std::memory_order_seq_cst); };
   while (true) {
-    if (!lock_.held()) {
-      return make_error(StatusCode::kCancelled,
-                        "{} at rank {}: this process is a fork of the member; connect in the child",
-                        doing, world_.rank);
-    }
     const Time now = std::chrono::steady_clock::now();
     const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
     view_.bell().wait_until([&] { return progress(done) != Progress::kWaiting || stopped(); }, look);
@@ -192,6 +196,7 @@ Status ShmMeeting::end_step(Time deadline) {
 
 void ShmMeeting::stop() {
   stopped_.store(true, std::memory_order_seq_cst);
+  if (!lock_.held()) return;  // a fork: the words are the member's
   mine_.failed.store(1, std::memory_order_seq_cst);  // pairs with the loads in wait_for_all()
   view_.bell().ring();
 }

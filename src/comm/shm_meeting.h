@@ -32,8 +32,12 @@ class ShmMeeting {
   // Steps that are over: the number of the one that this rank is in.
   uint64_t step() const { return step_; }
 
+  // A fork of the member inherits the object, but not the membership: it must not touch a word.
+  // Errors: kCancelled.
+  Status check_member(std::string_view doing) const;
+
   // Ends this rank's part of the step and waits until all have ended theirs: what they wrote before
-  // can be read then. Errors: kTimeout, kPeerLost, kCancelled (stop(), or a fork).
+  // can be read then. Errors: kTimeout, kPeerLost, kCancelled (stop()).
   Status end_step(Time deadline);
 
   // This rank will end no other step; whoever waits for it learns so.
@@ -48,6 +52,8 @@ class ShmMeeting {
   static Result<std::unique_ptr<ShmMeeting>> make(const World& world, Store& store,
                                                   const CommunicatorOptions& options);
   static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline);
+  // Errors: kNotFound (the name is gone), kConflict (somebody alive is this rank).
+  static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, std::string_view name);
   Status wait_for_members(Time deadline);
 
   // Waits until `done(words)` holds for every rank. `doing` begins the message of a failure.
