@@ -3,6 +3,7 @@
 // Everything public, for those who prefer one include.
 #include "ffdl/averaging_learner.h"  // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"  // IWYU pragma: export
+#include "ffdl/communicator.h"       // IWYU pragma: export
 #include "ffdl/diagnose.h"           // IWYU pragma: export
 #include "ffdl/export.h"             // IWYU pragma: export
 #include "ffdl/job_planner.h"        // IWYU pragma: export
@@ -15,6 +16,7 @@
 #include "ffdl/scaling_model.h"      // IWYU pragma: export
 #include "ffdl/sparse_gradient.h"    // IWYU pragma: export
 #include "ffdl/status.h"             // IWYU pragma: export
+#include "ffdl/store.h"              // IWYU pragma: export
 #include "ffdl/types.h"              // IWYU pragma: export
 #include "ffdl/update_rule.h"        // IWYU pragma: export
 #include "ffdl/version.h"            // IWYU pragma: export
