@@ -13,7 +13,7 @@ namespace ffdl {
 // One shared-memory segment of ffdl on this host.
 struct SegmentInfo {
   std::string name;            // without the prefix and folder
-  std::string kind;            // "parameter server", "communicator"; "unknown": the header does not say
+  std::string kind;            // "parameter server", "communicator", or "unknown"
   uint64_t bytes = 0;          // of memory held
   double age_s = 0;            // since it was made
   int64_t creator_pid = 0;     // in the creator's pid namespace

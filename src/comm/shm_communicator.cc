@@ -70,6 +70,7 @@ Status ShmCommunicator::run(const Operation& operation, Time deadline) {
 }
 
 void ShmCommunicator::abort(Status why) {
+  if (!meeting_->check_member("abort").ok()) return;  // a fork: nothing of it runs here
   if (why.ok()) why = Status(StatusCode::kCancelled, "aborted");
   {
     base::MutexLock lock(mutex_);
@@ -112,7 +113,9 @@ Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
   do {
     const uint64_t count = std::min(room, signature.block - begin);
     const uint64_t step = meeting_->step();
-    const auto bytes_to = [&](uint64_t block) { return (block * signature.block + begin) * element; };
+    const auto bytes_to = [&](uint64_t block) {
+      return (block * signature.block + begin) * element;
+    };
     for (uint64_t block = 0; block < given; ++block) {
       copy_from_list(request.in, bytes_to(block), count * element,
                      view_.input(world_.rank, step) + block * room * element);
@@ -133,8 +136,8 @@ Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
   return {};
 }
 
-// Reduces `count` elements that lie `slot_offset` bytes into all inputs of `step` to byte `begin` of
-// the output.
+// Reduces `count` elements, which lie `slot_offset` bytes into all inputs of `step`, to byte
+// `begin` of the output.
 void ShmCommunicator::reduce_to_list(const Request& request, uint64_t slot_offset, uint64_t begin,
                                      uint64_t count, uint64_t step) {
   if (count == 0) return;

@@ -63,8 +63,7 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& 
   FFDL_ASSIGN_OR_RETURN(shm::RoleLock lock,
                         shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank)));
   FFDL_RETURN_IF_ERROR(segment.publish());
-  auto meeting =
-      std::make_unique<ShmMeeting>(world, std::move(segment), config, std::move(lock));
+  auto meeting = std::make_unique<ShmMeeting>(world, std::move(segment), config, std::move(lock));
   const Result<Revision> told = store.compare_and_put(key_of(world), 0, name);
   if (told.ok()) return meeting;
   meeting->segment_.unlink();
@@ -107,8 +106,8 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::enter(const World& world, std::s
   Result<shm::RoleLock> lock =
       shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank));
   if (!lock.ok()) {
-    return std::move(lock).status().with_context(fmt::format(
-        "connect generation {} as rank {}", world.generation, world.rank));
+    return std::move(lock).status().with_context(
+        fmt::format("connect generation {} as rank {}", world.generation, world.rank));
   }
   return std::make_unique<ShmMeeting>(world, std::move(segment), config, std::move(*lock));
 }
@@ -154,7 +153,8 @@ Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence abs
   while (true) {
     const Time now = std::chrono::steady_clock::now();
     const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
-    view_.bell().wait_until([&] { return progress(done) != Progress::kWaiting || stopped(); }, look);
+    view_.bell().wait_until(
+        [&] { return progress(done) != Progress::kWaiting || stopped(); }, look);
     if (stopped()) return make_error(StatusCode::kCancelled, "{}: stopped", doing);
     if (progress(done) == Progress::kAllDone) return {};
     if (const std::optional<int> lost = lost_rank(done, absence)) {

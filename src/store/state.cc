@@ -87,8 +87,7 @@ Result<LeaseId> State::grant_lease(Duration ttl, Time now) {
   end_old_leases(now);
   if (ttl <= Duration::zero() || ttl > base::kLeaseMax) {
     return invalid_argument("grant a lease of {} ns: it must be above 0 and at most {} h",
-                            ttl.count(),
-                            std::chrono::duration_cast<std::chrono::hours>(base::kLeaseMax).count());
+                            ttl.count(), base::kLeaseMax.count());
   }
   leases_[++last_lease_] = {ttl, now + ttl};
   return last_lease_;

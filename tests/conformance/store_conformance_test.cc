@@ -145,7 +145,8 @@ TEST_P(StoreConformance, AWaitThatComesLateStillSeesTheChange) {
   ASSERT_OK(second_.remove("job/a"));
   ASSERT_OK_AND_ASSIGN(const Revision after, first_.wait_change("job/", before, Time::min()));
   EXPECT_GT(after, before);
-  EXPECT_FAILS(first_.wait_change("job/", after, deadline_in(20ms)), StatusCode::kTimeout, "'job/'");
+  EXPECT_FAILS(first_.wait_change("job/", after, deadline_in(20ms)), StatusCode::kTimeout,
+               "'job/'");
 }
 
 TEST_P(StoreConformance, AWaitForOneKeyIsNotEndedByOthers) {
@@ -161,7 +162,7 @@ TEST_P(StoreConformance, WhoIsFarBehindIsToldToLookAgain) {
 }
 
 TEST_P(StoreConformance, ALeaseTakesItsKeysWithIt) {
-  ASSERT_OK_AND_ASSIGN(const LeaseId lease, first_.grant_lease(30ms));
+  ASSERT_OK_AND_ASSIGN(const LeaseId lease, first_.grant_lease(200ms));
   ASSERT_OK_AND_ASSIGN(const Revision put, first_.put("member/a", "1", lease));
   ASSERT_OK(first_.put("member/b", "1"));
   ASSERT_OK_AND_ASSIGN(Revision seen, second_.wait_change("member/", put + 1, deadline_in(10s)));

@@ -27,7 +27,7 @@ TEST(MemoryStore, OneChangeEndsAllWaits) {
 
 TEST(MemoryStore, ALeaseEndsAWaitThoughNobodyElseCalls) {
   MemoryStore store(system_runtime());
-  ASSERT_OK_AND_ASSIGN(const LeaseId lease, store.grant_lease(20ms));
+  ASSERT_OK_AND_ASSIGN(const LeaseId lease, store.grant_lease(50ms));
   ASSERT_OK_AND_ASSIGN(const Revision put, store.put("k", "v", lease));
   EXPECT_OK(store.wait_change("k", put, deadline_in(10s)));
 }

@@ -49,6 +49,7 @@ HEADERS = {
     "store.h": "store",
     "membership.h": "membership",
     "communicator.h": "comm",
+    "operation_queue.h": "comm",
     "data_pipeline.h": "data",
     "checkpoint.h": "elastic",
     "session.h": "elastic",
