@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "ps/gradient_kernels.h"
+#include "ps/journalled_rule.h"
 #include "ps/layout.h"
 #include "ps/shared_copy.h"
 
@@ -30,6 +31,7 @@ enum class FoldStep : uint8_t {
 // the benchmark of the journal's cost leaves the journal out.
 struct NoHooks {
   static constexpr bool kJournal = true;
+  static constexpr bool kMayDie = false;
   bool alive(FoldStep) { return true; }
 };
 
@@ -62,6 +64,7 @@ class ShardFold {
       : region_(region),
         config_(region_.config()),
         rule_(rule),
+        journalled_rule_(dynamic_cast<const JournalledRule*>(&rule)),
         words_(region_.shard(shard)),
         k_(shard),
         first_block_(region_.shard_begin(shard)),
@@ -162,8 +165,7 @@ class ShardFold {
     return {};
   }
 
-  // Which blocks, or which touched parts, are to be updated: from the record of the gradients
-  // alone, so that a successor comes to the same steps.
+  // What is updated step by step: the shard's floats, or the touched parts.
   void plan_steps() {
     bool updates = false;
     dense_ = false;
@@ -174,7 +176,11 @@ class ShardFold {
       dense_ = dense_ || !source.is_sparse();
       if (!dense_) touched = unite(touched, source.touched);
     }
-    weight_steps_ = updates ? blocks_ : 0;
+    // Only what lies in the segment decides, so that a successor comes to the same steps.
+    const bool in_runs = config_.custom_rule == 0 && sources_.size() == 1 &&
+                         config_.gradient_type == GradientType::kFloat32;
+    step_floats_ = dense_ && in_runs ? kRunFloats : kBlockFloats;
+    weight_steps_ = updates ? blocks_ * (kBlockFloats / step_floats_) : 0;
     if (!updates || dense_) return;
     parts_.plan(touched, {first_block_ * kBlockFloats, (first_block_ + blocks_) * kBlockFloats},
                 kBlockFloats);
@@ -187,9 +193,9 @@ class ShardFold {
   // What step n updates.
   std::span<const TouchedRange> parts_of(uint64_t n) {
     if (!dense_) return parts_.step(n);
-    const uint64_t begin = (first_block_ + n) * kBlockFloats;
-    whole_block_ = {begin, begin + kBlockFloats};
-    return {&whole_block_, 1};
+    const uint64_t begin = first_block_ * kBlockFloats + n * step_floats_;
+    dense_part_ = {begin, begin + step_floats_};
+    return {&dense_part_, 1};
   }
 
   Status add_source(int l, uint64_t q) {
@@ -221,10 +227,14 @@ class ShardFold {
     return step;
   }
 
-  Status run_from(uint64_t block) {
+  Status run_from(uint64_t next) {
     begin_change();
     const UpdateStep step = update_step();
-    for (uint64_t n = block; n < steps(); ++n) {
+    if (can_run() && next < weight_steps_) {
+      run_steps(next, step);
+      next = weight_steps_;
+    }
+    for (uint64_t n = next; n < steps(); ++n) {
       FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kWriteShadow));
       const uint64_t parity = (n + 1) & 1;
       if (n < weight_steps_) {
@@ -255,6 +265,34 @@ class ShardFold {
     begin_change();
     FFDL_RETURN_IF_ERROR(copy_shadow(n, word.block_plus_one & 1));
     return run_from(n + 1);
+  }
+
+  bool can_run() const {
+#ifdef FFDL_ATOMIC_COPIES
+    return false;  // the kernels' stores are plain ones
+#else
+    return !Hooks::kMayDie && journalled_rule_ != nullptr && step_floats_ == kRunFloats;
+#endif
+  }
+
+  // All weights from step n on. The same stores in the same order as the loop of run_from().
+  void run_steps(uint64_t n, const UpdateStep& step) {
+    const uint64_t begin = parts_of(n).front().begin;
+    JournalledRun run;
+    run.steps = weight_steps_ - n;
+    run.first = n;
+    run.gradient = sources_.front().gradient.floats() + begin;
+    run.weights = region_.weights() + begin;
+    for (uint32_t plane = 0; plane <= config_.state_count; ++plane) {
+      if (plane > 0) run.state[plane - 1] = region_.state(plane - 1) + begin;
+      for (const uint64_t parity : {0U, 1U}) {
+        run.shadow[parity][plane] = region_.shadow(k_, parity, plane);
+      }
+    }
+    run.journal = &words_.journal;
+    run.journal_word =
+        JournalWord{journal_learner_, 0, static_cast<uint32_t>(journal_sequence_)}.pack();
+    journalled_rule_->run(step, run);
   }
 
   void write_shadow(uint64_t n, uint64_t parity, const UpdateStep& step) {
@@ -430,6 +468,7 @@ class ShardFold {
   const Region region_;
   const Config& config_;
   const UpdateRule& rule_;
+  const JournalledRule* const journalled_rule_;  // null: a rule of the user's own
   ShardWords& words_;
   const int k_;
   const uint64_t first_block_;
@@ -445,7 +484,8 @@ class ShardFold {
   bool dense_ = false;  // all blocks of the shard are steps, not the parts
   uint64_t weight_steps_ = 0;
   TouchedSteps parts_;
-  TouchedRange whole_block_;
+  uint64_t step_floats_ = kBlockFloats;  // of a dense update
+  TouchedRange dense_part_;
   std::vector<LedgerEntry> entries_;
 
   struct alignas(64) Scratch {

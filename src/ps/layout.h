@@ -18,9 +18,8 @@ namespace ffdl::ps {
 
 inline constexpr uint32_t kLayoutVersion = 2;
 
-// Weights are updated block by block; a crash repeats at most the copy of one. Large enough to hide
-// what a block costs beside its floats, small enough for the processor to compute the next block
-// while it copies the last one: 512 was the fastest of 128 to 1024.
+// The most that one step of a fold updates: a crash repeats at most the copy of one step. Shards
+// and arrays are whole blocks. Built-in rules take smaller steps (kRunFloats) where they can.
 inline constexpr uint64_t kBlockFloats = 512;
 
 // Constant after creation, guarded by a checksum.

@@ -98,14 +98,15 @@ Config make_config(const ParameterServerOptions& options, const UpdateRule& rule
   return config;
 }
 
+// The steps of one fold must fit the journal: runs of floats, or rows, and the ledger.
 Status check_journal_reach(const Config& config) {
   const uint64_t blocks = (config.parameters + ps::kBlockFloats - 1) / ps::kBlockFloats;
   const uint64_t most = (blocks + config.shards - 1) / config.shards;
-  // Steps of one fold: blocks, or rows, and the ledger.
-  if (most + config.rows_max + 1 < uint64_t{1} << 24) return {};
+  const uint64_t steps = most * (ps::kBlockFloats / ps::kRunFloats) + config.rows_max + 1;
+  if (steps < uint64_t{1} << 24) return {};
   return invalid_argument(
       "create a parameter server: {} parameters for {} threads; use at least {}", config.parameters,
-      config.shards, (blocks >> 23) + 1);
+      config.shards, (blocks >> 20) + 1);
 }
 
 Status check_cut(const ParameterServerCut& cut, const Region& region) {

@@ -36,106 +36,198 @@ class GradientLoader {
   bool clamp_;
 };
 
-void Sgd(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
+// A rule gives the new value of a vector of weights, and changes its vectors of state.
+
+struct Sgd {
+  static constexpr int kState = 0;
+  Sgd(const UpdateRuleOptions& options, const UpdateStep& step)
+      : load(step),
+        rate(hn::Set(FloatTag(), step.learning_rate)),
+        decay(hn::Set(FloatTag(), options.weight_decay)) {}
+
+  Vec operator()(Vec weight, const float* from, Vec* /*state*/) const {
+    return hn::NegMulAdd(rate, hn::MulAdd(decay, weight, load(from)), weight);
+  }
+
+  GradientLoader load;
+  Vec rate;
+  Vec decay;
+};
+
+struct Momentum {
+  static constexpr int kState = 1;
+  Momentum(const UpdateRuleOptions& options, const UpdateStep& step)
+      : load(step),
+        rate(hn::Set(FloatTag(), step.learning_rate)),
+        decay(hn::Set(FloatTag(), options.weight_decay)),
+        momentum(hn::Set(FloatTag(), options.momentum)) {}
+
+  Vec operator()(Vec weight, const float* from, Vec* state) const {
+    state[0] = hn::MulAdd(momentum, state[0], hn::MulAdd(decay, weight, load(from)));
+    return hn::NegMulAdd(rate, state[0], weight);
+  }
+
+  GradientLoader load;
+  Vec rate;
+  Vec decay;
+  Vec momentum;
+};
+
+struct Nesterov : Momentum {
+  using Momentum::Momentum;
+
+  Vec operator()(Vec weight, const float* from, Vec* state) const {
+    const Vec gradient = hn::MulAdd(decay, weight, load(from));
+    state[0] = hn::MulAdd(momentum, state[0], gradient);
+    const Vec move = hn::MulAdd(momentum, state[0], gradient);  // one step of the velocity ahead
+    return hn::NegMulAdd(rate, move, weight);
+  }
+};
+
+struct Adagrad {
+  static constexpr int kState = 1;
+  Adagrad(const UpdateRuleOptions& options, const UpdateStep& step)
+      : load(step),
+        rate(hn::Set(FloatTag(), step.learning_rate)),
+        decay(hn::Set(FloatTag(), options.weight_decay)),
+        epsilon(hn::Set(FloatTag(), options.epsilon)) {}
+
+  Vec operator()(Vec weight, const float* from, Vec* state) const {
+    const Vec gradient = hn::MulAdd(decay, weight, load(from));
+    state[0] = hn::MulAdd(gradient, gradient, state[0]);
+    const Vec divisor = hn::Add(hn::Sqrt(state[0]), epsilon);
+    return hn::Sub(weight, hn::Div(hn::Mul(rate, gradient), divisor));
+  }
+
+  GradientLoader load;
+  Vec rate;
+  Vec decay;
+  Vec epsilon;
+};
+
+struct Average {
+  static constexpr int kState = 0;
+  Average(const UpdateRuleOptions& /*options*/, const UpdateStep& step) : load(step) {}
+
+  Vec operator()(Vec weight, const float* from, Vec* /*state*/) const {
+    return hn::Sub(weight, load(from));
+  }
+
+  GradientLoader load;
+};
+
+// Adam, and AdamW by options.kind.
+struct Adam {
+  static constexpr int kState = 2;
+  Adam(const UpdateRuleOptions& options, const UpdateStep& step) : load(step) {
+    const FloatTag d;
+    const bool decoupled = options.kind == UpdateRuleKind::kAdamW;
+    const auto t = static_cast<double>(step.number);
+    const double correction1 = 1 - std::pow(double{options.beta1}, t);
+    const double correction2 = 1 - std::pow(double{options.beta2}, t);
+    rate = hn::Set(d, static_cast<float>(step.learning_rate / correction1));
+    root = hn::Set(d, static_cast<float>(1 / std::sqrt(correction2)));
+    shrink = hn::Set(d, decoupled ? 1 - step.learning_rate * options.weight_decay : 1.0F);
+    decay = hn::Set(d, decoupled ? 0.0F : options.weight_decay);
+    beta1 = hn::Set(d, options.beta1);
+    beta2 = hn::Set(d, options.beta2);
+    rest1 = hn::Set(d, 1 - options.beta1);
+    rest2 = hn::Set(d, 1 - options.beta2);
+    epsilon = hn::Set(d, options.epsilon);
+  }
+
+  Vec operator()(Vec weight, const float* from, Vec* state) const {
+    const Vec gradient = hn::MulAdd(decay, weight, load(from));
+    state[0] = hn::MulAdd(beta1, state[0], hn::Mul(rest1, gradient));
+    state[1] = hn::MulAdd(beta2, state[1], hn::Mul(rest2, hn::Mul(gradient, gradient)));
+    const Vec divisor = hn::MulAdd(hn::Sqrt(state[1]), root, epsilon);
+    const Vec move = hn::Div(hn::Mul(rate, state[0]), divisor);
+    return hn::Sub(hn::Mul(shrink, weight), move);
+  }
+
+  GradientLoader load;
+  Vec rate, root, shrink, decay, beta1, beta2, rest1, rest2, epsilon;
+};
+
+// `count` floats, from old values to new ones elsewhere.
+template <class Rule>
+HWY_INLINE void UpdateFloats(const Rule& rule, uint64_t count, const float* gradient,
+                             const float* weights, float* new_weights, const float* const* state,
+                             float* const* new_state) {
   const FloatTag d;
-  const GradientLoader load(step);
-  const Vec rate = hn::Set(d, step.learning_rate);
-  const Vec decay = hn::Set(d, rule.weight_decay);
   HWY_UNROLL(4)
-  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
-    const Vec weight = hn::Load(d, block.weights + i);
-    const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
-    hn::Store(hn::NegMulAdd(rate, gradient, weight), d, block.new_weights + i);
+  for (uint64_t i = 0; i < count; i += hn::Lanes(d)) {
+    Vec values[1 + Rule::kState];  // the last one is not used
+    for (int s = 0; s < Rule::kState; ++s) values[s] = hn::Load(d, state[s] + i);
+    hn::Store(rule(hn::Load(d, weights + i), gradient + i, values), d, new_weights + i);
+    for (int s = 0; s < Rule::kState; ++s) hn::Store(values[s], d, new_state[s] + i);
   }
 }
 
-void Momentum(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
+HWY_INLINE void CopyStep(float* to, const float* from) {
   const FloatTag d;
-  const GradientLoader load(step);
-  const Vec rate = hn::Set(d, step.learning_rate);
-  const Vec decay = hn::Set(d, rule.weight_decay);
-  const Vec momentum = hn::Set(d, rule.momentum);
   HWY_UNROLL(4)
-  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
-    const Vec weight = hn::Load(d, block.weights + i);
-    const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
-    const Vec velocity = hn::MulAdd(momentum, hn::Load(d, block.state[0] + i), gradient);
-    hn::Store(velocity, d, block.new_state[0] + i);
-    hn::Store(hn::NegMulAdd(rate, velocity, weight), d, block.new_weights + i);
+  for (uint64_t i = 0; i < kRunFloats; i += hn::Lanes(d))
+    hn::Store(hn::Load(d, from + i), d, to + i);
+}
+
+template <class Rule>
+void BlockOf(const UpdateRuleOptions& options, const UpdateStep& step, const UpdateBlock& block) {
+  UpdateFloats(Rule(options, step), block.count, block.gradient, block.weights, block.new_weights,
+               block.state.data(), block.new_state.data());
+}
+
+// The compiler must keep the order of the stores: a killed server leaves its stores up to one point
+// of its machine code.
+template <class Rule>
+void RunOf(const UpdateRuleOptions& options, const UpdateStep& step, const JournalledRun& run) {
+  const Rule rule(options, step);
+  float* weights = run.weights;
+  const float* gradient = run.gradient;
+  auto state = run.state;
+  for (uint64_t number = run.first + 1; number <= run.first + run.steps; ++number) {
+    const auto& shadow = run.shadow[number & 1];
+    UpdateFloats(rule, kRunFloats, gradient, weights, shadow[0], state.data(), shadow.data() + 1);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    run.journal->store(run.journal_word + (number << 32), std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    CopyStep(weights, shadow[0]);
+    for (int s = 0; s < Rule::kState; ++s) {
+      CopyStep(state[static_cast<size_t>(s)], shadow[static_cast<size_t>(1 + s)]);
+      state[static_cast<size_t>(s)] += kRunFloats;
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    weights += kRunFloats;
+    gradient += kRunFloats;
   }
 }
 
-void Nesterov(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
-  const FloatTag d;
-  const GradientLoader load(step);
-  const Vec rate = hn::Set(d, step.learning_rate);
-  const Vec decay = hn::Set(d, rule.weight_decay);
-  const Vec momentum = hn::Set(d, rule.momentum);
-  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
-    const Vec weight = hn::Load(d, block.weights + i);
-    const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
-    const Vec velocity = hn::MulAdd(momentum, hn::Load(d, block.state[0] + i), gradient);
-    const Vec move = hn::MulAdd(momentum, velocity, gradient);  // one step of the velocity ahead
-    hn::Store(velocity, d, block.new_state[0] + i);
-    hn::Store(hn::NegMulAdd(rate, move, weight), d, block.new_weights + i);
+#define FFDL_BY_KIND(Function, ...)           \
+  switch (options.kind) {                     \
+    case UpdateRuleKind::kSgd:                \
+      return Function<Sgd>(__VA_ARGS__);      \
+    case UpdateRuleKind::kMomentum:           \
+      return Function<Momentum>(__VA_ARGS__); \
+    case UpdateRuleKind::kAdam:               \
+    case UpdateRuleKind::kAdamW:              \
+      return Function<Adam>(__VA_ARGS__);     \
+    case UpdateRuleKind::kNesterov:           \
+      return Function<Nesterov>(__VA_ARGS__); \
+    case UpdateRuleKind::kAdagrad:            \
+      return Function<Adagrad>(__VA_ARGS__);  \
+    case UpdateRuleKind::kAverage:            \
+      return Function<Average>(__VA_ARGS__);  \
   }
+
+void Block(const UpdateRuleOptions& options, const UpdateStep& step, const UpdateBlock& block) {
+  FFDL_BY_KIND(BlockOf, options, step, block)
 }
 
-void Adagrad(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
-  const FloatTag d;
-  const GradientLoader load(step);
-  const Vec rate = hn::Set(d, step.learning_rate);
-  const Vec decay = hn::Set(d, rule.weight_decay);
-  const Vec epsilon = hn::Set(d, rule.epsilon);
-  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
-    const Vec weight = hn::Load(d, block.weights + i);
-    const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
-    const Vec sum = hn::MulAdd(gradient, gradient, hn::Load(d, block.state[0] + i));
-    const Vec move = hn::Div(hn::Mul(rate, gradient), hn::Add(hn::Sqrt(sum), epsilon));
-    hn::Store(sum, d, block.new_state[0] + i);
-    hn::Store(hn::Sub(weight, move), d, block.new_weights + i);
-  }
+void Run(const UpdateRuleOptions& options, const UpdateStep& step, const JournalledRun& run) {
+  FFDL_BY_KIND(RunOf, options, step, run)
 }
 
-void Average(const UpdateStep& step, const UpdateBlock& block) {
-  const FloatTag d;
-  const GradientLoader load(step);
-  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
-    const Vec weight = hn::Load(d, block.weights + i);
-    hn::Store(hn::Sub(weight, load(block.gradient + i)), d, block.new_weights + i);
-  }
-}
-
-void Adam(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
-  const FloatTag d;
-  const GradientLoader load(step);
-  const bool decoupled = rule.kind == UpdateRuleKind::kAdamW;
-  const auto t = static_cast<double>(step.number);
-  const double correction1 = 1 - std::pow(double{rule.beta1}, t);
-  const double correction2 = 1 - std::pow(double{rule.beta2}, t);
-  const Vec rate = hn::Set(d, static_cast<float>(step.learning_rate / correction1));
-  const Vec root = hn::Set(d, static_cast<float>(1 / std::sqrt(correction2)));
-  const Vec shrink = hn::Set(d, decoupled ? 1 - step.learning_rate * rule.weight_decay : 1.0F);
-  const Vec decay = hn::Set(d, decoupled ? 0.0F : rule.weight_decay);
-  const Vec beta1 = hn::Set(d, rule.beta1);
-  const Vec beta2 = hn::Set(d, rule.beta2);
-  const Vec rest1 = hn::Set(d, 1 - rule.beta1);
-  const Vec rest2 = hn::Set(d, 1 - rule.beta2);
-  const Vec epsilon = hn::Set(d, rule.epsilon);
-  HWY_UNROLL(4)
-  for (uint64_t i = 0; i < block.count; i += hn::Lanes(d)) {
-    const Vec weight = hn::Load(d, block.weights + i);
-    const Vec gradient = hn::MulAdd(decay, weight, load(block.gradient + i));
-    const Vec mean = hn::MulAdd(beta1, hn::Load(d, block.state[0] + i), hn::Mul(rest1, gradient));
-    const Vec square = hn::MulAdd(beta2, hn::Load(d, block.state[1] + i),
-                                  hn::Mul(rest2, hn::Mul(gradient, gradient)));
-    hn::Store(mean, d, block.new_state[0] + i);
-    hn::Store(square, d, block.new_state[1] + i);
-    const Vec divisor = hn::MulAdd(hn::Sqrt(square), root, epsilon);
-    const Vec move = hn::Div(hn::Mul(rate, mean), divisor);
-    hn::Store(hn::Sub(hn::Mul(shrink, weight), move), d, block.new_weights + i);
-  }
-}
+#undef FFDL_BY_KIND
 
 }  // namespace ffdl::ps::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -143,34 +235,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ffdl::ps {
 
-HWY_EXPORT(Sgd);
-HWY_EXPORT(Momentum);
-HWY_EXPORT(Nesterov);
-HWY_EXPORT(Adagrad);
-HWY_EXPORT(Average);
-HWY_EXPORT(Adam);
+HWY_EXPORT(Block);
+HWY_EXPORT(Run);
 
-void update_sgd(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
-  HWY_DYNAMIC_DISPATCH(Sgd)(rule, step, block);
+void update_block(const UpdateRuleOptions& options, const UpdateStep& step,
+                  const UpdateBlock& block) {
+  HWY_DYNAMIC_DISPATCH(Block)(options, step, block);
 }
-void update_momentum(const UpdateRuleOptions& rule, const UpdateStep& step,
-                     const UpdateBlock& block) {
-  HWY_DYNAMIC_DISPATCH(Momentum)(rule, step, block);
-}
-void update_nesterov(const UpdateRuleOptions& rule, const UpdateStep& step,
-                     const UpdateBlock& block) {
-  HWY_DYNAMIC_DISPATCH(Nesterov)(rule, step, block);
-}
-void update_adagrad(const UpdateRuleOptions& rule, const UpdateStep& step,
-                    const UpdateBlock& block) {
-  HWY_DYNAMIC_DISPATCH(Adagrad)(rule, step, block);
-}
-void update_average(const UpdateRuleOptions& /*rule*/, const UpdateStep& step,
-                    const UpdateBlock& block) {
-  HWY_DYNAMIC_DISPATCH(Average)(step, block);
-}
-void update_adam(const UpdateRuleOptions& rule, const UpdateStep& step, const UpdateBlock& block) {
-  HWY_DYNAMIC_DISPATCH(Adam)(rule, step, block);
+
+void update_run(const UpdateRuleOptions& options, const UpdateStep& step,
+                const JournalledRun& run) {
+  HWY_DYNAMIC_DISPATCH(Run)(options, step, run);
 }
 
 }  // namespace ffdl::ps

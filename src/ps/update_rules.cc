@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "ffdl/update_rule.h"
+#include "ps/journalled_rule.h"
 #include "ps/update_kernels.h"
 
 namespace ffdl {
@@ -18,17 +19,16 @@ struct BuiltIn {
   std::string_view name;
   int state_count;
   bool takes_mean;
-  void (*update)(const UpdateRuleOptions&, const UpdateStep&, const UpdateBlock&);
 };
 
 constexpr BuiltIn kBuiltIns[] = {
-    {UpdateRuleKind::kSgd, "sgd", 0, false, &ps::update_sgd},
-    {UpdateRuleKind::kMomentum, "momentum", 1, false, &ps::update_momentum},
-    {UpdateRuleKind::kAdam, "adam", 2, true, &ps::update_adam},
-    {UpdateRuleKind::kAdamW, "adamw", 2, true, &ps::update_adam},
-    {UpdateRuleKind::kNesterov, "nesterov", 1, false, &ps::update_nesterov},
-    {UpdateRuleKind::kAdagrad, "adagrad", 1, true, &ps::update_adagrad},
-    {UpdateRuleKind::kAverage, "average", 0, false, &ps::update_average},
+    {UpdateRuleKind::kSgd, "sgd", 0, false},
+    {UpdateRuleKind::kMomentum, "momentum", 1, false},
+    {UpdateRuleKind::kAdam, "adam", 2, true},
+    {UpdateRuleKind::kAdamW, "adamw", 2, true},
+    {UpdateRuleKind::kNesterov, "nesterov", 1, false},
+    {UpdateRuleKind::kAdagrad, "adagrad", 1, true},
+    {UpdateRuleKind::kAverage, "average", 0, false},
 };
 
 const BuiltIn* find_built_in(UpdateRuleKind kind) {
@@ -36,7 +36,7 @@ const BuiltIn* find_built_in(UpdateRuleKind kind) {
   return found == std::end(kBuiltIns) ? nullptr : found;
 }
 
-class BuiltInRule final : public UpdateRule {
+class BuiltInRule final : public UpdateRule, public ps::JournalledRule {
  public:
   BuiltInRule(const BuiltIn& built_in, const UpdateRuleOptions& options)
       : built_in_(built_in), options_(options) {}
@@ -44,7 +44,10 @@ class BuiltInRule final : public UpdateRule {
   int state_count() const override { return built_in_.state_count; }
   bool takes_mean() const override { return built_in_.takes_mean; }
   void apply(const UpdateStep& step, const UpdateBlock& block) const override {
-    built_in_.update(options_, step, block);
+    ps::update_block(options_, step, block);
+  }
+  void run(const UpdateStep& step, const ps::JournalledRun& steps) const override {
+    ps::update_run(options_, step, steps);
   }
 
  private:

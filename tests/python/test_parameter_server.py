@@ -306,6 +306,7 @@ def test_one_gradient_of_several_ranges():
 
 
 def wait_for_ever(ready, name):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's is ignored
     try:
         ready.send_bytes(b"ready")
         ffdl.Learner.attach(name, float("inf"))
@@ -314,6 +315,7 @@ def wait_for_ever(ready, name):
 
 
 def serve_for_ever(ready, name):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     server = new_server(name)
     try:
         ready.send_bytes(b"ready")

@@ -110,6 +110,7 @@ class Tidy:
                 self.report(name, 1, "a header without '#pragma once'; add it as the first line")
         self.check_tests_exist()
         self.check_python_names()
+        self.check_names_in_docs()
         return self.problems
 
     # --- layers ---
@@ -258,6 +259,21 @@ class Tidy:
             if word and not word.startswith("_") and word not in words:
                 self.report(stub, number, f"'{word}' is in no C++ header; say the same word in "
                                           "both languages")
+
+    # `Class::member` in a page, such as the table that ties the protocol's model to its code.
+    def check_names_in_docs(self):
+        code = "".join(text for name, text in self.text.items()
+                       if name.endswith(CODE) and below(name, LIBRARY))
+        words = set(re.findall(r"\w+", code))
+        for name, text in self.text.items():
+            if not (name.startswith("docs/") and name.endswith(".md")):
+                continue
+            for number, line in enumerate(text.split("\n"), 1):
+                for full in re.findall(r"`((?:\w+::)+\w+)`", line):
+                    gone = [word for word in full.split("::") if word not in words]
+                    if gone:
+                        self.report(name, number, f"'{full}': there is no '{gone[0]}' in the code; "
+                                                  "name what does this now")
 
 
 def main():

@@ -113,6 +113,12 @@ class TidyTest(unittest.TestCase):
     def test_python_says_the_same_words(self):
         self.found({"python/ffdl/_ffdl.pyi": "class Status:\n    def okay(self): ...\n"}, "okay")
 
+    def test_names_in_pages(self):
+        page = "The model's step is `base::one` or `Status::gone`.\n"
+        self.found({"docs/model.md": page, "src/base/status.cc":
+                    '#include "ffdl/status.h"\n\nnamespace base {\nint one() { return 1; }\n}\n'},
+                   "docs/model.md:1", "'Status::gone'", "'gone'")
+
 
 class SourceTest(unittest.TestCase):
     def test_functions_are_found_with_their_lines(self):

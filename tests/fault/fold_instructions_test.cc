@@ -1,0 +1,108 @@
+// A server that dies at any instruction of a fold: a child folds in shared memory, one machine
+// instruction at a time, and after each that changed something a successor of its memory finishes.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "ps/fold.h"
+#include "ps/test_region.h"
+
+namespace ffdl::ps {
+namespace {
+
+struct Case {
+  UpdateRuleKind kind;
+  uint32_t states;
+  bool sparse;
+};
+
+Config config_of(const Case& what) {
+  Config config = TestRegion::small_config(1, what.states);
+  config.parameters = 2 * kBlockFloats - 3;
+  config.rule.kind = what.kind;
+  return config;
+}
+
+// What a server does that owns the memory: finish what was interrupted, fold the rest.
+bool serve(const Region& region, const UpdateRule& rule) {
+  ShardFold<> fold(region, rule, 0);
+  if (!fold.recover().ok()) return false;
+  while (region.folded(0, 0) < region.learner(0).pub) {
+    if (!fold.fold(0).ok()) return false;
+  }
+  return true;
+}
+
+std::vector<uint64_t> served_copy(const TestRegion& region, const UpdateRule& rule) {
+  TestRegion copy(region->config());
+  std::memcpy(copy.bytes().data(), region.bytes().data(), copy.bytes().size());
+  EXPECT_TRUE(serve(*copy, rule));
+  return copy.contents();
+}
+
+// A stopped child that will fold when it goes on.
+pid_t start_folding(const TestRegion& region, const UpdateRule& rule) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
+    raise(SIGSTOP);
+    ShardFold<> fold(*region, rule, 0);
+    _exit(fold.fold(0).ok() ? 0 : 1);
+  }
+  return child;
+}
+
+class FoldInstructions : public ::testing::TestWithParam<Case> {};
+
+TEST_P(FoldInstructions, AKillAtAnyOfThemLosesAndRepeatsNothing) {
+  const Case what = GetParam();
+  TestRegion region(config_of(what));
+  const auto rule = make_update_rule(region->config().rule).value();
+  region.publish(0, {{.partition = 0, .begin = 0, .end = 4}});
+  ASSERT_TRUE(serve(*region, *rule));  // so that all values and states differ
+  region.publish(
+      0, {{.partition = 0, .begin = 4, .end = 9}, {.partition = 1, .begin = 0, .end = 2}}, 1,
+      what.sparse ? std::optional(std::vector<TouchedRange>{{5, 70}, {500, 530}}) : std::nullopt);
+  const std::vector<uint64_t> expected = served_copy(region, *rule);
+
+  const pid_t child = start_folding(region, *rule);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    GTEST_SKIP() << "this system does not let a process trace its child";
+  }
+  std::vector<std::byte> last(region.bytes().begin(), region.bytes().end());
+  int instructions = 0;
+  int changes = 0;
+  while (WIFSTOPPED(status)) {
+    if (std::memcmp(last.data(), region.bytes().data(), last.size()) != 0) {
+      std::memcpy(last.data(), region.bytes().data(), last.size());
+      ++changes;
+      if (served_copy(region, *rule) != expected) {
+        kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+        FAIL() << "killed after instruction " << instructions;
+      }
+    }
+    ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr);
+    waitpid(child, &status, 0);
+    ++instructions;
+  }
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(region.contents(), expected);
+  EXPECT_GT(changes, what.sparse ? 10 : 100) << instructions;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, FoldInstructions,
+                         ::testing::Values(Case{UpdateRuleKind::kSgd, 0, false},
+                                           Case{UpdateRuleKind::kMomentum, 1, false},
+                                           Case{UpdateRuleKind::kAdam, 2, false},
+                                           Case{UpdateRuleKind::kMomentum, 1, true}));
+
+}  // namespace
+}  // namespace ffdl::ps
