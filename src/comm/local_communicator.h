@@ -35,7 +35,7 @@ class LocalMeeting {
   std::vector<const Request*> requests_ FFDL_GUARDED_BY(mutex_);  // null: has not arrived
   std::vector<bool> aborted_ FFDL_GUARDED_BY(mutex_);
   int arrived_ FFDL_GUARDED_BY(mutex_) = 0;
-  uint64_t round_ FFDL_GUARDED_BY(mutex_) = 0;     // operations that ended well
+  uint64_t round_ FFDL_GUARDED_BY(mutex_) = 0;      // operations that ended well
   bool executing_ FFDL_GUARDED_BY(mutex_) = false;  // a thread is at the buffers of all
   Status failure_ FFDL_GUARDED_BY(mutex_);          // the first one; nothing runs after it
   int failed_rank_ FFDL_GUARDED_BY(mutex_) = 0;

@@ -175,8 +175,7 @@ Status ShmCommunicator::run_pipelined(const Request& request, Time deadline) {
     }
     if (t >= 1) reduce_own_piece(request, count_of(t - 1), step - 1, step);
     if (t >= 2) copy_results(request, (t - 2) * room, count_of(t - 2), step - 1);
-    FFDL_RETURN_IF_ERROR(t == 0 ? end_first_step(request, deadline)
-                                : meeting_->end_step(deadline));
+    FFDL_RETURN_IF_ERROR(t == 0 ? end_first_step(request, deadline) : meeting_->end_step(deadline));
   }
   copy_results(request, (chunks - 1) * room, count_of(chunks - 1), meeting_->step() - 1);
   return {};
@@ -192,8 +191,8 @@ void ShmCommunicator::reduce_own_piece(const Request& request, uint64_t count, u
   for (int rank = 0; rank < view_.ranks(); ++rank) {
     places_[static_cast<size_t>(rank)] = view_.input(rank, given_in) + offset;
   }
-  tree_reduce(signature.reduce, signature.dtype, places_,
-              view_.result(world_.rank, step) + offset, piece.end - piece.begin);
+  tree_reduce(signature.reduce, signature.dtype, places_, view_.result(world_.rank, step) + offset,
+              piece.end - piece.begin);
 }
 
 // The pieces that all ranks reduced in `step`, to elements [begin, begin + count) of the output.

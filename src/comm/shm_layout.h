@@ -26,9 +26,9 @@ static_assert(sizeof(ShmConfig) == 32);
 
 // Words of one rank, written by it alone.
 struct alignas(64) RankWords {
-  std::atomic<uint64_t> arrived;  // steps that it has done its part of
-  std::atomic<uint32_t> joined;   // 1: it has this mapped and holds its lock
-  std::atomic<uint32_t> failed;   // 1: it will do no other step
+  std::atomic<uint64_t> arrived;       // steps that it has done its part of
+  std::atomic<uint32_t> joined;        // 1: it has this mapped and holds its lock
+  std::atomic<uint32_t> failed;        // 1: it will do no other step
   alignas(64) Signature signature[2];  // of its operation q in place q & 1
 };
 static_assert(sizeof(RankWords) == 128 && std::atomic<uint64_t>::is_always_lock_free);

@@ -99,12 +99,10 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& 
 }
 
 Result<std::unique_ptr<ShmMeeting>> ShmMeeting::enter(const World& world, std::string_view name) {
-  FFDL_ASSIGN_OR_RETURN(
-      shm::Segment segment,
-      shm::Segment::open(name, shm::SegmentKind::kCommunicator, kLayoutVersion));
+  FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
+                        shm::Segment::open(name, shm::SegmentKind::kCommunicator, kLayoutVersion));
   FFDL_ASSIGN_OR_RETURN(const ShmConfig config, read_config(segment, world));
-  Result<shm::RoleLock> lock =
-      shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank));
+  Result<shm::RoleLock> lock = shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank));
   if (!lock.ok()) {
     return std::move(lock).status().with_context(
         fmt::format("connect generation {} as rank {}", world.generation, world.rank));
@@ -139,8 +137,8 @@ std::optional<int> ShmMeeting::lost_rank(Done&& done, Absence absence) const {
     const RankWords& words = view_.words(rank);
     if (done(words)) continue;
     const bool failed = words.failed.load(std::memory_order_seq_cst) != 0;
-    const bool dead = absence == Absence::kLost &&
-                      !shm::role_is_held(segment_.fd(), shm::learner_role(rank));
+    const bool dead =
+        absence == Absence::kLost && !shm::role_is_held(segment_.fd(), shm::learner_role(rank));
     if ((failed || dead) && !done(words)) return rank;
   }
   return std::nullopt;
@@ -153,8 +151,8 @@ Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence abs
   while (true) {
     const Time now = std::chrono::steady_clock::now();
     const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
-    view_.bell().wait_until(
-        [&] { return progress(done) != Progress::kWaiting || stopped(); }, look);
+    view_.bell().wait_until([&] { return progress(done) != Progress::kWaiting || stopped(); },
+                            look);
     if (stopped()) return make_error(StatusCode::kCancelled, "{}: stopped", doing);
     if (progress(done) == Progress::kAllDone) return {};
     if (const std::optional<int> lost = lost_rank(done, absence)) {
@@ -196,7 +194,7 @@ Status ShmMeeting::end_step(Time deadline) {
 
 void ShmMeeting::stop() {
   stopped_.store(true, std::memory_order_seq_cst);
-  if (!lock_.held()) return;  // a fork: the words are the member's
+  if (!lock_.held()) return;                         // a fork: the words are the member's
   mine_.failed.store(1, std::memory_order_seq_cst);  // pairs with the loads in wait_for_all()
   view_.bell().ring();
 }

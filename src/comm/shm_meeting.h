@@ -64,9 +64,7 @@ class ShmMeeting {
   // The first rank that is not done and will never be.
   template <class Done>
   std::optional<int> lost_rank(Done&& done, Absence absence) const;
-  const std::string& id_of(int rank) const {
-    return world_.members[static_cast<size_t>(rank)].id;
-  }
+  const std::string& id_of(int rank) const { return world_.members[static_cast<size_t>(rank)].id; }
 
   const World world_;
   shm::Segment segment_;

@@ -95,12 +95,12 @@ Result<int> FileStore::lock() const {
     if (error == EINTR) continue;
     if (error != EWOULDBLOCK || runtime_.now() >= deadline) {
       ::close(fd);
-      return make_error(StatusCode::kUnavailable,
-                        "lock store file '{}': {} after {} ms; is a process that uses it stopped",
-                        path, errno_text(error),
-                        std::chrono::duration_cast<std::chrono::milliseconds>(
-                            options_.operation_timeout)
-                            .count());
+      return make_error(
+          StatusCode::kUnavailable,
+          "lock store file '{}': {} after {} ms; is a process that uses it stopped", path,
+          errno_text(error),
+          std::chrono::duration_cast<std::chrono::milliseconds>(options_.operation_timeout)
+              .count());
     }
     runtime_.make_event()->wait_until(runtime_.now() + base::kPollInterval);
   }

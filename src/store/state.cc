@@ -45,9 +45,10 @@ Status State::check_put(std::string_view key, std::string_view value, LeaseId le
                             key.size(), base::kStoreKeyMax);
   }
   if (value.size() > base::kStoreValueMax) {
-    return invalid_argument("put '{}': a value of {} bytes; the most is {}, as a store is not for "
-                            "data",
-                            key, value.size(), base::kStoreValueMax);
+    return invalid_argument(
+        "put '{}': a value of {} bytes; the most is {}, as a store is not for "
+        "data",
+        key, value.size(), base::kStoreValueMax);
   }
   if (lease != kNoLease && !leases_.contains(lease)) return lease_has_ended("put under", lease);
   return {};

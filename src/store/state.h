@@ -58,7 +58,7 @@ class State {
   std::map<std::string, Entry, std::less<>> entries_;
   std::map<LeaseId, Lease> leases_;
   std::deque<Change> changes_;  // the newest ones, oldest first
-  Revision revision_ = 1;  // an empty store has one, so that a wait can begin there
+  Revision revision_ = 1;       // an empty store has one, so that a wait can begin there
   LeaseId last_lease_ = kNoLease;
 };
 

@@ -98,8 +98,7 @@ TEST_P(HalfKernels, NothingBehindAnOddSizeIsWritten) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, HalfKernels,
-                         ::testing::Values(DType::kBFloat16, DType::kFloat16));
+INSTANTIATE_TEST_SUITE_P(Types, HalfKernels, ::testing::Values(DType::kBFloat16, DType::kFloat16));
 
 TEST(HalfKernels, LargestFiniteOfFloat32) {
   EXPECT_EQ(largest_finite(DType::kFloat32), std::numeric_limits<float>::max());

@@ -48,8 +48,8 @@ class ShmProcesses : public ::testing::Test {
 
 Status sum_of_ranks(Communicator& communicator, uint64_t count) {
   std::vector<float> values(count, static_cast<float>(communicator.world().rank + 1));
-  FFDL_RETURN_IF_ERROR(communicator.all_reduce({values.data(), count, DType::kFloat32},
-                                               ReduceOp::kSum, soon()));
+  FFDL_RETURN_IF_ERROR(
+      communicator.all_reduce({values.data(), count, DType::kFloat32}, ReduceOp::kSum, soon()));
   const auto ranks = communicator.world().size();
   const auto expected = static_cast<float>(ranks * (ranks + 1) / 2);
   for (const float value : values) {

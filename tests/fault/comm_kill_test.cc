@@ -34,8 +34,8 @@ struct Board {
 };
 
 Board& make_board() {
-  void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const memory =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return *static_cast<Board*>(memory);
 }
 
