@@ -20,11 +20,11 @@ std::string key_of(const World& world) {
 
 }  // namespace
 
-ShmMeeting::ShmMeeting(const World& world, shm::Segment segment, const ShmConfig& config,
-                       shm::RoleLock lock)
+ShmMeeting::ShmMeeting(const World& world, std::shared_ptr<shm::Segment> segment,
+                       const ShmConfig& config, shm::RoleLock lock)
     : world_(world),
       segment_(std::move(segment)),
-      view_(segment_.data(), config),
+      view_(segment_->data(), config),
       lock_(std::move(lock)),
       mine_(view_.words(world.rank)) {}
 
@@ -38,7 +38,7 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::join(const World& world, Store& 
                         creates ? make(world, store, options) : find(world, store, deadline));
   const Status joined = meeting->wait_for_members(deadline);
   // Everybody has it open now, or the world will not come about: nobody needs the name.
-  meeting->segment_.unlink();
+  meeting->segment_->unlink();
   const Status removed = creates ? store.remove(key_of(world)) : Status();
   FFDL_RETURN_IF_ERROR(joined);
   FFDL_RETURN_IF_ERROR(removed);
@@ -63,10 +63,11 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& 
   FFDL_ASSIGN_OR_RETURN(shm::RoleLock lock,
                         shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank)));
   FFDL_RETURN_IF_ERROR(segment.publish());
-  auto meeting = std::make_unique<ShmMeeting>(world, std::move(segment), config, std::move(lock));
+  auto meeting = std::make_unique<ShmMeeting>(
+      world, std::make_shared<shm::Segment>(std::move(segment)), config, std::move(lock));
   const Result<Revision> told = store.compare_and_put(key_of(world), 0, name);
   if (told.ok()) return meeting;
-  meeting->segment_.unlink();
+  meeting->segment_->unlink();
   if (told.status().code() != StatusCode::kConflict) return told.status();
   return make_error(StatusCode::kWorldChanged,
                     "connect generation {}: another process has begun it as rank 0; a member that "
@@ -107,7 +108,16 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::enter(const World& world, std::s
     return std::move(lock).status().with_context(
         fmt::format("connect generation {} as rank {}", world.generation, world.rank));
   }
-  return std::make_unique<ShmMeeting>(world, std::move(segment), config, std::move(*lock));
+  // Its words are not those of a beginner: the others may count on what he did.
+  if (ShmView(segment.data(), config).words(world.rank).joined.load(std::memory_order_seq_cst)) {
+    return make_error(StatusCode::kConflict,
+                      "connect generation {} as rank {}: another process was this rank, and is "
+                      "gone; form a new world, with a new incarnation of '{}'",
+                      world.generation, world.rank,
+                      world.members[static_cast<size_t>(world.rank)].id);
+  }
+  return std::make_unique<ShmMeeting>(world, std::make_shared<shm::Segment>(std::move(segment)),
+                                      config, std::move(*lock));
 }
 
 Status ShmMeeting::check_member(std::string_view doing) const {
@@ -131,17 +141,22 @@ ShmMeeting::Progress ShmMeeting::progress(Done&& done) const {
   return seen;
 }
 
+// A death is the cause of the failures that it makes, so it is told first. Who leaves says so
+// before he drops his lock. Again `done` is looked at last.
 template <class Done>
-std::optional<int> ShmMeeting::lost_rank(Done&& done, Absence absence) const {
+std::optional<ShmMeeting::Loss> ShmMeeting::find_loss(Done&& done, Absence absence) const {
+  std::optional<Loss> loss;
   for (int rank = 0; rank < view_.ranks(); ++rank) {
     const RankWords& words = view_.words(rank);
     if (done(words)) continue;
+    const bool absent =
+        absence == Absence::kLost && !shm::role_is_held(segment_->fd(), shm::learner_role(rank));
     const bool failed = words.failed.load(std::memory_order_seq_cst) != 0;
-    const bool dead =
-        absence == Absence::kLost && !shm::role_is_held(segment_.fd(), shm::learner_role(rank));
-    if ((failed || dead) && !done(words)) return rank;
+    if (done(words)) continue;
+    if (absent && !failed) return Loss{rank, "has died"};
+    if (failed && !loss) loss = Loss{rank, "failed or left"};
   }
-  return std::nullopt;
+  return loss;
 }
 
 template <class Done>
@@ -155,10 +170,9 @@ Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence abs
                             look);
     if (stopped()) return make_error(StatusCode::kCancelled, "{}: stopped", doing);
     if (progress(done) == Progress::kAllDone) return {};
-    if (const std::optional<int> lost = lost_rank(done, absence)) {
-      return make_error(StatusCode::kPeerLost,
-                        "{} at rank {}: rank {} '{}' has died, failed or left; form a new world",
-                        doing, world_.rank, *lost, id_of(*lost));
+    if (const std::optional<Loss> loss = find_loss(done, absence)) {
+      return make_error(StatusCode::kPeerLost, "{} at rank {}: rank {} '{}' {}; form a new world",
+                        doing, world_.rank, loss->rank, id_of(loss->rank), loss->how);
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       int late = 0;

@@ -22,8 +22,10 @@ class ShmMeeting {
   // the segment has no name any more then. Errors: those of connect_communicator.
   static Result<std::unique_ptr<ShmMeeting>> join(const World& world, Store& store, Time deadline,
                                                   const CommunicatorOptions& options);
-  // What join() does in the end: `lock` is that of the rank in `segment`.
-  ShmMeeting(const World& world, shm::Segment segment, const ShmConfig& config, shm::RoleLock lock);
+  // What join() does in the end: `lock` is that of the rank in `segment`. Shared, as ranks that are
+  // threads of one process may use one mapping; ThreadSanitizer then sees what they do to it.
+  ShmMeeting(const World& world, std::shared_ptr<shm::Segment> segment, const ShmConfig& config,
+             shm::RoleLock lock);
   ~ShmMeeting();
   ShmMeeting(const ShmMeeting&) = delete;
   ShmMeeting& operator=(const ShmMeeting&) = delete;
@@ -48,11 +50,15 @@ class ShmMeeting {
   enum class Absence { kNotYetHere, kLost };
   // Hopeless: somebody who is not done has said that it will not be.
   enum class Progress { kAllDone, kWaiting, kHopeless };
+  struct Loss {
+    int rank;
+    std::string_view how;
+  };
 
   static Result<std::unique_ptr<ShmMeeting>> make(const World& world, Store& store,
                                                   const CommunicatorOptions& options);
   static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline);
-  // Errors: kNotFound (the name is gone), kConflict (somebody alive is this rank).
+  // Errors: kNotFound (the name is gone), kConflict (somebody is this rank, or has been).
   static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, std::string_view name);
   Status wait_for_members(Time deadline);
 
@@ -61,13 +67,13 @@ class ShmMeeting {
   Status wait_for_all(std::string_view doing, Done&& done, Absence absence, Time deadline);
   template <class Done>
   Progress progress(Done&& done) const;
-  // The first rank that is not done and will never be.
+  // A rank that is not done and will never be.
   template <class Done>
-  std::optional<int> lost_rank(Done&& done, Absence absence) const;
+  std::optional<Loss> find_loss(Done&& done, Absence absence) const;
   const std::string& id_of(int rank) const { return world_.members[static_cast<size_t>(rank)].id; }
 
   const World world_;
-  shm::Segment segment_;
+  const std::shared_ptr<shm::Segment> segment_;
   const ShmView view_;
   shm::RoleLock lock_;
   RankWords& mine_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include "ffdl/diagnose.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
+#include "support/temp_folder.h"
 
 namespace ffdl::comm {
 namespace {
@@ -104,22 +107,62 @@ TEST_F(ShmMeetingTest, ARankIsTakenOnce) {
 }
 
 TEST_F(ShmMeetingTest, StopWakesWhoWaitsAndTellsTheOthers) {
-  std::atomic<int> joined = 0;
+  std::atomic<bool> both_joined = false;
+  std::atomic<bool> stopped = false;
   testing::on_threads(2, [&](int rank) {
     ASSERT_OK_AND_ASSIGN(const auto meeting, join(rank, 2));
-    ++joined;
-    while (joined.load() < 2) std::this_thread::yield();
     if (rank == 0) {
-      std::thread stopper([&] { meeting->stop(); });
+      std::thread stopper([&] {
+        both_joined.wait(false);
+        meeting->stop();
+      });
       EXPECT_FAILS(meeting->end_step(kNoDeadline), StatusCode::kCancelled, "stopped");
       stopper.join();
+      stopped = true;
+      stopped.notify_all();
     } else {
-      // Rank 0 may have arrived at the first step before it stopped.
+      both_joined = true;
+      both_joined.notify_all();
+      stopped.wait(false);
+      // Rank 0 arrived at the first step before it stopped.
       Status status = meeting->end_step(soon());
       if (status.ok()) status = meeting->end_step(soon());
       EXPECT_FAILS(status, StatusCode::kPeerLost, "rank 0 'm0'");
     }
   });
+}
+
+// Ranks of a world of three whose last one never comes; they live until they are killed.
+pid_t start_rank(int rank, const std::string& url) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  auto store = open_store(url, system_runtime());
+  const World world = {.generation = 5, .rank = rank, .members = testing::members_named(3)};
+  if (store.ok()) (void)ShmMeeting::join(world, **store, kNoDeadline, {});
+  _exit(0);
+}
+
+TEST(ShmMeetingProcesses, NobodyTakesTheRankOfOneWhoIsGone) {
+  const TempFolder folder;
+  const std::string url = "file://" + folder.path();
+  const pid_t ranks[] = {start_rank(0, url), start_rank(1, url)};
+  const auto store = open_store(url, system_runtime()).value();
+  ASSERT_OK(store->wait_change("comm/", 1, soon()));
+  const World world = {.generation = 5, .rank = 1, .members = testing::members_named(3)};
+  ASSERT_OK_AND_ASSIGN(const std::vector<Entry> told, store->list("comm/"));
+  ASSERT_OK_AND_ASSIGN(
+      shm::Segment segment,
+      shm::Segment::open(told.at(0).value, shm::SegmentKind::kCommunicator, kLayoutVersion));
+  ASSERT_OK_AND_ASSIGN(const ShmConfig config, read_config(segment, world));
+  const ShmView view(segment.data(), config);
+  while (view.words(1).joined.load() == 0) std::this_thread::yield();
+  for (const pid_t rank : ranks) {
+    kill(rank, SIGKILL);
+    waitpid(rank, nullptr, 0);
+  }
+  EXPECT_FAILS(ShmMeeting::join(world, *store, soon(), {}), StatusCode::kConflict,
+               "another process was this rank");
+  segment.unlink();
 }
 
 }  // namespace

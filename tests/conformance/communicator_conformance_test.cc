@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "comm/shm_communicator.h"
 #include "comm/tree_reduce.h"
 #include "ffdl/communicator.h"
 #include "support/elements.h"
@@ -39,6 +40,31 @@ Ranks make_shm(uint64_t generation, const std::vector<Member>& members, uint64_t
     ASSERT_OK(made);
     ranks[static_cast<size_t>(rank)] = std::move(made).value();
   });
+  return ranks;
+}
+
+// The ranks use one mapping of the memory, so that ThreadSanitizer sees all that they do to it:
+// mappings of their own lie at addresses of their own.
+Ranks make_shm_in_one_mapping(uint64_t generation, const std::vector<Member>& members) {
+  World world = {.generation = generation, .rank = 0, .members = members};
+  const comm::ShmConfig config = {.generation = generation,
+                                  .members = comm::members_hash(world),
+                                  .slot_bytes = uint64_t{64} << 10,
+                                  .ranks = static_cast<uint32_t>(members.size()),
+                                  .reserved = 0};
+  auto made = shm::Segment::create({.kind = shm::SegmentKind::kCommunicator,
+                                    .layout_version = comm::kLayoutVersion,
+                                    .bytes = comm::segment_bytes(config)});
+  EXPECT_OK(made);
+  const auto segment = std::make_shared<shm::Segment>(std::move(made).value());
+  Ranks ranks;
+  for (; world.rank < world.size(); ++world.rank) {
+    auto lock = shm::RoleLock::acquire(segment->fd(), shm::learner_role(world.rank));
+    EXPECT_OK(lock);
+    auto meeting =
+        std::make_unique<comm::ShmMeeting>(world, segment, config, std::move(lock).value());
+    ranks.push_back(std::make_unique<comm::ShmCommunicator>(world, std::move(meeting)));
+  }
   return ranks;
 }
 
@@ -441,7 +467,8 @@ INSTANTIATE_TEST_SUITE_P(
                       BackEnd{"shm_small_slots",
                               [](uint64_t generation, const std::vector<Member>& members) {
                                 return make_shm(generation, members, uint64_t{16} << 10);
-                              }}),
+                              }},
+                      BackEnd{"shm_one_mapping", make_shm_in_one_mapping}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace
