@@ -51,8 +51,8 @@ struct Operation {
 // fixed tree over the ranks.
 // After the first failure it stays failed: make another, of a newer world.
 // Threads: one thread at a time runs operations; abort() from any thread, at any time.
-// Blocks: every operation until its deadline; abort() until no thread reads or writes the caller's
-//         buffers for this member.
+// Blocks: every operation waits for the others until its deadline; abort() until no thread reads or
+//         writes the caller's buffers for this member.
 // Errors: kTimeout (this member's deadline passed), kPeerLost (another died, failed or left),
 //         kCancelled (aborted here), kInvalidArgument (the call itself, found before anything is
 //         sent: the communicator lives on; or members that disagree: the message names both).
