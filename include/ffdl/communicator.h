@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ffdl/export.h"
+#include "ffdl/shared_memory.h"
 #include "ffdl/status.h"
 #include "ffdl/store.h"
 #include "ffdl/types.h"
@@ -65,6 +66,16 @@ class FFDL_API Communicator {
   virtual Status run(const Operation& operation, Time deadline) = 0;
   // Afterwards no operation of this member can end well, and the others fail with kPeerLost.
   virtual void abort(Status why) = 0;
+
+  // From now on an all_reduce in place of one buffer that is all of `memory` may be made without a
+  // copy: where every rank gives such a buffer, back ends of one host read and write them where
+  // they lie. Where that cannot be (another host, user or pid namespace), nothing changes but the
+  // speed. To be called between operations; forgotten when the caller drops the memory. After an
+  // error the buffer is undefined, as always in place.
+  virtual Status register_memory(const std::shared_ptr<SharedMemory>& memory) {
+    static_cast<void>(memory);
+    return {};
+  }
 
   // In place.
   Status all_reduce(Buffer inout, ReduceOp op, Time deadline) {

@@ -15,6 +15,7 @@
 #include "ffdl/plan_files.h"         // IWYU pragma: export
 #include "ffdl/runtime.h"            // IWYU pragma: export
 #include "ffdl/scaling_model.h"      // IWYU pragma: export
+#include "ffdl/shared_memory.h"      // IWYU pragma: export
 #include "ffdl/sparse_gradient.h"    // IWYU pragma: export
 #include "ffdl/status.h"             // IWYU pragma: export
 #include "ffdl/store.h"              // IWYU pragma: export

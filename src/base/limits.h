@@ -65,6 +65,17 @@ inline constexpr uint64_t kElementsMax = uint64_t{1} << 48;
 // A first guess; the benchmark of all_reduce has to settle it.
 inline constexpr uint64_t kFlatBytesMax = uint64_t{32} << 10;
 
+// Of each rank's buffer, between two looks for failures: it passes through the second-level cache.
+inline constexpr uint64_t kInPlaceBlockBytes = uint64_t{16} << 10;
+
+// Memory of other ranks that a communicator keeps mapped.
+inline constexpr size_t kReachedMax = 256;
+
+// Who fails waits this long for the others to leave its memory, and looks this often, before it
+// takes other pages. They look for failures every few microseconds, if they run.
+inline constexpr auto kTakeBackPatience = 10ms;
+inline constexpr auto kTakeBackPoll = 50us;
+
 // Least and largest slot of a communicator: a cache line for each of 256 blocks; 1 GiB of a host.
 inline constexpr uint64_t kSlotBytesMin = uint64_t{16} << 10;
 inline constexpr uint64_t kSlotBytesMax = uint64_t{1} << 30;

@@ -1,7 +1,10 @@
 #include "comm/shm_communicator.h"
 
 #include <algorithm>
+#include <cstring>
+#include <thread>
 
+#include "base/errors.h"
 #include "base/limits.h"
 #include "comm/parts.h"
 #include "comm/pieces.h"
@@ -33,7 +36,7 @@ uint64_t blocks_in_slot(const Signature& signature, int ranks) {
   return in_blocks(signature.kind, signature.root, signature.root, ranks);
 }
 
-bool is_pipelined(const Request& request) {
+bool is_large(const Request& request) {
   const Collective kind = request.signature.kind;
   return (kind == Collective::kAllReduce || kind == Collective::kReduce) &&
          request.block_bytes() > base::kFlatBytesMax;
@@ -45,7 +48,8 @@ ShmCommunicator::ShmCommunicator(World world, std::unique_ptr<ShmMeeting> meetin
     : world_(std::move(world)),
       meeting_(std::move(meeting)),
       view_(meeting_->view()),
-      places_(world_.members.size()) {}
+      places_(world_.members.size()),
+      reached_(world_.members.size()) {}
 
 ShmCommunicator::~ShmCommunicator() {
   abort(Status(StatusCode::kCancelled, "its communicator was closed"));
@@ -59,8 +63,15 @@ Status ShmCommunicator::run(const Operation& operation, Time deadline) {
     if (!failure_.ok()) return failure_;
     running_ = true;
   }
+  Announcement& mine = view_.words(world_.rank).announcement[operation_ & 1];
+  mine = {.signature = request.signature, .place = {}};
+  if (meeting_->reaches_all()) mine.place = memory_.place_of(request);
+  const SharedPlace place = mine.place;
   Status status = execute(request, deadline);
-  if (!status.ok()) meeting_->stop();
+  if (!status.ok()) {
+    meeting_->stop();
+    if (place.memory != 0) take_back(place);
+  }
   base::MutexLock lock(mutex_);
   running_ = false;
   // An abort that came meanwhile wins: it must not be followed by an ok.
@@ -81,9 +92,15 @@ void ShmCommunicator::abort(Status why) {
   while (running_) ended_.wait(mutex_);
 }
 
+Status ShmCommunicator::register_memory(const std::shared_ptr<SharedMemory>& memory) {
+  base::MutexLock lock(mutex_);
+  if (running_) return base::invalid_argument("register memory: an operation is running");
+  memory_.add(memory);
+  return {};
+}
+
 Status ShmCommunicator::execute(const Request& request, Time deadline) {
-  view_.words(world_.rank).signature[operation_ & 1] = request.signature;
-  return is_pipelined(request) ? run_pipelined(request, deadline) : run_flat(request, deadline);
+  return is_large(request) ? run_large(request, deadline) : run_flat(request, deadline);
 }
 
 // Place q & 1 is written again two operations later, when all have passed a step of operation q + 1
@@ -92,7 +109,7 @@ Status ShmCommunicator::end_first_step(const Request& request, Time deadline) {
   FFDL_RETURN_IF_ERROR(meeting_->end_step(deadline));
   const uint64_t place = operation_++ & 1;
   for (int rank = 0; rank < view_.ranks(); ++rank) {
-    const Signature theirs = view_.words(rank).signature[place];
+    const Signature theirs = view_.words(rank).announcement[place].signature;
     if (theirs == request.signature) continue;
     return disagreement(request.signature, world_.rank, theirs, rank);
   }
@@ -160,6 +177,66 @@ void ShmCommunicator::reduce_to_list(const Request& request, uint64_t slot_offse
   copy_to_list(scratch_.data(), request.out, begin, bytes);
 }
 
+// The first step only tells what each rank has; then all do the same.
+Status ShmCommunicator::run_large(const Request& request, Time deadline) {
+  const uint64_t announced = operation_ & 1;
+  const bool placed = view_.words(world_.rank).announcement[announced].place.memory != 0;
+  if (placed) meeting_->set_touching(true);
+  FFDL_RETURN_IF_ERROR(end_first_step(request, deadline));
+  FFDL_ASSIGN_OR_RETURN(const bool all_placed, find_places(announced, request.block_bytes()));
+  if (all_placed) return run_in_place(request, deadline);
+  if (placed) meeting_->set_touching(false);
+  return run_pipelined(request, deadline);
+}
+
+Result<bool> ShmCommunicator::find_places(uint64_t announced, uint64_t bytes) {
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    if (view_.words(rank).announcement[announced].place.memory == 0) return false;
+  }
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    const SharedPlace place = view_.words(rank).announcement[announced].place;
+    FFDL_ASSIGN_OR_RETURN(reached_[static_cast<size_t>(rank)], memory_.reach(place, bytes));
+  }
+  return true;
+}
+
+// Every rank reduces its piece of all buffers, and writes it into all of them.
+//
+// A rank that fails gives its buffer back to the caller, so nobody may touch it any more. Who
+// touches has said so before it arrived, and looks for failures before every block; who fails says
+// so and then looks who touches. Both are sequentially consistent: one sees the other.
+Status ShmCommunicator::run_in_place(const Request& request, Time deadline) {
+  const uint64_t element = request.element();
+  const Signature& signature = request.signature;
+  const Piece piece = piece_of(world_.rank, view_.ranks(), signature.block, element);
+  const uint64_t room = base::kInPlaceBlockBytes / element;
+  for (uint64_t begin = piece.begin; begin < piece.end; begin += room) {
+    FFDL_RETURN_IF_ERROR(meeting_->check_ranks());
+    const uint64_t count = std::min(room, piece.end - begin);
+    for (size_t rank = 0; rank < reached_.size(); ++rank) {
+      places_[rank] = reached_[rank] + begin * element;
+    }
+    std::byte* const own = reached_[static_cast<size_t>(world_.rank)] + begin * element;
+    tree_reduce(signature.reduce, signature.dtype, places_, own, count);
+    for (std::byte* const buffer : reached_) {
+      if (buffer + begin * element != own)
+        std::memcpy(buffer + begin * element, own, count * element);
+    }
+  }
+  meeting_->set_touching(false);
+  return meeting_->end_step(deadline);
+}
+
+void ShmCommunicator::take_back(const SharedPlace& place) {
+  meeting_->set_touching(false);
+  const Time patience = deadline_in(base::kTakeBackPatience);
+  while (meeting_->somebody_touches()) {
+    // One that was stopped in the middle: it keeps the old pages.
+    if (std::chrono::steady_clock::now() >= patience && memory_.take_back(place).ok()) return;
+    std::this_thread::sleep_for(base::kTakeBackPoll);
+  }
+}
+
 // Step t: chunk t comes in, the own piece of chunk t - 1 is reduced, chunk t - 2 goes out.
 Status ShmCommunicator::run_pipelined(const Request& request, Time deadline) {
   const uint64_t element = request.element();
@@ -175,7 +252,7 @@ Status ShmCommunicator::run_pipelined(const Request& request, Time deadline) {
     }
     if (t >= 1) reduce_own_piece(request, count_of(t - 1), step - 1, step);
     if (t >= 2) copy_results(request, (t - 2) * room, count_of(t - 2), step - 1);
-    FFDL_RETURN_IF_ERROR(t == 0 ? end_first_step(request, deadline) : meeting_->end_step(deadline));
+    FFDL_RETURN_IF_ERROR(meeting_->end_step(deadline));
   }
   copy_results(request, (chunks - 1) * room, count_of(chunks - 1), meeting_->step() - 1);
   return {};

@@ -18,11 +18,18 @@ class ShmCommunicator final : public Communicator {
   const World& world() const override { return world_; }
   Status run(const Operation& operation, Time deadline) override;
   void abort(Status why) override;
+  Status register_memory(const std::shared_ptr<SharedMemory>& memory) override;
 
  private:
   Status execute(const Request& request, Time deadline);
   Status run_flat(const Request& request, Time deadline);
+  Status run_large(const Request& request, Time deadline);
   Status run_pipelined(const Request& request, Time deadline);
+  Status run_in_place(const Request& request, Time deadline);
+  // The places of all ranks in this process, if all have announced one.
+  Result<bool> find_places(uint64_t announced, uint64_t bytes);
+  // After a failure: returns when no other rank reads or writes our memory.
+  void take_back(const SharedPlace& place);
   // Ends the first step of an operation, in which every rank says what it runs.
   Status end_first_step(const Request& request, Time deadline);
   void reduce_own_piece(const Request& request, uint64_t count, uint64_t given_in, uint64_t step);
@@ -36,6 +43,8 @@ class ShmCommunicator final : public Communicator {
   uint64_t operation_ = 0;          // number of the one that runs
   std::vector<std::byte> scratch_;  // of a slot's size, once it is needed
   std::vector<const std::byte*> places_;
+  std::vector<std::byte*> reached_;  // the buffers of all ranks
+  ReachableMemory memory_;
 
   base::Mutex mutex_;
   base::Condition ended_;

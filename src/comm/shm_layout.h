@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/request.h"
+#include "comm/reachable_memory.h"
 #include "shm/futex.h"
 #include "shm/segment.h"
 
@@ -12,7 +12,14 @@
 // docs/decisions/0007-collectives.md says why two halves suffice.
 namespace ffdl::comm {
 
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
+
+// What a rank is about to run, told by its first step.
+struct alignas(64) Announcement {
+  Signature signature;
+  SharedPlace place;  // nowhere where the operation goes through the slots
+};
+static_assert(sizeof(Announcement) == 64);
 
 // Constant once the segment can be seen; every place follows from it.
 struct ShmConfig {
@@ -26,12 +33,15 @@ static_assert(sizeof(ShmConfig) == 32);
 
 // Words of one rank, written by it alone.
 struct alignas(64) RankWords {
-  std::atomic<uint64_t> arrived;       // steps that it has done its part of
-  std::atomic<uint32_t> joined;        // 1: it has this mapped and holds its lock
-  std::atomic<uint32_t> failed;        // 1: it will do no other step
-  alignas(64) Signature signature[2];  // of its operation q in place q & 1
+  std::atomic<uint64_t> arrived;   // steps that it has done its part of
+  std::atomic<uint32_t> joined;    // 1: it has this mapped and holds its lock
+  std::atomic<uint32_t> failed;    // 1: it will do no other step
+  std::atomic<uint32_t> touching;  // 1: it may read and write memory of the others
+  std::atomic<int32_t> fd;         // of this segment, in process
+  std::atomic<int64_t> pid;
+  Announcement announcement[2];  // of its operation q in place q & 1
 };
-static_assert(sizeof(RankWords) == 128 && std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(RankWords) == 192 && std::atomic<uint64_t>::is_always_lock_free);
 
 struct alignas(64) SharedBell {
   shm::Doorbell bell;

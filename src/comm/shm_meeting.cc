@@ -1,5 +1,8 @@
 #include "comm/shm_meeting.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -12,6 +15,9 @@ namespace ffdl::comm {
 using base::make_error;
 
 namespace {
+
+constexpr std::string_view kOperate = "run an operation";
+constexpr std::string_view kLeft = "failed or left";
 
 // One per world and sub-group: the members are part of it.
 std::string key_of(const World& world) {
@@ -154,9 +160,14 @@ std::optional<ShmMeeting::Loss> ShmMeeting::find_loss(Done&& done, Absence absen
     const bool failed = words.failed.load(std::memory_order_seq_cst) != 0;
     if (done(words)) continue;
     if (absent && !failed) return Loss{rank, "has died"};
-    if (failed && !loss) loss = Loss{rank, "failed or left"};
+    if (failed && !loss) loss = Loss{rank, kLeft};
   }
   return loss;
+}
+
+Status ShmMeeting::lost(std::string_view doing, const Loss& loss) const {
+  return make_error(StatusCode::kPeerLost, "{} at rank {}: rank {} '{}' {}; form a new world",
+                    doing, world_.rank, loss.rank, id_of(loss.rank), loss.how);
 }
 
 template <class Done>
@@ -171,8 +182,7 @@ Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence abs
     if (stopped()) return make_error(StatusCode::kCancelled, "{}: stopped", doing);
     if (progress(done) == Progress::kAllDone) return {};
     if (const std::optional<Loss> loss = find_loss(done, absence)) {
-      return make_error(StatusCode::kPeerLost, "{} at rank {}: rank {} '{}' {}; form a new world",
-                        doing, world_.rank, loss->rank, id_of(loss->rank), loss->how);
+      return lost(doing, *loss);
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       int late = 0;
@@ -186,13 +196,54 @@ Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence abs
 }
 
 Status ShmMeeting::wait_for_members(Time deadline) {
+  mine_.pid.store(getpid(), std::memory_order_relaxed);
+  mine_.fd.store(segment_->fd(), std::memory_order_relaxed);
   mine_.joined.store(1, std::memory_order_seq_cst);  // pairs with the loads in has_joined
   view_.bell().ring();
   const auto has_joined = [](const RankWords& words) {
     return words.joined.load(std::memory_order_seq_cst) != 0;
   };
-  return wait_for_all(fmt::format("connect generation {}", world_.generation), has_joined,
-                      Absence::kNotYetHere, deadline);
+  FFDL_RETURN_IF_ERROR(wait_for_all(fmt::format("connect generation {}", world_.generation),
+                                    has_joined, Absence::kNotYetHere, deadline));
+  reaches_all_ = true;
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    reaches_all_ = reaches_all_ && can_reach(view_.words(rank));
+  }
+  return {};
+}
+
+// Its descriptor of this segment leads to this segment: the pid means the same process here, and
+// the kernel lets us in. Not so across pid namespaces and users.
+bool ShmMeeting::can_reach(const RankWords& words) const {
+  const std::string path = fmt::format("/proc/{}/fd/{}", words.pid.load(), words.fd.load());
+  struct stat theirs = {};
+  struct stat ours = {};
+  return stat(path.c_str(), &theirs) == 0 && fstat(segment_->fd(), &ours) == 0 &&
+         theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+}
+
+Status ShmMeeting::check_ranks() const {
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    if (view_.words(rank).failed.load(std::memory_order_seq_cst) == 0) continue;
+    if (rank == world_.rank) return make_error(StatusCode::kCancelled, "{}: stopped", kOperate);
+    return lost(kOperate, {rank, kLeft});
+  }
+  return {};
+}
+
+bool ShmMeeting::somebody_touches() const {
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    if (rank == world_.rank || view_.words(rank).touching.load(std::memory_order_seq_cst) == 0) {
+      continue;
+    }
+    if (shm::role_is_held(segment_->fd(), shm::learner_role(rank))) return true;
+  }
+  return false;
+}
+
+// release: what was touched is done. The store to `arrived` that follows orders it for the others.
+void ShmMeeting::set_touching(bool touching) {
+  mine_.touching.store(touching ? 1 : 0, std::memory_order_release);
 }
 
 Status ShmMeeting::end_step(Time deadline) {
@@ -203,7 +254,7 @@ Status ShmMeeting::end_step(Time deadline) {
   mine_.arrived.store(step, std::memory_order_seq_cst);  // pairs with the loads in has_arrived
   // Of those who arrive last at the same time, one at least sees all.
   if (progress(has_arrived) == Progress::kAllDone) view_.bell().ring();
-  return wait_for_all("run an operation", has_arrived, Absence::kLost, deadline);
+  return wait_for_all(kOperate, has_arrived, Absence::kLost, deadline);
 }
 
 void ShmMeeting::stop() {

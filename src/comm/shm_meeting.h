@@ -45,6 +45,16 @@ class ShmMeeting {
   // This rank will end no other step; whoever waits for it learns so.
   void stop();
 
+  // Whether this process can open what any of the others has open.
+  bool reaches_all() const { return reaches_all_; }
+  // No rank has failed, as of now. Errors: kPeerLost, kCancelled (stop()).
+  Status check_ranks() const;
+  // Whether another rank that lives may touch our memory.
+  bool somebody_touches() const;
+  // Says whether this rank may touch the memory of others. Said before the step in which the others
+  // learn what it runs, and taken back before the step that ends the operation.
+  void set_touching(bool touching);
+
  private:
   // What it means that nobody holds a rank's lock.
   enum class Absence { kNotYetHere, kLost };
@@ -61,6 +71,7 @@ class ShmMeeting {
   // Errors: kNotFound (the name is gone), kConflict (somebody is this rank, or has been).
   static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, std::string_view name);
   Status wait_for_members(Time deadline);
+  bool can_reach(const RankWords& words) const;
 
   // Waits until `done(words)` holds for every rank. `doing` begins the message of a failure.
   template <class Done>
@@ -70,6 +81,7 @@ class ShmMeeting {
   // A rank that is not done and will never be.
   template <class Done>
   std::optional<Loss> find_loss(Done&& done, Absence absence) const;
+  Status lost(std::string_view doing, const Loss& loss) const;
   const std::string& id_of(int rank) const { return world_.members[static_cast<size_t>(rank)].id; }
 
   const World world_;
@@ -78,6 +90,7 @@ class ShmMeeting {
   shm::RoleLock lock_;
   RankWords& mine_;
   uint64_t step_ = 0;
+  bool reaches_all_ = false;
   std::atomic<bool> stopped_ = false;
 };
 

@@ -23,6 +23,8 @@ std::string_view kind_name(shm::SegmentKind kind) {
       return "parameter server";
     case shm::SegmentKind::kCommunicator:
       return "communicator";
+    case shm::SegmentKind::kMemory:
+      return "memory";
   }
   return "unknown";
 }

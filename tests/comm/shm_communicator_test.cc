@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
+#include <thread>
 
 #include "support/ranks.h"
 #include "support/status_matchers.h"
@@ -26,7 +28,8 @@ class ShmProcesses : public ::testing::Test {
   Result<std::unique_ptr<Communicator>> connect(int rank, int ranks) {
     auto store = open_store("file://" + folder_.path(), system_runtime());
     if (!store.ok()) return store.status();
-    return connect_communicator({1, rank, testing::members_named(ranks)}, **store, soon());
+    return connect_communicator({generation_, rank, testing::members_named(ranks)}, **store,
+                                soon());
   }
 
   // A process that is rank `rank` and ends with what `body` returns.
@@ -43,6 +46,7 @@ class ShmProcesses : public ::testing::Test {
     return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : -WTERMSIG(outcome);
   }
 
+  uint64_t generation_ = 1;
   const TempFolder folder_;
 };
 
@@ -109,6 +113,58 @@ TEST_F(ShmProcesses, AStoppedRankIsATimeout) {
   EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1 'm1' had not come");
   kill(victim, SIGCONT);
   EXPECT_EQ(exit_code(victim), 0);
+}
+
+Status sum_in_place(Communicator& communicator, SharedMemory& memory, Time deadline) {
+  auto* const values = reinterpret_cast<float*>(memory.data());
+  std::fill_n(values, kElements, static_cast<float>(communicator.world().rank + 1));
+  FFDL_RETURN_IF_ERROR(
+      communicator.all_reduce({values, kElements, DType::kFloat32}, ReduceOp::kSum, deadline));
+  const auto ranks = communicator.world().size();
+  const auto expected = static_cast<float>(ranks * (ranks + 1) / 2);
+  const bool whole =
+      std::all_of(values, values + kElements, [=](float value) { return value == expected; });
+  return whole ? Status() : Status(StatusCode::kInternal, "a wrong sum");
+}
+
+Result<std::shared_ptr<SharedMemory>> registered_memory(Communicator& communicator) {
+  FFDL_ASSIGN_OR_RETURN(auto memory, SharedMemory::allocate(kElements * sizeof(float)));
+  FFDL_RETURN_IF_ERROR(communicator.register_memory(memory));
+  return memory;
+}
+
+int sum_in_place_until_lost(Communicator& communicator) {
+  const auto memory = registered_memory(communicator);
+  if (!memory.ok()) return 98;
+  while (true) {
+    const Status status = sum_in_place(communicator, **memory, soon());
+    if (status.ok()) continue;
+    return status.code() == StatusCode::kPeerLost ? 0 : static_cast<int>(status.code());
+  }
+}
+
+// It may be stopped in the middle of a write to our memory, and go on when we are told of the
+// time-out and use the memory for something else.
+TEST_F(ShmProcesses, WhoIsStoppedInTheMiddleTouchesNothingLater) {
+  for (int generation = 1; generation <= 20; ++generation) {
+    generation_ = static_cast<uint64_t>(generation);
+    const pid_t victim = start(1, 2, sum_in_place_until_lost);
+    ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+    ASSERT_OK_AND_ASSIGN(const auto memory, registered_memory(*communicator));
+    std::thread stopper([&] {
+      std::this_thread::sleep_for(20ms + std::chrono::microseconds(generation * 37));
+      kill(victim, SIGSTOP);
+    });
+    Status status;
+    while (status.ok()) status = sum_in_place(*communicator, *memory, deadline_in(100ms));
+    EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1");
+    stopper.join();
+    std::fill_n(memory->data(), memory->bytes(), std::byte{7});
+    kill(victim, SIGCONT);
+    EXPECT_EQ(exit_code(victim), 0);
+    EXPECT_TRUE(std::all_of(memory->data(), memory->data() + memory->bytes(),
+                            [](std::byte b) { return b == std::byte{7}; }));
+  }
 }
 
 TEST_F(ShmProcesses, AForkOfAMemberIsNoMember) {

@@ -102,6 +102,32 @@ Elements filled(DType type, uint64_t count, int rank, uint64_t offset = 0) {
   return elements;
 }
 
+// Of all ranks, of some, and of sizes that are cut unevenly; the same bits as from private memory.
+TEST_P(CommunicatorConformance, AllReduceInPlaceOfSharedMemory) {
+  for (const int count : {1, 2, 3, 5}) {
+    const Ranks ranks = make(count);
+    for (const uint64_t elements : {1U, 1001U, 20'000U, 100'003U}) {
+      for (const int sharing : {count, count - 1}) {
+        on_each(ranks, [&](Communicator& communicator, int rank) {
+          ASSERT_OK_AND_ASSIGN(const auto memory, SharedMemory::allocate(elements * sizeof(float)));
+          if (rank < sharing) ASSERT_OK(communicator.register_memory(memory));
+          auto* const values = reinterpret_cast<float*>(memory->data());
+          std::vector<float> wanted(elements);
+          for (uint64_t i = 0; i < elements; ++i) {
+            values[i] = 1.0F / static_cast<float>(i % 1000 + 3 + static_cast<uint64_t>(rank));
+            wanted[i] = values[i];
+          }
+          for (int again = 0; again < 3; ++again) {
+            ASSERT_OK(communicator.all_reduce({values, elements}, ReduceOp::kMean, soon()));
+            ASSERT_OK(communicator.all_reduce({wanted.data(), elements}, ReduceOp::kMean, soon()));
+            ASSERT_EQ(std::memcmp(values, wanted.data(), elements * sizeof(float)), 0) << elements;
+          }
+        });
+      }
+    }
+  }
+}
+
 TEST_P(CommunicatorConformance, AllReduceOfEveryTypeAndOperation) {
   for (const int count : {1, 2, 3, 4, 7}) {
     const Ranks ranks = make(count);

@@ -26,7 +26,8 @@ using namespace std::chrono_literals;
 constexpr int kRanks = 4;
 constexpr int kKills = 300;
 constexpr uint64_t kOperationsPerKill = 40;  // at least, before the kill
-constexpr Duration kToldWithin = 50ms;       // of the death, or of the call after it
+constexpr uint64_t kSharedElements = 100'000;
+constexpr Duration kToldWithin = 50ms;  // of the death, or of the call after it
 
 // What the parent and the ranks of one generation tell each other.
 struct Board {
@@ -45,13 +46,18 @@ int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count
 enum Outcome { kTold = 0, kWrongSum, kWrongError, kToldLate, kNotConnected };
 
 // Sums of sizes that take one step, or many; until somebody is lost.
-Outcome sum_until_lost(Communicator& communicator, Board& board) {
+Outcome sum_until_lost(Communicator& communicator, const SharedMemory& memory, Board& board) {
   std::minstd_rand random(static_cast<unsigned>(communicator.world().generation));
   const auto factor = static_cast<uint64_t>(communicator.world().rank + 1);
   const auto all = static_cast<float>(kRanks * (kRanks + 1) / 2);
+  uint64_t operations = 0;
   while (true) {
-    const uint64_t count = random() % 8 == 0 ? random() % 300'000 : random() % 3'000;
-    std::vector<float> values(count);
+    const uint64_t size = random() % 8 == 0 ? random() % 300'000 : random() % 3'000;
+    // Every other operation in memory that all ranks write to.
+    const bool shared = ++operations % 2 == 0;
+    const uint64_t count = shared ? memory.bytes() / sizeof(float) : size;
+    std::vector<float> own(shared ? 0 : count);
+    const std::span values(shared ? reinterpret_cast<float*>(memory.data()) : own.data(), count);
     for (uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>((i % 7) * factor);
     const int64_t called_at = now();
     const Status status = communicator.all_reduce({values.data(), count, DType::kFloat32},
@@ -77,7 +83,10 @@ pid_t start(int rank, uint64_t generation, const std::string& url, Board& board)
   if (!store.ok()) _exit(kNotConnected);
   auto communicator = connect_communicator({generation, rank, testing::members_named(kRanks)},
                                            **store, deadline_in(20s));
-  _exit(communicator.ok() ? sum_until_lost(**communicator, board) : kNotConnected);
+  auto memory = SharedMemory::allocate(kSharedElements * sizeof(float));
+  if (!communicator.ok() || !memory.ok()) _exit(kNotConnected);
+  if (!(*communicator)->register_memory(*memory).ok()) _exit(kNotConnected);
+  _exit(sum_until_lost(**communicator, **memory, board));
 }
 
 TEST(CommKill, SurvivorsAreToldSoonAndNoSumIsWrong) {

@@ -40,6 +40,7 @@ HEADERS = {
     "types.h": "base",
     "version.h": "base",
     "diagnose.h": "shm",
+    "shared_memory.h": "shm",
     "averaging_learner.h": "ps",
     "learner.h": "ps",
     "memory_placement.h": "ps",
