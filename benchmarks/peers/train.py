@@ -3,6 +3,7 @@
 usage: train.py hogwild|ddp|ffdl WORKERS MINI_BATCH; one step is a mini-batch of every worker.
 """
 
+import functools
 import os
 import sys
 import tempfile
@@ -54,30 +55,49 @@ def make_ddp_step(rank, mini_batch, workers, rendezvous):
     return make_optimizer_step(network, mini_batch)
 
 
+class LinearIntoSlot(torch.autograd.Function):
+    """A linear layer whose weight gradient is computed where the server will read it."""
+
+    @staticmethod
+    def forward(ctx, inputs, weight, gradient):
+        ctx.save_for_backward(inputs, weight)
+        ctx.gradient = gradient
+        return inputs @ weight.t()
+
+    @staticmethod
+    def backward(ctx, of_output):
+        inputs, weight = ctx.saved_tensors
+        torch.mm(of_output.t(), inputs, out=ctx.gradient)
+        of_inputs = of_output @ weight if ctx.needs_input_grad[0] else None
+        return of_inputs, None, None
+
+
+def forward_into_slot(layer, inputs):
+    return LinearIntoSlot.apply(inputs, layer.weight, layer.slot)
+
+
 def make_ffdl_step(rank, mini_batch, name):
     import ffdl
 
     learner = ffdl.Learner.attach(name, 20.0)
     network = make_network()
-    parameters = list(network.parameters())
-    sizes = [p.numel() for p in parameters]
-    shapes = [p.shape for p in parameters]
+    layers = [layer for layer in network if isinstance(layer, torch.nn.Linear)]
+    sizes = [layer.weight.numel() for layer in layers]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the view is read-only, and nobody writes to it
         weights = torch.from_numpy(learner.live_weights())
-    for parameter, part in zip(parameters, weights.split(sizes)):
-        parameter.data = part.view(parameter.shape)
+    for layer, part in zip(layers, weights.split(sizes)):
+        layer.weight.data = part.view(layer.weight.shape)
+        layer.forward = functools.partial(forward_into_slot, layer)
     inputs, wanted = make_data(mini_batch)
     begin = 0
 
     def step():
         nonlocal begin
-        loss = torch.nn.functional.mse_loss(network(inputs), wanted)
-        gradients = torch.autograd.grad(loss, parameters)
         slot = torch.from_numpy(learner.gradient_slot(20.0))
-        torch._foreach_copy_(
-            [part.view(shape) for part, shape in zip(slot.split(sizes), shapes)], gradients
-        )
+        for layer, part in zip(layers, slot.split(sizes)):
+            layer.slot = part.view(layer.weight.shape)
+        torch.nn.functional.mse_loss(network(inputs), wanted).backward()
         learner.push((rank, begin, begin + mini_batch))
         begin += mini_batch
 
@@ -102,6 +122,7 @@ def main():
             rule=ffdl.UpdateRuleOptions("sgd", learning_rate=LEARNING_RATE),
             non_finite=ffdl.NonFinite.ACCEPT,
             learners_max=workers,
+            threads=workers,
         )
         server.weights()[:] = flat.numpy()
         server.start()

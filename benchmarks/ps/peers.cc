@@ -35,19 +35,20 @@ std::string size_name(uint64_t bytes) {
   return bytes >= 1U << 20 ? fmt::format("{}MiB", bytes >> 20) : fmt::format("{}KiB", bytes >> 10);
 }
 
-// A server with one thread and its learners, each with a private copy of the weights.
+// A server and its learners, each with a private copy of the weights.
 struct Workers {
   std::unique_ptr<ParameterServer> server;
   std::vector<std::unique_ptr<Learner>> learners;
   std::vector<Memory> weights;
 };
 
-Result<Workers> make_workers(int count, uint64_t parameters) {
+Result<Workers> make_workers(int count, uint64_t parameters, int server_threads) {
   ParameterServerOptions options;
   options.parameters = parameters;
   options.rule = {.kind = UpdateRuleKind::kSgd, .learning_rate = 1e-6F};
   options.non_finite = NonFinite::kAccept;
   options.learners_max = count;
+  options.threads = server_threads;
   Workers workers;
   FFDL_ASSIGN_OR_RETURN(workers.server, ParameterServer::create(options));
   FFDL_RETURN_IF_ERROR(workers.server->start());
@@ -66,6 +67,11 @@ Result<Workers> make_workers(int count, uint64_t parameters) {
 
 // Whether the learner waits until its gradient is folded, as Hogwild must, or goes on.
 enum class Wait { kUntilFolded, kNever };
+
+// Learners that wait leave the processors to the server; a fold below 1 MiB is too short for two.
+int best_server_threads(Wait wait, uint64_t bytes) {
+  return wait == Wait::kNever || bytes < 1U << 20 ? 1 : kWorkersMax;
+}
 
 Status push_and_pull(Learner& learner, const Memory& weights, int steps, Wait wait) {
   for (int i = 0; i < steps; ++i) {
@@ -93,31 +99,45 @@ Result<double> push_and_pull_all(Team& team, Workers& workers, int steps, Wait w
   return seconds;
 }
 
-void push_pull_row(Suite& suite, Wait wait, int count, uint64_t bytes) {
-  const bool waits = wait == Wait::kUntilFolded;
-  const std::string name = fmt::format("ps/peers/hogwild_{}/{}/{}", waits ? "applied" : "push_pull",
-                                       count, size_name(bytes));
-  if (!suite.wants(name)) return;
+void push_pull_rows(Suite& suite, int count, uint64_t bytes) {
+  struct Row {
+    std::string name;
+    Wait wait;
+    std::string what;
+  };
+  const std::string size = fmt::format("{}/{}", count, size_name(bytes));
+  const Row rows[] = {
+      {"ps/peers/hogwild_push_pull/" + size, Wait::kNever, ""},
+      {"ps/peers/hogwild_applied/" + size, Wait::kUntilFolded, "wait until it is folded, "}};
+  if (!suite.wants(rows[0].name) && !suite.wants(rows[1].name)) return;
   const uint64_t parameters = bytes / sizeof(float);
   auto hogwild = start_script({"hogwild.py", std::to_string(count), std::to_string(parameters)});
-  if (!hogwild.ok()) return suite.missing(name, hogwild.status().to_string());
-  auto workers = make_workers(count, parameters);
-  if (!workers.ok()) return suite.failed(name, workers.status());
   const int steps = static_cast<int>(std::clamp<uint64_t>((8U << 20) / bytes, 1, 500));
   Team team(count);
-  suite.measure(PairSpec{
-      .name = name,
-      .unit = "us",
-      .figure = [steps](double seconds) { return seconds / steps * 1e6; },
-      .subject = [&] { return push_and_pull_all(team, *workers, steps, wait); },
-      .limit = [&] { return (*hogwild)->ask_number(std::to_string(steps)); },
-      .limit_is =
-          "PyTorch Hogwild: add_ to a shared tensor and copy_ from it, one thread per worker",
-      .target = Target{1},
-      .note = fmt::format(
-          "{} workers, {} steps in a row, one server thread; a step: gradient in place, "
-          "push, {}copy the weights out",
-          count, steps, waits ? "wait until it is folded, " : "")});
+  for (const Row& row : rows) {
+    if (!suite.wants(row.name)) continue;
+    const int threads = best_server_threads(row.wait, bytes);
+    auto workers = make_workers(count, parameters, threads);
+    if (!hogwild.ok()) {
+      suite.missing(row.name, hogwild.status().to_string());
+    } else if (!workers.ok()) {
+      suite.failed(row.name, workers.status());
+    } else {
+      suite.measure(PairSpec{
+          .name = row.name,
+          .unit = "us",
+          .figure = [steps](double seconds) { return seconds / steps * 1e6; },
+          .subject = [&] { return push_and_pull_all(team, *workers, steps, row.wait); },
+          .limit = [&] { return (*hogwild)->ask_number(std::to_string(steps)); },
+          .limit_is =
+              "PyTorch Hogwild: add_ to a shared tensor and copy_ from it, one thread per worker",
+          .target = Target{1},
+          .note = fmt::format(
+              "{} workers, {} server threads, {} steps in a row; a step: gradient in place, "
+              "push, {}copy the weights out",
+              count, threads, steps, row.what)});
+    }
+  }
 }
 
 void train_row(Suite& suite, const std::string& peer, int mini_batch) {
@@ -142,7 +162,7 @@ void train_row(Suite& suite, const std::string& peer, int mini_batch) {
       .target = Target{1},
       .note = fmt::format(
           "{} worker processes of one thread each, the same PyTorch network of 10 MB; ours "
-          "with one server thread",
+          "computes its gradients in the slot and has a server thread per worker",
           kWorkersMax)});
 }
 
@@ -152,10 +172,7 @@ void peer_rows(Suite& suite) {
   constexpr uint64_t sizes[] = {4U << 10, 64U << 10, 1U << 20, 16U << 20, 100U << 20, 256U << 20};
   if (suite.options().smoke) return;  // their libraries take longer to load than a smoke test may
   for (int workers = 1; workers <= kWorkersMax; ++workers) {
-    for (const uint64_t bytes : sizes) {
-      push_pull_row(suite, Wait::kNever, workers, bytes);
-      push_pull_row(suite, Wait::kUntilFolded, workers, bytes);
-    }
+    for (const uint64_t bytes : sizes) push_pull_rows(suite, workers, bytes);
   }
   for (const char* peer : {"hogwild", "ddp"}) {
     for (int mini_batch : {1, 4, 16}) train_row(suite, peer, mini_batch);

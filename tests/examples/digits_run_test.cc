@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "examples/example_program.h"
-#include "examples/scratch_folder.h"
 #include "examples/synthetic_digits.h"
+#include "support/temp_folder.h"
 
 namespace digits {
 namespace {
@@ -25,21 +25,23 @@ const char* real_file() {
   return path != nullptr && *path != '\0' ? path : nullptr;
 }
 
-class DigitsRun : public ScratchFolder {
+class DigitsRun : public ::testing::Test {
  protected:
   std::string data_file() const {
     if (real_file() != nullptr) return real_file();
-    const std::string path = file_named("digits.csv.gz");
+    const std::string path = folder_.file("digits.csv.gz");
     write_gzipped(path, synthetic_text(1797));
     return path;
   }
 
   Program start(std::vector<std::string> more) const {
     std::vector<std::string> arguments{"train",     "--json", "--data",
-                                       data_file(), "--out",  file_named("out")};
+                                       data_file(), "--out",  folder_.file("out")};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Program(DIGITS_PROGRAM, arguments, file_named("errors"));
+    return Program(DIGITS_PROGRAM, arguments, folder_.file("errors"));
   }
+
+  const ffdl::TempFolder folder_;
 };
 
 // More than any test waits for.
@@ -72,7 +74,7 @@ TEST_F(DigitsRun, AKilledLearnerAndServerLoseNothing) {
   EXPECT_EQ(last["server_epoch"], 2);
   EXPECT_EQ(last["learners_reclaimed"], 1);
   EXPECT_GE(last["test_accuracy"], real_file() != nullptr ? 0.97 : 0.95);
-  EXPECT_EQ(read_file(file_named("out/run.jsonl")), run.text());
+  EXPECT_EQ(read_file(folder_.file("out/run.jsonl")), run.text());
   EXPECT_FALSE(segment_exists(start["segment"]));
 }
 
@@ -151,7 +153,7 @@ TEST_F(DigitsRun, WrongCommandLinesSayWhatIsWrong) {
   };
   for (const Case& wrong : cases) {
     SCOPED_TRACE(wrong.message);
-    Program run(DIGITS_PROGRAM, wrong.arguments, file_named("errors"));
+    Program run(DIGITS_PROGRAM, wrong.arguments, folder_.file("errors"));
     EXPECT_NE(run.wait(), 0);
     EXPECT_THAT(run.errors(), HasSubstr(wrong.message));
   }

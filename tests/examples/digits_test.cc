@@ -11,16 +11,14 @@
 
 #include "digits/dataset.h"
 #include "digits/model.h"
-#include "examples/scratch_folder.h"
 #include "examples/synthetic_digits.h"
+#include "support/temp_folder.h"
 #include "training/shares.h"
 
 namespace digits {
 namespace {
 
 using ::testing::HasSubstr;
-using training::ScratchFolder;
-using training::write_file;
 
 std::string error_of(const std::string& path, ffdl::StatusCode code) {
   const auto samples = load_samples(path);
@@ -29,21 +27,21 @@ std::string error_of(const std::string& path, ffdl::StatusCode code) {
   return std::string(samples.status().message());
 }
 
-class LoadSamples : public ScratchFolder {
+class LoadSamples : public ::testing::Test {
  protected:
   std::string error_of_text(const std::string& text) const {
-    const std::string path = file_named("malformed.csv");
-    write_file(path, text);
-    return error_of(path, ffdl::StatusCode::kCorrupt);
+    return error_of(folder_.write("malformed.csv", text), ffdl::StatusCode::kCorrupt);
   }
+
+  const ffdl::TempFolder folder_;
 };
 
 TEST_F(LoadSamples, ReadsPlainAndGzippedFiles) {
   const std::string text = synthetic_text(20);
-  write_file(file_named("plain.csv"), text);
-  write_gzipped(file_named("packed.csv.gz"), text);
-  const auto plain = load_samples(file_named("plain.csv"));
-  const auto packed = load_samples(file_named("packed.csv.gz"));
+  folder_.write("plain.csv", text);
+  write_gzipped(folder_.file("packed.csv.gz"), text);
+  const auto plain = load_samples(folder_.file("plain.csv"));
+  const auto packed = load_samples(folder_.file("packed.csv.gz"));
   ASSERT_TRUE(plain.ok()) << plain.status().to_string();
   ASSERT_TRUE(packed.ok()) << packed.status().to_string();
   EXPECT_EQ(plain->size(), 20U);
@@ -58,21 +56,21 @@ TEST_F(LoadSamples, MissingFile) {
 }
 
 TEST_F(LoadSamples, TruncatedFile) {
-  const std::string path = file_named("truncated.csv.gz");
+  const std::string path = folder_.file("truncated.csv.gz");
   write_gzipped(path, synthetic_text(200));
   std::ifstream in(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  write_file(path, bytes.substr(0, bytes.size() / 2));
+  folder_.write("truncated.csv.gz", bytes.substr(0, bytes.size() / 2));
   EXPECT_THAT(error_of(path, ffdl::StatusCode::kCorrupt), HasSubstr("ends too early"));
 }
 
 TEST_F(LoadSamples, DamagedFile) {
-  const std::string path = file_named("damaged.csv.gz");
+  const std::string path = folder_.file("damaged.csv.gz");
   write_gzipped(path, synthetic_text(200));
   std::ifstream in(path, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(in)), {});
   for (std::size_t i = bytes.size() / 2; i < bytes.size() / 2 + 8; ++i) bytes[i] ^= '\x5a';
-  write_file(path, bytes);
+  folder_.write("damaged.csv.gz", bytes);
   EXPECT_THAT(error_of(path, ffdl::StatusCode::kCorrupt), HasSubstr("copy it again"));
 }
 
@@ -116,12 +114,11 @@ TEST(SplitSamples, TooFewSamples) {
   EXPECT_EQ(split.status().code(), ffdl::StatusCode::kInvalidArgument);
 }
 
-class Learning : public ScratchFolder {};
-
 // Plain gradient descent in one process: the network learns before any server is involved.
-TEST_F(Learning, TheModelLearnsSyntheticDigits) {
-  write_file(file_named("learn.csv"), synthetic_text(400));
-  const auto split = split_samples(load_samples(file_named("learn.csv")).value()).value();
+TEST(Learning, TheModelLearnsSyntheticDigits) {
+  const ffdl::TempFolder folder;
+  const auto samples = load_samples(folder.write("learn.csv", synthetic_text(400)));
+  const auto split = split_samples(samples.value()).value();
   Model model;
   std::vector<float> weights(model.parameters());
   std::vector<float> gradient(model.parameters());

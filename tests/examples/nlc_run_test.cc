@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "examples/example_program.h"
-#include "examples/scratch_folder.h"
 #include "examples/synthetic_sentences.h"
+#include "support/temp_folder.h"
 
 namespace nlc {
 namespace {
@@ -18,16 +18,18 @@ using training::Program;
 
 constexpr int kLabels = 6;
 
-class NlcRun : public training::ScratchFolder {
+class NlcRun : public ::testing::Test {
  protected:
-  NlcRun() { training::write_file(file_named("data.json"), synthetic_sentences(kLabels).dump()); }
+  NlcRun() { folder_.write("data.json", synthetic_sentences(kLabels).dump()); }
 
   Program start(std::vector<std::string> more) const {
-    std::vector<std::string> arguments{"train", "--json",         "--data", file_named("data.json"),
-                                       "--out", file_named("out")};
+    std::vector<std::string> arguments{
+        "train", "--json", "--data", folder_.file("data.json"), "--out", folder_.file("out")};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Program(NLC_PROGRAM, arguments, file_named("errors"));
+    return Program(NLC_PROGRAM, arguments, folder_.file("errors"));
   }
+
+  const ffdl::TempFolder folder_;
 };
 
 TEST_F(NlcRun, LearnsAndUsesEachSentenceOncePerEpochWhateverDies) {
@@ -66,11 +68,11 @@ TEST_F(NlcRun, TakesOtherRulesAndSynchronies) {
 }
 
 TEST_F(NlcRun, MissingDataIsNamed) {
-  Program none(NLC_PROGRAM, {"train"}, file_named("errors"));
+  Program none(NLC_PROGRAM, {"train"}, folder_.file("errors"));
   EXPECT_NE(none.wait(), 0);
   EXPECT_THAT(none.errors(), HasSubstr("--data is missing"));
   EXPECT_THAT(none.errors(), HasSubstr("clinc/oos-eval"));
-  Program empty(NLC_PROGRAM, {"train", "--data", "/dev/null"}, file_named("errors"));
+  Program empty(NLC_PROGRAM, {"train", "--data", "/dev/null"}, folder_.file("errors"));
   EXPECT_EQ(empty.wait(), 1);
   EXPECT_THAT(empty.errors(), HasSubstr("read sentences '/dev/null'"));
 }

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "examples/scratch_folder.h"
 #include "examples/synthetic_sentences.h"
 #include "nlc/corpus.h"
 #include "nlc/features.h"
 #include "nlc/model.h"
+#include "support/temp_folder.h"
 
 namespace nlc {
 namespace {
@@ -21,11 +21,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Lt;
 
-class LoadCorpus : public training::ScratchFolder {
+class LoadCorpus : public ::testing::Test {
  protected:
   ffdl::Result<Corpus> load(const std::string& text) const {
-    training::write_file(file_named("data.json"), text);
-    return load_corpus(file_named("data.json"));
+    return load_corpus(folder_.write("data.json", text));
   }
 
   std::string error_of(const std::string& text) const {
@@ -33,6 +32,8 @@ class LoadCorpus : public training::ScratchFolder {
     EXPECT_EQ(corpus.status().code(), ffdl::StatusCode::kCorrupt);
     return std::string(corpus.status().message());
   }
+
+  const ffdl::TempFolder folder_;
 };
 
 TEST_F(LoadCorpus, NumbersTheLabelsByTheAlphabet) {
