@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "base/errors.h"
 #include "base/limits.h"
@@ -230,10 +229,9 @@ Status ShmCommunicator::run_in_place(const Request& request, Time deadline) {
 void ShmCommunicator::take_back(const SharedPlace& place) {
   meeting_->set_touching(false);
   const Time patience = deadline_in(base::kTakeBackPatience);
-  while (meeting_->somebody_touches()) {
+  while (!meeting_->wait_until_untouched(base::kTakeBackPoll)) {
     // One that was stopped in the middle: it keeps the old pages.
     if (std::chrono::steady_clock::now() >= patience && memory_.take_back(place).ok()) return;
-    std::this_thread::sleep_for(base::kTakeBackPoll);
   }
 }
 

@@ -241,6 +241,10 @@ bool ShmMeeting::somebody_touches() const {
   return false;
 }
 
+bool ShmMeeting::wait_until_untouched(Duration patience) {
+  return view_.bell().wait_until([this] { return !somebody_touches(); }, deadline_in(patience));
+}
+
 // release: what was touched is done. The store to `arrived` that follows orders it for the others.
 void ShmMeeting::set_touching(bool touching) {
   mine_.touching.store(touching ? 1 : 0, std::memory_order_release);

@@ -49,8 +49,8 @@ class ShmMeeting {
   bool reaches_all() const { return reaches_all_; }
   // No rank has failed, as of now. Errors: kPeerLost, kCancelled (stop()).
   Status check_ranks() const;
-  // Whether another rank that lives may touch our memory.
-  bool somebody_touches() const;
+  // Waits until no other rank that lives may touch our memory; false when that took longer.
+  bool wait_until_untouched(Duration patience);
   // Says whether this rank may touch the memory of others. Said before the step in which the others
   // learn what it runs, and taken back before the step that ends the operation.
   void set_touching(bool touching);
@@ -72,6 +72,7 @@ class ShmMeeting {
   static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, std::string_view name);
   Status wait_for_members(Time deadline);
   bool can_reach(const RankWords& words) const;
+  bool somebody_touches() const;
 
   // Waits until `done(words)` holds for every rank. `doing` begins the message of a failure.
   template <class Done>

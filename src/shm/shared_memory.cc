@@ -10,7 +10,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::allocate(uint64_t bytes) {
                         shm::Segment::create({.kind = shm::SegmentKind::kMemory,
                                               .layout_version = shm::kMemoryLayout,
                                               .bytes = shm::kMemoryOffset + bytes}));
-  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(segment), bytes));
+  auto memory = std::unique_ptr<SharedMemory>(new SharedMemory(std::move(segment), bytes));
+  return std::shared_ptr<SharedMemory>(std::move(memory));
 }
 
 SharedMemory::SharedMemory(shm::Segment segment, uint64_t bytes)

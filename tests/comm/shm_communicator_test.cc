@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -151,12 +152,17 @@ TEST_F(ShmProcesses, WhoIsStoppedInTheMiddleTouchesNothingLater) {
     const pid_t victim = start(1, 2, sum_in_place_until_lost);
     ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
     ASSERT_OK_AND_ASSIGN(const auto memory, registered_memory(*communicator));
+    std::atomic<int> sums = 0;
     std::thread stopper([&] {
-      std::this_thread::sleep_for(20ms + std::chrono::microseconds(generation * 37));
+      for (int seen = 0; seen < generation; seen = sums.load()) sums.wait(seen);
       kill(victim, SIGSTOP);
     });
     Status status;
-    while (status.ok()) status = sum_in_place(*communicator, *memory, deadline_in(100ms));
+    while (status.ok()) {
+      ++sums;
+      sums.notify_one();
+      status = sum_in_place(*communicator, *memory, deadline_in(100ms));
+    }
     EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1");
     stopper.join();
     std::fill_n(memory->data(), memory->bytes(), std::byte{7});
