@@ -12,13 +12,13 @@ namespace ffdl {
 
 // One shared-memory segment of ffdl on this host.
 struct SegmentInfo {
-  std::string name;            // without the prefix and folder
-  std::string kind;            // "parameter server", or "unknown" where the header does not say
-  uint64_t bytes = 0;          // of memory held
-  double age_s = 0;            // since it was made
-  int64_t creator_pid = 0;     // in the creator's pid namespace
-  bool in_use = false;         // a living process holds one of its locks
-  std::string problem;         // empty, or why the header cannot be believed
+  std::string name;         // without the prefix and folder
+  std::string kind;         // "parameter server", "communicator", or "unknown"
+  uint64_t bytes = 0;       // of memory held
+  double age_s = 0;         // since it was made
+  int64_t creator_pid = 0;  // in the creator's pid namespace
+  bool in_use = false;      // a living process holds one of its locks
+  std::string problem;      // empty, or why the header cannot be believed
 };
 
 // All named segments, sorted by name. Whether one is in use is asked of the kernel's file locks,

@@ -3,18 +3,22 @@
 // Everything public, for those who prefer one include.
 #include "ffdl/averaging_learner.h"  // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"  // IWYU pragma: export
+#include "ffdl/communicator.h"       // IWYU pragma: export
 #include "ffdl/diagnose.h"           // IWYU pragma: export
 #include "ffdl/export.h"             // IWYU pragma: export
 #include "ffdl/job_planner.h"        // IWYU pragma: export
 #include "ffdl/learner.h"            // IWYU pragma: export
 #include "ffdl/log.h"                // IWYU pragma: export
 #include "ffdl/memory_placement.h"   // IWYU pragma: export
+#include "ffdl/operation_queue.h"    // IWYU pragma: export
 #include "ffdl/parameter_server.h"   // IWYU pragma: export
 #include "ffdl/plan_files.h"         // IWYU pragma: export
 #include "ffdl/runtime.h"            // IWYU pragma: export
 #include "ffdl/scaling_model.h"      // IWYU pragma: export
+#include "ffdl/shared_memory.h"      // IWYU pragma: export
 #include "ffdl/sparse_gradient.h"    // IWYU pragma: export
 #include "ffdl/status.h"             // IWYU pragma: export
+#include "ffdl/store.h"              // IWYU pragma: export
 #include "ffdl/types.h"              // IWYU pragma: export
 #include "ffdl/update_rule.h"        // IWYU pragma: export
 #include "ffdl/version.h"            // IWYU pragma: export

@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace ffdl {
 
@@ -25,6 +28,85 @@ struct SampleRange {
   uint64_t end = 0;
 
   bool operator==(const SampleRange&) const = default;
+};
+
+// What the elements of a buffer are.
+enum class DType : uint32_t {
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+};
+
+// Bytes of one element; 0 for a number that is no DType.
+constexpr uint64_t element_bytes(DType type) {
+  switch (type) {
+    case DType::kInt8:
+      return 1;
+    case DType::kInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
+    case DType::kInt32:
+    case DType::kFloat32:
+      return 4;
+    case DType::kInt64:
+    case DType::kFloat64:
+      return 8;
+  }
+  return 0;
+}
+
+// "float32", as NumPy and PyTorch say it.
+constexpr std::string_view to_string(DType type) {
+  switch (type) {
+    case DType::kInt8:
+      return "int8";
+    case DType::kInt16:
+      return "int16";
+    case DType::kInt32:
+      return "int32";
+    case DType::kInt64:
+      return "int64";
+    case DType::kFloat16:
+      return "float16";
+    case DType::kBFloat16:
+      return "bfloat16";
+    case DType::kFloat32:
+      return "float32";
+    case DType::kFloat64:
+      return "float64";
+  }
+  return "unknown";
+}
+
+// Elements in the caller's memory, at any address. The caller keeps them alive and untouched while
+// a call that was given them runs.
+struct Buffer {
+  void* data = nullptr;
+  uint64_t count = 0;  // of elements
+  DType dtype = DType::kFloat32;
+};
+
+// One process or thread of a job. A new life under an old id has a larger incarnation.
+struct Member {
+  std::string id;
+  uint64_t incarnation = 0;
+
+  bool operator==(const Member&) const = default;
+};
+
+// The members of one generation of a job, in the order of their ranks, as one of them sees it.
+struct World {
+  uint64_t generation = 0;
+  int rank = 0;  // of this member: its index in `members`
+  std::vector<Member> members;
+
+  int size() const { return static_cast<int>(members.size()); }
 };
 
 }  // namespace ffdl

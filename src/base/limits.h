@@ -45,4 +45,42 @@ inline constexpr uint64_t kParametersMax = uint64_t{1} << 42;
 // Entries of tables in the segment that an option sizes (partitions, ranges and rows per gradient).
 inline constexpr uint32_t kTableEntriesMax = 1U << 20;
 
+// A store is for records of some hundred bytes. etcd takes 1.5 MiB in a request; this leaves room.
+inline constexpr size_t kStoreKeyMax = 1024;
+inline constexpr size_t kStoreValueMax = size_t{1} << 20;
+
+// Changes that a store remembers for those who wait. Who is further behind is told to look again.
+inline constexpr size_t kStoreChangesMax = 256;
+
+// Longest lease. One that long is a key that nobody will miss.
+inline constexpr auto kLeaseMax = 24h;
+
+// Members of one world. Shared memory has a slot for each, and one host has no more use for them.
+inline constexpr uint64_t kRanksMax = 256;
+
+// Elements of one operation, so that no size in bytes computed from it can overflow.
+inline constexpr uint64_t kElementsMax = uint64_t{1} << 48;
+
+// Up to here every rank reduces all of it alone: what a second step costs is more than the work.
+// A first guess; the benchmark of all_reduce has to settle it.
+inline constexpr uint64_t kFlatBytesMax = uint64_t{32} << 10;
+
+// Of each rank's buffer, between two looks for failures: it passes through the second-level cache.
+inline constexpr uint64_t kInPlaceBlockBytes = uint64_t{16} << 10;
+
+// Memory of other ranks that a communicator keeps mapped.
+inline constexpr size_t kReachedMax = 256;
+
+// Who fails waits this long for the others to leave its memory, and looks this often, before it
+// takes other pages. They look for failures every few microseconds, if they run.
+inline constexpr auto kTakeBackPatience = 10ms;
+inline constexpr auto kTakeBackPoll = 50us;
+
+// Least and largest slot of a communicator: a cache line for each of 256 blocks; 1 GiB of a host.
+inline constexpr uint64_t kSlotBytesMin = uint64_t{16} << 10;
+inline constexpr uint64_t kSlotBytesMax = uint64_t{1} << 30;
+
+// Between two looks of one who waits at a file that others change: short beside a lease.
+inline constexpr auto kFileStorePoll = 5ms;
+
 }  // namespace ffdl::base

@@ -18,7 +18,15 @@ namespace {
 using base::make_error;
 
 std::string_view kind_name(shm::SegmentKind kind) {
-  return kind == shm::SegmentKind::kParameterServer ? "parameter server" : "unknown";
+  switch (kind) {
+    case shm::SegmentKind::kParameterServer:
+      return "parameter server";
+    case shm::SegmentKind::kCommunicator:
+      return "communicator";
+    case shm::SegmentKind::kMemory:
+      return "memory";
+  }
+  return "unknown";
 }
 
 double seconds_since(uint64_t unix_ns) {

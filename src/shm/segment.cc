@@ -225,20 +225,37 @@ Result<Segment> Segment::open(std::string_view name, SegmentKind kind, uint32_t 
     return make_error(code, "open segment '{}': {}; 'ffdl doctor' lists what there is", name,
                       errno_text(errno));
   }
+  return open_fd(fd, name, kind, layout_version);
+}
+
+Result<Segment> Segment::open_of(int64_t pid, int fd, SegmentKind kind, uint32_t layout_version) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
+  const int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (opened < 0) {
+    return make_error(
+        StatusCode::kUnavailable,
+        "open the memory of process {}: {}: {}; it must be of the same user, and alive", pid, path,
+        errno_text(errno));
+  }
+  return open_fd(opened, "", kind, layout_version);
+}
+
+Result<Segment> Segment::open_fd(int fd, std::string_view name, SegmentKind kind,
+                                 uint32_t layout_version) {
   Segment segment;
   segment.name_ = name;
   Result<SegmentHeader> header = read_segment_header(fd, name);
   Status fit = header.ok() ? Status() : header.status();
   if (fit.ok() && header->kind != kind) {
-    fit = base::invalid_argument("open segment '{}': of kind {}, not {}; check the name", name,
+    fit = base::invalid_argument("open segment {}: of kind {}, not {}; check the name", shown(name),
                                  static_cast<uint32_t>(header->kind), static_cast<uint32_t>(kind));
   }
   if (fit.ok() && header->layout_version != layout_version) {
     fit = base::invalid_argument(
-        "open segment '{}': layout version {}, this build has {}; use the same version of ffdl in "
+        "open segment {}: layout version {}, this build has {}; use the same version of ffdl in "
         "all "
         "processes of a job",
-        name, header->layout_version, layout_version);
+        shown(name), header->layout_version, layout_version);
   }
   if (!fit.ok()) {
     ::close(fd);
@@ -283,6 +300,19 @@ Segment& Segment::operator=(Segment&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(fd_, other.fd_);
   return *this;
+}
+
+Status Segment::renew() {
+  FFDL_ASSIGN_OR_RETURN(
+      Segment fresh,
+      create({.kind = header().kind, .layout_version = header().layout_version, .bytes = bytes_}));
+  if (mremap(fresh.data_, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) == MAP_FAILED) {
+    return make_error(StatusCode::kExhausted, "renew a segment of {} bytes: {}", bytes_,
+                      errno_text(errno));
+  }
+  fresh.data_ = nullptr;  // it lies at data_ now
+  fd_ = std::move(fresh.fd_);
+  return {};
 }
 
 Status Segment::check_linked() const {

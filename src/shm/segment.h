@@ -13,7 +13,7 @@
 // one is a memfd. Nothing in a segment is a pointer. docs/shm-layout.md draws them.
 namespace ffdl::shm {
 
-enum class SegmentKind : uint32_t { kParameterServer = 1 };
+enum class SegmentKind : uint32_t { kParameterServer = 1, kCommunicator = 2, kMemory = 3 };
 
 // The first bytes of every segment. All fields are constant once the segment can be seen.
 struct SegmentHeader {
@@ -69,6 +69,12 @@ class Segment {
   Status publish();
 
   static Result<Segment> open(std::string_view name, SegmentKind kind, uint32_t layout_version);
+  // One that another process of this host has open, named or not. Needs the same user, and /proc.
+  static Result<Segment> open_of(int64_t pid, int fd, SegmentKind kind, uint32_t layout_version);
+
+  // Puts new pages, all zero, at the same addresses of this process. Whoever else has the old ones
+  // keeps them, and neither sees nor changes anything of ours from now on. Anonymous segments only.
+  Status renew();
 
   ~Segment();
   Segment(Segment&& other) noexcept;
@@ -86,6 +92,9 @@ class Segment {
   void unlink();
 
  private:
+  // Takes `fd` over, also when it fails.
+  static Result<Segment> open_fd(int fd, std::string_view name, SegmentKind kind,
+                                 uint32_t layout_version);
   Status map(int fd, uint64_t bytes, int flags);
 
   std::string name_;

@@ -1,4 +1,4 @@
-#include "ps/half_kernels.h"
+#include "base/half_kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -7,13 +7,13 @@
 #include <limits>
 #include <vector>
 
-namespace ffdl::ps {
+namespace ffdl::base {
 namespace {
 
 // What the 16 bits mean, from the definition of the formats.
-double meaning(GradientType type, uint16_t bits) {
-  const int mantissa_bits = type == GradientType::kBFloat16 ? 7 : 10;
-  const int bias = type == GradientType::kBFloat16 ? 127 : 15;
+double meaning(DType type, uint16_t bits) {
+  const int mantissa_bits = type == DType::kBFloat16 ? 7 : 10;
+  const int bias = type == DType::kBFloat16 ? 127 : 15;
   const int top = 2 * bias + 1;
   const double sign = bits >> 15 ? -1 : 1;
   const int exponent = (bits & 0x7FFF) >> mantissa_bits;
@@ -27,7 +27,7 @@ double meaning(GradientType type, uint16_t bits) {
                                : std::ldexp(1 + fraction, exponent - bias));
 }
 
-class HalfKernels : public ::testing::TestWithParam<GradientType> {};
+class HalfKernels : public ::testing::TestWithParam<DType> {};
 
 TEST_P(HalfKernels, WidenGivesTheMeaningOfEveryBitPattern) {
   std::vector<uint16_t> all(1 << 16);
@@ -50,7 +50,7 @@ TEST_P(HalfKernels, WidenGivesTheMeaningOfEveryBitPattern) {
 
 // Between two neighbours of the format: to the nearer, from the middle to the even one.
 TEST_P(HalfKernels, NarrowRoundsToTheNearestAndTiesToEven) {
-  const uint16_t infinity = GetParam() == GradientType::kBFloat16 ? 0x7F80 : 0x7C00;
+  const uint16_t infinity = GetParam() == DType::kBFloat16 ? 0x7F80 : 0x7C00;
   std::vector<float> values;
   std::vector<uint16_t> expected;
   for (uint16_t low = 0; low + 1 < infinity; ++low) {
@@ -98,12 +98,11 @@ TEST_P(HalfKernels, NothingBehindAnOddSizeIsWritten) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, HalfKernels,
-                         ::testing::Values(GradientType::kBFloat16, GradientType::kFloat16));
+INSTANTIATE_TEST_SUITE_P(Types, HalfKernels, ::testing::Values(DType::kBFloat16, DType::kFloat16));
 
 TEST(HalfKernels, LargestFiniteOfFloat32) {
-  EXPECT_EQ(largest_finite(GradientType::kFloat32), std::numeric_limits<float>::max());
+  EXPECT_EQ(largest_finite(DType::kFloat32), std::numeric_limits<float>::max());
 }
 
 }  // namespace
-}  // namespace ffdl::ps
+}  // namespace ffdl::base

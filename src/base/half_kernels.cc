@@ -1,15 +1,15 @@
-#include "ps/half_kernels.h"
+#include "base/half_kernels.h"
 
 #include <algorithm>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ps/half_kernels.cc"
+#define HWY_TARGET_INCLUDE "base/half_kernels.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace ffdl::ps::HWY_NAMESPACE {
+namespace ffdl::base::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -104,50 +104,44 @@ void NarrowAs(const float* HWY_RESTRICT from, uint16_t* HWY_RESTRICT to, uint64_
   std::copy_n(out, count - i, to + i);
 }
 
-void Widen(GradientType type, const uint16_t* from, float* to, uint64_t count) {
-  if (type == GradientType::kBFloat16) {
+void Widen(DType type, const uint16_t* from, float* to, uint64_t count) {
+  if (type == DType::kBFloat16) {
     WidenAs<BFloat16Bits>(from, to, count);
   } else {
     WidenAs<Float16Bits>(from, to, count);
   }
 }
 
-void Narrow(GradientType type, const float* from, uint16_t* to, uint64_t count) {
-  if (type == GradientType::kBFloat16) {
+void Narrow(DType type, const float* from, uint16_t* to, uint64_t count) {
+  if (type == DType::kBFloat16) {
     NarrowAs<BFloat16Bits>(from, to, count);
   } else {
     NarrowAs<Float16Bits>(from, to, count);
   }
 }
 
-}  // namespace ffdl::ps::HWY_NAMESPACE
+}  // namespace ffdl::base::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace ffdl::ps {
+namespace ffdl::base {
 
 HWY_EXPORT(Widen);
 HWY_EXPORT(Narrow);
 
-void widen(GradientType type, const uint16_t* from, float* to, uint64_t count) {
+void widen(DType type, const uint16_t* from, float* to, uint64_t count) {
   HWY_DYNAMIC_DISPATCH(Widen)(type, from, to, count);
 }
 
-void narrow(GradientType type, const float* from, uint16_t* to, uint64_t count) {
+void narrow(DType type, const float* from, uint16_t* to, uint64_t count) {
   HWY_DYNAMIC_DISPATCH(Narrow)(type, from, to, count);
 }
 
-float largest_finite(GradientType type) {
-  switch (type) {
-    case GradientType::kFloat32:
-      return std::numeric_limits<float>::max();
-    case GradientType::kBFloat16:
-      return 0x1.FEp127F;
-    case GradientType::kFloat16:
-      return 0x1.FFCp15F;
-  }
-  return 0;
+float largest_finite(DType type) {
+  if (type == DType::kBFloat16) return 0x1.FEp127F;
+  if (type == DType::kFloat16) return 0x1.FFCp15F;
+  return std::numeric_limits<float>::max();
 }
 
-}  // namespace ffdl::ps
+}  // namespace ffdl::base
 #endif  // HWY_ONCE

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ffdl/export.h"
+#include "ffdl/shared_memory.h"
+#include "ffdl/status.h"
+#include "ffdl/store.h"
+#include "ffdl/types.h"
+
+// Collectives of one generation of a world. docs/decisions/0007-collectives.md says how they are
+// made and what they promise.
+namespace ffdl {
+
+enum class ReduceOp : uint32_t {
+  kSum,   // integers wrap around
+  kMean,  // floating point only
+  kMin,   // NaN if any is NaN
+  kMax,   // NaN if any is NaN
+  kProduct,
+};
+
+enum class Collective : uint32_t {
+  kAllReduce,      // out of all: the reduction of all in
+  kReduceScatter,  // out of rank r: block r of the reduction of all in
+  kReduce,         // out of the root: the reduction of all in
+  kAllGather,      // out of all: the in of rank 0, 1, ..
+  kGather,         // out of the root: the in of rank 0, 1, ..
+  kBroadcast,      // out of all: the in of the root
+  kScatter,        // out of rank r: block r of the root's in
+  kAllToAll,       // out of rank r: block r of the in of rank 0, 1, ..
+  kBarrier,        // no buffers; ok when all have called
+};
+
+// What one member asks for; all members must agree on it, but for their buffers' addresses. A list
+// of buffers counts as the concatenation of their elements, cut as each member likes, so that many
+// tensors take part in one operation without a copy; all of one DType. Blocks are of equal size.
+struct Operation {
+  Collective kind = Collective::kBarrier;
+  std::span<const Buffer> in{};   // empty where this member gives nothing, or all_reduce in place
+  std::span<const Buffer> out{};  // empty where this member gets nothing
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;
+};
+
+// The members of one world, called by each of them in the same order of operations. A sum is the
+// same bits at every member, on every back end and in every order of arrival: it is taken along a
+// fixed tree over the ranks.
+// After the first failure it stays failed: make another, of a newer world.
+// Threads: one thread at a time runs operations; abort() from any thread, at any time.
+// Blocks: every operation waits for the others until its deadline; abort() until no thread reads or
+//         writes the caller's buffers for this member.
+// Errors: kTimeout (this member's deadline passed), kPeerLost (another died, failed or left),
+//         kCancelled (aborted here), kInvalidArgument (the call itself, found before anything is
+//         sent: the communicator lives on; or members that disagree: the message names both).
+//         In-place outputs are undefined after an error; inputs are never changed otherwise.
+class FFDL_API Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual const World& world() const = 0;
+  virtual Status run(const Operation& operation, Time deadline) = 0;
+  // Afterwards no operation of this member can end well, and the others fail with kPeerLost.
+  virtual void abort(Status why) = 0;
+
+  // From now on an all_reduce in place of one buffer that is all of `memory` may be made without a
+  // copy: where every rank gives such a buffer, back ends of one host read and write them where
+  // they lie. Where that cannot be (another host, user or pid namespace), nothing changes but the
+  // speed. To be called between operations; forgotten when the caller drops the memory. After an
+  // error the buffer is undefined, as always in place.
+  virtual Status register_memory(const std::shared_ptr<SharedMemory>& memory) {
+    static_cast<void>(memory);
+    return {};
+  }
+
+  // In place.
+  Status all_reduce(Buffer inout, ReduceOp op, Time deadline) {
+    return all_reduce(std::span<const Buffer>(&inout, 1), op, deadline);
+  }
+  Status all_reduce(std::span<const Buffer> inout, ReduceOp op, Time deadline) {
+    return run({Collective::kAllReduce, {}, inout, op}, deadline);
+  }
+  Status all_reduce(Buffer in, Buffer out, ReduceOp op, Time deadline) {
+    return run({Collective::kAllReduce, {&in, 1}, {&out, 1}, op}, deadline);
+  }
+  // `in` has size() times the elements of `out`.
+  Status reduce_scatter(Buffer in, Buffer out, ReduceOp op, Time deadline) {
+    return run({Collective::kReduceScatter, {&in, 1}, {&out, 1}, op}, deadline);
+  }
+  // `out` counts at the root only.
+  Status reduce(Buffer in, Buffer out, ReduceOp op, int root, Time deadline) {
+    return run({Collective::kReduce, {&in, 1}, at_root(out, root), op, root}, deadline);
+  }
+  // `out` has size() times the elements of `in`.
+  Status all_gather(Buffer in, Buffer out, Time deadline) {
+    return run({Collective::kAllGather, {&in, 1}, {&out, 1}}, deadline);
+  }
+  Status gather(Buffer in, Buffer out, int root, Time deadline) {
+    return run({Collective::kGather, {&in, 1}, at_root(out, root), {}, root}, deadline);
+  }
+  // The root's `inout` becomes everybody's.
+  Status broadcast(Buffer inout, int root, Time deadline) {
+    return run({Collective::kBroadcast, at_root(inout, root), {&inout, 1}, {}, root}, deadline);
+  }
+  // `in` counts at the root only.
+  Status scatter(Buffer in, Buffer out, int root, Time deadline) {
+    return run({Collective::kScatter, at_root(in, root), {&out, 1}, {}, root}, deadline);
+  }
+  Status all_to_all(Buffer in, Buffer out, Time deadline) {
+    return run({Collective::kAllToAll, {&in, 1}, {&out, 1}}, deadline);
+  }
+  Status barrier(Time deadline) { return run({}, deadline); }
+
+ private:
+  std::span<const Buffer> at_root(const Buffer& buffer, int root) const {
+    return {&buffer, world().rank == root ? size_t{1} : size_t{0}};
+  }
+};
+
+struct CommunicatorOptions {
+  // Of each rank, for what is on its way to the others; the segment takes four times this for each.
+  uint64_t slot_bytes = uint64_t{256} << 10;
+};
+
+// For the threads of one process: one communicator per rank, of a world with these members. The
+// plainest of the back ends, for tests and simulations: the last rank to arrive does the work.
+FFDL_API Result<std::vector<std::unique_ptr<Communicator>>> make_local_communicators(
+    uint64_t generation, std::span<const Member> members);
+
+// For processes and threads of one host: the ranks find each other through `store` and meet in
+// shared memory. Every member calls it with the same members and generation, and its own rank.
+// Blocks: until all members have joined, or the deadline.
+// Errors: kTimeout (names who has not come),
+//         kInvalidArgument (no member, or options out of range), kWorldChanged (this generation has
+//         been begun by another rank 0), kExhausted (no room in /dev/shm), and those of Store.
+//         Members that were told of different members never meet: kTimeout.
+FFDL_API Result<std::unique_ptr<Communicator>> connect_communicator(
+    const World& world, Store& store, Time deadline, const CommunicatorOptions& options = {});
+
+}  // namespace ffdl

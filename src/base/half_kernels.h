@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ffdl/types.h"
+
+// Conversions between float and the 16-bit types, vectorised (Highway). Both directions give the
+// same bits on every processor: to the nearest, ties to even, as IEEE 754 says.
+namespace ffdl::base {
+
+// `type`: kBFloat16 or kFloat16.
+void widen(DType type, const uint16_t* from, float* to, uint64_t count);
+// Beyond the type's range: infinite. NaN stays NaN.
+void narrow(DType type, const float* from, uint16_t* to, uint64_t count);
+
+// The largest finite number of a 16-bit type, or of float.
+float largest_finite(DType type);
+
+}  // namespace ffdl::base

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ffdl/communicator.h"
+
+// What each collective is, as data: which elements of whose input make which of whose output. An
+// input or output is some blocks of equal size.
+namespace ffdl::comm {
+
+inline constexpr int kReduced = -1;  // the source is the reduction of the same place of all inputs
+
+struct Part {
+  uint64_t out_block = 0;
+  int source = kReduced;
+  uint64_t in_block = 0;
+
+  bool operator==(const Part&) const = default;
+};
+
+// Of how many blocks the input and the output of `rank` consist.
+uint64_t in_blocks(Collective kind, int root, int rank, int ranks);
+uint64_t out_blocks(Collective kind, int root, int rank, int ranks);
+
+// What the output of `rank` is made of, by out_block: out_blocks() parts.
+std::vector<Part> parts_of(Collective kind, int root, int rank, int ranks);
+
+bool reduces(Collective kind);
+bool has_root(Collective kind);
+
+}  // namespace ffdl::comm

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "ffdl/types.h"
+
+// A list of buffers as the concatenation of their bytes.
+namespace ffdl::comm {
+
+// Calls visit(address, bytes) for each run of memory that bytes [begin, begin + bytes) of the list
+// lie in. The list must have them.
+template <class Visit>
+void for_each_piece(std::span<const Buffer> list, uint64_t begin, uint64_t bytes, Visit&& visit) {
+  for (const Buffer& buffer : list) {
+    if (bytes == 0) return;
+    const uint64_t size = buffer.count * element_bytes(buffer.dtype);
+    if (begin >= size) {
+      begin -= size;
+      continue;
+    }
+    const uint64_t here = std::min(bytes, size - begin);
+    visit(static_cast<std::byte*>(buffer.data) + begin, here);
+    bytes -= here;
+    begin = 0;
+  }
+}
+
+inline void copy_from_list(std::span<const Buffer> list, uint64_t begin, uint64_t bytes,
+                           std::byte* to) {
+  for_each_piece(list, begin, bytes, [&](const std::byte* piece, uint64_t size) {
+    std::memcpy(to, piece, size);
+    to += size;
+  });
+}
+
+inline void copy_to_list(const std::byte* from, std::span<const Buffer> list, uint64_t begin,
+                         uint64_t bytes) {
+  for_each_piece(list, begin, bytes, [&](std::byte* piece, uint64_t size) {
+    std::memcpy(piece, from, size);
+    from += size;
+  });
+}
+
+}  // namespace ffdl::comm

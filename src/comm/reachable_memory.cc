@@ -1,0 +1,64 @@
+#include "comm/reachable_memory.h"
+
+#include <unistd.h>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "shm/shared_memory.h"
+
+namespace ffdl::comm {
+
+void ReachableMemory::add(const std::shared_ptr<SharedMemory>& memory) {
+  std::erase_if(registered_, [&](const auto& known) {
+    const auto live = known.lock();
+    return live == nullptr || live == memory;
+  });
+  registered_.push_back(memory);
+}
+
+// A whole one, so that taking it back loses nobody else's bytes.
+SharedPlace ReachableMemory::place_of(const Request& request) const {
+  if (request.signature.kind != Collective::kAllReduce || request.out.size() != 1) return {};
+  const Buffer& buffer = request.out.front();
+  if (request.in.size() != 1 || request.in.front().data != buffer.data) return {};
+  for (const auto& known : registered_) {
+    const auto memory = known.lock();
+    if (memory == nullptr || memory->data() != buffer.data) continue;
+    if (memory->bytes() != request.block_bytes()) continue;
+    const shm::Segment& segment = memory->segment();
+    return {.memory = segment.header().generation, .pid = getpid(), .fd = segment.fd()};
+  }
+  return {};
+}
+
+Result<std::byte*> ReachableMemory::reach(const SharedPlace& place, uint64_t bytes) {
+  const auto key = std::pair(place.pid, place.memory);
+  auto found = mapped_.find(key);
+  if (found == mapped_.end()) {
+    if (mapped_.size() >= base::kReachedMax) mapped_.clear();
+    FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
+                          shm::Segment::open_of(place.pid, static_cast<int>(place.fd),
+                                                shm::SegmentKind::kMemory, shm::kMemoryLayout));
+    if (segment.header().generation != place.memory) {
+      return base::make_error(StatusCode::kConflict,
+                              "open the memory of process {}: it has been replaced", place.pid);
+    }
+    found = mapped_.emplace(key, std::move(segment)).first;
+  }
+  if (found->second.bytes() - shm::kMemoryOffset < bytes) {
+    return base::invalid_argument("open the memory of process {}: {} bytes, not {}", place.pid,
+                                  found->second.bytes() - shm::kMemoryOffset, bytes);
+  }
+  return found->second.data() + shm::kMemoryOffset;
+}
+
+Status ReachableMemory::take_back(const SharedPlace& place) {
+  for (const auto& known : registered_) {
+    const auto memory = known.lock();
+    if (memory == nullptr || memory->segment().header().generation != place.memory) continue;
+    return memory->segment().renew();
+  }
+  return {};
+}
+
+}  // namespace ffdl::comm

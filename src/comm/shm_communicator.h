@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "comm/shm_meeting.h"
+
+namespace ffdl::comm {
+
+// One host: what goes from rank to rank lies in the slots of a segment. The thread that calls does
+// the work of its rank; the caller's buffers are touched by no other.
+class ShmCommunicator final : public Communicator {
+ public:
+  ShmCommunicator(World world, std::unique_ptr<ShmMeeting> meeting);
+  ~ShmCommunicator() override;
+
+  const World& world() const override { return world_; }
+  Status run(const Operation& operation, Time deadline) override;
+  void abort(Status why) override;
+  Status register_memory(const std::shared_ptr<SharedMemory>& memory) override;
+
+ private:
+  Status execute(const Request& request, Time deadline);
+  Status run_flat(const Request& request, Time deadline);
+  Status run_large(const Request& request, Time deadline);
+  Status run_pipelined(const Request& request, Time deadline);
+  Status run_in_place(const Request& request, Time deadline);
+  // The places of all ranks in this process, if all have announced one.
+  Result<bool> find_places(uint64_t announced, uint64_t bytes);
+  // After a failure: returns when no other rank reads or writes our memory.
+  void take_back(const SharedPlace& place);
+  // Ends the first step of an operation, in which every rank says what it runs.
+  Status end_first_step(const Request& request, Time deadline);
+  void reduce_own_piece(const Request& request, uint64_t count, uint64_t given_in, uint64_t step);
+  void copy_results(const Request& request, uint64_t begin, uint64_t count, uint64_t step);
+  void reduce_to_list(const Request& request, uint64_t slot_offset, uint64_t begin, uint64_t count,
+                      uint64_t step);
+
+  const World world_;
+  const std::unique_ptr<ShmMeeting> meeting_;
+  const ShmView& view_;
+  uint64_t operation_ = 0;          // number of the one that runs
+  std::vector<std::byte> scratch_;  // of a slot's size, once it is needed
+  std::vector<const std::byte*> places_;
+  std::vector<std::byte*> reached_;  // the buffers of all ranks
+  ReachableMemory memory_;
+
+  base::Mutex mutex_;
+  base::Condition ended_;
+  bool running_ FFDL_GUARDED_BY(mutex_) = false;
+  Status failure_ FFDL_GUARDED_BY(mutex_);  // the first one; nothing runs after it
+};
+
+}  // namespace ffdl::comm

@@ -1,0 +1,70 @@
+#include "comm/shm_layout.h"
+
+#include <cstring>
+#include <string>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/errors.h"
+#include "base/limits.h"
+
+namespace ffdl::comm {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kConfigAt = sizeof(shm::SegmentHeader);
+constexpr uint64_t kBellAt = kConfigAt + 64;
+constexpr uint64_t kWordsAt = kBellAt + sizeof(SharedBell);
+static_assert(kWordsAt % 64 == 0);
+
+uint64_t slots_at(uint64_t ranks) {
+  return (kWordsAt + ranks * sizeof(RankWords) + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+std::byte* config_place(std::byte* data) { return data + kConfigAt; }
+
+uint64_t segment_bytes(const ShmConfig& config) {
+  return slots_at(config.ranks) + config.ranks * 4 * config.slot_bytes;
+}
+
+shm::Doorbell& ShmView::bell() const {
+  return reinterpret_cast<SharedBell*>(data_ + kBellAt)->bell;
+}
+
+RankWords& ShmView::words(int rank) const {
+  return reinterpret_cast<RankWords*>(data_ + kWordsAt)[rank];
+}
+
+std::byte* ShmView::slot(int rank, uint64_t which) const {
+  const uint64_t number = static_cast<uint64_t>(rank) * 4 + which;
+  return data_ + slots_at(config_.ranks) + number * config_.slot_bytes;
+}
+
+uint64_t members_hash(const World& world) {
+  std::string text;
+  for (const Member& member : world.members) {
+    text += fmt::format("{}:{}:{};", member.id.size(), member.id, member.incarnation);
+  }
+  return XXH3_64bits(text.data(), text.size());
+}
+
+Result<ShmConfig> read_config(const shm::Segment& segment, const World& world) {
+  ShmConfig config = {};
+  const bool readable = segment.bytes() >= kWordsAt;
+  if (readable) std::memcpy(&config, config_place(segment.data()), sizeof config);
+  const bool ours = readable && config.generation == world.generation &&
+                    config.members == members_hash(world) && config.ranks == world.members.size();
+  const bool whole = ours && config.slot_bytes >= base::kSlotBytesMin &&
+                     config.slot_bytes <= base::kSlotBytesMax &&
+                     segment.bytes() == segment_bytes(config);
+  if (whole) return config;
+  return base::make_error(StatusCode::kCorrupt,
+                          "open segment '{}': it is not that of generation {} and its {} members; "
+                          "has something written over it, or to the store",
+                          segment.name(), world.generation, world.members.size());
+}
+
+}  // namespace ffdl::comm

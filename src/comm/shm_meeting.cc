@@ -1,0 +1,271 @@
+#include "comm/shm_meeting.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "ffdl/runtime.h"
+
+namespace ffdl::comm {
+
+using base::make_error;
+
+namespace {
+
+constexpr std::string_view kOperate = "run an operation";
+constexpr std::string_view kLeft = "failed or left";
+
+// One per world and sub-group: the members are part of it.
+std::string key_of(const World& world) {
+  return fmt::format("comm/{}/{:016x}", world.generation, members_hash(world));
+}
+
+}  // namespace
+
+ShmMeeting::ShmMeeting(const World& world, std::shared_ptr<shm::Segment> segment,
+                       const ShmConfig& config, shm::RoleLock lock)
+    : world_(world),
+      segment_(std::move(segment)),
+      view_(segment_->data(), config),
+      lock_(std::move(lock)),
+      mine_(view_.words(world.rank)) {}
+
+ShmMeeting::~ShmMeeting() { stop(); }
+
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::join(const World& world, Store& store,
+                                                     Time deadline,
+                                                     const CommunicatorOptions& options) {
+  const bool creates = world.rank == 0;
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<ShmMeeting> meeting,
+                        creates ? make(world, store, options) : find(world, store, deadline));
+  const Status joined = meeting->wait_for_members(deadline);
+  // Everybody has it open now, or the world will not come about: nobody needs the name.
+  meeting->segment_->unlink();
+  const Status removed = creates ? store.remove(key_of(world)) : Status();
+  FFDL_RETURN_IF_ERROR(joined);
+  FFDL_RETURN_IF_ERROR(removed);
+  return meeting;
+}
+
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& store,
+                                                     const CommunicatorOptions& options) {
+  const ShmConfig config = {.generation = world.generation,
+                            .members = members_hash(world),
+                            .slot_bytes = options.slot_bytes,
+                            .ranks = static_cast<uint32_t>(world.members.size()),
+                            .reserved = 0};
+  const std::string name =
+      fmt::format("comm-{}-{:016x}", world.generation, system_runtime().random());
+  FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
+                        shm::Segment::create({.name = name,
+                                              .kind = shm::SegmentKind::kCommunicator,
+                                              .layout_version = kLayoutVersion,
+                                              .bytes = segment_bytes(config)}));
+  std::memcpy(config_place(segment.data()), &config, sizeof config);
+  FFDL_ASSIGN_OR_RETURN(shm::RoleLock lock,
+                        shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank)));
+  FFDL_RETURN_IF_ERROR(segment.publish());
+  auto meeting = std::make_unique<ShmMeeting>(
+      world, std::make_shared<shm::Segment>(std::move(segment)), config, std::move(lock));
+  const Result<Revision> told = store.compare_and_put(key_of(world), 0, name);
+  if (told.ok()) return meeting;
+  meeting->segment_->unlink();
+  if (told.status().code() != StatusCode::kConflict) return told.status();
+  return make_error(StatusCode::kWorldChanged,
+                    "connect generation {}: another process has begun it as rank 0; a member that "
+                    "comes back needs a new incarnation, and a new generation",
+                    world.generation);
+}
+
+// A name that is gone is that of an earlier communicator of the same world, whose rank 0 has not
+// told the store yet that all had joined.
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& store,
+                                                     Time deadline) {
+  const std::string key = key_of(world);
+  FFDL_ASSIGN_OR_RETURN(Revision seen, store.wait_change(key, 0, deadline));
+  while (true) {
+    const Result<Entry> entry = store.get(key);
+    if (entry.ok()) {
+      Result<std::unique_ptr<ShmMeeting>> meeting = enter(world, entry->value);
+      if (meeting.ok() || meeting.status().code() != StatusCode::kNotFound) return meeting;
+    } else if (entry.status().code() != StatusCode::kNotFound) {
+      return entry.status();
+    }
+    Result<Revision> changed = store.wait_change(key, seen, deadline);
+    if (!changed.ok()) {
+      return std::move(changed).status().with_context(
+          fmt::format("connect generation {} as rank {}: rank 0 '{}' has made no shared memory",
+                      world.generation, world.rank, world.members.front().id));
+    }
+    seen = *changed;
+  }
+}
+
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::enter(const World& world, std::string_view name) {
+  FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
+                        shm::Segment::open(name, shm::SegmentKind::kCommunicator, kLayoutVersion));
+  FFDL_ASSIGN_OR_RETURN(const ShmConfig config, read_config(segment, world));
+  Result<shm::RoleLock> lock = shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank));
+  if (!lock.ok()) {
+    return std::move(lock).status().with_context(
+        fmt::format("connect generation {} as rank {}", world.generation, world.rank));
+  }
+  // Its words are not those of a beginner: the others may count on what he did.
+  if (ShmView(segment.data(), config).words(world.rank).joined.load(std::memory_order_seq_cst)) {
+    return make_error(StatusCode::kConflict,
+                      "connect generation {} as rank {}: another process was this rank, and is "
+                      "gone; form a new world, with a new incarnation of '{}'",
+                      world.generation, world.rank,
+                      world.members[static_cast<size_t>(world.rank)].id);
+  }
+  return std::make_unique<ShmMeeting>(world, std::make_shared<shm::Segment>(std::move(segment)),
+                                      config, std::move(*lock));
+}
+
+Status ShmMeeting::check_member(std::string_view doing) const {
+  if (lock_.held()) return {};
+  return make_error(StatusCode::kCancelled,
+                    "{} at rank {}: this process is a fork of the member; connect in the child",
+                    doing, world_.rank);
+}
+
+// A rank that failed may have got there before: so `done` is looked at again after `failed`.
+template <class Done>
+ShmMeeting::Progress ShmMeeting::progress(Done&& done) const {
+  Progress seen = Progress::kAllDone;
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    const RankWords& words = view_.words(rank);
+    if (done(words)) continue;
+    const bool failed = words.failed.load(std::memory_order_seq_cst) != 0;
+    if (failed && !done(words)) return Progress::kHopeless;
+    if (!failed) seen = Progress::kWaiting;
+  }
+  return seen;
+}
+
+// A death is the cause of the failures that it makes, so it is told first. Who leaves says so
+// before he drops his lock. Again `done` is looked at last.
+template <class Done>
+std::optional<ShmMeeting::Loss> ShmMeeting::find_loss(Done&& done, Absence absence) const {
+  std::optional<Loss> loss;
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    const RankWords& words = view_.words(rank);
+    if (done(words)) continue;
+    const bool absent =
+        absence == Absence::kLost && !shm::role_is_held(segment_->fd(), shm::learner_role(rank));
+    const bool failed = words.failed.load(std::memory_order_seq_cst) != 0;
+    if (done(words)) continue;
+    if (absent && !failed) return Loss{rank, "has died"};
+    if (failed && !loss) loss = Loss{rank, kLeft};
+  }
+  return loss;
+}
+
+Status ShmMeeting::lost(std::string_view doing, const Loss& loss) const {
+  return make_error(StatusCode::kPeerLost, "{} at rank {}: rank {} '{}' {}; form a new world",
+                    doing, world_.rank, loss.rank, id_of(loss.rank), loss.how);
+}
+
+template <class Done>
+Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence absence,
+                                Time deadline) {
+  const auto stopped = [&] { return stopped_.load(std::memory_order_seq_cst); };
+  while (true) {
+    const Time now = std::chrono::steady_clock::now();
+    const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
+    view_.bell().wait_until([&] { return progress(done) != Progress::kWaiting || stopped(); },
+                            look);
+    if (stopped()) return make_error(StatusCode::kCancelled, "{}: stopped", doing);
+    if (progress(done) == Progress::kAllDone) return {};
+    if (const std::optional<Loss> loss = find_loss(done, absence)) {
+      return lost(doing, *loss);
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      int late = 0;
+      while (late + 1 < view_.ranks() && done(view_.words(late))) ++late;
+      return make_error(StatusCode::kTimeout,
+                        "{} at rank {}: rank {} '{}' had not come by the deadline; wait longer, or "
+                        "find out what it does",
+                        doing, world_.rank, late, id_of(late));
+    }
+  }
+}
+
+Status ShmMeeting::wait_for_members(Time deadline) {
+  mine_.pid.store(getpid(), std::memory_order_relaxed);
+  mine_.fd.store(segment_->fd(), std::memory_order_relaxed);
+  mine_.joined.store(1, std::memory_order_seq_cst);  // pairs with the loads in has_joined
+  view_.bell().ring();
+  const auto has_joined = [](const RankWords& words) {
+    return words.joined.load(std::memory_order_seq_cst) != 0;
+  };
+  FFDL_RETURN_IF_ERROR(wait_for_all(fmt::format("connect generation {}", world_.generation),
+                                    has_joined, Absence::kNotYetHere, deadline));
+  reaches_all_ = true;
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    reaches_all_ = reaches_all_ && can_reach(view_.words(rank));
+  }
+  return {};
+}
+
+// Its descriptor of this segment leads to this segment: the pid means the same process here, and
+// the kernel lets us in. Not so across pid namespaces and users.
+bool ShmMeeting::can_reach(const RankWords& words) const {
+  const std::string path = fmt::format("/proc/{}/fd/{}", words.pid.load(), words.fd.load());
+  struct stat theirs = {};
+  struct stat ours = {};
+  return stat(path.c_str(), &theirs) == 0 && fstat(segment_->fd(), &ours) == 0 &&
+         theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+}
+
+Status ShmMeeting::check_ranks() const {
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    if (view_.words(rank).failed.load(std::memory_order_seq_cst) == 0) continue;
+    if (rank == world_.rank) return make_error(StatusCode::kCancelled, "{}: stopped", kOperate);
+    return lost(kOperate, {rank, kLeft});
+  }
+  return {};
+}
+
+bool ShmMeeting::somebody_touches() const {
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    if (rank == world_.rank || view_.words(rank).touching.load(std::memory_order_seq_cst) == 0) {
+      continue;
+    }
+    if (shm::role_is_held(segment_->fd(), shm::learner_role(rank))) return true;
+  }
+  return false;
+}
+
+bool ShmMeeting::wait_until_untouched(Duration patience) {
+  return view_.bell().wait_until([this] { return !somebody_touches(); }, deadline_in(patience));
+}
+
+// release: what was touched is done. The store to `arrived` that follows orders it for the others.
+void ShmMeeting::set_touching(bool touching) {
+  mine_.touching.store(touching ? 1 : 0, std::memory_order_release);
+}
+
+Status ShmMeeting::end_step(Time deadline) {
+  const uint64_t step = ++step_;
+  const auto has_arrived = [step](const RankWords& words) {
+    return words.arrived.load(std::memory_order_seq_cst) >= step;
+  };
+  mine_.arrived.store(step, std::memory_order_seq_cst);  // pairs with the loads in has_arrived
+  // Of those who arrive last at the same time, one at least sees all.
+  if (progress(has_arrived) == Progress::kAllDone) view_.bell().ring();
+  return wait_for_all(kOperate, has_arrived, Absence::kLost, deadline);
+}
+
+void ShmMeeting::stop() {
+  stopped_.store(true, std::memory_order_seq_cst);
+  if (!lock_.held()) return;                         // a fork: the words are the member's
+  mine_.failed.store(1, std::memory_order_seq_cst);  // pairs with the loads in wait_for_all()
+  view_.bell().ring();
+}
+
+}  // namespace ffdl::comm

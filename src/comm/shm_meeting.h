@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/shm_layout.h"
+#include "ffdl/communicator.h"
+#include "shm/liveness.h"
+
+namespace ffdl::comm {
+
+// One rank's place in the shared memory of its world: how ranks find each other, go from step to
+// step, and learn of a failure. It knows nothing of what a step does.
+// Threads: stop() from any thread; the rest from one thread at a time.
+// Owns: the mapping, and the lock that proves this rank's life until it is destroyed.
+class ShmMeeting {
+ public:
+  // Rank 0 makes the segment, the others find it through the store. Returns when all have joined;
+  // the segment has no name any more then. Errors: those of connect_communicator.
+  static Result<std::unique_ptr<ShmMeeting>> join(const World& world, Store& store, Time deadline,
+                                                  const CommunicatorOptions& options);
+  // What join() does in the end: `lock` is that of the rank in `segment`. Shared, as ranks that are
+  // threads of one process may use one mapping; ThreadSanitizer then sees what they do to it.
+  ShmMeeting(const World& world, std::shared_ptr<shm::Segment> segment, const ShmConfig& config,
+             shm::RoleLock lock);
+  ~ShmMeeting();
+  ShmMeeting(const ShmMeeting&) = delete;
+  ShmMeeting& operator=(const ShmMeeting&) = delete;
+
+  const ShmView& view() const { return view_; }
+  // Steps that are over: the number of the one that this rank is in.
+  uint64_t step() const { return step_; }
+
+  // A fork of the member inherits the object, but not the membership: it must not touch a word.
+  // Errors: kCancelled.
+  Status check_member(std::string_view doing) const;
+
+  // Ends this rank's part of the step and waits until all have ended theirs: what they wrote before
+  // can be read then. Errors: kTimeout, kPeerLost, kCancelled (stop()).
+  Status end_step(Time deadline);
+
+  // This rank will end no other step; whoever waits for it learns so.
+  void stop();
+
+  // Whether this process can open what any of the others has open.
+  bool reaches_all() const { return reaches_all_; }
+  // No rank has failed, as of now. Errors: kPeerLost, kCancelled (stop()).
+  Status check_ranks() const;
+  // Waits until no other rank that lives may touch our memory; false when that took longer.
+  bool wait_until_untouched(Duration patience);
+  // Says whether this rank may touch the memory of others. Said before the step in which the others
+  // learn what it runs, and taken back before the step that ends the operation.
+  void set_touching(bool touching);
+
+ private:
+  // What it means that nobody holds a rank's lock.
+  enum class Absence { kNotYetHere, kLost };
+  // Hopeless: somebody who is not done has said that it will not be.
+  enum class Progress { kAllDone, kWaiting, kHopeless };
+  struct Loss {
+    int rank;
+    std::string_view how;
+  };
+
+  static Result<std::unique_ptr<ShmMeeting>> make(const World& world, Store& store,
+                                                  const CommunicatorOptions& options);
+  static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline);
+  // Errors: kNotFound (the name is gone), kConflict (somebody is this rank, or has been).
+  static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, std::string_view name);
+  Status wait_for_members(Time deadline);
+  bool can_reach(const RankWords& words) const;
+  bool somebody_touches() const;
+
+  // Waits until `done(words)` holds for every rank. `doing` begins the message of a failure.
+  template <class Done>
+  Status wait_for_all(std::string_view doing, Done&& done, Absence absence, Time deadline);
+  template <class Done>
+  Progress progress(Done&& done) const;
+  // A rank that is not done and will never be.
+  template <class Done>
+  std::optional<Loss> find_loss(Done&& done, Absence absence) const;
+  Status lost(std::string_view doing, const Loss& loss) const;
+  const std::string& id_of(int rank) const { return world_.members[static_cast<size_t>(rank)].id; }
+
+  const World world_;
+  const std::shared_ptr<shm::Segment> segment_;
+  const ShmView view_;
+  shm::RoleLock lock_;
+  RankWords& mine_;
+  uint64_t step_ = 0;
+  bool reaches_all_ = false;
+  std::atomic<bool> stopped_ = false;
+};
+
+}  // namespace ffdl::comm

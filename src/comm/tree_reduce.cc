@@ -1,0 +1,130 @@
+#include "comm/tree_reduce.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "base/check.h"
+#include "base/half_kernels.h"
+#include "base/limits.h"
+#include "comm/combine_kernels.h"
+
+namespace ffdl::comm {
+namespace {
+
+// A block of each level stays in the first-level cache beside the inputs.
+constexpr uint64_t kBlock = 512;
+constexpr auto kLevelsMax = static_cast<size_t>(std::bit_width(base::kRanksMax)) + 1;
+
+// How elements of type T become those of type Wide, which are reduced, and come back.
+template <class T, class Wide>
+struct Plain {
+  using Element = T;
+  using Accumulator = Wide;
+  static void widen(const T* from, Wide* to, uint64_t count) { std::copy_n(from, count, to); }
+  static void narrow(const Wide* from, T* to, uint64_t count) {
+    std::transform(from, from + count, to, [](Wide value) { return static_cast<T>(value); });
+  }
+};
+
+template <DType type>
+struct Half {
+  using Element = uint16_t;
+  using Accumulator = float;
+  static void widen(const uint16_t* from, float* to, uint64_t count) {
+    base::widen(type, from, to, count);
+  }
+  static void narrow(const float* from, uint16_t* to, uint64_t count) {
+    base::narrow(type, from, to, count);
+  }
+};
+
+template <class Format>
+class Tree {
+ public:
+  using Element = typename Format::Element;
+  using Accumulator = typename Format::Accumulator;
+
+  Tree(ReduceOp op, std::span<const std::byte* const> inputs) : op_(op), inputs_(inputs) {}
+
+  void reduce(std::byte* out, uint64_t count) {
+    auto* const elements = reinterpret_cast<Element*>(out);
+    for (uint64_t begin = 0; begin < count; begin += kBlock) {
+      begin_ = begin;
+      count_ = std::min(kBlock, count - begin);
+      const Accumulator* root = node(0, std::bit_ceil(inputs_.size()), 0);
+      store(root, elements + begin);
+    }
+  }
+
+ private:
+  // The value of the node over inputs [first, first + width), in `levels_[level]` or further down,
+  // or in the input itself.
+  const Accumulator* node(size_t first, size_t width, size_t level) {
+    if (width == 1) return leaf(first, level);
+    const size_t half = width / 2;
+    const Accumulator* const left = node(first, half, level);
+    if (first + half >= inputs_.size()) return left;
+    const Accumulator* const right = node(first + half, half, level + 1);
+    combine(op_, left, right, levels_[level], count_);
+    return levels_[level];
+  }
+
+  const Accumulator* leaf(size_t input, size_t level) {
+    const auto* const elements = reinterpret_cast<const Element*>(inputs_[input]) + begin_;
+    if constexpr (std::is_same_v<Element, Accumulator>) {
+      return elements;
+    } else {
+      Format::widen(elements, levels_[level], count_);
+      return levels_[level];
+    }
+  }
+
+  void store(const Accumulator* root, Element* to) {
+    if (op_ == ReduceOp::kMean) {
+      const auto divisor = static_cast<Accumulator>(inputs_.size());
+      std::transform(root, root + count_, levels_[0],
+                     [=](Accumulator value) { return value / divisor; });
+      root = levels_[0];
+    }
+    if constexpr (std::is_same_v<Element, Accumulator>) {
+      std::memmove(to, root, count_ * sizeof(Element));
+    } else {
+      Format::narrow(root, to, count_);
+    }
+  }
+
+  const ReduceOp op_;
+  const std::span<const std::byte* const> inputs_;
+  uint64_t begin_ = 0;  // of the block, in elements
+  uint64_t count_ = 0;  // of elements in it
+  alignas(64) Accumulator levels_[kLevelsMax][kBlock];
+};
+
+}  // namespace
+
+void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs, std::byte* out,
+                 uint64_t count) {
+  FFDL_CHECK(!inputs.empty() && inputs.size() <= base::kRanksMax, "a world has 1 to so many ranks");
+  switch (type) {
+    case DType::kInt8:
+      return Tree<Plain<int8_t, int64_t>>(op, inputs).reduce(out, count);
+    case DType::kInt16:
+      return Tree<Plain<int16_t, int64_t>>(op, inputs).reduce(out, count);
+    case DType::kInt32:
+      return Tree<Plain<int32_t, int64_t>>(op, inputs).reduce(out, count);
+    case DType::kInt64:
+      return Tree<Plain<int64_t, int64_t>>(op, inputs).reduce(out, count);
+    case DType::kFloat16:
+      return Tree<Half<DType::kFloat16>>(op, inputs).reduce(out, count);
+    case DType::kBFloat16:
+      return Tree<Half<DType::kBFloat16>>(op, inputs).reduce(out, count);
+    case DType::kFloat32:
+      return Tree<Plain<float, float>>(op, inputs).reduce(out, count);
+    case DType::kFloat64:
+      return Tree<Plain<double, double>>(op, inputs).reduce(out, count);
+  }
+}
+
+}  // namespace ffdl::comm

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ffdl/communicator.h"
+
+// The one place where members' values meet. docs/decisions/0007-collectives.md says why a tree.
+namespace ffdl::comm {
+
+// out[i] = the reduction of inputs[0][i], inputs[1][i], .. along the fixed tree over their indices:
+// neighbours first, level by level; a missing right half is skipped. Integers are reduced as int64
+// and float16, bfloat16 as float32, then narrowed once.
+// All addresses are aligned for `type`. `out` may be one of the inputs, or overlap none.
+void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs, std::byte* out,
+                 uint64_t count);
+
+}  // namespace ffdl::comm

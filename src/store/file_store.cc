@@ -1,0 +1,196 @@
+#include "store/file_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "store/state_file.h"
+
+namespace ffdl::store {
+
+using base::errno_text;
+using base::make_error;
+
+namespace {
+
+// Closes it, and drops its lock, also where a forked child still has a copy of the descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ < 0) return;
+    ::flock(fd_, LOCK_UN);
+    ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+Status cannot(std::string_view doing, const std::string& path) {
+  return make_error(StatusCode::kUnavailable, "{} '{}': {}; is its folder there, and writable",
+                    doing, path, errno_text(errno));
+}
+
+// The whole file; empty when there is none.
+Result<std::string> read_file(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 && errno == ENOENT) return std::string();
+  if (file.get() < 0) return cannot("read store file", path);
+  std::string text;
+  char piece[16384];
+  while (true) {
+    const ssize_t got = ::read(file.get(), piece, sizeof piece);
+    if (got == 0) return text;
+    if (got > 0) text.append(piece, static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) return cannot("read store file", path);
+  }
+}
+
+// On the disk when it returns.
+Status write_file(const std::string& path, std::string_view bytes) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (file.get() < 0) return cannot("write store file", path);
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(file.get(), bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return cannot("write store file", path);
+    bytes.remove_prefix(static_cast<size_t>(put));
+  }
+  return ::fsync(file.get()) == 0 ? Status() : cannot("write store file", path);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> FileStore::open(const std::string& folder, Runtime& runtime,
+                                               const StoreOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return make_error(StatusCode::kUnavailable,
+                      "open store 'file://{}': {}; name a folder that is there or can be made",
+                      folder, error.message());
+  }
+  FFDL_ASSIGN_OR_RETURN(const std::string boot, read_file("/proc/sys/kernel/random/boot_id"));
+  auto store = std::unique_ptr<FileStore>(new FileStore(folder, boot, runtime, options));
+  FFDL_RETURN_IF_ERROR(store->list("").status());  // its bytes are a store's
+  return std::unique_ptr<Store>(std::move(store));
+}
+
+Result<int> FileStore::lock() const {
+  const std::string path = folder_ + "/lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return cannot("lock store file", path);
+  const Time deadline = runtime_.now() + options_.operation_timeout;
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    if (error == EINTR) continue;
+    if (error != EWOULDBLOCK || runtime_.now() >= deadline) {
+      ::close(fd);
+      return make_error(
+          StatusCode::kUnavailable,
+          "lock store file '{}': {} after {} ms; is a process that uses it stopped", path,
+          errno_text(error),
+          std::chrono::duration_cast<std::chrono::milliseconds>(options_.operation_timeout)
+              .count());
+    }
+    runtime_.make_event()->wait_until(runtime_.now() + base::kPollInterval);
+  }
+  return fd;
+}
+
+Status FileStore::replace(std::string_view bytes) const {
+  const std::string path = folder_ + "/state";
+  const std::string fresh = path + ".new";
+  FFDL_RETURN_IF_ERROR(write_file(fresh, bytes));
+  if (::rename(fresh.c_str(), path.c_str()) != 0) return cannot("replace store file", path);
+  const Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0 || ::fsync(folder.get()) != 0) return cannot("replace store file", path);
+  return {};
+}
+
+template <class Change>
+auto FileStore::apply(Change&& change) -> decltype(change(std::declval<State&>(), Time())) {
+  FFDL_ASSIGN_OR_RETURN(const int fd, lock());
+  const Descriptor locked(fd);
+  const Time now = runtime_.now();
+  FFDL_ASSIGN_OR_RETURN(const std::string before, read_file(folder_ + "/state"));
+  FFDL_ASSIGN_OR_RETURN(State state, StateFile::read(before, boot_, now));
+  auto result = change(state, now);
+  // Also when the change failed: a lease may have ended meanwhile.
+  const std::string after = StateFile::write(state, boot_);
+  if (after != before) FFDL_RETURN_IF_ERROR(replace(after));
+  return result;
+}
+
+Result<Entry> FileStore::get(std::string_view key) {
+  return apply([&](State& state, Time now) { return state.get(key, now); });
+}
+
+Result<std::vector<Entry>> FileStore::list(std::string_view prefix) {
+  return apply([&](State& state, Time now) -> Result<std::vector<Entry>> {
+    return state.list(prefix, now);
+  });
+}
+
+Result<Revision> FileStore::put(std::string_view key, std::string_view value, LeaseId lease) {
+  return apply([&](State& state, Time now) { return state.put(key, value, lease, now); });
+}
+
+Result<Revision> FileStore::compare_and_put(std::string_view key, Revision expected,
+                                            std::string_view value, LeaseId lease) {
+  return apply([&](State& state, Time now) {
+    return state.compare_and_put(key, expected, value, lease, now);
+  });
+}
+
+Status FileStore::remove(std::string_view key) {
+  return apply([&](State& state, Time now) {
+    state.remove(key, now);
+    return Status();
+  });
+}
+
+Result<Revision> FileStore::wait_change(std::string_view prefix, Revision after, Time deadline) {
+  while (true) {
+    bool changed = false;
+    FFDL_ASSIGN_OR_RETURN(const Revision newest,
+                          apply([&](State& state, Time now) -> Result<Revision> {
+                            changed = state.has_changed(prefix, after, now);
+                            return state.revision();
+                          }));
+    if (changed) return newest;
+    const Time now = runtime_.now();
+    if (now >= deadline) {
+      return make_error(StatusCode::kTimeout,
+                        "wait for a change of '{}': none after revision {}; wait longer", prefix,
+                        after);
+    }
+    runtime_.make_event()->wait_until(std::min<Time>(deadline, now + base::kFileStorePoll));
+  }
+}
+
+Result<LeaseId> FileStore::grant_lease(Duration ttl) {
+  return apply([&](State& state, Time now) { return state.grant_lease(ttl, now); });
+}
+
+Status FileStore::keep_alive(LeaseId lease) {
+  return apply([&](State& state, Time now) { return state.keep_alive(lease, now); });
+}
+
+Status FileStore::end_lease(LeaseId lease) {
+  return apply([&](State& state, Time now) {
+    state.end_lease(lease, now);
+    return Status();
+  });
+}
+
+}  // namespace ffdl::store

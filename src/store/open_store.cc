@@ -1,0 +1,19 @@
+#include "base/errors.h"
+#include "ffdl/store.h"
+#include "store/file_store.h"
+#include "store/memory_store.h"
+
+namespace ffdl {
+
+Result<std::unique_ptr<Store>> open_store(std::string_view url, Runtime& runtime,
+                                          const StoreOptions& options) {
+  constexpr std::string_view kFile = "file://";
+  if (url == "mem://") return std::unique_ptr<Store>(new store::MemoryStore(runtime));
+  if (url.starts_with(kFile) && url.size() > kFile.size() && url[kFile.size()] == '/') {
+    return store::FileStore::open(std::string(url.substr(kFile.size())), runtime, options);
+  }
+  return base::invalid_argument(
+      "open store '{}': no store has such a URL; use mem:// or file:///absolute/folder", url);
+}
+
+}  // namespace ffdl

@@ -1,0 +1,82 @@
+#include "comm/reachable_memory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+
+namespace ffdl::comm {
+namespace {
+
+constexpr uint64_t kCount = 1000;
+
+class ReachableMemoryTest : public ::testing::Test {
+ protected:
+  ReachableMemoryTest() : shared_(SharedMemory::allocate(kCount * sizeof(float)).value()) {}
+
+  SharedPlace place_of(const Operation& operation) const {
+    const World world = {.generation = 1, .rank = 0, .members = testing::members_named(2)};
+    return memory_.place_of(check_operation(operation, world).value());
+  }
+  Buffer whole() const { return {shared_->data(), kCount, DType::kFloat32}; }
+  Operation in_place(const Buffer& buffer) const {
+    return {.kind = Collective::kAllReduce, .out = {&buffer, 1}};
+  }
+
+  const std::shared_ptr<SharedMemory> shared_;
+  ReachableMemory memory_;
+};
+
+TEST_F(ReachableMemoryTest, OnlyAWholeRegisteredMemoryInPlaceHasAPlace) {
+  const Buffer buffer = whole();
+  EXPECT_EQ(place_of(in_place(buffer)), SharedPlace{});
+  memory_.add(shared_);
+  const SharedPlace place = place_of(in_place(buffer));
+  EXPECT_EQ(place.memory, shared_->segment().header().generation);
+  EXPECT_EQ(place.pid, getpid());
+
+  const Buffer part = {shared_->data(), kCount - 1, DType::kFloat32};
+  EXPECT_EQ(place_of(in_place(part)), SharedPlace{});
+  const Buffer later = {shared_->data() + sizeof(float), kCount - 1, DType::kFloat32};
+  EXPECT_EQ(place_of(in_place(later)), SharedPlace{});
+  const Buffer two[] = {part, {shared_->data() + (kCount - 1) * sizeof(float), 1}};
+  EXPECT_EQ(place_of({.kind = Collective::kAllReduce, .out = two}), SharedPlace{});
+  std::vector<float> own(kCount);
+  const Buffer from = {own.data(), kCount};
+  EXPECT_EQ(place_of({.kind = Collective::kAllReduce, .in = {&from, 1}, .out = {&buffer, 1}}),
+            SharedPlace{});
+  EXPECT_EQ(place_of({.kind = Collective::kBroadcast, .in = {&buffer, 1}, .out = {&buffer, 1}}),
+            SharedPlace{});
+}
+
+TEST_F(ReachableMemoryTest, WhatIsReachedIsTheSameMemoryUntilItIsTakenBack) {
+  memory_.add(shared_);
+  const SharedPlace place = place_of(in_place(whole()));
+  ASSERT_OK_AND_ASSIGN(std::byte* const reached, memory_.reach(place, kCount * sizeof(float)));
+  EXPECT_NE(reached, shared_->data());
+  reached[17] = std::byte{5};
+  EXPECT_EQ(shared_->data()[17], std::byte{5});
+  ASSERT_OK_AND_ASSIGN(std::byte* const again, memory_.reach(place, 1));
+  EXPECT_EQ(again, reached);
+
+  ASSERT_OK(memory_.take_back(place));
+  reached[18] = std::byte{6};
+  EXPECT_EQ(shared_->data()[18], std::byte{0});
+  EXPECT_NE(place_of(in_place(whole())), place);
+}
+
+TEST_F(ReachableMemoryTest, APlaceThatIsNoneIsAnError) {
+  memory_.add(shared_);
+  const SharedPlace place = place_of(in_place(whole()));
+  EXPECT_FAILS(memory_.reach(place, kCount * sizeof(float) + 1).status(),
+               StatusCode::kInvalidArgument, "4000 bytes, not 4001");
+  SharedPlace other = place;
+  other.memory += 1;
+  EXPECT_FAILS(memory_.reach(other, 1).status(), StatusCode::kConflict, "replaced");
+  other.fd = 1'000'000;
+  EXPECT_FAILS(memory_.reach(other, 1).status(), StatusCode::kUnavailable, "same user");
+}
+
+}  // namespace
+}  // namespace ffdl::comm

@@ -1,0 +1,190 @@
+#include "comm/shm_communicator.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint64_t kElements = 100'000;
+
+Time soon() { return deadline_in(20s); }
+
+// What it means is in tests/conformance; here ranks are processes, which can be killed and stopped.
+class ShmProcesses : public ::testing::Test {
+ protected:
+  Result<std::unique_ptr<Communicator>> connect(int rank, int ranks) {
+    auto store = open_store("file://" + folder_.path(), system_runtime());
+    if (!store.ok()) return store.status();
+    return connect_communicator({generation_, rank, testing::members_named(ranks)}, **store,
+                                soon());
+  }
+
+  // A process that is rank `rank` and ends with what `body` returns.
+  pid_t start(int rank, int ranks, const std::function<int(Communicator&)>& body) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    const auto communicator = connect(rank, ranks);
+    _exit(communicator.ok() ? body(**communicator) : 99);
+  }
+
+  static int exit_code(pid_t child) {
+    int outcome = 0;
+    waitpid(child, &outcome, 0);
+    return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : -WTERMSIG(outcome);
+  }
+
+  uint64_t generation_ = 1;
+  const TempFolder folder_;
+};
+
+Status sum_of_ranks(Communicator& communicator, uint64_t count) {
+  std::vector<float> values(count, static_cast<float>(communicator.world().rank + 1));
+  FFDL_RETURN_IF_ERROR(
+      communicator.all_reduce({values.data(), count, DType::kFloat32}, ReduceOp::kSum, soon()));
+  const auto ranks = communicator.world().size();
+  const auto expected = static_cast<float>(ranks * (ranks + 1) / 2);
+  for (const float value : values) {
+    if (value != expected) return Status(StatusCode::kInternal, "a wrong sum");
+  }
+  return {};
+}
+
+TEST_F(ShmProcesses, AddUp) {
+  constexpr int kRanks = 3;
+  const auto body = [](Communicator& communicator) {
+    for (const uint64_t count : {1U, 1000U, 300'001U}) {
+      if (!sum_of_ranks(communicator, count).ok()) return 1;
+    }
+    return communicator.barrier(soon()).ok() ? 0 : 2;
+  };
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kRanks; ++rank) children.push_back(start(rank, kRanks, body));
+  for (const pid_t child : children) EXPECT_EQ(exit_code(child), 0);
+}
+
+// Sums until somebody is killed; 0 when that is told as the loss of a peer, and no sum was wrong.
+int sum_until_lost(Communicator& communicator) {
+  while (true) {
+    const Status status = sum_of_ranks(communicator, kElements);
+    if (status.ok()) continue;
+    return status.code() == StatusCode::kPeerLost ? 0 : static_cast<int>(status.code());
+  }
+}
+
+TEST_F(ShmProcesses, AKilledRankIsLostAtOnce) {
+  const pid_t victim = start(2, 3, sum_until_lost);
+  const pid_t other = start(1, 3, sum_until_lost);
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 3));
+  for (int i = 0; i < 5; ++i) ASSERT_OK(sum_of_ranks(*communicator, kElements));
+  kill(victim, SIGKILL);
+  const Time killed = std::chrono::steady_clock::now();
+  EXPECT_EQ(sum_until_lost(*communicator), 0);
+  // Far from any deadline: the kernel's word, not a time-out.
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, 5s);
+  EXPECT_EQ(exit_code(victim), -SIGKILL);
+  EXPECT_EQ(exit_code(other), 0);
+}
+
+TEST_F(ShmProcesses, AStoppedRankIsATimeout) {
+  const pid_t victim = start(1, 2, sum_until_lost);
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+  ASSERT_OK(sum_of_ranks(*communicator, kElements));
+  kill(victim, SIGSTOP);
+  Status status;
+  // The signal takes its time.
+  while (status.ok()) {
+    std::vector<float> values(kElements, 1.0F);
+    status = communicator->all_reduce({values.data(), kElements, DType::kFloat32}, ReduceOp::kSum,
+                                      deadline_in(200ms));
+  }
+  EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1 'm1' had not come");
+  kill(victim, SIGCONT);
+  EXPECT_EQ(exit_code(victim), 0);
+}
+
+Status sum_in_place(Communicator& communicator, SharedMemory& memory, Time deadline) {
+  auto* const values = reinterpret_cast<float*>(memory.data());
+  std::fill_n(values, kElements, static_cast<float>(communicator.world().rank + 1));
+  FFDL_RETURN_IF_ERROR(
+      communicator.all_reduce({values, kElements, DType::kFloat32}, ReduceOp::kSum, deadline));
+  const auto ranks = communicator.world().size();
+  const auto expected = static_cast<float>(ranks * (ranks + 1) / 2);
+  const bool whole =
+      std::all_of(values, values + kElements, [=](float value) { return value == expected; });
+  return whole ? Status() : Status(StatusCode::kInternal, "a wrong sum");
+}
+
+Result<std::shared_ptr<SharedMemory>> registered_memory(Communicator& communicator) {
+  FFDL_ASSIGN_OR_RETURN(auto memory, SharedMemory::allocate(kElements * sizeof(float)));
+  FFDL_RETURN_IF_ERROR(communicator.register_memory(memory));
+  return memory;
+}
+
+int sum_in_place_until_lost(Communicator& communicator) {
+  const auto memory = registered_memory(communicator);
+  if (!memory.ok()) return 98;
+  while (true) {
+    const Status status = sum_in_place(communicator, **memory, soon());
+    if (status.ok()) continue;
+    return status.code() == StatusCode::kPeerLost ? 0 : static_cast<int>(status.code());
+  }
+}
+
+// It may be stopped in the middle of a write to our memory, and go on when we are told of the
+// time-out and use the memory for something else.
+TEST_F(ShmProcesses, WhoIsStoppedInTheMiddleTouchesNothingLater) {
+  for (int generation = 1; generation <= 20; ++generation) {
+    generation_ = static_cast<uint64_t>(generation);
+    const pid_t victim = start(1, 2, sum_in_place_until_lost);
+    ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+    ASSERT_OK_AND_ASSIGN(const auto memory, registered_memory(*communicator));
+    std::atomic<int> sums = 0;
+    std::thread stopper([&] {
+      for (int seen = 0; seen < generation; seen = sums.load()) sums.wait(seen);
+      kill(victim, SIGSTOP);
+    });
+    Status status;
+    while (status.ok()) {
+      ++sums;
+      sums.notify_one();
+      status = sum_in_place(*communicator, *memory, deadline_in(100ms));
+    }
+    EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1");
+    stopper.join();
+    std::fill_n(memory->data(), memory->bytes(), std::byte{7});
+    kill(victim, SIGCONT);
+    EXPECT_EQ(exit_code(victim), 0);
+    EXPECT_TRUE(std::all_of(memory->data(), memory->data() + memory->bytes(),
+                            [](std::byte b) { return b == std::byte{7}; }));
+  }
+}
+
+TEST_F(ShmProcesses, AForkOfAMemberIsNoMember) {
+  const pid_t peer = start(1, 2, sum_until_lost);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(communicator->barrier(soon()).code() == StatusCode::kCancelled ? 0 : 1);
+    }
+    EXPECT_EQ(exit_code(child), 0);
+  }
+  EXPECT_EQ(exit_code(peer), 0);
+}
+
+}  // namespace
+}  // namespace ffdl::comm

@@ -1,0 +1,134 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "ffdl/communicator.h"
+#include "ffdl/diagnose.h"
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+// Members of a shared-memory world are killed in the middle of operations. Those who live must be
+// told soon, and never get a wrong sum.
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kRanks = 4;
+constexpr int kKills = 300;
+constexpr uint64_t kOperationsPerKill = 40;  // at least, before the kill
+constexpr uint64_t kSharedElements = 100'000;
+constexpr Duration kToldWithin = 50ms;  // of the death, or of the call after it
+
+// What the parent and the ranks of one generation tell each other.
+struct Board {
+  std::atomic<uint64_t> operations;  // ended well, over all ranks
+  std::atomic<int64_t> killed_at;    // steady clock; 0: nobody is killed yet
+};
+
+Board& make_board() {
+  void* const memory =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return *static_cast<Board*>(memory);
+}
+
+int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+enum Outcome { kTold = 0, kWrongSum, kWrongError, kToldLate, kNotConnected };
+
+// Sums of sizes that take one step, or many; until somebody is lost.
+Outcome sum_until_lost(Communicator& communicator, const SharedMemory& memory, Board& board) {
+  std::minstd_rand random(static_cast<unsigned>(communicator.world().generation));
+  const auto factor = static_cast<uint64_t>(communicator.world().rank + 1);
+  const auto all = static_cast<float>(kRanks * (kRanks + 1) / 2);
+  uint64_t operations = 0;
+  while (true) {
+    const uint64_t size = random() % 8 == 0 ? random() % 300'000 : random() % 3'000;
+    // Every other operation in memory that all ranks write to.
+    const bool shared = ++operations % 2 == 0;
+    const uint64_t count = shared ? memory.bytes() / sizeof(float) : size;
+    std::vector<float> own(shared ? 0 : count);
+    const std::span values(shared ? reinterpret_cast<float*>(memory.data()) : own.data(), count);
+    for (uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>((i % 7) * factor);
+    const int64_t called_at = now();
+    const Status status = communicator.all_reduce({values.data(), count, DType::kFloat32},
+                                                  ReduceOp::kSum, deadline_in(20s));
+    const int64_t told_at = now();
+    if (!status.ok()) {
+      if (status.code() != StatusCode::kPeerLost) return kWrongError;
+      const int64_t killed_at = board.killed_at.load();
+      if (killed_at == 0) return kWrongError;
+      return told_at - std::max(killed_at, called_at) < kToldWithin.count() ? kTold : kToldLate;
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      if (values[i] != static_cast<float>(i % 7) * all) return kWrongSum;
+    }
+    board.operations.fetch_add(1);
+  }
+}
+
+pid_t start(int rank, uint64_t generation, const std::string& url, Board& board) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  auto store = open_store(url, system_runtime());
+  if (!store.ok()) _exit(kNotConnected);
+  auto communicator = connect_communicator({generation, rank, testing::members_named(kRanks)},
+                                           **store, deadline_in(20s));
+  auto memory = SharedMemory::allocate(kSharedElements * sizeof(float));
+  if (!communicator.ok() || !memory.ok()) _exit(kNotConnected);
+  if (!(*communicator)->register_memory(*memory).ok()) _exit(kNotConnected);
+  _exit(sum_until_lost(**communicator, **memory, board));
+}
+
+TEST(CommKill, SurvivorsAreToldSoonAndNoSumIsWrong) {
+  const TempFolder folder;
+  const std::string url = "file://" + folder.path();
+  Board& board = make_board();
+  std::mt19937 random(std::random_device{}());
+  uint64_t operations = 0;
+  for (uint64_t generation = 1; generation <= kKills; ++generation) {
+    board.operations.store(0);
+    board.killed_at.store(0);
+    std::vector<pid_t> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.push_back(start(rank, generation, url, board));
+    }
+    const Time patience = deadline_in(60s);
+    while (board.operations.load() < kOperationsPerKill * kRanks &&
+           std::chrono::steady_clock::now() < patience) {
+      std::this_thread::sleep_for(200us);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3'000));
+    const size_t victim = random() % kRanks;
+    board.killed_at.store(now());
+    kill(ranks[victim], SIGKILL);
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      int outcome = 0;
+      waitpid(ranks[rank], &outcome, 0);
+      if (rank == victim) {
+        EXPECT_TRUE(WIFSIGNALED(outcome)) << "generation " << generation;
+      } else {
+        ASSERT_TRUE(WIFEXITED(outcome)) << "generation " << generation << " rank " << rank;
+        EXPECT_EQ(WEXITSTATUS(outcome), kTold) << "generation " << generation << " rank " << rank;
+      }
+    }
+    operations += board.operations.load();
+  }
+  EXPECT_GE(operations, uint64_t{kKills} * kOperationsPerKill * kRanks);
+  for (const SegmentInfo& segment : *list_segments()) {
+    EXPECT_FALSE(segment.kind == "communicator" && !segment.in_use) << segment.name;
+  }
+  munmap(&board, sizeof board);
+}
+
+}  // namespace
+}  // namespace ffdl
