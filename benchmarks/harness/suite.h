@@ -60,6 +60,7 @@ class Suite {
                                   SuiteOptions& options, std::string& command);
   static Result<Suite> open(std::string name, std::string command, SuiteOptions options);
 
+  const std::string& name() const { return name_; }
   const SuiteOptions& options() const { return options_; }
   bool wants(const std::string& row) const;
 

@@ -7,6 +7,7 @@
 
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/harness/team.h"
+#include "benchmarks/reference.h"
 #include "ffdl/learner.h"
 #include "ffdl/parameter_server.h"
 
@@ -14,18 +15,6 @@
 namespace ffdl::bench {
 
 inline constexpr Duration kPatience = std::chrono::seconds(20);
-
-// What this machine can do, measured at the start of the run that uses it.
-struct Reference {
-  std::vector<int> cpus;
-  int threads = 1;                     // of server and loops where a row says "all"
-  uint64_t large_bytes = 0;            // weights that no cache holds
-  double traffic_bytes_per_s = 0;      // all threads
-  double traffic_one_bytes_per_s = 0;  // one thread
-  double round_trip_s = 0;  // of a cache line between two processes; 0 with one processor
-};
-
-Reference measure_machine(Suite& suite);
 
 void fold_rows(Suite& suite, const Reference& machine);
 void transfer_rows(Suite& suite, const Reference& machine);
