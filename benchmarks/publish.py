@@ -25,7 +25,7 @@ def page(run):
         f"# {Path(run['command'].split()[0]).name}",
         "",
         f"Machine: {machine['cpu']}, {machine['cores']} cores, "
-        f"{machine['memory_bytes'] / 2**30:.0f} GiB, Linux {machine['kernel']}. "
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['kernel']}. "
         f"Date: {run['date']}. Commit: {run['commit']}.",
         "",
         f"Command: `{run['command']}`, as `./dev bench` runs it. "
