@@ -1,0 +1,120 @@
+#pragma once
+
+// What the peers in C and C++ share: taking turns. A peer calls turns_join, has its ranks meet, and
+// calls turns_serve with the function that does one all_reduce. Any failure ends the process; the
+// launcher then ends the others.
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kRanksMax = 64, kLineMax = 64, kWarmUps = 2, kBytesMax = 100 << 20 };
+
+typedef struct {
+  int rank;
+  int ranks;
+  const char* folder;
+  FILE* commands;           // rank 0: standard input; the others: their FIFO
+  int followers[kRanksMax];  // rank 0: the FIFO of each other rank
+  float* values;
+} Turns;
+
+// Sums `count` values in place over all ranks.
+typedef void (*AllReduce)(float* values, size_t count, void* context);
+
+static void turns_fail(const char* doing, const char* which) {
+  fprintf(stderr, "%s '%s': ", doing, which);
+  perror(NULL);
+  exit(1);
+}
+
+static void turns_fifo_name(const Turns* turns, int rank, char* name, size_t size) {
+  snprintf(name, size, "%s/%d", turns->folder, rank);
+}
+
+// Before the ranks meet: makes the FIFO of this rank, and the memory that all turns use.
+static void turns_join(Turns* turns, int rank, int ranks, const char* folder) {
+  char name[4096];
+  turns->rank = rank;
+  turns->ranks = ranks;
+  turns->folder = folder;
+  if (ranks > kRanksMax) turns_fail("start", "more ranks than 64");
+  turns->values = (float*)aligned_alloc(64, kBytesMax);
+  if (turns->values == NULL) turns_fail("allocate", "the values");
+  memset(turns->values, 1, kBytesMax);
+  turns_fifo_name(turns, rank, name, sizeof(name));
+  if (rank != 0 && mkfifo(name, 0600) != 0) turns_fail("make", name);
+}
+
+// After the ranks met: opens the FIFOs, which waits for the other end, and then removes their names,
+// so that nothing stays behind however the group ends.
+static void turns_connect(Turns* turns) {
+  char name[4096];
+  if (turns->rank != 0) {
+    turns_fifo_name(turns, turns->rank, name, sizeof(name));
+    turns->commands = fopen(name, "r");
+    if (turns->commands == NULL) turns_fail("open", name);
+    return;
+  }
+  turns->commands = stdin;
+  for (int rank = 1; rank < turns->ranks; ++rank) {
+    turns_fifo_name(turns, rank, name, sizeof(name));
+    turns->followers[rank] = open(name, O_WRONLY | O_CLOEXEC);
+    if (turns->followers[rank] < 0 || unlink(name) != 0) turns_fail("open", name);
+  }
+  if (rmdir(turns->folder) != 0) turns_fail("remove", turns->folder);
+  puts("ready");
+  fflush(stdout);
+}
+
+static double turns_repeat(Turns* turns, long times, size_t count, AllReduce all_reduce,
+                           void* context) {
+  struct timespec begin, end;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  for (long i = 0; i < times; ++i) {
+    for (size_t j = 0; j < count; ++j) turns->values[j] = (float)(turns->rank + 1);
+    all_reduce(turns->values, count, context);
+  }
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+}
+
+static void turns_check(const Turns* turns, size_t count) {
+  const float wanted = (float)(turns->ranks * (turns->ranks + 1) / 2);
+  if (turns->values[0] == wanted && turns->values[count - 1] == wanted) return;
+  fprintf(stderr, "check %zu values: first %g, last %g, not %g\n", count, (double)turns->values[0],
+          (double)turns->values[count - 1], (double)wanted);
+  exit(1);
+}
+
+// Serves "COUNT BYTES" lines until they end. Waits in read(2), so that a sleeping group costs nothing.
+static void turns_serve(Turns* turns, AllReduce all_reduce, void* context) {
+  char line[kLineMax];
+  turns_connect(turns);
+  while (fgets(line, sizeof(line), turns->commands) != NULL) {
+    long times = 0;
+    size_t bytes = 0;
+    if (sscanf(line, "%ld %zu", &times, &bytes) != 2 || times < 1 || bytes < sizeof(float) ||
+        bytes > kBytesMax || bytes % sizeof(float) != 0) {
+      fprintf(stderr, "serve '%s': not COUNT BYTES with at most %d bytes\n", line, kBytesMax);
+      exit(1);
+    }
+    for (int rank = 1; turns->rank == 0 && rank < turns->ranks; ++rank) {
+      const ssize_t size = (ssize_t)strlen(line);
+      if (write(turns->followers[rank], line, (size_t)size) != size) turns_fail("relay", line);
+    }
+    const size_t count = bytes / sizeof(float);
+    turns_repeat(turns, kWarmUps, count, all_reduce, context);
+    const double seconds = turns_repeat(turns, times, count, all_reduce, context);
+    if (turns->rank != 0) continue;
+    turns_check(turns, count);
+    printf("%.9f\n", seconds);
+    fflush(stdout);
+  }
+  for (int rank = 1; turns->rank == 0 && rank < turns->ranks; ++rank) close(turns->followers[rank]);
+  free(turns->values);
+}
