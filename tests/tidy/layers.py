@@ -93,6 +93,8 @@ THIRD_PARTY = {
     "gtest": ("tests",),
     "gmock": ("tests",),
     "benchmark": ("benchmarks",),
+    "mpi.h": ("benchmarks/peers",),
+    "oneapi": ("benchmarks/peers",),
 }
 
 # First parts of includes that belong to the system.

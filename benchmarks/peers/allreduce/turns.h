@@ -50,8 +50,8 @@ static void turns_join(Turns* turns, int rank, int ranks, const char* folder) {
   if (rank != 0 && mkfifo(name, 0600) != 0) turns_fail("make", name);
 }
 
-// After the ranks met: opens the FIFOs, which waits for the other end, and then removes their names,
-// so that nothing stays behind however the group ends.
+// After the ranks met: opens the FIFOs, which waits for the other end, and then removes their
+// names, so that nothing stays behind however the group ends.
 static void turns_connect(Turns* turns) {
   char name[4096];
   if (turns->rank != 0) {
@@ -91,7 +91,8 @@ static void turns_check(const Turns* turns, size_t count) {
   exit(1);
 }
 
-// Serves "COUNT BYTES" lines until they end. Waits in read(2), so that a sleeping group costs nothing.
+// Serves "COUNT BYTES" lines until they end. Waits in read(2), so that a sleeping group costs
+// nothing.
 static void turns_serve(Turns* turns, AllReduce all_reduce, void* context) {
   char line[kLineMax];
   turns_connect(turns);
