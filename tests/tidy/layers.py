@@ -91,6 +91,7 @@ THIRD_PARTY = {
     "gtest": ("tests",),
     "gmock": ("tests",),
     "benchmark": ("benchmarks",),
+    "oneapi": ("benchmarks/peers",),
 }
 
 # First parts of includes that belong to the system.

@@ -1,7 +1,8 @@
 #pragma once
 
-// What the peers in C and C++ share: taking turns. A peer calls turns_join, has its ranks meet, and
-// calls turns_serve with the function that does one all_reduce. Any failure ends the process; the
+// What the peers in C and C++ share: taking turns. A peer calls turns_open before all else and
+// turns_join when it knows its rank, has its ranks meet, and calls turns_serve with the function
+// that does one all_reduce. Any failure ends the process; the
 // launcher then ends the others.
 
 #include <fcntl.h>
@@ -18,7 +19,8 @@ typedef struct {
   int rank;
   int ranks;
   const char* folder;
-  FILE* commands;           // rank 0: standard input; the others: their FIFO
+  FILE* answers;             // what was standard output
+  FILE* commands;            // rank 0: standard input; the others: their FIFO
   int followers[kRanksMax];  // rank 0: the FIFO of each other rank
   float* values;
 } Turns;
@@ -30,6 +32,16 @@ static void turns_fail(const char* doing, const char* which) {
   fprintf(stderr, "%s '%s': ", doing, which);
   perror(NULL);
   exit(1);
+}
+
+// From here on standard output goes to standard error: libraries print warnings there, which must
+// not be taken for answers.
+static void turns_open(Turns* turns) {
+  const int answers = dup(STDOUT_FILENO);
+  turns->answers = answers < 0 ? NULL : fdopen(answers, "w");
+  if (turns->answers == NULL || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+    turns_fail("keep", "standard output");
+  }
 }
 
 static void turns_fifo_name(const Turns* turns, int rank, char* name, size_t size) {
@@ -50,8 +62,8 @@ static void turns_join(Turns* turns, int rank, int ranks, const char* folder) {
   if (rank != 0 && mkfifo(name, 0600) != 0) turns_fail("make", name);
 }
 
-// After the ranks met: opens the FIFOs, which waits for the other end, and then removes their names,
-// so that nothing stays behind however the group ends.
+// After the ranks met: opens the FIFOs, which waits for the other end, and then removes their
+// names, so that nothing stays behind however the group ends.
 static void turns_connect(Turns* turns) {
   char name[4096];
   if (turns->rank != 0) {
@@ -67,8 +79,8 @@ static void turns_connect(Turns* turns) {
     if (turns->followers[rank] < 0 || unlink(name) != 0) turns_fail("open", name);
   }
   if (rmdir(turns->folder) != 0) turns_fail("remove", turns->folder);
-  puts("ready");
-  fflush(stdout);
+  fputs("ready\n", turns->answers);
+  fflush(turns->answers);
 }
 
 static double turns_repeat(Turns* turns, long times, size_t count, AllReduce all_reduce,
@@ -91,7 +103,8 @@ static void turns_check(const Turns* turns, size_t count) {
   exit(1);
 }
 
-// Serves "COUNT BYTES" lines until they end. Waits in read(2), so that a sleeping group costs nothing.
+// Serves "COUNT BYTES" lines until they end. Waits in read(2), so that a sleeping group costs
+// nothing.
 static void turns_serve(Turns* turns, AllReduce all_reduce, void* context) {
   char line[kLineMax];
   turns_connect(turns);
@@ -112,8 +125,8 @@ static void turns_serve(Turns* turns, AllReduce all_reduce, void* context) {
     const double seconds = turns_repeat(turns, times, count, all_reduce, context);
     if (turns->rank != 0) continue;
     turns_check(turns, count);
-    printf("%.9f\n", seconds);
-    fflush(stdout);
+    fprintf(turns->answers, "%.9f\n", seconds);
+    fflush(turns->answers);
   }
   for (int rank = 1; turns->rank == 0 && rank < turns->ranks; ++rank) close(turns->followers[rank]);
   free(turns->values);
