@@ -2,8 +2,7 @@
 
 // What the peers in C and C++ share: taking turns. A peer calls turns_open before all else and
 // turns_join when it knows its rank, has its ranks meet, and calls turns_serve with the function
-// that does one all_reduce. Any failure ends the process; the
-// launcher then ends the others.
+// that does one all_reduce. Any failure ends the process; the launcher then ends the others.
 
 #include <fcntl.h>
 #include <stdio.h>
