@@ -31,8 +31,8 @@ case $peer in
     ;;
 esac
 
-# The settings were compared in a few interleaved turns on a machine of two cores that was not quiet:
-# enough to drop what is far slower, not to rank the rest.
+# The settings were compared in a few interleaved turns on a machine of two cores that was not
+# quiet: enough to drop what is far slower, not to rank the rest.
 case $peer in
   openmpi_default) ;;
   openmpi)
@@ -51,9 +51,9 @@ case $peer in
     ;;
   impi | oneccl)
     # Tried: I_MPI_PIN=0 (far worse at 2 ranks), CMA off, larger shared-memory cells, all_reduce
-    # algorithms 2, 8 and 12 (12 was best at 100 MiB, the default below 16 MiB); with more ranks than cores
-    # I_MPI_THREAD_YIELD=2 and 3 and I_MPI_WAIT_MODE=1. oneCCL without its worker threads: direct,
-    # ring, rabenseifner, nreduce and recursive_doubling (rabenseifner won at 100 MiB).
+    # algorithms 2, 8 and 12 (12 was best at 100 MiB, the default below 16 MiB); with more ranks
+    # than cores I_MPI_THREAD_YIELD=2 and 3 and I_MPI_WAIT_MODE=1. oneCCL without its worker
+    # threads: direct, ring, rabenseifner (best at 100 MiB), nreduce and recursive_doubling.
     export I_MPI_ROOT="$venv" I_MPI_FABRICS=shm I_MPI_HYDRA_IFACE=lo
     export CCL_ATL_TRANSPORT=mpi CCL_WORKER_OFFLOAD=0 CCL_KVS_IFACE=lo
     if [ "$ranks" -gt "$cores" ]; then
