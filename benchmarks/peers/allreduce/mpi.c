@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   int rank, ranks;
   Turns turns;
+  turns_open(&turns);
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);

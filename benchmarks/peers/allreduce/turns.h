@@ -1,8 +1,8 @@
 #pragma once
 
-// What the peers in C and C++ share: taking turns. A peer calls turns_join, has its ranks meet, and
-// calls turns_serve with the function that does one all_reduce. Any failure ends the process; the
-// launcher then ends the others.
+// What the peers in C and C++ share: taking turns. A peer calls turns_open before all else and
+// turns_join when it knows its rank, has its ranks meet, and calls turns_serve with the function
+// that does one all_reduce. Any failure ends the process; the launcher then ends the others.
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ typedef struct {
   int rank;
   int ranks;
   const char* folder;
-  FILE* commands;           // rank 0: standard input; the others: their FIFO
+  FILE* answers;             // what was standard output
+  FILE* commands;            // rank 0: standard input; the others: their FIFO
   int followers[kRanksMax];  // rank 0: the FIFO of each other rank
   float* values;
 } Turns;
@@ -30,6 +31,16 @@ static void turns_fail(const char* doing, const char* which) {
   fprintf(stderr, "%s '%s': ", doing, which);
   perror(NULL);
   exit(1);
+}
+
+// From here on standard output goes to standard error: libraries print warnings there, which must
+// not be taken for answers.
+static void turns_open(Turns* turns) {
+  const int answers = dup(STDOUT_FILENO);
+  turns->answers = answers < 0 ? NULL : fdopen(answers, "w");
+  if (turns->answers == NULL || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+    turns_fail("keep", "standard output");
+  }
 }
 
 static void turns_fifo_name(const Turns* turns, int rank, char* name, size_t size) {
@@ -67,8 +78,8 @@ static void turns_connect(Turns* turns) {
     if (turns->followers[rank] < 0 || unlink(name) != 0) turns_fail("open", name);
   }
   if (rmdir(turns->folder) != 0) turns_fail("remove", turns->folder);
-  puts("ready");
-  fflush(stdout);
+  fputs("ready\n", turns->answers);
+  fflush(turns->answers);
 }
 
 static double turns_repeat(Turns* turns, long times, size_t count, AllReduce all_reduce,
@@ -113,8 +124,8 @@ static void turns_serve(Turns* turns, AllReduce all_reduce, void* context) {
     const double seconds = turns_repeat(turns, times, count, all_reduce, context);
     if (turns->rank != 0) continue;
     turns_check(turns, count);
-    printf("%.9f\n", seconds);
-    fflush(stdout);
+    fprintf(turns->answers, "%.9f\n", seconds);
+    fflush(turns->answers);
   }
   for (int rank = 1; turns->rank == 0 && rank < turns->ranks; ++rank) close(turns->followers[rank]);
   free(turns->values);
