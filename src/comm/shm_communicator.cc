@@ -182,8 +182,9 @@ Status ShmCommunicator::run_large(const Request& request, Time deadline) {
   const bool placed = view_.words(world_.rank).announcement[announced].place.memory != 0;
   if (placed) meeting_->set_touching(true);
   FFDL_RETURN_IF_ERROR(end_first_step(request, deadline));
-  FFDL_ASSIGN_OR_RETURN(const bool all_placed, find_places(announced, request.block_bytes()));
-  if (all_placed) return run_in_place(request, deadline);
+  const Result<bool> all_placed = find_places(announced, request.block_bytes());
+  if (!all_placed.ok()) return meeting_->blame(all_placed.status());
+  if (*all_placed) return run_in_place(request, deadline);
   if (placed) meeting_->set_touching(false);
   return run_pipelined(request, deadline);
 }

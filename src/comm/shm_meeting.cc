@@ -231,6 +231,18 @@ Status ShmMeeting::check_ranks() const {
   return {};
 }
 
+// A process that dies closes one descriptor after the other.
+Status ShmMeeting::blame(Status otherwise) {
+  std::optional<Loss> loss;
+  view_.bell().wait_until(
+      [&] {
+        loss = find_loss([](const RankWords&) { return false; }, Absence::kLost);
+        return loss.has_value();
+      },
+      deadline_in(2 * base::kLivenessInterval));
+  return loss ? lost(kOperate, *loss) : otherwise;
+}
+
 bool ShmMeeting::somebody_touches() const {
   for (int rank = 0; rank < view_.ranks(); ++rank) {
     if (rank == world_.rank || view_.words(rank).touching.load(std::memory_order_seq_cst) == 0) {

@@ -49,6 +49,9 @@ class ShmMeeting {
   bool reaches_all() const { return reaches_all_; }
   // No rank has failed, as of now. Errors: kPeerLost, kCancelled (stop()).
   Status check_ranks() const;
+  // What went wrong where ranks touch each other's memory: the end of one of them, if one has ended
+  // or is found to within a moment; `otherwise` if not.
+  Status blame(Status otherwise);
   // Waits until no other rank that lives may touch our memory; false when that took longer.
   bool wait_until_untouched(Duration patience);
   // Says whether this rank may touch the memory of others. Said before the step in which the others

@@ -85,8 +85,15 @@ Result<std::unique_ptr<Store>> FileStore::open(const std::string& folder, Runtim
   return std::unique_ptr<Store>(std::move(store));
 }
 
+// A lock that is asked for now and then is never got from a writer that takes it again at once. Who
+// waits for it holds the queue meanwhile, and the writer waits behind him.
 Result<int> FileStore::lock() const {
-  const std::string path = folder_ + "/lock";
+  FFDL_ASSIGN_OR_RETURN(const int queue, wait_for_lock(folder_ + "/queue"));
+  const Descriptor held(queue);
+  return wait_for_lock(folder_ + "/lock");
+}
+
+Result<int> FileStore::wait_for_lock(const std::string& path) const {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return cannot("lock store file", path);
   const Time deadline = runtime_.now() + options_.operation_timeout;
