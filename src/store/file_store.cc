@@ -85,7 +85,7 @@ Result<std::unique_ptr<Store>> FileStore::open(const std::string& folder, Runtim
   return std::unique_ptr<Store>(std::move(store));
 }
 
-// A lock that is asked for now and then is never got from a writer that takes it again at once. Who
+// A lock that is polled is never got from a writer that takes it again at once. Who
 // waits for it holds the queue meanwhile, and the writer waits behind him.
 Result<int> FileStore::lock() const {
   FFDL_ASSIGN_OR_RETURN(const int queue, wait_for_lock(folder_ + "/queue"));
