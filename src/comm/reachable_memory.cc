@@ -31,11 +31,14 @@ SharedPlace ReachableMemory::place_of(const Request& request) const {
   return {};
 }
 
+void ReachableMemory::make_room() {
+  if (mapped_.size() >= base::kReachedMax) mapped_.clear();
+}
+
 Result<std::byte*> ReachableMemory::reach(const SharedPlace& place, uint64_t bytes) {
   const auto key = std::pair(place.pid, place.memory);
   auto found = mapped_.find(key);
   if (found == mapped_.end()) {
-    if (mapped_.size() >= base::kReachedMax) mapped_.clear();
     FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
                           shm::Segment::open_of(place.pid, static_cast<int>(place.fd),
                                                 shm::SegmentKind::kMemory, shm::kMemoryLayout));

@@ -32,7 +32,11 @@ class ReachableMemory {
   // in place.
   SharedPlace place_of(const Request& request) const;
 
-  // The first byte of what lies there, at an address of this process. Maps it when it is new.
+  // Between operations: unmaps what was reached, once that is a lot.
+  void make_room();
+
+  // The first byte of what lies there, at an address of this process, until make_room(). Maps it
+  // when it is new.
   // Errors: those of Segment::open_of, kConflict (it is not there any more), kInvalidArgument
   //         (fewer than `bytes`).
   Result<std::byte*> reach(const SharedPlace& place, uint64_t bytes);

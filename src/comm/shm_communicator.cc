@@ -193,6 +193,7 @@ Result<bool> ShmCommunicator::find_places(uint64_t announced, uint64_t bytes) {
   for (int rank = 0; rank < view_.ranks(); ++rank) {
     if (view_.words(rank).announcement[announced].place.memory == 0) return false;
   }
+  memory_.make_room();
   for (int rank = 0; rank < view_.ranks(); ++rank) {
     const SharedPlace place = view_.words(rank).announcement[announced].place;
     FFDL_ASSIGN_OR_RETURN(reached_[static_cast<size_t>(rank)], memory_.reach(place, bytes));

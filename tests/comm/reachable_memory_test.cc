@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 
@@ -64,6 +65,26 @@ TEST_F(ReachableMemoryTest, WhatIsReachedIsTheSameMemoryUntilItIsTakenBack) {
   reached[18] = std::byte{6};
   EXPECT_EQ(shared_->data()[18], std::byte{0});
   EXPECT_NE(place_of(in_place(whole())), place);
+}
+
+// An operation of many ranks must not lose the first of them while it reaches the last.
+TEST_F(ReachableMemoryTest, WhatIsReachedStaysUntilThereIsMadeRoom) {
+  std::vector<std::shared_ptr<SharedMemory>> others;
+  std::vector<std::byte*> reached;
+  for (size_t i = 0; i < base::kReachedMax + 1; ++i) {
+    ASSERT_OK_AND_ASSIGN(others.emplace_back(), SharedMemory::allocate(1));
+    const shm::Segment& segment = others.back()->segment();
+    const SharedPlace place = {
+        .memory = segment.header().generation, .pid = getpid(), .fd = segment.fd()};
+    ASSERT_OK_AND_ASSIGN(reached.emplace_back(), memory_.reach(place, 1));
+  }
+  for (size_t i = 0; i < others.size(); ++i) {
+    *reached[i] = std::byte{9};
+    EXPECT_EQ(*others[i]->data(), std::byte{9});
+  }
+  memory_.make_room();
+  memory_.add(shared_);
+  EXPECT_OK(memory_.reach(place_of(in_place(whole())), 1));
 }
 
 TEST_F(ReachableMemoryTest, APlaceThatIsNoneIsAnError) {
