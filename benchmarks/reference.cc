@@ -15,6 +15,10 @@ constexpr uint64_t kSmokeBytes = 1'000'000;
 
 }  // namespace
 
+std::string size_name(uint64_t bytes) {
+  return bytes >= 1U << 20 ? fmt::format("{}MiB", bytes >> 20) : fmt::format("{}KiB", bytes >> 10);
+}
+
 Reference measure_machine(Suite& suite) {
   Reference machine;
   machine.cpus = processors();

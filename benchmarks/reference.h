@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "benchmarks/harness/suite.h"
@@ -19,5 +20,8 @@ struct Reference {
 
 // Adds the rows <suite>/machine/*.
 Reference measure_machine(Suite& suite);
+
+// A size in names of rows: "64KiB", "16MiB".
+std::string size_name(uint64_t bytes);
 
 }  // namespace ffdl::bench

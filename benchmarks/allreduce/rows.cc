@@ -15,10 +15,6 @@ constexpr const char* kPeers[] = {"impi", "oneccl", "openmpi", "openmpi_default"
 constexpr uint64_t kSizes[] = {4U << 10, 64U << 10, 1U << 20, 16U << 20, 100U << 20};
 constexpr uint64_t kListBytes = 8U << 20;
 
-std::string size_name(uint64_t bytes) {
-  return bytes >= 1U << 20 ? fmt::format("{}MiB", bytes >> 20) : fmt::format("{}KiB", bytes >> 10);
-}
-
 // The groups of ranks that sleep until it is their turn.
 class Groups {
  public:

@@ -31,10 +31,6 @@ Result<std::unique_ptr<Resident>> start_script(std::vector<std::string> words) {
   return Status(StatusCode::kInternal, fmt::format("start '{}': it said '{}'", words[1], ready));
 }
 
-std::string size_name(uint64_t bytes) {
-  return bytes >= 1U << 20 ? fmt::format("{}MiB", bytes >> 20) : fmt::format("{}KiB", bytes >> 10);
-}
-
 // A server and its learners, each with a private copy of the weights.
 struct Workers {
   std::unique_ptr<ParameterServer> server;
