@@ -123,7 +123,7 @@ class FFDL_API Communicator {
 
 struct CommunicatorOptions {
   // Of each rank, for what is on its way to the others; the segment takes four times this for each.
-  uint64_t slot_bytes = uint64_t{256} << 10;
+  uint64_t slot_bytes = uint64_t{128} << 10;
 };
 
 // For the threads of one process: one communicator per rank, of a world with these members. The

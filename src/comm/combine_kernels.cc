@@ -12,6 +12,9 @@ namespace ffdl::comm::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Bytes. One of the inputs comes from another processor most often.
+constexpr uint64_t kAhead = 512;
+
 struct Add {
   template <class V>
   static V of(V a, V b) {
@@ -48,6 +51,8 @@ void CombineAs(const T* left, const T* right, T* into, uint64_t count) {
   const uint64_t lanes = hn::Lanes(d);
   uint64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
+    __builtin_prefetch(left + i + kAhead / sizeof(T));
+    __builtin_prefetch(right + i + kAhead / sizeof(T));
     hn::StoreU(Op::of(hn::LoadU(d, left + i), hn::LoadU(d, right + i)), d, into + i);
   }
   const hn::CappedTag<T, 1> one;

@@ -5,7 +5,6 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
-#include "comm/parts.h"
 #include "comm/pieces.h"
 #include "comm/tree_reduce.h"
 
@@ -115,6 +114,15 @@ Status ShmCommunicator::end_first_step(const Request& request, Time deadline) {
   return {};
 }
 
+const std::vector<Part>& ShmCommunicator::own_parts(const Signature& signature) {
+  if (signature.kind != parts_kind_ || signature.root != parts_root_) {
+    parts_kind_ = signature.kind;
+    parts_root_ = signature.root;
+    parts_ = parts_of(signature.kind, signature.root, world_.rank, view_.ranks());
+  }
+  return parts_;
+}
+
 // In each step every rank lays the same elements of each of its blocks into its slot; all take what
 // they need from the slots of the others.
 Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
@@ -124,7 +132,7 @@ Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
   const uint64_t blocks = std::max<uint64_t>(blocks_in_slot(signature, ranks), 1);
   const uint64_t room = view_.config().slot_bytes / blocks / kLine * (kLine / element);
   const uint64_t given = in_blocks(signature.kind, signature.root, world_.rank, ranks);
-  const std::vector<Part> parts = parts_of(signature.kind, signature.root, world_.rank, ranks);
+  const std::vector<Part>& parts = own_parts(signature);
   uint64_t begin = 0;
   do {
     const uint64_t count = std::min(room, signature.block - begin);
@@ -141,7 +149,8 @@ Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
     for (const Part& part : parts) {
       const uint64_t offset = part.in_block * room * element;
       if (part.source == kReduced) {
-        reduce_to_list(request, offset, bytes_to(part.out_block), count, step);
+        reduce_to_list(request, offset, bytes_to(part.in_block), bytes_to(part.out_block), count,
+                       step);
       } else {
         copy_to_list(view_.input(part.source, step) + offset, request.out, bytes_to(part.out_block),
                      count * element);
@@ -152,21 +161,15 @@ Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
   return {};
 }
 
-// Reduces `count` elements, which lie `slot_offset` bytes into all inputs of `step`, to byte
-// `begin` of the output.
-void ShmCommunicator::reduce_to_list(const Request& request, uint64_t slot_offset, uint64_t begin,
-                                     uint64_t count, uint64_t step) {
+// Reduces `count` elements, which lie `slot_offset` bytes into all inputs of `step` and at byte
+// `given` of the own one, to byte `begin` of the output.
+void ShmCommunicator::reduce_to_list(const Request& request, uint64_t slot_offset, uint64_t given,
+                                     uint64_t begin, uint64_t count, uint64_t step) {
   if (count == 0) return;
-  for (int rank = 0; rank < view_.ranks(); ++rank) {
-    places_[static_cast<size_t>(rank)] = view_.input(rank, step) + slot_offset;
-  }
+  find_inputs(request, slot_offset, given, count, step);
   const Signature& signature = request.signature;
   const uint64_t bytes = count * request.element();
-  std::byte* whole = nullptr;  // where the output is one aligned run of memory
-  for_each_piece(request.out, begin, bytes, [&](std::byte* piece, uint64_t size) {
-    const bool aligned = reinterpret_cast<uintptr_t>(piece) % request.element() == 0;
-    if (size == bytes && aligned) whole = piece;
-  });
+  std::byte* const whole = find_whole(request.out, begin, bytes);
   if (whole != nullptr) {
     tree_reduce(signature.reduce, signature.dtype, places_, whole, count);
     return;
@@ -176,29 +179,58 @@ void ShmCommunicator::reduce_to_list(const Request& request, uint64_t slot_offse
   copy_to_list(scratch_.data(), request.out, begin, bytes);
 }
 
-// The first step only tells what each rank has; then all do the same.
+// The places of what all ranks gave: the own is read from where the caller has it, if it lies there
+// in one piece. A line of the own slot would come back from the processor that has just read it.
+void ShmCommunicator::find_inputs(const Request& request, uint64_t slot_offset, uint64_t given,
+                                  uint64_t count, uint64_t step) {
+  for (int rank = 0; rank < view_.ranks(); ++rank) {
+    places_[static_cast<size_t>(rank)] = view_.input(rank, step) + slot_offset;
+  }
+  std::byte* const own = find_whole(request.in, given, count * request.element());
+  if (own != nullptr) places_[static_cast<size_t>(world_.rank)] = own;
+}
+
+// Who has no place to offer gives its first chunk in the step that tells so: if nobody has one,
+// that was the first step of the pipeline. If some have, it begins again.
 Status ShmCommunicator::run_large(const Request& request, Time deadline) {
   const uint64_t announced = operation_ & 1;
   const bool placed = view_.words(world_.rank).announcement[announced].place.memory != 0;
-  if (placed) meeting_->set_touching(true);
+  if (placed) {
+    meeting_->set_touching(true);
+  } else {
+    give_pieces(request, chunk_at(request, 0), meeting_->step());
+  }
   FFDL_RETURN_IF_ERROR(end_first_step(request, deadline));
-  const Result<bool> all_placed = find_places(announced, request.block_bytes());
-  if (!all_placed.ok()) return meeting_->blame(all_placed.status());
-  if (*all_placed) return run_in_place(request, deadline);
-  if (placed) meeting_->set_touching(false);
-  return run_pipelined(request, deadline);
+  const int places = count_places(announced);
+  if (places < view_.ranks()) {
+    if (placed) meeting_->set_touching(false);
+    return run_pipelined(request, places == 0 ? 1 : 0, deadline);
+  }
+  Status reached = reach_places(request, announced);
+  if (!reached.ok()) return meeting_->blame(std::move(reached));
+  return run_in_place(request, deadline);
 }
 
-Result<bool> ShmCommunicator::find_places(uint64_t announced, uint64_t bytes) {
+int ShmCommunicator::count_places(uint64_t announced) const {
+  int places = 0;
   for (int rank = 0; rank < view_.ranks(); ++rank) {
-    if (view_.words(rank).announcement[announced].place.memory == 0) return false;
+    places += view_.words(rank).announcement[announced].place.memory != 0;
   }
+  return places;
+}
+
+Status ShmCommunicator::reach_places(const Request& request, uint64_t announced) {
   memory_.make_room();
   for (int rank = 0; rank < view_.ranks(); ++rank) {
+    std::byte*& reached = reached_[static_cast<size_t>(rank)];
+    if (rank == world_.rank) {
+      reached = static_cast<std::byte*>(request.out.front().data);
+      continue;
+    }
     const SharedPlace place = view_.words(rank).announcement[announced].place;
-    FFDL_ASSIGN_OR_RETURN(reached_[static_cast<size_t>(rank)], memory_.reach(place, bytes));
+    FFDL_ASSIGN_OR_RETURN(reached, memory_.reach(place, request.block_bytes()));
   }
-  return true;
+  return {};
 }
 
 // Every rank reduces its piece of all buffers, and writes it into all of them.
@@ -220,8 +252,9 @@ Status ShmCommunicator::run_in_place(const Request& request, Time deadline) {
     std::byte* const own = reached_[static_cast<size_t>(world_.rank)] + begin * element;
     tree_reduce(signature.reduce, signature.dtype, places_, own, count);
     for (std::byte* const buffer : reached_) {
-      if (buffer + begin * element != own)
-        std::memcpy(buffer + begin * element, own, count * element);
+      if (buffer + begin * element != own) {
+        copy_ahead(buffer + begin * element, own, count * element);
+      }
     }
   }
   meeting_->set_touching(false);
@@ -237,50 +270,80 @@ void ShmCommunicator::take_back(const SharedPlace& place) {
   }
 }
 
-// Step t: chunk t comes in, the own piece of chunk t - 1 is reduced, chunk t - 2 goes out.
-Status ShmCommunicator::run_pipelined(const Request& request, Time deadline) {
-  const uint64_t element = request.element();
-  const uint64_t room = view_.config().slot_bytes / kLine * (kLine / element);
-  const uint64_t all = request.signature.block;
-  const uint64_t chunks = (all + room - 1) / room;
-  const auto count_of = [&](uint64_t chunk) { return std::min(room, all - chunk * room); };
-  for (uint64_t t = 0; t <= chunks; ++t) {
+ShmCommunicator::Chunk ShmCommunicator::chunk_at(const Request& request, uint64_t number) const {
+  const uint64_t room = view_.config().slot_bytes / kLine * (kLine / request.element());
+  return {number * room, std::min(room, request.signature.block - number * room)};
+}
+
+// Step t: chunk t is given, the own piece of chunk t - 1 is reduced, chunk t - 2 is taken. A rank's
+// own piece does not pass through its slot, where it can be read and written in one piece.
+Status ShmCommunicator::run_pipelined(const Request& request, uint64_t begin, Time deadline) {
+  const uint64_t room = chunk_at(request, 0).count;
+  const uint64_t chunks = (request.signature.block + room - 1) / room;
+  for (uint64_t t = begin; t <= chunks; ++t) {
     const uint64_t step = meeting_->step();
-    if (t < chunks) {
-      copy_from_list(request.in, t * room * element, count_of(t) * element,
-                     view_.input(world_.rank, step));
-    }
-    if (t >= 1) reduce_own_piece(request, count_of(t - 1), step - 1, step);
-    if (t >= 2) copy_results(request, (t - 2) * room, count_of(t - 2), step - 1);
+    if (t < chunks) give_pieces(request, chunk_at(request, t), step);
+    if (t >= 1) reduce_own_piece(request, chunk_at(request, t - 1), step);
+    if (t >= 2) take_pieces(request, chunk_at(request, t - 2), step - 1);
     FFDL_RETURN_IF_ERROR(meeting_->end_step(deadline));
   }
-  copy_results(request, (chunks - 1) * room, count_of(chunks - 1), meeting_->step() - 1);
+  take_pieces(request, chunk_at(request, chunks - 1), meeting_->step() - 1);
   return {};
 }
 
-// Of the `count` elements given in step `given_in`, into the result of `step`, at the same place.
-void ShmCommunicator::reduce_own_piece(const Request& request, uint64_t count, uint64_t given_in,
-                                       uint64_t step) {
-  const Signature& signature = request.signature;
-  const Piece piece = piece_of(world_.rank, view_.ranks(), count, request.element());
-  if (piece.begin == piece.end) return;
-  const uint64_t offset = piece.begin * request.element();
-  for (int rank = 0; rank < view_.ranks(); ++rank) {
-    places_[static_cast<size_t>(rank)] = view_.input(rank, given_in) + offset;
-  }
-  tree_reduce(signature.reduce, signature.dtype, places_, view_.result(world_.rank, step) + offset,
-              piece.end - piece.begin);
+// To all who reduce a piece of it.
+void ShmCommunicator::give_pieces(const Request& request, const Chunk& chunk, uint64_t step) {
+  for_each_piece_of(request, chunk, [&](int rank, uint64_t offset, uint64_t bytes) {
+    const uint64_t place = chunk.begin * request.element() + offset;
+    if (rank == world_.rank && find_whole(request.in, place, bytes) != nullptr) return;
+    copy_from_list(request.in, place, bytes, view_.input(world_.rank, step) + offset);
+  });
 }
 
-// The pieces that all ranks reduced in `step`, to elements [begin, begin + count) of the output.
-void ShmCommunicator::copy_results(const Request& request, uint64_t begin, uint64_t count,
-                                   uint64_t step) {
+// Of what was given in the step before. It goes into the slot while it is in the first-level cache.
+void ShmCommunicator::reduce_own_piece(const Request& request, const Chunk& chunk, uint64_t step) {
+  const Signature& signature = request.signature;
+  const uint64_t element = request.element();
+  const Piece piece = piece_of(world_.rank, view_.ranks(), chunk.count, element);
+  const uint64_t room = base::kInPlaceBlockBytes / element;
+  for (uint64_t begin = piece.begin; begin < piece.end; begin += room) {
+    const uint64_t count = std::min(room, piece.end - begin);
+    const uint64_t bytes = count * element;
+    const uint64_t offset = begin * element;
+    const uint64_t place = chunk.begin * element + offset;
+    find_inputs(request, offset, place, count, step - 1);
+    std::byte* const result = view_.result(world_.rank, step) + offset;
+    std::byte* const whole = find_whole(request.out, place, bytes);
+    std::byte* const out = whole != nullptr ? whole : result;
+    tree_reduce(signature.reduce, signature.dtype, places_, out, count);
+    if (whole != nullptr) {
+      copy_ahead(result, whole, bytes);
+    } else if (!request.out.empty()) {
+      copy_to_list(result, request.out, place, bytes);
+    }
+  }
+}
+
+// What the others reduced in `step`.
+void ShmCommunicator::take_pieces(const Request& request, const Chunk& chunk, uint64_t step) {
   if (request.out.empty()) return;
+  for_each_piece_of(request, chunk, [&](int rank, uint64_t offset, uint64_t bytes) {
+    if (rank == world_.rank) return;
+    copy_to_list(view_.result(rank, step) + offset, request.out,
+                 chunk.begin * request.element() + offset, bytes);
+  });
+}
+
+// Calls visit(rank, offset, bytes) for the piece of every rank; offsets from the chunk's begin.
+template <class Visit>
+void ShmCommunicator::for_each_piece_of(const Request& request, const Chunk& chunk,
+                                        Visit&& visit) const {
   const uint64_t element = request.element();
   for (int rank = 0; rank < view_.ranks(); ++rank) {
-    const Piece piece = piece_of(rank, view_.ranks(), count, element);
-    copy_to_list(view_.result(rank, step) + piece.begin * element, request.out,
-                 (begin + piece.begin) * element, (piece.end - piece.begin) * element);
+    const Piece piece = piece_of(rank, view_.ranks(), chunk.count, element);
+    if (piece.begin != piece.end) {
+      visit(rank, piece.begin * element, (piece.end - piece.begin) * element);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "comm/parts.h"
 #include "comm/shm_meeting.h"
 
 namespace ffdl::comm {
@@ -21,27 +22,46 @@ class ShmCommunicator final : public Communicator {
   Status register_memory(const std::shared_ptr<SharedMemory>& memory) override;
 
  private:
+  // Elements of the whole, which pass through the slots together.
+  struct Chunk {
+    uint64_t begin;
+    uint64_t count;
+  };
+
   Status execute(const Request& request, Time deadline);
+  // Kept: most operations are as the one before.
+  const std::vector<Part>& own_parts(const Signature& signature);
   Status run_flat(const Request& request, Time deadline);
   Status run_large(const Request& request, Time deadline);
-  Status run_pipelined(const Request& request, Time deadline);
+  Status run_pipelined(const Request& request, uint64_t begin, Time deadline);
+  Chunk chunk_at(const Request& request, uint64_t number) const;
   Status run_in_place(const Request& request, Time deadline);
-  // The places of all ranks in this process, if all have announced one.
-  Result<bool> find_places(uint64_t announced, uint64_t bytes);
+  // Of the ranks that have announced one.
+  int count_places(uint64_t announced) const;
+  // The places of all ranks in this process.
+  Status reach_places(const Request& request, uint64_t announced);
   // After a failure: returns when no other rank reads or writes our memory.
   void take_back(const SharedPlace& place);
   // Ends the first step of an operation, in which every rank says what it runs.
   Status end_first_step(const Request& request, Time deadline);
-  void reduce_own_piece(const Request& request, uint64_t count, uint64_t given_in, uint64_t step);
-  void copy_results(const Request& request, uint64_t begin, uint64_t count, uint64_t step);
-  void reduce_to_list(const Request& request, uint64_t slot_offset, uint64_t begin, uint64_t count,
-                      uint64_t step);
+  void give_pieces(const Request& request, const Chunk& chunk, uint64_t step);
+  void reduce_own_piece(const Request& request, const Chunk& chunk, uint64_t step);
+  void take_pieces(const Request& request, const Chunk& chunk, uint64_t step);
+  template <class Visit>
+  void for_each_piece_of(const Request& request, const Chunk& chunk, Visit&& visit) const;
+  void reduce_to_list(const Request& request, uint64_t slot_offset, uint64_t given, uint64_t begin,
+                      uint64_t count, uint64_t step);
+  void find_inputs(const Request& request, uint64_t slot_offset, uint64_t given, uint64_t count,
+                   uint64_t step);
 
   const World world_;
   const std::unique_ptr<ShmMeeting> meeting_;
   const ShmView& view_;
-  uint64_t operation_ = 0;          // number of the one that runs
-  std::vector<std::byte> scratch_;  // of a slot's size, once it is needed
+  uint64_t operation_ = 0;                        // number of the one that runs
+  std::vector<std::byte> scratch_;                // of a slot's size, once it is needed
+  std::vector<Part> parts_;                       // of parts_kind_ and parts_root_
+  Collective parts_kind_ = Collective::kBarrier;  // which has none
+  int parts_root_ = 0;
   std::vector<const std::byte*> places_;
   std::vector<std::byte*> reached_;  // the buffers of all ranks
   ReachableMemory memory_;

@@ -53,22 +53,27 @@ class Tree {
     for (uint64_t begin = 0; begin < count; begin += kBlock) {
       begin_ = begin;
       count_ = std::min(kBlock, count - begin);
-      const Accumulator* root = node(0, std::bit_ceil(inputs_.size()), 0);
+      // A whole tree adds its last two right into the output, which may be one of the inputs: what
+      // is written at a place was read there before.
+      Accumulator* into = levels_[0];
+      if constexpr (std::is_same_v<Element, Accumulator>) into = elements + begin;
+      const Accumulator* root = node(0, std::bit_ceil(inputs_.size()), 0, into);
       store(root, elements + begin);
     }
   }
 
  private:
-  // The value of the node over inputs [first, first + width), in `levels_[level]` or further down,
-  // or in the input itself.
-  const Accumulator* node(size_t first, size_t width, size_t level) {
+  // The value of the node over inputs [first, first + width): in `into` if it is a sum of two, else
+  // in `levels_[level]`, further down, or in the input itself.
+  const Accumulator* node(size_t first, size_t width, size_t level, Accumulator* into) {
     if (width == 1) return leaf(first, level);
     const size_t half = width / 2;
-    const Accumulator* const left = node(first, half, level);
-    if (first + half >= inputs_.size()) return left;
-    const Accumulator* const right = node(first + half, half, level + 1);
-    combine(op_, left, right, levels_[level], count_);
-    return levels_[level];
+    // Nothing on the right: the left is the node.
+    if (first + half >= inputs_.size()) return node(first, half, level, into);
+    const Accumulator* const left = node(first, half, level, levels_[level]);
+    const Accumulator* const right = node(first + half, half, level + 1, levels_[level + 1]);
+    combine(op_, left, right, into, count_);
+    return into;
   }
 
   const Accumulator* leaf(size_t input, size_t level) {
@@ -89,7 +94,7 @@ class Tree {
       root = levels_[0];
     }
     if constexpr (std::is_same_v<Element, Accumulator>) {
-      std::memmove(to, root, count_ * sizeof(Element));
+      if (root != to) std::memmove(to, root, count_ * sizeof(Element));
     } else {
       Format::narrow(root, to, count_);
     }
