@@ -15,7 +15,15 @@ namespace {
 
 // A block of each level stays in the first-level cache beside the inputs.
 constexpr uint64_t kBlock = 512;
-constexpr auto kLevelsMax = static_cast<size_t>(std::bit_width(base::kRanksMax)) + 1;
+static_assert(base::kMicroBatchesMax >= base::kRanksMax);
+constexpr auto kLevelsMax = static_cast<size_t>(std::bit_width(base::kMicroBatchesMax)) + 1;
+
+// What is reduced: the values of nodes of a tree, each that of one leaf where no nodes are given.
+struct Inputs {
+  std::span<const std::byte* const> places;
+  std::span<const Subtree> nodes;
+  uint64_t leaves;
+};
 
 // How elements of type T become those of type Wide, which are reduced, and come back.
 template <class T, class Wide>
@@ -46,33 +54,36 @@ class Tree {
   using Element = typename Format::Element;
   using Accumulator = typename Format::Accumulator;
 
-  Tree(ReduceOp op, std::span<const std::byte* const> inputs) : op_(op), inputs_(inputs) {}
+  Tree(ReduceOp op, const Inputs& inputs) : op_(op), inputs_(inputs) {}
 
   void reduce(std::byte* out, uint64_t count) {
     auto* const elements = reinterpret_cast<Element*>(out);
     for (uint64_t begin = 0; begin < count; begin += kBlock) {
       begin_ = begin;
       count_ = std::min(kBlock, count - begin);
-      const Accumulator* root = node(0, std::bit_ceil(inputs_.size()), 0);
+      next_ = 0;
+      const Accumulator* root = node(0, std::bit_ceil(inputs_.leaves), 0);
       store(root, elements + begin);
     }
   }
 
  private:
-  // The value of the node over inputs [first, first + width), in `levels_[level]` or further down,
+  // The value of the node over leaves [first, first + width), in `levels_[level]` or further down,
   // or in the input itself.
-  const Accumulator* node(size_t first, size_t width, size_t level) {
-    if (width == 1) return leaf(first, level);
-    const size_t half = width / 2;
+  const Accumulator* node(uint64_t first, uint64_t width, size_t level) {
+    if (width <= given_width()) return input(inputs_.places[next_++], level);
+    const uint64_t half = width / 2;
     const Accumulator* const left = node(first, half, level);
-    if (first + half >= inputs_.size()) return left;
+    if (first + half >= inputs_.leaves) return left;
     const Accumulator* const right = node(first + half, half, level + 1);
     combine(op_, left, right, levels_[level], count_);
     return levels_[level];
   }
 
-  const Accumulator* leaf(size_t input, size_t level) {
-    const auto* const elements = reinterpret_cast<const Element*>(inputs_[input]) + begin_;
+  uint64_t given_width() const { return inputs_.nodes.empty() ? 1 : inputs_.nodes[next_].width; }
+
+  const Accumulator* input(const std::byte* place, size_t level) {
+    const auto* const elements = reinterpret_cast<const Element*>(place) + begin_;
     if constexpr (std::is_same_v<Element, Accumulator>) {
       return elements;
     } else {
@@ -83,7 +94,7 @@ class Tree {
 
   void store(const Accumulator* root, Element* to) {
     if (op_ == ReduceOp::kMean) {
-      const auto divisor = static_cast<Accumulator>(inputs_.size());
+      const auto divisor = static_cast<Accumulator>(inputs_.leaves);
       std::transform(root, root + count_, levels_[0],
                      [=](Accumulator value) { return value / divisor; });
       root = levels_[0];
@@ -96,17 +107,14 @@ class Tree {
   }
 
   const ReduceOp op_;
-  const std::span<const std::byte* const> inputs_;
+  const Inputs inputs_;
+  size_t next_ = 0;     // of the inputs, which are met from left to right
   uint64_t begin_ = 0;  // of the block, in elements
   uint64_t count_ = 0;  // of elements in it
   alignas(64) Accumulator levels_[kLevelsMax][kBlock];
 };
 
-}  // namespace
-
-void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs, std::byte* out,
-                 uint64_t count) {
-  FFDL_CHECK(!inputs.empty() && inputs.size() <= base::kRanksMax, "a world has 1 to so many ranks");
+void reduce(ReduceOp op, DType type, const Inputs& inputs, std::byte* out, uint64_t count) {
   switch (type) {
     case DType::kInt8:
       return Tree<Plain<int8_t, int64_t>>(op, inputs).reduce(out, count);
@@ -125,6 +133,22 @@ void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inpu
     case DType::kFloat64:
       return Tree<Plain<double, double>>(op, inputs).reduce(out, count);
   }
+}
+
+}  // namespace
+
+void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs, std::byte* out,
+                 uint64_t count) {
+  FFDL_CHECK(!inputs.empty() && inputs.size() <= base::kRanksMax, "a world has 1 to so many ranks");
+  reduce(op, type, {inputs, {}, inputs.size()}, out, count);
+}
+
+void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs,
+                 std::span<const Subtree> nodes, uint64_t leaves, std::byte* out, uint64_t count) {
+  FFDL_CHECK(!nodes.empty() && inputs.size() == nodes.size(), "each node has a value");
+  FFDL_CHECK(nodes.size() <= leaves && leaves <= base::kMicroBatchesMax,
+             "a tree of so many leaves");
+  reduce(op, type, {inputs, nodes, leaves}, out, count);
 }
 
 }  // namespace ffdl::comm
