@@ -18,11 +18,38 @@ constexpr uint64_t kBlock = 512;
 static_assert(base::kMicroBatchesMax >= base::kRanksMax);
 constexpr auto kLevelsMax = static_cast<size_t>(std::bit_width(base::kMicroBatchesMax)) + 1;
 
-// What is reduced: the values of nodes of a tree, each that of one leaf where no nodes are given.
-struct Inputs {
-  std::span<const std::byte* const> places;
-  std::span<const Subtree> nodes;
-  uint64_t leaves;
+// What is reduced, met from left to right: the values of all leaves of a tree.
+class LeafInputs {
+ public:
+  explicit LeafInputs(std::span<const std::byte* const> values) : values_(values) {}
+
+  uint64_t leaves() const { return values_.size(); }
+  void restart() {}
+  // Whether the next value is that of a node so wide.
+  bool has(uint64_t width) const { return width == 1; }
+  const std::byte* take(uint64_t first) { return values_[first]; }
+
+ private:
+  const std::span<const std::byte* const> values_;
+};
+
+// The values of nodes that are together all of it.
+class NodeInputs {
+ public:
+  NodeInputs(std::span<const std::byte* const> values, std::span<const Subtree> nodes,
+             uint64_t leaves)
+      : values_(values), nodes_(nodes), leaves_(leaves) {}
+
+  uint64_t leaves() const { return leaves_; }
+  void restart() { next_ = 0; }
+  bool has(uint64_t width) const { return width <= nodes_[next_].width; }
+  const std::byte* take(uint64_t) { return values_[next_++]; }
+
+ private:
+  const std::span<const std::byte* const> values_;
+  const std::span<const Subtree> nodes_;
+  const uint64_t leaves_;
+  size_t next_ = 0;
 };
 
 // How elements of type T become those of type Wide, which are reduced, and come back.
@@ -48,7 +75,7 @@ struct Half {
   }
 };
 
-template <class Format>
+template <class Format, class Inputs>
 class Tree {
  public:
   using Element = typename Format::Element;
@@ -61,8 +88,8 @@ class Tree {
     for (uint64_t begin = 0; begin < count; begin += kBlock) {
       begin_ = begin;
       count_ = std::min(kBlock, count - begin);
-      next_ = 0;
-      const Accumulator* root = node(0, std::bit_ceil(inputs_.leaves), 0);
+      inputs_.restart();
+      const Accumulator* root = node(0, std::bit_ceil(inputs_.leaves()), 0);
       store(root, elements + begin);
     }
   }
@@ -71,16 +98,14 @@ class Tree {
   // The value of the node over leaves [first, first + width), in `levels_[level]` or further down,
   // or in the input itself.
   const Accumulator* node(uint64_t first, uint64_t width, size_t level) {
-    if (width <= given_width()) return input(inputs_.places[next_++], level);
+    if (inputs_.has(width)) return input(inputs_.take(first), level);
     const uint64_t half = width / 2;
     const Accumulator* const left = node(first, half, level);
-    if (first + half >= inputs_.leaves) return left;
+    if (first + half >= inputs_.leaves()) return left;
     const Accumulator* const right = node(first + half, half, level + 1);
     combine(op_, left, right, levels_[level], count_);
     return levels_[level];
   }
-
-  uint64_t given_width() const { return inputs_.nodes.empty() ? 1 : inputs_.nodes[next_].width; }
 
   const Accumulator* input(const std::byte* place, size_t level) {
     const auto* const elements = reinterpret_cast<const Element*>(place) + begin_;
@@ -94,7 +119,7 @@ class Tree {
 
   void store(const Accumulator* root, Element* to) {
     if (op_ == ReduceOp::kMean) {
-      const auto divisor = static_cast<Accumulator>(inputs_.leaves);
+      const auto divisor = static_cast<Accumulator>(inputs_.leaves());
       std::transform(root, root + count_, levels_[0],
                      [=](Accumulator value) { return value / divisor; });
       root = levels_[0];
@@ -107,31 +132,31 @@ class Tree {
   }
 
   const ReduceOp op_;
-  const Inputs inputs_;
-  size_t next_ = 0;     // of the inputs, which are met from left to right
+  Inputs inputs_;
   uint64_t begin_ = 0;  // of the block, in elements
   uint64_t count_ = 0;  // of elements in it
   alignas(64) Accumulator levels_[kLevelsMax][kBlock];
 };
 
+template <class Inputs>
 void reduce(ReduceOp op, DType type, const Inputs& inputs, std::byte* out, uint64_t count) {
   switch (type) {
     case DType::kInt8:
-      return Tree<Plain<int8_t, int64_t>>(op, inputs).reduce(out, count);
+      return Tree<Plain<int8_t, int64_t>, Inputs>(op, inputs).reduce(out, count);
     case DType::kInt16:
-      return Tree<Plain<int16_t, int64_t>>(op, inputs).reduce(out, count);
+      return Tree<Plain<int16_t, int64_t>, Inputs>(op, inputs).reduce(out, count);
     case DType::kInt32:
-      return Tree<Plain<int32_t, int64_t>>(op, inputs).reduce(out, count);
+      return Tree<Plain<int32_t, int64_t>, Inputs>(op, inputs).reduce(out, count);
     case DType::kInt64:
-      return Tree<Plain<int64_t, int64_t>>(op, inputs).reduce(out, count);
+      return Tree<Plain<int64_t, int64_t>, Inputs>(op, inputs).reduce(out, count);
     case DType::kFloat16:
-      return Tree<Half<DType::kFloat16>>(op, inputs).reduce(out, count);
+      return Tree<Half<DType::kFloat16>, Inputs>(op, inputs).reduce(out, count);
     case DType::kBFloat16:
-      return Tree<Half<DType::kBFloat16>>(op, inputs).reduce(out, count);
+      return Tree<Half<DType::kBFloat16>, Inputs>(op, inputs).reduce(out, count);
     case DType::kFloat32:
-      return Tree<Plain<float, float>>(op, inputs).reduce(out, count);
+      return Tree<Plain<float, float>, Inputs>(op, inputs).reduce(out, count);
     case DType::kFloat64:
-      return Tree<Plain<double, double>>(op, inputs).reduce(out, count);
+      return Tree<Plain<double, double>, Inputs>(op, inputs).reduce(out, count);
   }
 }
 
@@ -140,7 +165,7 @@ void reduce(ReduceOp op, DType type, const Inputs& inputs, std::byte* out, uint6
 void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs, std::byte* out,
                  uint64_t count) {
   FFDL_CHECK(!inputs.empty() && inputs.size() <= base::kRanksMax, "a world has 1 to so many ranks");
-  reduce(op, type, {inputs, {}, inputs.size()}, out, count);
+  reduce(op, type, LeafInputs(inputs), out, count);
 }
 
 void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs,
@@ -148,7 +173,7 @@ void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inpu
   FFDL_CHECK(!nodes.empty() && inputs.size() == nodes.size(), "each node has a value");
   FFDL_CHECK(nodes.size() <= leaves && leaves <= base::kMicroBatchesMax,
              "a tree of so many leaves");
-  reduce(op, type, {inputs, nodes, leaves}, out, count);
+  reduce(op, type, NodeInputs(inputs, nodes, leaves), out, count);
 }
 
 }  // namespace ffdl::comm
