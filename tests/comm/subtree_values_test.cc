@@ -22,7 +22,8 @@ std::vector<Elements> random_leaves(DType type, uint64_t count) {
   std::vector<Elements> leaves(count, Elements(type, kCount, 1));
   for (Elements& leaf : leaves) {
     for (uint64_t i = 0; i < kCount; ++i) {
-      leaf.set(i, std::ldexp(static_cast<double>(random() % 1000), static_cast<int>(i % 7) - 3));
+      const int exponent = -17 - static_cast<int>(random() % 30);
+      leaf.set(i, std::ldexp(static_cast<double>(random()), exponent));
     }
   }
   return leaves;
