@@ -44,9 +44,8 @@ void SubtreeValues::add(uint64_t leaf, uint64_t leaves, std::span<const Buffer> 
       load(value, begin, count, to);
       continue;
     }
-    load(value, begin, count, block_.data());
     for (size_t i = 0; i < joined; ++i) places[i] = values_[into + i].get() + begin * element;
-    places.back() = block_.data();
+    places.back() = look_at(value, begin, count);
     tree_reduce(op_, type_, places, parts, leaves_of_whole, to, count);
   }
   while (values_.size() > nodes_.size()) keep_memory_of_last();
@@ -67,6 +66,19 @@ SubtreeValues::Memory SubtreeValues::take_memory() {
 void SubtreeValues::keep_memory_of_last() {
   spare_.push_back(std::move(values_.back()));
   values_.pop_back();
+}
+
+const std::byte* SubtreeValues::look_at(std::span<const Buffer> leaf, uint64_t begin,
+                                        uint64_t count) {
+  const uint64_t element = element_bytes(leaf_type_);
+  const std::byte* whole = nullptr;  // where it is one aligned run of memory
+  for_each_piece(leaf, begin * element, count * element, [&](std::byte* piece, uint64_t size) {
+    const bool aligned = reinterpret_cast<uintptr_t>(piece) % element == 0;
+    if (size == count * element && aligned) whole = piece;
+  });
+  if (whole != nullptr && type_ == leaf_type_) return whole;
+  load(leaf, begin, count, block_.data());
+  return block_.data();
 }
 
 void SubtreeValues::load(std::span<const Buffer> leaf, uint64_t begin, uint64_t count,

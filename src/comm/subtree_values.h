@@ -33,7 +33,9 @@ class SubtreeValues {
 
   Memory take_memory();
   void keep_memory_of_last();
-  // Elements [begin, begin + count) of a leaf, as elements of a value.
+  // Elements [begin, begin + count) of a leaf, as elements of a value: where they are, or in
+  // `block_`.
+  const std::byte* look_at(std::span<const Buffer> leaf, uint64_t begin, uint64_t count);
   void load(std::span<const Buffer> leaf, uint64_t begin, uint64_t count, std::byte* to);
 
   const ReduceOp op_;

@@ -89,22 +89,23 @@ class Tree {
       begin_ = begin;
       count_ = std::min(kBlock, count - begin);
       inputs_.restart();
-      const Accumulator* root = node(0, std::bit_ceil(inputs_.leaves()), 0);
-      store(root, elements + begin);
+      Accumulator* into = levels_[0];
+      if constexpr (std::is_same_v<Element, Accumulator>) into = elements + begin;
+      store(node(0, std::bit_ceil(inputs_.leaves()), 0, into), into, elements + begin);
     }
   }
 
  private:
-  // The value of the node over leaves [first, first + width), in `levels_[level]` or further down,
-  // or in the input itself.
-  const Accumulator* node(uint64_t first, uint64_t width, size_t level) {
+  // The value of the node over leaves [first, first + width), in `into`, in `levels_[level]` or in
+  // the input itself. `into` may be an input: it is written last.
+  const Accumulator* node(uint64_t first, uint64_t width, size_t level, Accumulator* into) {
     if (inputs_.has(width)) return input(inputs_.take(first), level);
     const uint64_t half = width / 2;
-    const Accumulator* const left = node(first, half, level);
-    if (first + half >= inputs_.leaves()) return left;
-    const Accumulator* const right = node(first + half, half, level + 1);
-    combine(op_, left, right, levels_[level], count_);
-    return levels_[level];
+    if (first + half >= inputs_.leaves()) return node(first, half, level, into);
+    const Accumulator* const left = node(first, half, level, levels_[level]);
+    const Accumulator* const right = node(first + half, half, level + 1, levels_[level + 1]);
+    combine(op_, left, right, into, count_);
+    return into;
   }
 
   const Accumulator* input(const std::byte* place, size_t level) {
@@ -117,15 +118,15 @@ class Tree {
     }
   }
 
-  void store(const Accumulator* root, Element* to) {
+  // Divides in `into` where that must be done.
+  void store(const Accumulator* root, Accumulator* into, Element* to) {
     if (op_ == ReduceOp::kMean) {
       const auto divisor = static_cast<Accumulator>(inputs_.leaves());
-      std::transform(root, root + count_, levels_[0],
-                     [=](Accumulator value) { return value / divisor; });
-      root = levels_[0];
+      std::transform(root, root + count_, into, [=](Accumulator value) { return value / divisor; });
+      root = into;
     }
     if constexpr (std::is_same_v<Element, Accumulator>) {
-      std::memmove(to, root, count_ * sizeof(Element));
+      if (root != to) std::memmove(to, root, count_ * sizeof(Element));
     } else {
       Format::narrow(root, to, count_);
     }
