@@ -45,8 +45,8 @@ FFDL_API std::vector<uint64_t> even_shares(uint64_t micro_batches, int ranks);
 // result is that of all_reduce. What it costs: docs/decisions/0007-collectives.md.
 // Threads: one at a time, the one that runs the operations of the communicator.
 // Owns: sums of its micro-batches, about log2(share) gradients (up to twice that with shares that
-//       are no powers of two), as float32 where the gradient is shorter; a window of 4 MiB. Borrows
-//       the communicator, which must outlive it: a new world has a new one.
+//       are no powers of two), as float32 where the gradient is shorter; its piece of the result;
+//       some MiB. Borrows the communicator, which must outlive it: a new world has a new one.
 // Blocks: create() and finish() until the others have come, or their deadline; add() never.
 // Errors: those of Communicator. What is wrong with a call itself changes nothing.
 class FFDL_API MicroBatchSum {
