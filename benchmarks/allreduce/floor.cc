@@ -23,4 +23,10 @@ void floor_add(std::span<float> mine, std::span<float> theirs, int rank) {
   }
 }
 
+void accumulate(std::span<float> total, std::span<const float> gradient) {
+  float* __restrict const to = total.data();
+  const float* __restrict const from = gradient.data();
+  for (size_t i = 0; i < total.size(); ++i) to[i] += from[i];
+}
+
 }  // namespace ffdl::bench

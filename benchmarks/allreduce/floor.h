@@ -16,4 +16,7 @@ void floor_meet(FloorLines& lines, int rank, uint64_t step);
 // Adds the half of `rank`.
 void floor_add(std::span<float> mine, std::span<float> theirs, int rank);
 
+// One more gradient to those of a rank.
+void accumulate(std::span<float> total, std::span<const float> gradient);
+
 }  // namespace ffdl::bench

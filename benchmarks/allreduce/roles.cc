@@ -14,6 +14,7 @@
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/limits.h"
 #include "ffdl/communicator.h"
+#include "ffdl/micro_batch_sum.h"
 
 namespace ffdl::bench {
 namespace {
@@ -29,6 +30,8 @@ class Contender {
   virtual std::span<float> buffer(uint64_t bytes) = 0;
   virtual Status all_reduce(std::span<float> values) = 0;
   virtual Status all_reduce_list(std::span<float> values) { return all_reduce(values); }
+  // What it makes of ones.
+  virtual float result_of_ones(int ranks) const { return static_cast<float>(ranks); }
 };
 
 // Both buffers of every size are made before the fork.
@@ -62,17 +65,17 @@ class Floor final : public Contender {
   uint64_t step_ = 0;
 };
 
+Result<std::unique_ptr<Communicator>> connect(int rank, int ranks, const std::string& folder) {
+  World world = {.generation = 1, .rank = rank, .members = {}};
+  for (int i = 0; i < ranks; ++i) world.members.push_back({fmt::format("rank{}", i), 1});
+  FFDL_ASSIGN_OR_RETURN(auto store, open_store("file://" + folder, system_runtime()));
+  return connect_communicator(world, *store, deadline_in(kPatience));
+}
+
 class Ours final : public Contender {
  public:
-  static Result<std::unique_ptr<Ours>> connect(int rank, int ranks, const std::string& folder,
-                                               bool shared) {
-    World world = {.generation = 1, .rank = rank, .members = {}};
-    for (int i = 0; i < ranks; ++i) world.members.push_back({fmt::format("rank{}", i), 1});
-    FFDL_ASSIGN_OR_RETURN(auto store, open_store("file://" + folder, system_runtime()));
-    FFDL_ASSIGN_OR_RETURN(auto communicator,
-                          connect_communicator(world, *store, deadline_in(kPatience)));
-    return std::unique_ptr<Ours>(new Ours(std::move(communicator), shared));
-  }
+  Ours(std::unique_ptr<Communicator> communicator, bool shared)
+      : communicator_(std::move(communicator)), shared_(shared) {}
 
   std::span<float> buffer(uint64_t bytes) override {
     auto& place = buffers_[bytes];
@@ -88,9 +91,6 @@ class Ours final : public Contender {
   }
 
  private:
-  Ours(std::unique_ptr<Communicator> communicator, bool shared)
-      : communicator_(std::move(communicator)), shared_(shared) {}
-
   std::span<float> make(uint64_t bytes) {
     if (!shared_) return private_.emplace_back(bytes).floats().first(bytes / sizeof(float));
     auto memory = SharedMemory::allocate(bytes);
@@ -127,6 +127,84 @@ class Ours final : public Contender {
   std::vector<std::shared_ptr<SharedMemory>> shared_memory_;
 };
 
+// Eight micro-batches in a step, all with the same gradient. A rank adds those of its share and
+// then all ranks theirs, either way.
+class MicroBatches : public Contender {
+ public:
+  explicit MicroBatches(std::unique_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)),
+        shares_(even_shares(kMicroBatches, communicator_->world().size())) {}
+
+  std::span<float> buffer(uint64_t bytes) override {
+    auto place = buffers_.find(bytes);
+    if (place == buffers_.end()) place = buffers_.emplace(bytes, Memory(bytes)).first;
+    return place->second.floats().first(bytes / sizeof(float));
+  }
+
+ protected:
+  static constexpr uint64_t kMicroBatches = 8;
+
+  Communicator& communicator() { return *communicator_; }
+  const std::vector<uint64_t>& shares() const { return shares_; }
+
+ private:
+  std::unique_ptr<Communicator> communicator_;
+  std::vector<uint64_t> shares_;
+  std::map<uint64_t, Memory> buffers_;
+};
+
+class SameBits final : public MicroBatches {
+ public:
+  using MicroBatches::MicroBatches;
+
+  std::span<float> buffer(uint64_t bytes) override {
+    auto& sum = sums_[bytes];
+    if (sum == nullptr) {
+      auto made = MicroBatchSum::create(communicator(),
+                                        {.shares = shares(), .count = bytes / sizeof(float)},
+                                        deadline_in(kPatience));
+      if (!made.ok()) return {};
+      sum = std::move(made).value();
+    }
+    return MicroBatches::buffer(bytes);
+  }
+  Status all_reduce(std::span<float> values) override {
+    MicroBatchSum& sum = *sums_.at(values.size_bytes());
+    const Buffer gradient = {values.data(), values.size()};
+    for (uint64_t i = sum.begin(); i < sum.end(); ++i) FFDL_RETURN_IF_ERROR(sum.add(gradient));
+    return sum.finish(gradient, deadline_in(kPatience));
+  }
+  float result_of_ones(int) const override { return 1; }
+
+ private:
+  std::map<uint64_t, std::unique_ptr<MicroBatchSum>> sums_;
+};
+
+// As a training loop does it that asks for nothing.
+class AnyBits final : public MicroBatches {
+ public:
+  using MicroBatches::MicroBatches;
+
+  Status all_reduce(std::span<float> values) override {
+    total_.assign(values.begin(), values.end());
+    const auto rank = static_cast<size_t>(communicator().world().rank);
+    for (uint64_t i = 1; i < shares()[rank]; ++i) accumulate(total_, values);
+    return communicator().all_reduce({total_.data(), total_.size()}, {values.data(), values.size()},
+                                     ReduceOp::kSum, deadline_in(kPatience));
+  }
+  float result_of_ones(int) const override { return kMicroBatches; }
+
+ private:
+  std::vector<float> total_;
+};
+
+std::unique_ptr<Contender> make_contender(const std::string& name,
+                                          std::unique_ptr<Communicator> communicator) {
+  if (name == "same_bits") return std::make_unique<SameBits>(std::move(communicator));
+  if (name == "any_bits") return std::make_unique<AnyBits>(std::move(communicator));
+  return std::make_unique<Ours>(std::move(communicator), name == "shm_shared");
+}
+
 Status sum(Contender& contender, std::span<float> values, bool list) {
   std::ranges::fill(values, 1.0F);
   return list ? contender.all_reduce_list(values) : contender.all_reduce(values);
@@ -141,7 +219,7 @@ Result<double> play_turn(Contender& contender, const Sums& turn, int ranks) {
     for (int i = 0; i < turn.count && status.ok(); ++i) status = sum(contender, values, turn.list);
   });
   FFDL_RETURN_IF_ERROR(std::move(status));
-  const auto wanted = static_cast<float>(ranks);
+  const float wanted = contender.result_of_ones(ranks);
   const bool right = std::ranges::all_of(values, [=](float value) { return value == wanted; });
   return right ? Result<double>(seconds) : Status(StatusCode::kInternal, "a wrong sum");
 }
@@ -158,8 +236,8 @@ Status play(const std::string& name, int ranks) {
     floor->play(group.rank());
     contender = std::move(floor);
   } else {
-    FFDL_ASSIGN_OR_RETURN(contender,
-                          Ours::connect(group.rank(), ranks, folder, name == "shm_shared"));
+    FFDL_ASSIGN_OR_RETURN(auto communicator, connect(group.rank(), ranks, folder));
+    contender = make_contender(name, std::move(communicator));
   }
   if (group.rank() == 0) std::filesystem::remove_all(folder);
   group.answer("ready");

@@ -90,6 +90,16 @@ void floor_rows(Suite& suite, Groups& groups, const std::vector<uint64_t>& sizes
   }
 }
 
+// On two ranks the tree over eight micro-batches is that of the ranks; on three it is not.
+void micro_batch_rows(Suite& suite, Groups& groups, const std::vector<uint64_t>& sizes) {
+  for (const uint64_t bytes : sizes) {
+    pair_row(suite, groups,
+             fmt::format("allreduce/micro_batches/{}/{}", groups.ranks(), size_name(bytes)), bytes,
+             {"same_bits"}, {"any_bits"}, "the same adds in any order, and a plain all_reduce",
+             std::nullopt);
+  }
+}
+
 // Ahead of all with shared buffers and with four ranks; with private ones from 1 MiB on, and
 // within 1.1 of them below.
 void peer_rows(Suite& suite, Groups& groups, const std::vector<uint64_t>& sizes) {
@@ -129,6 +139,11 @@ void allreduce_rows(Suite& suite, const Reference& machine) {
   floor_rows(suite, two, sizes);
   pair_row(suite, two, "allreduce/list_of_160/2", kListBytes, {"shm_private", true, " list"},
            {"shm_private"}, "one flat buffer of the same bytes", Target{1 / 1.3});
+  Groups three(3);
+  const std::vector<uint64_t> gradients =
+      smoke ? std::vector<uint64_t>{kSizes[2]} : std::vector<uint64_t>{kSizes[2], kSizes[3]};
+  micro_batch_rows(suite, two, gradients);
+  micro_batch_rows(suite, three, gradients);
   if (smoke) return;  // the peers take longer to start than a smoke test may
   peer_rows(suite, two, sizes);
   Groups four(4);

@@ -58,6 +58,13 @@ inline constexpr auto kLeaseMax = 24h;
 // Members of one world. Shared memory has a slot for each, and one host has no more use for them.
 inline constexpr uint64_t kRanksMax = 256;
 
+// Micro-batches of one step: sixteen for each rank of the largest world.
+inline constexpr uint64_t kMicroBatchesMax = 4096;
+
+// Of parts of sums that a rank receives before it adds them up: much beside what one more operation
+// costs, little beside a gradient.
+inline constexpr uint64_t kMicroBatchWindowBytes = uint64_t{4} << 20;
+
 // Elements of one operation, so that no size in bytes computed from it can overflow.
 inline constexpr uint64_t kElementsMax = uint64_t{1} << 48;
 

@@ -54,7 +54,15 @@ std::string_view name_of(ReduceOp op) {
 
 bool is_integer(DType type) { return type <= DType::kInt64; }
 
-// Adds up the elements of a list, whose buffers must all be of `type`.
+Status check_blocks(std::string_view doing, std::string_view side, uint64_t elements,
+                    uint64_t blocks, uint64_t block) {
+  if (elements == blocks * block) return {};
+  return invalid_argument("{}: {} elements {}; this rank has {} blocks of {} there", doing,
+                          elements, side, blocks, block);
+}
+
+}  // namespace
+
 Result<uint64_t> count_elements(std::span<const Buffer> list, DType type, std::string_view doing) {
   uint64_t count = 0;
   for (const Buffer& buffer : list) {
@@ -76,15 +84,6 @@ Result<uint64_t> count_elements(std::span<const Buffer> list, DType type, std::s
   }
   return count;
 }
-
-Status check_blocks(std::string_view doing, std::string_view side, uint64_t elements,
-                    uint64_t blocks, uint64_t block) {
-  if (elements == blocks * block) return {};
-  return invalid_argument("{}: {} elements {}; this rank has {} blocks of {} there", doing,
-                          elements, side, blocks, block);
-}
-
-}  // namespace
 
 Result<Request> check_operation(const Operation& operation, const World& world) {
   const std::string_view doing = name_of(operation.kind);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "ffdl/communicator.h"
 
@@ -32,6 +33,9 @@ struct Request {
 
 // Errors: kInvalidArgument.
 Result<Request> check_operation(const Operation& operation, const World& world);
+
+// Adds up the elements of a list, whose buffers must all be of `type`. Errors: kInvalidArgument.
+Result<uint64_t> count_elements(std::span<const Buffer> list, DType type, std::string_view doing);
 
 // "all_reduce sum of 10 float32", "broadcast of 3 int8 with root 2".
 std::string describe(const Signature& signature);

@@ -15,7 +15,42 @@ namespace {
 
 // A block of each level stays in the first-level cache beside the inputs.
 constexpr uint64_t kBlock = 512;
-constexpr auto kLevelsMax = static_cast<size_t>(std::bit_width(base::kRanksMax)) + 1;
+static_assert(base::kMicroBatchesMax >= base::kRanksMax);
+constexpr auto kLevelsMax = static_cast<size_t>(std::bit_width(base::kMicroBatchesMax)) + 1;
+
+// What is reduced, met from left to right: the values of all leaves of a tree.
+class LeafInputs {
+ public:
+  explicit LeafInputs(std::span<const std::byte* const> values) : values_(values) {}
+
+  uint64_t leaves() const { return values_.size(); }
+  void restart() {}
+  // Whether the next value is that of a node so wide.
+  bool has(uint64_t width) const { return width == 1; }
+  const std::byte* take(uint64_t first) { return values_[first]; }
+
+ private:
+  const std::span<const std::byte* const> values_;
+};
+
+// The values of nodes that are together all of it.
+class NodeInputs {
+ public:
+  NodeInputs(std::span<const std::byte* const> values, std::span<const Subtree> nodes,
+             uint64_t leaves)
+      : values_(values), nodes_(nodes), leaves_(leaves) {}
+
+  uint64_t leaves() const { return leaves_; }
+  void restart() { next_ = 0; }
+  bool has(uint64_t width) const { return width <= nodes_[next_].width; }
+  const std::byte* take(uint64_t) { return values_[next_++]; }
+
+ private:
+  const std::span<const std::byte* const> values_;
+  const std::span<const Subtree> nodes_;
+  const uint64_t leaves_;
+  size_t next_ = 0;
+};
 
 // How elements of type T become those of type Wide, which are reduced, and come back.
 template <class T, class Wide>
@@ -40,44 +75,41 @@ struct Half {
   }
 };
 
-template <class Format>
+template <class Format, class Inputs>
 class Tree {
  public:
   using Element = typename Format::Element;
   using Accumulator = typename Format::Accumulator;
 
-  Tree(ReduceOp op, std::span<const std::byte* const> inputs) : op_(op), inputs_(inputs) {}
+  Tree(ReduceOp op, const Inputs& inputs) : op_(op), inputs_(inputs) {}
 
   void reduce(std::byte* out, uint64_t count) {
     auto* const elements = reinterpret_cast<Element*>(out);
     for (uint64_t begin = 0; begin < count; begin += kBlock) {
       begin_ = begin;
       count_ = std::min(kBlock, count - begin);
-      // A whole tree adds its last two right into the output, which may be one of the inputs: what
-      // is written at a place was read there before.
+      inputs_.restart();
       Accumulator* into = levels_[0];
       if constexpr (std::is_same_v<Element, Accumulator>) into = elements + begin;
-      const Accumulator* root = node(0, std::bit_ceil(inputs_.size()), 0, into);
-      store(root, elements + begin);
+      store(node(0, std::bit_ceil(inputs_.leaves()), 0, into), into, elements + begin);
     }
   }
 
  private:
-  // The value of the node over inputs [first, first + width): in `into` if it is a sum of two, else
-  // in `levels_[level]`, further down, or in the input itself.
-  const Accumulator* node(size_t first, size_t width, size_t level, Accumulator* into) {
-    if (width == 1) return leaf(first, level);
-    const size_t half = width / 2;
-    // Nothing on the right: the left is the node.
-    if (first + half >= inputs_.size()) return node(first, half, level, into);
+  // The value of the node over leaves [first, first + width), in `into`, in `levels_[level]` or in
+  // the input itself. `into` may be an input: it is written last.
+  const Accumulator* node(uint64_t first, uint64_t width, size_t level, Accumulator* into) {
+    if (inputs_.has(width)) return input(inputs_.take(first), level);
+    const uint64_t half = width / 2;
+    if (first + half >= inputs_.leaves()) return node(first, half, level, into);
     const Accumulator* const left = node(first, half, level, levels_[level]);
     const Accumulator* const right = node(first + half, half, level + 1, levels_[level + 1]);
     combine(op_, left, right, into, count_);
     return into;
   }
 
-  const Accumulator* leaf(size_t input, size_t level) {
-    const auto* const elements = reinterpret_cast<const Element*>(inputs_[input]) + begin_;
+  const Accumulator* input(const std::byte* place, size_t level) {
+    const auto* const elements = reinterpret_cast<const Element*>(place) + begin_;
     if constexpr (std::is_same_v<Element, Accumulator>) {
       return elements;
     } else {
@@ -86,12 +118,12 @@ class Tree {
     }
   }
 
-  void store(const Accumulator* root, Element* to) {
+  // Divides in `into` where that must be done.
+  void store(const Accumulator* root, Accumulator* into, Element* to) {
     if (op_ == ReduceOp::kMean) {
-      const auto divisor = static_cast<Accumulator>(inputs_.size());
-      std::transform(root, root + count_, levels_[0],
-                     [=](Accumulator value) { return value / divisor; });
-      root = levels_[0];
+      const auto divisor = static_cast<Accumulator>(inputs_.leaves());
+      std::transform(root, root + count_, into, [=](Accumulator value) { return value / divisor; });
+      root = into;
     }
     if constexpr (std::is_same_v<Element, Accumulator>) {
       if (root != to) std::memmove(to, root, count_ * sizeof(Element));
@@ -101,35 +133,48 @@ class Tree {
   }
 
   const ReduceOp op_;
-  const std::span<const std::byte* const> inputs_;
+  Inputs inputs_;
   uint64_t begin_ = 0;  // of the block, in elements
   uint64_t count_ = 0;  // of elements in it
   alignas(64) Accumulator levels_[kLevelsMax][kBlock];
 };
+
+template <class Inputs>
+void reduce(ReduceOp op, DType type, const Inputs& inputs, std::byte* out, uint64_t count) {
+  switch (type) {
+    case DType::kInt8:
+      return Tree<Plain<int8_t, int64_t>, Inputs>(op, inputs).reduce(out, count);
+    case DType::kInt16:
+      return Tree<Plain<int16_t, int64_t>, Inputs>(op, inputs).reduce(out, count);
+    case DType::kInt32:
+      return Tree<Plain<int32_t, int64_t>, Inputs>(op, inputs).reduce(out, count);
+    case DType::kInt64:
+      return Tree<Plain<int64_t, int64_t>, Inputs>(op, inputs).reduce(out, count);
+    case DType::kFloat16:
+      return Tree<Half<DType::kFloat16>, Inputs>(op, inputs).reduce(out, count);
+    case DType::kBFloat16:
+      return Tree<Half<DType::kBFloat16>, Inputs>(op, inputs).reduce(out, count);
+    case DType::kFloat32:
+      return Tree<Plain<float, float>, Inputs>(op, inputs).reduce(out, count);
+    case DType::kFloat64:
+      return Tree<Plain<double, double>, Inputs>(op, inputs).reduce(out, count);
+  }
+}
 
 }  // namespace
 
 void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs, std::byte* out,
                  uint64_t count) {
   FFDL_CHECK(!inputs.empty() && inputs.size() <= base::kRanksMax, "a world has 1 to so many ranks");
-  switch (type) {
-    case DType::kInt8:
-      return Tree<Plain<int8_t, int64_t>>(op, inputs).reduce(out, count);
-    case DType::kInt16:
-      return Tree<Plain<int16_t, int64_t>>(op, inputs).reduce(out, count);
-    case DType::kInt32:
-      return Tree<Plain<int32_t, int64_t>>(op, inputs).reduce(out, count);
-    case DType::kInt64:
-      return Tree<Plain<int64_t, int64_t>>(op, inputs).reduce(out, count);
-    case DType::kFloat16:
-      return Tree<Half<DType::kFloat16>>(op, inputs).reduce(out, count);
-    case DType::kBFloat16:
-      return Tree<Half<DType::kBFloat16>>(op, inputs).reduce(out, count);
-    case DType::kFloat32:
-      return Tree<Plain<float, float>>(op, inputs).reduce(out, count);
-    case DType::kFloat64:
-      return Tree<Plain<double, double>>(op, inputs).reduce(out, count);
-  }
+  reduce(op, type, LeafInputs(inputs), out, count);
+}
+
+void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs,
+                 std::span<const Subtree> nodes, uint64_t leaves, std::byte* out, uint64_t count) {
+  FFDL_CHECK(!nodes.empty() && inputs.size() == nodes.size(), "each node has a value");
+  FFDL_CHECK(nodes.size() <= leaves && leaves <= base::kMicroBatchesMax,
+             "a tree of so many leaves");
+  reduce(op, type, NodeInputs(inputs, nodes, leaves), out, count);
 }
 
 }  // namespace ffdl::comm

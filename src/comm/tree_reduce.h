@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "comm/leaf_tree.h"
 #include "ffdl/communicator.h"
 
 // The one place where members' values meet. docs/decisions/0007-collectives.md says why a tree.
@@ -15,5 +16,10 @@ namespace ffdl::comm {
 // All addresses are aligned for `type`. `out` may be one of the inputs, or overlap none.
 void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs, std::byte* out,
                  uint64_t count);
+
+// The same along the tree over `leaves` leaves, where inputs[i] is the value of nodes[i] already.
+// The nodes stand from left to right and are together all of the tree. A mean is over the leaves.
+void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs,
+                 std::span<const Subtree> nodes, uint64_t leaves, std::byte* out, uint64_t count);
 
 }  // namespace ffdl::comm

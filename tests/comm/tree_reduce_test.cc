@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/elements.h"
+#include "support/leaf_cuts.h"
 
 namespace ffdl::comm {
 namespace {
@@ -78,6 +79,34 @@ TEST(TreeReduce, SubtreesAddedBeforehandGiveTheSameBits) {
     std::vector<float> together(777);
     tree_reduce(ReduceOp::kSum, DType::kFloat32, places_of(nodes), bytes_of(together), 777);
     EXPECT_EQ(together, whole) << width;
+  }
+}
+
+// The same for any leaves that a rank has, one after another.
+TEST(TreeReduce, NodesOfAnyCutGiveTheSameBits) {
+  for (uint64_t leaves = 1; leaves <= 17; ++leaves) {
+    const Rows rows = random_rows(leaves, 777);
+    std::vector<float> whole(777);
+    tree_reduce(ReduceOp::kMean, DType::kFloat32, places_of(rows), bytes_of(whole), 777);
+    for (const std::vector<uint64_t>& shares : testing::cuts_of(leaves, 17)) {
+      std::vector<Subtree> nodes;
+      Rows values;
+      for (const auto& [begin, end] : testing::ranges_of(shares)) {
+        for (const Subtree& node : subtrees_of(begin, end, leaves)) {
+          const auto first = rows.begin() + static_cast<std::ptrdiff_t>(node.first);
+          const auto count = std::min(node.width, leaves - node.first);
+          const Rows own(first, first + static_cast<std::ptrdiff_t>(count));
+          nodes.push_back(node);
+          values.emplace_back(777);
+          tree_reduce(ReduceOp::kSum, DType::kFloat32, places_of(own), bytes_of(values.back()),
+                      777);
+        }
+      }
+      std::vector<float> out(777);
+      tree_reduce(ReduceOp::kMean, DType::kFloat32, places_of(values), nodes, leaves, bytes_of(out),
+                  777);
+      ASSERT_EQ(out, whole) << leaves;
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include "comm/shm_communicator.h"
 #include "comm/tree_reduce.h"
 #include "ffdl/communicator.h"
+#include "ffdl/micro_batch_sum.h"
 #include "support/elements.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
@@ -311,6 +312,40 @@ TEST_P(CommunicatorConformance, SumsHaveTheSameBitsEverywhere) {
         ASSERT_OK(communicator.all_reduce({values.data(), size, DType::kFloat32}, ReduceOp::kSum,
                                           soon()));
         ASSERT_EQ(std::memcmp(values.data(), expected.data(), size * sizeof(float)), 0);
+      });
+    }
+  }
+}
+
+// The bits of one micro-batch on each rank, whoever has how many of them.
+TEST_P(CommunicatorConformance, MicroBatchesHaveTheSameBitsOnAnyNumberOfRanks) {
+  constexpr uint64_t kCount = 30'011;
+  const std::vector<uint64_t> cuts[] = {{1, 1, 1, 1, 1, 1}, {6}, {4, 2}, {3, 3}, {1, 0, 2, 3}};
+  for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+    const auto gradient_of = [type](uint64_t micro_batch) {
+      Elements gradient(type, kCount, 1);
+      for (uint64_t i = 0; i < kCount; ++i) {
+        gradient.set(i, 1.0 / static_cast<double>(3 + (i + 1) * (7 * micro_batch + 5) % 1000));
+      }
+      return gradient;
+    };
+    Elements wanted(type, kCount, 1);
+    on_each(make(6), [&](Communicator& communicator, int rank) {
+      Elements own = gradient_of(static_cast<uint64_t>(rank));
+      ASSERT_OK(communicator.all_reduce(own.buffer(), ReduceOp::kMean, soon()));
+      if (rank == 0) wanted = own;
+    });
+    for (const std::vector<uint64_t>& shares : cuts) {
+      on_each(make(static_cast<int>(shares.size())), [&](Communicator& communicator, int) {
+        ASSERT_OK_AND_ASSIGN(const auto sum,
+                             MicroBatchSum::create(communicator, {shares, kCount, type}, soon()));
+        for (uint64_t i = sum->begin(); i < sum->end(); ++i) {
+          ASSERT_OK(sum->add(gradient_of(i).buffer()));
+        }
+        Elements out(type, kCount, 1);
+        ASSERT_OK(sum->finish(out.buffer(), soon()));
+        ASSERT_EQ(
+            std::memcmp(out.buffer().data, wanted.buffer().data, kCount * element_bytes(type)), 0);
       });
     }
   }

@@ -50,6 +50,7 @@ HEADERS = {
     "store.h": "store",
     "membership.h": "membership",
     "communicator.h": "comm",
+    "micro_batch_sum.h": "comm",
     "operation_queue.h": "comm",
     "data_pipeline.h": "data",
     "checkpoint.h": "elastic",

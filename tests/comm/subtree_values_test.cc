@@ -1,0 +1,95 @@
+#include "comm/subtree_values.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "comm/tree_reduce.h"
+#include "support/elements.h"
+
+namespace ffdl::comm {
+namespace {
+
+using testing::Elements;
+
+constexpr uint64_t kCount = 2049;  // more than passes at once
+
+// Unaligned leaves of numbers that show in which order they were added.
+std::vector<Elements> random_leaves(DType type, uint64_t count) {
+  std::mt19937 random(3);
+  std::vector<Elements> leaves(count, Elements(type, kCount, 1));
+  for (Elements& leaf : leaves) {
+    for (uint64_t i = 0; i < kCount; ++i) {
+      const int exponent = -17 - static_cast<int>(random() % 30);
+      leaf.set(i, std::ldexp(static_cast<double>(random()), exponent));
+    }
+  }
+  return leaves;
+}
+
+// The sum of the leaves [begin, end), each widened first where it is narrow.
+std::vector<float> sum_of(std::vector<Elements>& leaves, uint64_t begin, uint64_t end) {
+  std::vector<std::vector<float>> wide;
+  std::vector<const std::byte*> places;
+  for (uint64_t leaf = begin; leaf < end; ++leaf) {
+    wide.emplace_back(kCount);
+    for (uint64_t i = 0; i < kCount; ++i) wide.back()[i] = static_cast<float>(leaves[leaf].get(i));
+  }
+  for (const auto& row : wide) places.push_back(reinterpret_cast<const std::byte*>(row.data()));
+  std::vector<float> sum(kCount);
+  tree_reduce(ReduceOp::kSum, DType::kFloat32, places, reinterpret_cast<std::byte*>(sum.data()),
+              kCount);
+  return sum;
+}
+
+void add_all(SubtreeValues& values, std::vector<Elements>& leaves, uint64_t begin, uint64_t end) {
+  for (uint64_t leaf = begin; leaf < end; ++leaf) {
+    // As a list.
+    const Buffer parts[] = {leaves[leaf].part(0, 0), leaves[leaf].part(0, 700),
+                            leaves[leaf].part(700, kCount - 700)};
+    values.add(leaf, leaves.size(), parts);
+  }
+}
+
+TEST(SubtreeValues, AreTheSumsOfTheirLeaves) {
+  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    std::vector<Elements> leaves = random_leaves(type, 11);
+    for (uint64_t begin = 0; begin < 11; ++begin) {
+      for (uint64_t end = begin; end <= 11; ++end) {
+        SubtreeValues values(ReduceOp::kSum, type, kCount, kCount + 5);
+        EXPECT_EQ(values.type(), DType::kFloat32);
+        for (int step = 0; step < 2; ++step) {
+          values.clear();
+          add_all(values, leaves, begin, end);
+          ASSERT_EQ(values.nodes(), subtrees_of(begin, end, 11));
+          for (size_t i = 0; i < values.nodes().size(); ++i) {
+            const Subtree node = values.nodes()[i];
+            const auto* const sum = reinterpret_cast<const float*>(values.value(i));
+            ASSERT_EQ(std::vector<float>(sum, sum + kCount),
+                      sum_of(leaves, node.first, std::min<uint64_t>(node.first + node.width, 11)));
+            ASSERT_EQ(std::vector<float>(sum + kCount, sum + kCount + 5), std::vector<float>(5));
+          }
+        }
+      }
+    }
+  }
+}
+
+// 2048 + 1 + 1 is 2050 when rounded once, and 2048 when each sum is.
+TEST(SubtreeValues, HalvesAreNotRounded) {
+  SubtreeValues values(ReduceOp::kSum, DType::kFloat16, 1, 1);
+  const double numbers[] = {2048, 1, 1};
+  for (uint64_t leaf = 0; leaf < 3; ++leaf) {
+    Elements one(DType::kFloat16, 1);
+    one.set(0, numbers[leaf]);
+    const Buffer buffer = one.buffer();
+    values.add(leaf, 3, {&buffer, 1});
+  }
+  ASSERT_EQ(values.nodes().size(), 1U);
+  EXPECT_EQ(*reinterpret_cast<const float*>(values.value(0)), 2050);
+}
+
+}  // namespace
+}  // namespace ffdl::comm
