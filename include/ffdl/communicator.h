@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -124,6 +125,10 @@ class FFDL_API Communicator {
 struct CommunicatorOptions {
   // Of each rank, for what is on its way to the others; the segment takes four times this for each.
   uint64_t slot_bytes = uint64_t{128} << 10;
+  // Where it is set, the thread that waits calls it about every 100 ms, while it connects and while
+  // it runs an operation. What is not ok ends the wait, as abort() would. For what only that thread
+  // can see: in Python, signals.
+  std::function<Status()> look{};
 };
 
 // For the threads of one process: one communicator per rank, of a world with these members. The

@@ -20,7 +20,8 @@ namespace ffdl {
 // Threads: all methods from any thread; the order is that in which start() is entered.
 // Owns: one thread, "ffdl-collective". Borrows the communicator, which must outlive it. The
 //       destructor aborts the communicator if an operation has not ended.
-// Blocks: wait() until the operation has ended, which its own deadline bounds; start() never.
+// Blocks: wait() until the operation has ended, which its own deadline bounds; done() until the
+//         one it is given; start() never.
 // Errors: kExhausted (start: too many that nobody has waited for), kNotFound (wait: no such
 //         operation, or waited for already), and those of Communicator.
 class FFDL_API OperationQueue {
@@ -34,6 +35,8 @@ class FFDL_API OperationQueue {
 
   // The lists of buffers are copied; what the buffers point at must stay until wait() returns.
   Result<Ticket> start(const Operation& operation, Time deadline);
+  // Whether it has ended; waits for that until `deadline`, which without one has passed.
+  bool done(Ticket ticket, Time deadline = {});
   // What came of it. Each ticket counts once.
   Status wait(Ticket ticket);
 

@@ -10,6 +10,10 @@ void bind_update_rule(pybind11::module_& module);
 void bind_parameter_server(pybind11::module_& module);
 void bind_learner(pybind11::module_& module);
 void bind_averaging_learner(pybind11::module_& module);
+void bind_store(pybind11::module_& module);
+void bind_shared_memory(pybind11::module_& module);
+void bind_communicator(pybind11::module_& module);
+void bind_operation_queue(pybind11::module_& module);
 void bind_diagnose(pybind11::module_& module);
 
 }  // namespace ffdl::python

@@ -8,5 +8,9 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_parameter_server(module);
   ffdl::python::bind_learner(module);
   ffdl::python::bind_averaging_learner(module);
+  ffdl::python::bind_store(module);
+  ffdl::python::bind_shared_memory(module);
+  ffdl::python::bind_communicator(module);
+  ffdl::python::bind_operation_queue(module);
   ffdl::python::bind_diagnose(module);
 }

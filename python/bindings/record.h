@@ -25,6 +25,9 @@ class Record {
     });
   }
 
+  // For what values do not have, such as constructors.
+  pybind11::class_<T>& type() { return class_; }
+
   template <class Member>
   Record& field(const char* name, Member T::* member) {
     class_.def_readonly(name, member);

@@ -20,7 +20,9 @@ Time deadline_after(double timeout_s) {
 Exclusive::Exclusive(bool& busy) : busy_(busy) {
   if (busy) {
     raise_invalid_argument(
-        "call: another thread is inside a call of the same object; give each thread its own");
+        "call: another thread is inside a call of the same object, or an OperationQueue has it; "
+        "give "
+        "each thread its own");
   }
   busy = true;
 }

@@ -1,21 +1,25 @@
-"""Elastic distributed training: today a shared-memory parameter server for one host.
+"""Elastic distributed training: today a shared-memory parameter server and collectives for one host.
 
-The names are those of the C++ headers; weights and gradients are NumPy arrays of float32 that share
-the server's memory. Failures are exceptions of :mod:`ffdl.errors`. Times are seconds.
+The names are those of the C++ headers; arrays are read and written where they lie. Failures are
+exceptions of :mod:`ffdl.errors`. Times are seconds.
 """
 
 from . import errors
 from ._ffdl import (
     AveragingLearner,
     AveragingStats,
+    Communicator,
     Decay,
+    Entry,
     GradientType,
     Learner,
     LearnerProgress,
     LearnerStats,
     LearningRateSchedule,
+    Member,
     MemoryPlacement,
     NonFinite,
+    OperationQueue,
     ParameterServer,
     ParameterServerCut,
     ParameterServerStats,
@@ -25,28 +29,41 @@ from ._ffdl import (
     Pulled,
     PullMode,
     PushResult,
+    ReduceOp,
     SampleRange,
     SegmentInfo,
+    SharedMemory,
+    Store,
     Synchrony,
+    Ticket,
     UpdateRuleOptions,
+    World,
     __version__,
+    connect_communicator,
     list_segments,
+    make_local_communicators,
+    open_store,
     remove_segment,
     schedule_factor,
 )
 from .errors import *  # noqa: F403  # the exceptions are public names of the package too
+from .shared import shared_array
 
 __all__ = [
     "AveragingLearner",
     "AveragingStats",
+    "Communicator",
     "Decay",
+    "Entry",
     "GradientType",
     "Learner",
     "LearnerProgress",
     "LearnerStats",
     "LearningRateSchedule",
+    "Member",
     "MemoryPlacement",
     "NonFinite",
+    "OperationQueue",
     "ParameterServer",
     "ParameterServerCut",
     "ParameterServerStats",
@@ -56,14 +73,23 @@ __all__ = [
     "PullMode",
     "Pulled",
     "PushResult",
+    "ReduceOp",
     "SampleRange",
     "SegmentInfo",
+    "SharedMemory",
+    "Store",
     "Synchrony",
+    "Ticket",
     "UpdateRuleOptions",
+    "World",
     "__version__",
+    "connect_communicator",
     "errors",
     "list_segments",
+    "make_local_communicators",
+    "open_store",
     "remove_segment",
     "schedule_factor",
+    "shared_array",
     *errors.__all__,
 ]

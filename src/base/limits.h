@@ -23,6 +23,10 @@ inline constexpr auto kPollInterval = 2ms;
 // most.
 inline constexpr auto kLivenessInterval = 5ms;
 
+// Between two calls of CommunicatorOptions::look while one waits: a moment for whoever pressed
+// Ctrl-C.
+inline constexpr auto kLookInterval = 100ms;
+
 // Longest sleep on a futex before its condition is looked at again: a waker may have been killed
 // between its store and its wake.
 inline constexpr auto kFutexSleepMax = 50ms;

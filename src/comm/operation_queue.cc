@@ -22,6 +22,7 @@ class OperationQueue::Impl {
   ~Impl();
 
   Result<Ticket> start(const Operation& operation, Time deadline);
+  bool done(Ticket ticket, Time deadline);
   Status wait(Ticket ticket);
 
  private:
@@ -98,6 +99,14 @@ void OperationQueue::Impl::serve() {
   }
 }
 
+bool OperationQueue::Impl::done(Ticket ticket, Time deadline) {
+  base::MutexLock lock(mutex_);
+  while (ended_ < ticket) {
+    if (!changed_.wait_until(mutex_, deadline)) return false;
+  }
+  return true;
+}
+
 Status OperationQueue::Impl::wait(Ticket ticket) {
   base::MutexLock lock(mutex_);
   while (true) {
@@ -123,6 +132,8 @@ OperationQueue::~OperationQueue() = default;
 Result<OperationQueue::Ticket> OperationQueue::start(const Operation& operation, Time deadline) {
   return impl_->start(operation, deadline);
 }
+
+bool OperationQueue::done(Ticket ticket, Time deadline) { return impl_->done(ticket, deadline); }
 
 Status OperationQueue::wait(Ticket ticket) { return impl_->wait(ticket); }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,7 +71,8 @@ class ShmMeeting {
 
   static Result<std::unique_ptr<ShmMeeting>> make(const World& world, Store& store,
                                                   const CommunicatorOptions& options);
-  static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline);
+  static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline,
+                                                  const CommunicatorOptions& options);
   // Errors: kNotFound (the name is gone), kConflict (somebody is this rank, or has been).
   static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, std::string_view name);
   Status wait_for_members(Time deadline);
@@ -95,6 +97,8 @@ class ShmMeeting {
   RankWords& mine_;
   uint64_t step_ = 0;
   bool reaches_all_ = false;
+  std::function<Status()> look_;
+  Time next_look_{};
   std::atomic<bool> stopped_ = false;
 };
 

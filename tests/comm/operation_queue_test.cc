@@ -55,6 +55,20 @@ TEST(OperationQueue, AFailureComesFromWait) {
   EXPECT_FAILS(queue.wait(second), StatusCode::kTimeout, "rank 1");
 }
 
+TEST(OperationQueue, SaysWhetherOneHasEnded) {
+  const testing::Ranks ranks = two_ranks();
+  OperationQueue queue(*ranks[0]);
+  ASSERT_OK_AND_ASSIGN(const auto first, queue.start({}, soon()));
+  ASSERT_OK_AND_ASSIGN(const auto second, queue.start({}, soon()));
+  EXPECT_FALSE(queue.done(first));
+  EXPECT_FALSE(queue.done(first, deadline_in(10ms)));
+  ASSERT_OK(ranks[1]->barrier(soon()));
+  EXPECT_TRUE(queue.done(first, kNoDeadline));
+  EXPECT_FALSE(queue.done(second));
+  ASSERT_OK(queue.wait(first));
+  EXPECT_TRUE(queue.done(first));  // also when it has been waited for
+}
+
 TEST(OperationQueue, IsBounded) {
   const testing::Ranks ranks = two_ranks();
   OperationQueue queue(*ranks[0], 2);

@@ -73,6 +73,41 @@ TEST_F(ShmMeetingTest, WhoDoesNotComeIsNamed) {
                "rank 0 'm0' has made no shared memory");
 }
 
+// Whoever is awaited never comes; rank 0 waits for members, rank 1 for a name in the store.
+TEST_F(ShmMeetingTest, ALookEndsTheWaitOfWhoConnects) {
+  for (const int rank : {0, 1}) {
+    int looks = 0;
+    const CommunicatorOptions options{.look = [&]() -> Status {
+      return ++looks < 3 ? Status() : Status(StatusCode::kCancelled, "seen enough");
+    }};
+    const World world{5, rank, testing::members_named(2)};
+    EXPECT_FAILS(ShmMeeting::join(world, *store_, kNoDeadline, options), StatusCode::kCancelled,
+                 "seen enough");
+    EXPECT_EQ(looks, 3);
+  }
+  EXPECT_EQ(store_->list("")->size(), 0U);
+}
+
+TEST_F(ShmMeetingTest, ALookEndsAStepAndTheOthersLearnIt) {
+  testing::on_threads(2, [&](int rank) {
+    std::atomic<bool> enough = false;
+    const CommunicatorOptions options{.look = [&]() -> Status {
+      return enough ? Status(StatusCode::kCancelled, "seen enough") : Status();
+    }};
+    const World world{5, rank, testing::members_named(2)};
+    ASSERT_OK_AND_ASSIGN(const auto meeting, ShmMeeting::join(world, *store_, soon(), options));
+    ASSERT_OK(meeting->end_step(soon()));
+    if (rank == 1) {
+      EXPECT_TRUE(
+          meeting->view().bell().wait_until([&] { return !meeting->check_ranks().ok(); }, soon()));
+      return;
+    }
+    enough = true;
+    EXPECT_FAILS(meeting->end_step(kNoDeadline), StatusCode::kCancelled, "seen enough");
+    meeting->stop();
+  });
+}
+
 TEST_F(ShmMeetingTest, TwoRanksZeroAreAConflict) {
   ASSERT_OK(store_->put(
       "comm/5/" + fmt::format("{:016x}", members_hash({5, 0, testing::members_named(2)})), "x"));

@@ -1,7 +1,9 @@
+import glob
 import os
 import uuid
 
 import pytest
+import ranks
 
 
 @pytest.fixture
@@ -10,3 +12,17 @@ def name():
     name = f"pytest-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     yield name
     assert not os.path.exists(f"/dev/shm/ffdl.{name}")
+
+
+@pytest.fixture
+def url(tmp_path):
+    """A store for processes; nothing of what they meet in may be left."""
+    yield f"file://{tmp_path}/store"
+    assert not glob.glob(f"/dev/shm/ffdl.comm-{ranks.new_world(0, 1).generation}-*")
+
+
+@pytest.fixture(scope="session")
+def processes():
+    processes = ranks.Processes()
+    yield processes
+    processes.end()

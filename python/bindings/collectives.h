@@ -1,0 +1,172 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <utility>
+
+#include "buffers.h"
+#include "ffdl/communicator.h"
+#include "waiting.h"
+
+// The collectives as methods, alike for those who run them at once (Communicator) and those who
+// start them (OperationQueue).
+namespace ffdl::python {
+
+// One operation, with what it is given.
+struct Request {
+  Operation operation() const { return {kind, in.buffers, out.buffers, reduce, root}; }
+
+  Collective kind = Collective::kBarrier;
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;
+  Elements in{};
+  Elements out{};
+};
+
+// What a class does with a request, and which rank it has.
+struct Target {
+  pybind11::object (*run)(const pybind11::object& self, Request request, double timeout_s);
+  int (*rank)(const pybind11::object& self);
+};
+
+template <class Class>
+void bind_reductions(Class& to, Target target) {
+  namespace py = pybind11;
+  to.def(
+        "all_reduce",
+        [target](const py::object& self, const py::object& inout, ReduceOp op, double timeout_s) {
+          return target.run(self,
+                            {.kind = Collective::kAllReduce,
+                             .reduce = op,
+                             .out = elements_to_write(inout, "inout")},
+                            timeout_s);
+        },
+        py::arg("inout"), py::arg("op") = ReduceOp::kSum, py::arg("timeout_s") = kDefaultTimeoutS,
+        "The reduction of every rank's `inout` becomes everybody's, in place.")
+      .def(
+          "all_reduce",
+          [target](const py::object& self, const py::object& in, const py::object& out, ReduceOp op,
+                   double timeout_s) {
+            return target.run(self,
+                              {.kind = Collective::kAllReduce,
+                               .reduce = op,
+                               .in = elements_to_read(in, "in_"),
+                               .out = elements_to_write(out, "out")},
+                              timeout_s);
+          },
+          py::arg("in_"), py::arg("out"), py::arg("op") = ReduceOp::kSum,
+          py::arg("timeout_s") = kDefaultTimeoutS,
+          "The same out of place: as many elements in `out` as in `in_`.")
+      .def(
+          "reduce_scatter",
+          [target](const py::object& self, const py::object& in, const py::object& out, ReduceOp op,
+                   double timeout_s) {
+            return target.run(self,
+                              {.kind = Collective::kReduceScatter,
+                               .reduce = op,
+                               .in = elements_to_read(in, "in_"),
+                               .out = elements_to_write(out, "out")},
+                              timeout_s);
+          },
+          py::arg("in_"), py::arg("out"), py::arg("op") = ReduceOp::kSum,
+          py::arg("timeout_s") = kDefaultTimeoutS,
+          "`out` of rank r becomes block r of the reduction of every `in_`, which has `size`\n"
+          "times the elements of `out`.")
+      .def(
+          "reduce",
+          [target](const py::object& self, const py::object& in, const py::object& out, int root,
+                   ReduceOp op, double timeout_s) {
+            Request request{.kind = Collective::kReduce,
+                            .reduce = op,
+                            .root = root,
+                            .in = elements_to_read(in, "in_")};
+            if (target.rank(self) == root) request.out = elements_to_write(out, "out");
+            return target.run(self, std::move(request), timeout_s);
+          },
+          py::arg("in_"), py::arg("out"), py::kw_only(), py::arg("root"),
+          py::arg("op") = ReduceOp::kSum, py::arg("timeout_s") = kDefaultTimeoutS,
+          "The root's `out` becomes the reduction of every `in_`; elsewhere `out` may be None.");
+}
+
+template <class Class>
+void bind_moves_among_all(Class& to, Target target) {
+  namespace py = pybind11;
+  to.def(
+        "all_gather",
+        [target](const py::object& self, const py::object& in, const py::object& out,
+                 double timeout_s) {
+          return target.run(self,
+                            {.kind = Collective::kAllGather,
+                             .in = elements_to_read(in, "in_"),
+                             .out = elements_to_write(out, "out")},
+                            timeout_s);
+        },
+        py::arg("in_"), py::arg("out"), py::arg("timeout_s") = kDefaultTimeoutS,
+        "Everybody's `out` becomes the `in_` of rank 0, 1, ..: `size` times its elements.")
+      .def(
+          "all_to_all",
+          [target](const py::object& self, const py::object& in, const py::object& out,
+                   double timeout_s) {
+            return target.run(self,
+                              {.kind = Collective::kAllToAll,
+                               .in = elements_to_read(in, "in_"),
+                               .out = elements_to_write(out, "out")},
+                              timeout_s);
+          },
+          py::arg("in_"), py::arg("out"), py::arg("timeout_s") = kDefaultTimeoutS,
+          "`out` of rank r becomes block r of the `in_` of rank 0, 1, ..; `size` blocks in each.")
+      .def(
+          "barrier",
+          [target](const py::object& self, double timeout_s) {
+            return target.run(self, {}, timeout_s);
+          },
+          py::arg("timeout_s") = kDefaultTimeoutS, "Ends when every rank has called it.");
+}
+
+template <class Class>
+void bind_moves_of_a_root(Class& to, Target target) {
+  namespace py = pybind11;
+  to.def(
+        "broadcast",
+        [target](const py::object& self, const py::object& inout, int root, double timeout_s) {
+          Request request{.kind = Collective::kBroadcast, .root = root};
+          request.out = elements_to_write(inout, "inout");
+          if (target.rank(self) == root) request.in = elements_to_read(inout, "inout");
+          return target.run(self, std::move(request), timeout_s);
+        },
+        py::arg("inout"), py::kw_only(), py::arg("root"), py::arg("timeout_s") = kDefaultTimeoutS,
+        "The root's `inout` becomes everybody's.")
+      .def(
+          "gather",
+          [target](const py::object& self, const py::object& in, const py::object& out, int root,
+                   double timeout_s) {
+            Request request{.kind = Collective::kGather, .root = root};
+            request.in = elements_to_read(in, "in_");
+            if (target.rank(self) == root) request.out = elements_to_write(out, "out");
+            return target.run(self, std::move(request), timeout_s);
+          },
+          py::arg("in_"), py::arg("out"), py::kw_only(), py::arg("root"),
+          py::arg("timeout_s") = kDefaultTimeoutS,
+          "The root's `out` becomes the `in_` of rank 0, 1, ..; elsewhere `out` may be None.")
+      .def(
+          "scatter",
+          [target](const py::object& self, const py::object& in, const py::object& out, int root,
+                   double timeout_s) {
+            Request request{.kind = Collective::kScatter, .root = root};
+            if (target.rank(self) == root) request.in = elements_to_read(in, "in_");
+            request.out = elements_to_write(out, "out");
+            return target.run(self, std::move(request), timeout_s);
+          },
+          py::arg("in_"), py::arg("out"), py::kw_only(), py::arg("root"),
+          py::arg("timeout_s") = kDefaultTimeoutS,
+          "`out` of rank r becomes block r of the root's `in_`, which may be None elsewhere.");
+}
+
+template <class Class>
+void bind_collectives(Class& to, Target target) {
+  bind_reductions(to, target);
+  bind_moves_among_all(to, target);
+  bind_moves_of_a_root(to, target);
+}
+
+}  // namespace ffdl::python

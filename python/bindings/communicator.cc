@@ -1,0 +1,195 @@
+#include "ffdl/communicator.h"
+
+#include <pybind11/native_enum.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "collectives.h"
+#include "communicator_handle.h"
+#include "record.h"
+#include "shared_memory.h"
+#include "signals.h"
+#include "status.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+void bind_world(py::module_& module) {
+  Record<Member> member(
+      module, "Member",
+      R"(One process or thread of a job; a str, or a tuple of the two, does as well.
+
+A new life under an old id has a larger incarnation.)");
+  member.field("id", &Member::id).field("incarnation", &Member::incarnation);
+  member.type()
+      .def(py::init([](std::string id, uint64_t incarnation) {
+             return Member{std::move(id), incarnation};
+           }),
+           py::arg("id"), py::arg("incarnation") = 0)
+      .def(py::init([](std::tuple<std::string, uint64_t> both) {
+        return Member{std::move(std::get<0>(both)), std::get<1>(both)};
+      }));
+  py::implicitly_convertible<py::str, Member>();
+  py::implicitly_convertible<py::tuple, Member>();
+  Record<World> world(module, "World",
+                      R"(The members of one generation of a job, in the order of their ranks.
+
+rank: of this member, its index in `members`. A tuple of the three does as well.)");
+  world.field("generation", &World::generation)
+      .field("rank", &World::rank)
+      .field("members", &World::members);
+  world.type()
+      .def(py::init([](uint64_t generation, int rank, std::vector<Member> members) {
+             return World{generation, rank, std::move(members)};
+           }),
+           py::arg("generation"), py::arg("rank"), py::arg("members"))
+      .def(py::init([](std::tuple<uint64_t, int, std::vector<Member>> all) {
+        return World{std::get<0>(all), std::get<1>(all), std::move(std::get<2>(all))};
+      }))
+      .def_property_readonly("size", &World::size);
+  py::implicitly_convertible<py::tuple, World>();
+}
+
+py::object run(const py::object& self, Request request, double timeout_s) {
+  auto& handle = self.cast<CommunicatorHandle&>();
+  const Exclusive one_thread(handle.busy);
+  const Time deadline = deadline_after(timeout_s);
+  Communicator& communicator = *handle.communicator;
+  const auto call = [&] { return communicator.run(request.operation(), deadline); };
+  Status outcome;
+  if (handle.looks_for_signals) {
+    handle.runner = this_thread();
+    outcome = without_lock(call);
+    handle.runner = nullptr;
+  } else {
+    outcome = call_beside_signals(call, [&] { communicator.abort({}); });
+  }
+  raise_if_set();
+  check(outcome);
+  return py::none();
+}
+
+int rank_of(const py::object& self) {
+  return self.cast<const CommunicatorHandle&>().communicator->world().rank;
+}
+
+const World& world_of(const CommunicatorHandle& handle) { return handle.communicator->world(); }
+
+void bind_rest(py::class_<CommunicatorHandle>& communicator) {
+  communicator
+      .def(
+          "abort",
+          [](CommunicatorHandle& handle, std::string why) {
+            if (handle.runner == this_thread()) {
+              raise_invalid_argument(
+                  "abort: called by the handler of a signal on the thread that is inside an "
+                  "operation; raise an exception there instead, which aborts it");
+            }
+            without_lock([&] {
+              handle.communicator->abort(Status(StatusCode::kCancelled, std::move(why)));
+            });
+          },
+          py::arg("why") = "aborted",
+          R"(Ends the operations of this rank: none can end well any more; the others get PeerLost.
+
+From any thread, at any time, but for a signal's handler that has interrupted an operation of this
+object: it raises an exception instead. Returns when nothing touches this rank's arrays any more.)")
+      .def(
+          "register_memory",
+          [](CommunicatorHandle& handle, const py::object& memory) {
+            const Exclusive one_thread(handle.busy);
+            const auto behind = memory_behind(memory);
+            check(without_lock([&] { return handle.communicator->register_memory(behind); }));
+          },
+          py::arg("memory"),
+          R"(From now on an all_reduce in place of the whole of `memory` may be made without a copy.
+
+memory: an array of ffdl.shared_array(), or a SharedMemory. It is copied less where every rank
+gives such a one; nothing else changes. It is forgotten when its last array has gone.
+Raises InvalidArgument for any other array, and for a part of one.)")
+      .def_property_readonly("world", &world_of)
+      .def_property_readonly("rank", [](const CommunicatorHandle& h) { return world_of(h).rank; })
+      .def_property_readonly("size",
+                             [](const CommunicatorHandle& h) { return world_of(h).size(); });
+}
+
+void bind_connecting(py::module_& module) {
+  const CommunicatorOptions defaults;
+  module.def(
+      "connect_communicator",
+      [](const World& world, Store& store, double timeout_s, uint64_t slot_bytes) {
+        const Time deadline = deadline_after(timeout_s);
+        auto connected = without_lock([&] {
+          return connect_communicator(world, store, deadline,
+                                      {.slot_bytes = slot_bytes, .look = look_for_signals});
+        });
+        raise_if_set();
+        return std::make_unique<CommunicatorHandle>(take(std::move(connected)), true);
+      },
+      py::arg("world"), py::arg("store"), py::arg("timeout_s") = kDefaultTimeoutS, py::kw_only(),
+      py::arg("slot_bytes") = defaults.slot_bytes,
+      R"(Meets the other members, processes or threads of one host; returns when all have come.
+
+Every member calls it with the same generation and members, its own rank, and the same store.
+slot_bytes: of each rank, for what is on its way; whole pages of 4096.
+Raises Timeout (names who has not come), InvalidArgument (no member), WorldChanged (this
+generation has been begun by another rank 0), Conflict (another process is this rank), Exhausted
+(no room in /dev/shm), and what Store does.)");
+  module.def(
+      "make_local_communicators",
+      [](uint64_t generation, const std::vector<Member>& members) {
+        std::vector<std::unique_ptr<CommunicatorHandle>> handles;
+        for (auto& made : take(make_local_communicators(generation, members))) {
+          handles.push_back(std::make_unique<CommunicatorHandle>(std::move(made), false));
+        }
+        return handles;
+      },
+      py::arg("generation"), py::arg("members"),
+      "One Communicator per rank, for the threads of one process: for tests and simulations.\n"
+      "Raises InvalidArgument.");
+}
+
+}  // namespace
+
+void bind_communicator(py::module_& module) {
+  py::native_enum<ReduceOp>(
+      module, "ReduceOp", "enum.Enum",
+      "How elements are put together. Integers wrap around and have no MEAN;\n"
+      "MIN and MAX are NaN if any is NaN.")
+      .value("SUM", ReduceOp::kSum)
+      .value("MEAN", ReduceOp::kMean)
+      .value("MIN", ReduceOp::kMin)
+      .value("MAX", ReduceOp::kMax)
+      .value("PRODUCT", ReduceOp::kProduct)
+      .finalize();
+  bind_world(module);
+  py::class_<CommunicatorHandle> communicator(
+      module, "Communicator",
+      R"(The members of one world, each of which calls the same collectives in the same order.
+
+Arrays: NumPy arrays, tensors of the CPU that speak DLPack (PyTorch), anything with the buffer
+protocol; int8 to int64, float16, bfloat16 (of ml_dtypes or PyTorch), float32, float64;
+C-contiguous, in any shape, read and written where they lie. A list counts as the concatenation of
+its arrays, cut as each rank likes, so that many small ones take part in one operation.
+
+A sum is the same bits at every rank, on every back end and in every order of arrival. After the
+first failure a communicator stays failed: connect another, of a newer world. One thread at a time
+runs operations; abort() from any. Every operation waits for the others up to `timeout_s` seconds,
+lets other threads run, and ends on Ctrl-C, which aborts.
+Raises Timeout, PeerLost (another died, failed or left), Cancelled (aborted, or a fork of the
+member), InvalidArgument (the call itself: the communicator lives on; or ranks that disagree: both
+are named). The header is ffdl/communicator.h.)");
+  bind_collectives(communicator, {&run, &rank_of});
+  bind_rest(communicator);
+  bind_connecting(module);
+}
+
+}  // namespace ffdl::python

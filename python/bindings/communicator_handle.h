@@ -1,0 +1,29 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <utility>
+
+#include "ffdl/communicator.h"
+
+namespace ffdl::python {
+
+// What a Python Communicator holds. Its end waits until no operation runs, so it lets others run.
+struct CommunicatorHandle {
+  CommunicatorHandle(std::unique_ptr<Communicator> connected, bool looks)
+      : communicator(std::move(connected)), looks_for_signals(looks) {}
+  ~CommunicatorHandle() {
+    pybind11::gil_scoped_release others_may_run;
+    communicator.reset();
+  }
+  CommunicatorHandle(const CommunicatorHandle&) = delete;
+  CommunicatorHandle& operator=(const CommunicatorHandle&) = delete;
+
+  std::unique_ptr<Communicator> communicator;
+  const bool looks_for_signals;  // while it waits: it was given look_for_signals()
+  const void* runner = nullptr;  // the thread inside an operation that looks for signals
+  bool busy = false;             // a thread is inside a call, or an OperationQueue has it
+};
+
+}  // namespace ffdl::python

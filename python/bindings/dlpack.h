@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+// The part of DLPack's binary interface that is read here, versions 0 and 1. Other libraries lay
+// these structs out, so nothing in them may move.
+namespace ffdl::python::dlpack {
+
+inline constexpr int32_t kCpu = 1;
+inline constexpr int32_t kPinned = 3;  // the CPU's, and a GPU can reach it
+
+inline constexpr uint8_t kInt = 0;
+inline constexpr uint8_t kFloat = 2;
+inline constexpr uint8_t kBFloat = 4;
+
+struct Tensor {
+  void* data;
+  int32_t device_type;
+  int32_t device_id;
+  int32_t dimensions;
+  uint8_t type_code;
+  uint8_t type_bits;
+  uint16_t type_lanes;
+  int64_t* shape;
+  int64_t* strides;  // in elements; null: C-contiguous
+  uint64_t byte_offset;
+};
+static_assert(sizeof(Tensor) == 48);
+
+// What a capsule "dltensor" points at begins with a Tensor, and "dltensor_versioned" is this.
+struct VersionedTensor {
+  uint32_t major;
+  uint32_t minor;
+  void* manager;
+  void (*release)(VersionedTensor*);
+  uint64_t flags;
+  Tensor tensor;
+};
+static_assert(sizeof(VersionedTensor) == 80);
+
+inline constexpr uint64_t kReadOnly = 1;
+
+}  // namespace ffdl::python::dlpack

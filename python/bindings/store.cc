@@ -1,0 +1,141 @@
+#include "ffdl/store.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings.h"
+#include "record.h"
+#include "status.h"
+#include "waiting.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+// An Entry whose value is bytes in Python, too.
+struct EntryOfBytes {
+  std::string key;
+  py::bytes value;
+  Revision revision = 0;
+  LeaseId lease = kNoLease;
+};
+
+EntryOfBytes with_bytes(const Entry& entry) {
+  return {entry.key, py::bytes(entry.value), entry.revision, entry.lease};
+}
+
+void bind_values(py::class_<Store>& store) {
+  store
+      .def(
+          "get",
+          [](Store& s, const std::string& key) {
+            return with_bytes(take(without_lock([&] { return s.get(key); })));
+          },
+          py::arg("key"), "The Entry of a key. Raises NotFound.")
+      .def(
+          "list",
+          [](Store& s, const std::string& prefix) {
+            std::vector<EntryOfBytes> entries;
+            for (const Entry& entry : take(without_lock([&] { return s.list(prefix); }))) {
+              entries.push_back(with_bytes(entry));
+            }
+            return entries;
+          },
+          py::arg("prefix"),
+          "All entries whose keys begin with `prefix`, by key, as they were at one instant.")
+      .def(
+          "put",
+          [](Store& s, const std::string& key, const std::string& value, LeaseId lease) {
+            return take(without_lock([&] { return s.put(key, value, lease); }));
+          },
+          py::arg("key"), py::arg("value"), py::arg("lease") = kNoLease,
+          "Sets a key to `value` (str or bytes); returns the revision. Raises NotFound when the\n"
+          "lease has ended.")
+      .def(
+          "compare_and_put",
+          [](Store& s, const std::string& key, Revision expected, const std::string& value,
+             LeaseId lease) {
+            return take(
+                without_lock([&] { return s.compare_and_put(key, expected, value, lease); }));
+          },
+          py::arg("key"), py::arg("expected"), py::arg("value"), py::arg("lease") = kNoLease,
+          "put(), only if the key's revision is `expected`; 0: only if the key is absent.\n"
+          "Raises Conflict (it is another; nothing happened), NotFound (the lease has ended).")
+      .def(
+          "remove",
+          [](Store& s, const std::string& key) {
+            check(without_lock([&] { return s.remove(key); }));
+          },
+          py::arg("key"), "Afterwards the key is absent, also when it was before.");
+}
+
+void bind_waiting(py::class_<Store>& store) {
+  store
+      .def(
+          "wait_change",
+          [](Store& s, const std::string& prefix, Revision after, double timeout_s) {
+            return take(wait(
+                timeout_s, [&](Time deadline) { return s.wait_change(prefix, after, deadline); }));
+          },
+          py::arg("prefix"), py::arg("after"), py::arg("timeout_s") = kDefaultTimeoutS,
+          R"(Waits until something under `prefix` has changed after revision `after`.
+
+Returns the store's newest revision, from which the next wait goes on; 0 returns at once. Then
+look with list(). Raises Timeout.)")
+      .def(
+          "grant_lease",
+          [](Store& s, double ttl_s) {
+            if (!(ttl_s > 0 && ttl_s < 1e9)) {
+              raise_invalid_argument("grant a lease: 'ttl_s' is " + std::to_string(ttl_s) +
+                                     " s; give seconds > 0");
+            }
+            const auto ttl =
+                std::chrono::duration_cast<Duration>(std::chrono::duration<double>(ttl_s));
+            return take(without_lock([&] { return s.grant_lease(ttl); }));
+          },
+          py::arg("ttl_s"),
+          "A lease that ends `ttl_s` seconds after it was granted or last kept alive, and with it\n"
+          "its keys.")
+      .def(
+          "keep_alive",
+          [](Store& s, LeaseId lease) { check(without_lock([&] { return s.keep_alive(lease); })); },
+          py::arg("lease"), "Raises NotFound: it has ended, and its keys are gone.")
+      .def(
+          "end_lease",
+          [](Store& s, LeaseId lease) { check(without_lock([&] { return s.end_lease(lease); })); },
+          py::arg("lease"), "Ends it now. Afterwards it is no more, also when it was not before.");
+}
+
+}  // namespace
+
+void bind_store(py::module_& module) {
+  Record<EntryOfBytes>(module, "Entry", "One key of a Store. value: bytes; lease: 0 for none.")
+      .field("key", &EntryOfBytes::key)
+      .field("value", &EntryOfBytes::value)
+      .field("revision", &EntryOfBytes::revision)
+      .field("lease", &EntryOfBytes::lease);
+  py::class_<Store> store(module, "Store",
+                          R"(Keys with revisions and leases, shared by the members of a job.
+
+For control records, not for data. All methods from any thread. Every method raises Unavailable
+(the back end does not answer), Corrupt, and InvalidArgument (a key or value that is too long). The
+header is ffdl/store.h.)");
+  bind_values(store);
+  bind_waiting(store);
+  module.def(
+      "open_store",
+      [](const std::string& url) {
+        return take(without_lock([&] { return open_store(url, system_runtime()); }));
+      },
+      py::arg("url"),
+      R"(The Store at a URL.
+
+mem:// is in this object alone, for the threads of one process; file:///a/folder is for the
+processes of one host. Raises InvalidArgument (no such URL), Unavailable (no such folder).)");
+}
+
+}  // namespace ffdl::python

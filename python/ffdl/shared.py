@@ -1,0 +1,26 @@
+"""Arrays in shared memory, which collectives of one host need not copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._ffdl import SharedMemory
+
+
+def shared_array(
+    shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32
+) -> npt.NDArray[Any]:
+    """A zeroed, C-contiguous NumPy array in a SharedMemory of its own.
+
+    shape: as NumPy takes it, of at least one element. Give the array to
+    ``Communicator.register_memory``: then an all_reduce in place of the whole array copies nothing,
+    where every rank does so. The memory lives as long as the array, its views and the tensors made
+    of it (``torch.from_numpy``). Raises Exhausted (no room), InvalidArgument (no element).
+    """
+    dtype = np.dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64))
+    memory = SharedMemory.allocate(count * dtype.itemsize)
+    return np.ndarray(shape, dtype, buffer=memoryview(memory))
