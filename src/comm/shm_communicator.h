@@ -5,6 +5,7 @@
 
 #include "base/mutex.h"
 #include "comm/shm_meeting.h"
+#include "comm/shm_pairs.h"
 
 namespace ffdl::comm {
 
@@ -21,6 +22,8 @@ class ShmCommunicator final : public Communicator {
   Status register_memory(const std::shared_ptr<SharedMemory>& memory) override;
 
  private:
+  // A collective: tells the others what it is, and carries it out.
+  Status run_collective(const Request& request, Time deadline);
   Status execute(const Request& request, Time deadline);
   Status run_flat(const Request& request, Time deadline);
   Status run_large(const Request& request, Time deadline);
@@ -45,6 +48,7 @@ class ShmCommunicator final : public Communicator {
   std::vector<const std::byte*> places_;
   std::vector<std::byte*> reached_;  // the buffers of all ranks
   ReachableMemory memory_;
+  ShmPairs pairs_;
 
   base::Mutex mutex_;
   base::Condition ended_;
