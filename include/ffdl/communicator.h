@@ -51,6 +51,8 @@ struct Operation {
   int peer = 0;  // of send and recv: the other member
 };
 
+struct ListenerOptions;
+
 // The members of one world, called by each of them in the same order of operations. A sum is the
 // same bits at every member, on every back end and in every order of arrival: it is taken along a
 // fixed tree over the ranks.
@@ -80,6 +82,19 @@ class FFDL_API Communicator {
     static_cast<void>(memory);
     return {};
   }
+
+  // From now on each member also copies its share of the result of every all_reduce into a ring in
+  // shared memory, where anybody may listen (listener.h): it waits for nobody. All members call it
+  // in one place of the order of operations, with the same options, as they do
+  // close_to_listeners(). `store` must stay until then. Errors: those of an operation; after
+  // kExhausted (no memory), kUnavailable (members cannot open each other's memory: users, pid
+  // namespaces), kInvalidArgument (other options) and kUnimplemented the communicator lives on,
+  // open to nobody.
+  virtual Status open_to_listeners(Store& /*store*/, const ListenerOptions& /*options*/,
+                                   Time /*deadline*/) {
+    return Status(StatusCode::kUnimplemented, "open to listeners: this back end has none");
+  }
+  virtual void close_to_listeners() {}
 
   // In place.
   Status all_reduce(Buffer inout, ReduceOp op, Time deadline) {

@@ -86,6 +86,10 @@ inline constexpr uint64_t kSlotBytesMax = uint64_t{1} << 30;
 inline constexpr uint64_t kMailboxParts = 4;
 inline constexpr uint64_t kMailboxPartBytes = uint64_t{32} << 10;
 
+// Least and largest ring of sums for listeners: some small sums; a share of a large host.
+inline constexpr uint64_t kSumRingBytesMin = uint64_t{64} << 10;
+inline constexpr uint64_t kSumRingBytesMax = uint64_t{1} << 40;
+
 // Between two looks of one who waits at a file that others change: short beside a lease.
 inline constexpr auto kFileStorePoll = 5ms;
 

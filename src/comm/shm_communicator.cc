@@ -67,6 +67,12 @@ Status ShmCommunicator::run(const Operation& operation, Time deadline) {
   }
   Status status = pair ? pairs_.run(request, deadline) : run_collective(request, deadline);
   if (!status.ok()) meeting_->stop();
+  if (publisher_ != nullptr) {
+    if (!status.ok())
+      publisher_->fail();
+    else if (operation.kind == Collective::kAllReduce)
+      publisher_->publish(request);
+  }
   base::MutexLock lock(mutex_);
   running_ = false;
   // An abort that came meanwhile wins: it must not be followed by an ok.
@@ -91,6 +97,13 @@ Status ShmCommunicator::register_memory(const std::shared_ptr<SharedMemory>& mem
   base::MutexLock lock(mutex_);
   if (running_) return base::invalid_argument("register memory: an operation is running");
   memory_.add(memory);
+  return {};
+}
+
+Status ShmCommunicator::open_to_listeners(Store& store, const ListenerOptions& options,
+                                          Time deadline) {
+  close_to_listeners();
+  FFDL_ASSIGN_OR_RETURN(publisher_, SumPublisher::open(*this, store, options, deadline));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include "base/mutex.h"
 #include "comm/shm_meeting.h"
 #include "comm/shm_pairs.h"
+#include "comm/sum_publisher.h"
 
 namespace ffdl::comm {
 
@@ -20,6 +21,8 @@ class ShmCommunicator final : public Communicator {
   Status run(const Operation& operation, Time deadline) override;
   void abort(Status why) override;
   Status register_memory(const std::shared_ptr<SharedMemory>& memory) override;
+  Status open_to_listeners(Store& store, const ListenerOptions& options, Time deadline) override;
+  void close_to_listeners() override { publisher_.reset(); }
 
  private:
   // A collective: tells the others what it is, and carries it out.
@@ -49,6 +52,7 @@ class ShmCommunicator final : public Communicator {
   std::vector<std::byte*> reached_;  // the buffers of all ranks
   ReachableMemory memory_;
   ShmPairs pairs_;
+  std::unique_ptr<SumPublisher> publisher_;  // while this is open to listeners
 
   base::Mutex mutex_;
   base::Condition ended_;

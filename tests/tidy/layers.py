@@ -51,6 +51,7 @@ HEADERS = {
     "membership.h": "membership",
     "communicator.h": "comm",
     "operation_queue.h": "comm",
+    "listener.h": "comm",
     "data_pipeline.h": "data",
     "checkpoint.h": "elastic",
     "session.h": "elastic",
