@@ -81,8 +81,8 @@ inline constexpr auto kTakeBackPoll = 50us;
 inline constexpr uint64_t kSlotBytesMin = uint64_t{16} << 10;
 inline constexpr uint64_t kSlotBytesMax = uint64_t{1} << 30;
 
-// What is on its way from one rank to another: some parts, so that copying in and out overlap, which
-// stay in the second-level cache.
+// What is on its way from one rank to another: several parts, so that copying in and out overlap,
+// which stay in the second-level cache.
 inline constexpr uint64_t kMailboxParts = 4;
 inline constexpr uint64_t kMailboxPartBytes = uint64_t{32} << 10;
 

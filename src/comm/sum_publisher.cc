@@ -87,8 +87,8 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::take_place(const World& worl
   FFDL_RETURN_IF_ERROR(segment.status());
   FFDL_ASSIGN_OR_RETURN(shm::RoleLock lock,
                         shm::RoleLock::acquire(segment->fd(), shm::learner_role(world.rank)));
-  std::unique_ptr<SumPublisher> publisher(
-      new SumPublisher(world, store, std::move(*segment), std::move(lock)));
+  auto publisher =
+      std::make_unique<SumPublisher>(world, store, std::move(*segment), std::move(lock));
   if (world.rank == 0) {
     FFDL_RETURN_IF_ERROR(store.put(publisher->key_, to_text(publisher->place())).status());
   }

@@ -23,6 +23,8 @@ class SumPublisher {
   // Errors: those of an operation of `communicator`, and of Communicator::open_to_listeners.
   static Result<std::unique_ptr<SumPublisher>> open(Communicator& communicator, Store& store,
                                                     const ListenerOptions& options, Time deadline);
+  // What open() does in the end: `lock` is that of the rank in `segment`.
+  SumPublisher(const World& world, Store& store, shm::Segment segment, shm::RoleLock lock);
   // This member has left in order.
   ~SumPublisher();
   SumPublisher(const SumPublisher&) = delete;
@@ -34,7 +36,6 @@ class SumPublisher {
   void fail();
 
  private:
-  SumPublisher(const World& world, Store& store, shm::Segment segment, shm::RoleLock lock);
   static Result<std::unique_ptr<SumPublisher>> take_place(const World& world, Store& store,
                                                           Result<shm::Segment> segment);
   RingPlace place() const;
