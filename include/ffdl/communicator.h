@@ -35,9 +35,12 @@ enum class Collective : uint32_t {
   kScatter,        // out of rank r: block r of the root's in
   kAllToAll,       // out of rank r: block r of the in of rank 0, 1, ..
   kBarrier,        // no buffers; ok when all have called
+  kSend,           // of two members alone: in of the one, to the peer
+  kRecv,           // of two members alone: out of the other, from the peer
 };
 
-// What one member asks for; all members must agree on it, but for their buffers' addresses. A list
+// What one member asks for; all members must agree on it, but for their buffers' addresses, and for
+// send and recv, in which nobody but the two takes part. A list
 // of buffers counts as the concatenation of their elements, cut as each member likes, so that many
 // tensors take part in one operation without a copy; all of one DType. Blocks are of equal size.
 struct Operation {
@@ -46,7 +49,10 @@ struct Operation {
   std::span<const Buffer> out{};  // empty where this member gets nothing
   ReduceOp reduce = ReduceOp::kSum;
   int root = 0;
+  int peer = 0;  // of send and recv: the other member
 };
+
+struct ListenerOptions;
 
 // The members of one world, called by each of them in the same order of operations. A sum is the
 // same bits at every member, on every back end and in every order of arrival: it is taken along a
@@ -77,6 +83,19 @@ class FFDL_API Communicator {
     static_cast<void>(memory);
     return {};
   }
+
+  // From now on each member also copies its share of the result of every all_reduce into a ring in
+  // shared memory, where anybody may listen (listener.h): it waits for nobody. All members call it
+  // in one place of the order of operations, with the same options, as they do
+  // close_to_listeners(). `store` must stay until then. Errors: those of an operation; after
+  // kExhausted (no memory), kUnavailable (members cannot open each other's memory: users, pid
+  // namespaces), kInvalidArgument (other options) and kUnimplemented the communicator lives on,
+  // open to nobody.
+  virtual Status open_to_listeners(Store& /*store*/, const ListenerOptions& /*options*/,
+                                   Time /*deadline*/) {
+    return Status(StatusCode::kUnimplemented, "open to listeners: this back end has none");
+  }
+  virtual void close_to_listeners() {}
 
   // In place.
   Status all_reduce(Buffer inout, ReduceOp op, Time deadline) {
@@ -115,6 +134,23 @@ class FFDL_API Communicator {
     return run({Collective::kAllToAll, {&in, 1}, {&out, 1}}, deadline);
   }
   Status barrier(Time deadline) { return run({}, deadline); }
+
+  // From one member to one other, which calls recv with as many elements of the same dtype;
+  // messages of a pair arrive in their order. Ok at the sender says that all has been taken: of
+  // whatever size, 0 included, send never ends before recv has begun. So two members that both send
+  // first wait for each other until a deadline; let one of them receive first.
+  Status send(Buffer in, int to, Time deadline) {
+    return send(std::span<const Buffer>(&in, 1), to, deadline);
+  }
+  Status send(std::span<const Buffer> in, int to, Time deadline) {
+    return run({.kind = Collective::kSend, .in = in, .peer = to}, deadline);
+  }
+  Status recv(Buffer out, int from, Time deadline) {
+    return recv(std::span<const Buffer>(&out, 1), from, deadline);
+  }
+  Status recv(std::span<const Buffer> out, int from, Time deadline) {
+    return run({.kind = Collective::kRecv, .out = out, .peer = from}, deadline);
+  }
 
  private:
   std::span<const Buffer> at_root(const Buffer& buffer, int root) const {

@@ -8,6 +8,7 @@
 #include "ffdl/export.h"             // IWYU pragma: export
 #include "ffdl/job_planner.h"        // IWYU pragma: export
 #include "ffdl/learner.h"            // IWYU pragma: export
+#include "ffdl/listener.h"           // IWYU pragma: export
 #include "ffdl/log.h"                // IWYU pragma: export
 #include "ffdl/memory_placement.h"   // IWYU pragma: export
 #include "ffdl/micro_batch_sum.h"    // IWYU pragma: export

@@ -92,6 +92,15 @@ inline constexpr auto kTakeBackPoll = 50us;
 inline constexpr uint64_t kSlotBytesMin = uint64_t{16} << 10;
 inline constexpr uint64_t kSlotBytesMax = uint64_t{1} << 30;
 
+// What is on its way from one rank to another: several parts, so that copying in and out overlap,
+// which stay in the second-level cache.
+inline constexpr uint64_t kMailboxParts = 4;
+inline constexpr uint64_t kMailboxPartBytes = uint64_t{32} << 10;
+
+// Least and largest ring of sums for listeners: some small sums; a share of a large host.
+inline constexpr uint64_t kSumRingBytesMin = uint64_t{64} << 10;
+inline constexpr uint64_t kSumRingBytesMax = uint64_t{1} << 40;
+
 // Between two looks of one who waits at a file that others change: short beside a lease.
 inline constexpr auto kFileStorePoll = 5ms;
 

@@ -97,6 +97,46 @@ Status LocalMeeting::wait_for_others(int rank, uint64_t round, Time deadline) {
   return whole ? Status() : failure_for(rank);
 }
 
+bool LocalMeeting::is_met(int rank, Collective kind, int other) const {
+  const Request* const theirs = pairs_[static_cast<size_t>(other)];
+  return theirs != nullptr && theirs->signature.kind == kind && theirs->signature.root == rank;
+}
+
+// The copy is made under the mutex: so abort() waits for it.
+Status LocalMeeting::run_pair(int rank, const Request& request, Time deadline) {
+  const Signature& mine = request.signature;
+  const bool sends = mine.kind == Collective::kSend;
+  base::MutexLock lock(mutex_);
+  if (!failure_.ok()) return failure_for(rank);
+  if (is_met(rank, sends ? Collective::kRecv : Collective::kSend, mine.root)) {
+    const Request*& other = pairs_[static_cast<size_t>(mine.root)];
+    if (!fit(mine, other->signature)) {
+      fail(rank, disagreement(mine, rank, other->signature, mine.root));
+      return failure_for(rank);
+    }
+    const Bytes message = whole_of(sends ? request.in : other->in);
+    copy_to_list(message.data(), sends ? other->out : request.out, 0, message.size());
+    other = nullptr;
+    changed_.notify_all();
+    return {};
+  }
+  const Request*& waiting = pairs_[static_cast<size_t>(rank)];
+  waiting = &request;
+  while (waiting != nullptr && failure_.ok()) {
+    if (changed_.wait_until(mutex_, deadline) || waiting == nullptr || !failure_.ok()) continue;
+    const bool both = sends && is_met(rank, Collective::kSend, mine.root);
+    fail(rank,
+         both ? both_send(mine, rank)
+              : base::make_error(StatusCode::kTimeout,
+                                 "run an operation at rank {}: rank {} '{}' had not come by "
+                                 "the deadline; wait longer, or find out what it does",
+                                 rank, mine.root, members_[static_cast<size_t>(mine.root)].id));
+  }
+  const bool met = std::exchange(waiting, nullptr) == nullptr;
+  // As in wait_for_others().
+  return met && !aborted_[static_cast<size_t>(rank)] ? Status() : failure_for(rank);
+}
+
 std::string LocalMeeting::missing() const {
   std::string text;
   for (size_t rank = 0; rank < members_.size(); ++rank) {
@@ -135,6 +175,10 @@ LocalCommunicator::~LocalCommunicator() {
 }
 
 Status LocalCommunicator::run(const Operation& operation, Time deadline) {
+  if (is_pair(operation.kind)) {
+    FFDL_ASSIGN_OR_RETURN(const Request request, check_pair_operation(operation, world_));
+    return meeting_->run_pair(world_.rank, request, deadline);
+  }
   FFDL_ASSIGN_OR_RETURN(const Request request, check_operation(operation, world_));
   return meeting_->run(world_.rank, request, deadline);
 }

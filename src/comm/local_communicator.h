@@ -15,10 +15,15 @@ namespace ffdl::comm {
 class LocalMeeting {
  public:
   explicit LocalMeeting(std::vector<Member> members)
-      : members_(std::move(members)), requests_(members_.size()), aborted_(members_.size()) {}
+      : members_(std::move(members)),
+        requests_(members_.size()),
+        aborted_(members_.size()),
+        pairs_(members_.size()) {}
 
   // `request` is read until this returns.
   Status run(int rank, const Request& request, Time deadline);
+  // The one of the two that comes last copies.
+  Status run_pair(int rank, const Request& request, Time deadline);
   void abort(int rank, Status why);
 
  private:
@@ -28,12 +33,15 @@ class LocalMeeting {
   // What a failure is to `rank`.
   Status failure_for(int rank) const FFDL_REQUIRES(mutex_);
   std::string missing() const FFDL_REQUIRES(mutex_);
+  // Whether `other` waits with an operation of this kind for `rank`.
+  bool is_met(int rank, Collective kind, int other) const FFDL_REQUIRES(mutex_);
 
   const std::vector<Member> members_;
   base::Mutex mutex_;
   base::Condition changed_;
   std::vector<const Request*> requests_ FFDL_GUARDED_BY(mutex_);  // null: has not arrived
   std::vector<bool> aborted_ FFDL_GUARDED_BY(mutex_);
+  std::vector<const Request*> pairs_ FFDL_GUARDED_BY(mutex_);  // of who waits in a send or recv
   int arrived_ FFDL_GUARDED_BY(mutex_) = 0;
   uint64_t round_ FFDL_GUARDED_BY(mutex_) = 0;      // operations that ended well
   bool executing_ FFDL_GUARDED_BY(mutex_) = false;  // a thread is at the buffers of all

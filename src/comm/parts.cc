@@ -9,6 +9,7 @@ uint64_t in_blocks(Collective kind, int root, int rank, int ranks) {
     case Collective::kReduce:
     case Collective::kAllGather:
     case Collective::kGather:
+    case Collective::kSend:
       return 1;
     case Collective::kReduceScatter:
     case Collective::kAllToAll:
@@ -18,6 +19,7 @@ uint64_t in_blocks(Collective kind, int root, int rank, int ranks) {
     case Collective::kScatter:
       return rank == root ? all : 0;
     case Collective::kBarrier:
+    case Collective::kRecv:
       return 0;
   }
   return 0;
@@ -30,6 +32,7 @@ uint64_t out_blocks(Collective kind, int root, int rank, int ranks) {
     case Collective::kReduceScatter:
     case Collective::kBroadcast:
     case Collective::kScatter:
+    case Collective::kRecv:
       return 1;
     case Collective::kReduce:
       return rank == root ? 1 : 0;
@@ -39,6 +42,7 @@ uint64_t out_blocks(Collective kind, int root, int rank, int ranks) {
     case Collective::kGather:
       return rank == root ? all : 0;
     case Collective::kBarrier:
+    case Collective::kSend:
       return 0;
   }
   return 0;
@@ -62,6 +66,7 @@ std::vector<Part> parts_of(Collective kind, int root, int rank, int ranks) {
         parts[out] = {out, source, 0};
         break;
       case Collective::kBroadcast:
+      case Collective::kRecv:
         parts[out] = {out, root, 0};
         break;
       case Collective::kScatter:
@@ -71,6 +76,7 @@ std::vector<Part> parts_of(Collective kind, int root, int rank, int ranks) {
         parts[out] = {out, source, mine};
         break;
       case Collective::kBarrier:
+      case Collective::kSend:
         break;
     }
   }
@@ -86,5 +92,7 @@ bool has_root(Collective kind) {
   return kind == Collective::kReduce || kind == Collective::kGather ||
          kind == Collective::kBroadcast || kind == Collective::kScatter;
 }
+
+bool is_pair(Collective kind) { return kind == Collective::kSend || kind == Collective::kRecv; }
 
 }  // namespace ffdl::comm

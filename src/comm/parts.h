@@ -28,5 +28,6 @@ std::vector<Part> parts_of(Collective kind, int root, int rank, int ranks);
 
 bool reduces(Collective kind);
 bool has_root(Collective kind);
+bool is_pair(Collective kind);  // send and recv: the others take no part
 
 }  // namespace ffdl::comm

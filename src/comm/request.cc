@@ -32,6 +32,10 @@ std::string_view name_of(Collective kind) {
       return "all_to_all";
     case Collective::kBarrier:
       return "barrier";
+    case Collective::kSend:
+      return "send";
+    case Collective::kRecv:
+      return "recv";
   }
   return "unknown";
 }
@@ -85,22 +89,30 @@ Result<uint64_t> count_elements(std::span<const Buffer> list, DType type, std::s
   return count;
 }
 
-Result<Request> check_operation(const Operation& operation, const World& world) {
-  const std::string_view doing = name_of(operation.kind);
-  if (operation.kind > Collective::kBarrier || operation.reduce > ReduceOp::kProduct) {
-    return invalid_argument("run operation {} with reduction {}: there are no such ones",
-                            static_cast<uint32_t>(operation.kind),
-                            static_cast<uint32_t>(operation.reduce));
-  }
+namespace {
+
+Status check_ranks(std::string_view doing, const Operation& operation, const World& world) {
   if (operation.root < 0 || operation.root >= world.size()) {
     return invalid_argument("{}: root {} in a world of {} members", doing, operation.root,
                             world.size());
   }
+  if (!is_pair(operation.kind)) return {};
+  if (operation.peer < 0 || operation.peer >= world.size() || operation.peer == world.rank) {
+    return invalid_argument("{} at rank {}: peer {} in a world of {} members; name another member",
+                            doing, world.rank, operation.peer, world.size());
+  }
+  return {};
+}
+
+Result<Request> check_buffers(const Operation& operation, const World& world) {
+  const std::string_view doing = name_of(operation.kind);
+  FFDL_RETURN_IF_ERROR(check_ranks(doing, operation, world));
   Request request;
   Signature& signature = request.signature;
   signature.kind = operation.kind;
   if (reduces(operation.kind)) signature.reduce = operation.reduce;
   if (has_root(operation.kind)) signature.root = operation.root;
+  if (is_pair(operation.kind)) signature.root = operation.peer;
   request.out = operation.out;
   request.in = operation.in;
   if (operation.kind == Collective::kAllReduce && operation.in.empty()) request.in = operation.out;
@@ -128,19 +140,54 @@ Result<Request> check_operation(const Operation& operation, const World& world) 
   return request;
 }
 
+}  // namespace
+
+Result<Request> check_operation(const Operation& operation, const World& world) {
+  if (operation.kind > Collective::kRecv || operation.reduce > ReduceOp::kProduct) {
+    return invalid_argument("run operation {} with reduction {}: there are no such ones",
+                            static_cast<uint32_t>(operation.kind),
+                            static_cast<uint32_t>(operation.reduce));
+  }
+  if (is_pair(operation.kind)) {
+    return base::make_error(StatusCode::kUnimplemented,
+                            "{}: this back end has none; use one that goes through the memory of "
+                            "one host",
+                            name_of(operation.kind));
+  }
+  return check_buffers(operation, world);
+}
+
+Result<Request> check_pair_operation(const Operation& operation, const World& world) {
+  return check_buffers(operation, world);
+}
+
+bool fit(const Signature& sent, const Signature& wanted) {
+  return sent.dtype == wanted.dtype && sent.block == wanted.block;
+}
+
 std::string describe(const Signature& signature) {
   std::string text(name_of(signature.kind));
   if (signature.kind == Collective::kBarrier) return text;
   if (reduces(signature.kind)) text += fmt::format(" {}", name_of(signature.reduce));
   text += fmt::format(" of {} {}", signature.block, to_string(signature.dtype));
   if (has_root(signature.kind)) text += fmt::format(" with root {}", signature.root);
+  if (signature.kind == Collective::kSend) text += fmt::format(" to rank {}", signature.root);
+  if (signature.kind == Collective::kRecv) text += fmt::format(" from rank {}", signature.root);
   return text;
 }
 
 Status disagreement(const Signature& mine, int rank, const Signature& theirs, int other) {
-  return invalid_argument(
-      "run {} at rank {}: rank {} runs {}; all members must run the same operation", describe(mine),
-      rank, other, describe(theirs));
+  return invalid_argument("run {} at rank {}: rank {} runs {}; {}", describe(mine), rank, other,
+                          describe(theirs),
+                          is_pair(mine.kind) ? "both must name the same number and dtype"
+                                             : "all members must run the same operation");
+}
+
+Status both_send(const Signature& mine, int rank) {
+  return base::make_error(StatusCode::kTimeout,
+                          "run {} at rank {}: by the deadline rank {} was sending to rank {}, too; "
+                          "let one of the two receive first",
+                          describe(mine), rank, mine.root, rank);
 }
 
 Status check_world(const World& world) {

@@ -47,7 +47,8 @@ ShmCommunicator::ShmCommunicator(World world, std::unique_ptr<ShmMeeting> meetin
       meeting_(std::move(meeting)),
       view_(meeting_->view()),
       places_(world_.members.size()),
-      reached_(world_.members.size()) {}
+      reached_(world_.members.size()),
+      pairs_(*meeting_, world_.rank) {}
 
 ShmCommunicator::~ShmCommunicator() {
   abort(Status(StatusCode::kCancelled, "its communicator was closed"));
@@ -55,20 +56,21 @@ ShmCommunicator::~ShmCommunicator() {
 
 Status ShmCommunicator::run(const Operation& operation, Time deadline) {
   FFDL_RETURN_IF_ERROR(meeting_->check_member("run an operation"));
-  FFDL_ASSIGN_OR_RETURN(const Request request, check_operation(operation, world_));
+  const bool pair = is_pair(operation.kind);
+  FFDL_ASSIGN_OR_RETURN(const Request request, pair ? check_pair_operation(operation, world_)
+                                                    : check_operation(operation, world_));
   {
     base::MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     running_ = true;
   }
-  Announcement& mine = view_.words(world_.rank).announcement[operation_ & 1];
-  mine = {.signature = request.signature, .place = {}};
-  if (meeting_->reaches_all()) mine.place = memory_.place_of(request);
-  const SharedPlace place = mine.place;
-  Status status = execute(request, deadline);
-  if (!status.ok()) {
-    meeting_->stop();
-    if (place.memory != 0) take_back(place);
+  Status status = pair ? pairs_.run(request, deadline) : run_collective(request, deadline);
+  if (!status.ok()) meeting_->stop();
+  if (publisher_ != nullptr) {
+    if (!status.ok())
+      publisher_->fail();
+    else if (operation.kind == Collective::kAllReduce)
+      publisher_->publish(request);
   }
   base::MutexLock lock(mutex_);
   running_ = false;
@@ -95,6 +97,25 @@ Status ShmCommunicator::register_memory(const std::shared_ptr<SharedMemory>& mem
   if (running_) return base::invalid_argument("register memory: an operation is running");
   memory_.add(memory);
   return {};
+}
+
+Status ShmCommunicator::open_to_listeners(Store& store, const ListenerOptions& options,
+                                          Time deadline) {
+  close_to_listeners();
+  FFDL_ASSIGN_OR_RETURN(publisher_, SumPublisher::open(*this, store, options, deadline));
+  return {};
+}
+
+Status ShmCommunicator::run_collective(const Request& request, Time deadline) {
+  Announcement& mine = view_.words(world_.rank).announcement[operation_ & 1];
+  mine = {.signature = request.signature, .place = {}};
+  if (meeting_->reaches_all()) mine.place = memory_.place_of(request);
+  const SharedPlace place = mine.place;
+  Status status = execute(request, deadline);
+  if (status.ok() || place.memory == 0) return status;
+  meeting_->stop();
+  take_back(place);
+  return status;
 }
 
 Status ShmCommunicator::execute(const Request& request, Time deadline) {

@@ -6,6 +6,8 @@
 #include "base/mutex.h"
 #include "comm/parts.h"
 #include "comm/shm_meeting.h"
+#include "comm/shm_pairs.h"
+#include "comm/sum_publisher.h"
 
 namespace ffdl::comm {
 
@@ -20,6 +22,8 @@ class ShmCommunicator final : public Communicator {
   Status run(const Operation& operation, Time deadline) override;
   void abort(Status why) override;
   Status register_memory(const std::shared_ptr<SharedMemory>& memory) override;
+  Status open_to_listeners(Store& store, const ListenerOptions& options, Time deadline) override;
+  void close_to_listeners() override { publisher_.reset(); }
 
  private:
   // Elements of the whole, which pass through the slots together.
@@ -28,6 +32,8 @@ class ShmCommunicator final : public Communicator {
     uint64_t count;
   };
 
+  // A collective: tells the others what it is, and carries it out.
+  Status run_collective(const Request& request, Time deadline);
   Status execute(const Request& request, Time deadline);
   // Kept: most operations are as the one before.
   const std::vector<Part>& own_parts(const Signature& signature);
@@ -65,6 +71,8 @@ class ShmCommunicator final : public Communicator {
   std::vector<const std::byte*> places_;
   std::vector<std::byte*> reached_;  // the buffers of all ranks
   ReachableMemory memory_;
+  ShmPairs pairs_;
+  std::unique_ptr<SumPublisher> publisher_;  // while this is open to listeners
 
   base::Mutex mutex_;
   base::Condition ended_;

@@ -18,9 +18,15 @@ constexpr uint64_t kBellAt = kConfigAt + 64;
 constexpr uint64_t kWordsAt = kBellAt + sizeof(SharedBell);
 static_assert(kWordsAt % 64 == 0);
 
-uint64_t slots_at(uint64_t ranks) {
-  return (kWordsAt + ranks * sizeof(RankWords) + kPage - 1) / kPage * kPage;
+constexpr uint64_t kMailboxBytes = base::kMailboxParts * base::kMailboxPartBytes;
+
+uint64_t mailboxes_at(uint64_t ranks) { return kWordsAt + ranks * sizeof(RankWords); }
+
+uint64_t mailbox_parts_at(uint64_t ranks) {
+  return (mailboxes_at(ranks) + ranks * sizeof(Mailbox) + kPage - 1) / kPage * kPage;
 }
+
+uint64_t slots_at(uint64_t ranks) { return mailbox_parts_at(ranks) + ranks * kMailboxBytes; }
 
 }  // namespace
 
@@ -36,6 +42,15 @@ shm::Doorbell& ShmView::bell() const {
 
 RankWords& ShmView::words(int rank) const {
   return reinterpret_cast<RankWords*>(data_ + kWordsAt)[rank];
+}
+
+Mailbox& ShmView::mailbox(int rank) const {
+  return reinterpret_cast<Mailbox*>(data_ + mailboxes_at(config_.ranks))[rank];
+}
+
+std::byte* ShmView::mailbox_part(int rank, uint64_t part) const {
+  return data_ + mailbox_parts_at(config_.ranks) + static_cast<uint64_t>(rank) * kMailboxBytes +
+         part % base::kMailboxParts * base::kMailboxPartBytes;
 }
 
 std::byte* ShmView::slot(int rank, uint64_t which) const {

@@ -12,7 +12,7 @@
 // docs/decisions/0007-collectives.md says why two halves suffice.
 namespace ffdl::comm {
 
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 
 // What a rank is about to run, told by its first step.
 struct alignas(64) Announcement {
@@ -43,6 +43,22 @@ struct alignas(64) RankWords {
 };
 static_assert(sizeof(RankWords) == 192 && std::atomic<uint64_t>::is_always_lock_free);
 
+// What is on its way from one rank to one other, part by part. Empty between messages: a send ends
+// when all has been taken.
+struct alignas(64) Mailbox {
+  // Written by the rank that it belongs to.
+  std::atomic<uint64_t> offer;   // number of the message and who shall take it; 0: none yet
+  std::atomic<uint64_t> filled;  // parts of the message that lie, or lay, in the box
+  Signature sent;                // constant once offered
+  // Written by who takes the message, and by the owner before he offers the next.
+  alignas(64) std::atomic<uint64_t> taken;  // parts; kRefused: they disagree
+  Signature wanted;                         // where refused
+  alignas(64) shm::Doorbell bell;
+};
+static_assert(sizeof(Mailbox) == 192);
+
+inline constexpr uint64_t kRefused = UINT64_MAX;
+
 struct alignas(64) SharedBell {
   shm::Doorbell bell;
 };
@@ -59,6 +75,9 @@ class ShmView {
   // What a rank gives in step s lies in half s & 1; so does what it has reduced.
   std::byte* input(int rank, uint64_t step) const { return slot(rank, step & 1); }
   std::byte* result(int rank, uint64_t step) const { return slot(rank, 2 + (step & 1)); }
+  Mailbox& mailbox(int rank) const;
+  // Part p of a message lies where part p - kMailboxParts lay.
+  std::byte* mailbox_part(int rank, uint64_t part) const;
 
  private:
   std::byte* slot(int rank, uint64_t which) const;

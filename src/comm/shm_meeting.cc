@@ -186,16 +186,15 @@ Status ShmMeeting::lost(std::string_view doing, const Loss& loss) const {
 }
 
 template <class Done>
-Status ShmMeeting::wait_for_all(std::string_view doing, Done&& done, Absence absence,
-                                Time deadline) {
+Status ShmMeeting::wait_for_all(std::string_view doing, shm::Doorbell& bell, Done&& done,
+                                Absence absence, Time deadline) {
   const auto stopped = [&] { return stopped_.load(std::memory_order_seq_cst); };
   // Who comes last need not know the time.
   if (progress(done) == Progress::kAllDone && !stopped()) return {};
   while (true) {
     const Time now = std::chrono::steady_clock::now();
     const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
-    view_.bell().wait_until([&] { return progress(done) != Progress::kWaiting || stopped(); },
-                            look);
+    bell.wait_until([&] { return progress(done) != Progress::kWaiting || stopped(); }, look);
     if (stopped()) return make_error(StatusCode::kCancelled, "{}: stopped", doing);
     if (progress(done) == Progress::kAllDone) return {};
     if (const std::optional<Loss> loss = find_loss(done, absence)) {
@@ -225,7 +224,7 @@ Status ShmMeeting::wait_for_members(Time deadline) {
     return words.joined.load(std::memory_order_seq_cst) != 0;
   };
   FFDL_RETURN_IF_ERROR(wait_for_all(fmt::format("connect generation {}", world_.generation),
-                                    has_joined, Absence::kNotYetHere, deadline));
+                                    view_.bell(), has_joined, Absence::kNotYetHere, deadline));
   reaches_all_ = true;
   for (int rank = 0; rank < view_.ranks(); ++rank) {
     reaches_all_ = reaches_all_ && can_reach(view_.words(rank));
@@ -291,7 +290,14 @@ Status ShmMeeting::end_step(Time deadline) {
   mine_.arrived.store(step, std::memory_order_seq_cst);  // pairs with the loads in has_arrived
   // Of those who arrive last at the same time, one at least sees all.
   if (progress(has_arrived) == Progress::kAllDone) view_.bell().ring();
-  return wait_for_all(kOperate, has_arrived, Absence::kLost, deadline);
+  return wait_for_all(kOperate, view_.bell(), has_arrived, Absence::kLost, deadline);
+}
+
+Status ShmMeeting::wait_for_rank(int rank, shm::Doorbell& bell, const std::function<bool()>& ready,
+                                 Time deadline) {
+  const RankWords* const theirs = &view_.words(rank);
+  const auto done = [&](const RankWords& words) { return &words != theirs || ready(); };
+  return wait_for_all(kOperate, bell, done, Absence::kLost, deadline);
 }
 
 void ShmMeeting::stop() {
@@ -299,6 +305,7 @@ void ShmMeeting::stop() {
   if (!lock_.held()) return;                         // a fork: the words are the member's
   mine_.failed.store(1, std::memory_order_seq_cst);  // pairs with the loads in wait_for_all()
   view_.bell().ring();
+  for (int rank = 0; rank < view_.ranks(); ++rank) view_.mailbox(rank).bell.ring();
 }
 
 }  // namespace ffdl::comm

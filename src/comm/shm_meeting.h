@@ -43,6 +43,11 @@ class ShmMeeting {
   // can be read then. Errors: kTimeout, kPeerLost, kCancelled (stop()).
   Status end_step(Time deadline);
 
+  // Waits until `ready()`, which `rank` alone makes true before it rings `bell`, one of the
+  // segment's. Has nothing to do with steps. Errors: those of end_step.
+  Status wait_for_rank(int rank, shm::Doorbell& bell, const std::function<bool()>& ready,
+                       Time deadline);
+
   // This rank will end no other step; whoever waits for it learns so.
   void stop();
 
@@ -79,9 +84,11 @@ class ShmMeeting {
   bool can_reach(const RankWords& words) const;
   bool somebody_touches() const;
 
-  // Waits until `done(words)` holds for every rank. `doing` begins the message of a failure.
+  // Waits at `bell` until `done(words)` holds for every rank. `doing` begins the message of a
+  // failure.
   template <class Done>
-  Status wait_for_all(std::string_view doing, Done&& done, Absence absence, Time deadline);
+  Status wait_for_all(std::string_view doing, shm::Doorbell& bell, Done&& done, Absence absence,
+                      Time deadline);
   template <class Done>
   Progress progress(Done&& done) const;
   // A rank that is not done and will never be.

@@ -25,6 +25,8 @@ std::string_view kind_name(shm::SegmentKind kind) {
       return "communicator";
     case shm::SegmentKind::kMemory:
       return "memory";
+    case shm::SegmentKind::kSumRing:
+      return "sums";
   }
   return "unknown";
 }

@@ -62,10 +62,13 @@ Result<int> make_file(const SegmentSpec& spec) {
 // A file of zeroes without a page.
 Status set_size(int fd, const SegmentSpec& spec) {
   struct statvfs folder = {};
-  // What can not fit is refused before it has filled the folder; f_blocks is 0 where it has no
-  // limit.
-  const bool fits = spec.name.empty() || fstatvfs(fd, &folder) != 0 || folder.f_blocks == 0 ||
-                    spec.bytes / folder.f_frsize <= folder.f_bavail;
+  // What can not fit is refused before it has filled the folder, or all memory, where the kernel
+  // would kill somebody for it; f_blocks is 0 where the folder has no limit.
+  const bool in_memory = spec.bytes / static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) <=
+                         static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  const bool fits =
+      in_memory && (spec.name.empty() || fstatvfs(fd, &folder) != 0 || folder.f_blocks == 0 ||
+                    spec.bytes / folder.f_frsize <= folder.f_bavail);
   if (fits && ftruncate(fd, static_cast<off_t>(spec.bytes)) == 0) return {};
   if (!fits || errno == ENOMEM || errno == EFBIG || errno == EINVAL) return no_room(spec);
   return make_error(StatusCode::kUnavailable, "create segment {}: make it {} bytes long: {}",

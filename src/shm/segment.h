@@ -13,7 +13,12 @@
 // one is a memfd. Nothing in a segment is a pointer. docs/shm-layout.md draws them.
 namespace ffdl::shm {
 
-enum class SegmentKind : uint32_t { kParameterServer = 1, kCommunicator = 2, kMemory = 3 };
+enum class SegmentKind : uint32_t {
+  kParameterServer = 1,
+  kCommunicator = 2,
+  kMemory = 3,
+  kSumRing = 4,
+};
 
 // The first bytes of every segment. All fields are constant once the segment can be seen.
 struct SegmentHeader {

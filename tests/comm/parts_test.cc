@@ -19,6 +19,8 @@ TEST(Parts, SayWhatEachCollectiveIs) {
   EXPECT_EQ(parts_of(Collective::kScatter, 2, 1, 3), (Parts{{0, 2, 1}}));
   EXPECT_EQ(parts_of(Collective::kAllToAll, 0, 1, 3), (Parts{{0, 0, 1}, {1, 1, 1}, {2, 2, 1}}));
   EXPECT_EQ(parts_of(Collective::kBarrier, 0, 1, 3), Parts{});
+  EXPECT_EQ(parts_of(Collective::kSend, 2, 1, 3), Parts{});
+  EXPECT_EQ(parts_of(Collective::kRecv, 2, 1, 3), (Parts{{0, 2, 0}}));
 }
 
 // Every part lies inside what its source gives.

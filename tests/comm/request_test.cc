@@ -58,6 +58,30 @@ TEST(CheckOperation, RefusesWhatCannotBe) {
   fails({Collective::kBarrier, {}, {&integers, 1}}, "4 elements to get");
 }
 
+TEST(CheckOperation, NoBackEndSendsUnasked) {
+  int8_t value = 0;
+  const Buffer buffer = {&value, 1, DType::kInt8};
+  const World world = world_of(0, 3);
+  const Operation send = {.kind = Collective::kSend, .in = {&buffer, 1}, .peer = 2};
+  EXPECT_FAILS(check_operation(send, world), StatusCode::kUnimplemented, "send: this back end");
+  ASSERT_OK_AND_ASSIGN(const Request request, check_pair_operation(send, world));
+  EXPECT_EQ(describe(request.signature), "send of 1 int8 to rank 2");
+  const Operation wrong = {.kind = Collective::kRecv, .in = {&buffer, 1}, .peer = 2};
+  EXPECT_FAILS(check_pair_operation(wrong, world), StatusCode::kInvalidArgument,
+               "recv: 1 elements to give");
+}
+
+TEST(CheckOperation, AMessageFitsWhoWantsAsMuchOfTheSameType) {
+  const Signature sent = {.kind = Collective::kSend, .root = 1, .dtype = DType::kInt8, .block = 3};
+  Signature wanted = {.kind = Collective::kRecv, .root = 0, .dtype = DType::kInt8, .block = 3};
+  EXPECT_TRUE(fit(sent, wanted));
+  wanted.block = 2;
+  EXPECT_FALSE(fit(sent, wanted));
+  wanted.block = 3;
+  wanted.dtype = DType::kInt16;
+  EXPECT_FALSE(fit(sent, wanted));
+}
+
 TEST(CheckWorld, OnlyMembersCanConnect) {
   EXPECT_OK(check_world(world_of(0, 1)));
   EXPECT_FAILS(check_world(world_of(2, 2)), StatusCode::kInvalidArgument, "rank 2 of 2");

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/limits.h"
 #include "support/ranks.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
@@ -40,16 +41,26 @@ TEST(ShmLayout, AllPlacesAreApartAlignedAndInside) {
     auto* const base = reinterpret_cast<std::byte*>(uintptr_t{1} << 30);  // only computed with
     const ShmView view(base, config);
     std::set<std::byte*> slots;
+    std::set<std::byte*> parts;
     for (int rank = 0; rank < ranks; ++rank) {
       auto* const words = reinterpret_cast<std::byte*>(&view.words(rank));
       EXPECT_GE(words, reinterpret_cast<std::byte*>(&view.bell()) + 64);
+      auto* const box = reinterpret_cast<std::byte*>(&view.mailbox(rank));
+      EXPECT_GE(box, reinterpret_cast<std::byte*>(&view.words(ranks)));
+      EXPECT_EQ(view.mailbox_part(rank, 1), view.mailbox_part(rank, 1 + base::kMailboxParts));
+      for (uint64_t part = 0; part < base::kMailboxParts; ++part) {
+        EXPECT_LE(box + sizeof(Mailbox), view.mailbox_part(rank, part));
+        parts.insert(view.mailbox_part(rank, part));
+      }
       for (const uint64_t step : {0U, 1U}) {
         EXPECT_EQ(view.input(rank, step), view.input(rank, step + 2));
         slots.insert(view.input(rank, step));
         slots.insert(view.result(rank, step));
       }
-      EXPECT_LE(words + sizeof(RankWords), *slots.begin());
+      EXPECT_LE(words + sizeof(RankWords), *parts.begin());
     }
+    ASSERT_EQ(parts.size(), static_cast<size_t>(ranks) * base::kMailboxParts);
+    EXPECT_EQ(*parts.rbegin() + base::kMailboxPartBytes, *slots.begin());
     ASSERT_EQ(slots.size(), static_cast<size_t>(ranks) * 4);
     std::byte* free = *slots.begin();
     for (std::byte* slot : slots) {

@@ -1,3 +1,5 @@
+#include "conformance/communicator_conformance.h"
+
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -24,13 +26,6 @@ using namespace std::chrono_literals;
 using testing::Elements;
 using testing::on_each;
 using testing::Ranks;
-
-Time soon() { return deadline_in(20s); }
-
-struct BackEnd {
-  std::string name;
-  std::function<Ranks(uint64_t generation, const std::vector<Member>& members)> make;
-};
 
 Ranks make_shm(uint64_t generation, const std::vector<Member>& members, uint64_t slot_bytes) {
   auto store = open_store("mem://", system_runtime());
@@ -68,13 +63,6 @@ Ranks make_shm_in_one_mapping(uint64_t generation, const std::vector<Member>& me
   }
   return ranks;
 }
-
-// What every back end must mean by the words of communicator.h. A new one is one more line at the
-// end.
-class CommunicatorConformance : public ::testing::TestWithParam<BackEnd> {
- protected:
-  static Ranks make(int ranks) { return GetParam().make(1, testing::members_named(ranks)); }
-};
 
 constexpr DType kTypes[] = {DType::kInt8,    DType::kInt16,    DType::kInt32,   DType::kInt64,
                             DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
@@ -199,9 +187,6 @@ TEST_P(CommunicatorConformance, OddSizesUnalignedAndOutOfPlace) {
     }
   });
 }
-
-// A number of which source and place can be told.
-double tagged(int rank, uint64_t i) { return 1e6 * rank + static_cast<double>(i); }
 
 Elements tagged_elements(uint64_t count, int rank) {
   Elements elements(DType::kFloat64, count);
@@ -379,12 +364,6 @@ TEST_P(CommunicatorConformance, NobodyPassesABarrierBeforeAllHaveCome) {
       ASSERT_OK(communicator.barrier(soon()));
     }
   });
-}
-
-// A rank that failed may have come before, so that one barrier still ends well at another.
-Status first_failure(Communicator& communicator) {
-  Status status = communicator.barrier(soon());
-  return status.ok() ? communicator.barrier(soon()) : status;
 }
 
 TEST_P(CommunicatorConformance, ADeadlineIsKeptAndEndsTheCommunicator) {

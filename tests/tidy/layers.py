@@ -52,6 +52,7 @@ HEADERS = {
     "communicator.h": "comm",
     "micro_batch_sum.h": "comm",
     "operation_queue.h": "comm",
+    "listener.h": "comm",
     "data_pipeline.h": "data",
     "checkpoint.h": "elastic",
     "session.h": "elastic",

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "comm/request.h"
+#include "comm/sum_ring.h"
+#include "ffdl/communicator.h"
+#include "ffdl/listener.h"
+#include "shm/liveness.h"
+
+namespace ffdl::comm {
+
+// One member's side of the ring of sums. It never waits for a listener.
+// Threads: one at a time.
+// Owns: a mapping of the ring, and the lock that proves this member's life to listeners. Borrows
+// the
+//       store, which must outlive it.
+class SumPublisher {
+ public:
+  // Rank 0 makes the ring, the others open it: all or none.
+  // Errors: those of an operation of `communicator`, and of Communicator::open_to_listeners.
+  static Result<std::unique_ptr<SumPublisher>> open(Communicator& communicator, Store& store,
+                                                    const ListenerOptions& options, Time deadline);
+  // What open() does in the end: `lock` is that of the rank in `segment`.
+  SumPublisher(const World& world, Store& store, shm::Segment segment, shm::RoleLock lock);
+  // This member has left in order.
+  ~SumPublisher();
+  SumPublisher(const SumPublisher&) = delete;
+  SumPublisher& operator=(const SumPublisher&) = delete;
+
+  // Adds this member's share of the sum that lies in the output of `request`.
+  void publish(const Request& request);
+  // This member will publish nothing more.
+  void fail();
+
+ private:
+  static Result<std::unique_ptr<SumPublisher>> take_place(const World& world, Store& store,
+                                                          Result<shm::Segment> segment);
+  RingPlace place() const;
+  void end_as(RingState state);
+
+  const int rank_;
+  const std::string key_;
+  Store& store_;
+  const shm::Segment segment_;
+  const RingView view_;
+  shm::RoleLock lock_;
+  RingWords& mine_;
+  uint64_t number_ = 0;  // of the next sum
+  uint64_t position_ = 0;
+};
+
+}  // namespace ffdl::comm

@@ -1,0 +1,127 @@
+#include "comm/sum_ring.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "base/errors.h"
+#include "comm/shm_layout.h"
+
+namespace ffdl::comm {
+namespace {
+
+constexpr uint64_t kLine = 64;
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kConfigAt = sizeof(shm::SegmentHeader);
+constexpr uint64_t kBellAt = kConfigAt + kLine;
+constexpr uint64_t kWordsAt = kBellAt + sizeof(SharedBell);
+static_assert(kWordsAt % kLine == 0);
+
+uint64_t lines_of(uint64_t bytes) { return (bytes + kLine - 1) / kLine; }
+
+uint64_t ring_at(uint64_t ranks) {
+  return (kWordsAt + ranks * sizeof(RingWords) + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+uint64_t bytes_with_header(uint64_t bytes) { return sizeof(SumHeader) + lines_of(bytes) * kLine; }
+
+Share share_of(int rank, int ranks, uint64_t bytes) {
+  const auto cut = [&](int at) {
+    const uint64_t lines = lines_of(bytes) * static_cast<uint64_t>(at);
+    return std::min(bytes, lines / static_cast<uint64_t>(ranks) * kLine);
+  };
+  return {cut(rank), cut(rank + 1)};
+}
+
+shm::Doorbell& RingView::bell() const {
+  return reinterpret_cast<SharedBell*>(data_ + kBellAt)->bell;
+}
+
+RingWords& RingView::words(int rank) const {
+  return reinterpret_cast<RingWords*>(data_ + kWordsAt)[rank];
+}
+
+template <class Visit>
+void RingView::for_each_run(uint64_t position, uint64_t bytes, Visit&& visit) const {
+  while (bytes > 0) {
+    const uint64_t at = position % config_.ring_bytes;
+    const uint64_t here = std::min(bytes, config_.ring_bytes - at);
+    visit(data_ + ring_at(config_.ranks) + at, here);
+    position += here;
+    bytes -= here;
+  }
+}
+
+void RingView::write(uint64_t position, const std::byte* from, uint64_t bytes) const {
+  for_each_run(position, bytes, [&](std::byte* place, uint64_t size) {
+    std::memcpy(place, from, size);
+    from += size;
+  });
+}
+
+void RingView::read(uint64_t position, std::byte* to, uint64_t bytes) const {
+  for_each_run(position, bytes, [&](const std::byte* place, uint64_t size) {
+    std::memcpy(to, place, size);
+    to += size;
+  });
+}
+
+uint64_t ring_segment_bytes(const RingConfig& config) {
+  return ring_at(config.ranks) + config.ring_bytes;
+}
+
+Result<shm::Segment> create_ring(const RingConfig& config) {
+  FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
+                        shm::Segment::create({.kind = shm::SegmentKind::kSumRing,
+                                              .layout_version = kSumRingLayout,
+                                              .bytes = ring_segment_bytes(config)}));
+  std::memcpy(segment.data() + kConfigAt, &config, sizeof config);
+  return segment;
+}
+
+std::string to_text(const RingPlace& place) {
+  return fmt::format("{} {} {:016x}", place.pid, place.fd, place.segment);
+}
+
+RingPlace ring_place_of(const std::string& text) {
+  long long pid = 0;
+  long long fd = 0;
+  unsigned long long segment = 0;
+  if (std::sscanf(text.c_str(), "%lld %lld %llx", &pid, &fd, &segment) != 3) return {};
+  return {pid, fd, segment};
+}
+
+Result<shm::Segment> open_ring(const RingPlace& place, const World& world) {
+  FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
+                        shm::Segment::open_of(place.pid, static_cast<int>(place.fd),
+                                              shm::SegmentKind::kSumRing, kSumRingLayout));
+  if (segment.header().generation != place.segment) {
+    return base::make_error(StatusCode::kConflict,
+                            "open the ring of process {}: it has been replaced", place.pid);
+  }
+  const bool readable = segment.bytes() >= kWordsAt;
+  const RingConfig config = readable ? config_of(segment) : RingConfig{};
+  const bool ours = config.generation == world.generation &&
+                    config.members == members_hash(world) && config.ranks == world.members.size();
+  if (ours && config.ring_bytes > 0 && segment.bytes() == ring_segment_bytes(config)) {
+    return segment;
+  }
+  return base::make_error(StatusCode::kCorrupt,
+                          "open the ring of process {}: it is not that of generation {} and its {} "
+                          "members; has something written over it, or to the store",
+                          place.pid, world.generation, world.members.size());
+}
+
+RingConfig config_of(const shm::Segment& segment) {
+  RingConfig config = {};
+  std::memcpy(&config, segment.data() + kConfigAt, sizeof config);
+  return config;
+}
+
+std::string ring_key(const World& world) {
+  return fmt::format("listen/{}/{:016x}", world.generation, members_hash(world));
+}
+
+}  // namespace ffdl::comm

@@ -1,0 +1,178 @@
+#include "comm/shm_pairs.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "base/limits.h"
+#include "ffdl/operation_queue.h"
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// What it means is in tests/conformance; here ranks are processes, which can be killed and stopped.
+class ShmPairsProcesses : public ::testing::Test {
+ protected:
+  static Time soon() { return deadline_in(20s); }
+
+  Result<std::unique_ptr<Communicator>> connect(int rank, int ranks) {
+    auto store = open_store("file://" + folder_.path(), system_runtime());
+    if (!store.ok()) return store.status();
+    return connect_communicator({1, rank, testing::members_named(ranks)}, **store, soon());
+  }
+
+  // A process that is rank `rank` and ends with what `body` returns.
+  pid_t start(int rank, int ranks, const std::function<int(Communicator&)>& body) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    const auto communicator = connect(rank, ranks);
+    _exit(communicator.ok() ? body(**communicator) : 99);
+  }
+
+  static int exit_code(pid_t child) {
+    int outcome = 0;
+    waitpid(child, &outcome, 0);
+    return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : -WTERMSIG(outcome);
+  }
+
+  const TempFolder folder_;
+};
+
+// Many times around the parts of a mailbox, and not a whole number of them.
+constexpr uint64_t kElements = 5 * base::kMailboxParts * base::kMailboxPartBytes / 8 + 1;
+
+int64_t value_at(uint64_t message, uint64_t i) { return static_cast<int64_t>(message * 31 + i); }
+
+Status send_one(Communicator& communicator, int to, uint64_t message, Time deadline) {
+  std::vector<int64_t> values(kElements);
+  for (uint64_t i = 0; i < kElements; ++i) values[i] = value_at(message, i);
+  return communicator.send({values.data(), kElements, DType::kInt64}, to, deadline);
+}
+
+Status recv_one(Communicator& communicator, int from, uint64_t message, Time deadline) {
+  std::vector<int64_t> values(kElements);
+  FFDL_RETURN_IF_ERROR(
+      communicator.recv({values.data(), kElements, DType::kInt64}, from, deadline));
+  for (uint64_t i = 0; i < kElements; ++i) {
+    if (values[i] != value_at(message, i)) return Status(StatusCode::kInternal, "a wrong message");
+  }
+  return {};
+}
+
+// 0 when the end of the other side is told as the loss of a peer, and no message was wrong.
+int told(const Status& status) {
+  return status.code() == StatusCode::kPeerLost ? 0 : static_cast<int>(status.code());
+}
+
+int send_until_lost(Communicator& communicator) {
+  Status status;
+  for (uint64_t message = 0; status.ok(); ++message) {
+    status = send_one(communicator, 0, message, deadline_in(20s));
+  }
+  return told(status);
+}
+
+int recv_until_lost(Communicator& communicator) {
+  Status status;
+  for (uint64_t message = 0; status.ok(); ++message) {
+    status = recv_one(communicator, 0, message, deadline_in(20s));
+  }
+  return told(status);
+}
+
+TEST_F(ShmPairsProcesses, AKilledSenderIsLostAtOnce) {
+  const pid_t victim = start(1, 2, send_until_lost);
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+  for (uint64_t message = 0; message < 5; ++message) {
+    ASSERT_OK(recv_one(*communicator, 1, message, soon()));
+  }
+  kill(victim, SIGKILL);
+  const Time killed = std::chrono::steady_clock::now();
+  Status status;
+  for (uint64_t message = 5; status.ok(); ++message) {
+    status = recv_one(*communicator, 1, message, soon());
+  }
+  EXPECT_FAILS(status, StatusCode::kPeerLost, "rank 1 'm1' has died");
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, 5s);  // far from any deadline
+  EXPECT_EQ(exit_code(victim), -SIGKILL);
+  EXPECT_EQ(communicator->barrier(soon()).code(), StatusCode::kPeerLost);
+}
+
+TEST_F(ShmPairsProcesses, AKilledReceiverIsLostAtOnce) {
+  const pid_t victim = start(1, 2, recv_until_lost);
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+  for (uint64_t message = 0; message < 5; ++message) {
+    ASSERT_OK(send_one(*communicator, 1, message, soon()));
+  }
+  kill(victim, SIGKILL);
+  const Time killed = std::chrono::steady_clock::now();
+  Status status;
+  while (status.ok()) status = send_one(*communicator, 1, 0, soon());
+  EXPECT_FAILS(status, StatusCode::kPeerLost, "rank 1 'm1' has died");
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, 5s);
+  EXPECT_EQ(exit_code(victim), -SIGKILL);
+}
+
+TEST_F(ShmPairsProcesses, AStoppedSenderIsATimeout) {
+  const pid_t victim = start(1, 2, send_until_lost);
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+  ASSERT_OK(recv_one(*communicator, 1, 0, soon()));
+  kill(victim, SIGSTOP);
+  Status status;
+  // The signal takes its time.
+  for (uint64_t message = 1; status.ok(); ++message) {
+    status = recv_one(*communicator, 1, message, deadline_in(200ms));
+  }
+  EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1 'm1' had not come");
+  kill(victim, SIGCONT);
+  EXPECT_EQ(exit_code(victim), 0);
+}
+
+// The death of a third is none of theirs, until they meet it in a collective.
+TEST_F(ShmPairsProcesses, TheDeathOfAThirdDisturbsNoPair) {
+  const pid_t victim = start(2, 3, [](Communicator&) { return pause(); });
+  const pid_t sender = start(1, 3, [](Communicator& communicator) {
+    Status status;
+    for (uint64_t message = 0; status.ok() && message < 5; ++message) {
+      status = send_one(communicator, 0, message, soon());
+    }
+    return told(status.ok() ? communicator.barrier(soon()) : status);
+  });
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 3));
+  kill(victim, SIGKILL);
+  EXPECT_EQ(exit_code(victim), -SIGKILL);
+  for (uint64_t message = 0; message < 5; ++message) {
+    ASSERT_OK(recv_one(*communicator, 1, message, soon()));
+  }
+  EXPECT_EQ(communicator->barrier(soon()).code(), StatusCode::kPeerLost);
+  EXPECT_EQ(exit_code(sender), 0);
+}
+
+TEST(ShmPairs, AQueueRunsThem) {
+  const auto ranks = make_local_communicators(1, testing::members_named(2)).value();
+  testing::on_each(ranks, [](Communicator& communicator, int rank) {
+    OperationQueue queue(communicator);
+    int32_t value = rank == 0 ? 7 : 0;
+    const Buffer buffer = {&value, 1, DType::kInt32};
+    const Operation operation =
+        rank == 0 ? Operation{.kind = Collective::kSend, .in = {&buffer, 1}, .peer = 1}
+                  : Operation{.kind = Collective::kRecv, .out = {&buffer, 1}, .peer = 0};
+    ASSERT_OK_AND_ASSIGN(const auto ticket, queue.start(operation, deadline_in(20s)));
+    ASSERT_OK(queue.wait(ticket));
+    EXPECT_EQ(value, 7);
+  });
+}
+
+}  // namespace
+}  // namespace ffdl::comm

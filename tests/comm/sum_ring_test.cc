@@ -1,0 +1,110 @@
+#include "comm/sum_ring.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <set>
+#include <vector>
+
+#include "comm/shm_layout.h"
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+
+namespace ffdl::comm {
+namespace {
+
+constexpr uint64_t kRingBytes = 4096;
+
+World world_of(int ranks) {
+  return {.generation = 9, .rank = 0, .members = testing::members_named(ranks)};
+}
+
+RingConfig config_for(const World& world) {
+  return {.generation = world.generation,
+          .members = members_hash(world),
+          .ring_bytes = kRingBytes,
+          .ranks = static_cast<uint32_t>(world.members.size()),
+          .reserved = 0};
+}
+
+RingPlace place_of(const shm::Segment& segment) {
+  return {.pid = getpid(), .fd = segment.fd(), .segment = segment.header().generation};
+}
+
+TEST(SumRing, SharesAreWholeLinesAndTogetherAll) {
+  for (const uint64_t bytes : {0U, 1U, 64U, 65U, 1000U, 4096U}) {
+    for (const int ranks : {1, 2, 3, 8}) {
+      uint64_t at = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Share share = share_of(rank, ranks, bytes);
+        EXPECT_EQ(share.begin, at) << bytes << " rank " << rank;
+        EXPECT_TRUE(share.begin % 64 == 0 || share.begin == bytes);
+        at = share.end;
+      }
+      EXPECT_EQ(at, bytes);
+    }
+  }
+  EXPECT_EQ(bytes_with_header(0), 64U);
+  EXPECT_EQ(bytes_with_header(64), 128U);
+  EXPECT_EQ(bytes_with_header(65), 192U);
+}
+
+TEST(SumRing, AllPlacesAreApartAndInside) {
+  for (const int ranks : {1, 3, 256}) {
+    const World world = world_of(ranks);
+    ASSERT_OK_AND_ASSIGN(const shm::Segment segment, create_ring(config_for(world)));
+    const RingView view(segment.data(), config_of(segment));
+    std::vector<std::byte> full(kRingBytes, std::byte{255});
+    view.write(0, full.data(), full.size());
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(view.words(rank).done.load(), 0U);
+      view.words(rank).done.store(UINT64_MAX);
+    }
+    EXPECT_EQ(view.bell().sleepers.load(), 0U);
+    std::vector<std::byte> read(kRingBytes);
+    view.read(0, read.data(), read.size());
+    EXPECT_EQ(read, full);
+    ASSERT_OK(open_ring(place_of(segment), world));  // neither header nor config was touched
+  }
+}
+
+TEST(SumRing, AByteLiesAtItsPositionWhereverTheRingEnds) {
+  const World world = world_of(2);
+  ASSERT_OK_AND_ASSIGN(const shm::Segment segment, create_ring(config_for(world)));
+  const RingView view(segment.data(), config_of(segment));
+  std::vector<std::byte> given(1000);
+  for (size_t i = 0; i < given.size(); ++i) given[i] = static_cast<std::byte>(i % 251);
+  for (uint64_t position = 0; position < 5 * kRingBytes; position += 960) {
+    view.write(position, given.data(), given.size());
+    std::vector<std::byte> read(given.size());
+    view.read(position, read.data(), read.size());
+    ASSERT_EQ(read, given) << position;
+    std::byte last{};
+    view.read(position + 999 + 7 * kRingBytes, &last, 1);
+    ASSERT_EQ(last, given[999]);
+  }
+}
+
+TEST(SumRing, OnlyTheRingOfTheWorldIsTaken) {
+  const World world = world_of(2);
+  ASSERT_OK_AND_ASSIGN(const shm::Segment segment, create_ring(config_for(world)));
+  const RingPlace place = place_of(segment);
+  EXPECT_EQ(ring_place_of(to_text(place)), place);
+  EXPECT_EQ(ring_place_of("elsewhere"), RingPlace());
+  ASSERT_OK_AND_ASSIGN(const shm::Segment opened, open_ring(place, world));
+  EXPECT_EQ(config_of(opened).ring_bytes, kRingBytes);
+  RingPlace other = place;
+  ++other.segment;
+  EXPECT_FAILS(open_ring(other, world), StatusCode::kConflict, "replaced");
+  EXPECT_FAILS(open_ring(place, world_of(3)), StatusCode::kCorrupt, "its 3 members");
+  EXPECT_FAILS(open_ring({}, world), StatusCode::kUnavailable, "process 0");
+  RingConfig larger = config_for(world);
+  larger.ring_bytes *= 2;
+  ASSERT_OK_AND_ASSIGN(const shm::Segment lying, create_ring(larger));
+  reinterpret_cast<RingConfig*>(lying.data() + sizeof(shm::SegmentHeader))->ring_bytes = kRingBytes;
+  EXPECT_FAILS(open_ring(place_of(lying), world), StatusCode::kCorrupt, "not that of");
+  EXPECT_NE(ring_key(world), ring_key(world_of(3)));
+}
+
+}  // namespace
+}  // namespace ffdl::comm

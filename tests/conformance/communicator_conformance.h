@@ -1,0 +1,39 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ffdl/communicator.h"
+#include "support/ranks.h"
+
+namespace ffdl {
+
+struct BackEnd {
+  std::string name;
+  std::function<testing::Ranks(uint64_t generation, const std::vector<Member>& members)> make;
+};
+
+// What every back end must mean by the words of communicator.h. A new one is one more line at the
+// end of communicator_conformance_test.cc.
+class CommunicatorConformance : public ::testing::TestWithParam<BackEnd> {
+ protected:
+  static testing::Ranks make(int ranks) {
+    return GetParam().make(1, testing::members_named(ranks));
+  }
+};
+
+inline Time soon() { return deadline_in(std::chrono::seconds(20)); }
+
+// A number of which source and place can be told.
+inline double tagged(int rank, uint64_t i) { return 1e6 * rank + static_cast<double>(i); }
+
+// A rank that failed may have come before, so that one barrier still ends well at another.
+inline Status first_failure(Communicator& communicator) {
+  Status status = communicator.barrier(soon());
+  return status.ok() ? communicator.barrier(soon()) : status;
+}
+
+}  // namespace ffdl
