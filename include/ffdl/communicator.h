@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -121,7 +122,19 @@ class FFDL_API Communicator {
   }
 };
 
+// How the members reach each other. All must say the same.
+enum class Backend : uint32_t {
+  kAuto,          // kShm where all share memory, else kHierarchical
+  kShm,           // shared memory of one host
+  kGloo,          // TCP connections, also inside a host
+  kHierarchical,  // shared memory inside a host, TCP between hosts
+};
+
 struct CommunicatorOptions {
+  Backend backend = Backend::kAuto;
+  // The IP address of this host at which the members on others reach it; what comes in there is
+  // trusted. Empty: the loopback interface, for members that share one.
+  std::string address{};
   // Of each rank, for what is on its way to the others; the segment takes four times this for each.
   uint64_t slot_bytes = uint64_t{256} << 10;
 };
@@ -131,12 +144,14 @@ struct CommunicatorOptions {
 FFDL_API Result<std::vector<std::unique_ptr<Communicator>>> make_local_communicators(
     uint64_t generation, std::span<const Member> members);
 
-// For processes and threads of one host: the ranks find each other through `store` and meet in
-// shared memory. Every member calls it with the same members and generation, and its own rank.
+// For processes and threads: the ranks find each other through `store`. Every member calls it with
+// the same members and generation, and its own rank.
 // Blocks: until all members have joined, or the deadline.
-// Errors: kTimeout (names who has not come),
-//         kInvalidArgument (no member, or options out of range), kWorldChanged (this generation has
-//         been begun by another rank 0), kExhausted (no room in /dev/shm), and those of Store.
+// Errors: kTimeout (names who has not come), kPeerLost (somebody came and died),
+//         kInvalidArgument (no member, options out of range, members that disagree on the backend
+//         or cannot reach each other by it), kWorldChanged (another process has begun this
+//         generation as this rank), kUnimplemented (not built: the message names the CMake option),
+//         kExhausted (no room in /dev/shm), and those of Store.
 //         Members that were told of different members never meet: kTimeout.
 FFDL_API Result<std::unique_ptr<Communicator>> connect_communicator(
     const World& world, Store& store, Time deadline, const CommunicatorOptions& options = {});

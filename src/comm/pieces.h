@@ -8,8 +8,26 @@
 
 #include "ffdl/types.h"
 
-// A list of buffers as the concatenation of their bytes.
+// A list of buffers as the concatenation of their bytes, and elements cut into a piece per rank.
 namespace ffdl::comm {
+
+inline constexpr uint64_t kLine = 64;
+
+// Elements [begin, end) of `count` that `rank` reduces. Pieces begin on lines of their own, so that
+// no two ranks write to the same one.
+struct Piece {
+  uint64_t begin;
+  uint64_t end;
+};
+
+inline Piece piece_of(int rank, int ranks, uint64_t count, uint64_t element) {
+  const uint64_t unit = kLine / element;
+  const uint64_t lines = (count + unit - 1) / unit;
+  const auto cut = [&](int at) {
+    return std::min(count, lines * static_cast<uint64_t>(at) / static_cast<uint64_t>(ranks) * unit);
+  };
+  return {cut(rank), cut(rank + 1)};
+}
 
 // Calls visit(address, bytes) for each run of memory that bytes [begin, begin + bytes) of the list
 // lie in. The list must have them.

@@ -12,24 +12,6 @@
 namespace ffdl::comm {
 namespace {
 
-constexpr uint64_t kLine = 64;
-
-// Elements [begin, end) of `count` that `rank` reduces. Pieces begin on lines of their own, so that
-// no two ranks write to the same one.
-struct Piece {
-  uint64_t begin;
-  uint64_t end;
-};
-
-Piece piece_of(int rank, int ranks, uint64_t count, uint64_t element) {
-  const uint64_t unit = kLine / element;
-  const uint64_t lines = (count + unit - 1) / unit;
-  const auto cut = [&](int at) {
-    return std::min(count, lines * static_cast<uint64_t>(at) / static_cast<uint64_t>(ranks) * unit);
-  };
-  return {cut(rank), cut(rank + 1)};
-}
-
 // The most blocks that a slot has to hold a part of.
 uint64_t blocks_in_slot(const Signature& signature, int ranks) {
   return in_blocks(signature.kind, signature.root, signature.root, ranks);
