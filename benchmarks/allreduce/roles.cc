@@ -161,12 +161,12 @@ Status play(const std::string& name, int ranks) {
     FFDL_ASSIGN_OR_RETURN(contender,
                           Ours::connect(group.rank(), ranks, folder, name == "shm_shared"));
   }
-  if (group.rank() == 0) std::filesystem::remove_all(folder);
   group.answer("ready");
   while (const std::optional<Sums> turn = group.next()) {
     FFDL_ASSIGN_OR_RETURN(const double seconds, play_turn(*contender, *turn, ranks));
     group.answer(fmt::format("{}", seconds));
   }
+  if (group.rank() == 0) std::filesystem::remove_all(folder);
   return {};
 }
 

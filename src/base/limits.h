@@ -81,8 +81,8 @@ inline constexpr auto kTakeBackPoll = 50us;
 inline constexpr uint64_t kSlotBytesMin = uint64_t{16} << 10;
 inline constexpr uint64_t kSlotBytesMax = uint64_t{1} << 30;
 
-// Up to here an operation between hosts takes one message per pair of ranks, which also says what it
-// is; each rank keeps room for two of them from every other.
+// Up to here an operation between hosts takes one message per pair of ranks, which also says what
+// it is; each rank keeps room for two of them from every other.
 inline constexpr uint64_t kEagerBytesMax = uint64_t{16} << 10;
 
 // Of each message of a larger operation between hosts: three are on their way from rank to rank,

@@ -98,6 +98,7 @@ class GlooLinks final : public Links {
   std::unique_ptr<Place> make_place(std::byte* data, uint64_t bytes) override;
   void stop() override;
   void close() override;
+  void leave() override;
 
   // Says that `buffer` is waited for, or with null that nothing is. False: stopped.
   bool set_waiting(UnboundBuffer* buffer);
@@ -284,6 +285,11 @@ void GlooLinks::close() {
   for (int rank = 0; rank < world_.size(); ++rank) {
     if (rank != world_.rank) context_->getPair(rank)->close();
   }
+}
+
+void GlooLinks::leave() {
+  if (is_fork()) return;
+  for (int rank = 0; rank < world_.size(); ++rank) context_->getPair(rank).reset();
 }
 
 Status GlooLinks::confirm(int to, Tag tag) {

@@ -16,6 +16,7 @@ LinkedCommunicator::LinkedCommunicator(World world, std::unique_ptr<Links> links
 // Connections end softly: what an operation that ended well has sent still arrives.
 LinkedCommunicator::~LinkedCommunicator() {
   end(Status(StatusCode::kCancelled, "its communicator was closed"));
+  links_->leave();
 }
 
 Status LinkedCommunicator::open(Time deadline) {
@@ -69,12 +70,13 @@ Status LinkedCommunicator::run_large(const Request& request, Time deadline) {
 void LinkedCommunicator::stop() { links_->stop(); }
 
 void LinkedCommunicator::abort(Status why) {
-  if (getpid() != pid_) return;  // a fork: nothing of it runs here
+  if (getpid() != pid_) return;
   end(why.ok() ? Status(StatusCode::kCancelled, "aborted") : std::move(why));
   links_->close();
 }
 
 void LinkedCommunicator::end(Status why) {
+  if (getpid() != pid_) return;  // a fork: nothing of it runs here
   {
     base::MutexLock lock(mutex_);
     if (failure_.ok()) failure_ = std::move(why);

@@ -37,7 +37,7 @@ class Place {
 };
 
 // A connection to every other rank of a world.
-// Threads: stop() and close() from any thread, the rest from one at a time.
+// Threads: stop() and close() from any thread, the rest from one at a time. A fork may destroy it.
 class Links {
  public:
   virtual ~Links() = default;
@@ -48,6 +48,9 @@ class Links {
   virtual void stop() = 0;
   // Ends all connections now: the others find a lost peer.
   virtual void close() = 0;
+  // The same when all that was sent has arrived. Nothing else is called afterwards, and places may
+  // go.
+  virtual void leave() = 0;
 };
 
 // Connects the members of `world`, which find each other through `store`; `address` is that of this
