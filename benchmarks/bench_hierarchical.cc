@@ -12,6 +12,7 @@
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/harness/two_hosts.h"
+#include "benchmarks/reference.h"
 #include "ffdl/communicator.h"
 
 // './dev bench hierarchical': four ranks on two hosts, which are network namespaces. Shared memory
@@ -24,7 +25,7 @@ constexpr int kRanks = 4;
 constexpr std::array<uint64_t, 3> kSizes = {1U << 20, 16U << 20, 100U << 20};
 
 // What rank 0 reads and tells the others.
-struct Turn64 {
+struct Command {
   int64_t two_levels = 0;
   int64_t sums = 0;  // 0: the end
   int64_t bytes = 0;
@@ -52,7 +53,7 @@ class Rank {
   Status play() {
     if (rank() == 0) tell("ready");
     while (true) {
-      Turn64 turn = rank() == 0 ? read_turn() : Turn64{};
+      Command turn = rank() == 0 ? read_command() : Command{};
       FFDL_RETURN_IF_ERROR(
           gloo_->broadcast({&turn, sizeof turn / sizeof(int64_t), DType::kInt64}, 0, kNoDeadline));
       if (turn.sums == 0) return {};
@@ -71,8 +72,8 @@ class Rank {
     std::fflush(stdout);
   }
 
-  static Turn64 read_turn() {
-    Turn64 turn;
+  static Command read_command() {
+    Command turn;
     std::string line;
     if (std::getline(std::cin, line)) {
       std::istringstream(line) >> turn.two_levels >> turn.sums >> turn.bytes;
@@ -80,7 +81,7 @@ class Rank {
     return turn;
   }
 
-  Result<double> take(const Turn64& turn) {
+  Result<double> take(const Command& turn) {
     Communicator& communicator = turn.two_levels != 0 ? *two_levels_ : *gloo_;
     values_.resize(static_cast<size_t>(turn.bytes) / sizeof(float));
     Status status;
