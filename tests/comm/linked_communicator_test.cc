@@ -99,7 +99,11 @@ TEST_F(LinkedProcesses, ARootThatOnlySendsIsToldOfTheDeathOfOneThatStopped) {
 }
 
 TEST_F(LinkedProcesses, AStoppedPeerIsATimeoutAtTheDeadline) {
-  const pid_t child = start(1, 2, sum_until_lost);
+  const pid_t child = start(1, 2, [](Communicator& communicator) {
+    while (communicator.barrier(soon()).ok()) {
+    }
+    return 0;
+  });
   ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
   kill(child, SIGSTOP);
   waitpid(child, nullptr, WUNTRACED);
