@@ -239,12 +239,12 @@ Status play(const std::string& name, int ranks) {
     FFDL_ASSIGN_OR_RETURN(auto communicator, connect(group.rank(), ranks, folder));
     contender = make_contender(name, std::move(communicator));
   }
-  if (group.rank() == 0) std::filesystem::remove_all(folder);
   group.answer("ready");
   while (const std::optional<Sums> turn = group.next()) {
     FFDL_ASSIGN_OR_RETURN(const double seconds, play_turn(*contender, *turn, ranks));
     group.answer(fmt::format("{}", seconds));
   }
+  if (group.rank() == 0) std::filesystem::remove_all(folder);
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,15 @@ enum class ReduceOp : uint32_t {
   kMin,   // NaN if any is NaN
   kMax,   // NaN if any is NaN
   kProduct,
+};
+
+// How the members of a communicator reach each other.
+enum class Backend : uint32_t {
+  kAuto,          // to be found out: kShm where all share memory, else kHierarchical
+  kShm,           // shared memory of one host
+  kGloo,          // TCP connections, also inside a host
+  kHierarchical,  // shared memory inside a host, TCP between hosts
+  kLocal,         // the threads of one process: make_local_communicators()
 };
 
 enum class Collective : uint32_t {
@@ -70,6 +80,8 @@ class FFDL_API Communicator {
   virtual ~Communicator() = default;
 
   virtual const World& world() const = 0;
+  // Never kAuto. kGloo, too, where kAuto or kHierarchical finds that no two levels can be made.
+  virtual Backend backend() const = 0;
   virtual Status run(const Operation& operation, Time deadline) = 0;
   // Afterwards no operation of this member can end well, and the others fail with kPeerLost.
   virtual void abort(Status why) = 0;
@@ -159,11 +171,15 @@ class FFDL_API Communicator {
 };
 
 struct CommunicatorOptions {
+  Backend backend = Backend::kAuto;  // all must say the same
+  // The IP address of this host at which the members on others reach it; what comes in there is
+  // trusted. Empty: the loopback interface, for members that share one.
+  std::string address{};
   // Of each rank, for what is on its way to the others; the segment takes four times this for each.
   uint64_t slot_bytes = uint64_t{128} << 10;
-  // Where it is set, the thread that waits calls it about every 100 ms, while it connects and while
-  // it runs an operation. What is not ok ends the wait, as abort() would. For what only that thread
-  // can see: in Python, signals.
+  // Where it is set, the thread that waits calls it about every 100 ms: while it looks for the
+  // others in the store, and with kShm while it runs an operation. What is not ok ends the wait, as
+  // abort() would. For what only that thread can see: in Python, signals.
   std::function<Status()> look{};
 };
 
@@ -172,12 +188,14 @@ struct CommunicatorOptions {
 FFDL_API Result<std::vector<std::unique_ptr<Communicator>>> make_local_communicators(
     uint64_t generation, std::span<const Member> members);
 
-// For processes and threads of one host: the ranks find each other through `store` and meet in
-// shared memory. Every member calls it with the same members and generation, and its own rank.
+// For processes and threads: the ranks find each other through `store`. Every member calls it with
+// the same members and generation, and its own rank.
 // Blocks: until all members have joined, or the deadline.
-// Errors: kTimeout (names who has not come),
-//         kInvalidArgument (no member, or options out of range), kWorldChanged (this generation has
-//         been begun by another rank 0), kExhausted (no room in /dev/shm), and those of Store.
+// Errors: kTimeout (names who has not come), kPeerLost (somebody came and died),
+//         kInvalidArgument (no member, options out of range, members that disagree on the backend
+//         or cannot reach each other by it), kWorldChanged (another process has begun this
+//         generation as this rank), kUnimplemented (not built: the message names the CMake option),
+//         kExhausted (no room in /dev/shm), and those of Store.
 //         Members that were told of different members never meet: kTimeout.
 FFDL_API Result<std::unique_ptr<Communicator>> connect_communicator(
     const World& world, Store& store, Time deadline, const CommunicatorOptions& options = {});

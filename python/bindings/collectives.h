@@ -14,11 +14,12 @@ namespace ffdl::python {
 
 // One operation, with what it is given.
 struct Request {
-  Operation operation() const { return {kind, in.buffers, out.buffers, reduce, root}; }
+  Operation operation() const { return {kind, in.buffers, out.buffers, reduce, root, peer}; }
 
   Collective kind = Collective::kBarrier;
   ReduceOp reduce = ReduceOp::kSum;
   int root = 0;
+  int peer = 0;
   Elements in{};
   Elements out{};
 };
@@ -163,10 +164,36 @@ void bind_moves_of_a_root(Class& to, Target target) {
 }
 
 template <class Class>
+void bind_pairs(Class& to, Target target) {
+  namespace py = pybind11;
+  to.def(
+        "send",
+        [target](const py::object& self, const py::object& in, int peer, double timeout_s) {
+          return target.run(
+              self, {.kind = Collective::kSend, .peer = peer, .in = elements_to_read(in, "in_")},
+              timeout_s);
+        },
+        py::arg("in_"), py::kw_only(), py::arg("to"), py::arg("timeout_s") = kDefaultTimeoutS,
+        "To rank `to` alone, which calls recv; ends when all has been taken. Two that both send\n"
+        "first wait for each other until the time-out.")
+      .def(
+          "recv",
+          [target](const py::object& self, const py::object& out, int peer, double timeout_s) {
+            return target.run(
+                self,
+                {.kind = Collective::kRecv, .peer = peer, .out = elements_to_write(out, "out")},
+                timeout_s);
+          },
+          py::arg("out"), py::kw_only(), py::arg("from_"), py::arg("timeout_s") = kDefaultTimeoutS,
+          "From rank `from_` alone: as many elements of the same dtype as it sends, in its order.");
+}
+
+template <class Class>
 void bind_collectives(Class& to, Target target) {
   bind_reductions(to, target);
   bind_moves_among_all(to, target);
   bind_moves_of_a_root(to, target);
+  bind_pairs(to, target);
 }
 
 }  // namespace ffdl::python

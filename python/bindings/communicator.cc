@@ -116,6 +116,8 @@ memory: an array of ffdl.shared_array(), or a SharedMemory. It is copied less wh
 gives such a one; nothing else changes. It is forgotten when its last array has gone.
 Raises InvalidArgument for any other array, and for a part of one.)")
       .def_property_readonly("world", &world_of)
+      .def_property_readonly("backend",
+                             [](const CommunicatorHandle& h) { return h.communicator->backend(); })
       .def_property_readonly("rank", [](const CommunicatorHandle& h) { return world_of(h).rank; })
       .def_property_readonly("size",
                              [](const CommunicatorHandle& h) { return world_of(h).size(); });
@@ -125,24 +127,36 @@ void bind_connecting(py::module_& module) {
   const CommunicatorOptions defaults;
   module.def(
       "connect_communicator",
-      [](const World& world, Store& store, double timeout_s, uint64_t slot_bytes) {
+      [](const World& world, Store& store, double timeout_s, Backend backend, std::string address,
+         uint64_t slot_bytes) {
         const Time deadline = deadline_after(timeout_s);
         auto connected = without_lock([&] {
           return connect_communicator(world, store, deadline,
-                                      {.slot_bytes = slot_bytes, .look = look_for_signals});
+                                      {.backend = backend,
+                                       .address = std::move(address),
+                                       .slot_bytes = slot_bytes,
+                                       .look = look_for_signals});
         });
         raise_if_set();
-        return std::make_unique<CommunicatorHandle>(take(std::move(connected)), true);
+        std::unique_ptr<Communicator> communicator = take(std::move(connected));
+        const bool looks = communicator->backend() == Backend::kShm;
+        return std::make_unique<CommunicatorHandle>(std::move(communicator), looks);
       },
       py::arg("world"), py::arg("store"), py::arg("timeout_s") = kDefaultTimeoutS, py::kw_only(),
+      py::arg("backend") = defaults.backend, py::arg("address") = defaults.address,
       py::arg("slot_bytes") = defaults.slot_bytes,
-      R"(Meets the other members, processes or threads of one host; returns when all have come.
+      R"(Meets the other members, processes or threads; returns when all have come.
 
 Every member calls it with the same generation and members, its own rank, and the same store.
-slot_bytes: of each rank, for what is on its way; whole pages of 4096.
-Raises Timeout (names who has not come), InvalidArgument (no member), WorldChanged (this
-generation has been begun by another rank 0), Conflict (another process is this rank), Exhausted
-(no room in /dev/shm), and what Store does.)");
+backend: all must say the same; AUTO finds out who shares a host.
+address: the IP address of this host at which members on others reach it; what comes in there is
+trusted. "": the loopback interface, for members that share one.
+slot_bytes: of each rank, in shared memory, for what is on its way; whole pages of 4096.
+Raises Timeout (names who has not come), PeerLost (somebody came and died), InvalidArgument (no
+member; members that disagree on the backend, or cannot reach each other by it), WorldChanged (this
+generation has been begun by another process), Conflict (another process is this rank),
+Unimplemented (a backend that was not built), Exhausted (no room in /dev/shm), and what Store
+does.)");
   module.def(
       "make_local_communicators",
       [](uint64_t generation, const std::vector<Member>& members) {
@@ -160,6 +174,14 @@ generation has been begun by another rank 0), Conflict (another process is this 
 }  // namespace
 
 void bind_communicator(py::module_& module) {
+  py::native_enum<Backend>(module, "Backend", "enum.Enum",
+                           "How the members of a communicator reach each other.")
+      .value("AUTO", Backend::kAuto)
+      .value("SHM", Backend::kShm)
+      .value("GLOO", Backend::kGloo)
+      .value("HIERARCHICAL", Backend::kHierarchical)
+      .value("LOCAL", Backend::kLocal)
+      .finalize();
   py::native_enum<ReduceOp>(
       module, "ReduceOp", "enum.Enum",
       "How elements are put together. Integers wrap around and have no MEAN;\n"

@@ -8,6 +8,7 @@ from . import errors
 from ._ffdl import (
     AveragingLearner,
     AveragingStats,
+    Backend,
     Communicator,
     Decay,
     Entry,
@@ -52,6 +53,7 @@ from .shared import shared_array
 __all__ = [
     "AveragingLearner",
     "AveragingStats",
+    "Backend",
     "Communicator",
     "Decay",
     "Entry",

@@ -100,6 +100,26 @@ inline constexpr uint64_t kMailboxPartBytes = uint64_t{32} << 10;
 // Least and largest ring of sums for listeners: some small sums; a share of a large host.
 inline constexpr uint64_t kSumRingBytesMin = uint64_t{64} << 10;
 inline constexpr uint64_t kSumRingBytesMax = uint64_t{1} << 40;
+// Up to here an operation between hosts takes one message per pair of ranks, which also says what
+// it is; each rank keeps room for two of them from every other.
+inline constexpr uint64_t kEagerBytesMax = uint64_t{16} << 10;
+
+// Of each message of a larger operation between hosts: three are on their way from rank to rank,
+// and while one is reduced the next must not run dry.
+inline constexpr uint64_t kLinkPieceBytes = uint64_t{1} << 20;
+
+// Longest wait for a connection, in place of no deadline: what gloo adds to the time must not
+// overflow.
+inline constexpr auto kLinkWaitMax = 87'600h;
+
+// Least life of a record by which members find each other: one whose deadline is near still tells
+// the others what is wrong.
+inline constexpr auto kRecordLifeMin = 2s;
+
+// Tags beside those of messages: receipts for them, and one that probes whether anything can be
+// received from a rank.
+inline constexpr uint64_t kLinkReceiptTag = 100;
+inline constexpr uint64_t kLinkProbeTag = 200;
 
 // Between two looks of one who waits at a file that others change: short beside a lease.
 inline constexpr auto kFileStorePoll = 5ms;

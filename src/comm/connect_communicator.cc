@@ -1,22 +1,119 @@
+#include <algorithm>
+
 #include "base/errors.h"
 #include "base/limits.h"
+#include "comm/hierarchical_communicator.h"
+#include "comm/introduction.h"
+#include "comm/looking_store.h"
+#include "comm/rendezvous.h"
 #include "comm/shm_communicator.h"
 
 namespace ffdl {
+namespace comm {
+namespace {
+
+using base::invalid_argument;
+
+constexpr const char* kLoopback = "127.0.0.1";
+
+Status check_options(const World& world, const CommunicatorOptions& options) {
+  if (options.backend == Backend::kLocal) {
+    return invalid_argument(
+        "connect generation {}: the local backend connects nobody; call make_local_communicators",
+        world.generation);
+  }
+  if (options.backend > Backend::kLocal) {
+    return invalid_argument("connect generation {}: backend {}; there is no such one",
+                            world.generation, static_cast<uint32_t>(options.backend));
+  }
+  if (options.slot_bytes >= base::kSlotBytesMin && options.slot_bytes <= base::kSlotBytesMax &&
+      options.slot_bytes % 4096 == 0) {
+    return {};
+  }
+  return invalid_argument(
+      "connect generation {}: slot_bytes is {}; use {} to {}, in whole pages of 4096",
+      world.generation, options.slot_bytes, base::kSlotBytesMin, base::kSlotBytesMax);
+}
+
+Result<std::unique_ptr<Communicator>> connect_shm(const World& world, Store& store, Time deadline,
+                                                  const CommunicatorOptions& options) {
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<ShmMeeting> meeting,
+                        ShmMeeting::join(world, store, deadline, options));
+  return std::unique_ptr<Communicator>(new ShmCommunicator(world, std::move(meeting)));
+}
+
+// The members on this rank's host, as a world of their own.
+World inside_of(const World& world, const std::vector<int>& hosts) {
+  World inside = {.generation = world.generation, .rank = 0, .members = {}};
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const auto at = static_cast<size_t>(rank);
+    if (hosts[at] != hosts[static_cast<size_t>(world.rank)]) continue;
+    if (rank == world.rank) inside.rank = inside.size();
+    inside.members.push_back(world.members[at]);
+  }
+  return inside;
+}
+
+Result<std::unique_ptr<Communicator>> connect_hosts(const World& world, Store& store, Time deadline,
+                                                    const CommunicatorOptions& options,
+                                                    const std::vector<int>& hosts) {
+  const World inside = inside_of(world, hosts);
+  const bool two_levels =
+      options.backend != Backend::kGloo && inside.size() > 1 && same_subtrees(hosts);
+  std::unique_ptr<Communicator> host;
+  if (two_levels) {
+    FFDL_ASSIGN_OR_RETURN(host, connect_shm(inside, store, deadline, options));
+  }
+  FFDL_ASSIGN_OR_RETURN(
+      std::unique_ptr<Links> links,
+      connect_links(world, store, deadline, options.address.empty() ? kLoopback : options.address));
+  std::unique_ptr<LinkedCommunicator> communicator;
+  if (two_levels) {
+    communicator =
+        std::make_unique<HierarchicalCommunicator>(world, std::move(links), std::move(host));
+  } else {
+    communicator = std::make_unique<LinkedCommunicator>(world, std::move(links));
+  }
+  FFDL_RETURN_IF_ERROR(communicator->open(deadline));
+  return std::unique_ptr<Communicator>(std::move(communicator));
+}
+
+// After the members know of each other.
+Result<std::unique_ptr<Communicator>> connect_known(const World& world, Store& store, Time deadline,
+                                                    const CommunicatorOptions& options,
+                                                    const std::vector<std::string>& records) {
+  std::vector<Introduction> members;
+  for (const std::string& record : records) {
+    FFDL_ASSIGN_OR_RETURN(members.emplace_back(), from_record(record));
+  }
+  FFDL_RETURN_IF_ERROR(check_members(world, members));
+  const std::vector<int> hosts = hosts_of(members);
+  const bool one_host = std::ranges::count(hosts, 0) == std::ssize(hosts);
+  if (options.backend == Backend::kShm || (options.backend == Backend::kAuto && one_host)) {
+    return connect_shm(world, store, deadline, options);
+  }
+  return connect_hosts(world, store, deadline, options, hosts);
+}
+
+}  // namespace
+}  // namespace comm
 
 Result<std::unique_ptr<Communicator>> connect_communicator(const World& world, Store& store,
                                                            Time deadline,
                                                            const CommunicatorOptions& options) {
   FFDL_RETURN_IF_ERROR(comm::check_world(world));
-  if (options.slot_bytes < base::kSlotBytesMin || options.slot_bytes > base::kSlotBytesMax ||
-      options.slot_bytes % 4096 != 0) {
-    return base::invalid_argument(
-        "connect generation {}: slot_bytes is {}; use {} to {}, in whole pages of 4096",
-        world.generation, options.slot_bytes, base::kSlotBytesMin, base::kSlotBytesMax);
-  }
-  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<comm::ShmMeeting> meeting,
-                        comm::ShmMeeting::join(world, store, deadline, options));
-  return std::unique_ptr<Communicator>(new comm::ShmCommunicator(world, std::move(meeting)));
+  FFDL_RETURN_IF_ERROR(comm::check_options(world, options));
+  comm::LookingStore looking(store, options.look);
+  FFDL_ASSIGN_OR_RETURN(comm::HostIdentity host, comm::host_identity());
+  const std::string record = comm::to_record(
+      {.backend = options.backend, .loopback = options.address.empty(), .host = std::move(host)});
+  FFDL_ASSIGN_OR_RETURN(const comm::Told told,
+                        comm::exchange_records(world, looking, "host", record, deadline));
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
+                        comm::connect_known(world, looking, deadline, options, told.records));
+  // All have read it. Where the store is gone by now it ends by itself.
+  static_cast<void>(store.end_lease(told.lease));
+  return communicator;
 }
 
 }  // namespace ffdl

@@ -57,6 +57,7 @@ class LocalCommunicator final : public Communicator {
   ~LocalCommunicator() override;
 
   const World& world() const override { return world_; }
+  Backend backend() const override { return Backend::kLocal; }
   Status run(const Operation& operation, Time deadline) override;
   void abort(Status why) override;
 

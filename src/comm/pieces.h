@@ -8,8 +8,26 @@
 
 #include "ffdl/types.h"
 
-// A list of buffers as the concatenation of their bytes.
+// A list of buffers as the concatenation of their bytes, and elements cut into a piece per rank.
 namespace ffdl::comm {
+
+inline constexpr uint64_t kLine = 64;
+
+// Elements [begin, end) of `count` that `rank` reduces. Pieces begin on lines of their own, so that
+// no two ranks write to the same one.
+struct Piece {
+  uint64_t begin;
+  uint64_t end;
+};
+
+inline Piece piece_of(int rank, int ranks, uint64_t count, uint64_t element) {
+  const uint64_t unit = kLine / element;
+  const uint64_t lines = (count + unit - 1) / unit;
+  const auto cut = [&](int at) {
+    return std::min(count, lines * static_cast<uint64_t>(at) / static_cast<uint64_t>(ranks) * unit);
+  };
+  return {cut(rank), cut(rank + 1)};
+}
 
 // Calls visit(address, bytes) for each run of memory that bytes [begin, begin + bytes) of the list
 // lie in. The list must have them.
@@ -29,21 +47,20 @@ void for_each_piece(std::span<const Buffer> list, uint64_t begin, uint64_t bytes
   }
 }
 
-// Where that is one run of memory, aligned for its elements; null where not.
-inline std::byte* find_whole(std::span<const Buffer> list, uint64_t begin, uint64_t bytes) {
-  std::byte* whole = nullptr;
+// Where those bytes are one run of memory at a multiple of `alignment`; null where not.
+inline std::byte* find_run(std::span<const Buffer> list, uint64_t begin, uint64_t bytes,
+                           uint64_t alignment) {
+  std::byte* run = nullptr;
   for_each_piece(list, begin, bytes, [&](std::byte* piece, uint64_t size) {
-    const uint64_t element = element_bytes(list.front().dtype);
-    const bool aligned = reinterpret_cast<uintptr_t>(piece) % element == 0;
-    if (size == bytes && aligned) whole = piece;
+    const bool aligned = reinterpret_cast<uintptr_t>(piece) % alignment == 0;
+    if (size == bytes && aligned) run = piece;
   });
-  return whole;
+  return run;
 }
 
 // Between processors: asks for the lines ahead, as the hardware does not see a pattern in lines
 // that another one has just had. The distance is not critical: 256 to 1024 bytes measure alike.
 inline void copy_ahead(std::byte* to, const std::byte* from, uint64_t bytes) {
-  constexpr uint64_t kLine = 64;
   constexpr uint64_t kAhead = 512;
   uint64_t done = 0;
   for (; done + kLine <= bytes; done += kLine) {

@@ -11,24 +11,6 @@
 namespace ffdl::comm {
 namespace {
 
-constexpr uint64_t kLine = 64;
-
-// Elements [begin, end) of `count` that `rank` reduces. Pieces begin on lines of their own, so that
-// no two ranks write to the same one.
-struct Piece {
-  uint64_t begin;
-  uint64_t end;
-};
-
-Piece piece_of(int rank, int ranks, uint64_t count, uint64_t element) {
-  const uint64_t unit = kLine / element;
-  const uint64_t lines = (count + unit - 1) / unit;
-  const auto cut = [&](int at) {
-    return std::min(count, lines * static_cast<uint64_t>(at) / static_cast<uint64_t>(ranks) * unit);
-  };
-  return {cut(rank), cut(rank + 1)};
-}
-
 // The most blocks that a slot has to hold a part of.
 uint64_t blocks_in_slot(const Signature& signature, int ranks) {
   return in_blocks(signature.kind, signature.root, signature.root, ranks);
@@ -67,10 +49,11 @@ Status ShmCommunicator::run(const Operation& operation, Time deadline) {
   Status status = pair ? pairs_.run(request, deadline) : run_collective(request, deadline);
   if (!status.ok()) meeting_->stop();
   if (publisher_ != nullptr) {
-    if (!status.ok())
+    if (!status.ok()) {
       publisher_->fail();
-    else if (operation.kind == Collective::kAllReduce)
+    } else if (operation.kind == Collective::kAllReduce) {
       publisher_->publish(request);
+    }
   }
   base::MutexLock lock(mutex_);
   running_ = false;
@@ -190,7 +173,7 @@ void ShmCommunicator::reduce_to_list(const Request& request, uint64_t slot_offse
   find_inputs(request, slot_offset, given, count, step);
   const Signature& signature = request.signature;
   const uint64_t bytes = count * request.element();
-  std::byte* const whole = find_whole(request.out, begin, bytes);
+  std::byte* const whole = find_run(request.out, begin, bytes, request.element());
   if (whole != nullptr) {
     tree_reduce(signature.reduce, signature.dtype, places_, whole, count);
     return;
@@ -207,7 +190,7 @@ void ShmCommunicator::find_inputs(const Request& request, uint64_t slot_offset, 
   for (int rank = 0; rank < view_.ranks(); ++rank) {
     places_[static_cast<size_t>(rank)] = view_.input(rank, step) + slot_offset;
   }
-  std::byte* const own = find_whole(request.in, given, count * request.element());
+  std::byte* const own = find_run(request.in, given, count * request.element(), request.element());
   if (own != nullptr) places_[static_cast<size_t>(world_.rank)] = own;
 }
 
@@ -316,7 +299,8 @@ Status ShmCommunicator::run_pipelined(const Request& request, uint64_t begin, Ti
 void ShmCommunicator::give_pieces(const Request& request, const Chunk& chunk, uint64_t step) {
   for_each_piece_of(request, chunk, [&](int rank, uint64_t offset, uint64_t bytes) {
     const uint64_t place = chunk.begin * request.element() + offset;
-    if (rank == world_.rank && find_whole(request.in, place, bytes) != nullptr) return;
+    if (rank == world_.rank && find_run(request.in, place, bytes, request.element()) != nullptr)
+      return;
     copy_from_list(request.in, place, bytes, view_.input(world_.rank, step) + offset);
   });
 }
@@ -334,7 +318,7 @@ void ShmCommunicator::reduce_own_piece(const Request& request, const Chunk& chun
     const uint64_t place = chunk.begin * element + offset;
     find_inputs(request, offset, place, count, step - 1);
     std::byte* const result = view_.result(world_.rank, step) + offset;
-    std::byte* const whole = find_whole(request.out, place, bytes);
+    std::byte* const whole = find_run(request.out, place, bytes, element);
     std::byte* const out = whole != nullptr ? whole : result;
     tree_reduce(signature.reduce, signature.dtype, places_, out, count);
     if (whole != nullptr) {

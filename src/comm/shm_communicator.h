@@ -19,6 +19,7 @@ class ShmCommunicator final : public Communicator {
   ~ShmCommunicator() override;
 
   const World& world() const override { return world_; }
+  Backend backend() const override { return Backend::kShm; }
   Status run(const Operation& operation, Time deadline) override;
   void abort(Status why) override;
   Status register_memory(const std::shared_ptr<SharedMemory>& memory) override;

@@ -24,18 +24,6 @@ std::string key_of(const World& world) {
   return fmt::format("comm/{}/{:016x}", world.generation, members_hash(world));
 }
 
-Result<Revision> wait_change(Store& store, std::string_view key, Revision seen, Time deadline,
-                             const std::function<Status()>& look) {
-  if (!look) return store.wait_change(key, seen, deadline);
-  while (true) {
-    const Time piece_end = std::min<Time>(deadline, deadline_in(base::kLookInterval));
-    Result<Revision> changed = store.wait_change(key, seen, piece_end);
-    const bool in_vain = !changed.ok() && changed.status().code() == StatusCode::kTimeout;
-    if (!in_vain || piece_end == deadline) return changed;
-    FFDL_RETURN_IF_ERROR(look());
-  }
-}
-
 }  // namespace
 
 ShmMeeting::ShmMeeting(const World& world, std::shared_ptr<shm::Segment> segment,
@@ -52,9 +40,8 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::join(const World& world, Store& 
                                                      Time deadline,
                                                      const CommunicatorOptions& options) {
   const bool creates = world.rank == 0;
-  FFDL_ASSIGN_OR_RETURN(
-      std::unique_ptr<ShmMeeting> meeting,
-      creates ? make(world, store, options) : find(world, store, deadline, options));
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<ShmMeeting> meeting,
+                        creates ? make(world, store, options) : find(world, store, deadline));
   meeting->look_ = options.look;
   const Status joined = meeting->wait_for_members(deadline);
   // Everybody has it open now, or the world will not come about: nobody needs the name.
@@ -98,8 +85,7 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& 
 // A name that is gone is that of an earlier communicator of the same world, whose rank 0 has not
 // told the store yet that all had joined.
 Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& store,
-                                                     Time deadline,
-                                                     const CommunicatorOptions& options) {
+                                                     Time deadline) {
   const std::string key = key_of(world);
   FFDL_ASSIGN_OR_RETURN(Revision seen, store.wait_change(key, 0, deadline));
   while (true) {
@@ -110,7 +96,7 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& 
     } else if (entry.status().code() != StatusCode::kNotFound) {
       return entry.status();
     }
-    Result<Revision> changed = wait_change(store, key, seen, deadline, options.look);
+    Result<Revision> changed = store.wait_change(key, seen, deadline);
     if (!changed.ok()) {
       return std::move(changed).status().with_context(
           fmt::format("connect generation {} as rank {}: rank 0 '{}' has made no shared memory",

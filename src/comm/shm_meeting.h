@@ -76,8 +76,7 @@ class ShmMeeting {
 
   static Result<std::unique_ptr<ShmMeeting>> make(const World& world, Store& store,
                                                   const CommunicatorOptions& options);
-  static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline,
-                                                  const CommunicatorOptions& options);
+  static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline);
   // Errors: kNotFound (the name is gone), kConflict (somebody is this rank, or has been).
   static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, std::string_view name);
   Status wait_for_members(Time deadline);

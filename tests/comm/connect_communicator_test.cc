@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "ffdl/communicator.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
@@ -27,6 +29,46 @@ TEST(ConnectCommunicator, NoMemberAndNoSuchSlotIsRefused) {
     EXPECT_FAILS(
         connect_communicator({1, 0, members}, *store, deadline_in(5s), {.slot_bytes = slot_bytes}),
         StatusCode::kInvalidArgument, "slot_bytes");
+  }
+}
+
+// They meet through what they tell each other first: nobody waits for a deadline.
+TEST(ConnectCommunicator, MembersThatWantDifferentBackendsAreAllToldSo) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  testing::on_threads(2, [&](int rank) {
+    EXPECT_FAILS(
+        connect_communicator({1, rank, testing::members_named(2)}, *store, deadline_in(60s),
+                             {.backend = rank == 0 ? Backend::kShm : Backend::kGloo}),
+        StatusCode::kInvalidArgument, "rank 0 'm0' wants backend shm, rank 1 'm1' wants gloo");
+  });
+}
+
+TEST(ConnectCommunicator, TheSameRankOfTheSameGenerationTwiceIsRefused) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  const auto members = testing::members_named(2);
+  std::thread first([&] {
+    EXPECT_FAILS(connect_communicator({1, 0, members}, *store, deadline_in(500ms)),
+                 StatusCode::kTimeout, "rank 1 'm1' has not come");
+  });
+  while (store->list("comm/")->empty()) std::this_thread::yield();
+  EXPECT_FAILS(connect_communicator({1, 0, members}, *store, deadline_in(5s)),
+               StatusCode::kWorldChanged, "another process has begun it");
+  first.join();
+}
+
+TEST(ConnectCommunicator, NothingIsLeftInTheStoreAndTheSameWorldCanConnectAgain) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  for (const Backend backend : {Backend::kAuto, Backend::kGloo, Backend::kHierarchical}) {
+    testing::on_threads(3, [&](int rank) {
+      for (int again = 0; again < 3; ++again) {
+        const auto made = connect_communicator({1, rank, testing::members_named(3)}, *store,
+                                               deadline_in(20s), {.backend = backend});
+        if (made.status().code() == StatusCode::kUnimplemented) return;
+        ASSERT_OK(made);
+        ASSERT_OK((*made)->barrier(deadline_in(20s)));
+      }
+    });
+    EXPECT_TRUE(store->list("comm/")->empty());
   }
 }
 

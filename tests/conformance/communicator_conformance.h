@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/links.h"
 #include "ffdl/communicator.h"
 #include "support/ranks.h"
 
@@ -14,12 +15,18 @@ namespace ffdl {
 struct BackEnd {
   std::string name;
   std::function<testing::Ranks(uint64_t generation, const std::vector<Member>& members)> make;
+  bool needs_links = false;
 };
 
 // What every back end must mean by the words of communicator.h. A new one is one more line at the
 // end of communicator_conformance_test.cc.
 class CommunicatorConformance : public ::testing::TestWithParam<BackEnd> {
  protected:
+  void SetUp() override {
+    if (const Status links = comm::have_links(); GetParam().needs_links && !links.ok()) {
+      GTEST_SKIP() << links.to_string();
+    }
+  }
   static testing::Ranks make(int ranks) {
     return GetParam().make(1, testing::members_named(ranks));
   }

@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "comm/hierarchical_communicator.h"
 #include "comm/shm_communicator.h"
 #include "comm/tree_reduce.h"
 #include "ffdl/communicator.h"
@@ -27,14 +28,37 @@ using testing::Elements;
 using testing::on_each;
 using testing::Ranks;
 
-Ranks make_shm(uint64_t generation, const std::vector<Member>& members, uint64_t slot_bytes) {
+Ranks connect(uint64_t generation, const std::vector<Member>& members,
+              const CommunicatorOptions& options) {
   auto store = open_store("mem://", system_runtime());
   Ranks ranks(members.size());
   testing::on_threads(static_cast<int>(members.size()), [&](int rank) {
-    auto made = connect_communicator({generation, rank, members}, **store, soon(),
-                                     {.slot_bytes = slot_bytes});
+    auto made = connect_communicator({generation, rank, members}, **store, soon(), options);
     ASSERT_OK(made);
     ranks[static_cast<size_t>(rank)] = std::move(made).value();
+  });
+  return ranks;
+}
+
+// Hosts of two ranks, or of four where there are eight: each with shared memory of its own. An odd
+// number of ranks has a host for each.
+Ranks make_hierarchical(uint64_t generation, const std::vector<Member>& members) {
+  auto store = open_store("mem://", system_runtime());
+  const size_t each = members.size() % 2 != 0 ? 1 : members.size() == 8 ? 4 : 2;
+  Ranks ranks(members.size());
+  testing::on_threads(static_cast<int>(members.size()), [&](int rank) {
+    const auto first = members.begin() + rank / static_cast<int>(each) * static_cast<int>(each);
+    const World inside = {
+        generation, rank % static_cast<int>(each), {first, first + static_cast<int>(each)}};
+    auto host = connect_communicator(inside, **store, soon(), {.backend = Backend::kShm});
+    ASSERT_OK(host);
+    const World world = {generation, rank, members};
+    auto links = comm::connect_links(world, **store, soon(), "127.0.0.1");
+    ASSERT_OK(links);
+    auto made = std::make_unique<comm::HierarchicalCommunicator>(world, std::move(links).value(),
+                                                                 std::move(host).value());
+    ASSERT_OK(made->open(soon()));
+    ranks[static_cast<size_t>(rank)] = std::move(made);
   });
   return ranks;
 }
@@ -501,14 +525,21 @@ INSTANTIATE_TEST_SUITE_P(
                               }},
                       BackEnd{"shm",
                               [](uint64_t generation, const std::vector<Member>& members) {
-                                return make_shm(generation, members, uint64_t{256} << 10);
+                                return connect(generation, members, {});
                               }},
                       // The least slots: everything takes many steps.
                       BackEnd{"shm_small_slots",
                               [](uint64_t generation, const std::vector<Member>& members) {
-                                return make_shm(generation, members, uint64_t{16} << 10);
+                                return connect(generation, members,
+                                               {.slot_bytes = uint64_t{16} << 10});
                               }},
-                      BackEnd{"shm_one_mapping", make_shm_in_one_mapping}),
+                      BackEnd{"shm_one_mapping", make_shm_in_one_mapping},
+                      BackEnd{"gloo",
+                              [](uint64_t generation, const std::vector<Member>& members) {
+                                return connect(generation, members, {.backend = Backend::kGloo});
+                              },
+                              true},
+                      BackEnd{"hierarchical", make_hierarchical, true}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -77,10 +77,25 @@ def check_moves(communicator, dtype):
     np.testing.assert_array_equal(exchanged, blocks[:, rank])
 
 
+def check_pairs(communicator, dtype):
+    """Around the ring: rank 0 sends first, the others pass on what they get."""
+    size, rank = communicator.size, communicator.rank
+    before, after = (rank - 1) % size, (rank + 1) % size
+    values = given_by(0, BLOCK, dtype) if rank == 0 else np.zeros(BLOCK, dtype)
+    if rank == 0:
+        communicator.send(values, to=after)
+        values[:] = 0
+    communicator.recv(values, from_=before, timeout_s=SOON_S)
+    if rank != 0:
+        communicator.send([values[:10], values[10:]], to=after)
+    np.testing.assert_array_equal(values, given_by(0, BLOCK, dtype))
+
+
 def check_all(communicator):
     for dtype in DTYPES:
         check_reductions(communicator, dtype)
         check_moves(communicator, dtype)
+        check_pairs(communicator, dtype)
     communicator.barrier()
     return communicator.rank, communicator.size
 
@@ -355,3 +370,31 @@ def test_a_handler_that_returns_runs_while_one_waits_and_stops_nothing(url):
     assert pipe.poll(SOON_S) and pipe.recv_bytes() == b"handled"
     communicator.all_reduce(np.full(3, 41.0))
     assert exit_code(child) == 42
+
+
+def test_gloo_moves_the_same_and_says_so():
+    store = ffdl.open_store("mem://")
+
+    def run(rank):
+        try:
+            communicator = ffdl.connect_communicator(
+                new_world(rank, 2), store, SOON_S, backend=ffdl.Backend.GLOO
+            )
+        except ffdl.Unimplemented:
+            return None  # this build has none
+        check_all(communicator)
+        return communicator.backend
+
+    backends = on_threads(range(2), run)
+    if backends == [None, None]:
+        pytest.skip("built without FFDL_WITH_GLOO")
+    assert backends == [ffdl.Backend.GLOO] * 2
+
+
+def test_a_communicator_says_how_its_members_reach_each_other():
+    assert shared_ranks(1)[0].backend == ffdl.Backend.SHM
+    assert local_ranks(1)[0].backend == ffdl.Backend.LOCAL
+    with pytest.raises(ffdl.InvalidArgument, match="make_local_communicators"):
+        ffdl.connect_communicator(
+            new_world(0, 1), ffdl.open_store("mem://"), SOON_S, backend=ffdl.Backend.LOCAL
+        )

@@ -85,7 +85,7 @@ THIRD_PARTY = {
     "yaml-cpp": ("src/plan", "src/jobs"),
     "zstd.h": ("src/data",),
     "hwloc.h": ("src/ps",),
-    "gloo": ("src/comm/gloo_communicator.cc",),
+    "gloo": ("src/comm/gloo_links.cc",),
     "prometheus": ("src/observe",),
     "grpcpp": ("src/pool",),
     "CLI": ("src/cli", "examples", "benchmarks"),

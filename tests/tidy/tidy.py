@@ -34,7 +34,7 @@ BANNED_IN_CODE = [
     (r"\bgetenv\b", (*LIBRARY, "python"), ("src/base/env.cc",),
      "read the variable in src/base/env.cc, the only place that does"),
     (r"\b(?:throw|try|catch)\b", LIBRARY,
-     ("src/plan/job_file.cc",),  # yaml-cpp reports by exception
+     ("src/comm/gloo_links.cc", "src/plan/job_file.cc"),  # gloo and yaml-cpp report by exception
      "return a Status or Result; only adapters to third-party code catch"),
     (r"^(?!.*unique_ptr<\w+>\(new ).*\b(new)\b(?! \()",
      (*LIBRARY, "python", "examples", "benchmarks"), (),
@@ -72,6 +72,10 @@ BANNED_IN_CMAKE = [
 # src/m/x.cc without tests/m/x_test.cc, and where it is tested instead.
 TESTED_ELSEWHERE = {
     "src/cli/main.cc": "tests/cli/doctor_test.cc",  # runs the program
+    # Every operation goes through them.
+    "src/comm/link_agreement.cc": "tests/conformance/communicator_conformance_test.cc",
+    "src/comm/link_exchange.cc": "tests/conformance/communicator_conformance_test.cc",
+    "src/comm/link_pairs.cc": "tests/conformance/pair_conformance_test.cc",
     "src/ps/layout.cc": "tests/ps/fold_test.cc",  # whose regions it lays out
     "src/ps/learner.cc": "tests/ps/learner_impl_test.cc",  # the class around the Impl
     "src/ps/pending_gradient.cc": "tests/ps/learner_impl_test.cc",  # a late server's learner

@@ -1,0 +1,138 @@
+#include "comm/linked_communicator.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+Time soon() { return deadline_in(20s); }
+
+// What it means is in tests/conformance; here ranks are processes, which can be killed and stopped.
+class LinkedProcesses : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!have_links().ok()) GTEST_SKIP() << have_links().to_string();
+  }
+
+  Result<std::unique_ptr<Communicator>> connect(int rank, int ranks) {
+    FFDL_ASSIGN_OR_RETURN(const auto store,
+                          open_store("file://" + folder_.path(), system_runtime()));
+    return connect_communicator({1, rank, testing::members_named(ranks)}, *store, soon(),
+                                {.backend = Backend::kGloo});
+  }
+
+  pid_t start(int rank, int ranks, const std::function<int(Communicator&)>& body) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    const auto communicator = connect(rank, ranks);
+    _exit(communicator.ok() ? body(**communicator) : 99);
+  }
+
+  static int exit_code(pid_t child) {
+    int outcome = 0;
+    waitpid(child, &outcome, 0);
+    return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : -WTERMSIG(outcome);
+  }
+
+  const TempFolder folder_;
+};
+
+// Sizes that go with the first message, and others; 0 when the loss of a peer ended it.
+int sum_until_lost(Communicator& communicator) {
+  const auto all =
+      static_cast<float>(communicator.world().size() * (communicator.world().size() + 1) / 2);
+  for (uint64_t turn = 0;; ++turn) {
+    std::vector<float> values(turn % 2 == 0 ? 100 : 400'001,
+                              static_cast<float>(communicator.world().rank + 1));
+    const Status status =
+        communicator.all_reduce({values.data(), values.size()}, ReduceOp::kSum, soon());
+    if (!status.ok()) return status.code() == StatusCode::kPeerLost ? 0 : 1;
+    if (values.front() != all || values.back() != all) return 2;
+  }
+}
+
+TEST_F(LinkedProcesses, SurvivorsOfAKilledPeerAreTold) {
+  for (const int victim : {0, 2}) {
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < 3; ++rank) {
+      children.push_back(start(rank, 3, [&](Communicator& communicator) {
+        if (rank != victim) return sum_until_lost(communicator);
+        std::thread killer([] { kill(getpid(), SIGKILL); });
+        return sum_until_lost(communicator);
+      }));
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(exit_code(children[static_cast<size_t>(rank)]), rank == victim ? -SIGKILL : 0)
+          << rank;
+    }
+  }
+}
+
+// Its socket takes some bytes and no more; then it is killed, while the root only sends.
+TEST_F(LinkedProcesses, ARootThatOnlySendsIsToldOfTheDeathOfOneThatStopped) {
+  const pid_t child = start(1, 2, [](Communicator& communicator) {
+    std::vector<float> values(20'000'000);
+    static_cast<void>(communicator.broadcast({values.data(), values.size()}, 0, soon()));
+    return 0;
+  });
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+  kill(child, SIGSTOP);
+  waitpid(child, nullptr, WUNTRACED);
+  std::thread killer([&] { kill(child, SIGKILL); });
+  std::vector<float> values(20'000'000);
+  EXPECT_EQ(communicator->broadcast({values.data(), values.size()}, 0, soon()).code(),
+            StatusCode::kPeerLost);
+  killer.join();
+  EXPECT_EQ(exit_code(child), -SIGKILL);
+}
+
+TEST_F(LinkedProcesses, AStoppedPeerIsATimeoutAtTheDeadline) {
+  const pid_t child = start(1, 2, [](Communicator& communicator) {
+    while (communicator.barrier(soon()).ok()) {
+    }
+    return 0;
+  });
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
+  kill(child, SIGSTOP);
+  waitpid(child, nullptr, WUNTRACED);
+  Status status;
+  while (status.ok()) status = communicator->barrier(deadline_in(50ms));
+  EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1 'm1' had not come by the deadline");
+  kill(child, SIGKILL);
+  EXPECT_EQ(exit_code(child), -SIGKILL);
+}
+
+TEST_F(LinkedProcesses, AForkIsNoMember) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  std::vector<std::unique_ptr<Communicator>> ranks(2);
+  testing::on_threads(2, [&](int rank) {
+    auto made = connect_communicator({1, rank, testing::members_named(2)}, *store, soon(),
+                                     {.backend = Backend::kGloo});
+    ASSERT_OK(made);
+    ranks[static_cast<size_t>(rank)] = std::move(made).value();
+  });
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool refused = ranks[0]->barrier(soon()).code() == StatusCode::kCancelled;
+    ranks[0]->abort({});
+    ranks.clear();
+    _exit(refused ? 0 : 1);
+  }
+  EXPECT_EQ(exit_code(child), 0);
+  testing::on_each(ranks, [](Communicator& c, int) { EXPECT_OK(c.barrier(soon())); });
+}
+
+}  // namespace
+}  // namespace ffdl::comm
