@@ -31,7 +31,7 @@ static_assert(sizeof(RingConfig) == 32);
 
 enum class RingState : uint32_t { kComing, kOpen, kLeft, kFailed };
 
-// Of one member, written by it alone.
+// Of one member, changed by it alone; a listener may add 0.
 struct alignas(64) RingWords {
   std::atomic<uint64_t> begun;  // position up to which it may have written
   std::atomic<uint64_t> done;   // position up to which it has

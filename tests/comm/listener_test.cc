@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -157,6 +158,41 @@ TEST_F(ListenerOfThreads, WhoIsSlowLosesItsPlaceAndMayBeginAnew) {
   add_up_all(6, 7);
   EXPECT_EQ(hear(*again, soon()).value(), 6U);
   EXPECT_FAILS(hear(*slow, soon()), StatusCode::kExhausted, "attach again");
+}
+
+// The ring holds one sum, and the members write the next while this one is read.
+TEST_F(ListenerOfThreads, WhoIsOvertakenWhileItReadsIsNotGivenAMixture) {
+  constexpr uint64_t kLarge = 900'000;
+  open({.ring_bytes = uint64_t{4} << 20});
+  testing::on_threads(kRanks + 1, [&](int rank) {
+    if (rank < kRanks) {
+      Communicator& communicator = *ranks_[static_cast<size_t>(rank)];
+      std::vector<float> in[2] = {std::vector<float>(kLarge, 1), std::vector<float>(kLarge, 2)};
+      std::vector<float> out(kLarge);
+      for (size_t sum = 0; sum < 60; ++sum) {
+        ASSERT_OK(communicator.all_reduce({in[sum % 2].data(), kLarge}, {out.data(), kLarge},
+                                          ReduceOp::kSum, soon()));
+      }
+      communicator.close_to_listeners();
+      return;
+    }
+    std::vector<float> heard(kLarge);
+    std::vector<Buffer> list;  // reading takes longer than the next sum
+    for (float& value : heard) list.push_back({&value, 1});
+    Status status(StatusCode::kExhausted, "");
+    while (status.code() == StatusCode::kExhausted) {
+      const auto listener = Listener::attach(world_of(0), *store_, deadline_in(10ms));
+      status = listener.status();
+      while (status.ok()) {
+        const auto sum = (*listener)->next(list, soon());
+        status = sum.status();
+        if (!sum.ok()) break;
+        const auto wanted = static_cast<float>(kRanks * (1 + *sum % 2));
+        ASSERT_TRUE(
+            std::all_of(heard.begin(), heard.end(), [=](float value) { return value == wanted; }));
+      }
+    }
+  });
 }
 
 TEST_F(ListenerOfThreads, ASumLargerThanTheRingIsToldAsSuch) {
