@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <numeric>
 #include <thread>
 
 #include "comm/links.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
+#include "support/temp_folder.h"
 
 namespace ffdl::comm {
 namespace {
@@ -101,6 +101,34 @@ TEST_F(GlooLinksTest, WhoSendsToALostPeerIsTold) {
   std::thread leaver([&] { mesh[1].reset(); });
   EXPECT_FAILS(place->wait(kNoDeadline), StatusCode::kPeerLost, "rank 1 'm1'");
   leaver.join();
+}
+
+// Some of the message has been written, the rest waits for the socket.
+TEST_F(GlooLinksTest, WhoSendsToAPeerThatDiesInTheMiddleOfAMessageIsTold) {
+  const TempFolder folder;
+  const auto join = [&](int rank) {
+    const auto store = open_store("file://" + folder.path(), system_runtime());
+    return connect_links({1, rank, testing::members_named(2)}, **store, soon(), "127.0.0.1");
+  };
+  std::vector<int> values(10'000'000);
+  const uint64_t bytes = values.size() * sizeof(int);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto links = join(1);
+    const auto place = (*links)->make_place(bytes_of(values), bytes);
+    if (!place->receive(0, Tag::kInput, 0, bytes).ok()) _exit(1);
+    const volatile int& first = values.front();
+    while (first == 0) std::this_thread::yield();
+    kill(getpid(), SIGKILL);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto links, join(0));
+  values.front() = 1;
+  const auto place = links->make_place(bytes_of(values), bytes);
+  ASSERT_OK(place->send(1, Tag::kInput, 0, bytes));
+  EXPECT_FAILS(place->wait(soon()), StatusCode::kPeerLost, "rank 1 'm1'");
+  int outcome = 0;
+  waitpid(child, &outcome, 0);
+  EXPECT_TRUE(WIFSIGNALED(outcome));
 }
 
 TEST_F(GlooLinksTest, WritingToWhoHasLeftRaisesNoSignal) {
