@@ -12,6 +12,7 @@
 #include "ffdl/log.h"                // IWYU pragma: export
 #include "ffdl/memory_placement.h"   // IWYU pragma: export
 #include "ffdl/micro_batch_sum.h"    // IWYU pragma: export
+#include "ffdl/operation.h"          // IWYU pragma: export
 #include "ffdl/operation_queue.h"    // IWYU pragma: export
 #include "ffdl/parameter_server.h"   // IWYU pragma: export
 #include "ffdl/plan_files.h"         // IWYU pragma: export

@@ -68,8 +68,8 @@ class [[nodiscard]] FFDL_API Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}              // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {       // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit on purpose
     if (status_.ok()) status_ = Status(StatusCode::kInternal, "a Result was made of an ok Status");
   }
 
@@ -98,11 +98,11 @@ class [[nodiscard]] Result {
 #define FFDL_CONCAT(a, b) FFDL_CONCAT_INNER(a, b)
 
 // Leaves the function with the Status of `expression` unless it is ok.
-#define FFDL_RETURN_IF_ERROR(expression)                                   \
-  do {                                                                     \
-    if (::ffdl::Status ffdl_status = (expression); !ffdl_status.ok()) {    \
-      return ffdl_status;                                                  \
-    }                                                                      \
+#define FFDL_RETURN_IF_ERROR(expression)                                \
+  do {                                                                  \
+    if (::ffdl::Status ffdl_status = (expression); !ffdl_status.ok()) { \
+      return ffdl_status;                                               \
+    }                                                                   \
   } while (false)
 
 // `FFDL_ASSIGN_OR_RETURN(auto x, f());` declares x from a Result, or leaves with its Status.

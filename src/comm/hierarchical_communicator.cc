@@ -13,10 +13,10 @@ namespace {
 bool is_half(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
 
 template <class T>
-void divide(std::vector<std::byte>& elements, uint64_t count, int divisor) {
-  auto* const values = reinterpret_cast<T*>(elements.data());
+void divide(const Buffer& elements, int divisor) {
+  auto* const values = static_cast<T*>(elements.data);
   const auto by = static_cast<T>(divisor);
-  std::transform(values, values + count, values, [by](T value) { return value / by; });
+  std::transform(values, values + elements.count, values, [by](T value) { return value / by; });
 }
 
 }  // namespace
@@ -80,8 +80,7 @@ Status HierarchicalCommunicator::all_reduce(const Request& request, Time deadlin
   const DType type = is_half(signature.dtype) ? DType::kFloat32 : signature.dtype;
   const ReduceOp op = signature.reduce == ReduceOp::kMean ? ReduceOp::kSum : signature.reduce;
   filler_.resize(lacking * element_bytes(type));
-  piece_.resize(count * element_bytes(type));
-  const Buffer piece = {piece_.data(), count, type};
+  const Buffer piece = {place_of_piece(request, count, type), count, type};
   std::vector<Buffer> in(request.in.begin(), request.in.end());
   if (is_half(signature.dtype)) in = {widened(request)};
   in.push_back({filler_.data(), lacking, type});
@@ -93,18 +92,29 @@ Status HierarchicalCommunicator::all_reduce(const Request& request, Time deadlin
       .out = {&piece, 1}};
   FFDL_RETURN_IF_ERROR(exchange().add_up(across, across_, deadline));
   if (signature.reduce == ReduceOp::kMean) {
-    type == DType::kFloat64 ? divide<double>(piece_, count, world().size())
-                            : divide<float>(piece_, count, world().size());
+    type == DType::kFloat64 ? divide<double>(piece, world().size())
+                            : divide<float>(piece, world().size());
   }
-  Buffer own = {piece_.data(), count, signature.dtype};
+  Buffer own = {piece.data, count, signature.dtype};
   if (is_half(signature.dtype)) {
-    base::narrow(signature.dtype, reinterpret_cast<const float*>(piece_.data()), narrow_.data(),
-                 count);
+    base::narrow(signature.dtype, static_cast<const float*>(piece.data), narrow_.data(), count);
     own.data = narrow_.data();
   }
   std::vector<Buffer> out(request.out.begin(), request.out.end());
   out.push_back({filler_.data(), lacking, signature.dtype});
   return inside_->run({Collective::kAllGather, {&own, 1}, out}, deadline);
+}
+
+// Where it lies in the output, if it lies there as it travels, in one piece.
+void* HierarchicalCommunicator::place_of_piece(const Request& request, uint64_t count, DType type) {
+  const uint64_t bytes = count * element_bytes(type);
+  const uint64_t begin = static_cast<uint64_t>(inside_->world().rank) * bytes;
+  if (type == request.signature.dtype && begin + bytes <= request.block_bytes()) {
+    std::byte* const run = find_run(request.out, begin, bytes, element_bytes(type));
+    if (run != nullptr) return run;
+  }
+  piece_.resize(bytes);
+  return piece_.data();
 }
 
 // The input as float32.

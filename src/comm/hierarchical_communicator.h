@@ -29,6 +29,7 @@ class HierarchicalCommunicator final : public LinkedCommunicator {
 
  private:
   Status all_reduce(const Request& request, Time deadline);
+  void* place_of_piece(const Request& request, uint64_t count, DType type);
   // The input as float32.
   Buffer widened(const Request& request);
 
@@ -36,7 +37,7 @@ class HierarchicalCommunicator final : public LinkedCommunicator {
   std::vector<int> across_;        // the ranks with our piece, one per host
   std::vector<uint16_t> narrow_;   // float16 or bfloat16: the input, then our piece of the sum
   std::vector<float> wide_;        // the same input
-  std::vector<std::byte> piece_;   // of the sum
+  std::vector<std::byte> piece_;   // of the sum, where it cannot lie in the output
   std::vector<std::byte> filler_;  // makes pieces equal
 };
 

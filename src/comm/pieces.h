@@ -61,6 +61,7 @@ inline std::byte* find_run(std::span<const Buffer> list, uint64_t begin, uint64_
 // Between processors: asks for the lines ahead, as the hardware does not see a pattern in lines
 // that another one has just had. The distance is not critical: 256 to 1024 bytes measure alike.
 inline void copy_ahead(std::byte* to, const std::byte* from, uint64_t bytes) {
+  if (to == from) return;  // in place
   constexpr uint64_t kAhead = 512;
   uint64_t done = 0;
   for (; done + kLine <= bytes; done += kLine) {

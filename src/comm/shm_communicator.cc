@@ -128,7 +128,8 @@ const std::vector<Part>& ShmCommunicator::own_parts(const Signature& signature) 
 }
 
 // In each step every rank lays the same elements of each of its blocks into its slot; all take what
-// they need from the slots of the others.
+// they need from the slots of the others. What a rank gives itself stays where it is, if it lies
+// there in one piece.
 Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
   const Signature& signature = request.signature;
   const int ranks = view_.ranks();
@@ -145,7 +146,10 @@ Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
       return (block * signature.block + begin) * element;
     };
     for (uint64_t block = 0; block < given; ++block) {
-      copy_from_list(request.in, bytes_to(block), count * element,
+      const uint64_t place = bytes_to(block);
+      const bool for_itself = given > 1 && block == static_cast<uint64_t>(world_.rank);
+      if (for_itself && find_own(request, place, count) != nullptr) continue;
+      copy_from_list(request.in, place, count * element,
                      view_.input(world_.rank, step) + block * room * element);
     }
     FFDL_RETURN_IF_ERROR(begin == 0 ? end_first_step(request, deadline)
@@ -156,13 +160,22 @@ Status ShmCommunicator::run_flat(const Request& request, Time deadline) {
         reduce_to_list(request, offset, bytes_to(part.in_block), bytes_to(part.out_block), count,
                        step);
       } else {
-        copy_to_list(view_.input(part.source, step) + offset, request.out, bytes_to(part.out_block),
-                     count * element);
+        const std::byte* from = view_.input(part.source, step) + offset;
+        if (part.source == world_.rank) {
+          const std::byte* const own = find_own(request, bytes_to(part.in_block), count);
+          if (own != nullptr) from = own;
+        }
+        copy_to_list(from, request.out, bytes_to(part.out_block), count * element);
       }
     }
     begin += count;
   } while (begin < signature.block);
   return {};
+}
+
+// Where `count` elements from byte `place` of the input lie, if in one piece.
+std::byte* ShmCommunicator::find_own(const Request& request, uint64_t place, uint64_t count) const {
+  return find_run(request.in, place, count * request.element(), request.element());
 }
 
 // Reduces `count` elements, which lie `slot_offset` bytes into all inputs of `step` and at byte
@@ -190,7 +203,7 @@ void ShmCommunicator::find_inputs(const Request& request, uint64_t slot_offset, 
   for (int rank = 0; rank < view_.ranks(); ++rank) {
     places_[static_cast<size_t>(rank)] = view_.input(rank, step) + slot_offset;
   }
-  std::byte* const own = find_run(request.in, given, count * request.element(), request.element());
+  std::byte* const own = find_own(request, given, count);
   if (own != nullptr) places_[static_cast<size_t>(world_.rank)] = own;
 }
 

@@ -56,6 +56,7 @@ class ShmCommunicator final : public Communicator {
   void take_pieces(const Request& request, const Chunk& chunk, uint64_t step);
   template <class Visit>
   void for_each_piece_of(const Request& request, const Chunk& chunk, Visit&& visit) const;
+  std::byte* find_own(const Request& request, uint64_t place, uint64_t count) const;
   void reduce_to_list(const Request& request, uint64_t slot_offset, uint64_t given, uint64_t begin,
                       uint64_t count, uint64_t step);
   void find_inputs(const Request& request, uint64_t slot_offset, uint64_t given, uint64_t count,

@@ -72,5 +72,20 @@ TEST(ConnectCommunicator, NothingIsLeftInTheStoreAndTheSameWorldCanConnectAgain)
   }
 }
 
+TEST(ConnectCommunicator, ALookEndsTheWaitForTheOthers) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  for (const int rank : {0, 1}) {
+    int looks = 0;
+    const CommunicatorOptions options{.look = [&]() -> Status {
+      return ++looks < 3 ? Status() : Status(StatusCode::kCancelled, "seen enough");
+    }};
+    const World world{5, rank, testing::members_named(2)};
+    EXPECT_FAILS(connect_communicator(world, *store, kNoDeadline, options), StatusCode::kCancelled,
+                 "seen enough");
+    EXPECT_EQ(looks, 3);
+  }
+  EXPECT_EQ(store->list("")->size(), 0U);
+}
+
 }  // namespace
 }  // namespace ffdl

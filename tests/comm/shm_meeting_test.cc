@@ -74,20 +74,6 @@ TEST_F(ShmMeetingTest, WhoDoesNotComeIsNamed) {
 }
 
 // Whoever is awaited never comes; rank 0 waits for members, rank 1 for a name in the store.
-TEST_F(ShmMeetingTest, ALookEndsTheWaitOfWhoConnects) {
-  for (const int rank : {0, 1}) {
-    int looks = 0;
-    const CommunicatorOptions options{.look = [&]() -> Status {
-      return ++looks < 3 ? Status() : Status(StatusCode::kCancelled, "seen enough");
-    }};
-    const World world{5, rank, testing::members_named(2)};
-    EXPECT_FAILS(ShmMeeting::join(world, *store_, kNoDeadline, options), StatusCode::kCancelled,
-                 "seen enough");
-    EXPECT_EQ(looks, 3);
-  }
-  EXPECT_EQ(store_->list("")->size(), 0U);
-}
-
 TEST_F(ShmMeetingTest, ALookEndsAStepAndTheOthersLearnIt) {
   testing::on_threads(2, [&](int rank) {
     std::atomic<bool> enough = false;

@@ -51,6 +51,7 @@ HEADERS = {
     "membership.h": "membership",
     "communicator.h": "comm",
     "micro_batch_sum.h": "comm",
+    "operation.h": "comm",
     "operation_queue.h": "comm",
     "listener.h": "comm",
     "data_pipeline.h": "data",
