@@ -37,21 +37,25 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
                                                          Time deadline) {
   const World& world = communicator.world();
   FFDL_RETURN_IF_ERROR(check_options(world, options));
-  Result<std::unique_ptr<SumPublisher>> own = base::make_error(
+  std::unique_ptr<SumPublisher> own;
+  Status why = base::make_error(
       StatusCode::kUnavailable,
-      "open generation {} to listeners: rank 0 '{}' could not make the ring; ask it "
-      "why",
+      "open generation {} to listeners: rank 0 '{}' could not make the ring; ask it why",
       world.generation, world.members.front().id);
+  const auto keep = [&](Result<std::unique_ptr<SumPublisher>> made) {
+    why = made.status();
+    if (made.ok()) own = std::move(made).value();
+  };
   Invitation invitation = {.ring_bytes = static_cast<int64_t>(options.ring_bytes)};
   if (world.rank == 0) {
-    own = take_place(world, store,
-                     create_ring({.generation = world.generation,
-                                  .members = members_hash(world),
-                                  .ring_bytes = options.ring_bytes,
-                                  .ranks = static_cast<uint32_t>(world.members.size()),
-                                  .reserved = 0}));
-    if (own.ok()) {
-      const RingPlace place = (*own)->place();
+    keep(take_place(world, store,
+                    create_ring({.generation = world.generation,
+                                 .members = members_hash(world),
+                                 .ring_bytes = options.ring_bytes,
+                                 .ranks = static_cast<uint32_t>(world.members.size()),
+                                 .reserved = 0})));
+    if (own != nullptr) {
+      const RingPlace place = own->place();
       invitation.pid = place.pid;
       invitation.fd = place.fd;
       invitation.segment = static_cast<int64_t>(place.segment);
@@ -59,25 +63,27 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
   }
   FFDL_RETURN_IF_ERROR(communicator.broadcast({&invitation, 4, DType::kInt64}, 0, deadline));
   if (invitation.ring_bytes != static_cast<int64_t>(options.ring_bytes)) {
-    own = base::invalid_argument(
+    own.reset();
+    why = base::invalid_argument(
         "open generation {} to listeners: ring_bytes is {} at rank {} and "
         "{} at rank 0; give all members the same options",
         world.generation, options.ring_bytes, world.rank, invitation.ring_bytes);
   } else if (world.rank != 0 && invitation.pid != 0) {
     const RingPlace place = {invitation.pid, invitation.fd,
                              static_cast<uint64_t>(invitation.segment)};
-    own = take_place(world, store, open_ring(place, world));
+    keep(take_place(world, store, open_ring(place, world)));
   }
-  int8_t mine = own.ok() ? 1 : 0;
+  int8_t mine = own != nullptr ? 1 : 0;
   std::vector<int8_t> all(world.members.size());
   FFDL_RETURN_IF_ERROR(communicator.all_gather({&mine, 1, DType::kInt8},
                                                {all.data(), all.size(), DType::kInt8}, deadline));
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] != 0 || !own.ok()) continue;
+    if (all[rank] != 0 || own == nullptr) continue;
     return base::make_error(StatusCode::kUnavailable,
                             "open generation {} to listeners: rank {} '{}' could not; ask it why",
                             world.generation, rank, world.members[rank].id);
   }
+  if (own == nullptr) return why;
   return own;
 }
 
