@@ -29,7 +29,7 @@ Result<Address> parse_address(std::string_view text) {
   const std::string_view port = colon == std::string_view::npos ? "" : text.substr(colon + 1);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string_view::npos) {
+  } else if (host.find_first_of(":[]") != std::string_view::npos) {
     host = {};  // without brackets nobody knows which colon is meant
   }
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);

@@ -9,7 +9,7 @@ namespace ffdl::net {
 Result<std::unique_ptr<Loop>> Loop::start(std::string name) {
   std::unique_ptr<Loop> loop;
   try {
-    loop.reset(new Loop());
+    loop = std::unique_ptr<Loop>(new Loop());
   } catch (const std::system_error& failure) {
     return base::make_error(StatusCode::kUnavailable,
                             "start the network loop '{}': {}; raise the limit of open files", name,

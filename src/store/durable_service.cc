@@ -46,18 +46,17 @@ Result<std::unique_ptr<DurableService>> DurableService::open(const Options& opti
         "off; nobody was told that it is in",
         options.folder, log.cut());
   }
-  auto made = std::unique_ptr<DurableService>(
-      new DurableService(std::move(lock), std::move(log), std::move(service), runtime));
+  Opened opened{std::move(lock), std::move(log), std::move(service)};
+  auto made = std::unique_ptr<DurableService>(new DurableService(std::move(opened), runtime));
   FFDL_RETURN_IF_ERROR(made->begin(options));
   return made;
 }
 
-DurableService::DurableService(base::ForkPrivateFd lock, LogFile log, Service service,
-                               Runtime& runtime)
+DurableService::DurableService(Opened opened, Runtime& runtime)
     : runtime_(runtime),
-      lock_(std::move(lock)),
-      log_(std::move(log)),
-      service_(std::move(service)) {}
+      lock_(std::move(opened.lock)),
+      log_(std::move(opened.log)),
+      service_(std::move(opened.service)) {}
 
 Status DurableService::begin(const Options& options) {
   if (service_.store() == 0) {
@@ -72,7 +71,7 @@ Status DurableService::begin(const Options& options) {
         options.folder);
   }
   if (service_.last_host() != 0) {
-    for (const LeaseId lease : service_.leases_of(service_.last_host(), true)) {
+    for (const LeaseId lease : service_.leases_of(service_.last_host())) {
       FFDL_RETURN_IF_ERROR(commit(lease_over(lease)).status());
     }
   }

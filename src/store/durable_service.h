@@ -20,8 +20,8 @@ class DurableService {
     std::string secret{};
     uint64_t host = 0;  // the client that has this server inside; 0: none
   };
-  // All leases have a full term before them, but those of the client that had the last server
-  // inside: it died with it.
+  // All leases have a full term before them, but those that end with the connection of the client
+  // that had the last server inside: it died with it.
   // Errors: kConflict (another process has the folder), kCorrupt, kInvalidArgument (the store was
   // made with another secret), kUnavailable, kExhausted (the disk is full).
   static Result<std::unique_ptr<DurableService>> open(const Options& options, Runtime& runtime);
@@ -32,7 +32,12 @@ class DurableService {
   Service& service() { return service_; }
 
  private:
-  DurableService(base::ForkPrivateFd lock, LogFile log, Service service, Runtime& runtime);
+  struct Opened {
+    base::ForkPrivateFd lock;
+    LogFile log;
+    Service service;
+  };
+  DurableService(Opened opened, Runtime& runtime);
   Status begin(const Options& options);
   void compact_if_large();
 

@@ -13,6 +13,13 @@ namespace ffdl::store {
 
 using base::make_error;
 
+namespace {
+
+// Of the text: a client that is not ready takes short messages only.
+constexpr size_t kRefusalMax = base::kStoreHelloMax / 2;
+
+}  // namespace
+
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Runtime& runtime) {
   if (options.secret.empty() && !options.address.is_loopback()) {
     return base::invalid_argument(
@@ -202,7 +209,7 @@ void Server::refuse(Peer& peer, const Status& why) {
   tell_refusal(peer.connection->peer(), why);
   wire::FromServer message;
   message.mutable_refusal()->set_code(static_cast<uint32_t>(why.code()));
-  message.mutable_refusal()->set_message(std::string(why.message()));
+  message.mutable_refusal()->set_message(std::string(why.message().substr(0, kRefusalMax)));
   send(peer, message);
 }
 
@@ -221,7 +228,7 @@ void Server::drop(uint64_t id, const Status& why) {
   const uint64_t client = peer.client;
   peer.connection->close();
   peers_.erase(found);
-  if (was_ready) end_leases(service_.leases_of(client, false));
+  if (was_ready) end_leases(service_.leases_of(client));
 }
 
 void Server::end_leases(const std::vector<LeaseId>& leases) {

@@ -208,10 +208,10 @@ Time Service::next_end() const {
   return next;
 }
 
-std::vector<LeaseId> Service::leases_of(uint64_t client, bool all) const {
+std::vector<LeaseId> Service::leases_of(uint64_t client) const {
   std::vector<LeaseId> found;
   for (const auto& [id, lease] : leases_) {
-    if (lease.client == client && (all || !lease.outlives_connection)) found.push_back(id);
+    if (lease.client == client && !lease.outlives_connection) found.push_back(id);
   }
   return found;
 }

@@ -41,8 +41,8 @@ class Service {
 
   std::vector<LeaseId> leases_over(Time now) const;
   Time next_end() const;  // kNoDeadline when there is no lease
-  // Those of a client that end with its connection, or all of them.
-  std::vector<LeaseId> leases_of(uint64_t client, bool all) const;
+  // Those that end with the client's connection.
+  std::vector<LeaseId> leases_of(uint64_t client) const;
   // A server that begins gives every lease its full term.
   void extend_leases(Time now);
 

@@ -109,6 +109,7 @@ Result<LeaseId> State::grant_lease(Duration ttl, Time now) {
                       leases_.size());
   }
   leases_[++last_lease_] = {ttl, now + ttl};
+  none_ends_before_ = std::min(none_ends_before_, now + ttl);
   return last_lease_;
 }
 
@@ -148,9 +149,11 @@ void State::skip_revisions(uint64_t count) {
 
 void State::extend_leases(Time now) {
   for (auto& [id, lease] : leases_) lease.ends = now + lease.ttl;
+  none_ends_before_ = next_end();
 }
 
 void State::end_old_leases(Time now) {
+  if (now < none_ends_before_) return;
   for (auto at = leases_.begin(); at != leases_.end();) {
     if (at->second.ends > now) {
       ++at;
@@ -159,6 +162,7 @@ void State::end_old_leases(Time now) {
     drop_keys_of(at->first);
     at = leases_.erase(at);
   }
+  none_ends_before_ = next_end();
 }
 
 void State::drop_keys_of(LeaseId lease) {

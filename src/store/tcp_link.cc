@@ -188,7 +188,9 @@ void TcpLink::take_welcome(const wire::Welcome& welcome) {
     const auto next = std::next(at);
     Call& call = *at->second;
     const bool changes = Service::changes_the_store(call.request);
-    if (call.given_up || (call.sent && changes && !welcome.known())) {
+    if (call.given_up) {
+      finish(at, Status(StatusCode::kTimeout, ""));
+    } else if (call.sent && changes && !welcome.known()) {
       finish(at, make_error(StatusCode::kTimeout,
                             "{}: its server died, and the next one does not know whether the call "
                             "took effect; read again and decide",

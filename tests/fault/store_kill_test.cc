@@ -206,5 +206,37 @@ TEST(StoreKill, AKilledMemberIsSeenByItsConnection) {
               static_cast<double>(took.back()) / 1e6);
 }
 
+// Its time has passed when the server goes on; the call that keeps it alive has been waiting.
+TEST(StoreKill, AStoppedServerEndsNoLeaseThatWasKeptAliveMeanwhile) {
+  constexpr Duration kTerm = 200ms;
+  const TempFolder folder;
+  const std::string url = "tcp://" + folder.path();
+  const pid_t server = fork();
+  if (server == 0) {
+    auto store = open_store(url, system_runtime());
+    if (!store.ok() || !(*store)->put("served", "1").ok()) _exit(1);
+    pause();
+  }
+  const Time patience = deadline_in(kPatience);
+  while (server_of(folder.path()) != server && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(1ms);
+  }
+  ASSERT_OK_AND_ASSIGN(auto store,
+                       open_store(url, system_runtime(), {.operation_timeout = kPatience}));
+  for (int stops = 0; stops < 5; ++stops) {
+    ASSERT_OK_AND_ASSIGN(const LeaseId lease, store->grant_lease(kTerm));
+    ASSERT_OK(store->keep_alive(lease));
+    kill(server, SIGSTOP);
+    Status kept;
+    std::thread keeper([&] { kept = store->keep_alive(lease); });
+    std::this_thread::sleep_for(2 * kTerm);
+    kill(server, SIGCONT);
+    keeper.join();
+    EXPECT_OK(kept);
+  }
+  kill(server, SIGKILL);
+  expect_killed(server);
+}
+
 }  // namespace
 }  // namespace ffdl

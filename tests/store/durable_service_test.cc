@@ -75,8 +75,8 @@ TEST_F(DurableServiceTest, LeasesOfTheClientThatServedEndWithIt) {
     lives = reply.number();
   }
   ASSERT_OK_AND_ASSIGN(auto durable, open(2));
-  EXPECT_TRUE(durable->service().leases_of(1, true).empty());
-  EXPECT_EQ(durable->service().leases_of(2, true), std::vector<LeaseId>{lives});
+  EXPECT_TRUE(durable->service().leases_of(1).empty());
+  EXPECT_EQ(durable->service().leases_of(2), std::vector<LeaseId>{lives});
 }
 
 TEST_F(DurableServiceTest, ALargeLogIsWrittenAnew) {

@@ -1,6 +1,7 @@
 #include "store/server_folder.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,19 +23,21 @@ TEST(ServerFolder, OneServesItAtATime) {
 TEST(ServerFolder, AForkedChildDoesNotServeItOn) {
   const TempFolder folder;
   ASSERT_OK_AND_ASSIGN(base::ForkPrivateFd lock, lock_server_folder(folder.path()));
-  int go[2];
-  ASSERT_EQ(pipe(go), 0);
+  int begun[2];
+  ASSERT_EQ(pipe(begun), 0);
   const pid_t child = fork();
   if (child == 0) {
-    char byte = 0;
-    _exit(read(go[0], &byte, 1) == 1 ? 0 : 1);
+    if (write(begun[1], "x", 1) == 1) pause();
+    _exit(1);
   }
+  char byte = 0;
+  ASSERT_EQ(read(begun[0], &byte, 1), 1);
   lock.close();
   EXPECT_OK(lock_server_folder(folder.path()));
-  EXPECT_EQ(write(go[1], "x", 1), 1);
+  kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  close(go[0]);
-  close(go[1]);
+  close(begun[0]);
+  close(begun[1]);
 }
 
 TEST(ServerFolder, RemembersWhereItIsServed) {

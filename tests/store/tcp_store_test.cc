@@ -82,7 +82,7 @@ TEST_F(TcpStoreTest, AServerThatIsGoneIsSaidAndFoundAgain) {
   const auto store = open("tcp://" + server_->address().text(), {.operation_timeout = 50ms});
   const net::Address address = server_->address();
   server_.reset();
-  EXPECT_FAILS(store->put("k", "v"), StatusCode::kUnavailable, address.text());
+  EXPECT_FAILS(store->get("k"), StatusCode::kUnavailable, address.text());
   EXPECT_FAILS(store->wait_change("k", 1, Time::min()), StatusCode::kTimeout, "'k'");
   server_ = Server::start({.folder = folder_.path(), .address = address}, system_runtime()).value();
   Status put;
