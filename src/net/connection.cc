@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "net/keep_private.h"
 #include "net/resolve.h"
 
 namespace ffdl::net {
@@ -57,11 +58,17 @@ std::shared_ptr<Connection> Connection::connect(Loop& loop, const Address& addre
     loop.post([made, error] { made->fail(made->failure("find", error)); });
     return made;
   }
-  made->socket_.async_connect(found.begin()->endpoint(), [made](const asio::error_code& failed) {
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  made->socket_.open(endpoint.protocol(), error);
+  if (error || !made->keep()) {
+    loop.post([made] { made->fail(made->failure("open", asio::error::no_descriptors)); });
+    return made;
+  }
+  made->socket_.async_connect(endpoint, [made](const asio::error_code& failed) {
     if (made->closed_) return;
     if (failed) return made->fail(made->failure("connect to", failed));
-    made->begin();
-    if (!made->closed_) made->events_.on_open();
+    made->events_.on_open();
+    if (!made->closed_) made->read();
   });
   return made;
 }
@@ -70,22 +77,19 @@ std::shared_ptr<Connection> Connection::accepted(tcp::socket socket, Events even
   auto made = std::make_shared<Connection>(std::move(socket), std::move(events));
   made->peer_ = name_of(made->socket_);
   asio::post(made->socket_.get_executor(), [made] {
-    if (!made->closed_) made->begin();
+    if (made->closed_) return;
+    if (!made->keep()) return made->fail(made->failure("keep", asio::error::no_descriptors));
+    made->read();
   });
   return made;
 }
 
-void Connection::begin() {
-  kept_ = base::ForkPrivateFd(socket_.native_handle());
-  if (!kept_.valid()) {
-    // The table of such descriptors is full, and it has closed this one.
-    asio::error_code ignored;
-    static_cast<void>(socket_.release(ignored));
-    return fail(failure("keep", asio::error::no_descriptors));
-  }
+bool Connection::keep() {
+  kept_ = keep_private(socket_);
+  if (!kept_.valid()) return false;
   tune(socket_);
   read_buffer_.resize(kReadBytes);
-  read();
+  return true;
 }
 
 void Connection::read() {

@@ -39,7 +39,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string& peer() const { return peer_; }
 
  private:
-  void begin();
+  // False when there are too many descriptors.
+  bool keep();
   void read();
   void take(std::string_view bytes);
   void write();

@@ -1,6 +1,5 @@
 #include "net/frame.h"
 
-#include <array>
 #include <cstdint>
 
 #include "base/check.h"

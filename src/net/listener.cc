@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "net/keep_private.h"
 #include "net/resolve.h"
 
 namespace ffdl::net {
@@ -39,9 +40,8 @@ Status Listener::bind(const tcp::endpoint& endpoint) {
     return base::invalid_argument("listen on '{}': {}; name an address of this machine",
                                   address_.text(), error.message());
   }
-  kept_ = base::ForkPrivateFd(acceptor_.native_handle());
+  kept_ = keep_private(acceptor_);
   if (!kept_.valid()) {
-    static_cast<void>(acceptor_.release(error));
     return base::make_error(StatusCode::kUnavailable,
                             "listen on '{}': this process has too many sockets; close some",
                             address_.text());

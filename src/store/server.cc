@@ -1,6 +1,5 @@
 #include "store/server.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "net/listener.h"
+#include "support/program.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::net {
@@ -29,6 +30,14 @@ struct End {
             .on_closed = [this](const Status& why) { closed.set_value(why); }};
   }
 };
+
+// Sockets that a program started from here finds open.
+size_t inherited_sockets() {
+  const std::string list = run_program("ls -l /proc/self/fd").out;
+  size_t found = 0;
+  for (size_t at = 0; (at = list.find("socket:", at)) != std::string::npos; ++at) ++found;
+  return found;
+}
 
 class ConnectionTest : public ::testing::Test {
  protected:
@@ -59,6 +68,7 @@ class ConnectionTest : public ::testing::Test {
     done.get_future().wait();
   }
 
+  const size_t inherited_before_ = inherited_sockets();
   std::unique_ptr<Loop> loop_;
   std::shared_ptr<Listener> listener_;
   std::promise<void> accepted_;
@@ -109,6 +119,12 @@ TEST_F(ConnectionTest, AForkedChildHasNoPartInIt) {
   EXPECT_FAILS(server_.closed.get_future().get(), StatusCode::kUnavailable, "it closed");
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
+}
+
+// popen does not call what fork() calls.
+TEST_F(ConnectionTest, AProgramThatIsStartedHasNoPartInIt) {
+  run([] {});  // what the accepted end does first is done
+  EXPECT_EQ(inherited_sockets(), inherited_before_);
 }
 
 TEST_F(ConnectionTest, NobodyThereIsSaid) {
