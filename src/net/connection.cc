@@ -76,9 +76,9 @@ std::shared_ptr<Connection> Connection::connect(Loop& loop, const Address& addre
 std::shared_ptr<Connection> Connection::accepted(tcp::socket socket, Events events) {
   auto made = std::make_shared<Connection>(std::move(socket), std::move(events));
   made->peer_ = name_of(made->socket_);
-  asio::post(made->socket_.get_executor(), [made] {
+  asio::post(made->socket_.get_executor(), [made, kept = made->keep()] {
     if (made->closed_) return;
-    if (!made->keep()) return made->fail(made->failure("keep", asio::error::no_descriptors));
+    if (!kept) return made->fail(made->failure("keep", asio::error::no_descriptors));
     made->read();
   });
   return made;

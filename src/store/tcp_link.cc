@@ -85,19 +85,20 @@ void TcpLink::begin() {
   });
   connection_ =
       net::Connection::connect(*loop_, *address,
-                               {.on_open =
-                                    [this] {
-                                      auto nonce = net::make_nonce();
-                                      if (!nonce.ok()) return lose(nonce.status());
-                                      our_nonce_ = std::move(nonce).value();
-                                      wire::FromClient message;
-                                      message.mutable_hello()->set_version(kProtocolVersion);
-                                      message.mutable_hello()->set_client(client_);
-                                      message.mutable_hello()->set_nonce(our_nonce_);
-                                      send(message);
-                                    },
+                               {.on_open = [this] { say_hello(); },
                                 .on_frame = [this](std::string_view frame) { take(frame); },
                                 .on_closed = [this](const Status& why) { lose(why); }});
+}
+
+void TcpLink::say_hello() {
+  auto nonce = net::make_nonce();
+  if (!nonce.ok()) return lose(nonce.status());
+  our_nonce_ = std::move(nonce).value();
+  wire::FromClient message;
+  message.mutable_hello()->set_version(kProtocolVersion);
+  message.mutable_hello()->set_client(client_);
+  message.mutable_hello()->set_nonce(our_nonce_);
+  send(message);
 }
 
 Result<net::Address> TcpLink::find_server() {

@@ -58,6 +58,7 @@ class TcpLink {
   // The rest is for the loop's thread.
   void begin();
   Result<net::Address> find_server();
+  void say_hello();
   void lose(const Status& why);
   void refuse(const Status& why);
   void take(std::string_view frame);
