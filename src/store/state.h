@@ -70,9 +70,9 @@ class State {
   std::map<std::string, Entry, std::less<>> entries_;
   std::map<LeaseId, Lease> leases_;
   Time none_ends_before_ = Time::min();  // so that most calls need not look at all leases
-  size_t bytes_ = 0;            // of all entries
-  std::deque<Change> changes_;  // the newest ones, oldest first
-  Revision revision_ = 1;       // an empty store has one, so that a wait can begin there
+  size_t bytes_ = 0;                     // of all entries
+  std::deque<Change> changes_;           // the newest ones, oldest first
+  Revision revision_ = 1;                // an empty store has one, so that a wait can begin there
   LeaseId last_lease_ = kNoLease;
 };
 
