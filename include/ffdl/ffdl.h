@@ -22,6 +22,7 @@
 #include "ffdl/sparse_gradient.h"    // IWYU pragma: export
 #include "ffdl/status.h"             // IWYU pragma: export
 #include "ffdl/store.h"              // IWYU pragma: export
+#include "ffdl/store_server.h"       // IWYU pragma: export
 #include "ffdl/types.h"              // IWYU pragma: export
 #include "ffdl/update_rule.h"        // IWYU pragma: export
 #include "ffdl/version.h"            // IWYU pragma: export

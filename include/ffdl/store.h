@@ -37,8 +37,10 @@ struct Entry {
 // Blocks: wait_change until its deadline; the others only as long as the back end's own limit for
 //         one operation (StoreOptions::operation_timeout).
 // Errors: kInvalidArgument (a key or value beyond its size, a lease that cannot be), kUnavailable
-//         (the back end does not answer), kCorrupt (its bytes are not a store's), and those named
-//         at the methods.
+//         (the back end does not answer; nothing happened), kTimeout (it does not answer, and
+//         whether a change took effect is unknown), kExhausted (the store is full), kCorrupt (its
+//         bytes are not a store's), kCancelled (this process is a fork of the one that opened a
+//         store over TCP), and those named at the methods.
 class FFDL_API Store {
  public:
   virtual ~Store() = default;
@@ -63,7 +65,9 @@ class FFDL_API Store {
   // return without a change, never later than one. Errors: kTimeout.
   virtual Result<Revision> wait_change(std::string_view prefix, Revision after, Time deadline) = 0;
 
-  // A lease ends `ttl` after it was granted or last kept alive, or a little later, never sooner.
+  // A lease ends `ttl` after it was granted or last kept alive, or a little later; sooner only by
+  // end_lease, or where the back end sees that its holder is gone: over TCP when the connection of
+  // the store that granted it closes, unless StoreOptions::leases_outlive_connection.
   virtual Result<LeaseId> grant_lease(Duration ttl) = 0;
   // Errors: kNotFound (it has ended; its keys are gone).
   virtual Status keep_alive(LeaseId lease) = 0;
@@ -73,13 +77,22 @@ class FFDL_API Store {
 
 struct StoreOptions {
   Duration operation_timeout = std::chrono::seconds(5);  // of one call, but for wait_change
+  std::string secret{};  // of the job; the server of a tcp:// store must have the same
+  // Leases granted by this store end at their time only: for what shall survive a restart of this
+  // process, or a network that is cut for a moment.
+  bool leases_outlive_connection = false;
 };
 
 // The store at a URL:
 //   mem://            in this object alone: for the threads of one process, and for tests
 //   file:///a/folder  for the processes of one host; the folder is made if it is absent
+//   tcp://host:port   what a StoreServer (store_server.h) serves there
+//   tcp:///a/folder   what is served from that folder of this host; when nobody serves it, one of
+//                     those who have opened it does so, in a thread beside its work. A call that
+//                     was on its way when a server died is repeated, and takes effect once.
 // `runtime` must outlive the store.
-// Errors: kInvalidArgument (no such URL), kUnavailable (the folder cannot be used).
+// Errors: kInvalidArgument (no such URL; another secret or protocol version than the server's),
+// kUnavailable (the folder cannot be used, the server does not answer), kCorrupt.
 FFDL_API Result<std::unique_ptr<Store>> open_store(std::string_view url, Runtime& runtime,
                                                    const StoreOptions& options = {});
 

@@ -12,7 +12,8 @@ using namespace std::chrono_literals;
 // A name becomes a file name in /dev/shm, after a prefix; NAME_MAX is 255.
 inline constexpr size_t kSegmentNameMax = 200;
 
-// Descriptors that are closed in a forked child: one per server, learner and view of a process.
+// Descriptors that are closed in a forked child: one per server, learner, view and connection of a
+// process.
 inline constexpr size_t kForkPrivateMax = 4096;
 
 // Between two looks for what the kernel does not announce across processes: a name that appears, a
@@ -53,8 +54,47 @@ inline constexpr uint32_t kTableEntriesMax = 1U << 20;
 inline constexpr size_t kStoreKeyMax = 1024;
 inline constexpr size_t kStoreValueMax = size_t{1} << 20;
 
+// All that a store holds: keys, values, and this much for each entry beside them; and its leases.
+// Every reply must fit a frame, the list of everything too.
+inline constexpr size_t kStoreBytesMax = size_t{32} << 20;
+inline constexpr size_t kStoreEntryBytes = 64;
+inline constexpr size_t kStoreLeasesMax = 1U << 16;
+
 // Changes that a store remembers for those who wait. Who is further behind is told to look again.
 inline constexpr size_t kStoreChangesMax = 256;
+
+// A message between a store and its client: the list of everything, or one put. Before a peer has
+// proved itself it may send little.
+inline constexpr size_t kStoreReplyMax = kStoreBytesMax + kStoreBytesMax / 2;
+inline constexpr size_t kStoreRequestMax = kStoreKeyMax + kStoreValueMax + 1024;
+inline constexpr size_t kStoreHelloMax = 1024;
+
+// Bytes that wait for a peer who does not read them; then its connection is closed.
+inline constexpr size_t kUnsentMax = 2 * kStoreReplyMax;
+
+// Connections of one server, calls of one client that wait for their replies, and clients whose
+// replies a server remembers in case they ask again.
+inline constexpr size_t kStoreConnectionsMax = 1024;
+inline constexpr size_t kStoreCallsMax = 1024;
+inline constexpr size_t kStoreClientsMax = 4096;
+
+// For a connection to be made and both sides to have proved themselves.
+inline constexpr auto kStoreHandshakeMax = 2s;
+
+// A client that lost its server looks for one again, first soon, then less often.
+inline constexpr auto kStoreRetryMin = 1ms;
+inline constexpr auto kStoreRetryMax = 64ms;
+
+// A server writes its log anew when it has grown by this, and to so many times what it began with.
+inline constexpr size_t kStoreLogGrowth = size_t{4} << 20;
+inline constexpr size_t kStoreLogFactor = 4;
+
+// A server looks at leases that seem over once more after this: what keeps them alive may have been
+// waiting in a socket while the server was not running.
+inline constexpr auto kLeaseGrace = 5ms;
+
+// A peer whose machine does not even acknowledge is given up after this.
+inline constexpr auto kPeerSilentMax = 5s;
 
 // Longest lease. One that long is a key that nobody will miss.
 inline constexpr auto kLeaseMax = 24h;

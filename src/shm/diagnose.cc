@@ -66,7 +66,7 @@ Result<std::vector<SegmentInfo>> list_segments() {
   for (const auto& entry : std::filesystem::directory_iterator(shm::kSegmentFolder, error)) {
     const std::string file = entry.path().filename().string();
     if (!file.starts_with(shm::kSegmentPrefix)) continue;
-    const shm::ForkPrivateFd fd(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    const base::ForkPrivateFd fd(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (fd.valid()) segments.push_back(describe(fd.get(), file.substr(shm::kSegmentPrefix.size())));
   }
   if (error) {
@@ -81,7 +81,7 @@ Result<std::vector<SegmentInfo>> list_segments() {
 Status remove_segment(std::string_view name) {
   FFDL_RETURN_IF_ERROR(shm::check_segment_name(name));
   const std::string path = shm::segment_path(name);
-  const shm::ForkPrivateFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  const base::ForkPrivateFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid()) {
     return make_error(StatusCode::kNotFound, "remove segment '{}': {}", name,
                       base::errno_text(errno));

@@ -31,7 +31,7 @@ struct flock lock_of(int role, short type) {
 Result<RoleLock> RoleLock::acquire(int fd, int role) {
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   RoleLock held;
-  held.fd_ = ForkPrivateFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  held.fd_ = base::ForkPrivateFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!held.fd_.valid()) {
     return base::make_error(StatusCode::kExhausted,
                             "open a lock: {}; more than {} are open, or too many files",

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "base/fork_private_fd.h"
 #include "ffdl/status.h"
-#include "shm/fork_private_fd.h"
 
 // Proof of life and death by kernel-held file locks: one byte of the segment's file per role. The
 // kernel drops a process's lock when its last thread is gone, whatever killed it, and shows it
@@ -32,7 +32,7 @@ class RoleLock {
   void release() { fd_.close(); }
 
  private:
-  ForkPrivateFd fd_;
+  base::ForkPrivateFd fd_;
 };
 
 // Whether somebody alive holds the role. A lock held through `fd` itself is not seen; a RoleLock

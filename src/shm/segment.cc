@@ -271,7 +271,7 @@ Result<Segment> Segment::open_fd(int fd, std::string_view name, SegmentKind kind
 
 // Takes `fd` over, also when it fails.
 Status Segment::map(int fd, uint64_t bytes, int flags) {
-  fd_ = ForkPrivateFd(fd);
+  fd_ = base::ForkPrivateFd(fd);
   if (!fd_.valid()) {
     return make_error(StatusCode::kExhausted,
                       "map segment {}: more than {} are open in this process", shown(name_),

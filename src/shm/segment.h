@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/fork_private_fd.h"
 #include "ffdl/status.h"
-#include "shm/fork_private_fd.h"
 
 // Shared-memory segments. A named one is a file of tmpfs in /dev/shm with mode 0600; an anonymous
 // one is a memfd. Nothing in a segment is a pointer. docs/shm-layout.md draws them.
@@ -103,7 +103,7 @@ class Segment {
   Status map(int fd, uint64_t bytes, int flags);
 
   std::string name_;
-  ForkPrivateFd fd_;
+  base::ForkPrivateFd fd_;
   std::byte* data_ = nullptr;
   uint64_t bytes_ = 0;
 };

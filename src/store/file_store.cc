@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "store/files.h"
 #include "store/state_file.h"
 
 namespace ffdl::store {
@@ -16,69 +16,9 @@ namespace ffdl::store {
 using base::errno_text;
 using base::make_error;
 
-namespace {
-
-// Closes it, and drops its lock, also where a forked child still has a copy of the descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ < 0) return;
-    ::flock(fd_, LOCK_UN);
-    ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-Status cannot(std::string_view doing, const std::string& path) {
-  return make_error(StatusCode::kUnavailable, "{} '{}': {}; is its folder there, and writable",
-                    doing, path, errno_text(errno));
-}
-
-// The whole file; empty when there is none.
-Result<std::string> read_file(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0 && errno == ENOENT) return std::string();
-  if (file.get() < 0) return cannot("read store file", path);
-  std::string text;
-  char piece[16384];
-  while (true) {
-    const ssize_t got = ::read(file.get(), piece, sizeof piece);
-    if (got == 0) return text;
-    if (got > 0) text.append(piece, static_cast<size_t>(got));
-    if (got < 0 && errno != EINTR) return cannot("read store file", path);
-  }
-}
-
-// On the disk when it returns.
-Status write_file(const std::string& path, std::string_view bytes) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (file.get() < 0) return cannot("write store file", path);
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(file.get(), bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return cannot("write store file", path);
-    bytes.remove_prefix(static_cast<size_t>(put));
-  }
-  return ::fsync(file.get()) == 0 ? Status() : cannot("write store file", path);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Store>> FileStore::open(const std::string& folder, Runtime& runtime,
                                                const StoreOptions& options) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    return make_error(StatusCode::kUnavailable,
-                      "open store 'file://{}': {}; name a folder that is there or can be made",
-                      folder, error.message());
-  }
+  FFDL_RETURN_IF_ERROR(make_folder(folder).with_context("open store"));
   FFDL_ASSIGN_OR_RETURN(const std::string boot, read_file("/proc/sys/kernel/random/boot_id"));
   auto store = std::unique_ptr<FileStore>(new FileStore(folder, boot, runtime, options));
   FFDL_RETURN_IF_ERROR(store->list("").status());  // its bytes are a store's
@@ -95,7 +35,7 @@ Result<int> FileStore::lock() const {
 
 Result<int> FileStore::wait_for_lock(const std::string& path) const {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return cannot("lock store file", path);
+  if (fd < 0) return cannot_use("lock store file", path);
   const Time deadline = runtime_.now() + options_.operation_timeout;
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
@@ -114,16 +54,6 @@ Result<int> FileStore::wait_for_lock(const std::string& path) const {
   return fd;
 }
 
-Status FileStore::replace(std::string_view bytes) const {
-  const std::string path = folder_ + "/state";
-  const std::string fresh = path + ".new";
-  FFDL_RETURN_IF_ERROR(write_file(fresh, bytes));
-  if (::rename(fresh.c_str(), path.c_str()) != 0) return cannot("replace store file", path);
-  const Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0 || ::fsync(folder.get()) != 0) return cannot("replace store file", path);
-  return {};
-}
-
 template <class Change>
 auto FileStore::apply(Change&& change) -> decltype(change(std::declval<State&>(), Time())) {
   FFDL_ASSIGN_OR_RETURN(const int fd, lock());
@@ -134,7 +64,7 @@ auto FileStore::apply(Change&& change) -> decltype(change(std::declval<State&>()
   auto result = change(state, now);
   // Also when the change failed: a lease may have ended meanwhile.
   const std::string after = StateFile::write(state, boot_);
-  if (after != before) FFDL_RETURN_IF_ERROR(replace(after));
+  if (after != before) FFDL_RETURN_IF_ERROR(replace_file(folder_ + "/state", after));
   return result;
 }
 

@@ -35,7 +35,6 @@ class FileStore final : public Store {
   // A descriptor that holds the lock until it is closed.
   Result<int> lock() const;
   Result<int> wait_for_lock(const std::string& path) const;
-  Status replace(std::string_view bytes) const;
   // Runs `change(state, now)` on the state of the folder, which it may change.
   template <class Change>
   auto apply(Change&& change) -> decltype(change(std::declval<State&>(), Time()));

@@ -2,6 +2,7 @@
 #include "ffdl/store.h"
 #include "store/file_store.h"
 #include "store/memory_store.h"
+#include "store/tcp_store.h"
 
 namespace ffdl {
 
@@ -12,8 +13,14 @@ Result<std::unique_ptr<Store>> open_store(std::string_view url, Runtime& runtime
   if (url.starts_with(kFile) && url.size() > kFile.size() && url[kFile.size()] == '/') {
     return store::FileStore::open(std::string(url.substr(kFile.size())), runtime, options);
   }
+  constexpr std::string_view kTcp = "tcp://";
+  if (url.starts_with(kTcp) && url.size() > kTcp.size()) {
+    return store::TcpStore::open(url.substr(kTcp.size()), runtime, options);
+  }
   return base::invalid_argument(
-      "open store '{}': no store has such a URL; use mem:// or file:///absolute/folder", url);
+      "open store '{}': no store has such a URL; use mem://, file:///absolute/folder, "
+      "tcp://host:port or tcp:///absolute/folder",
+      url);
 }
 
 }  // namespace ffdl

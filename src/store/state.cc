@@ -39,7 +39,7 @@ std::vector<Entry> State::list(std::string_view prefix, Time now) {
   return result;
 }
 
-Status State::check_put(std::string_view key, std::string_view value, LeaseId lease) const {
+Status State::check_sizes(std::string_view key, std::string_view value) {
   if (key.empty() || key.size() > base::kStoreKeyMax) {
     return invalid_argument("put '{}': a key of {} bytes; use 1 to {}", key.substr(0, 64),
                             key.size(), base::kStoreKeyMax);
@@ -50,30 +50,42 @@ Status State::check_put(std::string_view key, std::string_view value, LeaseId le
         "data",
         key, value.size(), base::kStoreValueMax);
   }
+  return {};
+}
+
+Status State::may_put(std::string_view key, std::optional<Revision> expected,
+                      std::string_view value, LeaseId lease) const {
+  FFDL_RETURN_IF_ERROR(check_sizes(key, value));
   if (lease != kNoLease && !leases_.contains(lease)) return lease_has_ended("put under", lease);
+  const auto found = entries_.find(key);
+  const bool is_new = found == entries_.end();
+  const Revision present = is_new ? 0 : found->second.revision;
+  if (expected.has_value() && present != *expected) {
+    return make_error(StatusCode::kConflict,
+                      "put '{}': expected revision {}, it has {}; read it again and decide", key,
+                      *expected, present);
+  }
+  const size_t freed = is_new ? 0 : bytes_of(key, found->second.value);
+  if (bytes_ - freed + bytes_of(key, value) > base::kStoreBytesMax) {
+    return make_error(StatusCode::kExhausted,
+                      "put '{}': the store is full, it holds {} of {} bytes; remove keys, or end "
+                      "leases that hold some",
+                      key, bytes_, base::kStoreBytesMax);
+  }
   return {};
 }
 
 Result<Revision> State::put(std::string_view key, std::string_view value, LeaseId lease, Time now) {
   end_old_leases(now);
-  FFDL_RETURN_IF_ERROR(check_put(key, value, lease));
-  const Revision revision = note_change(key);
-  entries_[std::string(key)] = {std::string(key), std::string(value), revision, lease};
-  return revision;
+  FFDL_RETURN_IF_ERROR(may_put(key, std::nullopt, value, lease));
+  return note_put(key, value, lease);
 }
 
 Result<Revision> State::compare_and_put(std::string_view key, Revision expected,
                                         std::string_view value, LeaseId lease, Time now) {
   end_old_leases(now);
-  FFDL_RETURN_IF_ERROR(check_put(key, value, lease));
-  const auto found = entries_.find(key);
-  const Revision present = found == entries_.end() ? 0 : found->second.revision;
-  if (present != expected) {
-    return make_error(StatusCode::kConflict,
-                      "put '{}': expected revision {}, it has {}; read it again and decide", key,
-                      expected, present);
-  }
-  return put(key, value, lease, now);
+  FFDL_RETURN_IF_ERROR(may_put(key, expected, value, lease));
+  return note_put(key, value, lease);
 }
 
 void State::remove(std::string_view key, Time now) {
@@ -81,6 +93,7 @@ void State::remove(std::string_view key, Time now) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return;
   note_change(key);
+  bytes_ -= bytes_of(key, found->second.value);
   entries_.erase(found);
 }
 
@@ -90,7 +103,13 @@ Result<LeaseId> State::grant_lease(Duration ttl, Time now) {
     return invalid_argument("grant a lease of {} ns: it must be above 0 and at most {} h",
                             ttl.count(), base::kLeaseMax.count());
   }
+  if (leases_.size() >= base::kStoreLeasesMax) {
+    return make_error(StatusCode::kExhausted,
+                      "grant a lease: the store has {} of them, which is the most; end some",
+                      leases_.size());
+  }
   leases_[++last_lease_] = {ttl, now + ttl};
+  none_ends_before_ = std::min(none_ends_before_, now + ttl);
   return last_lease_;
 }
 
@@ -111,9 +130,10 @@ bool State::has_changed(std::string_view prefix, Revision after, Time now) {
   end_old_leases(now);
   if (after == 0 || after > revision_) return true;  // a store that began anew: look again
   if (revision_ - after > changes_.size()) return true;
-  return std::any_of(changes_.rbegin(), changes_.rend(), [&](const Change& change) {
-    return change.revision > after && change.key.starts_with(prefix);
-  });
+  for (auto at = changes_.rbegin(); at != changes_.rend() && at->revision > after; ++at) {
+    if (at->key.starts_with(prefix)) return true;
+  }
+  return false;
 }
 
 Time State::next_end() const {
@@ -122,11 +142,18 @@ Time State::next_end() const {
   return next;
 }
 
+void State::skip_revisions(uint64_t count) {
+  revision_ += count;
+  changes_.clear();
+}
+
 void State::extend_leases(Time now) {
   for (auto& [id, lease] : leases_) lease.ends = now + lease.ttl;
+  none_ends_before_ = next_end();
 }
 
 void State::end_old_leases(Time now) {
+  if (now < none_ends_before_) return;
   for (auto at = leases_.begin(); at != leases_.end();) {
     if (at->second.ends > now) {
       ++at;
@@ -135,6 +162,7 @@ void State::end_old_leases(Time now) {
     drop_keys_of(at->first);
     at = leases_.erase(at);
   }
+  none_ends_before_ = next_end();
 }
 
 void State::drop_keys_of(LeaseId lease) {
@@ -144,8 +172,22 @@ void State::drop_keys_of(LeaseId lease) {
       continue;
     }
     note_change(at->first);
+    bytes_ -= bytes_of(at->first, at->second.value);
     at = entries_.erase(at);
   }
+}
+
+size_t State::bytes_of(std::string_view key, std::string_view value) {
+  return key.size() + value.size() + base::kStoreEntryBytes;
+}
+
+Revision State::note_put(std::string_view key, std::string_view value, LeaseId lease) {
+  const Revision revision = note_change(key);
+  const auto old = entries_.find(key);
+  if (old != entries_.end()) bytes_ -= bytes_of(key, old->second.value);
+  bytes_ += bytes_of(key, value);
+  entries_[std::string(key)] = {std::string(key), std::string(value), revision, lease};
+  return revision;
 }
 
 Revision State::note_change(std::string_view key) {

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,9 +41,19 @@ class State {
   // who asks about older ones is told "yes".
   bool has_changed(std::string_view prefix, Revision after, Time now);
 
+  // Whether a put would succeed; with `expected`, a compare_and_put. Ends no leases.
+  Status may_put(std::string_view key, std::optional<Revision> expected, std::string_view value,
+                 LeaseId lease) const;
+  // The part of it that needs no store.
+  static Status check_sizes(std::string_view key, std::string_view value);
+
   // When the next lease ends by itself; kNoDeadline when there is none.
   Time next_end() const;
   Revision revision() const { return revision_; }
+
+  // As if so many changes had been made, for a store that may have forgotten its last ones: no
+  // revision is given twice.
+  void skip_revisions(uint64_t count);
 
   // Gives every lease its full term again, for a store that was away: its members could not renew.
   void extend_leases(Time now);
@@ -50,15 +61,18 @@ class State {
  private:
   friend struct StateFile;  // writes and reads all of it
 
+  static size_t bytes_of(std::string_view key, std::string_view value);
   void end_old_leases(Time now);
   void drop_keys_of(LeaseId lease);
   Revision note_change(std::string_view key);
-  Status check_put(std::string_view key, std::string_view value, LeaseId lease) const;
+  Revision note_put(std::string_view key, std::string_view value, LeaseId lease);
 
   std::map<std::string, Entry, std::less<>> entries_;
   std::map<LeaseId, Lease> leases_;
-  std::deque<Change> changes_;  // the newest ones, oldest first
-  Revision revision_ = 1;       // an empty store has one, so that a wait can begin there
+  Time none_ends_before_ = Time::min();  // so that most calls need not look at all leases
+  size_t bytes_ = 0;                     // of all entries
+  std::deque<Change> changes_;           // the newest ones, oldest first
+  Revision revision_ = 1;                // an empty store has one, so that a wait can begin there
   LeaseId last_lease_ = kNoLease;
 };
 

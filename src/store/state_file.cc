@@ -128,6 +128,7 @@ Result<State> StateFile::read(std::string_view bytes, std::string_view boot, Tim
     entry.revision = in.number();
     entry.lease = in.number();
     const std::string key = entry.key;
+    state.bytes_ += State::bytes_of(key, entry.value);
     state.entries_[key] = std::move(entry);
   }
   for (uint64_t left = in.number(); left > 0 && !in.failed(); --left) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "ffdl/store.h"
+#include "ffdl/store_server.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -16,6 +17,7 @@ using namespace std::chrono_literals;
 // Two users of one store; where a back end is one object, both have it.
 struct StoreUnderTest {
   TempFolder folder{};
+  std::unique_ptr<StoreServer> server{};
   std::vector<std::unique_ptr<Store>> handles{};
   Store& first() { return *handles.front(); }
   Store& second() { return *handles.back(); }
@@ -26,16 +28,24 @@ struct BackEnd {
   std::function<std::unique_ptr<StoreUnderTest>()> make;
 };
 
-using UrlOf = std::function<std::string(const TempFolder&)>;
+using UrlOf = std::function<std::string(StoreUnderTest&)>;
 
-std::unique_ptr<StoreUnderTest> make_store(int handles, const UrlOf& url) {
+std::unique_ptr<StoreUnderTest> make_store(int handles, const UrlOf& url_of) {
   auto made = std::make_unique<StoreUnderTest>();
+  const std::string url = url_of(*made);
   for (int i = 0; i < handles; ++i) {
-    auto store = open_store(url(made->folder), system_runtime());
+    auto store = open_store(url, system_runtime());
     EXPECT_OK(store);
     made->handles.push_back(std::move(store).value());
   }
   return made;
+}
+
+std::string served(StoreUnderTest& under_test) {
+  auto server = StoreServer::start({.folder = under_test.folder.path()});
+  EXPECT_OK(server);
+  under_test.server = std::move(server).value();
+  return under_test.server->url();
 }
 
 // What every back end must mean by the words of store.h. A new one is one more line at the end.
@@ -203,11 +213,19 @@ TEST_P(StoreConformance, BeyondItsLimitsNothingIsPut) {
 INSTANTIATE_TEST_SUITE_P(
     BackEnds, StoreConformance,
     ::testing::Values(
-        BackEnd{"mem", [] { return make_store(1, [](const TempFolder&) { return "mem://"; }); }},
+        BackEnd{"mem", [] { return make_store(1, [](StoreUnderTest&) { return "mem://"; }); }},
         BackEnd{"file",
                 [] {
-                  return make_store(2, [](const TempFolder& folder) {
-                    return "file://" + folder.path() + "/store";
+                  return make_store(2, [](StoreUnderTest& under_test) {
+                    return "file://" + under_test.folder.path() + "/store";
+                  });
+                }},
+        BackEnd{"tcp", [] { return make_store(2, served); }},
+        // The first of them has the server inside.
+        BackEnd{"tcp_folder",
+                [] {
+                  return make_store(2, [](StoreUnderTest& under_test) {
+                    return "tcp://" + under_test.folder.path() + "/store";
                   });
                 }}),
     [](const auto& test) { return test.param.name; });

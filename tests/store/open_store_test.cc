@@ -9,7 +9,7 @@ namespace {
 TEST(OpenStore, RefusesWhatIsNoStore) {
   for (const char* url : {"", "mem", "mem://name", "file://", "file://relative", "tcp:/x", "/a"}) {
     EXPECT_FAILS(open_store(url, system_runtime()), StatusCode::kInvalidArgument,
-                 "use mem:// or file:///absolute/folder");
+                 "use mem://, file:///absolute/folder");
   }
 }
 

@@ -1,4 +1,4 @@
-#include "shm/fork_private_fd.h"
+#include "base/fork_private_fd.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -9,12 +9,12 @@
 
 #include "base/limits.h"
 
-namespace ffdl::shm {
+namespace ffdl::base {
 namespace {
 
 // Atomics only: the child of a process with threads may call nothing that takes a lock.
 // 0 is a free entry, fd + 1 a used one.
-std::array<std::atomic<int>, base::kForkPrivateMax> table;
+std::array<std::atomic<int>, kForkPrivateMax> table;
 
 void close_all_in_child() {
   for (auto& entry : table) {
@@ -54,9 +54,13 @@ int ForkPrivateFd::get() const {
 }
 
 void ForkPrivateFd::close() {
-  if (entry_ < 0) return;
-  const int fd = table[static_cast<size_t>(std::exchange(entry_, -1))].exchange(0) - 1;
+  const int fd = release();
   if (fd >= 0) ::close(fd);
 }
 
-}  // namespace ffdl::shm
+int ForkPrivateFd::release() {
+  if (entry_ < 0) return -1;
+  return table[static_cast<size_t>(std::exchange(entry_, -1))].exchange(0) - 1;
+}
+
+}  // namespace ffdl::base

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace ffdl::shm {
+namespace ffdl::base {
 
 // A descriptor that belongs to this process alone. O_CLOEXEC keeps it from programs that are
 // exec'ed; this class also keeps it from children made by fork(): the child closes its copy before
@@ -22,9 +22,11 @@ class ForkPrivateFd {
   bool valid() const { return get() >= 0; }
   int get() const;  // -1 when not valid
   void close();
+  // Gives it up, open: another object closes it, which must come soon after.
+  int release();
 
  private:
   int entry_ = -1;  // place in the table of the process
 };
 
-}  // namespace ffdl::shm
+}  // namespace ffdl::base

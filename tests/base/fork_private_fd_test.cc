@@ -1,11 +1,11 @@
-#include "shm/fork_private_fd.h"
+#include "base/fork_private_fd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace ffdl::shm {
+namespace ffdl::base {
 namespace {
 
 bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
@@ -21,6 +21,18 @@ TEST(ForkPrivateFd, ClosesWhatItOwns) {
     EXPECT_EQ(moved.get(), number);
   }
   EXPECT_FALSE(is_open(number));
+}
+
+TEST(ForkPrivateFd, WhatItReleasesStaysOpen) {
+  int number = -1;
+  {
+    ForkPrivateFd fd(open("/dev/null", O_RDONLY));
+    number = fd.release();
+    EXPECT_FALSE(fd.valid());
+    EXPECT_EQ(fd.release(), -1);
+  }
+  EXPECT_TRUE(is_open(number));
+  close(number);
 }
 
 TEST(ForkPrivateFd, BadDescriptorIsNotValid) {
@@ -40,4 +52,4 @@ TEST(ForkPrivateFd, IsClosedInAForkedChildAndOpenInTheParent) {
 }
 
 }  // namespace
-}  // namespace ffdl::shm
+}  // namespace ffdl::base

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <fcntl.h>
+
+#include <asio.hpp>
+
+#include "base/fork_private_fd.h"
+
+namespace ffdl::net {
+
+// Keeps the descriptor of a socket from programs and children that this process starts: one of them
+// would hold a connection open whose owner is dead. Not valid when there are too many of them; the
+// socket is closed then. Who has the result releases it before the socket is closed.
+template <class Socket>
+base::ForkPrivateFd keep_private(Socket& socket) {
+  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+  base::ForkPrivateFd kept(socket.native_handle());
+  asio::error_code ignored;
+  // The table has closed the descriptor: asio must not do it again.
+  if (!kept.valid()) static_cast<void>(socket.release(ignored));
+  return kept;
+}
+
+}  // namespace ffdl::net

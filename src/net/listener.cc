@@ -1,0 +1,80 @@
+#include "net/listener.h"
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "net/keep_private.h"
+#include "net/resolve.h"
+
+namespace ffdl::net {
+
+using asio::ip::tcp;
+
+Result<std::shared_ptr<Listener>> Listener::open(Loop& loop, const Address& address) {
+  asio::error_code error;
+  const auto found = resolve(loop.context(), address, error);
+  if (error || found.empty()) {
+    return base::invalid_argument("listen on '{}': {}; name an address of this machine",
+                                  address.text(), error.message());
+  }
+  auto listener = std::make_shared<Listener>(loop);
+  listener->address_ = address;
+  FFDL_RETURN_IF_ERROR(listener->bind(found.begin()->endpoint()));
+  return listener;
+}
+
+Status Listener::bind(const tcp::endpoint& endpoint) {
+  asio::error_code error;
+  acceptor_.open(endpoint.protocol(), error);
+  // A port whose last server died is free at once.
+  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  if (error == asio::error::address_in_use || error == asio::error::no_descriptors) {
+    return base::make_error(StatusCode::kUnavailable,
+                            "listen on '{}': {}; choose another port, or 0 for any free one",
+                            address_.text(), error.message());
+  }
+  if (error) {
+    return base::invalid_argument("listen on '{}': {}; name an address of this machine",
+                                  address_.text(), error.message());
+  }
+  kept_ = keep_private(acceptor_);
+  if (!kept_.valid()) {
+    return base::make_error(StatusCode::kUnavailable,
+                            "listen on '{}': this process has too many sockets; close some",
+                            address_.text());
+  }
+  address_.port = acceptor_.local_endpoint(error).port();
+  return {};
+}
+
+void Listener::start(OnAccept on_accept) {
+  on_accept_ = std::move(on_accept);
+  accept();
+}
+
+void Listener::accept() {
+  acceptor_.async_accept(
+      [self = shared_from_this()](const asio::error_code& error, tcp::socket socket) {
+        if (!self->on_accept_) return;
+        if (error) {  // no descriptors are left: others must be closed first
+          self->retry_.start(std::chrono::steady_clock::now() + base::kStoreRetryMax,
+                             [self] { self->accept(); });
+          return;
+        }
+        self->on_accept_(std::move(socket));
+        self->accept();
+      });
+}
+
+void Listener::close() {
+  on_accept_ = nullptr;
+  kept_.release();
+  retry_.cancel();
+  asio::error_code ignored;
+  acceptor_.close(ignored);
+}
+
+}  // namespace ffdl::net

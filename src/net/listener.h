@@ -1,0 +1,42 @@
+#pragma once
+
+#include <asio.hpp>
+#include <functional>
+#include <memory>
+
+#include "base/fork_private_fd.h"
+#include "net/address.h"
+#include "net/loop.h"
+
+namespace ffdl::net {
+
+// Takes connections on one port.
+// Shared between its owner and the operation that the kernel has not ended yet.
+// Threads: open before the loop has any work of it, the rest on the loop's.
+class Listener : public std::enable_shared_from_this<Listener> {
+ public:
+  using OnAccept = std::function<void(asio::ip::tcp::socket)>;
+
+  // Connections made from now on wait for start().
+  // Errors: kInvalidArgument (no such address here), kUnavailable (the port is in use).
+  static Result<std::shared_ptr<Listener>> open(Loop& loop, const Address& address);
+  explicit Listener(Loop& loop) : acceptor_(loop.context()), retry_(loop) {}
+  ~Listener() { close(); }
+
+  void start(OnAccept on_accept);
+  void close();
+  // With the port that it got.
+  const Address& address() const { return address_; }
+
+ private:
+  Status bind(const asio::ip::tcp::endpoint& endpoint);
+  void accept();
+
+  asio::ip::tcp::acceptor acceptor_;
+  Timer retry_;
+  base::ForkPrivateFd kept_;
+  OnAccept on_accept_;
+  Address address_;
+};
+
+}  // namespace ffdl::net

@@ -1,0 +1,122 @@
+#include "store/tcp_store.h"
+
+#include "base/errors.h"
+#include "base/limits.h"
+
+namespace ffdl::store {
+namespace {
+
+Entry entry_of(const wire::Entry& entry) {
+  return {entry.key(), entry.value(), entry.revision(), entry.lease()};
+}
+
+std::string name(std::string_view doing, std::string_view key) {
+  return fmt::format("{} '{}'", doing, key);
+}
+
+std::string name(std::string_view doing, LeaseId lease) {
+  return fmt::format("{} lease {}", doing, lease);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> TcpStore::open(std::string_view place, Runtime& runtime,
+                                              const StoreOptions& options) {
+  TcpLink::Options link_options;
+  link_options.secret = options.secret;
+  link_options.operation_timeout = options.operation_timeout;
+  if (place.starts_with('/')) {
+    link_options.folder = place;
+  } else {
+    FFDL_ASSIGN_OR_RETURN(link_options.address, net::parse_address(place));
+  }
+  FFDL_ASSIGN_OR_RETURN(auto link, TcpLink::open(link_options, runtime));
+  return std::unique_ptr<Store>(new TcpStore(std::move(link), options.leases_outlive_connection));
+}
+
+Result<uint64_t> TcpStore::number(wire::Request request, std::string_view what) {
+  FFDL_ASSIGN_OR_RETURN(const wire::Reply reply, link_->call(std::move(request), what));
+  return reply.number();
+}
+
+Result<Entry> TcpStore::get(std::string_view key) {
+  wire::Request request;
+  request.mutable_get()->set_key(std::string(key));
+  FFDL_ASSIGN_OR_RETURN(const wire::Reply reply, link_->call(std::move(request), name("get", key)));
+  if (reply.entries_size() == 1) return entry_of(reply.entries(0));
+  return base::make_error(StatusCode::kInternal, "get '{}': the server sent {} entries", key,
+                          reply.entries_size());
+}
+
+Result<std::vector<Entry>> TcpStore::list(std::string_view prefix) {
+  wire::Request request;
+  request.mutable_list()->set_prefix(std::string(prefix));
+  FFDL_ASSIGN_OR_RETURN(const wire::Reply reply,
+                        link_->call(std::move(request), name("list", prefix)));
+  std::vector<Entry> entries;
+  for (const wire::Entry& entry : reply.entries()) entries.push_back(entry_of(entry));
+  return entries;
+}
+
+Result<Revision> TcpStore::put(std::string_view key, std::string_view value, LeaseId lease) {
+  FFDL_RETURN_IF_ERROR(State::check_sizes(key, value));
+  wire::Request request;
+  wire::Put& put = *request.mutable_put();
+  put.set_key(std::string(key));
+  put.set_value(std::string(value));
+  put.set_lease(lease);
+  return number(std::move(request), name("put", key));
+}
+
+Result<Revision> TcpStore::compare_and_put(std::string_view key, Revision expected,
+                                           std::string_view value, LeaseId lease) {
+  FFDL_RETURN_IF_ERROR(State::check_sizes(key, value));
+  wire::Request request;
+  wire::Put& put = *request.mutable_put();
+  put.set_key(std::string(key));
+  put.set_value(std::string(value));
+  put.set_lease(lease);
+  put.set_expected(expected);
+  return number(std::move(request), name("put", key));
+}
+
+Status TcpStore::remove(std::string_view key) {
+  wire::Request request;
+  request.mutable_remove()->set_key(std::string(key));
+  return number(std::move(request), name("remove", key)).status();
+}
+
+Result<Revision> TcpStore::wait_change(std::string_view prefix, Revision after, Time deadline) {
+  wire::Request request;
+  request.mutable_wait_change()->set_prefix(std::string(prefix));
+  request.mutable_wait_change()->set_after(after);
+  const std::string what = name("wait for a change of", prefix);
+  const auto reply = link_->call(std::move(request), what, deadline);
+  if (reply.ok()) return reply->number();
+  if (reply.status().code() == StatusCode::kTimeout && reply.status().message().empty()) {
+    return base::make_error(StatusCode::kTimeout, "{}: none after revision {}; wait longer", what,
+                            after);
+  }
+  return Status(reply.status());
+}
+
+Result<LeaseId> TcpStore::grant_lease(Duration ttl) {
+  wire::Request request;
+  request.mutable_grant_lease()->set_ttl_ns(ttl.count());
+  request.mutable_grant_lease()->set_outlives_connection(leases_outlive_connection_);
+  return number(std::move(request), "grant a lease");
+}
+
+Status TcpStore::keep_alive(LeaseId lease) {
+  wire::Request request;
+  request.mutable_keep_alive()->set_lease(lease);
+  return number(std::move(request), name("keep alive", lease)).status();
+}
+
+Status TcpStore::end_lease(LeaseId lease) {
+  wire::Request request;
+  request.mutable_end_lease()->set_lease(lease);
+  return number(std::move(request), name("end", lease)).status();
+}
+
+}  // namespace ffdl::store

@@ -1,0 +1,144 @@
+#include "net/connection.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+#include <optional>
+
+#include "net/listener.h"
+#include "support/program.h"
+#include "support/status_matchers.h"
+
+namespace ffdl::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+// One end of a connection, whose events can be waited for.
+struct End {
+  std::shared_ptr<Connection> connection;
+  std::promise<void> open;
+  std::promise<std::string> frame;
+  std::promise<Status> closed;
+
+  Connection::Events events() {
+    return {.on_open = [this] { open.set_value(); },
+            .on_frame = [this](std::string_view got) { frame.set_value(std::string(got)); },
+            .on_closed = [this](const Status& why) { closed.set_value(why); }};
+  }
+};
+
+// Sockets that a program started from here finds open.
+size_t inherited_sockets() {
+  const std::string list = run_program("ls -l /proc/self/fd").out;
+  size_t found = 0;
+  for (size_t at = 0; (at = list.find("socket:", at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+class ConnectionTest : public ::testing::Test {
+ protected:
+  ConnectionTest() {
+    loop_ = Loop::start("test").value();
+    auto listener = Listener::open(*loop_, {"127.0.0.1", 0});
+    EXPECT_OK(listener);
+    listener_ = *listener;
+    run([&] {
+      listener_->start([&](asio::ip::tcp::socket socket) {
+        server_.connection = Connection::accepted(std::move(socket), server_.events());
+        accepted_.set_value();
+      });
+      client_.connection = Connection::connect(*loop_, listener_->address(), client_.events());
+    });
+    accepted_.get_future().wait();
+    client_.open.get_future().wait();
+  }
+  ~ConnectionTest() override { loop_->stop(); }
+
+  // On the loop's thread, and waits for it.
+  void run(const std::function<void()>& work) {
+    std::promise<void> done;
+    loop_->post([&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  const size_t inherited_before_ = inherited_sockets();
+  std::unique_ptr<Loop> loop_;
+  std::shared_ptr<Listener> listener_;
+  std::promise<void> accepted_;
+  End server_;
+  End client_;
+};
+
+TEST_F(ConnectionTest, CarriesFramesBothWays) {
+  const std::string large(3U << 20, 'x');
+  run([&] {
+    server_.connection->set_frame_max(large.size());
+    client_.connection->send(large);
+    server_.connection->send("short");
+  });
+  EXPECT_EQ(server_.frame.get_future().get(), large);
+  EXPECT_EQ(client_.frame.get_future().get(), "short");
+}
+
+TEST_F(ConnectionTest, TheOtherSideSeesItsEndAndItsOwnSideDoesNot) {
+  run([&] {
+    client_.connection->send("last words");
+    client_.connection->close();
+    client_.connection->send("unheard");
+  });
+  EXPECT_EQ(server_.frame.get_future().get(), "last words");
+  EXPECT_FAILS(server_.closed.get_future().get(), StatusCode::kUnavailable, "it closed");
+  auto closed = client_.closed.get_future();
+  EXPECT_EQ(closed.wait_for(0s), std::future_status::timeout);
+}
+
+TEST_F(ConnectionTest, AFrameThatIsTooLongEndsIt) {
+  run([&] {
+    server_.connection->set_frame_max(4);
+    client_.connection->send("12345");
+  });
+  EXPECT_FAILS(server_.closed.get_future().get(), StatusCode::kCorrupt, "at most 4");
+  EXPECT_FAILS(client_.closed.get_future().get(), StatusCode::kUnavailable, "127.0.0.1");
+}
+
+// A child that lives on does not hold the connection of its parent open.
+TEST_F(ConnectionTest, AForkedChildHasNoPartInIt) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  run([&] { client_.connection->close(); });
+  EXPECT_FAILS(server_.closed.get_future().get(), StatusCode::kUnavailable, "it closed");
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+// popen does not call what fork() calls.
+TEST_F(ConnectionTest, AProgramThatIsStartedHasNoPartInIt) {
+  EXPECT_EQ(inherited_sockets(), inherited_before_);
+}
+
+TEST_F(ConnectionTest, NobodyThereIsSaid) {
+  const Address address = listener_->address();
+  End end;
+  run([&] { listener_->close(); });
+  run([&] { end.connection = Connection::connect(*loop_, address, end.events()); });
+  EXPECT_FAILS(end.closed.get_future().get(), StatusCode::kUnavailable, address.text());
+  End nowhere;
+  run([&] {
+    nowhere.connection = Connection::connect(*loop_, {"no such host", 1}, nowhere.events());
+  });
+  EXPECT_FAILS(nowhere.closed.get_future().get(), StatusCode::kUnavailable, "no such host");
+  loop_->stop();
+}
+
+}  // namespace
+}  // namespace ffdl::net

@@ -1,0 +1,36 @@
+#include "store/files.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl::store {
+namespace {
+
+TEST(Files, OneTakesThePlaceOfAnother) {
+  const TempFolder folder;
+  EXPECT_EQ(*read_file(folder.file("f")), "");
+  ASSERT_OK(replace_file(folder.file("f"), "one"));
+  ASSERT_OK(replace_file(folder.file("f"), "two"));
+  EXPECT_EQ(*read_file(folder.file("f")), "two");
+  EXPECT_EQ(*read_file(folder.file("f.new")), "");
+}
+
+TEST(Files, WhatCannotBeUsedIsNamed) {
+  const TempFolder folder;
+  const std::string file = folder.write("f", "");
+  EXPECT_FAILS(read_file(file + "/g"), StatusCode::kUnavailable, "f/g");
+  EXPECT_FAILS(replace_file(file + "/g", ""), StatusCode::kUnavailable, "f/g");
+  EXPECT_FAILS(make_folder(file + "/g"), StatusCode::kUnavailable, "f/g");
+}
+
+TEST(Files, AFullDiskIsAnErrno) {
+  const Descriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  if (full.get() < 0) GTEST_SKIP() << "there is no /dev/full";
+  EXPECT_EQ(write_all(full.get(), "x"), ENOSPC);
+}
+
+}  // namespace
+}  // namespace ffdl::store

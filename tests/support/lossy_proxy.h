@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/connection.h"
+#include "net/listener.h"
+#include "wire/store.pb.h"
+
+namespace ffdl::testing {
+
+// Stands between a store's clients and its server, and loses what a test wants to be lost.
+class LossyProxy {
+ public:
+  explicit LossyProxy(net::Address server)
+      : server_(std::move(server)), loop_(net::Loop::start("proxy").value()) {
+    listener_ = net::Listener::open(*loop_, {"127.0.0.1", 0}).value();
+    run([this] {
+      listener_->start([this](asio::ip::tcp::socket socket) { accept(std::move(socket)); });
+    });
+  }
+  ~LossyProxy() { loop_->stop(); }
+  LossyProxy(const LossyProxy&) = delete;
+  LossyProxy& operator=(const LossyProxy&) = delete;
+
+  std::string url() const { return "tcp://" + listener_->address().text(); }
+  // The next reply that is worth losing goes no further, and its connection ends.
+  void lose_next_reply() { lose_one_.store(true); }
+  // All replies go no further; connections stay.
+  void swallow_replies(bool on) { swallow_.store(on); }
+  // Ends all connections.
+  void cut() {
+    run([this] {
+      for (const auto& pair : pairs_) pair->close();
+    });
+  }
+  int lost() const { return lost_.load(); }
+
+ private:
+  struct Pair {
+    std::shared_ptr<net::Connection> client;
+    std::shared_ptr<net::Connection> server;
+    void close() const {
+      if (client != nullptr) client->close();
+      server->close();
+    }
+  };
+
+  void run(const std::function<void()>& work) {
+    std::promise<void> done;
+    loop_->post([&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  // Connects to the server first: what the client says is read when somebody hears it.
+  void accept(asio::ip::tcp::socket socket) {
+    pairs_.push_back(std::make_unique<Pair>());
+    Pair* const pair = pairs_.back().get();
+    const auto held = std::make_shared<asio::ip::tcp::socket>(std::move(socket));
+    const auto ended = [pair](const Status&) { pair->close(); };
+    pair->server = net::Connection::connect(
+        *loop_, server_,
+        {.on_open =
+             [pair, held, ended] {
+               pair->client = net::Connection::accepted(
+                   std::move(*held),
+                   {.on_open = {},
+                    .on_frame = [pair](std::string_view frame) { pair->server->send(frame); },
+                    .on_closed = ended});
+               pair->client->set_frame_max(kFrameMax);
+             },
+         .on_frame = [this, pair](std::string_view frame) { pass(*pair, frame); },
+         .on_closed = ended});
+    pair->server->set_frame_max(kFrameMax);
+  }
+
+  void pass(Pair& pair, std::string_view frame) {
+    wire::FromServer message;
+    const bool is_reply =
+        message.ParseFromArray(frame.data(), static_cast<int>(frame.size())) && message.has_reply();
+    if (is_reply && lose_one_.exchange(false)) {
+      lost_.fetch_add(1);
+      return pair.close();
+    }
+    if (is_reply && swallow_.load()) return;
+    pair.client->send(frame);
+  }
+
+  static constexpr size_t kFrameMax = size_t{1} << 26;
+  const net::Address server_;
+  std::unique_ptr<net::Loop> loop_;
+  std::shared_ptr<net::Listener> listener_;
+  std::vector<std::unique_ptr<Pair>> pairs_;
+  std::atomic<bool> lose_one_{false};
+  std::atomic<bool> swallow_{false};
+  std::atomic<int> lost_{0};
+};
+
+}  // namespace ffdl::testing
