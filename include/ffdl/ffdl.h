@@ -9,6 +9,7 @@
 #include "ffdl/job_planner.h"        // IWYU pragma: export
 #include "ffdl/learner.h"            // IWYU pragma: export
 #include "ffdl/log.h"                // IWYU pragma: export
+#include "ffdl/membership.h"         // IWYU pragma: export
 #include "ffdl/memory_placement.h"   // IWYU pragma: export
 #include "ffdl/operation_queue.h"    // IWYU pragma: export
 #include "ffdl/parameter_server.h"   // IWYU pragma: export

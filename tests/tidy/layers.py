@@ -78,7 +78,7 @@ THIRD_PARTY = {
     "asio": ("src/net",),
     "google": ("src/wire",),
     "httplib.h": ("src/store/etcd_store.cc", "src/observe"),
-    "nlohmann": ("src/store/etcd_store.cc", "src/data", "src/elastic", "src/plan", "src/cli",
+    "nlohmann": ("src/store/etcd_store.cc", "src/membership/records.cc", "src/data", "src/elastic", "src/plan", "src/cli",
                  "examples", "benchmarks", "tests"),
     "yaml-cpp": ("src/plan", "src/jobs"),
     "zstd.h": ("src/data",),
