@@ -86,8 +86,9 @@ class FFDL_API Membership {
   // Ok once this world is, or was, active. Errors: kWorldChanged (it never will be), kTimeout.
   Status wait_active(uint64_t generation, Time deadline);
 
-  // What this member has begun: the step of that generation; 0 when it has connected. One that
-  // stands still behind others for step_timeout is suspected. Costs nothing: heartbeats carry it.
+  // What this member has begun: the step of that generation; 0 when it has taken note of a world,
+  // also of one that it is not in. Who stands still behind others for step_timeout is suspected
+  // until it reports again. Costs nothing: heartbeats carry it.
   void report_progress(uint64_t generation, uint64_t step);
 
   // The checkpoint that a job without carriers begins anew from, and the one that the present
@@ -98,8 +99,13 @@ class FFDL_API Membership {
   // Errors: kWorldChanged (the job began anew since), kConflict (a newer one is there), kTimeout.
   Status publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline);
 
-  // Asks for a world without this member and waits until it is active, or nobody else is there.
-  // Then this life is over, and the others know it for certain. Errors: kTimeout (ask again).
+  // Asks for a world without this member. It goes on as before until may_leave(): others may need
+  // its state.
+  void ask_to_leave();
+  // No world that is or may come needs this member, or nobody stays in the job.
+  bool may_leave() const;
+  // Asks, waits until it may, and ends this life, of which the others learn for certain.
+  // Errors: kTimeout (it may not yet).
   Status leave(Time deadline);
 
  private:

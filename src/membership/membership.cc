@@ -54,6 +54,8 @@ Status Membership::publish_checkpoint(const CheckpointPointer& checkpoint, Time 
   return impl_->publish_checkpoint(checkpoint, deadline);
 }
 
+void Membership::ask_to_leave() { impl_->ask_to_leave(); }
+bool Membership::may_leave() const { return impl_->may_leave(); }
 Status Membership::leave(Time deadline) { return impl_->leave(deadline); }
 
 Status report_death(Store& store, std::string_view job, const Member& member) {

@@ -231,19 +231,19 @@ Status Membership::Impl::look() {
   if (sightings_.record()) note_record(*sightings_.record(), sightings_.record_revision());
   {
     MutexLock lock(mutex_);
-    view_.may_go = may_go();
+    view_.is_needed = is_needed();
   }
   wake();
   return {};
 }
 
-bool Membership::Impl::may_go() const {
+bool Membership::Impl::is_needed() const {
   const auto& record = sightings_.record();
-  if (!record) return true;
-  if (!contains(record->members, self_) && !contains(record->carriers, self_)) return true;
+  if (!record) return false;
+  if (!contains(record->members, self_) && !contains(record->carriers, self_)) return false;
   const auto& candidates = sightings_.facts().candidates;
-  return std::all_of(candidates.begin(), candidates.end(),
-                     [](const membership::Candidate& other) { return other.leaving; });
+  return std::any_of(candidates.begin(), candidates.end(),
+                     [](const membership::Candidate& other) { return !other.leaving; });
 }
 
 Status Membership::Impl::lead() {
@@ -502,12 +502,20 @@ Status Membership::Impl::publish_checkpoint(const CheckpointPointer& checkpoint,
       });
 }
 
+void Membership::Impl::ask_to_leave() {
+  MutexLock lock(mutex_);
+  leaving_ = true;
+}
+
+bool Membership::Impl::may_leave() const {
+  MutexLock lock(mutex_);
+  return leaving_ && !view_.is_needed;
+}
+
 Status Membership::Impl::leave(Time deadline) {
-  {
-    MutexLock lock(mutex_);
-    leaving_ = true;
-  }
-  FFDL_RETURN_IF_ERROR(wait_for("leave", deadline, [](const View& view) { return view.may_go; }));
+  ask_to_leave();
+  FFDL_RETURN_IF_ERROR(
+      wait_for("leave", deadline, [](const View& view) { return !view.is_needed; }));
   std::unique_ptr<Task> task;
   {
     MutexLock lock(mutex_);

@@ -35,6 +35,8 @@ class Membership::Impl {
   std::optional<CheckpointPointer> checkpoint() const;
   std::optional<CheckpointPointer> restart_base() const;
   Status publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline);
+  void ask_to_leave();
+  bool may_leave() const;
   Status leave(Time deadline);
 
  private:
@@ -44,7 +46,7 @@ class Membership::Impl {
     WorldRecord record{};  // the newest seen
     Revision revision = 0;
     bool leads = false;
-    bool may_go = false;  // who wants to leave is needed no more
+    bool is_needed = true;
   };
   // What to put in the record's place; none: it is as it should be.
   using Change = std::function<Result<std::optional<WorldRecord>>(const WorldRecord&)>;
@@ -61,7 +63,7 @@ class Membership::Impl {
   Status lead();
   Status write_world(WorldRecord next);
   Status put_candidate(LeaseId lease);
-  bool may_go() const;
+  bool is_needed() const;
 
   // --- shared ---
   void note_record(const WorldRecord& record, Revision revision);

@@ -112,28 +112,36 @@ void Sightings::count_absences(Time now) {
 void Sightings::update_progress(std::span<const Entry> entries, Time now, Duration step_timeout) {
   if (!record_) return;
   std::map<std::string, Lag> lags;
-  Progress furthest;
-  for (const Member& member : record_->members) {
-    Lag lag;
+  const auto add = [&](const Member& member) {
     const Entry* entry = find_entry(entries, keys_.progress(member.id));
     const auto parsed = entry == nullptr ? Progress{} : parse_progress(entry->value);
+    Lag lag;
     if (parsed.ok() && parsed->incarnation == member.incarnation) lag.progress = *parsed;
     lag.progress.incarnation = 0;  // only generation and step are compared from here on
-    furthest = std::max(furthest, lag.progress);
     lags[member.id] = lag;
+  };
+  for (const Candidate& candidate : facts_.candidates) add(candidate.member);
+  Progress furthest;
+  for (const Member& member : record_->members) {
+    add(member);
+    furthest = std::max(furthest, lags[member.id].progress);
   }
   for (auto& [id, lag] : lags) {
     const auto before = lags_.find(id);
-    const bool unchanged = before != lags_.end() && before->second.progress == lag.progress;
-    if (lag.progress < furthest) {
-      lag.since = unchanged && before->second.since ? before->second.since : now;
+    if (before != lags_.end() && before->second.progress == lag.progress) {
+      lag.since = before->second.since;
     }
+    const bool is_member =
+        std::any_of(record_->members.begin(), record_->members.end(),
+                    [&id = id](const Member& member) { return member.id == id; });
+    // Who is no member any more has nobody to follow, but stands still until it says otherwise.
+    if (is_member && lag.progress < furthest && !lag.since) lag.since = now;
+    if (is_member && lag.progress >= furthest) lag.since.reset();
   }
   lags_ = std::move(lags);
   for (Candidate& candidate : facts_.candidates) {
-    const auto lag = lags_.find(candidate.member.id);
-    candidate.stalled =
-        lag != lags_.end() && lag->second.since && now - *lag->second.since >= step_timeout;
+    const Lag& lag = lags_[candidate.member.id];
+    candidate.stalled = lag.since && now - *lag.since >= step_timeout;
     known_[candidate.member.id].candidate.stalled = candidate.stalled;
   }
 }

@@ -100,7 +100,9 @@ class SimRuntime {
 
   uint64_t random() { return random_(); }
   uint64_t below(uint64_t end) { return random_() % end; }
-  bool chance(double probability) { return static_cast<double>(random_() >> 11) * 0x1p-53 < probability; }
+  bool chance(double probability) {
+    return static_cast<double>(random_() >> 11) * 0x1p-53 < probability;
+  }
   Duration up_to(Duration most) {
     return Duration(static_cast<int64_t>(below(static_cast<uint64_t>(most.count()) + 1)));
   }
