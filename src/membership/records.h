@@ -1,10 +1,10 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ffdl/membership.h"
@@ -40,7 +40,10 @@ struct Progress {
   uint64_t generation = 0;
   uint64_t step = 0;
 
-  auto operator<=>(const Progress&) const = default;
+  bool operator==(const Progress&) const = default;
+  bool is_behind(const Progress& other) const {
+    return std::pair(generation, step) < std::pair(other.generation, other.step);
+  }
 };
 
 std::string encode(const WorldRecord& record);

@@ -109,22 +109,29 @@ void Sightings::count_absences(Time now) {
   }
 }
 
+Sightings::Lag Sightings::read_lag(const Member& member, const Entry* entry) const {
+  const auto before = lags_.find(member.id);
+  if (entry != nullptr && before != lags_.end() && before->second.revision == entry->revision) {
+    return {entry->revision, before->second.progress, {}};
+  }
+  if (entry == nullptr) return {};
+  const auto parsed = parse_progress(entry->value);
+  if (!parsed.ok() || parsed->incarnation != member.incarnation) return {entry->revision, {}, {}};
+  return {entry->revision, *parsed, {}};
+}
+
 void Sightings::update_progress(std::span<const Entry> entries, Time now, Duration step_timeout) {
   if (!record_) return;
   std::map<std::string, Lag> lags;
   const auto add = [&](const Member& member) {
-    const Entry* entry = find_entry(entries, keys_.progress(member.id));
-    const auto parsed = entry == nullptr ? Progress{} : parse_progress(entry->value);
-    Lag lag;
-    if (parsed.ok() && parsed->incarnation == member.incarnation) lag.progress = *parsed;
-    lag.progress.incarnation = 0;  // only generation and step are compared from here on
-    lags[member.id] = lag;
+    lags[member.id] = read_lag(member, find_entry(entries, keys_.progress(member.id)));
   };
   for (const Candidate& candidate : facts_.candidates) add(candidate.member);
   Progress furthest;
   for (const Member& member : record_->members) {
     add(member);
-    furthest = std::max(furthest, lags[member.id].progress);
+    const Progress& progress = lags[member.id].progress;
+    if (furthest.is_behind(progress)) furthest = progress;
   }
   for (auto& [id, lag] : lags) {
     const auto before = lags_.find(id);
@@ -135,8 +142,8 @@ void Sightings::update_progress(std::span<const Entry> entries, Time now, Durati
         std::any_of(record_->members.begin(), record_->members.end(),
                     [&id = id](const Member& member) { return member.id == id; });
     // Who is no member any more has nobody to follow, but stands still until it says otherwise.
-    if (is_member && lag.progress < furthest && !lag.since) lag.since = now;
-    if (is_member && lag.progress >= furthest) lag.since.reset();
+    if (is_member && !lag.progress.is_behind(furthest)) lag.since.reset();
+    if (is_member && lag.progress.is_behind(furthest) && !lag.since) lag.since = now;
   }
   lags_ = std::move(lags);
   for (Candidate& candidate : facts_.candidates) {

@@ -60,6 +60,7 @@ class Sightings {
     Candidate candidate;
   };
   struct Lag {
+    Revision revision = 0;  // of the entry that was read
     Progress progress;
     std::optional<Time> since;  // behind another, and unchanged
   };
@@ -67,6 +68,7 @@ class Sightings {
   void see_candidate(std::string_view id, const Entry& entry, Time now,
                      std::map<std::string, Known>& seen);
   void count_absences(Time now);
+  Lag read_lag(const Member& member, const Entry* entry) const;
 
   const Keys keys_;
   Facts facts_;

@@ -59,7 +59,7 @@ Result<Revision> FaultyStore::put(std::string_view key, std::string_view value, 
 Result<Revision> FaultyStore::compare_and_put(std::string_view key, Revision expected,
                                               std::string_view value, LeaseId lease) {
   return call([&]() -> Result<Revision> {
-    if (is_world(key)) return write_world(expected, value);
+    if (is_world(key)) return write_world(key, expected, value);
     if (mutant_ == Mutant::kSameIncarnation && key.find("/incarnation/") != key.npos) {
       return inner_.put(key, "0");
     }
@@ -67,11 +67,9 @@ Result<Revision> FaultyStore::compare_and_put(std::string_view key, Revision exp
   });
 }
 
-Result<Revision> FaultyStore::write_world(Revision expected, std::string_view value) {
-  const std::string key = "ffdl/job/who/world";
+Result<Revision> FaultyStore::write_world(std::string_view key, Revision expected,
+                                          std::string_view value) {
   std::string text(value);
-  const auto before = inner_.get(key);
-  if (mutant_ == Mutant::kQuietReturn && before.ok() && before->value == text) return expected;
   if (mutant_ == Mutant::kLatestOverlap) {
     auto record = membership::parse_world(text);
     if (record.ok() && !record->carriers.empty()) {
@@ -81,7 +79,7 @@ Result<Revision> FaultyStore::write_world(Revision expected, std::string_view va
   }
   const auto put = mutant_ == Mutant::kNoCompare ? inner_.put(key, text)
                                                  : inner_.compare_and_put(key, expected, text);
-  if (put.ok()) on_world_(expected, {key, text, *put, kNoLease});
+  if (put.ok()) on_world_(expected, {std::string(key), text, *put, kNoLease});
   return put;
 }
 

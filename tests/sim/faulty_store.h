@@ -52,7 +52,7 @@ class FaultyStore final : public Store {
   // Runs `operation` on the store with the faults around it.
   template <class Operation>
   auto call(Operation&& operation) -> decltype(operation());
-  Result<Revision> write_world(Revision expected, std::string_view value);
+  Result<Revision> write_world(std::string_view key, Revision expected, std::string_view value);
   Status reach();
   bool is_cut_off() const { return faults_.store_is_away || runtime_.elapsed() < cut_off_until_; }
 

@@ -18,7 +18,6 @@ enum class Mutant {
   kNoCompare,          // A10: the record is put whatever it was
   kLeaseProvesDeath,   // A11: an ended lease is taken for a death
   kIgnoresFence,       // A11: one who cannot renew goes on
-  kQuietReturn,        // A11: a carrier comes back without writing the record
   kForeignCheckpoint,  // A11: a checkpoint is published whatever its lineage
   kOlderCheckpoint,    // A11: a checkpoint is published over a newer one
 };
@@ -37,7 +36,6 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kNoCompare, "no-compare"},
     MutantName{Mutant::kLeaseProvesDeath, "lease-proves-death"},
     MutantName{Mutant::kIgnoresFence, "ignores-fence"},
-    MutantName{Mutant::kQuietReturn, "quiet-return"},
     MutantName{Mutant::kForeignCheckpoint, "foreign-checkpoint"},
     MutantName{Mutant::kOlderCheckpoint, "older-checkpoint"},
 };
