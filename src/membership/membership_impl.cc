@@ -237,7 +237,11 @@ Status Membership::Impl::look() {
   return {};
 }
 
+// One snapshot must show both that this member has asked, and who stays: before it has asked, others
+// may be about to build on it.
 bool Membership::Impl::is_needed() const {
+  const auto* mine = sightings_.facts().find(self_);
+  if (mine == nullptr || !mine->leaving) return true;
   const auto& record = sightings_.record();
   if (!record) return false;
   if (!contains(record->members, self_) && !contains(record->carriers, self_)) return false;

@@ -81,7 +81,8 @@ void Sightings::see_candidate(std::string_view id, const Entry& entry, Time now,
   }
   const auto parsed = parse_candidate(entry.value);
   if (!parsed.ok() || !is_name(id)) {
-    base::log_warning("ignore candidate '{}': {}", entry.key, parsed.status().message());
+    base::log_warning("ignore key '{}': {}", entry.key,
+                      parsed.ok() ? "no id ends it" : parsed.status().message());
     return;
   }
   Known known{entry.revision,
