@@ -174,6 +174,24 @@ TEST_P(MembershipTest, WhoStandsStillBehindOthersIsLeftOutUntilItReports) {
   EXPECT_EQ(with.members.size(), 2U);
 }
 
+// A leader that counts a carrier as absent compares the record's revision when it gives the state
+// up.
+TEST_P(MembershipTest, ACarrierThatComesBackWritesTheRecord) {
+  const auto a = join("a");
+  activate({a.get()});
+  const membership::Keys keys("job");
+  const membership::WorldRecord before = record();
+  ASSERT_OK_AND_ASSIGN(Revision seen, store().wait_change(keys.world(), 0, Time::min()));
+  const LeaseId lease = store().get(keys.candidate("a"))->lease;
+  ASSERT_OK(store().end_lease(lease));
+  EXPECT_OK(store().wait_change(keys.world(), seen, soon()));
+  EXPECT_EQ(record(), before);
+  const auto candidate = store().get(keys.candidate("a"));
+  ASSERT_OK(candidate);
+  EXPECT_NE(candidate->lease, lease);
+  EXPECT_OK(a->standing());
+}
+
 TEST_P(MembershipTest, ForeignBytesUnderItsKeysEndItWithAReason) {
   const auto a = join("a");
   ASSERT_OK(store().put(membership::Keys("job").world(), "not a record"));

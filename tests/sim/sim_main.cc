@@ -27,6 +27,7 @@ constexpr std::string_view kUsage =
     "  --expect found  end well if, and only if, a violation is found\n";
 
 struct Command {
+  std::string program;
   std::optional<uint64_t> seed;
   std::optional<uint64_t> first;
   uint64_t seeds = 1000;
@@ -62,7 +63,7 @@ bool take(Command& command, std::string_view name, std::string_view text) {
 }
 
 std::string repeat(const Command& command, uint64_t seed) {
-  std::string text = fmt::format("sim_main --seed {}", seed);
+  std::string text = fmt::format("{} --seed {}", command.program, seed);
   if (command.mutant.mutant != Mutant::kNone)
     text += fmt::format(" --mutant {}", command.mutant.name);
   return text;
@@ -119,6 +120,7 @@ bool run_many(const Command& command, Stacks& stacks) {
 int main(int argc, char** argv) {
   using namespace ffdl::sim;
   Command command;
+  command.program = argv[0];
   for (int i = 1; i < argc; i += 2) {
     if (i + 1 < argc && take(command, argv[i], argv[i + 1])) continue;
     fmt::print(stderr, "{}", kUsage);
