@@ -90,6 +90,9 @@ class FFDL_API Membership {
   // also of one that it is not in. Who stands still behind others for step_timeout is suspected
   // until it reports again. Costs nothing: heartbeats carry it.
   void report_progress(uint64_t generation, uint64_t step);
+  // The members of this world cannot work together though all may live: a connection broke, a
+  // deadline passed. Asks for a newer one, of the same members if nothing else has changed.
+  void report_failure(uint64_t generation);
 
   // The checkpoint that a job without carriers begins anew from, and the one that the present
   // lineage began from. None: the initial state.

@@ -105,7 +105,7 @@ class Decision {
 
   WorldDecision form(const Members& wanted, bool restart) const {
     WorldDecision decision;
-    if (wanted == record_.members && !restart) {
+    if (wanted == record_.members && !restart && !has_failed()) {
       decision.reason = "nobody came or went";
       return decision;
     }
@@ -126,19 +126,27 @@ class Decision {
     return decision;
   }
 
-  // A loss is answered at once. Growth waits: for more to come, and for the world that is forming.
+  // A loss or a failure is answered at once. Growth waits: for more to come, and for the world that
+  // is forming.
   Time when_to_form(const Members& wanted) const {
     const bool lost = std::any_of(record_.members.begin(), record_.members.end(),
                                   [&](const Member& m) { return !contains(wanted, m); });
-    if (lost || wanted.size() == static_cast<size_t>(options_.max_workers)) {
-      if (lost || record_.phase == Phase::kActive) return now_;
-    }
-    if (!record_.members.empty() && record_.phase == Phase::kForming) return kNoDeadline;
+    if (lost || has_failed()) return now_;
+    if (record_.phase == Phase::kForming) return kNoDeadline;
+    if (wanted.size() == static_cast<size_t>(options_.max_workers)) return now_;
     Time newest = Time::min();
     for (const Member& member : wanted) {
       if (!contains(record_.members, member)) newest = std::max(newest, facts_.find(member)->since);
     }
     return newest == Time::min() ? now_ : newest + options_.gather;
+  }
+
+  // Its members live, but cannot work together any more.
+  bool has_failed() const {
+    return std::any_of(record_.members.begin(), record_.members.end(), [&](const Member& member) {
+      const Candidate* candidate = facts_.find(member);
+      return candidate != nullptr && candidate->failed_generation == record_.generation;
+    });
   }
 
   WorldRecord next_record(const Members& wanted, bool restart) const {

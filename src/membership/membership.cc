@@ -46,6 +46,8 @@ void Membership::report_progress(uint64_t generation, uint64_t step) {
   impl_->report_progress(generation, step);
 }
 
+void Membership::report_failure(uint64_t generation) { impl_->report_failure(generation); }
+
 std::optional<CheckpointPointer> Membership::checkpoint() const { return impl_->checkpoint(); }
 
 std::optional<CheckpointPointer> Membership::restart_base() const { return impl_->restart_base(); }

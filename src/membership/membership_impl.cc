@@ -146,11 +146,10 @@ Status Membership::Impl::enter() {
 
 Status Membership::Impl::put_candidate(LeaseId lease) {
   const std::string key = keys_.candidate(self_.id);
-  membership::CandidateRecord mine{self_.incarnation, self_.address, false};
-  {
+  const Wishes wishes = [&] {
     MutexLock lock(mutex_);
-    mine.leaving = leaving_;
-  }
+    return wishes_;
+  }();
   const auto entry = store_.get(key);
   if (!entry.ok() && entry.status().code() != StatusCode::kNotFound) return entry.status();
   if (entry.ok()) {
@@ -162,10 +161,12 @@ Status Membership::Impl::put_candidate(LeaseId lease) {
                         self_.id, other->incarnation, self_.incarnation);
     }
   }
+  const membership::CandidateRecord mine = {self_.incarnation, self_.address, wishes.leaving,
+                                            wishes.failed_generation};
   const auto put =
       store_.compare_and_put(key, entry.ok() ? entry->revision : 0, encode(mine), lease);
   if (!put.ok()) return put.status();
-  told_leaving_ = mine.leaving;
+  told_wishes_ = wishes;
   return {};
 }
 
@@ -180,7 +181,7 @@ Status Membership::Impl::beat() {
   FFDL_RETURN_IF_ERROR(kept);
   note_renewal(start);
   next_beat_ = start + options_.heartbeat;
-  FFDL_RETURN_IF_ERROR(tell_leaving());
+  FFDL_RETURN_IF_ERROR(tell_wishes());
   FFDL_RETURN_IF_ERROR(tell_progress());
   if (!is_leader()) return {};
   FFDL_ASSIGN_OR_RETURN(const auto progress, store_.list(keys_.all_progress()));
@@ -188,13 +189,12 @@ Status Membership::Impl::beat() {
   return {};
 }
 
-Status Membership::Impl::tell_leaving() {
-  bool leaving = false;
+Status Membership::Impl::tell_wishes() {
   {
     MutexLock lock(mutex_);
-    leaving = leaving_;
+    if (wishes_ == told_wishes_) return {};
   }
-  return leaving && !told_leaving_ ? put_candidate(lease_) : Status();
+  return put_candidate(lease_);
 }
 
 Status Membership::Impl::tell_progress() {
@@ -237,8 +237,8 @@ Status Membership::Impl::look() {
   return {};
 }
 
-// One snapshot must show both that this member has asked, and who stays: before it has asked, others
-// may be about to build on it.
+// One snapshot must show both that this member has asked, and who stays: before it has asked,
+// others may be about to build on it.
 bool Membership::Impl::is_needed() const {
   const auto* mine = sightings_.facts().find(self_);
   if (mine == nullptr || !mine->leaving) return true;
@@ -473,6 +473,11 @@ void Membership::Impl::report_progress(uint64_t generation, uint64_t step) {
   progress_ = {0, generation, step};
 }
 
+void Membership::Impl::report_failure(uint64_t generation) {
+  MutexLock lock(mutex_);
+  wishes_.failed_generation = generation;
+}
+
 std::optional<CheckpointPointer> Membership::Impl::checkpoint() const {
   MutexLock lock(mutex_);
   return view_.record.checkpoint;
@@ -508,12 +513,12 @@ Status Membership::Impl::publish_checkpoint(const CheckpointPointer& checkpoint,
 
 void Membership::Impl::ask_to_leave() {
   MutexLock lock(mutex_);
-  leaving_ = true;
+  wishes_.leaving = true;
 }
 
 bool Membership::Impl::may_leave() const {
   MutexLock lock(mutex_);
-  return leaving_ && !view_.is_needed;
+  return wishes_.leaving && !view_.is_needed;
 }
 
 Status Membership::Impl::leave(Time deadline) {

@@ -32,6 +32,7 @@ class Membership::Impl {
   Status activate(uint64_t generation, Time deadline);
   Status wait_active(uint64_t generation, Time deadline);
   void report_progress(uint64_t generation, uint64_t step);
+  void report_failure(uint64_t generation);
   std::optional<CheckpointPointer> checkpoint() const;
   std::optional<CheckpointPointer> restart_base() const;
   Status publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline);
@@ -48,6 +49,13 @@ class Membership::Impl {
     bool leads = false;
     bool is_needed = true;
   };
+  // What a candidate's record says beside who it is.
+  struct Wishes {
+    bool leaving = false;
+    uint64_t failed_generation = 0;
+
+    bool operator==(const Wishes&) const = default;
+  };
   // What to put in the record's place; none: it is as it should be.
   using Change = std::function<Result<std::optional<WorldRecord>>(const WorldRecord&)>;
 
@@ -57,7 +65,7 @@ class Membership::Impl {
   Status take_incarnation();
   Status enter();
   Status beat();
-  Status tell_leaving();
+  Status tell_wishes();
   Status tell_progress();
   Status look();
   Status lead();
@@ -91,13 +99,13 @@ class Membership::Impl {
   Revision seen_ = 0;
   Time again_ = kNoDeadline;
   membership::Sightings sightings_;
-  bool told_leaving_ = false;
+  Wishes told_wishes_{};
   membership::Progress told_progress_{};
   std::string reason_;
 
   mutable base::Mutex mutex_;
   View view_ FFDL_GUARDED_BY(mutex_);
-  bool leaving_ FFDL_GUARDED_BY(mutex_) = false;
+  Wishes wishes_ FFDL_GUARDED_BY(mutex_){};
   Time renewed_ FFDL_GUARDED_BY(mutex_){};
   membership::Progress progress_ FFDL_GUARDED_BY(mutex_){};
   mutable Status over_ FFDL_GUARDED_BY(mutex_);

@@ -197,7 +197,8 @@ Result<WorldRecord> parse_world(std::string_view text) {
 std::string encode(const CandidateRecord& candidate) {
   return dump({{"incarnation", candidate.incarnation},
                {"address", candidate.address},
-               {"leaving", candidate.leaving}});
+               {"leaving", candidate.leaving},
+               {"failed_generation", candidate.failed_generation}});
 }
 
 Result<CandidateRecord> parse_candidate(std::string_view text) {
@@ -207,6 +208,7 @@ Result<CandidateRecord> parse_candidate(std::string_view text) {
   candidate.incarnation = fields.number("incarnation");
   candidate.address = fields.text("address");
   candidate.leaving = fields.truth("leaving");
+  candidate.failed_generation = fields.number("failed_generation");
   if (candidate.incarnation == 0) fields.fail("incarnation");
   FFDL_RETURN_IF_ERROR(fields.outcome("a candidate"));
   return candidate;

@@ -33,6 +33,7 @@ struct CandidateRecord {
   uint64_t incarnation = 0;
   std::string address{};
   bool leaving = false;
+  uint64_t failed_generation = 0;  // the last one that came apart for it, though nobody died
 };
 
 struct Progress {

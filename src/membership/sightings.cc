@@ -85,12 +85,13 @@ void Sightings::see_candidate(std::string_view id, const Entry& entry, Time now,
                       parsed.ok() ? "no id ends it" : parsed.status().message());
     return;
   }
-  Known known{entry.revision,
-              {{std::string(id), parsed->incarnation, parsed->address},
-               parsed->leaving,
-               false,
-               entry.revision,
-               now}};
+  Known known;
+  known.revision = entry.revision;
+  known.candidate = {.member = {std::string(id), parsed->incarnation, parsed->address},
+                     .leaving = parsed->leaving,
+                     .failed_generation = parsed->failed_generation,
+                     .joined = entry.revision,
+                     .since = now};
   if (is_known && before->second.candidate.member == known.candidate.member) {
     known.candidate.joined = before->second.candidate.joined;
     known.candidate.since = before->second.candidate.since;

@@ -16,8 +16,9 @@ struct Candidate {
   Member member;
   bool leaving = false;
   bool stalled = false;  // stands still behind others
-  Revision joined = 0;   // of its key: says who came first
-  Time since{};          // first seen in this life
+  uint64_t failed_generation = 0;
+  Revision joined = 0;  // of its key: says who came first
+  Time since{};         // first seen in this life
 };
 
 // What decide_world decides from, beside the record.

@@ -95,7 +95,7 @@ Facts facts_of(const Case& test, const std::vector<Member>& carriers) {
     return std::find(all.begin(), all.end(), member) != all.end();
   };
   for (const Member& member : members(test.candidates)) {
-    facts.candidates.push_back({member, has(test.leaving, member), has(test.stalled, member),
+    facts.candidates.push_back({member, has(test.leaving, member), has(test.stalled, member), 0,
                                 facts.candidates.size() + 1, at(0s)});
   }
   for (const Member& member : members(test.dead)) facts.dead[member.id] = member.incarnation;
@@ -143,7 +143,7 @@ TEST(DecideWorld, Table) {
 
 TEST(DecideWorld, SaysWhenToAskAgain) {
   Facts facts;
-  facts.candidates = {{{"a", 1}, false, false, 1, at(5s)}};
+  facts.candidates = {{{"a", 1}, false, false, 0, 1, at(5s)}};
   EXPECT_EQ(decide_world(std::nullopt, facts, at(5s), options()).again, at(6s));
 
   WorldRecord record;
@@ -155,11 +155,29 @@ TEST(DecideWorld, SaysWhenToAskAgain) {
   EXPECT_EQ(decide_world(record, facts, at(13s), options()).again, at(12s) + kFenced);
 }
 
+TEST(DecideWorld, AWorldThatCameApartIsFormedAgain) {
+  WorldRecord record;
+  record.generation = 4;
+  record.active_generation = 3;
+  record.lineage = 1;
+  record.members = record.carriers = members("a b");
+  Facts facts;
+  facts.candidates = {{{"a", 1}, false, false, 3, 1, at(0s)},
+                      {{"b", 1}, false, false, 0, 2, at(0s)}};
+  EXPECT_FALSE(decide_world(record, facts, at(1s), options()).next) << "that was another one";
+  facts.candidates[0].failed_generation = 4;
+  const auto decision = decide_world(record, facts, at(1s), options());
+  ASSERT_TRUE(decision.next);
+  EXPECT_EQ(decision.next->generation, 5U);
+  EXPECT_EQ(decision.next->members, record.members);
+}
+
 TEST(DecideWorld, FewerThanTheLeastFormNothing) {
   MembershipOptions three = options();
   three.min_workers = 3;
   Facts facts;
-  facts.candidates = {{{"a", 1}, false, false, 1, at(0s)}, {{"b", 1}, false, false, 2, at(0s)}};
+  facts.candidates = {{{"a", 1}, false, false, 0, 1, at(0s)},
+                      {{"b", 1}, false, false, 0, 2, at(0s)}};
   const WorldDecision decision = decide_world(std::nullopt, facts, at(9s), three);
   EXPECT_FALSE(decision.next);
   EXPECT_EQ(decision.reason, "2 of at least 3 workers are here");
@@ -181,7 +199,7 @@ TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
       const unsigned own = bits >> (3 * i);
       const bool is_carrier = i == 1 || i == 3;
       if ((own & 1U) != 0) {
-        facts.candidates.push_back({member, (own & 2U) != 0, (own & 4U) != 0, i + 1, at(0s)});
+        facts.candidates.push_back({member, (own & 2U) != 0, (own & 4U) != 0, 0, i + 1, at(0s)});
       } else if ((own & 2U) != 0) {
         facts.dead[member.id] = 1;
       } else if (is_carrier) {

@@ -192,6 +192,15 @@ TEST_P(MembershipTest, ACarrierThatComesBackWritesTheRecord) {
   EXPECT_OK(a->standing());
 }
 
+TEST_P(MembershipTest, AWorldThatCameApartIsFormedAgain) {
+  const auto a = join("a");
+  const auto b = join("b");
+  const World before = activate({a.get(), b.get()});
+  b->report_failure(before.generation);
+  ASSERT_OK_AND_ASSIGN(const World after, a->wait_world_after(before.generation, soon()));
+  EXPECT_EQ(after.members, before.members);
+}
+
 TEST_P(MembershipTest, ForeignBytesUnderItsKeysEndItWithAReason) {
   const auto a = join("a");
   ASSERT_OK(store().put(membership::Keys("job").world(), "not a record"));

@@ -35,8 +35,8 @@ TEST(Records, AWorldComesBackAsItWasWritten) {
 }
 
 TEST(Records, PeopleCanReadThem) {
-  EXPECT_EQ(encode(CandidateRecord{3, "host:1", false}),
-            R"({"incarnation":3,"address":"host:1","leaving":false})");
+  EXPECT_EQ(encode(CandidateRecord{3, "host:1", false, 0}),
+            R"({"incarnation":3,"address":"host:1","leaving":false,"failed_generation":0})");
   EXPECT_NE(encode(some_record()).find(R"("generation":12,"phase":"forming")"), std::string::npos);
 }
 
@@ -81,9 +81,10 @@ TEST(Records, AnActiveWorldIsCarriedByItsMembers) {
 
 TEST(Records, TheSmallOnes) {
   ASSERT_OK_AND_ASSIGN(const CandidateRecord candidate,
-                       parse_candidate(encode(CandidateRecord{9, "x", true})));
+                       parse_candidate(encode(CandidateRecord{9, "x", true, 4})));
   EXPECT_EQ(candidate.incarnation, 9U);
   EXPECT_TRUE(candidate.leaving);
+  EXPECT_EQ(candidate.failed_generation, 4U);
   ASSERT_OK_AND_ASSIGN(const Progress progress, parse_progress(encode(Progress{1, 2, 3})));
   EXPECT_EQ(progress, (Progress{1, 2, 3}));
   ASSERT_OK_AND_ASSIGN(const Member leader, parse_leader(encode_leader({"w", 5, "y"})));
@@ -98,7 +99,7 @@ TEST(Records, TheSmallOnes) {
 }
 
 TEST(Records, BytesThatAreNoTextAreReplaced) {
-  const std::string text = encode(CandidateRecord{1, "\xff\xfe", false});
+  const std::string text = encode(CandidateRecord{1, "\xff\xfe", false, 0});
   EXPECT_OK(parse_candidate(text));
 }
 

@@ -22,7 +22,7 @@ class SightingsTest : public ::testing::Test {
     std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; });
   }
   void put_candidate(const std::string& id, uint64_t incarnation, bool leaving = false) {
-    put(keys_.candidate(id), encode(CandidateRecord{incarnation, "", leaving}), 1);
+    put(keys_.candidate(id), encode(CandidateRecord{incarnation, "", leaving, 0}), 1);
   }
   void put_world(std::vector<Member> members) {
     WorldRecord record;
@@ -72,7 +72,7 @@ TEST_F(SightingsTest, ACandidateIsKnownSinceItsFirstKey) {
 TEST_F(SightingsTest, WhatCannotBeReadIsLeftOut) {
   put_candidate("a", 1);
   put(keys_.candidate("b"), "garbage");
-  put(keys_.candidate("c/d"), encode(CandidateRecord{1, "", false}));
+  put(keys_.candidate("c/d"), encode(CandidateRecord{1, "", false, 0}));
   put(keys_.leader(), "garbage");
   look(1s);
   EXPECT_EQ(sightings_.facts().candidates.size(), 1U);

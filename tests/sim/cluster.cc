@@ -83,8 +83,12 @@ class Cluster {
     const Duration delays[] = {1ms, 5ms, 40ms, 150ms};
     faults_ = {delays[runtime_.below(4)], some(0.02), some(0.05), false};
     const Duration computes[] = {20ms, 60ms, 150ms};
-    shared_.pace = {runtime_.up_to(40ms), runtime_.up_to(150ms), computes[runtime_.below(3)],
-                    some(0.2), runtime_.chance(0.2) ? 0.02 : 0};
+    shared_.pace = {runtime_.up_to(40ms),
+                    runtime_.up_to(150ms),
+                    computes[runtime_.below(3)],
+                    some(0.2),
+                    runtime_.chance(0.2) ? 0.02 : 0,
+                    some(0.04)};
     trouble_ = 0.2 + some(0.8);
     reports_ = some(1);
     for (bool& on : enabled_) on = runtime_.chance(0.5);
@@ -197,6 +201,7 @@ class Cluster {
     away_until_ = {};
     faults_ = {1ms, 0, 0, false};
     shared_.pace.hang = 0;
+    shared_.pace.fail = 0;
     for (const auto& worker : workers_) {
       worker->store().cut_off_until({});
       worker->node().pause_until({});

@@ -70,7 +70,10 @@ void Worker::live() {
     generation = world->generation;
     shared_.checker.on_seen(generation, world->members);
     membership_->report_progress(generation, 0);
-    if (world->rank >= 0 && train(*world).code() == StatusCode::kCancelled) return;
+    if (world->rank < 0) continue;
+    const Status trained = train(*world);
+    if (trained.code() == StatusCode::kCancelled) return;
+    if (!trained.ok()) membership_->report_failure(generation);
   }
 }
 
@@ -196,6 +199,10 @@ Result<std::vector<SharedState>> Worker::gather(const World& world, uint64_t seq
   FFDL_RETURN_IF_ERROR(std::move(outcome));
   // Between the last arrival and the return an abort may come first, at some members.
   runtime_.sleep(runtime_.up_to(5ms));
+  if (runtime_.chance(shared_.pace.fail)) {
+    return base::make_error(StatusCode::kTimeout, "gather in generation {}: too late",
+                            world.generation);
+  }
   if (runtime_.chance(0.5)) FFDL_RETURN_IF_ERROR(is_outdated(world));
   return states;
 }

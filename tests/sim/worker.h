@@ -20,6 +20,7 @@ struct Pace {
   Duration compute_max{};
   double publish = 0;
   double hang = 0;  // per step, for some seconds
+  double fail = 0;  // per gather, though all live
 };
 
 // What all workers of a simulation share.

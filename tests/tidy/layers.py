@@ -98,4 +98,4 @@ THIRD_PARTY = {
 }
 
 # First parts of includes that belong to the system.
-SYSTEM = ("sys", "linux", "asm", "arpa", "net", "netinet", "bits")
+SYSTEM = ("sys", "linux", "asm", "arpa", "net", "netinet", "bits", "sanitizer")

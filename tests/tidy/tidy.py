@@ -72,6 +72,8 @@ BANNED_IN_CMAKE = [
 # src/m/x.cc without tests/m/x_test.cc, and where it is tested instead.
 TESTED_ELSEWHERE = {
     "src/cli/main.cc": "tests/cli/doctor_test.cc",  # runs the program
+    # The class around the Impl, over every store; the simulator runs it too.
+    "src/membership/membership_impl.cc": "tests/membership/membership_test.cc",
     "src/ps/layout.cc": "tests/ps/fold_test.cc",  # whose regions it lays out
     "src/ps/learner.cc": "tests/ps/learner_impl_test.cc",  # the class around the Impl
     "src/ps/pending_gradient.cc": "tests/ps/learner_impl_test.cc",  # a late server's learner
