@@ -45,7 +45,7 @@ void Checker::check_restart(const membership::WorldRecord& next) {
   for (const Member& carrier : record_->carriers) {
     void_.emplace(carrier.id, carrier.incarnation);
     if (!is_alive_(carrier)) continue;
-    violation(fmt::format("A11: lineage {} begins while '{}' has the state of lineage {}",
+    violation(fmt::format("I11: lineage {} begins while '{}' has the state of lineage {}",
                           next.lineage, carrier.id, record_->lineage));
   }
 }
@@ -54,7 +54,7 @@ void Checker::check_publication(const membership::WorldRecord& next) {
   if (!next.checkpoint || !record_ || record_->checkpoint == next.checkpoint) return;
   const State& state = saved_.at(next.checkpoint->manifest);
   if (state.lineage != next.lineage) {
-    violation(fmt::format("A11: a checkpoint of lineage {} is published in lineage {}",
+    violation(fmt::format("I11: a checkpoint of lineage {} is published in lineage {}",
                           state.lineage, next.lineage));
   }
   if (record_->checkpoint &&
@@ -102,7 +102,7 @@ void Checker::on_stable(const World& world, const std::vector<uint64_t>& steps) 
 
 void Checker::on_act(const Member& member) {
   if (void_.contains({member.id, member.incarnation})) {
-    violation(fmt::format("A11: '{}' uses a state that was given up", member.id));
+    violation(fmt::format("I11: '{}' uses a state that was given up", member.id));
   }
 }
 

@@ -266,10 +266,10 @@ class Cluster {
 
 Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks) {
   SimRuntime runtime(seed, stacks);
-  Cluster cluster(runtime, mutant);
-  const std::string stuck = runtime.run([&] { cluster.direct(); });
+  auto cluster = std::make_unique<Cluster>(runtime, mutant);
+  const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
-  const Checker& checker = cluster.checker();
+  const Checker& checker = cluster->checker();
   outcome.violation = checker.violation().empty() ? stuck : checker.violation();
   outcome.schedule_hash = runtime.schedule_hash();
   outcome.switches = runtime.switches();
@@ -278,6 +278,9 @@ Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks) {
     outcome.generations = checker.record()->generation;
     outcome.lineages = checker.record()->lineage;
   }
+  // Tasks that did not end still stand on their stacks, with all that they own: nobody can join
+  // them.
+  if (!stuck.empty()) static_cast<void>(cluster.release());
   return outcome;
 }
 
