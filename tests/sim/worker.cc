@@ -192,6 +192,9 @@ Result<std::vector<SharedState>> Worker::gather(const World& world, uint64_t seq
     states = shared_.bus.take(world.generation, sequence, world.members);
     if (!states.empty()) break;
     outcome = is_outdated(world);
+    if (outcome.ok() && membership_->may_leave()) {
+      outcome = base::make_error(StatusCode::kPeerLost, "gather: all others leave or have left");
+    }
     if (outcome.ok()) event->wait_until(in(50ms));
     if (outcome.ok()) outcome = standing();
   }
