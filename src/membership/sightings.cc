@@ -140,9 +140,9 @@ void Sightings::update_progress(std::span<const Entry> entries, Time now, Durati
     if (before != lags_.end() && before->second.progress == lag.progress) {
       lag.since = before->second.since;
     }
-    const bool is_member =
-        std::any_of(record_->members.begin(), record_->members.end(),
-                    [&id = id](const Member& member) { return member.id == id; });
+    const std::string& name = id;
+    const bool is_member = std::any_of(record_->members.begin(), record_->members.end(),
+                                       [&](const Member& member) { return member.id == name; });
     // Who is no member any more has nobody to follow, but stands still until it says otherwise.
     if (is_member && !lag.progress.is_behind(furthest)) lag.since.reset();
     if (is_member && lag.progress.is_behind(furthest) && !lag.since) lag.since = now;
