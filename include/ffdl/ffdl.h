@@ -10,6 +10,7 @@
 #include "ffdl/learner.h"            // IWYU pragma: export
 #include "ffdl/listener.h"           // IWYU pragma: export
 #include "ffdl/log.h"                // IWYU pragma: export
+#include "ffdl/membership.h"         // IWYU pragma: export
 #include "ffdl/memory_placement.h"   // IWYU pragma: export
 #include "ffdl/micro_batch_sum.h"    // IWYU pragma: export
 #include "ffdl/operation.h"          // IWYU pragma: export

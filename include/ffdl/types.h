@@ -92,19 +92,31 @@ struct Buffer {
   DType dtype = DType::kFloat32;
 };
 
-// One process or thread of a job. A new life under an old id has a larger incarnation.
+// One process or thread of a job. A new life under an old id has a larger incarnation: who was `id`
+// before is somebody else.
 struct Member {
-  std::string id;
+  std::string id{};
   uint64_t incarnation = 0;
+  std::string address{};  // where others reach it; says nothing about who it is
 
-  bool operator==(const Member&) const = default;
+  bool operator==(const Member& other) const {
+    return id == other.id && incarnation == other.incarnation;
+  }
 };
+
+// How far a world is: its members may still be bringing their states together, or all have.
+enum class Phase : uint32_t { kForming, kActive };
 
 // The members of one generation of a job, in the order of their ranks, as one of them sees it.
 struct World {
   uint64_t generation = 0;
-  int rank = 0;  // of this member: its index in `members`
-  std::vector<Member> members;
+  int rank = 0;  // of this member: its index in `members`; -1: it is not one of them
+  std::vector<Member> members{};
+  uint64_t lineage = 0;  // counts how often the job began anew, from nothing or from a checkpoint
+  Phase phase = Phase::kActive;
+  // Members of the last world that was active: each has every step that is settled. None: all
+  // members begin anew, and whatever state they hold is void.
+  std::vector<Member> carriers{};
 
   int size() const { return static_cast<int>(members.size()); }
 };

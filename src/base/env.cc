@@ -15,10 +15,47 @@ LogLevel read_log_level() {
   return LogLevel::kWarning;
 }
 
+// src/membership/launch_environment.cc says what they mean.
+constexpr const char* kLauncherVariables[] = {"RANK",
+                                              "WORLD_SIZE",
+                                              "LOCAL_RANK",
+                                              "LOCAL_WORLD_SIZE",
+                                              "GROUP_RANK",
+                                              "ROLE_RANK",
+                                              "ROLE_WORLD_SIZE",
+                                              "MASTER_ADDR",
+                                              "MASTER_PORT",
+                                              "TORCHELASTIC_RESTART_COUNT",
+                                              "TORCHELASTIC_MAX_RESTARTS",
+                                              "TORCHELASTIC_RUN_ID",
+                                              "OMPI_COMM_WORLD_RANK",
+                                              "OMPI_COMM_WORLD_SIZE",
+                                              "OMPI_COMM_WORLD_LOCAL_RANK",
+                                              "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                              "SLURM_PROCID",
+                                              "SLURM_NTASKS",
+                                              "SLURM_LOCALID",
+                                              "SLURM_NTASKS_PER_NODE",
+                                              "SLURM_NODEID",
+                                              "SLURM_RESTART_COUNT",
+                                              "SLURM_JOB_ID",
+                                              "PMI_RANK",
+                                              "PMI_SIZE",
+                                              "MPI_LOCALRANKID",
+                                              "MPI_LOCALNRANKS"};
+
+std::map<std::string, std::string> read_launcher() {
+  std::map<std::string, std::string> variables;
+  for (const char* name : kLauncherVariables) {
+    if (const char* value = std::getenv(name)) variables[name] = value;
+  }
+  return variables;
+}
+
 }  // namespace
 
 const Environment& environment() {
-  static const Environment read_once{.log_level = read_log_level()};
+  static const Environment read_once{.log_level = read_log_level(), .launcher = read_launcher()};
   return read_once;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "ffdl/log.h"
 
 // Every environment variable that ffdl reads, and nowhere else is one read.
@@ -7,6 +10,8 @@ namespace ffdl::base {
 
 struct Environment {
   LogLevel log_level = LogLevel::kWarning;  // FFDL_LOG: debug, info, warning, error
+  // What torchrun, Slurm, Open MPI and PMI launchers set, name -> value, as far as it is set.
+  std::map<std::string, std::string> launcher{};
 };
 
 // Read once, at the first call.

@@ -161,6 +161,16 @@ inline constexpr auto kRecordLifeMin = 2s;
 inline constexpr uint64_t kLinkReceiptTag = 100;
 inline constexpr uint64_t kLinkProbeTag = 200;
 
+// A member's id and a job's name are parts of keys.
+inline constexpr size_t kMemberIdMax = 128;
+
+// Attempts at a compare-and-put that others win: each of them means that somebody else got on.
+inline constexpr int kContentionMax = 256;
+
+// Before membership asks a store again that did not answer: short beside a heartbeat, and rare
+// enough for a store that has just come back.
+inline constexpr auto kStoreRetry = 20ms;
+
 // Between two looks of one who waits at a file that others change: short beside a lease.
 inline constexpr auto kFileStorePoll = 5ms;
 

@@ -77,6 +77,8 @@ TESTED_ELSEWHERE = {
     "src/comm/link_agreement.cc": "tests/conformance/communicator_conformance_test.cc",
     "src/comm/link_exchange.cc": "tests/conformance/communicator_conformance_test.cc",
     "src/comm/link_pairs.cc": "tests/conformance/pair_conformance_test.cc",
+    # The class around the Impl, over every store; the simulator runs it too.
+    "src/membership/membership_impl.cc": "tests/membership/membership_test.cc",
     "src/ps/layout.cc": "tests/ps/fold_test.cc",  # whose regions it lays out
     "src/ps/learner.cc": "tests/ps/learner_impl_test.cc",  # the class around the Impl
     "src/ps/pending_gradient.cc": "tests/ps/learner_impl_test.cc",  # a late server's learner

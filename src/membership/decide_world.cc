@@ -1,0 +1,180 @@
+#include "membership/decide_world.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace ffdl::membership {
+namespace {
+
+using Members = std::vector<Member>;
+
+bool contains(const Members& members, const Member& member) {
+  return std::find(members.begin(), members.end(), member) != members.end();
+}
+
+std::string names(const Members& members) {
+  std::vector<std::string> ids;
+  for (const Member& member : members) ids.push_back(member.id);
+  return fmt::format("{}", fmt::join(ids, " "));
+}
+
+class Decision {
+ public:
+  Decision(const WorldRecord& record, const Facts& facts, Time now,
+           const MembershipOptions& options)
+      : record_(record), facts_(facts), now_(now), options_(options) {}
+
+  WorldDecision decide() {
+    const Members wanted = choose();
+    const bool begins_anew = record_.carriers.empty();
+    if (!begins_anew && !holds_carrier(wanted)) return without_carrier(wanted);
+    return form(wanted, false);
+  }
+
+ private:
+  bool willing(const Member& member) const {
+    const Candidate* candidate = facts_.find(member);
+    return candidate != nullptr && !candidate->leaving && !candidate->stalled;
+  }
+
+  bool holds_carrier(const Members& members) const {
+    return std::any_of(members.begin(), members.end(),
+                       [&](const Member& m) { return contains(record_.carriers, m); });
+  }
+
+  // Who is in the world keeps its place; carriers that are not come before newcomers, who come in
+  // the order of their arrival. If there is no other carrier, those who want to go must stay, and
+  // then those who stand still.
+  Members choose() const {
+    Members wanted;
+    std::vector<const Candidate*> others;
+    for (const Member& member : record_.members) {
+      if (willing(member)) wanted.push_back(member);
+    }
+    for (const Candidate& candidate : facts_.candidates) {
+      if (willing(candidate.member) && !contains(record_.members, candidate.member)) {
+        others.push_back(&candidate);
+      }
+    }
+    std::sort(others.begin(), others.end(), [&](const Candidate* a, const Candidate* b) {
+      const bool a_carries = contains(record_.carriers, a->member);
+      const bool b_carries = contains(record_.carriers, b->member);
+      return a_carries != b_carries ? a_carries : a->joined < b->joined;
+    });
+    for (const Candidate* candidate : others) wanted.push_back(candidate->member);
+    if (!record_.carriers.empty() && !holds_carrier(wanted)) keep_carriers(wanted);
+    const auto most = static_cast<size_t>(options_.max_workers);
+    if (wanted.size() > most) wanted.resize(most);
+    return wanted;
+  }
+
+  void keep_carriers(Members& wanted) const {
+    for (const bool stalled : {false, true}) {
+      Members kept;
+      for (const Member& carrier : record_.carriers) {
+        const Candidate* candidate = facts_.find(carrier);
+        if (candidate != nullptr && candidate->stalled == stalled) kept.push_back(carrier);
+      }
+      if (kept.empty()) continue;
+      wanted.insert(wanted.begin(), kept.begin(), kept.end());
+      return;
+    }
+  }
+
+  WorldDecision without_carrier(const Members& wanted) const {
+    WorldDecision decision;
+    Time last_end = now_;
+    for (const Member& carrier : record_.carriers) {
+      if (facts_.is_dead(carrier)) continue;
+      const auto absent = facts_.absent.find(carrier.id);
+      const Time since = absent == facts_.absent.end() ? now_ : absent->second;
+      const Time end = since + options_.fence_after + options_.fence_margin + options_.lease;
+      if (end > now_) decision.waiting_for.push_back(carrier);
+      last_end = std::max(last_end, end);
+    }
+    if (decision.waiting_for.empty()) return form(wanted, true);
+    decision.again = last_end;
+    decision.reason = fmt::format(
+        "wait for '{}', who alone have the state: none of them answers, and none is known to be "
+        "dead",
+        names(decision.waiting_for));
+    return decision;
+  }
+
+  WorldDecision form(const Members& wanted, bool restart) const {
+    WorldDecision decision;
+    if (wanted == record_.members && !restart && !has_failed()) {
+      decision.reason = "nobody came or went";
+      return decision;
+    }
+    if (wanted.empty() || wanted.size() < static_cast<size_t>(options_.min_workers)) {
+      decision.reason =
+          fmt::format("{} of at least {} workers are here", wanted.size(), options_.min_workers);
+      return decision;
+    }
+    const Time wait_until = when_to_form(wanted);
+    if (wait_until > now_) {
+      decision.again = wait_until;
+      decision.reason = "newcomers wait for others";
+      return decision;
+    }
+    decision.next = next_record(wanted, restart);
+    decision.reason = fmt::format("generation {}: '{}'{}", decision.next->generation, names(wanted),
+                                  restart ? " begin anew, as nobody has the state" : "");
+    return decision;
+  }
+
+  // A loss or a failure is answered at once. Growth waits: for more to come, and for the world that
+  // is forming.
+  Time when_to_form(const Members& wanted) const {
+    const bool lost = std::any_of(record_.members.begin(), record_.members.end(),
+                                  [&](const Member& m) { return !contains(wanted, m); });
+    if (lost || has_failed()) return now_;
+    if (record_.phase == Phase::kForming) return kNoDeadline;
+    if (wanted.size() == static_cast<size_t>(options_.max_workers)) return now_;
+    Time newest = Time::min();
+    for (const Member& member : wanted) {
+      if (!contains(record_.members, member)) newest = std::max(newest, facts_.find(member)->since);
+    }
+    return newest == Time::min() ? now_ : newest + options_.gather;
+  }
+
+  // Its members live, but cannot work together any more.
+  bool has_failed() const {
+    return std::any_of(record_.members.begin(), record_.members.end(), [&](const Member& member) {
+      const Candidate* candidate = facts_.find(member);
+      return candidate != nullptr && candidate->failed_generation == record_.generation;
+    });
+  }
+
+  WorldRecord next_record(const Members& wanted, bool restart) const {
+    WorldRecord next = record_;
+    ++next.generation;
+    next.phase = Phase::kForming;
+    next.members = wanted;
+    if (restart) next.carriers.clear();
+    if (restart || record_.lineage == 0) {
+      ++next.lineage;
+      next.restart_base = record_.checkpoint;
+    }
+    return next;
+  }
+
+  const WorldRecord& record_;
+  const Facts& facts_;
+  const Time now_;
+  const MembershipOptions& options_;
+};
+
+}  // namespace
+
+WorldDecision decide_world(const std::optional<WorldRecord>& record, const Facts& facts, Time now,
+                           const MembershipOptions& options) {
+  // No record is one without members, carriers and lineage, whose world is over.
+  const WorldRecord before = record.value_or(WorldRecord{.phase = Phase::kActive});
+  return Decision(before, facts, now, options).decide();
+}
+
+}  // namespace ffdl::membership

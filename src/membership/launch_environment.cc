@@ -1,0 +1,158 @@
+#include "membership/launch_environment.h"
+
+#include <charconv>
+
+#include "base/env.h"
+#include "base/errors.h"
+#include "base/limits.h"
+
+namespace ffdl {
+namespace membership {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+// Where a launcher writes a number, and how large it may be at most.
+struct NumberField {
+  const char* name;
+  int LaunchEnvironment::* field;
+};
+
+struct Launcher {
+  const char* rank;
+  const char* world_size;
+  std::vector<NumberField> numbers;
+  const char* master_address;
+  const char* run_id;
+};
+
+// The first whose rank is set has started this process.
+const std::vector<Launcher>& launchers() {
+  using E = LaunchEnvironment;
+  static const std::vector<Launcher> in_order = {
+      {"RANK",
+       "WORLD_SIZE",
+       {{"LOCAL_RANK", &E::local_rank},
+        {"LOCAL_WORLD_SIZE", &E::local_world_size},
+        {"GROUP_RANK", &E::group_rank},
+        {"ROLE_RANK", &E::role_rank},
+        {"ROLE_WORLD_SIZE", &E::role_world_size},
+        {"MASTER_PORT", &E::master_port},
+        {"TORCHELASTIC_RESTART_COUNT", &E::restart_count},
+        {"TORCHELASTIC_MAX_RESTARTS", &E::max_restarts}},
+       "MASTER_ADDR",
+       "TORCHELASTIC_RUN_ID"},
+      {"OMPI_COMM_WORLD_RANK",
+       "OMPI_COMM_WORLD_SIZE",
+       {{"OMPI_COMM_WORLD_LOCAL_RANK", &E::local_rank},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", &E::local_world_size}},
+       "",
+       ""},
+      {"SLURM_PROCID",
+       "SLURM_NTASKS",
+       {{"SLURM_LOCALID", &E::local_rank},
+        {"SLURM_NTASKS_PER_NODE", &E::local_world_size},
+        {"SLURM_NODEID", &E::group_rank},
+        {"SLURM_RESTART_COUNT", &E::restart_count}},
+       "",
+       "SLURM_JOB_ID"},
+      {"PMI_RANK",
+       "PMI_SIZE",
+       {{"MPI_LOCALRANKID", &E::local_rank}, {"MPI_LOCALNRANKS", &E::local_world_size}},
+       "",
+       ""}};
+  return in_order;
+}
+
+Result<int> number_in(const Variables& variables, const char* name) {
+  const auto found = variables.find(name);
+  if (found == variables.end()) {
+    return base::invalid_argument("read the launcher's variables: {} is not set; set it too", name);
+  }
+  const std::string& text = found->second;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= 0) return value;
+  return base::invalid_argument(
+      "read the launcher's variables: {}='{}' is no number from 0 on; "
+      "correct it",
+      name, text);
+}
+
+std::string text_in(const Variables& variables, const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
+}
+
+Status check(const LaunchEnvironment& read, const Launcher& launcher) {
+  if (read.world_size < 1 || read.world_size > static_cast<int>(base::kRanksMax) ||
+      read.rank >= read.world_size) {
+    return base::invalid_argument(
+        "read the launcher's variables: {}={} and {}={}; use 0 <= rank < size <= {}", launcher.rank,
+        read.rank, launcher.world_size, read.world_size, base::kRanksMax);
+  }
+  if (read.local_world_size > 0 && read.local_rank >= read.local_world_size) {
+    return base::invalid_argument(
+        "read the launcher's variables: rank {} of {} on this host; use 0 <= rank < size",
+        read.local_rank, read.local_world_size);
+  }
+  return {};
+}
+
+Result<LaunchEnvironment> read_from(const Launcher& launcher, const Variables& variables) {
+  LaunchEnvironment read;
+  FFDL_ASSIGN_OR_RETURN(read.rank, number_in(variables, launcher.rank));
+  FFDL_ASSIGN_OR_RETURN(read.world_size, number_in(variables, launcher.world_size));
+  read.role_rank = read.rank;
+  for (const NumberField& number : launcher.numbers) {
+    if (!variables.contains(number.name)) continue;
+    FFDL_ASSIGN_OR_RETURN(read.*number.field, number_in(variables, number.name));
+  }
+  read.master_address = text_in(variables, launcher.master_address);
+  read.run_id = text_in(variables, launcher.run_id);
+  FFDL_RETURN_IF_ERROR(check(read, launcher));
+  return read;
+}
+
+}  // namespace
+
+Result<std::optional<LaunchEnvironment>> parse_launch_environment(const Variables& variables) {
+  for (const Launcher& launcher : launchers()) {
+    if (!variables.contains(launcher.rank)) continue;
+    FFDL_ASSIGN_OR_RETURN(LaunchEnvironment read, read_from(launcher, variables));
+    return std::optional(std::move(read));
+  }
+  return std::optional<LaunchEnvironment>();
+}
+
+}  // namespace membership
+
+Result<std::optional<LaunchEnvironment>> launch_environment() {
+  return membership::parse_launch_environment(base::environment().launcher);
+}
+
+std::vector<std::string> launch_variables(const LaunchEnvironment& environment) {
+  const membership::Launcher& torchrun = membership::launchers().front();
+  std::vector<std::string> variables = {
+      fmt::format("{}={}", torchrun.rank, environment.rank),
+      fmt::format("{}={}", torchrun.world_size, environment.world_size)};
+  for (const auto& number : torchrun.numbers) {
+    variables.push_back(fmt::format("{}={}", number.name, environment.*number.field));
+  }
+  variables.push_back(fmt::format("{}={}", torchrun.master_address, environment.master_address));
+  variables.push_back(fmt::format("{}={}", torchrun.run_id, environment.run_id));
+  return variables;
+}
+
+World world_of(const LaunchEnvironment& environment) {
+  World world;
+  world.generation = static_cast<uint64_t>(environment.restart_count) + 1;
+  world.rank = environment.rank;
+  world.lineage = world.generation;
+  for (int rank = 0; rank < environment.world_size; ++rank) {
+    world.members.push_back({fmt::format("worker-{}", rank), world.generation});
+  }
+  return world;
+}
+
+}  // namespace ffdl

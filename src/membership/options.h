@@ -1,0 +1,11 @@
+#pragma once
+
+#include "ffdl/membership.h"
+
+namespace ffdl::membership {
+
+// Whether these numbers can work together. Errors: kInvalidArgument, which names the two that
+// cannot.
+Status check_options(const MembershipOptions& options);
+
+}  // namespace ffdl::membership

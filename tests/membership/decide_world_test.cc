@@ -1,0 +1,221 @@
+#include "membership/decide_world.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace ffdl::membership {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Time at(Duration since) { return Time(since); }
+
+// "a b2" are member a in its first life and member b in its second.
+std::vector<Member> members(const std::string& text) {
+  std::vector<Member> result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ') continue;
+    const bool numbered = i + 1 < text.size() && text[i + 1] != ' ';
+    result.push_back({text.substr(i, 1), numbered ? static_cast<uint64_t>(text[i + 1] - '0') : 1});
+    if (numbered) ++i;
+  }
+  return result;
+}
+
+struct Case {
+  const char* name;
+  // The record: who is in the world, whether it is active, and who carries the state.
+  const char* world;
+  bool active;
+  const char* carriers;
+  // The facts: candidates in the order in which they came, those that leave, that stand still, that
+  // are dead, and carriers absent since time 0.
+  const char* candidates;
+  const char* leaving;
+  const char* stalled;
+  const char* dead;
+  // The answer at that time: the next world, or for whom to wait; neither: nothing to do.
+  Duration now;
+  const char* next;
+  const char* waiting_for;
+  bool begins_anew = false;
+};
+
+MembershipOptions options() {
+  MembershipOptions options;
+  options.gather = 1s;
+  options.lease = 300ms;
+  options.fence_after = 30s;
+  options.fence_margin = 2s;
+  options.max_workers = 4;
+  return options;
+}
+
+constexpr Duration kFenced = 32300ms;  // fence_after + fence_margin + lease
+
+const Case kCases[] = {
+    {"the first newcomer waits for others", "", true, "", "a", "", "", "", 999ms, "", ""},
+    {"then a world is formed", "", true, "", "a b", "", "", "", 1s, "a b", "", true},
+    {"a full world waits for nobody", "", true, "", "a b c d e", "", "", "", 0s, "a b c d", "",
+     true},
+    {"nobody came or went", "a b", true, "a b", "a b", "", "", "", 9s, "", ""},
+    {"growth keeps ranks and adds in order of arrival", "b a", true, "b a", "c a b", "", "", "", 1s,
+     "b a c", ""},
+    {"growth waits for others", "a", true, "a", "a b", "", "", "", 500ms, "", ""},
+    {"growth waits for the world that is forming", "a", false, "a", "a b", "", "", "", 9s, "", ""},
+    {"a loss is answered at once", "a b c", true, "a b c", "a c", "", "", "", 0s, "a c", ""},
+    {"also while a world is forming", "a b", false, "a", "a", "", "", "", 0s, "a", ""},
+    {"a loss takes newcomers along", "a b", true, "a b", "a d", "", "", "", 0s, "a d", ""},
+    {"a new life under an old id is somebody else", "a b", true, "a b", "a b2", "", "", "", 0s,
+     "a b2", ""},
+    {"a carrier that is in no record comes before newcomers", "a", false, "a b", "c b", "", "", "",
+     0s, "b c", ""},
+    {"no world without a carrier", "a b", true, "a b", "c d", "", "", "", 0s, "", "a b"},
+    {"the latest record's members do not help", "a b", false, "a", "b c", "", "", "", 0s, "", "a"},
+    {"an old id's new life is no carrier", "a", true, "a", "a2 b", "", "", "", 0s, "", "a"},
+    {"one carrier is dead, another may live", "a b", true, "a b", "c", "", "", "a", 0s, "", "b"},
+    {"all carriers are dead: anew", "a b", true, "a b", "c", "", "", "a b", 0s, "c", "", true},
+    {"not yet fenced", "a", true, "a", "c", "", "", "", kFenced - 1ns, "", "a"},
+    {"fenced: anew", "a", true, "a", "c", "", "", "", kFenced, "c", "", true},
+    {"one is dead, one fenced: anew", "a b", true, "a b", "c", "", "", "a", kFenced, "c", "", true},
+    {"who begins anew needs no carrier", "a b", false, "", "b", "", "", "", 0s, "b", ""},
+    {"who leaves is left out", "a b", true, "a b", "a b", "a", "", "", 0s, "b", ""},
+    {"unless nobody else has the state", "a", true, "a", "a b", "a", "", "", 1s, "a b", ""},
+    {"and then may go once another has it", "a b", true, "a b", "a b", "a", "", "", 0s, "b", ""},
+    {"who stands still is left out", "a b", true, "a b", "a b", "", "b", "", 0s, "a", ""},
+    {"unless nobody else has the state either", "a b", true, "a", "a b", "", "a", "", 0s, "", ""},
+    {"alone and leaving: nothing to form", "a", true, "a", "a", "a", "", "", 0s, "", ""},
+};
+
+Facts facts_of(const Case& test, const std::vector<Member>& carriers) {
+  Facts facts;
+  const auto has = [](const char* list, const Member& member) {
+    const auto all = members(list);
+    return std::find(all.begin(), all.end(), member) != all.end();
+  };
+  for (const Member& member : members(test.candidates)) {
+    facts.candidates.push_back({member, has(test.leaving, member), has(test.stalled, member), 0,
+                                facts.candidates.size() + 1, at(0s)});
+  }
+  for (const Member& member : members(test.dead)) facts.dead[member.id] = member.incarnation;
+  for (const Member& carrier : carriers) {
+    if (facts.find(carrier) == nullptr) facts.absent[carrier.id] = at(0s);
+  }
+  return facts;
+}
+
+TEST(DecideWorld, Table) {
+  for (const Case& test : kCases) {
+    std::optional<WorldRecord> record;
+    if (*test.world != '\0') {
+      record.emplace();
+      record->generation = 7;
+      record->phase = test.active ? Phase::kActive : Phase::kForming;
+      record->members = members(test.world);
+      record->carriers = members(test.carriers);
+      record->active_generation = test.active ? 7 : 6;
+      record->lineage = 2;
+      record->checkpoint = CheckpointPointer{2, 5, 50, "saved", 1};
+    }
+    const Facts facts = facts_of(test, members(test.carriers));
+    const WorldDecision decision = decide_world(record, facts, at(test.now), options());
+    SCOPED_TRACE(std::string(test.name) + ": " + decision.reason);
+    EXPECT_FALSE(decision.reason.empty());
+    EXPECT_EQ(decision.waiting_for, members(test.waiting_for));
+    if (!decision.next) {
+      EXPECT_EQ(*test.next, '\0');
+      continue;
+    }
+    EXPECT_EQ(decision.next->members, members(test.next));
+    EXPECT_EQ(decision.next->generation, record ? 8U : 1U);
+    EXPECT_EQ(decision.next->phase, Phase::kForming);
+    EXPECT_EQ(decision.next->lineage, (record ? 2U : 0U) + (test.begins_anew ? 1 : 0));
+    if (test.begins_anew && record) {
+      EXPECT_EQ(decision.next->restart_base, record->checkpoint);
+      EXPECT_TRUE(decision.next->carriers.empty());
+    } else {
+      EXPECT_EQ(decision.next->carriers, members(test.carriers));
+      EXPECT_EQ(decision.next->restart_base, std::nullopt);
+    }
+  }
+}
+
+TEST(DecideWorld, SaysWhenToAskAgain) {
+  Facts facts;
+  facts.candidates = {{{"a", 1}, false, false, 0, 1, at(5s)}};
+  EXPECT_EQ(decide_world(std::nullopt, facts, at(5s), options()).again, at(6s));
+
+  WorldRecord record;
+  record.generation = record.active_generation = 3;
+  record.phase = Phase::kActive;
+  record.lineage = 1;
+  record.members = record.carriers = members("x y");
+  facts.absent = {{"x", at(10s)}, {"y", at(12s)}};
+  EXPECT_EQ(decide_world(record, facts, at(13s), options()).again, at(12s) + kFenced);
+}
+
+TEST(DecideWorld, AWorldThatCameApartIsFormedAgain) {
+  WorldRecord record;
+  record.generation = 4;
+  record.active_generation = 3;
+  record.lineage = 1;
+  record.members = record.carriers = members("a b");
+  Facts facts;
+  facts.candidates = {{{"a", 1}, false, false, 3, 1, at(0s)},
+                      {{"b", 1}, false, false, 0, 2, at(0s)}};
+  EXPECT_FALSE(decide_world(record, facts, at(1s), options()).next) << "that was another one";
+  facts.candidates[0].failed_generation = 4;
+  const auto decision = decide_world(record, facts, at(1s), options());
+  ASSERT_TRUE(decision.next);
+  EXPECT_EQ(decision.next->generation, 5U);
+  EXPECT_EQ(decision.next->members, record.members);
+}
+
+TEST(DecideWorld, FewerThanTheLeastFormNothing) {
+  MembershipOptions three = options();
+  three.min_workers = 3;
+  Facts facts;
+  facts.candidates = {{{"a", 1}, false, false, 0, 1, at(0s)},
+                      {{"b", 1}, false, false, 0, 2, at(0s)}};
+  const WorldDecision decision = decide_world(std::nullopt, facts, at(9s), three);
+  EXPECT_FALSE(decision.next);
+  EXPECT_EQ(decision.reason, "2 of at least 3 workers are here");
+}
+
+// Any facts at all: what is formed holds a carrier, unless each of them is dead or fenced.
+TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
+  for (unsigned bits = 0; bits < 1U << 12; ++bits) {
+    WorldRecord record;
+    record.generation = 7;
+    record.active_generation = 6;
+    record.lineage = 1;
+    record.members = members("a b c");
+    record.carriers = members("b d");
+    Facts facts;
+    bool all_are_gone = true;
+    for (unsigned i = 0; i < 4; ++i) {
+      const Member member = {std::string(1, static_cast<char>('a' + i)), 1};
+      const unsigned own = bits >> (3 * i);
+      const bool is_carrier = i == 1 || i == 3;
+      if ((own & 1U) != 0) {
+        facts.candidates.push_back({member, (own & 2U) != 0, (own & 4U) != 0, 0, i + 1, at(0s)});
+      } else if ((own & 2U) != 0) {
+        facts.dead[member.id] = 1;
+      } else if (is_carrier) {
+        facts.absent[member.id] = (own & 4U) != 0 ? at(0s) : at(kFenced);
+      }
+      if (is_carrier && ((own & 1U) != 0 || (own & 6U) == 0)) all_are_gone = false;
+    }
+    const WorldDecision decision = decide_world(record, facts, at(kFenced), options());
+    if (!decision.next) continue;
+    const auto& next = *decision.next;
+    const bool holds = std::any_of(next.members.begin(), next.members.end(),
+                                   [&](const Member& m) { return m.id == "b" || m.id == "d"; });
+    EXPECT_EQ(next.lineage, holds ? 1U : 2U) << bits;
+    EXPECT_TRUE(holds || all_are_gone) << bits;
+  }
+}
+
+}  // namespace
+}  // namespace ffdl::membership

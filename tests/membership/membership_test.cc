@@ -1,0 +1,223 @@
+#include "ffdl/membership.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "membership/keys.h"
+#include "membership/records.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Long enough for a busy machine; what waits for something ends when it comes.
+Time soon() { return deadline_in(30s); }
+
+// Leases that a busy machine keeps alive.
+MembershipOptions patient() {
+  MembershipOptions options;
+  options.heartbeat = 50ms;
+  options.lease = 5s;
+  options.gather = 20ms;
+  return options;
+}
+
+// Where the members of a test meet: "mem" one store object, "file" one each over a folder.
+class MembershipTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  Store& store() {
+    if (GetParam() == "mem" && !stores_.empty()) return *stores_.front();
+    const std::string url = GetParam() == "mem" ? "mem://" : "file://" + folder_.path() + "/store";
+    auto opened = open_store(url, system_runtime());
+    EXPECT_OK(opened);
+    stores_.push_back(std::move(opened).value());
+    return *stores_.back();
+  }
+  std::unique_ptr<Membership> join(const std::string& id,
+                                   const MembershipOptions& options = patient()) {
+    auto joined = Membership::join(store(), system_runtime(), {id, 0, id + ":1"}, options);
+    EXPECT_OK(joined);
+    return std::move(joined).value();
+  }
+  // All of these members, and no others, in an active world that each of them knows.
+  World activate(const std::vector<Membership*>& all) {
+    uint64_t generation = 0;
+    while (true) {
+      const auto world = all.front()->wait_world_after(generation, soon());
+      EXPECT_OK(world);
+      if (!world.ok()) return {};
+      generation = world->generation;
+      // The first may have come so early that it is a world of its own: others join the active one.
+      if (world->rank >= 0) EXPECT_OK(all.front()->activate(generation, soon()));
+      if (world->members.size() != all.size()) continue;
+      for (Membership* member : all) EXPECT_OK(member->wait_active(generation, soon()));
+      return all.front()->world();
+    }
+  }
+  membership::WorldRecord record() {
+    const auto entry = store().get(membership::Keys("job").world());
+    EXPECT_OK(entry);
+    return membership::parse_world(entry->value).value();
+  }
+
+  TempFolder folder_;
+  std::vector<std::unique_ptr<Store>> stores_;
+};
+
+TEST_P(MembershipTest, MembersAgreeAndOneLeads) {
+  const auto a = join("a");
+  const auto b = join("b");
+  const World world = activate({a.get(), b.get()});
+  EXPECT_EQ(world.phase, Phase::kActive);
+  EXPECT_EQ(world.lineage, 1U);
+  EXPECT_EQ(world.carriers, world.members);
+  ASSERT_OK_AND_ASSIGN(const World other, b->wait_world_after(0, soon()));
+  EXPECT_EQ(other.members, world.members);
+  EXPECT_NE(other.rank, world.rank);
+  EXPECT_NE(a->is_leader(), b->is_leader());
+  EXPECT_EQ(world.members[0].address, "a:1");
+}
+
+TEST_P(MembershipTest, ADeathIsAnsweredByTheOthers) {
+  auto a = join("a");
+  const auto b = join("b");
+  const World before = activate({a.get(), b.get()});
+  a.reset();
+  const auto lease = store().get(membership::Keys("job").candidate("a"))->lease;
+  ASSERT_OK(store().end_lease(lease));  // as a store does whose connection to the dead one closes
+  ASSERT_OK_AND_ASSIGN(const World after, b->wait_world_after(before.generation, soon()));
+  EXPECT_EQ(after.members, (std::vector<Member>{b->self()}));
+  EXPECT_EQ(after.phase, Phase::kForming);
+  EXPECT_EQ(after.carriers, before.members);
+  EXPECT_FAILS(b->activate(before.generation + 7, soon()), StatusCode::kWorldChanged, "is forming");
+  EXPECT_OK(b->activate(after.generation, soon()));
+}
+
+TEST_P(MembershipTest, EachLifeIsAnother) {
+  auto a = join("a");
+  const Member first = a->self();
+  EXPECT_EQ(first.incarnation, 1U);
+  const auto again = join("a");
+  EXPECT_EQ(again->self().incarnation, 2U);
+  EXPECT_NE(again->self(), first);
+  EXPECT_FAILS(a->wait_world_after(1000, soon()), StatusCode::kCancelled,
+               "incarnation 2 has taken");
+  EXPECT_FAILS(a->standing(), StatusCode::kCancelled, "'a'");
+}
+
+TEST_P(MembershipTest, WithoutACarrierNothingIsFormedUntilTheirDeathIsKnown) {
+  auto a = join("a");
+  activate({a.get()});
+  const Member gone = a->self();
+  ASSERT_OK(a->publish_checkpoint({1, a->world().generation, 3, "saved", 9}, soon()));
+  a.reset();
+  ASSERT_OK(store().end_lease(store().get(membership::Keys("job").candidate("a"))->lease));
+  const auto b = join("b");
+  EXPECT_FAILS(b->wait_world_after(1, deadline_in(300ms)), StatusCode::kTimeout, "job 'job'");
+  ASSERT_OK(report_death(store(), "job", gone));
+  ASSERT_OK_AND_ASSIGN(const World world, b->wait_world_after(1, soon()));
+  EXPECT_EQ(world.lineage, 2U);
+  EXPECT_TRUE(world.carriers.empty());
+  ASSERT_TRUE(b->restart_base());
+  EXPECT_EQ(b->restart_base()->manifest, "saved");
+}
+
+TEST_P(MembershipTest, WhoLeavesIsMissedOnlyOnceOthersCarryOn) {
+  const auto a = join("a");
+  const auto b = join("b");
+  const World before = activate({a.get(), b.get()});
+  std::thread leaver([&] { EXPECT_OK(a->leave(soon())); });
+  const auto after = b->wait_world_after(before.generation, soon());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->members, (std::vector<Member>{b->self()}));
+  EXPECT_OK(a->standing());
+  EXPECT_OK(b->activate(after->generation, soon()));
+  leaver.join();
+  EXPECT_FAILS(a->standing(), StatusCode::kCancelled, "has left");
+  EXPECT_EQ(store().get(membership::Keys("job").death("a"))->value, "1");
+  EXPECT_OK(b->leave(soon()));  // the last one needs nobody
+}
+
+TEST_P(MembershipTest, CheckpointsOnlyMoveForward) {
+  const auto a = join("a");
+  const uint64_t generation = activate({a.get()}).generation;
+  const CheckpointPointer first = {1, generation, 10, "ten", 1};
+  ASSERT_OK(a->publish_checkpoint(first, soon()));
+  EXPECT_OK(a->publish_checkpoint(first, soon()));  // the reply to the first may have been lost
+  EXPECT_EQ(a->checkpoint(), first);
+  EXPECT_FAILS(a->publish_checkpoint({1, generation, 9, "nine", 1}, soon()), StatusCode::kConflict,
+               "'ten' is there");
+  EXPECT_FAILS(a->publish_checkpoint({2, generation, 11, "other", 1}, soon()),
+               StatusCode::kWorldChanged, "lineage 2");
+  EXPECT_OK(a->publish_checkpoint({1, generation, 11, "eleven", 1}, soon()));
+  EXPECT_EQ(record().checkpoint->manifest, "eleven");
+}
+
+TEST_P(MembershipTest, WhoStandsStillBehindOthersIsLeftOutUntilItReports) {
+  MembershipOptions options = patient();
+  options.lease = 1s;
+  options.step_timeout = 1100ms;
+  const auto a = join("a", options);
+  const auto b = join("b", options);
+  const World before = activate({a.get(), b.get()});
+  a->report_progress(before.generation, 5);
+  b->report_progress(before.generation, 4);
+  ASSERT_OK_AND_ASSIGN(const World without, a->wait_world_after(before.generation, soon()));
+  EXPECT_EQ(without.members, (std::vector<Member>{a->self()}));
+  ASSERT_OK(a->activate(without.generation, soon()));
+  b->report_progress(without.generation, 0);
+  ASSERT_OK_AND_ASSIGN(const World with, a->wait_world_after(without.generation, soon()));
+  EXPECT_EQ(with.members.size(), 2U);
+}
+
+// A leader that counts a carrier as absent compares the record's revision when it gives the state
+// up.
+TEST_P(MembershipTest, ACarrierThatComesBackWritesTheRecord) {
+  const auto a = join("a");
+  activate({a.get()});
+  const membership::Keys keys("job");
+  const membership::WorldRecord before = record();
+  ASSERT_OK_AND_ASSIGN(Revision seen, store().wait_change(keys.world(), 0, Time::min()));
+  const LeaseId lease = store().get(keys.candidate("a"))->lease;
+  ASSERT_OK(store().end_lease(lease));
+  EXPECT_OK(store().wait_change(keys.world(), seen, soon()));
+  EXPECT_EQ(record(), before);
+  const auto candidate = store().get(keys.candidate("a"));
+  ASSERT_OK(candidate);
+  EXPECT_NE(candidate->lease, lease);
+  EXPECT_OK(a->standing());
+}
+
+TEST_P(MembershipTest, AWorldThatCameApartIsFormedAgain) {
+  const auto a = join("a");
+  const auto b = join("b");
+  const World before = activate({a.get(), b.get()});
+  b->report_failure(before.generation);
+  ASSERT_OK_AND_ASSIGN(const World after, a->wait_world_after(before.generation, soon()));
+  EXPECT_EQ(after.members, before.members);
+}
+
+TEST_P(MembershipTest, ForeignBytesUnderItsKeysEndItWithAReason) {
+  const auto a = join("a");
+  ASSERT_OK(store().put(membership::Keys("job").world(), "not a record"));
+  EXPECT_FAILS(a->wait_world_after(1000, soon()), StatusCode::kCorrupt, "something else wrote it");
+}
+
+TEST_P(MembershipTest, WrongNamesAreRefused) {
+  EXPECT_FAILS(Membership::join(store(), system_runtime(), {"a/b"}), StatusCode::kInvalidArgument,
+               "'a/b'");
+  MembershipOptions options;
+  options.heartbeat = options.lease;
+  EXPECT_FAILS(Membership::join(store(), system_runtime(), {"a"}, options),
+               StatusCode::kInvalidArgument, "docs/timeouts.md");
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, MembershipTest, ::testing::Values("mem", "file"),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace ffdl

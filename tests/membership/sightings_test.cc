@@ -1,0 +1,171 @@
+#include "membership/sightings.h"
+
+#include <gtest/gtest.h>
+
+#include "support/status_matchers.h"
+
+namespace ffdl::membership {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Time at(Duration since) { return Time(since); }
+
+class SightingsTest : public ::testing::Test {
+ protected:
+  // Puts a key as a store would: each time with a larger revision.
+  void put(const std::string& key, const std::string& value, LeaseId lease = kNoLease) {
+    remove(key);
+    entries_.push_back({key, value, ++revision_, lease});
+  }
+  void remove(const std::string& key) {
+    std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; });
+  }
+  void put_candidate(const std::string& id, uint64_t incarnation, bool leaving = false) {
+    put(keys_.candidate(id), encode(CandidateRecord{incarnation, "", leaving, 0}), 1);
+  }
+  void put_world(std::vector<Member> members) {
+    WorldRecord record;
+    record.generation = record.active_generation = ++generation_;
+    record.phase = Phase::kActive;
+    record.lineage = record.term = 1;
+    record.leader = members.front();
+    record.members = record.carriers = std::move(members);
+    put(keys_.world(), encode(record));
+  }
+  void put_progress(const std::string& id, uint64_t generation, uint64_t step) {
+    put(keys_.progress(id), encode(Progress{1, generation, step}));
+  }
+  void look(Duration now) {
+    ASSERT_OK(sightings_.update(entries_, at(now)));
+    sightings_.update_progress(entries_, at(now), 10s);
+  }
+  const Candidate& candidate(const std::string& id, uint64_t incarnation = 1) {
+    const Candidate* found = sightings_.facts().find({id, incarnation});
+    EXPECT_NE(found, nullptr) << id;
+    static const Candidate none{};
+    return found == nullptr ? none : *found;
+  }
+
+  const Keys keys_{"job"};
+  Sightings sightings_{keys_};
+  std::vector<Entry> entries_;
+  Revision revision_ = 10;
+  uint64_t generation_ = 0;
+};
+
+TEST_F(SightingsTest, ACandidateIsKnownSinceItsFirstKey) {
+  put_candidate("a", 1);
+  look(1s);
+  const Revision joined = candidate("a").joined;
+  put_candidate("a", 1, true);
+  look(5s);
+  EXPECT_EQ(candidate("a").since, at(1s));
+  EXPECT_EQ(candidate("a").joined, joined);
+  EXPECT_TRUE(candidate("a").leaving);
+  put_candidate("a", 2);
+  look(6s);
+  EXPECT_EQ(candidate("a", 2).since, at(6s));
+  EXPECT_EQ(sightings_.facts().find({"a", 1}), nullptr);
+}
+
+TEST_F(SightingsTest, WhatCannotBeReadIsLeftOut) {
+  put_candidate("a", 1);
+  put(keys_.candidate("b"), "garbage");
+  put(keys_.candidate("c/d"), encode(CandidateRecord{1, "", false, 0}));
+  put(keys_.leader(), "garbage");
+  look(1s);
+  EXPECT_EQ(sightings_.facts().candidates.size(), 1U);
+  EXPECT_FALSE(sightings_.leader());
+  put(keys_.world(), "garbage");
+  EXPECT_FAILS(sightings_.update(entries_, at(2s)), StatusCode::kCorrupt,
+               "the record of the world");
+}
+
+TEST_F(SightingsTest, TheLeaderIsItsKeyAndItsLease) {
+  put(keys_.leader(), encode_leader({"a", 3}), 77);
+  look(1s);
+  ASSERT_TRUE(sightings_.leader());
+  EXPECT_EQ(sightings_.leader()->member, (Member{"a", 3}));
+  EXPECT_EQ(sightings_.leader()->lease, 77U);
+}
+
+TEST_F(SightingsTest, TheDeadAreNoCandidates) {
+  put_candidate("a", 1);
+  put_candidate("b", 2);
+  put(keys_.death("a"), "1");
+  put(keys_.death("b"), "1");
+  look(1s);
+  EXPECT_EQ(sightings_.facts().candidates.size(), 1U);
+  EXPECT_TRUE(sightings_.facts().is_dead({"a", 1}));
+  EXPECT_TRUE(sightings_.facts().is_dead({"b", 1}));
+  EXPECT_FALSE(sightings_.facts().is_dead({"b", 2}));
+}
+
+TEST_F(SightingsTest, AnAbsenceBeginsAnewWithEachReturnAndEachRecord) {
+  put_candidate("a", 1);
+  put_candidate("b", 1);
+  put_world({{"a", 1}, {"b", 1}});
+  look(1s);
+  EXPECT_TRUE(sightings_.facts().absent.empty());
+  remove(keys_.candidate("b"));
+  look(2s);
+  look(3s);
+  EXPECT_EQ(sightings_.facts().absent, (std::map<std::string, Time>{{"b", at(2s)}}));
+  put_candidate("b", 1);
+  look(4s);
+  EXPECT_TRUE(sightings_.facts().absent.empty());
+  remove(keys_.candidate("b"));
+  look(5s);
+  put_world({{"a", 1}, {"b", 1}});  // the same once more, as a carrier that comes back writes it
+  look(6s);
+  EXPECT_EQ(sightings_.facts().absent, (std::map<std::string, Time>{{"b", at(6s)}}));
+}
+
+TEST_F(SightingsTest, ANewLifeDoesNotEndAnAbsence) {
+  put_candidate("a", 1);
+  put_world({{"a", 1}});
+  look(1s);
+  put_candidate("a", 2);
+  look(2s);
+  EXPECT_EQ(sightings_.facts().absent, (std::map<std::string, Time>{{"a", at(2s)}}));
+}
+
+TEST_F(SightingsTest, WhoLagsBehindForLongIsStalledUntilItReports) {
+  put_candidate("a", 1);
+  put_candidate("b", 1);
+  put_world({{"a", 1}, {"b", 1}});
+  put_progress("a", 1, 5);
+  put_progress("b", 1, 5);
+  look(0s);
+  look(100s);  // all stand still: nobody lags behind
+  EXPECT_FALSE(candidate("a").stalled || candidate("b").stalled);
+  put_progress("a", 1, 6);
+  look(101s);
+  look(110s);
+  EXPECT_FALSE(candidate("b").stalled);
+  look(111s);
+  EXPECT_TRUE(candidate("b").stalled);
+  EXPECT_FALSE(candidate("a").stalled);
+  put_world({{"a", 1}});
+  look(112s);
+  EXPECT_TRUE(candidate("b").stalled) << "it has reported nothing since";
+  put_progress("b", 2, 0);
+  look(113s);
+  EXPECT_FALSE(candidate("b").stalled);
+}
+
+TEST_F(SightingsTest, ANewGenerationIsAheadOfAllStepsOfTheOld) {
+  put_candidate("a", 1);
+  put_candidate("b", 1);
+  put_world({{"a", 1}, {"b", 1}});
+  put_progress("a", 2, 0);
+  put_progress("b", 1, 900);
+  look(0s);
+  look(10s);
+  EXPECT_TRUE(candidate("b").stalled);
+  EXPECT_FALSE(candidate("a").stalled);
+}
+
+}  // namespace
+}  // namespace ffdl::membership

@@ -1,0 +1,109 @@
+#include "sim/checker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ffdl::sim {
+namespace {
+
+using Steps = std::vector<uint64_t>;
+
+bool is_prefix(const Steps& shorter, const Steps& longer) {
+  return shorter.size() <= longer.size() &&
+         std::equal(shorter.begin(), shorter.end(), longer.begin());
+}
+
+}  // namespace
+
+void Checker::on_world(Revision expected, const Entry& entry) {
+  if (expected != revision_) {
+    violation(fmt::format("I1: a write took effect whose writer had read revision {}, not {}",
+                          expected, revision_));
+  }
+  const auto parsed = membership::parse_world(entry.value);
+  if (!parsed.ok()) return violation("a record was written that cannot be read: " + entry.value);
+  on_seen(parsed->generation, parsed->members);
+  check_restart(*parsed);
+  check_publication(*parsed);
+  record_ = *parsed;
+  revision_ = entry.revision;
+  if (parsed->phase == Phase::kActive && active_.insert(parsed->generation).second) {
+    check_active(parsed->generation);
+  }
+}
+
+void Checker::on_seen(uint64_t generation, const std::vector<Member>& members) {
+  const auto& first = members_.emplace(generation, members).first->second;
+  if (first != members) {
+    violation(fmt::format("I2: generation {} has two lists of members", generation));
+  }
+}
+
+void Checker::check_restart(const membership::WorldRecord& next) {
+  if (!record_ || next.lineage == record_->lineage) return;
+  for (const Member& carrier : record_->carriers) {
+    void_.emplace(carrier.id, carrier.incarnation);
+    if (!is_alive_(carrier)) continue;
+    violation(fmt::format("I11: lineage {} begins while '{}' has the state of lineage {}",
+                          next.lineage, carrier.id, record_->lineage));
+  }
+}
+
+void Checker::check_publication(const membership::WorldRecord& next) {
+  if (!next.checkpoint || !record_ || record_->checkpoint == next.checkpoint) return;
+  const State& state = saved_.at(next.checkpoint->manifest);
+  if (state.lineage != next.lineage) {
+    violation(fmt::format("I11: a checkpoint of lineage {} is published in lineage {}",
+                          state.lineage, next.lineage));
+  }
+  if (record_->checkpoint &&
+      !is_prefix(saved_.at(record_->checkpoint->manifest).steps, state.steps)) {
+    violation("I8: a checkpoint replaces a newer one");
+  }
+}
+
+void Checker::check_active(uint64_t generation) {
+  const auto base = bases_.find(generation);
+  if (base == bases_.end()) return;  // checked when the base is known
+  const Steps& steps = base->second.steps;
+  if (!is_prefix(stable_[record_->lineage], steps)) {
+    violation(fmt::format("I9: generation {} is active without a stable step", generation));
+  }
+  if (record_->checkpoint && !is_prefix(saved_.at(record_->checkpoint->manifest).steps, steps)) {
+    violation(fmt::format("I8: generation {} is active without a published step", generation));
+  }
+}
+
+void Checker::on_base(uint64_t generation, const State& base) {
+  const auto [known, is_new] = bases_.emplace(generation, base);
+  if (known->second.steps != base.steps) {
+    violation(fmt::format("I6: members of generation {} begin with different states", generation));
+  }
+  if (is_new && active_.contains(generation)) check_active(generation);
+}
+
+void Checker::on_sum(const std::vector<SharedState>& states) {
+  for (const SharedState& state : states) {
+    if (state->steps != states.front()->steps) violation("I6: one sum of different states");
+  }
+}
+
+void Checker::on_stable(const World& world, const std::vector<uint64_t>& steps) {
+  ++stable_steps_;
+  working_generation_ = world.generation;
+  Steps& longest = stable_[world.lineage];
+  if (is_prefix(steps, longest)) return;
+  if (!is_prefix(longest, steps)) {
+    violation(fmt::format("I3: two histories of lineage {} became stable", world.lineage));
+  }
+  longest = steps;
+}
+
+void Checker::on_act(const Member& member) {
+  if (void_.contains({member.id, member.incarnation})) {
+    violation(fmt::format("I11: '{}' uses a state that was given up", member.id));
+  }
+}
+
+}  // namespace ffdl::sim

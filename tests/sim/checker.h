@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ffdl/membership.h"
+#include "membership/records.h"
+
+namespace ffdl::sim {
+
+// What a worker trains: the numbers of the steps that made it, under the label that
+// docs/protocol-step.md gives to a state.
+struct State {
+  uint64_t lineage = 0;
+  uint64_t generation = 0;
+  std::vector<uint64_t> steps{};
+
+  bool operator==(const State&) const = default;
+};
+using SharedState = std::shared_ptr<const State>;
+
+// The invariants of docs/protocol-step.md, over all that happens in one simulation. It sees the
+// store and all workers at once, as none of them can.
+class Checker {
+ public:
+  using IsAlive = std::function<bool(const Member&)>;
+  // `is_alive` says whether that life of a member still may use its state.
+  explicit Checker(IsAlive is_alive) : is_alive_(std::move(is_alive)) {}
+
+  // A write of the record took effect, of a writer who had read the revision `expected`.
+  void on_world(Revision expected, const Entry& entry);
+  // A member sees this world.
+  void on_seen(uint64_t generation, const std::vector<Member>& members);
+  // A member starts this world from that state.
+  void on_base(uint64_t generation, const State& base);
+  // These states are about to go into one sum.
+  void on_sum(const std::vector<SharedState>& states);
+  // All members of this world have applied these steps.
+  void on_stable(const World& world, const std::vector<uint64_t>& steps);
+  // A member uses its state: it contributes, or applies.
+  void on_act(const Member& member);
+  // A checkpoint is written, to be published under this name.
+  void on_saved(const std::string& manifest, const State& state) { saved_[manifest] = state; }
+  const State& saved(const std::string& manifest) const { return saved_.at(manifest); }
+
+  void violation(std::string what) {
+    if (violation_.empty()) violation_ = std::move(what);
+  }
+  const std::string& violation() const { return violation_; }
+
+  const std::optional<membership::WorldRecord>& record() const { return record_; }
+  uint64_t stable_steps() const { return stable_steps_; }
+  // The last world in which a step became stable.
+  uint64_t working_generation() const { return working_generation_; }
+
+ private:
+  void check_restart(const membership::WorldRecord& next);
+  void check_publication(const membership::WorldRecord& next);
+  void check_active(uint64_t generation);
+
+  const IsAlive is_alive_;
+  std::optional<membership::WorldRecord> record_;
+  Revision revision_ = 0;
+  std::map<uint64_t, std::vector<Member>> members_;  // by generation
+  std::map<uint64_t, State> bases_;
+  std::set<uint64_t> active_;
+  std::map<uint64_t, std::vector<uint64_t>> stable_;  // by lineage; the longest
+  std::map<std::string, State> saved_;
+  std::set<std::pair<std::string, uint64_t>> void_;  // lives whose state was given up
+  uint64_t stable_steps_ = 0;
+  uint64_t working_generation_ = 0;
+  std::string violation_;
+};
+
+}  // namespace ffdl::sim

@@ -1,0 +1,287 @@
+#include "sim/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "membership/keys.h"
+#include "sim/worker.h"
+#include "store/memory_store.h"
+
+namespace ffdl::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kWorkersMax = 4;
+
+// Short against each other as the defaults are, and short for the sake of many schedules.
+MembershipOptions short_times() {
+  MembershipOptions options;
+  options.heartbeat = 90ms;
+  options.step_timeout = 2s;
+  options.fence_after = 1500ms;
+  options.fence_margin = 100ms;
+  return options;
+}
+
+class Cluster {
+ public:
+  Cluster(SimRuntime& runtime, Mutant mutant)
+      : runtime_(runtime),
+        store_node_(runtime.make_node("store")),
+        store_(store_node_),
+        checker_([this](const Member& member) { return is_alive(member); }),
+        shared_{runtime,       checker_,
+                bus_,          [this](const Member& member) { return is_alive(member); },
+                short_times(), {},
+                mutant} {}
+
+  const Checker& checker() const { return checker_; }
+
+  void direct() {
+    draw();
+    const uint64_t first = 1 + runtime_.below(3);
+    for (uint64_t i = 0; i < first; ++i) start_worker(fmt::format("w{}", i));
+    const Duration end = 2s + runtime_.up_to(5s);
+    while (runtime_.elapsed() < end && checker_.violation().empty()) {
+      runtime_.sleep(runtime_.up_to(200ms));
+      launch();
+      if (runtime_.chance(trouble_)) act();
+    }
+    calm_down();
+    const Duration patience = runtime_.elapsed() + (shared_.mutant == Mutant::kNone ? 20s : 4s);
+    while (checker_.violation().empty() && !has_recovered()) {
+      if (runtime_.elapsed() > patience) {
+        // What is broken on purpose must be found by what it does to the state.
+        if (shared_.mutant == Mutant::kNone) checker_.violation("liveness: " + describe());
+        break;
+      }
+      runtime_.sleep(100ms);
+      launch();
+    }
+    for (const auto& worker : workers_) worker->node().kill();
+    workers_.clear();
+  }
+
+ private:
+  struct Due {
+    Duration at;
+    std::string id;
+  };
+  struct Death {
+    Duration at;
+    Member member;
+  };
+
+  // Each schedule has some kinds of trouble and not others.
+  void draw() {
+    const auto some = [&](double most) {
+      return runtime_.chance(0.5) ? most * static_cast<double>(runtime_.below(100)) / 100 : 0.0;
+    };
+    const Duration delays[] = {1ms, 5ms, 40ms, 150ms};
+    faults_ = {delays[runtime_.below(4)], some(0.02), some(0.05), false};
+    const Duration computes[] = {20ms, 60ms, 150ms};
+    shared_.pace = {runtime_.up_to(40ms),
+                    runtime_.up_to(150ms),
+                    computes[runtime_.below(3)],
+                    some(0.2),
+                    runtime_.chance(0.2) ? 0.02 : 0,
+                    some(0.04)};
+    trouble_ = 0.2 + some(0.8);
+    reports_ = some(1);
+    for (bool& on : enabled_) on = runtime_.chance(0.5);
+  }
+
+  // --- the adversary ---
+
+  enum Kind { kKill, kPause, kCutOff, kStoreAway, kEndLease, kStart, kLeave, kKinds };
+
+  void act() {
+    const auto kind = static_cast<Kind>(runtime_.below(kKinds));
+    if (!enabled_[kind]) return;
+    if (kind == kStart) return start_new();
+    if (kind == kStoreAway) {
+      away_until_ = runtime_.elapsed() + runtime_.up_to(1s);
+      return;
+    }
+    Worker* worker = any_worker();
+    if (worker == nullptr) return;
+    const Duration now = runtime_.elapsed();
+    if (kind == kKill) kill(*worker);
+    if (kind == kPause)
+      worker->node().pause_until(now + runtime_.up_to(runtime_.chance(0.5) ? 400ms : 4s));
+    if (kind == kCutOff)
+      worker->store().cut_off_until(now + runtime_.up_to(runtime_.chance(0.5) ? 400ms : 4s));
+    if (kind == kEndLease) end_lease_of(worker->id());
+    if (kind == kLeave) worker->ask_to_leave();
+  }
+
+  Worker* any_worker() {
+    std::vector<Worker*> living;
+    for (const auto& worker : workers_) {
+      if (!worker->node().is_killed() && !worker->has_ended()) living.push_back(worker.get());
+    }
+    return living.empty() ? nullptr : living[runtime_.below(living.size())];
+  }
+
+  void kill(Worker& worker) {
+    worker.node().pause_until(Duration::zero());
+    worker.node().kill();
+    const Duration now = runtime_.elapsed();
+    if (worker.self() != nullptr && runtime_.chance(reports_)) {
+      deaths_.push_back({now + runtime_.up_to(500ms), *worker.self()});
+    }
+    if (runtime_.chance(0.8)) due_.push_back({now + runtime_.up_to(1s), worker.id()});
+  }
+
+  void end_lease_of(const std::string& id) {
+    const auto entry = store_.get(membership::Keys("job").candidate(id));
+    if (entry.ok()) static_cast<void>(store_.end_lease(entry->lease).ok());
+  }
+
+  void start_new() {
+    for (size_t i = 0; i < kWorkersMax; ++i) {
+      const std::string id = fmt::format("w{}", i);
+      const auto has_id = [&](const auto& one) { return one.id == id; };
+      const bool used = std::any_of(workers_.begin(), workers_.end(), [&](const auto& worker) {
+        return worker->id() == id && !worker->node().is_killed() && !worker->has_ended();
+      });
+      if (used || std::any_of(due_.begin(), due_.end(), has_id)) continue;
+      return start_worker(id);
+    }
+  }
+
+  // --- the launcher ---
+
+  void start_worker(const std::string& id) {
+    SimNode& node = runtime_.make_node(fmt::format("{}.{}", id, ++started_));
+    auto store = std::make_unique<FaultyStore>(
+        store_, store_node_, runtime_, node, faults_, shared_.mutant,
+        [this](Revision expected, const Entry& entry) { checker_.on_world(expected, entry); });
+    workers_.push_back(std::make_unique<Worker>(shared_, node, std::move(store), id));
+  }
+
+  // Starts who is due, tells of deaths, and forgets processes that have ended.
+  void launch() {
+    const Duration now = runtime_.elapsed();
+    faults_.store_is_away = now < away_until_;
+    for (const Due& due : take_due(due_, now)) start_worker(due.id);
+    for (const Death& death : take_due(deaths_, now)) {
+      if (shared_.mutant == Mutant::kSameIncarnation) continue;
+      static_cast<void>(report_death(store_, "job", death.member).ok());
+    }
+    if (shared_.mutant == Mutant::kLeaseProvesDeath) report_ended_leases();
+    std::erase_if(workers_, [](const auto& worker) { return worker->has_ended(); });
+  }
+
+  template <class T>
+  static std::vector<T> take_due(std::vector<T>& all, Duration now) {
+    std::vector<T> due;
+    for (const T& one : all) {
+      if (one.at <= now) due.push_back(one);
+    }
+    std::erase_if(all, [&](const T& one) { return one.at <= now; });
+    return due;
+  }
+
+  void report_ended_leases() {
+    for (const auto& worker : workers_) {
+      const Member* self = worker->self();
+      if (self == nullptr) continue;
+      if (store_.get(membership::Keys("job").candidate(self->id)).ok()) continue;
+      static_cast<void>(report_death(store_, "job", *self).ok());
+    }
+  }
+
+  // --- the end ---
+
+  void calm_down() {
+    away_until_ = {};
+    faults_ = {1ms, 0, 0, false};
+    shared_.pace.hang = 0;
+    shared_.pace.fail = 0;
+    for (const auto& worker : workers_) {
+      worker->store().cut_off_until({});
+      worker->node().pause_until({});
+    }
+    if (due_.empty() && any_worker() == nullptr) start_worker("w9");
+  }
+
+  // All who live and want to stay are one world, and it gets on.
+  bool has_recovered() {
+    const auto& record = checker_.record();
+    if (!due_.empty()) return false;
+    if (any_worker() == nullptr) return true;  // the last ones left
+    if (!record || record->phase != Phase::kActive) return false;
+    size_t staying = 0;
+    for (const auto& worker : workers_) {
+      if (worker->has_ended() || worker->node().is_killed()) continue;
+      if (worker->is_leaving()) return false;
+      const Member* self = worker->self();
+      const auto& members = record->members;
+      if (self == nullptr || std::find(members.begin(), members.end(), *self) == members.end()) {
+        return false;
+      }
+      ++staying;
+    }
+    return staying == record->members.size() && checker_.working_generation() == record->generation;
+  }
+
+  bool is_alive(const Member& member) const {
+    return std::any_of(workers_.begin(), workers_.end(), [&](const auto& worker) {
+      return worker->self() != nullptr && *worker->self() == member && worker->may_use_state();
+    });
+  }
+
+  std::string describe() const {
+    std::string text = "calm for 20 s, and not one working world";
+    if (checker_.record()) text += "; record " + encode(*checker_.record());
+    for (const auto& worker : workers_) {
+      text += fmt::format("; {}{}{}", worker->node().name(), worker->is_leaving() ? " leaving" : "",
+                          worker->has_ended() ? " ended" : "");
+    }
+    return text;
+  }
+
+  SimRuntime& runtime_;
+  SimNode& store_node_;
+  store::MemoryStore store_;
+  Faults faults_;
+  Bus bus_;
+  Checker checker_;
+  Shared shared_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Due> due_;
+  std::vector<Death> deaths_;
+  Duration away_until_{};
+  double trouble_ = 0;
+  double reports_ = 0;
+  bool enabled_[kKinds] = {};
+  uint64_t started_ = 0;
+};
+
+}  // namespace
+
+Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks) {
+  SimRuntime runtime(seed, stacks);
+  auto cluster = std::make_unique<Cluster>(runtime, mutant);
+  const std::string stuck = runtime.run([&] { cluster->direct(); });
+  Outcome outcome;
+  const Checker& checker = cluster->checker();
+  outcome.violation = checker.violation().empty() ? stuck : checker.violation();
+  outcome.schedule_hash = runtime.schedule_hash();
+  outcome.switches = runtime.switches();
+  outcome.stable_steps = checker.stable_steps();
+  if (checker.record()) {
+    outcome.generations = checker.record()->generation;
+    outcome.lineages = checker.record()->lineage;
+  }
+  // Tasks that did not end still stand on their stacks, with all that they own: nobody can join
+  // them.
+  if (!stuck.empty()) static_cast<void>(cluster.release());
+  return outcome;
+}
+
+}  // namespace ffdl::sim

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sim/mutants.h"
+#include "sim/sim_runtime.h"
+
+namespace ffdl::sim {
+
+struct Outcome {
+  std::string violation;  // empty: none
+  uint64_t schedule_hash = 0;
+  uint64_t switches = 0;
+  uint64_t stable_steps = 0;
+  uint64_t generations = 0;
+  uint64_t lineages = 0;
+};
+
+// Workers train for some seconds of made-up time while a seeded adversary kills, stops and cuts
+// them off; then it leaves them alone, and all who live must come together again.
+Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks);
+
+}  // namespace ffdl::sim

@@ -1,0 +1,111 @@
+#include "sim/faulty_store.h"
+
+#include <algorithm>
+
+#include "base/errors.h"
+#include "membership/records.h"
+
+namespace ffdl::sim {
+
+using base::make_error;
+using namespace std::chrono_literals;
+
+namespace {
+
+Status is_killed() { return make_error(StatusCode::kCancelled, "ask the store: killed"); }
+Status no_answer() { return make_error(StatusCode::kUnavailable, "ask the store: no answer"); }
+
+bool is_world(std::string_view key) { return key.ends_with("/who/world"); }
+
+}  // namespace
+
+// The way of a request, or of a reply.
+Status FaultyStore::reach() {
+  if (node_.is_killed()) return is_killed();
+  // Mostly quick, so that schedules go on; now and then all the delay there is.
+  const Duration most = runtime_.chance(0.1) ? faults_.delay_max : faults_.delay_max / 20;
+  runtime_.sleep(runtime_.up_to(most));
+  if (node_.is_killed()) return is_killed();
+  if (!is_cut_off()) return {};
+  runtime_.sleep(runtime_.up_to(50ms));
+  return node_.is_killed() ? is_killed() : no_answer();
+}
+
+template <class Operation>
+auto FaultyStore::call(Operation&& operation) -> decltype(operation()) {
+  FFDL_RETURN_IF_ERROR(reach());
+  if (runtime_.chance(faults_.lose_request)) return no_answer();
+  auto result = operation();
+  FFDL_RETURN_IF_ERROR(reach());
+  if (runtime_.chance(faults_.lose_reply)) {
+    if (runtime_.chance(0.5)) return no_answer();
+    return make_error(StatusCode::kTimeout, "ask the store: the reply is lost");
+  }
+  return result;
+}
+
+Result<Entry> FaultyStore::get(std::string_view key) {
+  return call([&] { return inner_.get(key); });
+}
+
+Result<std::vector<Entry>> FaultyStore::list(std::string_view prefix) {
+  return call([&] { return inner_.list(prefix); });
+}
+
+Result<Revision> FaultyStore::put(std::string_view key, std::string_view value, LeaseId lease) {
+  return call([&] { return inner_.put(key, value, lease); });
+}
+
+Result<Revision> FaultyStore::compare_and_put(std::string_view key, Revision expected,
+                                              std::string_view value, LeaseId lease) {
+  return call([&]() -> Result<Revision> {
+    if (is_world(key)) return write_world(key, expected, value);
+    if (mutant_ == Mutant::kSameIncarnation && key.find("/incarnation/") != key.npos) {
+      return inner_.put(key, "0");
+    }
+    return inner_.compare_and_put(key, expected, value, lease);
+  });
+}
+
+Result<Revision> FaultyStore::write_world(std::string_view key, Revision expected,
+                                          std::string_view value) {
+  std::string text(value);
+  if (mutant_ == Mutant::kLatestOverlap) {
+    auto record = membership::parse_world(text);
+    if (record.ok() && !record->carriers.empty()) {
+      record->carriers = record->members;
+      text = encode(*record);
+    }
+  }
+  const auto put = mutant_ == Mutant::kNoCompare ? inner_.put(key, text)
+                                                 : inner_.compare_and_put(key, expected, text);
+  if (put.ok()) on_world_(expected, {std::string(key), text, *put, kNoLease});
+  return put;
+}
+
+Status FaultyStore::remove(std::string_view key) {
+  return call([&] { return inner_.remove(key); });
+}
+
+Result<Revision> FaultyStore::wait_change(std::string_view prefix, Revision after, Time deadline) {
+  return call([&] {
+    const Duration until = node_.when(deadline);
+    const Time there =
+        until == kNever ? kNoDeadline : clock_.now() + std::max(until - runtime_.elapsed(), 0ns);
+    return inner_.wait_change(prefix, after, there);
+  });
+}
+
+Result<LeaseId> FaultyStore::grant_lease(Duration ttl) {
+  return call([&] { return inner_.grant_lease(ttl); });
+}
+
+Status FaultyStore::keep_alive(LeaseId lease) {
+  return call([&] { return inner_.keep_alive(lease); });
+}
+
+Status FaultyStore::end_lease(LeaseId lease) {
+  return call([&] { return inner_.end_lease(lease); });
+}
+
+}  // namespace ffdl::sim

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <ucontext.h>
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "ffdl/runtime.h"
+
+// A Runtime whose time is made up and whose tasks take turns: from one seed always the same
+// schedule. Control-plane code runs in it as it is.
+namespace ffdl::sim {
+
+class SimRuntime;
+
+// Memory that tasks run on, kept from one simulation to the next.
+class Stacks {
+ public:
+  static size_t bytes();
+  std::unique_ptr<char[]> take();
+  void give_back(std::unique_ptr<char[]> stack) { free_.push_back(std::move(stack)); }
+
+ private:
+  std::vector<std::unique_ptr<char[]>> free_;
+};
+
+// A process of the simulation: its tasks stop together, and its clock is its own, with another zero
+// than that of others and up to half a percent faster or slower.
+class SimNode final : public Runtime {
+ public:
+  SimNode(SimRuntime& runtime, std::string name, Duration zero, int drift_per_mille_tenths)
+      : runtime_(runtime), name_(std::move(name)), zero_(zero), drift_(drift_per_mille_tenths) {}
+
+  Time now() override;
+  uint64_t random() override;
+  std::unique_ptr<Event> make_event() override;
+  std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override;
+
+  const std::string& name() const { return name_; }
+  // Killed: whatever its tasks ask of the world from now on is refused, so that they end.
+  bool is_killed() const { return killed_; }
+  void kill() { killed_ = true; }
+  // Stopped as by SIGSTOP until then.
+  void pause_until(Duration at) { paused_until_ = at; }
+  bool is_paused(Duration at) const { return at < paused_until_; }
+  Duration paused_until() const { return paused_until_; }
+  // When this clock will show `time`.
+  Duration when(Time time) const;
+
+ private:
+  SimRuntime& runtime_;
+  const std::string name_;
+  const Duration zero_;
+  const int drift_;
+  bool killed_ = false;
+  Duration paused_until_{};
+};
+
+inline constexpr Duration kNever = Duration::max();
+
+// One task that has a stack of its own, and runs when the scheduler says so.
+struct Fiber {
+  enum class State { kReady, kWaiting, kJoining, kFinished };
+
+  ucontext_t context{};
+  std::unique_ptr<char[]> stack;
+  SimNode* node = nullptr;
+  uint64_t number = 0;
+  std::string name;
+  std::function<void(StopToken)> body;
+  StopSource stop;
+  State state = State::kReady;
+  Duration wake_at = kNever;
+  const Fiber* joins = nullptr;
+  void* fake_stack = nullptr;  // of AddressSanitizer
+};
+
+class SimRuntime {
+ public:
+  SimRuntime(uint64_t seed, Stacks& stacks) : random_(seed), stacks_(stacks) {}
+
+  SimNode& make_node(std::string name);
+
+  // Runs `director` as a task, and whatever it starts, until all have ended. Empty, or why it was
+  // given up: all wait for ever, or they never end.
+  std::string run(std::function<void()> director);
+
+  Duration elapsed() const { return now_; }
+  uint64_t schedule_hash() const { return hash_; }
+  uint64_t switches() const { return switches_; }
+
+  // Below: what a task calls.
+  void sleep(Duration time);
+  void yield() { sleep(Duration::zero()); }
+  SimNode& current_node() { return *current_->node; }
+
+  uint64_t random() { return random_(); }
+  uint64_t below(uint64_t end) { return random_() % end; }
+  bool chance(double probability) {
+    return static_cast<double>(random_() >> 11) * 0x1p-53 < probability;
+  }
+  Duration up_to(Duration most) {
+    return Duration(static_cast<int64_t>(below(static_cast<uint64_t>(most.count()) + 1)));
+  }
+
+  // Of SimNode and its events.
+  std::shared_ptr<Fiber> start(SimNode& node, std::string name,
+                               std::function<void(StopToken)> body);
+  void join(const Fiber& fiber);
+  Fiber* current() { return current_; }
+  void wait(Duration until);
+  static void make_ready(Fiber& fiber) { fiber.state = Fiber::State::kReady; }
+
+ private:
+  static void enter(unsigned low, unsigned high);
+  void switch_to(Fiber& fiber);
+  void switch_back();
+  bool can_run(const Fiber& fiber) const;
+  bool advance_time();
+  std::string describe() const;
+
+  std::mt19937_64 random_;
+  Stacks& stacks_;
+  std::vector<std::unique_ptr<SimNode>> nodes_;
+  std::vector<std::shared_ptr<Fiber>> fibers_;  // that have not ended
+  std::vector<Fiber*> ready_;
+  Fiber* current_ = nullptr;
+  ucontext_t scheduler_{};
+  void* scheduler_fake_stack_ = nullptr;  // of AddressSanitizer
+  const void* scheduler_stack_ = nullptr;
+  size_t scheduler_stack_bytes_ = 0;
+  Duration now_{};
+  uint64_t hash_ = 0;
+  uint64_t switches_ = 0;
+  uint64_t last_number_ = 0;
+};
+
+}  // namespace ffdl::sim

@@ -1,0 +1,277 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "sim/checker.h"
+#include "sim/cluster.h"
+#include "sim/faulty_store.h"
+#include "sim/sim_runtime.h"
+#include "store/memory_store.h"
+#include "support/status_matchers.h"
+
+namespace ffdl::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Runs a body in a simulation of its own.
+struct Simulation {
+  explicit Simulation(uint64_t seed = 1) : runtime(seed, stacks) {}
+  void run(const std::function<void()>& body) { EXPECT_EQ(runtime.run(body), ""); }
+
+  Stacks stacks;
+  SimRuntime runtime;
+};
+
+TEST(SimRuntime, TimePassesOnlyWhenAllWait) {
+  Simulation sim;
+  sim.run([&] {
+    SimNode& node = sim.runtime.make_node("node");
+    const Time before = node.now();
+    EXPECT_FALSE(node.make_event()->wait_until(before + 1h));
+    EXPECT_GE(node.now(), before + 1h);
+    EXPECT_LE(node.now(), before + 1h + 1ms);
+  });
+}
+
+TEST(SimRuntime, EachNodeHasItsOwnClock) {
+  Simulation sim;
+  sim.run([&] {
+    SimNode& a = sim.runtime.make_node("a");
+    SimNode& b = sim.runtime.make_node("b");
+    const Time a_before = a.now();
+    const Time b_before = b.now();
+    EXPECT_NE(a_before, b_before);
+    sim.runtime.sleep(1000s);
+    EXPECT_NE(a.now() - a_before, b.now() - b_before);
+    EXPECT_LT((a.now() - a_before) - 1000s, 6s);
+  });
+}
+
+TEST(SimRuntime, AnEventWakesWhoWaits) {
+  Simulation sim;
+  sim.run([&] {
+    SimNode& node = sim.runtime.make_node("node");
+    const auto event = node.make_event();
+    bool woken = false;
+    const auto task =
+        node.spawn("waiter", [&](const StopToken&) { woken = event->wait_until(kNoDeadline); });
+    sim.runtime.sleep(1s);
+    EXPECT_FALSE(woken);
+    event->set();
+    sim.runtime.sleep(1s);
+    EXPECT_TRUE(woken);
+  });
+}
+
+TEST(SimRuntime, WhoIsPausedDoesNotRun) {
+  Simulation sim;
+  sim.run([&] {
+    SimNode& node = sim.runtime.make_node("node");
+    int turns = 0;
+    auto task = node.spawn("counter", [&](const StopToken& stop) {
+      while (!stop.stop_requested()) {
+        ++turns;
+        sim.runtime.sleep(1ms);
+      }
+    });
+    sim.runtime.sleep(10ms);
+    node.pause_until(sim.runtime.elapsed() + 1s);
+    const int before = turns;
+    sim.runtime.sleep(900ms);
+    EXPECT_EQ(turns, before);
+    sim.runtime.sleep(200ms);
+    EXPECT_GT(turns, before);
+    task.reset();
+  });
+}
+
+// In a process of its own, as what such tasks own is never given back.
+TEST(SimRuntimeDeathTest, TasksThatWaitForEverAreNamed) {
+  const auto wait_for_ever = [] {
+    Simulation sim;
+    const std::string outcome = sim.runtime.run([&] {
+      SimNode& node = sim.runtime.make_node("node");
+      const auto event = node.make_event();
+      const auto task = node.spawn(
+          "waiter", [&](const StopToken&) { static_cast<void>(event->wait_until(kNoDeadline)); });
+    });
+    std::fputs(outcome.c_str(), stderr);
+    _exit(0);
+  };
+  EXPECT_EXIT(wait_for_ever(), ::testing::ExitedWithCode(0),
+              "all wait for ever: director of director, waiter of node");
+}
+
+TEST(Simulate, ASeedIsASchedule) {
+  Stacks stacks;
+  const Outcome first = simulate(7, Mutant::kNone, stacks);
+  EXPECT_EQ(simulate(7, Mutant::kNone, stacks).schedule_hash, first.schedule_hash);
+  EXPECT_NE(simulate(8, Mutant::kNone, stacks).schedule_hash, first.schedule_hash);
+  EXPECT_EQ(first.violation, "");
+}
+
+class FaultyStoreTest : public ::testing::Test {
+ protected:
+  void with_store(const std::function<void(FaultyStore&, SimNode&)>& body) {
+    sim_.run([&] {
+      SimNode& clock = sim_.runtime.make_node("store");
+      store::MemoryStore inner(clock);
+      inner_ = &inner;
+      SimNode& node = sim_.runtime.make_node("node");
+      FaultyStore store(inner, clock, sim_.runtime, node, faults_, Mutant::kNone,
+                        [](Revision, const Entry&) {});
+      body(store, node);
+    });
+  }
+
+  Simulation sim_;
+  Faults faults_;
+  store::MemoryStore* inner_ = nullptr;
+};
+
+TEST_F(FaultyStoreTest, ALostRequestHasNoEffectAndALostReplyHas) {
+  with_store([&](FaultyStore& store, SimNode&) {
+    faults_.lose_request = 1;
+    EXPECT_FAILS(store.put("k", "1", kNoLease), StatusCode::kUnavailable, "no answer");
+    EXPECT_FAILS(inner_->get("k"), StatusCode::kNotFound, "'k'");
+    faults_ = {.lose_reply = 1};
+    EXPECT_FALSE(store.put("k", "2", kNoLease).ok());
+    EXPECT_EQ(inner_->get("k")->value, "2");
+  });
+}
+
+TEST_F(FaultyStoreTest, WhoIsCutOffGetsNoAnswerAndWhoIsKilledIsCancelled) {
+  with_store([&](FaultyStore& store, SimNode& node) {
+    store.cut_off_until(sim_.runtime.elapsed() + 1s);
+    EXPECT_FAILS(store.put("k", "1", kNoLease), StatusCode::kUnavailable, "no answer");
+    sim_.runtime.sleep(2s);
+    EXPECT_OK(store.put("k", "1", kNoLease));
+    node.kill();
+    EXPECT_FAILS(store.get("k"), StatusCode::kCancelled, "killed");
+  });
+}
+
+TEST_F(FaultyStoreTest, AWaitGoesByTheClockOfWhoWaits) {
+  with_store([&](FaultyStore& store, SimNode& node) {
+    const Time before = node.now();
+    EXPECT_FAILS(store.wait_change("k", 1, before + 10s), StatusCode::kTimeout, "'k'");
+    EXPECT_GE(node.now() - before, 9900ms);
+    EXPECT_LE(node.now() - before, 10100ms);
+  });
+}
+
+// The checker itself: what would it say if this happened?
+class CheckerTest : public ::testing::Test {
+ protected:
+  membership::WorldRecord next(std::vector<Member> members, Phase phase) {
+    membership::WorldRecord record = checker_.record().value_or(membership::WorldRecord{});
+    record.phase = phase;
+    if (phase == Phase::kForming) ++record.generation;
+    record.members = std::move(members);
+    if (phase == Phase::kActive) {
+      record.active_generation = record.generation;
+      record.carriers = record.members;
+    }
+    record.lineage = std::max<uint64_t>(record.lineage, 1);
+    record.term = 1;
+    record.leader = record.members.front();
+    return record;
+  }
+  void write(const membership::WorldRecord& record) {
+    checker_.on_world(revision_, {"world", encode(record), revision_ + 1, kNoLease});
+    ++revision_;
+  }
+  void form_and_activate(std::vector<Member> members, std::vector<uint64_t> base) {
+    write(next(members, Phase::kForming));
+    checker_.on_base(checker_.record()->generation, {1, 0, std::move(base)});
+    write(next(std::move(members), Phase::kActive));
+  }
+  World world() const {
+    return {.generation = checker_.record()->generation, .lineage = checker_.record()->lineage};
+  }
+
+  bool alive_ = false;
+  Checker checker_{[this](const Member&) { return alive_; }};
+  Revision revision_ = 0;
+};
+
+TEST_F(CheckerTest, FindsAWriteThatComparedNothing) {
+  form_and_activate({{"a", 1}}, {});
+  EXPECT_EQ(checker_.violation(), "");
+  checker_.on_world(1, {"world", encode(next({{"b", 1}}, Phase::kForming)), 3, kNoLease});
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I1"));
+}
+
+TEST_F(CheckerTest, FindsTwoListsOfMembers) {
+  form_and_activate({{"a", 1}, {"b", 1}}, {});
+  checker_.on_seen(1, {{"b", 1}, {"a", 1}});
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I2"));
+}
+
+TEST_F(CheckerTest, FindsALostStep) {
+  form_and_activate({{"a", 1}}, {});
+  checker_.on_stable(world(), {1, 2});
+  form_and_activate({{"b", 1}}, {1});
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I9"));
+}
+
+TEST_F(CheckerTest, FindsTwoHistories) {
+  form_and_activate({{"a", 1}}, {});
+  checker_.on_stable(world(), {1, 2});
+  checker_.on_stable(world(), {1});
+  EXPECT_EQ(checker_.violation(), "");
+  checker_.on_stable(world(), {1, 3});
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I3"));
+}
+
+TEST_F(CheckerTest, FindsASumOfDifferentStates) {
+  const auto state = [](std::vector<uint64_t> steps) {
+    return std::make_shared<const State>(State{1, 1, std::move(steps)});
+  };
+  checker_.on_sum({state({1}), state({1})});
+  EXPECT_EQ(checker_.violation(), "");
+  checker_.on_sum({state({1}), state({2})});
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I6"));
+}
+
+TEST_F(CheckerTest, FindsARestartBesideALivingCarrier) {
+  form_and_activate({{"a", 1}}, {});
+  membership::WorldRecord anew = next({{"b", 1}}, Phase::kForming);
+  anew.carriers.clear();
+  ++anew.lineage;
+  alive_ = true;
+  write(anew);
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I11"));
+}
+
+TEST_F(CheckerTest, FindsAStateThatWasGivenUp) {
+  form_and_activate({{"a", 1}}, {});
+  membership::WorldRecord anew = next({{"b", 1}}, Phase::kForming);
+  anew.carriers.clear();
+  ++anew.lineage;
+  write(anew);
+  EXPECT_EQ(checker_.violation(), "");
+  checker_.on_act({"a", 1});
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I11"));
+}
+
+TEST_F(CheckerTest, FindsAnOlderCheckpoint) {
+  form_and_activate({{"a", 1}}, {});
+  checker_.on_saved("two", {1, 1, {1, 2}});
+  checker_.on_saved("one", {1, 1, {1}});
+  membership::WorldRecord record = *checker_.record();
+  record.checkpoint = CheckpointPointer{1, 1, 2, "two", 0};
+  write(record);
+  EXPECT_EQ(checker_.violation(), "");
+  record.checkpoint = CheckpointPointer{1, 1, 3, "one", 0};
+  write(record);
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I8"));
+}
+
+}  // namespace
+}  // namespace ffdl::sim

@@ -1,0 +1,223 @@
+#include "sim/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/errors.h"
+
+namespace ffdl::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// The first step of a world takes this place among its gathers.
+constexpr uint64_t kFirstStep = 2;
+
+// How states of one lineage are ordered; one of another lineage is as good as none.
+std::pair<uint64_t, uint64_t> label(const State& state, uint64_t lineage) {
+  if (state.lineage != lineage) return {0, 0};
+  return {state.generation, state.steps.size()};
+}
+
+}  // namespace
+
+Worker::Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id)
+    : shared_(shared),
+      runtime_(shared.runtime),
+      node_(node),
+      store_(std::move(store)),
+      id_(std::move(id)) {
+  task_ = node_.spawn("user", [this](const StopToken&) {
+    run();
+    has_ended_ = true;
+  });
+}
+
+bool Worker::may_use_state() const {
+  return !node_.is_killed() && membership_ && membership_->standing().ok();
+}
+
+void Worker::run() {
+  while (!node_.is_killed() && !has_ended_) {
+    auto joined = Membership::join(*store_, node_, {id_, 0, id_ + ":1"}, shared_.options);
+    if (!joined.ok()) {
+      runtime_.sleep(runtime_.up_to(100ms));
+      continue;
+    }
+    membership_ = std::move(joined).value();
+    state_ = {};
+    unpublished_.reset();
+    live();
+    membership_.reset();
+  }
+}
+
+// Ends with the life of the membership, or with the process.
+void Worker::live() {
+  uint64_t generation = 0;
+  while (!node_.is_killed()) {
+    if (is_leaving_) membership_->ask_to_leave();
+    if (membership_->may_leave()) {
+      has_ended_ = membership_->leave(in(5s)).ok();
+      return;
+    }
+    const auto world = membership_->wait_world_after(generation, in(200ms));
+    if (!world.ok() && world.status().code() != StatusCode::kTimeout) return;
+    if (unpublished_ && publish().code() == StatusCode::kCancelled) return;
+    if (!world.ok()) continue;
+    generation = world->generation;
+    shared_.checker.on_seen(generation, world->members);
+    membership_->report_progress(generation, 0);
+    if (world->rank < 0) continue;
+    const Status trained = train(*world);
+    if (trained.code() == StatusCode::kCancelled) return;
+    if (!trained.ok()) membership_->report_failure(generation);
+  }
+}
+
+Status Worker::train(const World& world) {
+  runtime_.sleep(runtime_.up_to(shared_.pace.settle_max));
+  if (world.carriers.empty()) FFDL_RETURN_IF_ERROR(begin_anew(world));
+  FFDL_ASSIGN_OR_RETURN(State base, find_base(world));
+  FFDL_RETURN_IF_ERROR(standing());
+  state_ = {world.lineage, world.generation, std::move(base.steps)};
+  FFDL_RETURN_IF_ERROR(gather(world, 1).status());
+  if (membership_->activate(world.generation, in(100ms)).code() == StatusCode::kCancelled) {
+    return standing();
+  }
+  return run_steps(world);
+}
+
+Status Worker::begin_anew(const World& world) {
+  FFDL_RETURN_IF_ERROR(is_outdated(world));
+  const auto base = membership_->restart_base();
+  state_ = {world.lineage, 0,
+            base ? shared_.checker.saved(base->manifest).steps : std::vector<uint64_t>()};
+  return {};
+}
+
+// The state that the world begins with; ours becomes it by a copy, whose source may die meanwhile.
+Result<State> Worker::find_base(const World& world) {
+  FFDL_ASSIGN_OR_RETURN(const auto states, gather(world, 0));
+  if (shared_.mutant == Mutant::kActiveEarly) {
+    static_cast<void>(membership_->activate(world.generation, in(200ms)).ok());
+  }
+  const auto source = std::max_element(states.begin(), states.end(),
+                                       [&](const SharedState& a, const SharedState& b) {
+                                         return label(*a, world.lineage) < label(*b, world.lineage);
+                                       });
+  const State& base = **source;
+  shared_.checker.on_base(world.generation, base);
+  if (label(state_, world.lineage) == label(base, world.lineage)) return base;
+  runtime_.sleep(runtime_.up_to(shared_.pace.heal_max));
+  const Member& from = world.members[static_cast<size_t>(source - states.begin())];
+  if (node_.is_killed() || !shared_.is_alive(from)) {
+    return base::make_error(StatusCode::kPeerLost, "heal from '{}': it is gone", from.id);
+  }
+  return base;
+}
+
+Status Worker::run_steps(const World& world) {
+  bool is_active = shared_.mutant == Mutant::kOkBeforeActive;
+  for (uint64_t step = 0;; ++step) {
+    runtime_.sleep(runtime_.chance(shared_.pace.hang) ? runtime_.up_to(8s)
+                                                      : runtime_.up_to(shared_.pace.compute_max));
+    if (is_leaving_) membership_->ask_to_leave();
+    FFDL_RETURN_IF_ERROR(standing());
+    shared_.checker.on_act(membership_->self());
+    membership_->report_progress(world.generation, step + 1);
+    FFDL_ASSIGN_OR_RETURN(const auto states, gather(world, kFirstStep + step));
+    shared_.checker.on_sum(states);
+    if (!is_active) FFDL_RETURN_IF_ERROR(make_active(world));
+    is_active = true;
+    FFDL_RETURN_IF_ERROR(standing());
+    shared_.checker.on_act(membership_->self());
+    shared_.checker.on_stable(world, state_.steps);
+    if (runtime_.chance(shared_.pace.publish)) save(state_);
+    state_.steps.push_back(world.generation * 1'000'000 + step + 1);
+    if (unpublished_ && runtime_.chance(0.5) && publish().code() == StatusCode::kCancelled) {
+      return standing();
+    }
+    if (membership_->may_leave()) return {};
+  }
+}
+
+// Whoever of the members gets through to the store first does it.
+Status Worker::make_active(const World& world) {
+  while (true) {
+    const Status seen = membership_->wait_active(world.generation, in(100ms));
+    if (seen.code() != StatusCode::kTimeout) return seen;
+    const Status made = membership_->activate(world.generation, in(100ms));
+    if (!made.ok() && made.code() != StatusCode::kTimeout) return made;
+  }
+}
+
+void Worker::save(const State& stable) {
+  const Member& self = membership_->self();
+  const std::string manifest =
+      fmt::format("{}-{}-{}", node_.name(), self.incarnation, ++checkpoints_);
+  shared_.checker.on_saved(manifest, stable);
+  unpublished_ = {stable.lineage, stable.generation, stable.steps.size(), manifest, 0};
+}
+
+Status Worker::publish() {
+  CheckpointPointer checkpoint = *unpublished_;
+  if (shared_.mutant == Mutant::kForeignCheckpoint) {
+    checkpoint.lineage = membership_->world().lineage;
+  }
+  const auto newest = membership_->checkpoint();
+  if (shared_.mutant == Mutant::kOlderCheckpoint && newest) {
+    checkpoint.generation = newest->generation;
+    checkpoint.step = newest->step + 1;
+  }
+  const Status published = membership_->publish_checkpoint(checkpoint, in(200ms));
+  if (published.code() != StatusCode::kTimeout) unpublished_.reset();
+  return published;
+}
+
+Result<std::vector<SharedState>> Worker::gather(const World& world, uint64_t sequence) {
+  const std::shared_ptr<Event> event = node_.make_event();
+  std::vector<SharedState> states;
+  Status outcome =
+      node_.is_killed() ? base::make_error(StatusCode::kCancelled, "killed") : Status();
+  if (outcome.ok()) {
+    shared_.bus.give(world.generation, sequence, membership_->self(),
+                     std::make_shared<const State>(state_));
+  }
+  shared_.bus.add(event);
+  while (outcome.ok()) {
+    event->reset();
+    states = shared_.bus.take(world.generation, sequence, world.members);
+    if (!states.empty()) break;
+    outcome = is_outdated(world);
+    if (outcome.ok() && membership_->may_leave()) {
+      outcome = base::make_error(StatusCode::kPeerLost, "gather: all others leave or have left");
+    }
+    if (outcome.ok()) event->wait_until(in(50ms));
+    if (outcome.ok()) outcome = standing();
+  }
+  shared_.bus.remove(event);
+  FFDL_RETURN_IF_ERROR(std::move(outcome));
+  // Between the last arrival and the return an abort may come first, at some members.
+  runtime_.sleep(runtime_.up_to(5ms));
+  if (runtime_.chance(shared_.pace.fail)) {
+    return base::make_error(StatusCode::kTimeout, "gather in generation {}: too late",
+                            world.generation);
+  }
+  if (runtime_.chance(0.5)) FFDL_RETURN_IF_ERROR(is_outdated(world));
+  return states;
+}
+
+Status Worker::standing() {
+  if (node_.is_killed()) return base::make_error(StatusCode::kCancelled, "killed");
+  return shared_.mutant == Mutant::kIgnoresFence ? Status() : membership_->standing();
+}
+
+Status Worker::is_outdated(const World& world) const {
+  if (membership_->world().generation == world.generation) return {};
+  return base::make_error(StatusCode::kWorldChanged, "generation {} is over", world.generation);
+}
+
+}  // namespace ffdl::sim

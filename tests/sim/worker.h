@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ffdl/membership.h"
+#include "sim/bus.h"
+#include "sim/checker.h"
+#include "sim/faulty_store.h"
+#include "sim/mutants.h"
+#include "sim/sim_runtime.h"
+
+namespace ffdl::sim {
+
+// How long what takes.
+struct Pace {
+  Duration settle_max{};
+  Duration heal_max{};
+  Duration compute_max{};
+  double publish = 0;
+  double hang = 0;  // per step, for some seconds
+  double fail = 0;  // per gather, though all live
+};
+
+// What all workers of a simulation share.
+struct Shared {
+  SimRuntime& runtime;
+  Checker& checker;
+  Bus& bus;
+  Checker::IsAlive is_alive;
+  MembershipOptions options;
+  Pace pace;
+  Mutant mutant = Mutant::kNone;
+};
+
+// One process of a training job: the real Membership, and above it the steps of a session as
+// docs/protocol-step.md has them, on states that are lists of step numbers.
+class Worker {
+ public:
+  Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id);
+
+  const std::string& id() const { return id_; }
+  SimNode& node() { return node_; }
+  FaultyStore& store() { return *store_; }
+  bool has_ended() const { return has_ended_; }
+  void ask_to_leave() { is_leaving_ = true; }
+  bool is_leaving() const { return is_leaving_; }
+  // The life that it is in; none between two.
+  const Member* self() const { return membership_ ? &membership_->self() : nullptr; }
+  bool may_use_state() const;
+
+ private:
+  void run();
+  void live();
+  Status train(const World& world);
+  Result<State> find_base(const World& world);
+  Status begin_anew(const World& world);
+  Status run_steps(const World& world);
+  Status make_active(const World& world);
+  Status publish();
+  void save(const State& stable);
+  Result<std::vector<SharedState>> gather(const World& world, uint64_t sequence);
+  Status standing();
+  Status is_outdated(const World& world) const;
+  Time in(Duration time) { return node_.now() + time; }
+
+  Shared& shared_;
+  SimRuntime& runtime_;
+  SimNode& node_;
+  const std::unique_ptr<FaultyStore> store_;
+  const std::string id_;
+  std::unique_ptr<Membership> membership_;
+  State state_;
+  std::optional<CheckpointPointer> unpublished_;
+  uint64_t checkpoints_ = 0;
+  bool is_leaving_ = false;
+  bool has_ended_ = false;
+  std::unique_ptr<Task> task_;  // last: it uses all of the above
+};
+
+}  // namespace ffdl::sim
