@@ -185,7 +185,7 @@ def test_ranks_that_disagree_are_both_told(make):
 @pytest.mark.parametrize("make", [local_ranks, shared_ranks])
 def test_a_deadline_ends_it_for_all(make):
     first, second = make(2)
-    with pytest.raises(TimeoutError, match="rank 1 'm1' had not come"):
+    with pytest.raises(TimeoutError, match="rank 1 'm1' has not come"):
         first.barrier(timeout_s=0.05)
     with pytest.raises(ffdl.Timeout):  # it stays failed
         first.barrier()
@@ -222,7 +222,7 @@ def test_a_wrong_call_leaves_the_communicator_alive():
 
 
 def test_who_does_not_come_is_named(url):
-    with pytest.raises(ffdl.Timeout, match="rank 1 'm1' had not come"):
+    with pytest.raises(ffdl.Timeout, match="rank 1 'm1' has not come"):
         ffdl.connect_communicator(new_world(0, 2), ffdl.open_store(url), 0.3)
 
 
