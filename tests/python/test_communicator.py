@@ -185,7 +185,7 @@ def test_ranks_that_disagree_are_both_told(make):
 @pytest.mark.parametrize("make", [local_ranks, shared_ranks])
 def test_a_deadline_ends_it_for_all(make):
     first, second = make(2)
-    with pytest.raises(TimeoutError, match="rank 1 'm1' has not come"):
+    with pytest.raises(TimeoutError, match="rank 1 'm1' had not come"):
         first.barrier(timeout_s=0.05)
     with pytest.raises(ffdl.Timeout):  # it stays failed
         first.barrier()
