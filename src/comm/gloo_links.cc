@@ -2,11 +2,14 @@
 #include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <exception>
 #include <vector>
@@ -322,21 +325,37 @@ Status GlooLinks::lost(std::string_view doing) {
                     world_.rank, rank, id_of(rank));
 }
 
-Result<std::shared_ptr<gloo::transport::Device>> make_device(const std::string& address) {
-  // gloo looks names up, but not at whether that went well.
-  in6_addr number;
-  if (inet_pton(AF_INET, address.c_str(), &number) != 1 &&
-      inet_pton(AF_INET6, address.c_str(), &number) != 1) {
+// gloo looks names up, but not at whether that went well, and loses memory where it cannot bind.
+Status check_address(const std::string& address) {
+  sockaddr_in four = {};
+  sockaddr_in6 six = {};
+  four.sin_family = AF_INET;
+  six.sin6_family = AF_INET6;
+  const bool is_four = inet_pton(AF_INET, address.c_str(), &four.sin_addr) == 1;
+  if (!is_four && inet_pton(AF_INET6, address.c_str(), &six.sin6_addr) != 1) {
     return base::invalid_argument("listen at '{}': it is no IP address; give one in digits",
                                   address);
   }
+  const int fd = socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const auto* const at =
+      is_four ? reinterpret_cast<const sockaddr*>(&four) : reinterpret_cast<const sockaddr*>(&six);
+  const bool bound = fd >= 0 && bind(fd, at, is_four ? sizeof four : sizeof six) == 0;
+  const int why = errno;
+  if (fd >= 0) ::close(fd);
+  if (bound) return {};
+  return base::invalid_argument(
+      "listen at '{}': {}; give an address of this host that the others reach", address,
+      base::errno_text(why));
+}
+
+Result<std::shared_ptr<gloo::transport::Device>> make_device(const std::string& address) {
+  FFDL_RETURN_IF_ERROR(check_address(address));
   const NoPipeSignal no_pipe_signal;  // for its thread
   try {
     return gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));
   } catch (const std::exception& failure) {
-    return base::invalid_argument(
-        "listen at '{}': {}; give an address of this host that the others reach", address,
-        failure.what());
+    return base::make_error(StatusCode::kUnavailable, "listen at '{}': {}; try again", address,
+                            failure.what());
   }
 }
 

@@ -6,18 +6,12 @@
 #include "base/errors.h"
 #include "base/half_kernels.h"
 #include "comm/pieces.h"
+#include "comm/tree_reduce.h"
 
 namespace ffdl::comm {
 namespace {
 
 bool is_half(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
-
-template <class T>
-void divide(const Buffer& elements, int divisor) {
-  auto* const values = static_cast<T*>(elements.data);
-  const auto by = static_cast<T>(divisor);
-  std::transform(values, values + elements.count, values, [by](T value) { return value / by; });
-}
 
 }  // namespace
 
@@ -91,10 +85,7 @@ Status HierarchicalCommunicator::all_reduce(const Request& request, Time deadlin
       .in = {&piece, 1},
       .out = {&piece, 1}};
   FFDL_RETURN_IF_ERROR(exchange().add_up(across, across_, deadline));
-  if (signature.reduce == ReduceOp::kMean) {
-    type == DType::kFloat64 ? divide<double>(piece, world().size())
-                            : divide<float>(piece, world().size());
-  }
+  if (signature.reduce == ReduceOp::kMean) divide(piece, world().size());
   Buffer own = {piece.data, count, signature.dtype};
   if (is_half(signature.dtype)) {
     base::narrow(signature.dtype, static_cast<const float*>(piece.data), narrow_.data(), count);

@@ -59,12 +59,6 @@ std::string describe_claim(std::span<const int64_t> claim) {
   return fmt::format("{} for shares of {}", describe(signature), fmt::join(claim.subspan(3), ", "));
 }
 
-template <class T>
-void divide(std::byte* values, uint64_t count, double divisor) {
-  auto* const elements = reinterpret_cast<T*>(values);
-  for (uint64_t i = 0; i < count; ++i) elements[i] /= static_cast<T>(divisor);
-}
-
 }  // namespace
 
 class MicroBatchSum::Impl {
@@ -243,12 +237,9 @@ Status MicroBatchSum::Impl::reduce_window(uint64_t begin, uint64_t count, Time d
 
 Buffer MicroBatchSum::Impl::settle_piece(double divisor) {
   const DType type = mine_.type();
-  if (options_.op == ReduceOp::kMean && type == DType::kFloat32) {
-    divide<float>(piece_.data(), piece_count_, divisor);
-  } else if (options_.op == ReduceOp::kMean) {
-    divide<double>(piece_.data(), piece_count_, divisor);
-  }
-  if (options_.dtype == type) return {piece_.data(), piece_count_, type};
+  const Buffer piece = {piece_.data(), piece_count_, type};
+  if (options_.op == ReduceOp::kMean) comm::divide(piece, divisor);
+  if (options_.dtype == type) return piece;
   narrow_piece_.resize(piece_count_);
   base::narrow(options_.dtype, reinterpret_cast<const float*>(piece_.data()), narrow_piece_.data(),
                piece_count_);

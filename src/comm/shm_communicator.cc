@@ -312,8 +312,8 @@ Status ShmCommunicator::run_pipelined(const Request& request, uint64_t begin, Ti
 void ShmCommunicator::give_pieces(const Request& request, const Chunk& chunk, uint64_t step) {
   for_each_piece_of(request, chunk, [&](int rank, uint64_t offset, uint64_t bytes) {
     const uint64_t place = chunk.begin * request.element() + offset;
-    if (rank == world_.rank && find_run(request.in, place, bytes, request.element()) != nullptr)
-      return;
+    const uint64_t count = bytes / request.element();
+    if (rank == world_.rank && find_own(request, place, count) != nullptr) return;
     copy_from_list(request.in, place, bytes, view_.input(world_.rank, step) + offset);
   });
 }

@@ -148,7 +148,7 @@ void SumPublisher::publish(const Request& request) {
     view_.write(position_, reinterpret_cast<const std::byte*>(&header), sizeof header);
   }
   if (fits) {
-    const Share share = share_of(rank_, view_.ranks(), bytes);
+    const Piece share = piece_of(rank_, view_.ranks(), bytes, 1);
     uint64_t to = position_ + sizeof(SumHeader) + share.begin;
     for_each_piece(request.out, share.begin, share.end - share.begin,
                    [&](const std::byte* piece, uint64_t size) {

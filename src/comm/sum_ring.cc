@@ -27,14 +27,6 @@ uint64_t ring_at(uint64_t ranks) {
 
 uint64_t bytes_with_header(uint64_t bytes) { return sizeof(SumHeader) + lines_of(bytes) * kLine; }
 
-Share share_of(int rank, int ranks, uint64_t bytes) {
-  const auto cut = [&](int at) {
-    const uint64_t lines = lines_of(bytes) * static_cast<uint64_t>(at);
-    return std::min(bytes, lines / static_cast<uint64_t>(ranks) * kLine);
-  };
-  return {cut(rank), cut(rank + 1)};
-}
-
 shm::Doorbell& RingView::bell() const {
   return reinterpret_cast<SharedBell*>(data_ + kBellAt)->bell;
 }

@@ -52,13 +52,6 @@ static_assert(sizeof(SumHeader) == 64);
 // Position where that which begins at 0 with `bytes` of elements ends.
 uint64_t bytes_with_header(uint64_t bytes);
 
-// Bytes [begin, end) of a sum that `rank` writes: whole lines, but for the end of the last.
-struct Share {
-  uint64_t begin;
-  uint64_t end;
-};
-Share share_of(int rank, int ranks, uint64_t bytes);
-
 // The places in a mapped segment.
 class RingView {
  public:

@@ -177,4 +177,15 @@ void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inpu
   reduce(op, type, NodeInputs(inputs, nodes, leaves), out, count);
 }
 
+void divide(const Buffer& elements, double divisor) {
+  const auto each = [&]<class T>(T* values) {
+    const auto by = static_cast<T>(divisor);
+    std::transform(values, values + elements.count, values, [by](T value) { return value / by; });
+  };
+  FFDL_CHECK(elements.dtype == DType::kFloat32 || elements.dtype == DType::kFloat64,
+             "sums of 16 bits are float32, and integers have no mean");
+  if (elements.dtype == DType::kFloat64) return each(static_cast<double*>(elements.data));
+  each(static_cast<float*>(elements.data));
+}
+
 }  // namespace ffdl::comm

@@ -22,4 +22,7 @@ void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inpu
 void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inputs,
                  std::span<const Subtree> nodes, uint64_t leaves, std::byte* out, uint64_t count);
 
+// elements[i] /= divisor, of float32 or float64: the end of a mean whose sum was taken before.
+void divide(const Buffer& elements, double divisor);
+
 }  // namespace ffdl::comm

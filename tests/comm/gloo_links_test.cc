@@ -160,6 +160,7 @@ TEST_F(GlooLinksTest, AForkLetsGoOfThemAndTheParentsGoOn) {
   ASSERT_OK(in->receive(0, Tag::kFirst, 0, 4));
   ASSERT_OK(out->send(1, Tag::kFirst, 0, 4));
   ASSERT_OK(in->wait(soon()));
+  ASSERT_OK(out->wait(soon()));
   EXPECT_EQ(values[1], 1);
 }
 

@@ -49,8 +49,10 @@ class LinkedProcesses : public ::testing::Test {
   const TempFolder folder_;
 };
 
-// Sizes that go with the first message, and others; 0 when the loss of a peer ended it.
-int sum_until_lost(Communicator& communicator) {
+// Sizes that go with the first message, and others; 0 when the loss of a peer ended it. A victim is
+// killed after its first sum, when all have connected.
+int sum_until_lost(Communicator& communicator, bool is_victim) {
+  std::thread killer;
   const auto all =
       static_cast<float>(communicator.world().size() * (communicator.world().size() + 1) / 2);
   for (uint64_t turn = 0;; ++turn) {
@@ -60,6 +62,7 @@ int sum_until_lost(Communicator& communicator) {
         communicator.all_reduce({values.data(), values.size()}, ReduceOp::kSum, soon());
     if (!status.ok()) return status.code() == StatusCode::kPeerLost ? 0 : 1;
     if (values.front() != all || values.back() != all) return 2;
+    if (is_victim && turn == 0) killer = std::thread([] { kill(getpid(), SIGKILL); });
   }
 }
 
@@ -68,9 +71,7 @@ TEST_F(LinkedProcesses, SurvivorsOfAKilledPeerAreTold) {
     std::vector<pid_t> children;
     for (int rank = 0; rank < 3; ++rank) {
       children.push_back(start(rank, 3, [&](Communicator& communicator) {
-        if (rank != victim) return sum_until_lost(communicator);
-        std::thread killer([] { kill(getpid(), SIGKILL); });
-        return sum_until_lost(communicator);
+        return sum_until_lost(communicator, rank == victim);
       }));
     }
     for (int rank = 0; rank < 3; ++rank) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -101,7 +100,9 @@ Elements expected(ReduceOp op, DType type, uint64_t count, uint64_t micro_batche
 }
 
 bool same_bits(const Buffer& one, const Buffer& other) {
-  return std::memcmp(one.data, other.data, one.count * element_bytes(one.dtype)) == 0;
+  const auto* const bytes = static_cast<const std::byte*>(one.data);  // null where there are none
+  return std::equal(bytes, bytes + one.count * element_bytes(one.dtype),
+                    static_cast<const std::byte*>(other.data));
 }
 
 // One step of a rank.

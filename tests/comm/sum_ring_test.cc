@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "comm/pieces.h"
 #include "comm/shm_layout.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
@@ -36,7 +37,7 @@ TEST(SumRing, SharesAreWholeLinesAndTogetherAll) {
     for (const int ranks : {1, 2, 3, 8}) {
       uint64_t at = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const Share share = share_of(rank, ranks, bytes);
+        const Piece share = piece_of(rank, ranks, bytes, 1);
         EXPECT_EQ(share.begin, at) << bytes << " rank " << rank;
         EXPECT_TRUE(share.begin % 64 == 0 || share.begin == bytes);
         at = share.end;

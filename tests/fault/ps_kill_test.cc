@@ -196,6 +196,7 @@ class Driver {
     while (!learners_.empty()) {
       reap();
       if (may_kill()) kill_one();
+      if (learners_.empty() && kills() < plan_.kills) go_on();
       std::this_thread::sleep_for(1ms);
       if (std::chrono::steady_clock::now() - began > 20min) fail("not done after 20 minutes");
     }
@@ -206,7 +207,6 @@ class Driver {
         "{} mini-batches of {} learners, {} learners and {} servers killed, {} interrupted folds "
         "finished by a successor, {:.1f} s: bit-exact, each sample once\n",
         per_learner_ * kLearners, kLearners, learner_kills_, server_kills_, recoveries_, seconds);
-    if (learner_kills_ + server_kills_ < plan_.kills) fail("fewer kills than asked for");
     if (recoveries_ < plan_.recoveries) fail("fewer interrupted folds than asked for");
     return 0;
   }
@@ -216,6 +216,15 @@ class Driver {
     learners_[slot] = spawn({"learner", name_, std::to_string(slot), std::to_string(per_learner_),
                              plan_.sparse ? "1" : "0"});
   }
+
+  // The learners were done before the driver got to all kills, as happens on a busy machine: a
+  // tenth more work for each.
+  void go_on() {
+    per_learner_ += per_learner_ / 10 + 1;
+    for (int slot = 0; slot < kLearners; ++slot) start_learner(slot);
+  }
+
+  int kills() const { return learner_kills_ + server_kills_; }
 
   // Collects learners that ended; anything but a clean end or our own kill is a failure.
   void reap() {
@@ -237,8 +246,7 @@ class Driver {
 
   // Kills are spread over the run: the n-th when n / kills of all samples are committed.
   bool may_kill() {
-    const int done = learner_kills_ + server_kills_;
-    if (done >= plan_.kills || learners_.empty()) return false;
+    if (kills() >= plan_.kills || learners_.empty()) return false;
     if (!view_) {
       auto opened = ParameterServerView::open(name_, deadline_in(30s));
       view_ = take(std::move(opened));
@@ -248,7 +256,7 @@ class Driver {
       committed += partition.committed;
     const uint64_t total = per_learner_ * kLearners;
     return committed >=
-           total / static_cast<uint64_t>(plan_.kills + 2) * static_cast<uint64_t>(done + 1);
+           total / static_cast<uint64_t>(plan_.kills + 2) * static_cast<uint64_t>(kills() + 1);
   }
 
   void kill_one() {
@@ -326,7 +334,7 @@ class Driver {
   }
 
   const std::string name_;
-  const uint64_t per_learner_;
+  uint64_t per_learner_;
   const Plan plan_;
   std::mt19937_64 random_;
   Child server_;

@@ -222,7 +222,7 @@ def test_a_wrong_call_leaves_the_communicator_alive():
 
 
 def test_who_does_not_come_is_named(url):
-    with pytest.raises(ffdl.Timeout, match="rank 1 'm1' had not come"):
+    with pytest.raises(ffdl.Timeout, match="rank 1 'm1' has not come"):
         ffdl.connect_communicator(new_world(0, 2), ffdl.open_store(url), 0.3)
 
 
