@@ -1,16 +1,14 @@
 #include "ffdl/micro_batch_sum.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <numeric>
 #include <random>
-#include <thread>
 
+#include "support/abort_while_running.h"
 #include "support/elements.h"
 #include "support/leaf_cuts.h"
 #include "support/ranks.h"
@@ -265,41 +263,25 @@ TEST_P(MicroBatches, AStepThatFailsInTheCommunicatorIsGone) {
 // When abort() has returned, the output can be taken away: whoever touches it then is killed.
 TEST_P(MicroBatches, AfterAbortNobodyTouchesTheOutputOrSaysOk) {
   constexpr uint64_t kCount = 50'000;
-  constexpr size_t kBytes = kCount * sizeof(float);
+  const std::vector<float> gradient(kCount);
+  const Buffer given = {const_cast<float*>(gradient.data()), kCount, DType::kFloat32};
   for (int turn = 0; turn < 10; ++turn) {
     const Ranks ranks = make(2);
-    void* const memory =
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(memory, MAP_FAILED);
-    std::atomic<int> steps = 0;
-    std::atomic<bool> aborted = false;
-    std::thread aborter([&] {
-      while (steps.load() < 3 + turn) std::this_thread::yield();
-      ranks[0]->abort({});
-      mprotect(memory, kBytes, PROT_NONE);
-      aborted = true;
-    });
+    // 3 micro-batches on 2 ranks are the tree of the ranks; with 1 and 2 they are not.
+    const MicroBatchOptions options = {
+        .shares = turn % 2 == 0 ? std::vector<uint64_t>{2, 1} : std::vector<uint64_t>{1, 2},
+        .count = kCount};
+    std::vector<std::unique_ptr<MicroBatchSum>> sums(2);
     on_each(ranks, [&](Communicator& communicator, int rank) {
-      // 3 micro-batches on 2 ranks are the tree of the ranks; with 1 and 2 they are not.
-      const MicroBatchOptions options = {
-          .shares = turn % 2 == 0 ? std::vector<uint64_t>{2, 1} : std::vector<uint64_t>{1, 2},
-          .count = kCount};
-      ASSERT_OK_AND_ASSIGN(const auto sum, MicroBatchSum::create(communicator, options, soon()));
-      std::vector<float> gradient(kCount);
-      std::vector<float> own(rank == 0 ? 0 : kCount);
-      const Buffer out = {rank == 0 ? memory : own.data(), kCount, DType::kFloat32};
-      while (true) {
-        for (uint64_t i = sum->begin(); i < sum->end(); ++i) {
-          ASSERT_OK(sum->add({gradient.data(), kCount}));
-        }
-        const bool late = aborted.load();
-        if (!sum->finish(out, soon()).ok()) break;
-        ASSERT_FALSE(late && rank == 0);
-        ++steps;
-      }
+      ASSERT_OK_AND_ASSIGN(sums[static_cast<size_t>(rank)],
+                           MicroBatchSum::create(communicator, options, soon()));
     });
-    aborter.join();
-    munmap(memory, kBytes);
+    testing::abort_while_running(
+        ranks, kCount * sizeof(float), 3 + turn, [&](Communicator&, int rank, void* memory) {
+          MicroBatchSum& sum = *sums[static_cast<size_t>(rank)];
+          for (uint64_t i = sum.begin(); i < sum.end(); ++i) EXPECT_OK(sum.add(given));
+          return sum.finish(Buffer{memory, kCount, DType::kFloat32}, soon());
+        });
   }
 }
 

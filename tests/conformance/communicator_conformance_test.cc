@@ -1,7 +1,6 @@
 #include "conformance/communicator_conformance.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +15,7 @@
 #include "comm/tree_reduce.h"
 #include "ffdl/communicator.h"
 #include "ffdl/micro_batch_sum.h"
+#include "support/abort_while_running.h"
 #include "support/elements.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
@@ -472,31 +472,11 @@ TEST_P(CommunicatorConformance, AbortWakesWhoWaits) {
 TEST_P(CommunicatorConformance, AfterAbortNobodyTouchesTheBuffersOrSaysOk) {
   constexpr uint64_t kBytes = uint64_t{1} << 20;
   for (int turn = 0; turn < 20; ++turn) {
-    const Ranks ranks = make(2);
-    void* const memory =
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(memory, MAP_FAILED);
-    std::atomic<int> operations = 0;
-    std::atomic<bool> aborted = false;
-    std::thread aborter([&] {
-      while (operations.load() < 3 + turn % 4) std::this_thread::yield();
-      ranks[0]->abort({});
-      mprotect(memory, kBytes, PROT_NONE);
-      aborted = true;
-    });
-    on_each(ranks, [&](Communicator& communicator, int rank) {
-      std::vector<float> own(rank == 0 ? 0 : kBytes / 4);
-      const Buffer buffer = {rank == 0 ? memory : own.data(), kBytes / 4, DType::kFloat32};
-      while (true) {
-        const bool late = aborted.load();
-        const Status status = communicator.all_reduce(buffer, ReduceOp::kMax, soon());
-        if (!status.ok()) break;
-        ASSERT_FALSE(late && rank == 0);
-        ++operations;
-      }
-    });
-    aborter.join();
-    munmap(memory, kBytes);
+    testing::abort_while_running(make(2), kBytes, 3 + turn % 4,
+                                 [](Communicator& communicator, int, void* memory) {
+                                   const Buffer buffer = {memory, kBytes / 4, DType::kFloat32};
+                                   return communicator.all_reduce(buffer, ReduceOp::kMax, soon());
+                                 });
   }
 }
 

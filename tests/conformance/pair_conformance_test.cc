@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <thread>
 
 #include "conformance/communicator_conformance.h"
+#include "support/abort_while_running.h"
 #include "support/elements.h"
 #include "support/status_matchers.h"
 
@@ -133,32 +133,12 @@ TEST_P(CommunicatorConformance, AbortAndLeavingEndASendAndARecv) {
 TEST_P(CommunicatorConformance, AfterAbortNobodyTouchesTheBufferOfAMessage) {
   constexpr uint64_t kBytes = uint64_t{1} << 20;
   for (int turn = 0; turn < 20; ++turn) {
-    const Ranks ranks = make(2);
-    void* const memory =
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(memory, MAP_FAILED);
-    std::atomic<int> messages = 0;
-    std::atomic<bool> aborted = false;
-    std::thread aborter([&] {
-      while (messages.load() < 3 + turn % 4) std::this_thread::yield();
-      ranks[0]->abort({});
-      mprotect(memory, kBytes, PROT_NONE);
-      aborted = true;
-    });
-    on_each(ranks, [&](Communicator& communicator, int rank) {
-      std::vector<std::byte> own(rank == 0 ? 0 : kBytes);
-      const Buffer buffer = {rank == 0 ? memory : own.data(), kBytes, DType::kInt8};
-      while (true) {
-        const bool late = aborted.load();
-        const Status status = rank == turn % 2 ? communicator.send(buffer, 1 - rank, soon())
-                                               : communicator.recv(buffer, 1 - rank, soon());
-        if (!status.ok()) break;
-        ASSERT_FALSE(late && rank == 0);
-        ++messages;
-      }
-    });
-    aborter.join();
-    munmap(memory, kBytes);
+    testing::abort_while_running(
+        make(2), kBytes, 3 + turn % 4, [turn](Communicator& communicator, int rank, void* memory) {
+          const Buffer buffer = {memory, kBytes, DType::kInt8};
+          return rank == turn % 2 ? communicator.send(buffer, 1 - rank, soon())
+                                  : communicator.recv(buffer, 1 - rank, soon());
+        });
   }
 }
 
