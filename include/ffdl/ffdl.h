@@ -22,6 +22,7 @@
 #include "ffdl/shared_memory.h"      // IWYU pragma: export
 #include "ffdl/sparse_gradient.h"    // IWYU pragma: export
 #include "ffdl/status.h"             // IWYU pragma: export
+#include "ffdl/step_participant.h"   // IWYU pragma: export
 #include "ffdl/store.h"              // IWYU pragma: export
 #include "ffdl/store_server.h"       // IWYU pragma: export
 #include "ffdl/types.h"              // IWYU pragma: export
