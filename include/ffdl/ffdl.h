@@ -18,6 +18,7 @@
 #include "ffdl/parameter_server.h"   // IWYU pragma: export
 #include "ffdl/plan_files.h"         // IWYU pragma: export
 #include "ffdl/runtime.h"            // IWYU pragma: export
+#include "ffdl/session.h"            // IWYU pragma: export
 #include "ffdl/scaling_model.h"      // IWYU pragma: export
 #include "ffdl/shared_memory.h"      // IWYU pragma: export
 #include "ffdl/sparse_gradient.h"    // IWYU pragma: export

@@ -74,6 +74,8 @@ class FFDL_API Membership {
   // The newest that this member knows; generation 0 while there is none.
   World world() const;
   bool is_leader() const;
+  // Whether that life of a member was there at the last look: its lease had not ended.
+  bool is_candidate(const Member& member) const;
   // Not ok when this life is over. To be asked before each contribution and after each result: it
   // also ends the life of one who could not renew for `fence_after`.
   Status standing() const;

@@ -17,13 +17,14 @@ class StepRecords {
   StepRecords(std::span<const std::byte> all, size_t record_bytes, size_t stride)
       : all_(all), record_bytes_(record_bytes), stride_(stride) {}
 
-  int size() const { return static_cast<int>(all_.size() / stride_); }
+  int size() const { return static_cast<int>((all_.size() + stride_ - 1) / stride_); }
   std::span<const std::byte> of(int rank) const {
     return all_.subspan(static_cast<size_t>(rank) * stride_, record_bytes_);
   }
 
  private:
-  std::span<const std::byte> all_;  // begins with the record of rank 0
+  std::span<const std::byte>
+      all_;  // begins with the record of rank 0, may end with that of the last
   size_t record_bytes_;
   size_t stride_;  // from one rank's record to the next one's
 };

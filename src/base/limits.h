@@ -161,6 +161,23 @@ inline constexpr auto kRecordLifeMin = 2s;
 inline constexpr uint64_t kLinkReceiptTag = 100;
 inline constexpr uint64_t kLinkProbeTag = 200;
 
+// Of a state that goes to a newcomer, between two looks at its hash: it passes through the caches.
+inline constexpr uint64_t kStatePieceBytes = uint64_t{1} << 20;
+
+// Of each averaged gradient, for the hash of a session's history: free beside the average, and
+// another as soon as anything was.
+inline constexpr uint64_t kHistorySampleBytes = 64;
+
+// What the participants of a session keep, all together: it is copied when the world changes.
+inline constexpr uint64_t kParticipantBytesMax = uint64_t{1} << 30;
+
+// Who lost its communicator waits this long for a world that others form of themselves, before it
+// asks for one: a death is seen by the store meanwhile, as a lease that ended.
+inline constexpr auto kNextWorldPatience = 500ms;
+
+// Between two looks of a session at whether its membership still stands while it waits.
+inline constexpr auto kStandingInterval = 50ms;
+
 // A member's id and a job's name are parts of keys.
 inline constexpr size_t kMemberIdMax = 128;
 

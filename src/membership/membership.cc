@@ -28,6 +28,7 @@ Result<std::unique_ptr<Membership>> Membership::join(Store& store, Runtime& runt
 const Member& Membership::self() const { return impl_->self(); }
 World Membership::world() const { return impl_->world(); }
 bool Membership::is_leader() const { return impl_->is_leader(); }
+bool Membership::is_candidate(const Member& member) const { return impl_->is_candidate(member); }
 Status Membership::standing() const { return impl_->standing(); }
 
 Result<World> Membership::wait_world_after(uint64_t generation, Time deadline) {

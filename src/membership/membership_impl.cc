@@ -229,9 +229,12 @@ Status Membership::Impl::look() {
     }
   }
   if (sightings_.record()) note_record(*sightings_.record(), sightings_.record_revision());
+  std::vector<Member> candidates;
+  for (const auto& candidate : facts.candidates) candidates.push_back(candidate.member);
   {
     MutexLock lock(mutex_);
     view_.is_needed = is_needed();
+    view_.candidates = std::move(candidates);
   }
   wake();
   return {};
@@ -409,6 +412,11 @@ World Membership::Impl::world() const {
 bool Membership::Impl::is_leader() const {
   MutexLock lock(mutex_);
   return view_.leads;
+}
+
+bool Membership::Impl::is_candidate(const Member& member) const {
+  MutexLock lock(mutex_);
+  return contains(view_.candidates, member);
 }
 
 Status Membership::Impl::standing() const {

@@ -27,6 +27,7 @@ class Membership::Impl {
   const Member& self() const { return self_; }
   World world() const;
   bool is_leader() const;
+  bool is_candidate(const Member& member) const;
   Status standing() const;
   Result<World> wait_world_after(uint64_t generation, Time deadline);
   Status activate(uint64_t generation, Time deadline);
@@ -48,6 +49,7 @@ class Membership::Impl {
     Revision revision = 0;
     bool leads = false;
     bool is_needed = true;
+    std::vector<Member> candidates{};
   };
   // What a candidate's record says beside who it is.
   struct Wishes {

@@ -77,7 +77,7 @@ USERS = ("src/cli", "examples", "benchmarks", "python/bindings", "tests/install"
 THIRD_PARTY = {
     "fmt": ("src", "tests", "examples", "benchmarks"),
     "hwy": ("src", "tests"),
-    "xxhash.h": ("src/base", "src/shm", "src/ps", "src/store", "src/comm", "tests"),
+    "xxhash.h": ("src/base", "src/shm", "src/ps", "src/store", "src/comm", "src/elastic", "tests"),
     "asio.hpp": ("src/net", "tests/net"),
     "asio": ("src/net", "tests/net"),
     "openssl": ("src/net",),

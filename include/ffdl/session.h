@@ -1,0 +1,135 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ffdl/communicator.h"
+#include "ffdl/export.h"
+#include "ffdl/membership.h"
+#include "ffdl/runtime.h"
+#include "ffdl/status.h"
+#include "ffdl/step_participant.h"
+#include "ffdl/store.h"
+#include "ffdl/types.h"
+
+// Synchronous training whose members come, go and die between steps. docs/protocol-step.md has the
+// rules, docs/session.md the costs.
+namespace ffdl {
+
+// What a session trains. What state() names is equal at all members after each step: it is changed
+// by apply() alone, by the same program, from the averaged gradients and itself.
+// Threads: its methods are called on the thread that calls the session. The memory of state() is
+// also read by a thread of the session's, from a change of the world until the next apply().
+class FFDL_API Trainable {
+ public:
+  virtual ~Trainable() = default;
+
+  // Weights, what the optimizer keeps, counters: all that members hold in common. The same counts
+  // and dtypes at all members; the same memory for the session's life.
+  virtual std::vector<Buffer> state() = 0;
+  // What a step averages: floating point. As state() otherwise.
+  virtual std::vector<Buffer> gradients() = 0;
+  // gradients() hold the mean over all samples of the step: takes the state one step on. Not called
+  // for a step without samples.
+  virtual void apply() = 0;
+  // From here on the members are these, and state() is theirs.
+  virtual void on_world(const World& /*world*/) {}
+  // Nobody holds the state of the job any more: brings state() to what the job begins with, which
+  // is what it was when the session was opened. Errors: end the session; its process may be started
+  // again.
+  virtual Status begin_anew() {
+    return Status(StatusCode::kUnimplemented,
+                  "begin anew: this model cannot be brought back to its beginning; start the "
+                  "process again");
+  }
+};
+
+enum class StepResult {
+  kContinue,      // the step was applied
+  kWorldChanged,  // it was applied, and the next one has other members
+  kRetryStep,     // it was not: compute the gradients again, of the samples that are due now
+  kHealed,        // it was not, and the state is that of others now: drop what was computed
+  kLeft,          // this member is out of the job; the step counts if the step counter has moved
+};
+
+// Makes the communicator of a world; `look` is what CommunicatorOptions::look is.
+using CommunicatorFactory = std::function<Result<std::unique_ptr<Communicator>>(
+    const World& world, Time deadline, const std::function<Status()>& look)>;
+
+struct SessionOptions {
+  Member self{};  // its incarnation is not looked at
+  MembershipOptions membership{};
+  CommunicatorOptions communicator{};
+  CommunicatorFactory connect{};                 // empty: connect_communicator()
+  std::vector<StepParticipant*> participants{};  // the same kinds in the same order at all members
+  Duration operation_timeout = std::chrono::minutes(6);  // of one collective
+  Duration recovery_timeout = std::chrono::minutes(10);  // until a world works again
+  bool verify_state = false;  // whenever the world changes the whole state is hashed and compared
+};
+
+struct SessionStats {
+  uint64_t steps = 0;           // applied here
+  uint64_t retried_steps = 0;   // kRetryStep, and those that the session repeated by itself
+  uint64_t worlds = 0;          // entered
+  uint64_t healed = 0;          // times that the state was taken over from another
+  uint64_t bytes_received = 0;  // of state
+  uint64_t bytes_sent = 0;
+};
+
+// One member of an elastic job.
+//   while (!done) {
+//     n = compute_gradients(samples that are due);
+//     result = session.end_step(n);               // averages, applies, changes the world
+//   }
+// A newcomer should have loaded, compiled and touched all that it needs when it opens its session:
+// the others connect to it while they train, and change over at the end of a step. It takes the
+// state from one of them while they compute their next gradients, and joins that step with no
+// samples.
+// A member that dies ends nobody's session: the others settle the step that they were in, form a
+// world without it, and go on from the newest state that any of them holds.
+// Threads: one thread; ask_to_leave() from any, and from a signal handler's thread.
+// Owns: a membership, communicators, two tasks of the runtime. `trainable`, `store`, `runtime` and
+//       the participants must outlive it.
+// Blocks: open() until a world has formed and its state is here; end_step() until all members have
+//         come, which `operation_timeout` bounds, and then `recovery_timeout`.
+// Errors: kInvalidArgument (members do not fit together: the message names what differs),
+//         kCancelled (this member was fenced, replaced or reported dead: drop the state), kTimeout
+//         (no world worked for `recovery_timeout`), kInternal (equal steps, unequal states), and
+//         those of the trainable. After an error the session is over.
+class FFDL_API Session {
+ public:
+  static Result<std::unique_ptr<Session>> open(const SessionOptions& options, Trainable& trainable,
+                                               Store& store, Runtime& runtime = system_runtime());
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // gradients() hold the mean over `samples` samples of this member; 0: nothing, and they are not
+  // read. To be called by all members, also those without samples. Afterwards gradients() are
+  // undefined, unless kContinue or kWorldChanged: then they are the mean over all.
+  Result<StepResult> end_step(uint64_t samples);
+
+  // The world of the next step.
+  const World& world() const;
+  // Steps applied since the job began.
+  uint64_t step() const;
+  SessionStats stats() const;
+
+  // Asks to be left out: end_step() goes on as before until it returns kLeft.
+  void ask_to_leave();
+  // The training is done. To be called by all members after the same step: makes that one stable,
+  // and leaves.
+  Status finish();
+
+  class Impl;
+
+ private:
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ffdl

@@ -1,0 +1,52 @@
+#include "ffdl/session.h"
+
+#include "base/errors.h"
+#include "elastic/session_impl.h"
+#include "elastic/weigh.h"
+
+namespace ffdl {
+namespace {
+
+Status check(const SessionOptions& options, Trainable& trainable) {
+  for (const Buffer& buffer : trainable.gradients()) {
+    if (elastic::is_floating(buffer.dtype)) continue;
+    return base::invalid_argument(
+        "open a session as '{}': gradients of {} have no mean; use a floating point type",
+        options.self.id, to_string(buffer.dtype));
+  }
+  for (const StepParticipant* participant : options.participants) {
+    if (participant != nullptr) continue;
+    return base::invalid_argument("open a session as '{}': a participant is a null pointer",
+                                  options.self.id);
+  }
+  if (options.operation_timeout > Duration::zero() &&
+      options.operation_timeout <= options.membership.step_timeout) {
+    return base::invalid_argument(
+        "open a session as '{}': operation_timeout must be longer than membership.step_timeout, "
+        "which finds out who stands still",
+        options.self.id);
+  }
+  return {};
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options, Trainable& trainable,
+                                               Store& store, Runtime& runtime) {
+  FFDL_RETURN_IF_ERROR(check(options, trainable));
+  auto impl = std::make_unique<Impl>(options, trainable, store, runtime);
+  FFDL_RETURN_IF_ERROR(impl->open());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+Result<StepResult> Session::end_step(uint64_t samples) { return impl_->end_step(samples); }
+const World& Session::world() const { return impl_->world(); }
+uint64_t Session::step() const { return impl_->step(); }
+SessionStats Session::stats() const { return impl_->stats(); }
+void Session::ask_to_leave() { impl_->ask_to_leave(); }
+Status Session::finish() { return impl_->finish(); }
+
+}  // namespace ffdl

@@ -1,0 +1,492 @@
+#include "elastic/session_impl.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "elastic/hash.h"
+#include "elastic/state_copy.h"
+#include "elastic/weigh.h"
+
+namespace ffdl {
+
+using base::make_error;
+using base::MutexLock;
+using elastic::Connected;
+using elastic::Report;
+using elastic::RescalePlan;
+
+namespace {
+
+Buffer as_bytes(void* data, size_t bytes) { return {data, bytes, DType::kInt8}; }
+
+uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradients,
+                  const std::vector<StepParticipant*>& participants) {
+  elastic::Hash hash;
+  for (const auto buffers : {state, gradients}) {
+    hash.add(buffers.size());
+    for (const Buffer& buffer : buffers) {
+      hash.add(buffer.count);
+      hash.add(static_cast<uint64_t>(buffer.dtype));
+    }
+  }
+  for (const StepParticipant* one : participants) hash.add(one->record_bytes());
+  return hash.digest();
+}
+
+// The runs of one dtype: an operation has no more.
+std::vector<std::span<const Buffer>> runs_of(std::span<const Buffer> buffers) {
+  std::vector<std::span<const Buffer>> runs;
+  while (!buffers.empty()) {
+    size_t count = 1;
+    while (count < buffers.size() && buffers[count].dtype == buffers[0].dtype) ++count;
+    runs.push_back(buffers.first(count));
+    buffers = buffers.subspan(count);
+  }
+  return runs;
+}
+
+// connect_communicator() by the store of the session. `look` counts until it has connected; what
+// the options say is asked all the time.
+CommunicatorFactory factory_of(const SessionOptions& options, Store& store) {
+  if (options.connect) return options.connect;
+  return [communicator = options.communicator, &store](const World& world, Time deadline,
+                                                       const std::function<Status()>& look) {
+    const auto is_connecting = std::make_shared<std::atomic<bool>>(true);
+    CommunicatorOptions mine = communicator;
+    mine.look = [&look, is_connecting, asked = communicator.look]() -> Status {
+      // relaxed: set by the thread that connects, which is the one that looks until then
+      if (is_connecting->load(std::memory_order_relaxed)) FFDL_RETURN_IF_ERROR(look());
+      return asked ? asked() : Status();
+    };
+    auto made = connect_communicator(world, store, deadline, mine);
+    is_connecting->store(false, std::memory_order_relaxed);
+    return made;
+  };
+}
+
+}  // namespace
+
+Session::Impl::Impl(const SessionOptions& options, Trainable& trainable, Store& store,
+                    Runtime& runtime)
+    : options_(options),
+      trainable_(trainable),
+      store_(store),
+      runtime_(runtime),
+      state_(trainable.state()),
+      gradients_(trainable.gradients()),
+      model_(model_of(state_, gradients_, options_.participants)),
+      beginning_(save_beside()),
+      messages_(options_.participants),
+      given_(runtime.make_event()) {}
+
+Session::Impl::~Impl() {
+  abort_communicator();
+  giving_.reset();
+  successor_.reset();
+}
+
+Status Session::Impl::open() {
+  FFDL_ASSIGN_OR_RETURN(membership_,
+                        Membership::join(store_, runtime_, options_.self, options_.membership));
+  successor_ = std::make_unique<elastic::Successor>(
+      *membership_, runtime_,
+      elastic::Successor::Options{factory_of(options_, store_), options_.recovery_timeout},
+      [this] { abort_communicator(); });
+  const auto entry = recover(Old::kKeep);
+  return entry.ok() ? Status() : end_life(entry.status());
+}
+
+void Session::Impl::ask_to_leave() {
+  MutexLock lock(mutex_);
+  if (membership_) membership_->ask_to_leave();
+}
+
+// --- a step --------------------------------------------------------------------------------------
+
+Result<StepResult> Session::Impl::end_step(uint64_t samples) {
+  FFDL_RETURN_IF_ERROR(Status(over_));
+  bool has_changed = false;
+  while (true) {
+    const Attempt attempt = try_step(samples);
+    if (attempt.status.ok()) break;
+    if (is_final(attempt.status)) return end_life(attempt.status);
+    ++stats_.retried_steps;
+    const auto entry = recover(Old::kAbort);
+    if (!entry.ok()) return end_life(entry.status());
+    if (*entry == Entry::kLeft) return StepResult::kLeft;
+    if (*entry == Entry::kHealed) return StepResult::kHealed;
+    if (!attempt.is_intact) return StepResult::kRetryStep;
+    has_changed = true;
+  }
+  const auto next = messages_.agreed_next();
+  if (next && *next > world_.generation) return change_over(*next);
+  return has_changed ? StepResult::kWorldChanged : StepResult::kContinue;
+}
+
+Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
+  Attempt attempt;
+  attempt.status = exchange_messages(samples);
+  if (attempt.status.ok()) attempt.status = become_active();
+  if (!attempt.status.ok()) return attempt;
+  tell_stable();
+  attempt.status = average(samples, attempt.is_intact);
+  if (attempt.status.ok()) apply();
+  return attempt;
+}
+
+// Whoever contributes here has applied all steps up to `step_`, and is in step with this world.
+Status Session::Impl::exchange_messages(uint64_t samples) {
+  wait_for_giving();
+  FFDL_RETURN_IF_ERROR(membership_->standing());
+  membership_->report_progress(world_.generation, step_ + 1);
+  const auto mine = messages_.describe({step_ + 1, samples, successor_->ready()});
+  const auto all = messages_.receive(world_.size());
+  FFDL_RETURN_IF_ERROR(communicator()->all_gather(
+      as_bytes(mine.data(), mine.size()), as_bytes(all.data(), all.size()), operation_deadline()));
+  return membership_->standing();
+}
+
+// No result counts before the world does. Rank 0 sees to it; the others do if it does not.
+Status Session::Impl::become_active() {
+  if (is_active_) return {};
+  bool is_my_turn = world_.rank == 0;
+  while (true) {
+    if (is_my_turn) {
+      const Status made = membership_->activate(world_.generation, operation_deadline());
+      if (!made.ok() && made.code() != StatusCode::kTimeout) return made;
+    }
+    const Status seen =
+        membership_->wait_active(world_.generation, runtime_.now() + base::kStandingInterval);
+    if (seen.ok()) break;
+    if (seen.code() != StatusCode::kTimeout) return seen;
+    is_my_turn = true;
+  }
+  is_active_ = true;
+  previous_.reset();
+  return {};
+}
+
+void Session::Impl::tell_stable() {
+  if (step_ <= told_stable_) return;
+  told_stable_ = step_;
+  for (StepParticipant* participant : options_.participants) participant->stable(step_);
+}
+
+Status Session::Impl::average(uint64_t samples, bool& is_intact) {
+  const uint64_t sum = messages_.samples();
+  if (sum == 0) return {};
+  bool are_equal = true;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    are_equal = are_equal && messages_.header(rank).samples == samples;
+  }
+  is_intact = false;
+  if (!are_equal) {
+    elastic::scale(gradients_, static_cast<double>(samples) / static_cast<double>(sum));
+  }
+  for (const auto run : runs_of(gradients_)) {
+    FFDL_RETURN_IF_ERROR(communicator()->all_reduce(
+        run, are_equal ? ReduceOp::kMean : ReduceOp::kSum, operation_deadline()));
+  }
+  return membership_->standing();
+}
+
+void Session::Impl::apply() {
+  elastic::Hash hash;
+  hash.add(history_);
+  hash.add(messages_.all().data(), messages_.all().size());
+  if (messages_.samples() > 0) {
+    for (const Buffer& buffer : gradients_) {
+      const uint64_t bytes = buffer.count * element_bytes(buffer.dtype);
+      hash.add(buffer.data, std::min(bytes, base::kHistorySampleBytes));
+    }
+    is_pristine_ = false;
+    trainable_.apply();
+  }
+  history_ = hash.digest();
+  ++step_;
+  ++stats_.steps;
+  messages_.apply(step_);
+}
+
+// All members of this world are ready for that one, and change over after the same step.
+Result<StepResult> Session::Impl::change_over(uint64_t generation) {
+  auto next = successor_->take(generation);
+  Result<Entry> entry = Entry::kSame;
+  if (next) {
+    entry = enter(*std::move(next));
+    if (!entry.ok() && !is_final(entry.status())) entry = recover(Old::kAbort);
+  } else {
+    entry = recover(Old::kKeep);
+  }
+  if (!entry.ok()) return end_life(entry.status());
+  if (*entry == Entry::kLeft) return StepResult::kLeft;
+  return *entry == Entry::kHealed ? StepResult::kHealed : StepResult::kWorldChanged;
+}
+
+Status Session::Impl::finish() {
+  FFDL_RETURN_IF_ERROR(Status(over_));
+  while (true) {
+    Status settled = exchange_messages(0);
+    if (settled.ok()) settled = become_active();
+    if (settled.ok()) break;
+    if (is_final(settled)) return end_life(settled);
+    const auto entry = recover(Old::kAbort);
+    if (!entry.ok()) return end_life(entry.status());
+    if (*entry == Entry::kLeft) return {};
+  }
+  tell_stable();
+  return leave();
+}
+
+// --- a change of the world -----------------------------------------------------------------------
+
+// Settles what was begun in the present world, and enters the next one that works.
+Result<Session::Impl::Entry> Session::Impl::recover(Old old) {
+  if (old == Old::kAbort) abort_communicator();
+  const Time deadline = runtime_.now() + options_.recovery_timeout;
+  // A death is seen by the store, and makes a world without being asked for.
+  const Duration patience = 2 * options_.membership.lease;
+  Time ask_at = runtime_.now() + patience;
+  uint64_t failed = world_.generation;
+  bool may_ask = old == Old::kAbort;
+  while (true) {
+    FFDL_RETURN_IF_ERROR(membership_->standing());
+    if (membership_->may_leave()) {
+      FFDL_RETURN_IF_ERROR(leave());
+      return Entry::kLeft;
+    }
+    const Time now = runtime_.now();
+    auto next =
+        successor_->wait_after(failed, std::min<Time>(deadline, now + base::kStandingInterval));
+    if (next.ok()) {
+      failed = next->world.generation;
+      auto entry = enter(*std::move(next));
+      if (entry.ok() || is_final(entry.status())) return entry;
+      base::log_warning("generation {} did not begin: {}", failed, entry.status().message());
+      abort_communicator();
+      ask_at = runtime_.now() + patience;
+      may_ask = true;
+      continue;
+    }
+    if (next.status().code() != StatusCode::kTimeout || now >= deadline) return next.status();
+    if (now < ask_at || !may_ask) continue;
+    membership_->report_failure(failed);
+    ask_at = now + patience;
+  }
+}
+
+Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
+  wait_for_giving();
+  {
+    MutexLock lock(mutex_);
+    previous_ = std::exchange(communicator_, std::move(next.communicator));
+  }
+  world_ = std::move(next.world);
+  is_active_ = false;
+  successor_->set_present(world_);
+  ++stats_.worlds;
+  membership_->report_progress(world_.generation, step_);
+  if (world_.carriers.empty()) FFDL_RETURN_IF_ERROR(begin_anew());
+  FFDL_ASSIGN_OR_RETURN(const std::vector<Report> reports, gather_reports());
+  FFDL_ASSIGN_OR_RETURN(const RescalePlan plan, elastic::plan_rescale(reports, world_));
+  FFDL_RETURN_IF_ERROR(check_fit(plan));
+  return take_part(plan);
+}
+
+Status Session::Impl::begin_anew() {
+  if (membership_->restart_base()) {
+    return make_error(StatusCode::kUnimplemented,
+                      "begin lineage {} of job '{}' from checkpoint '{}': a session reads none",
+                      world_.lineage, options_.membership.job,
+                      membership_->restart_base()->manifest);
+  }
+  holds_ = false;
+  if (is_pristine_) return {};
+  FFDL_RETURN_IF_ERROR(trainable_.begin_anew());
+  FFDL_RETURN_IF_ERROR(restore_beside(beginning_));
+  step_ = history_ = told_stable_ = 0;
+  is_pristine_ = true;
+  return {};
+}
+
+Result<std::vector<Report>> Session::Impl::gather_reports() {
+  FFDL_RETURN_IF_ERROR(membership_->standing());
+  const bool must_hash = options_.verify_state || world_.carriers.empty();
+  Report mine = {
+      elastic::kReportFormat, model_, holds_ ? 1U : 0U, lineage_, generation_, step_, history_, 0};
+  if (must_hash) mine.hash = elastic::hash_of(state_, save_beside());
+  std::vector<Report> reports(world_.members.size());
+  FFDL_RETURN_IF_ERROR(communicator()->all_gather(
+      as_bytes(&mine, sizeof mine), as_bytes(reports.data(), reports.size() * sizeof(Report)),
+      operation_deadline()));
+  return reports;
+}
+
+Status Session::Impl::check_fit(const RescalePlan& plan) const {
+  for (const int rank : plan.refused) {
+    if (rank == world_.rank) {
+      return base::invalid_argument(
+          "join job '{}' as '{}': the others' state, gradients or participants have other shapes; "
+          "run the same program with the same model everywhere",
+          options_.membership.job, options_.self.id);
+    }
+  }
+  if (plan.refused.empty()) return {};
+  return make_error(StatusCode::kPeerLost, "'{}' has a model of other shapes",
+                    world_.members[static_cast<size_t>(plan.refused.front())].id);
+}
+
+Result<Session::Impl::Entry> Session::Impl::take_part(const RescalePlan& plan) {
+  const int from = plan.from[static_cast<size_t>(world_.rank)];
+  if (from == RescalePlan::kOwn) {
+    give_state(plan);
+  } else {
+    FFDL_RETURN_IF_ERROR(take_over_state(from));
+  }
+  holds_ = true;
+  lineage_ = world_.lineage;
+  generation_ = world_.generation;
+  step_ = plan.step;
+  history_ = plan.history;
+  for (StepParticipant* participant : options_.participants) participant->world_changed(world_);
+  trainable_.on_world(world_);
+  if (world_.rank == 0) {
+    base::log_info("job '{}': generation {} has {} members, from step {}", options_.membership.job,
+                   world_.generation, world_.size(), step_);
+  }
+  return from == RescalePlan::kOwn ? Entry::kSame : Entry::kHealed;
+}
+
+// Beside a state that still counts it is received, and put in its place when it is whole: whoever
+// gives it may die half way.
+Status Session::Impl::take_over_state(int from) {
+  const auto deadline = [this] { return operation_deadline(); };
+  std::vector<std::byte> shadow;
+  std::vector<Buffer> into = state_;
+  if (holds_) {
+    shadow.resize(elastic::bytes_of(state_));
+    std::byte* place = shadow.data();
+    for (Buffer& buffer : into) {
+      buffer.data = place;
+      place += buffer.count * element_bytes(buffer.dtype);
+    }
+  } else {
+    is_pristine_ = false;
+  }
+  FFDL_ASSIGN_OR_RETURN(const auto beside,
+                        elastic::receive_state(*communicator(), from, into, deadline));
+  FFDL_RETURN_IF_ERROR(restore_beside(beside));
+  for (size_t i = 0; holds_ && i < into.size(); ++i) {
+    const uint64_t bytes = into[i].count * element_bytes(into[i].dtype);
+    if (bytes > 0) std::memcpy(state_[i].data, into[i].data, bytes);
+  }
+  is_pristine_ = false;
+  ++stats_.healed;
+  stats_.bytes_received += elastic::bytes_of(state_);
+  return {};
+}
+
+// The state does not change before the next sum, and that waits for those who take it.
+void Session::Impl::give_state(const RescalePlan& plan) {
+  std::vector<int> to;
+  for (size_t rank = 0; rank < plan.from.size(); ++rank) {
+    if (plan.from[rank] == world_.rank) to.push_back(static_cast<int>(rank));
+  }
+  if (to.empty()) return;
+  given_->reset();
+  giving_ = runtime_.spawn(
+      "ffdl-give", [this, to, beside = save_beside(), on = communicator()](const StopToken&) {
+        const auto deadline = [this] { return operation_deadline(); };
+        bytes_given_ = 0;
+        for (const int rank : to) {
+          const Status sent = elastic::send_state(*on, rank, state_, beside, deadline);
+          if (!sent.ok()) {
+            on->abort(sent);  // the next operation of this member says so
+            break;
+          }
+          bytes_given_ += elastic::bytes_of(state_);
+        }
+        given_->set();
+      });
+}
+
+void Session::Impl::wait_for_giving() {
+  if (!giving_) return;
+  given_->wait_until(kNoDeadline);
+  giving_.reset();
+  stats_.bytes_sent += bytes_given_;
+}
+
+std::vector<std::byte> Session::Impl::save_beside() const {
+  std::vector<std::byte> all;
+  for (const StepParticipant* participant : options_.participants) {
+    const std::vector<std::byte> one = participant->save();
+    const uint64_t bytes = one.size();
+    const auto* size = reinterpret_cast<const std::byte*>(&bytes);
+    all.insert(all.end(), size, size + sizeof bytes);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+Status Session::Impl::restore_beside(std::span<const std::byte> bytes) {
+  for (StepParticipant* participant : options_.participants) {
+    uint64_t size = 0;
+    if (bytes.size() >= sizeof size) {
+      std::memcpy(&size, bytes.data(), sizeof size);
+      bytes = bytes.subspan(sizeof size);
+    }
+    if (bytes.size() < size) {
+      return make_error(StatusCode::kInternal, "restore the participants: too few bytes");
+    }
+    FFDL_RETURN_IF_ERROR(participant->restore(bytes.first(size)));
+    bytes = bytes.subspan(size);
+  }
+  return {};
+}
+
+Status Session::Impl::leave() {
+  FFDL_RETURN_IF_ERROR(membership_->leave(runtime_.now() + options_.recovery_timeout));
+  over_ = make_error(StatusCode::kCancelled, "member '{}' has left job '{}'", options_.self.id,
+                     options_.membership.job);
+  return {};
+}
+
+Status Session::Impl::end_life(Status why) {
+  over_ = why;
+  abort_communicator();
+  wait_for_giving();
+  successor_.reset();
+  // One that still counts is left out sooner if it asks.
+  static_cast<void>(membership_->leave(runtime_.now() + 4 * options_.membership.lease).ok());
+  std::unique_ptr<Membership> ended;
+  {
+    MutexLock lock(mutex_);
+    ended.swap(membership_);
+  }
+  return why;
+}
+
+// --- small ---------------------------------------------------------------------------------------
+
+bool Session::Impl::is_final(const Status& status) const {
+  return status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kInternal ||
+         status.code() == StatusCode::kUnimplemented || status.code() == StatusCode::kCorrupt ||
+         !membership_->standing().ok();
+}
+
+void Session::Impl::abort_communicator() {
+  const auto present = communicator();
+  if (present) present->abort(make_error(StatusCode::kCancelled, "the world changes"));
+}
+
+std::shared_ptr<Communicator> Session::Impl::communicator() {
+  MutexLock lock(mutex_);
+  return communicator_;
+}
+
+}  // namespace ffdl

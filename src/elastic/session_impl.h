@@ -1,0 +1,106 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "elastic/rescale.h"
+#include "elastic/step_message.h"
+#include "elastic/successor.h"
+#include "ffdl/session.h"
+
+namespace ffdl {
+
+// The life of a world as docs/protocol-step.md has it, on the user's thread. Beside that: the
+// successor's task, which may abort the communicator, and one that gives the state to others.
+class Session::Impl {
+ public:
+  Impl(const SessionOptions& options, Trainable& trainable, Store& store, Runtime& runtime);
+  ~Impl();
+
+  Status open();
+  Result<StepResult> end_step(uint64_t samples);
+  Status finish();
+  const World& world() const { return world_; }
+  uint64_t step() const { return step_; }
+  const SessionStats& stats() const { return stats_; }
+  void ask_to_leave();
+
+ private:
+  // How a member came into a world.
+  enum class Entry { kSame, kHealed, kLeft };
+  // What became of an attempt at a step.
+  struct Attempt {
+    Status status{};
+    bool is_intact = true;  // the gradients are what the user gave
+  };
+
+  // --- a step ---
+  Attempt try_step(uint64_t samples);
+  Status exchange_messages(uint64_t samples);
+  Status become_active();
+  void tell_stable();
+  Status average(uint64_t samples, bool& is_intact);
+  void apply();
+  Result<StepResult> change_over(uint64_t generation);
+
+  // --- a change of the world ---
+  enum class Old { kAbort, kKeep };
+  Result<Entry> recover(Old old);
+  Result<Entry> enter(elastic::Connected next);
+  Status begin_anew();
+  Result<std::vector<elastic::Report>> gather_reports();
+  Status check_fit(const elastic::RescalePlan& plan) const;
+  Result<Entry> take_part(const elastic::RescalePlan& plan);
+  Status take_over_state(int from);
+  void give_state(const elastic::RescalePlan& plan);
+  std::vector<std::byte> save_beside() const;
+  Status restore_beside(std::span<const std::byte> bytes);
+  Status leave();
+  Status end_life(Status why);
+
+  // --- small ---
+  bool is_final(const Status& status) const;
+  void wait_for_giving();
+  void abort_communicator();
+  std::shared_ptr<Communicator> communicator();
+  Time operation_deadline() { return runtime_.now() + options_.operation_timeout; }
+
+  const SessionOptions options_;
+  Trainable& trainable_;
+  Store& store_;
+  Runtime& runtime_;
+  const std::vector<Buffer> state_;
+  const std::vector<Buffer> gradients_;
+  uint64_t model_ = 0;                // a hash of what both consist of
+  std::vector<std::byte> beginning_;  // of the participants
+  bool is_pristine_ = true;           // the state is what it was when the session was opened
+
+  elastic::StepMessages messages_;
+  World world_;
+  bool is_active_ = false;
+  uint64_t step_ = 0;
+  bool holds_ = false;  // the state of this label:
+  uint64_t lineage_ = 0;
+  uint64_t generation_ = 0;
+  uint64_t history_ = 0;
+  uint64_t told_stable_ = 0;  // the last step that the participants were told to be stable
+  SessionStats stats_;
+  Status over_;
+
+  base::Mutex mutex_;
+  // Shared with the successor's task while that ends an operation in it.
+  std::shared_ptr<Communicator> communicator_ FFDL_GUARDED_BY(mutex_);
+  // Of the world before, until all have changed over: some may still read what this one gave.
+  std::shared_ptr<Communicator> previous_;
+
+  // Changed with the mutex held, as ask_to_leave() comes from other threads.
+  std::unique_ptr<Membership> membership_;
+  std::unique_ptr<elastic::Successor> successor_;
+  // Gives the state to others while the user computes; of this world's communicator.
+  std::unique_ptr<Task> giving_;
+  std::unique_ptr<Event> given_;
+  uint64_t bytes_given_ = 0;  // written by the task before `given_` is set
+};
+
+}  // namespace ffdl

@@ -1,0 +1,58 @@
+#include "elastic/step_message.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ffdl::elastic {
+
+StepMessages::StepMessages(std::span<StepParticipant* const> participants)
+    : participants_(participants), stride_(sizeof(StepHeader)) {
+  for (const StepParticipant* participant : participants_) {
+    offsets_.push_back(stride_);
+    stride_ += (participant->record_bytes() + 7) / 8 * 8;
+  }
+}
+
+std::span<std::byte> StepMessages::describe(const StepHeader& header) {
+  mine_.assign(stride_, std::byte{});
+  std::memcpy(mine_.data(), &header, sizeof header);
+  for (size_t i = 0; i < participants_.size(); ++i) {
+    participants_[i]->describe(
+        std::span(mine_).subspan(offsets_[i], participants_[i]->record_bytes()));
+  }
+  return mine_;
+}
+
+std::span<std::byte> StepMessages::receive(int ranks) {
+  all_.assign(stride_ * static_cast<size_t>(ranks), std::byte{});
+  return all_;
+}
+
+StepHeader StepMessages::header(int rank) const {
+  StepHeader header;
+  std::memcpy(&header, all_.data() + stride_ * static_cast<size_t>(rank), sizeof header);
+  return header;
+}
+
+uint64_t StepMessages::samples() const {
+  uint64_t sum = 0;
+  for (int rank = 0; rank < ranks(); ++rank) sum += header(rank).samples;
+  return sum;
+}
+
+std::optional<uint64_t> StepMessages::agreed_next() const {
+  const uint64_t first = header(0).next;
+  for (int rank = 1; rank < ranks(); ++rank) {
+    if (header(rank).next != first) return std::nullopt;
+  }
+  return first == 0 ? std::nullopt : std::optional(first);
+}
+
+void StepMessages::apply(uint64_t step) const {
+  for (size_t i = 0; i < participants_.size(); ++i) {
+    participants_[i]->applied(step, StepRecords(std::span(all_).subspan(offsets_[i]),
+                                                participants_[i]->record_bytes(), stride_));
+  }
+}
+
+}  // namespace ffdl::elastic

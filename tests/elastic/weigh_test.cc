@@ -1,0 +1,66 @@
+#include "elastic/weigh.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/half_kernels.h"
+
+namespace ffdl::elastic {
+namespace {
+
+TEST(Weigh, FloatsAtAnyAddress) {
+  std::vector<std::byte> bytes(1 + 5 * sizeof(float));
+  const float values[] = {1, -2, 3.5F, 0, 1e30F};
+  std::memcpy(bytes.data() + 1, values, sizeof values);
+  const Buffer buffer = {bytes.data() + 1, 5, DType::kFloat32};
+  scale({&buffer, 1}, 0.25);
+  float after[5];
+  std::memcpy(after, bytes.data() + 1, sizeof after);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(after[i], values[i] * 0.25F);
+}
+
+TEST(Weigh, DoublesInSeveralBuffers) {
+  std::vector<double> one = {1, 2};
+  std::vector<double> two = {3};
+  const Buffer buffers[] = {{one.data(), 2, DType::kFloat64},
+                            {nullptr, 0, DType::kFloat64},
+                            {two.data(), 1, DType::kFloat64}};
+  scale(buffers, 3);
+  EXPECT_EQ(one, (std::vector<double>{3, 6}));
+  EXPECT_EQ(two, (std::vector<double>{9}));
+}
+
+TEST(Weigh, SixteenBitTypes) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    std::vector<float> wide(2500);
+    for (size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(i % 64);
+    std::vector<uint16_t> narrow(wide.size());
+    base::narrow(dtype, wide.data(), narrow.data(), wide.size());
+    const Buffer buffer = {narrow.data(), narrow.size(), dtype};
+    scale({&buffer, 1}, 0.5);
+    std::vector<float> after(wide.size());
+    base::widen(dtype, narrow.data(), after.data(), after.size());
+    for (size_t i = 0; i < wide.size(); ++i) ASSERT_EQ(after[i], wide[i] / 2) << i;
+  }
+}
+
+// One who has no samples may hold anything.
+TEST(Weigh, NothingCountsTimesZero) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
+    std::vector<std::byte> bytes(7 * element_bytes(dtype), std::byte{0xFF});  // NaN
+    const Buffer buffer = {bytes.data(), 7, dtype};
+    scale({&buffer, 1}, 0);
+    for (const std::byte byte : bytes) EXPECT_EQ(byte, std::byte{});
+  }
+}
+
+TEST(Weigh, WhichTypesHaveAMean) {
+  EXPECT_TRUE(is_floating(DType::kBFloat16));
+  EXPECT_FALSE(is_floating(DType::kInt64));
+}
+
+}  // namespace
+}  // namespace ffdl::elastic

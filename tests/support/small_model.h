@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "ffdl/session.h"
+#include "ffdl/step_participant.h"
+
+namespace ffdl::testing {
+
+// Weights under momentum, in two tensors of odd sizes; each gradient says from what it was made.
+class SmallModel : public Trainable {
+ public:
+  explicit SmallModel(size_t size = 1001, float start = 1)
+      : start_(start), weights_(size, start), momentum_(size), gradient_(size) {}
+
+  std::vector<Buffer> state() override {
+    return {{weights_.data(), weights_.size()}, {momentum_.data(), momentum_.size()}};
+  }
+  std::vector<Buffer> gradients() override {
+    const size_t half = gradient_.size() / 2;
+    return {{gradient_.data(), half}, {gradient_.data() + half, gradient_.size() - half}};
+  }
+  void apply() override {
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      momentum_[i] = 0.9F * momentum_[i] + gradient_[i];
+      weights_[i] -= 0.01F * momentum_[i];
+    }
+  }
+  void on_world(const World& world) override { worlds.push_back(world); }
+  Status begin_anew() override {
+    weights_.assign(weights_.size(), start_);
+    momentum_.assign(momentum_.size(), 0);
+    return {};
+  }
+
+  // The mean over samples of one position.
+  void compute(uint64_t position) {
+    for (size_t i = 0; i < gradient_.size(); ++i) {
+      gradient_[i] = weights_[i] * static_cast<float>((position * 7 + i) % 13) / 13;
+    }
+  }
+  const std::vector<float>& weights() const { return weights_; }
+  const std::vector<float>& gradient() const { return gradient_; }
+
+  std::vector<World> worlds;
+
+ private:
+  const float start_;
+  std::vector<float> weights_;
+  std::vector<float> momentum_;
+  std::vector<float> gradient_;
+};
+
+// Writes down what it is told.
+class Scribe final : public StepParticipant {
+ public:
+  explicit Scribe(uint64_t says) : says_(says) {}
+
+  size_t record_bytes() const override { return sizeof says_; }
+  void describe(std::span<std::byte> record) override {
+    std::memcpy(record.data(), &says_, sizeof says_);
+  }
+  void applied(uint64_t step, const StepRecords& records) override {
+    last_applied = step;
+    for (int rank = 0; rank < records.size(); ++rank) {
+      uint64_t said = 0;
+      std::memcpy(&said, records.of(rank).data(), sizeof said);
+      sum_ = sum_ * 31 + said;
+    }
+  }
+  void world_changed(const World& world) override { sum_ = sum_ * 31 + world.generation; }
+  void stable(uint64_t step) override { last_stable = step; }
+  std::vector<std::byte> save() const override {
+    std::vector<std::byte> bytes(sizeof sum_);
+    std::memcpy(bytes.data(), &sum_, sizeof sum_);
+    return bytes;
+  }
+  Status restore(std::span<const std::byte> bytes) override {
+    if (bytes.size() != sizeof sum_) return Status(StatusCode::kCorrupt, "not a scribe's");
+    std::memcpy(&sum_, bytes.data(), sizeof sum_);
+    return {};
+  }
+  uint64_t sum() const { return sum_; }
+
+  uint64_t last_applied = 0;
+  uint64_t last_stable = 0;
+
+ private:
+  const uint64_t says_;
+  uint64_t sum_ = 0;
+};
+
+}  // namespace ffdl::testing
