@@ -113,6 +113,10 @@ class FFDL_API Session {
   // undefined, unless kContinue or kWorldChanged: then they are the mean over all.
   Result<StepResult> end_step(uint64_t samples);
 
+  // This life of the member.
+  const Member& self() const;
+  // Not ok when this life is over: what the calls above would say.
+  Status standing() const;
   // The world of the next step.
   const World& world() const;
   // Steps applied since the job began.

@@ -43,6 +43,8 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options, Tr
 }
 
 Result<StepResult> Session::end_step(uint64_t samples) { return impl_->end_step(samples); }
+const Member& Session::self() const { return impl_->self(); }
+Status Session::standing() const { return impl_->standing(); }
 const World& Session::world() const { return impl_->world(); }
 uint64_t Session::step() const { return impl_->step(); }
 SessionStats Session::stats() const { return impl_->stats(); }

@@ -92,6 +92,7 @@ Session::Impl::~Impl() {
 Status Session::Impl::open() {
   FFDL_ASSIGN_OR_RETURN(membership_,
                         Membership::join(store_, runtime_, options_.self, options_.membership));
+  self_ = membership_->self();
   successor_ = std::make_unique<elastic::Successor>(
       *membership_, runtime_,
       elastic::Successor::Options{factory_of(options_, store_), options_.recovery_timeout},
@@ -104,6 +105,8 @@ void Session::Impl::ask_to_leave() {
   MutexLock lock(mutex_);
   if (membership_) membership_->ask_to_leave();
 }
+
+Status Session::Impl::standing() const { return over_.ok() ? membership_->standing() : over_; }
 
 // --- a step --------------------------------------------------------------------------------------
 

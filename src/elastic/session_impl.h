@@ -21,6 +21,8 @@ class Session::Impl {
   Status open();
   Result<StepResult> end_step(uint64_t samples);
   Status finish();
+  const Member& self() const { return self_; }
+  Status standing() const;
   const World& world() const { return world_; }
   uint64_t step() const { return step_; }
   const SessionStats& stats() const { return stats_; }
@@ -76,6 +78,7 @@ class Session::Impl {
   std::vector<std::byte> beginning_;  // of the participants
   bool is_pristine_ = true;           // the state is what it was when the session was opened
 
+  Member self_;
   elastic::StepMessages messages_;
   World world_;
   bool is_active_ = false;

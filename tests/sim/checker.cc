@@ -100,6 +100,18 @@ void Checker::on_stable(const World& world, const std::vector<uint64_t>& steps) 
   longest = steps;
 }
 
+void Checker::on_step(uint64_t before, uint64_t after, uint64_t step) {
+  std::vector<uint64_t> history = steps(before);
+  history.push_back(after);
+  if (history.size() != step) violation("a step has another number than it is the how-manieth");
+  histories_.try_emplace(after, std::move(history));
+}
+
+const Steps& Checker::steps(uint64_t name) const {
+  const auto found = histories_.find(name);
+  return found == histories_.end() ? histories_.at(0) : found->second;
+}
+
 void Checker::on_act(const Member& member) {
   if (void_.contains({member.id, member.incarnation})) {
     violation(fmt::format("I11: '{}' uses a state that was given up", member.id));

@@ -49,6 +49,10 @@ class Checker {
   void on_saved(const std::string& manifest, const State& state) { saved_[manifest] = state; }
   const State& saved(const std::string& manifest) const { return saved_.at(manifest); }
 
+  // A state became another by that step; states have names, 0 is the beginning.
+  void on_step(uint64_t before, uint64_t after, uint64_t step);
+  const std::vector<uint64_t>& steps(uint64_t name) const;
+
   void violation(std::string what) {
     if (violation_.empty()) violation_ = std::move(what);
   }
@@ -72,6 +76,7 @@ class Checker {
   std::set<uint64_t> active_;
   std::map<uint64_t, std::vector<uint64_t>> stable_;  // by lineage; the longest
   std::map<std::string, State> saved_;
+  std::map<uint64_t, std::vector<uint64_t>> histories_ = {{0, {}}};  // by name
   std::set<std::pair<std::string, uint64_t>> void_;  // lives whose state was given up
   uint64_t stable_steps_ = 0;
   uint64_t working_generation_ = 0;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "membership/keys.h"
+#include "sim/session_worker.h"
 #include "sim/worker.h"
 #include "store/memory_store.h"
 
@@ -28,13 +29,15 @@ MembershipOptions short_times() {
 
 class Cluster {
  public:
-  Cluster(SimRuntime& runtime, Mutant mutant)
+  Cluster(SimRuntime& runtime, Of of, Mutant mutant)
       : runtime_(runtime),
+        of_(of),
         store_node_(runtime.make_node("store")),
         store_(store_node_),
         checker_([this](const Member& member) { return is_alive(member); }),
         shared_{runtime,       checker_,
-                bus_,          [this](const Member& member) { return is_alive(member); },
+                bus_,          exchange_,
+                [this](const Member& member) { return is_alive(member); },
                 short_times(), {},
                 mutant} {}
 
@@ -106,7 +109,7 @@ class Cluster {
       away_until_ = runtime_.elapsed() + runtime_.up_to(1s);
       return;
     }
-    Worker* worker = any_worker();
+    Process* worker = any_worker();
     if (worker == nullptr) return;
     const Duration now = runtime_.elapsed();
     if (kind == kKill) kill(*worker);
@@ -118,15 +121,15 @@ class Cluster {
     if (kind == kLeave) worker->ask_to_leave();
   }
 
-  Worker* any_worker() {
-    std::vector<Worker*> living;
+  Process* any_worker() {
+    std::vector<Process*> living;
     for (const auto& worker : workers_) {
       if (!worker->node().is_killed() && !worker->has_ended()) living.push_back(worker.get());
     }
     return living.empty() ? nullptr : living[runtime_.below(living.size())];
   }
 
-  void kill(Worker& worker) {
+  void kill(Process& worker) {
     worker.node().pause_until(Duration::zero());
     worker.node().kill();
     const Duration now = runtime_.elapsed();
@@ -160,7 +163,11 @@ class Cluster {
     auto store = std::make_unique<FaultyStore>(
         store_, store_node_, runtime_, node, faults_, shared_.mutant,
         [this](Revision expected, const Entry& entry) { checker_.on_world(expected, entry); });
-    workers_.push_back(std::make_unique<Worker>(shared_, node, std::move(store), id));
+    if (of_ == Of::kMembership) {
+      workers_.push_back(std::make_unique<Worker>(shared_, node, std::move(store), id));
+    } else {
+      workers_.push_back(std::make_unique<SessionWorker>(shared_, node, std::move(store), id));
+    }
   }
 
   // Starts who is due, tells of deaths, and forgets processes that have ended.
@@ -246,13 +253,15 @@ class Cluster {
   }
 
   SimRuntime& runtime_;
+  const Of of_;
   SimNode& store_node_;
   store::MemoryStore store_;
   Faults faults_;
   Bus bus_;
+  Exchange exchange_;
   Checker checker_;
   Shared shared_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Process>> workers_;
   std::vector<Due> due_;
   std::vector<Death> deaths_;
   Duration away_until_{};
@@ -264,9 +273,9 @@ class Cluster {
 
 }  // namespace
 
-Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks) {
+Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
   SimRuntime runtime(seed, stacks);
-  auto cluster = std::make_unique<Cluster>(runtime, mutant);
+  auto cluster = std::make_unique<Cluster>(runtime, of, mutant);
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();

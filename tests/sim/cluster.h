@@ -8,6 +8,10 @@
 
 namespace ffdl::sim {
 
+// What runs above the real Membership: a session made for the test, which also publishes
+// checkpoints; or the real Session.
+enum class Of { kMembership, kSession };
+
 struct Outcome {
   std::string violation;  // empty: none
   uint64_t schedule_hash = 0;
@@ -19,6 +23,6 @@ struct Outcome {
 
 // Workers train for some seconds of made-up time while a seeded adversary kills, stops and cuts
 // them off; then it leaves them alone, and all who live must come together again.
-Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks);
+Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of = Of::kMembership);
 
 }  // namespace ffdl::sim

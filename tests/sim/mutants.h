@@ -20,6 +20,9 @@ enum class Mutant {
   kIgnoresFence,       // A11: one who cannot renew goes on
   kForeignCheckpoint,  // A11: a checkpoint is published whatever its lineage
   kOlderCheckpoint,    // A11: a checkpoint is published over a newer one
+  // In what a session's members say to each other, or what it trains:
+  kStepAlone,         // A2: labels are compared by their steps alone
+  kParticipantApart,  // A7: what a participant keeps is not part of the state
 };
 
 struct MutantName {
@@ -38,6 +41,8 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kIgnoresFence, "ignores-fence"},
     MutantName{Mutant::kForeignCheckpoint, "foreign-checkpoint"},
     MutantName{Mutant::kOlderCheckpoint, "older-checkpoint"},
+    MutantName{Mutant::kStepAlone, "step-alone"},
+    MutantName{Mutant::kParticipantApart, "participant-apart"},
 };
 
 }  // namespace ffdl::sim

@@ -9,6 +9,8 @@
 #include "sim/checker.h"
 #include "sim/faulty_store.h"
 #include "sim/mutants.h"
+#include "sim/process.h"
+#include "sim/sim_communicator.h"
 #include "sim/sim_runtime.h"
 
 namespace ffdl::sim {
@@ -28,6 +30,7 @@ struct Shared {
   SimRuntime& runtime;
   Checker& checker;
   Bus& bus;
+  Exchange& exchange;  // of sessions
   Checker::IsAlive is_alive;
   MembershipOptions options;
   Pace pace;
@@ -36,19 +39,18 @@ struct Shared {
 
 // One process of a training job: the real Membership, and above it the steps of a session as
 // docs/protocol-step.md has them, on states that are lists of step numbers.
-class Worker {
+class Worker final : public Process {
  public:
   Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id);
 
-  const std::string& id() const { return id_; }
-  SimNode& node() { return node_; }
-  FaultyStore& store() { return *store_; }
-  bool has_ended() const { return has_ended_; }
-  void ask_to_leave() { is_leaving_ = true; }
-  bool is_leaving() const { return is_leaving_; }
-  // The life that it is in; none between two.
-  const Member* self() const { return membership_ ? &membership_->self() : nullptr; }
-  bool may_use_state() const;
+  const std::string& id() const override { return id_; }
+  SimNode& node() override { return node_; }
+  FaultyStore& store() override { return *store_; }
+  bool has_ended() const override { return has_ended_; }
+  void ask_to_leave() override { is_leaving_ = true; }
+  bool is_leaving() const override { return is_leaving_; }
+  const Member* self() const override { return membership_ ? &membership_->self() : nullptr; }
+  bool may_use_state() const override;
 
  private:
   void run();

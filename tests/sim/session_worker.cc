@@ -1,0 +1,172 @@
+#include "sim/session_worker.h"
+
+#include <cstring>
+
+#include "base/errors.h"
+#include "elastic/hash.h"
+#include "elastic/rescale.h"
+
+namespace ffdl::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+template <class... Numbers>
+uint64_t mix(Numbers... numbers) {
+  elastic::Hash hash;
+  (hash.add(&numbers, sizeof numbers), ...);
+  return hash.digest();
+}
+
+}  // namespace
+
+// --- Chain ---------------------------------------------------------------------------------------
+
+void Chain::compute() { gradient_ = static_cast<double>(shared_.runtime.below(1U << 20)); }
+
+uint64_t Chain::name() const {
+  return model_ == 0 && records_ == 0 ? 0 : mix(model_, records_);
+}
+
+void Chain::apply() {
+  before_ = name();
+  has_applied_ = true;
+  model_ = static_cast<int64_t>(mix(model_, gradient_));
+}
+
+void Chain::describe(std::span<std::byte> record) {
+  const uint64_t number = shared_.runtime.random();
+  std::memcpy(record.data(), &number, sizeof number);
+}
+
+void Chain::applied(uint64_t step, const StepRecords& records) {
+  const uint64_t before = has_applied_ ? before_ : name();
+  has_applied_ = false;
+  for (int rank = 0; rank < records.size(); ++rank) {
+    uint64_t number = 0;
+    std::memcpy(&number, records.of(rank).data(), sizeof number);
+    records_ = mix(records_, number);
+  }
+  shared_.checker.on_act(world_.members[static_cast<size_t>(world_.rank)]);
+  shared_.checker.on_step(before, name(), step);
+}
+
+void Chain::on_world(const World& world) {
+  world_ = world;
+  shared_.checker.on_seen(world.generation, world.members);
+  shared_.checker.on_base(world.generation,
+                          {world.lineage, world.generation, shared_.checker.steps(name())});
+}
+
+Status Chain::begin_anew() {
+  model_ = 0;
+  return {};
+}
+
+void Chain::stable(uint64_t step) {
+  const auto& steps = shared_.checker.steps(name());
+  if (steps.size() != step) {
+    shared_.checker.violation("a session's step counter is not the number of its steps");
+  }
+  shared_.checker.on_stable(world_, steps);
+}
+
+std::vector<std::byte> Chain::save() const {
+  std::vector<std::byte> bytes(sizeof records_);
+  std::memcpy(bytes.data(), &records_, sizeof records_);
+  return bytes;
+}
+
+Status Chain::restore(std::span<const std::byte> bytes) {
+  if (shared_.mutant != Mutant::kParticipantApart) {
+    std::memcpy(&records_, bytes.data(), sizeof records_);
+  }
+  return {};
+}
+
+// --- SessionWorker -------------------------------------------------------------------------------
+
+SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store,
+                             std::string id)
+    : shared_(shared),
+      runtime_(shared.runtime),
+      node_(node),
+      store_(std::move(store)),
+      id_(std::move(id)) {
+  task_ = node_.spawn("user", [this](const StopToken&) {
+    run();
+    has_ended_ = true;
+  });
+}
+
+void SessionWorker::run() {
+  while (!node_.is_killed() && !has_ended_) {
+    const Status ended = live();
+    session_.reset();
+    if (node_.is_killed()) return;
+    if (ended.code() == StatusCode::kInternal || ended.code() == StatusCode::kInvalidArgument) {
+      shared_.checker.violation(ended.to_string());
+    }
+    runtime_.sleep(runtime_.up_to(100ms));
+  }
+}
+
+// Ends with the life of the session, or with the process.
+Status SessionWorker::live() {
+  Chain chain(shared_);
+  FFDL_ASSIGN_OR_RETURN(session_, Session::open(options(chain), chain, *store_, node_));
+  while (!node_.is_killed()) {
+    const Pace& pace = shared_.pace;
+    runtime_.sleep(runtime_.chance(pace.hang) ? runtime_.up_to(8s)
+                                              : runtime_.up_to(pace.compute_max));
+    if (is_leaving_) session_->ask_to_leave();
+    chain.compute();
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, session_->end_step(runtime_.below(3)));
+    if (result != StepResult::kLeft) continue;
+    has_ended_ = true;
+    return {};
+  }
+  return {};
+}
+
+SessionOptions SessionWorker::options(Chain& chain) {
+  SessionOptions options;
+  options.self = {id_, 0, id_ + ":1"};
+  options.membership = shared_.options;
+  options.participants = {&chain};
+  options.operation_timeout = 4s;
+  options.recovery_timeout = 60s;
+  options.verify_state = runtime_.chance(0.5);
+  options.connect = [this, &chain](const World& world, Time deadline,
+                                   const std::function<Status()>& look) {
+    return SimCommunicator::connect(world, deadline, look, shared_.exchange, runtime_, node_,
+                                    hooks(world, chain));
+  };
+  return options;
+}
+
+SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
+  SimCommunicator::Hooks hooks;
+  hooks.fail = shared_.pace.fail;
+  hooks.state = [&chain] { return chain.name(); };
+  hooks.sum = [this](const std::vector<uint64_t>& states) {
+    for (const uint64_t state : states) {
+      if (state != states.front()) shared_.checker.violation("I6: one sum of different states");
+    }
+  };
+  hooks.act = [this, self = world.members[static_cast<size_t>(world.rank)]] {
+    shared_.checker.on_act(self);
+  };
+  // The only message of a report's size.
+  hooks.tamper = [this](std::vector<std::byte>& bytes) {
+    if (bytes.size() != sizeof(elastic::Report)) return;
+    elastic::Report report;
+    std::memcpy(&report, bytes.data(), sizeof report);
+    if (shared_.mutant == Mutant::kStepAlone) report.generation = 0;
+    std::memcpy(bytes.data(), &report, sizeof report);
+  };
+  return hooks;
+}
+
+}  // namespace ffdl::sim

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ffdl/session.h"
+#include "sim/process.h"
+#include "sim/worker.h"
+
+namespace ffdl::sim {
+
+// What a simulated session trains: numbers that name the history of steps that made them, one in
+// the model and one in a participant. The checker keeps the histories.
+class Chain final : public Trainable, public StepParticipant {
+ public:
+  explicit Chain(Shared& shared) : shared_(shared) {}
+
+  // Of the model.
+  std::vector<Buffer> state() override { return {{&model_, 1, DType::kInt64}}; }
+  std::vector<Buffer> gradients() override { return {{&gradient_, 1, DType::kFloat64}}; }
+  void apply() override;
+  void on_world(const World& world) override;
+  Status begin_anew() override;
+
+  // Of the participant.
+  size_t record_bytes() const override { return sizeof(uint64_t); }
+  void describe(std::span<std::byte> record) override;
+  void applied(uint64_t step, const StepRecords& records) override;
+  void world_changed(const World& /*world*/) override {}
+  void stable(uint64_t step) override;
+  std::vector<std::byte> save() const override;
+  Status restore(std::span<const std::byte> bytes) override;
+
+  void compute();
+  // Names both, and so all steps.
+  uint64_t name() const;
+  const World& world() const { return world_; }
+
+ private:
+  Shared& shared_;
+  int64_t model_ = 0;
+  uint64_t records_ = 0;
+  uint64_t before_ = 0;  // the name before this step's apply()
+  bool has_applied_ = false;
+  double gradient_ = 0;
+  World world_;
+};
+
+// One process of a training job: the real Session, over a communicator of the simulation.
+class SessionWorker final : public Process {
+ public:
+  SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id);
+
+  const std::string& id() const override { return id_; }
+  SimNode& node() override { return node_; }
+  FaultyStore& store() override { return *store_; }
+  bool has_ended() const override { return has_ended_; }
+  void ask_to_leave() override { is_leaving_ = true; }
+  bool is_leaving() const override { return is_leaving_; }
+  const Member* self() const override { return session_ ? &session_->self() : nullptr; }
+  bool may_use_state() const override {
+    return !node_.is_killed() && session_ && session_->standing().ok();
+  }
+
+ private:
+  void run();
+  Status live();
+  SessionOptions options(Chain& chain);
+  SimCommunicator::Hooks hooks(const World& world, Chain& chain);
+
+  Shared& shared_;
+  SimRuntime& runtime_;
+  SimNode& node_;
+  const std::unique_ptr<FaultyStore> store_;
+  const std::string id_;
+  std::unique_ptr<Session> session_;
+  bool is_leaving_ = false;
+  bool has_ended_ = false;
+  std::unique_ptr<Task> task_;  // last: it uses all of the above
+};
+
+}  // namespace ffdl::sim

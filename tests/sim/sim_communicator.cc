@@ -1,0 +1,217 @@
+#include "sim/sim_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/errors.h"
+
+namespace ffdl::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<std::byte> bytes_of(std::span<const Buffer> buffers) {
+  std::vector<std::byte> bytes;
+  for (const Buffer& buffer : buffers) {
+    const auto* data = static_cast<const std::byte*>(buffer.data);
+    bytes.insert(bytes.end(), data, data + buffer.count * element_bytes(buffer.dtype));
+  }
+  return bytes;
+}
+
+void put(std::span<const std::byte> bytes, std::span<const Buffer> buffers) {
+  for (const Buffer& buffer : buffers) {
+    const size_t count = buffer.count * element_bytes(buffer.dtype);
+    if (count > 0) std::memcpy(buffer.data, bytes.data(), count);
+    bytes = bytes.subspan(count);
+  }
+}
+
+// Sum or mean of doubles, in the order of ranks.
+std::vector<std::byte> reduce(const std::vector<const Exchange::Given*>& given, ReduceOp op) {
+  std::vector<std::byte> sum = given.front()->bytes;
+  const size_t ranks = given.size();
+  for (size_t at = 0; at < sum.size(); at += sizeof(double)) {
+    double total = 0;
+    for (const Exchange::Given* one : given) {
+      double value = 0;
+      std::memcpy(&value, one->bytes.data() + at, sizeof value);
+      total += value;
+    }
+    if (op == ReduceOp::kMean) total /= static_cast<double>(ranks);
+    std::memcpy(sum.data() + at, &total, sizeof total);
+  }
+  return sum;
+}
+
+}  // namespace
+
+// --- Exchange ------------------------------------------------------------------------------------
+
+void Exchange::wake() {
+  for (const auto& event : waiting_) event->set();
+}
+
+void Exchange::arrive(uint64_t generation, const Member& member, const SimNode& node) {
+  arrived_[generation][{member.id, member.incarnation}] = &node;
+  wake();
+}
+
+bool Exchange::all_arrived(const World& world) const {
+  const auto found = arrived_.find(world.generation);
+  return found != arrived_.end() &&
+         std::all_of(world.members.begin(), world.members.end(), [&](const Member& member) {
+           return found->second.contains({member.id, member.incarnation});
+         });
+}
+
+bool Exchange::is_dead(uint64_t generation, const Member& member) const {
+  return arrived_.at(generation).at({member.id, member.incarnation})->is_killed();
+}
+
+void Exchange::give(const Place& place, int rank, Given given) {
+  given_[place][rank] = std::move(given);
+  wake();
+}
+
+const Exchange::Given* Exchange::find(const Place& place, int rank) const {
+  const auto found = given_.find(place);
+  if (found == given_.end()) return nullptr;
+  const auto one = found->second.find(rank);
+  return one == found->second.end() ? nullptr : &one->second;
+}
+
+void Exchange::end(uint64_t generation, int rank) {
+  ended_.emplace(generation, rank);
+  wake();
+}
+
+bool Exchange::has_ended(uint64_t generation, int rank) const {
+  return ended_.contains({generation, rank});
+}
+
+// --- SimCommunicator -----------------------------------------------------------------------------
+
+Result<std::unique_ptr<Communicator>> SimCommunicator::connect(const World& world, Time deadline,
+                                                               const std::function<Status()>& look,
+                                                               Exchange& exchange,
+                                                               SimRuntime& runtime, SimNode& node,
+                                                               Hooks hooks) {
+  exchange.arrive(world.generation, world.members[static_cast<size_t>(world.rank)], node);
+  const std::shared_ptr<Event> event = node.make_event();
+  exchange.add(event);
+  Status outcome;
+  while (outcome.ok() && !exchange.all_arrived(world)) {
+    event->reset();
+    event->wait_until(node.now() + 50ms);
+    outcome = look();
+    if (node.is_killed()) outcome = base::make_error(StatusCode::kCancelled, "killed");
+    if (node.now() >= deadline) outcome = base::make_error(StatusCode::kTimeout, "connect");
+  }
+  exchange.remove(event);
+  if (!outcome.ok()) {
+    exchange.end(world.generation, world.rank);
+    return outcome;
+  }
+  runtime.sleep(runtime.up_to(10ms));
+  return std::unique_ptr<Communicator>(
+      std::make_unique<SimCommunicator>(world, exchange, runtime, node, std::move(hooks)));
+}
+
+void SimCommunicator::abort(Status why) {
+  if (failed_.ok()) failed_ = std::move(why);
+  exchange_.end(world_.generation, world_.rank);
+}
+
+Status SimCommunicator::run(const Operation& operation, Time deadline) {
+  Status outcome = attempt(operation, deadline);
+  if (!outcome.ok() && failed_.ok()) abort(outcome);
+  return outcome;
+}
+
+Status SimCommunicator::attempt(const Operation& operation, Time deadline) {
+  if (node_.is_killed()) return base::make_error(StatusCode::kCancelled, "killed");
+  FFDL_RETURN_IF_ERROR(Status(failed_));
+  const bool is_pair = operation.kind == Collective::kSend || operation.kind == Collective::kRecv;
+  FFDL_RETURN_IF_ERROR(is_pair ? one_to_one(operation, deadline) : all_to_all(operation, deadline));
+  // Between the last arrival and the return an abort may come first, at some members.
+  runtime_.sleep(runtime_.up_to(5ms));
+  if (node_.is_killed()) return base::make_error(StatusCode::kCancelled, "killed");
+  FFDL_RETURN_IF_ERROR(Status(failed_));
+  if (!runtime_.chance(hooks_.fail)) return {};
+  return base::make_error(StatusCode::kTimeout, "generation {}: too late", world_.generation);
+}
+
+Status SimCommunicator::wait_for(const Exchange::Place& place, const std::vector<int>& ranks,
+                                 Time deadline) {
+  const std::shared_ptr<Event> event = node_.make_event();
+  exchange_.add(event);
+  Status outcome;
+  while (outcome.ok()) {
+    event->reset();
+    bool is_whole = true;
+    for (const int rank : ranks) {
+      if (exchange_.find(place, rank) != nullptr) continue;
+      is_whole = false;
+      const Member& member = world_.members[static_cast<size_t>(rank)];
+      if (exchange_.has_ended(world_.generation, rank) ||
+          exchange_.is_dead(world_.generation, member)) {
+        outcome = base::make_error(StatusCode::kPeerLost, "'{}' is gone", member.id);
+      }
+    }
+    if (is_whole || !outcome.ok()) break;
+    event->wait_until(node_.now() + 20ms);
+    if (node_.now() >= deadline) outcome = base::make_error(StatusCode::kTimeout, "too late");
+    if (!failed_.ok()) outcome = failed_;
+    if (node_.is_killed()) outcome = base::make_error(StatusCode::kCancelled, "killed");
+  }
+  exchange_.remove(event);
+  return outcome;
+}
+
+Status SimCommunicator::all_to_all(const Operation& operation, Time deadline) {
+  hooks_.act();
+  const Exchange::Place place = {world_.generation, operations_++};
+  auto bytes = bytes_of(operation.in.empty() ? operation.out : operation.in);
+  hooks_.tamper(bytes);
+  exchange_.give(place, world_.rank, {std::move(bytes), hooks_.state()});
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_.size(); ++rank) ranks.push_back(rank);
+  FFDL_RETURN_IF_ERROR(wait_for(place, ranks, deadline));
+  std::vector<const Exchange::Given*> given;
+  std::vector<uint64_t> states;
+  std::vector<std::byte> all;
+  for (const int rank : ranks) {
+    given.push_back(exchange_.find(place, rank));
+    states.push_back(given.back()->state);
+    all.insert(all.end(), given.back()->bytes.begin(), given.back()->bytes.end());
+  }
+  if (operation.kind == Collective::kAllGather) {
+    put(all, operation.out);
+  } else if (operation.kind == Collective::kAllReduce) {
+    hooks_.sum(states);
+    put(reduce(given, operation.reduce), operation.out);
+  } else {
+    return base::make_error(StatusCode::kUnimplemented, "not in this simulation");
+  }
+  return {};
+}
+
+// Ok at the sender says that the other has taken it.
+Status SimCommunicator::one_to_one(const Operation& operation, Time deadline) {
+  const bool sends = operation.kind == Collective::kSend;
+  const int from = sends ? world_.rank : operation.peer;
+  const int to = sends ? operation.peer : world_.rank;
+  const Exchange::Place place = {world_.generation, messages_[{from, to}]++, from, to};
+  if (sends) {
+    exchange_.give(place, from, {bytes_of(operation.in), 0});
+    return wait_for(place, {to}, deadline);
+  }
+  FFDL_RETURN_IF_ERROR(wait_for(place, {from}, deadline));
+  put(exchange_.find(place, from)->bytes, operation.out);
+  exchange_.give(place, to, {});
+  return {};
+}
+
+}  // namespace ffdl::sim
