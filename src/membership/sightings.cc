@@ -45,12 +45,16 @@ Status Sightings::update(std::span<const Entry> entries, Time now) {
     facts_.absent.clear();
   }
 
-  std::optional<Leader> leader;
-  if (const Entry* entry = find_entry(entries, keys_.leader())) {
-    auto parsed = parse_leader(entry->value);
-    if (parsed.ok()) leader = Leader{std::move(parsed).value(), entry->lease};
+  const Entry* leader = find_entry(entries, keys_.leader());
+  const Revision elected = leader == nullptr ? 0 : leader->revision;
+  if (elected != leader_revision_) {
+    leader_revision_ = elected;
+    leader_.reset();
+    if (leader != nullptr) {
+      auto parsed = parse_leader(leader->value);
+      if (parsed.ok()) leader_ = Leader{std::move(parsed).value(), leader->lease};
+    }
   }
-  leader_ = std::move(leader);
 
   facts_.dead.clear();
   std::map<std::string, Known> seen;
