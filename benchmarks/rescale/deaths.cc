@@ -133,7 +133,7 @@ void server_row(Suite& suite) {
       .name = name,
       .unit = "ms",
       .sample = death_of_server,
-      .samples = 15,
+      .samples = 30,
       .target = Target{500, true},
       .note = "SIGKILL of the process that serves the store until a member has taken over and a "
               "put of each of the 4 members has returned; the world stays as it was"});
