@@ -64,18 +64,20 @@ Resident::~Resident() {
   close(channel_);
 }
 
+Status Resident::lost(const char* doing) const {
+  return {StatusCode::kPeerLost,
+          fmt::format("{} process '{}': it has ended; its error output says why", doing, pid_)};
+}
+
+Status Resident::tell(const std::string& line) {
+  const std::string text = line + "\n";
+  const ssize_t sent = send(channel_, text.data(), text.size(), MSG_NOSIGNAL);
+  return sent == static_cast<ssize_t>(text.size()) ? Status() : lost("write to");
+}
+
 Result<std::string> Resident::ask(const std::string& line, std::chrono::seconds patience) {
-  const auto lost = [&](const char* doing) {
-    return Status(
-        StatusCode::kPeerLost,
-        fmt::format("{} process '{}': it has ended; its error output says why", doing, pid_));
-  };
   const auto until = Clock::now() + patience;
-  if (!line.empty()) {
-    const std::string text = line + "\n";
-    const ssize_t sent = send(channel_, text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent != static_cast<ssize_t>(text.size())) return lost("write to");
-  }
+  if (!line.empty()) FFDL_RETURN_IF_ERROR(tell(line));
   for (;;) {
     if (const size_t end = unread_.find('\n'); end != std::string::npos) {
       std::string answer = unread_.substr(0, end);

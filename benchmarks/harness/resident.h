@@ -27,6 +27,8 @@ class Resident {
   Resident& operator=(const Resident&) = delete;
 
   pid_t pid() const { return pid_; }
+  // Sends the line; the answer is for a later ask("").
+  Status tell(const std::string& line);
   // Sends the line (nothing if empty) and waits for an answer.
   Result<std::string> ask(const std::string& line,
                           std::chrono::seconds patience = std::chrono::seconds(60));
@@ -37,6 +39,7 @@ class Resident {
 
  private:
   Resident(pid_t pid, int channel) : pid_(pid), channel_(channel) {}
+  Status lost(const char* doing) const;
   pid_t pid_;
   int channel_;  // a socket, the child's standard input and output
   std::string unread_;

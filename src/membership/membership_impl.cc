@@ -346,14 +346,23 @@ void Membership::Impl::pause(Time deadline) {
   runtime_.make_event()->wait_until(std::min<Time>(deadline, runtime_.now() + base::kStoreRetry));
 }
 
+Result<Membership::Impl::WorldRecord> Membership::Impl::read_record(const Entry& entry) {
+  {
+    MutexLock lock(mutex_);
+    if (entry.revision == view_.revision) return view_.record;
+  }
+  FFDL_ASSIGN_OR_RETURN(WorldRecord record, parse_world(entry.value));
+  note_record(record, entry.revision);
+  return record;
+}
+
 Status Membership::Impl::change_world(std::string_view doing, Time deadline, const Change& change) {
   while (true) {
     FFDL_RETURN_IF_ERROR(standing());
     auto entry = store_.get(keys_.world());
     Status outcome = entry.status();
     if (entry.ok()) {
-      FFDL_ASSIGN_OR_RETURN(const WorldRecord record, parse_world(entry->value));
-      note_record(record, entry->revision);
+      FFDL_ASSIGN_OR_RETURN(const WorldRecord record, read_record(*entry));
       FFDL_ASSIGN_OR_RETURN(const auto next, change(record));
       if (!next) return {};
       const auto put = store_.compare_and_put(keys_.world(), entry->revision, encode(*next));

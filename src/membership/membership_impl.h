@@ -77,6 +77,8 @@ class Membership::Impl {
 
   // --- shared ---
   void note_record(const WorldRecord& record, Revision revision);
+  // Notes the record of that entry, which is parsed unless it is the newest that was seen.
+  Result<WorldRecord> read_record(const Entry& entry);
   void note_renewal(Time start);
   // Ends this life, if nothing ended it before.
   void end(Status why) const;

@@ -45,12 +45,16 @@ Status Sightings::update(std::span<const Entry> entries, Time now) {
     facts_.absent.clear();
   }
 
-  std::optional<Leader> leader;
-  if (const Entry* entry = find_entry(entries, keys_.leader())) {
-    auto parsed = parse_leader(entry->value);
-    if (parsed.ok()) leader = Leader{std::move(parsed).value(), entry->lease};
+  const Entry* leader = find_entry(entries, keys_.leader());
+  const Revision elected = leader == nullptr ? 0 : leader->revision;
+  if (elected != leader_revision_) {
+    leader_revision_ = elected;
+    leader_.reset();
+    if (leader != nullptr) {
+      auto parsed = parse_leader(leader->value);
+      if (parsed.ok()) leader_ = Leader{std::move(parsed).value(), leader->lease};
+    }
   }
-  leader_ = std::move(leader);
 
   facts_.dead.clear();
   std::map<std::string, Known> seen;
@@ -112,47 +116,49 @@ void Sightings::count_absences(Time now) {
 }
 
 Sightings::Lag Sightings::read_lag(const Member& member, const Entry* entry) const {
+  Lag lag;
+  lag.revision = entry == nullptr ? 0 : entry->revision;
+  lag.progress.incarnation = member.incarnation;
   const auto before = lags_.find(member.id);
-  if (entry != nullptr && before != lags_.end() && before->second.revision == entry->revision) {
-    return {entry->revision, before->second.progress, {}};
+  const bool is_known =
+      before != lags_.end() && before->second.progress.incarnation == member.incarnation;
+  if (is_known && before->second.revision == lag.revision) {
+    lag.progress = before->second.progress;
+  } else if (entry != nullptr) {
+    const auto parsed = parse_progress(entry->value);
+    if (parsed.ok() && parsed->incarnation == member.incarnation) lag.progress = *parsed;
   }
-  if (entry == nullptr) return {};
-  const auto parsed = parse_progress(entry->value);
-  if (!parsed.ok() || parsed->incarnation != member.incarnation) return {entry->revision, {}, {}};
-  return {entry->revision, *parsed, {}};
+  if (is_known && before->second.progress == lag.progress) lag.since = before->second.since;
+  return lag;
 }
 
 void Sightings::update_progress(std::span<const Entry> entries, Time now, Duration step_timeout) {
   if (!record_) return;
-  std::map<std::string, Lag> lags;
-  const auto add = [&](const Member& member) {
-    lags[member.id] = read_lag(member, find_entry(entries, keys_.progress(member.id)));
+  const auto is_member = [&](const Member& member) {
+    return std::find(record_->members.begin(), record_->members.end(), member) !=
+           record_->members.end();
   };
-  for (const Candidate& candidate : facts_.candidates) add(candidate.member);
+  std::map<std::string, Lag> lags;
   Progress furthest;
-  for (const Member& member : record_->members) {
-    add(member);
-    const Progress& progress = lags[member.id].progress;
-    if (furthest.is_behind(progress)) furthest = progress;
+  for (const Candidate& candidate : facts_.candidates) {
+    const Member& member = candidate.member;
+    const Lag lag = read_lag(member, find_entry(entries, keys_.progress(member.id)));
+    if (is_member(member) && furthest.is_behind(lag.progress)) furthest = lag.progress;
+    lags.emplace(member.id, lag);
   }
-  for (auto& [id, lag] : lags) {
-    const auto before = lags_.find(id);
-    if (before != lags_.end() && before->second.progress == lag.progress) {
-      lag.since = before->second.since;
-    }
-    const std::string& name = id;
-    const bool is_member = std::any_of(record_->members.begin(), record_->members.end(),
-                                       [&](const Member& member) { return member.id == name; });
-    // Who is no member any more has nobody to follow, but stands still until it says otherwise.
-    if (is_member && !lag.progress.is_behind(furthest)) lag.since.reset();
-    if (is_member && lag.progress.is_behind(furthest) && !lag.since) lag.since = now;
-  }
-  lags_ = std::move(lags);
   for (Candidate& candidate : facts_.candidates) {
-    const Lag& lag = lags_[candidate.member.id];
+    Lag& lag = lags.at(candidate.member.id);
+    // Who is no member any more has nobody to follow, but stands still until it says otherwise.
+    if (is_member(candidate.member)) {
+      if (!lag.progress.is_behind(furthest))
+        lag.since.reset();
+      else if (!lag.since)
+        lag.since = now;
+    }
     candidate.stalled = lag.since && now - *lag.since >= step_timeout;
     known_[candidate.member.id].candidate.stalled = candidate.stalled;
   }
+  lags_ = std::move(lags);
 }
 
 }  // namespace ffdl::membership

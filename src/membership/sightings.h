@@ -76,6 +76,7 @@ class Sightings {
   std::optional<WorldRecord> record_;
   Revision record_revision_ = 0;
   std::optional<Leader> leader_;
+  Revision leader_revision_ = 0;
   std::map<std::string, Known> known_;
   std::map<std::string, Lag> lags_;
 };

@@ -11,6 +11,10 @@ TEST(Resident, AnswersLineByLine) {
   ASSERT_TRUE(cat.ok());
   EXPECT_EQ((*cat)->ask("hello").value(), "hello");
   EXPECT_EQ((*cat)->ask_number("2.5e-3").value(), 2.5e-3);
+  EXPECT_TRUE((*cat)->tell("first").ok());
+  EXPECT_TRUE((*cat)->tell("second").ok());
+  EXPECT_EQ((*cat)->ask("").value(), "first");
+  EXPECT_EQ((*cat)->ask("").value(), "second");
   EXPECT_EQ((*cat)->ask_number("2.5 s").status().code(), StatusCode::kInternal);
 }
 

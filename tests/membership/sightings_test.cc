@@ -155,6 +155,20 @@ TEST_F(SightingsTest, WhoLagsBehindForLongIsStalledUntilItReports) {
   EXPECT_FALSE(candidate("b").stalled);
 }
 
+// Found by the simulation: a carrier died unreported, and its new life was left out for ever.
+TEST_F(SightingsTest, ANewLifeDoesNotStandStillForTheOldOne) {
+  put_candidate("a", 1);
+  put_candidate("b", 1);
+  put_world({{"a", 1}, {"b", 1}});
+  put_progress("a", 1, 5);
+  put_progress("b", 1, 4);
+  look(0s);
+  put_candidate("b", 2);
+  look(1s);
+  look(100s);
+  EXPECT_FALSE(candidate("b", 2).stalled);
+}
+
 TEST_F(SightingsTest, ANewGenerationIsAheadOfAllStepsOfTheOld) {
   put_candidate("a", 1);
   put_candidate("b", 1);

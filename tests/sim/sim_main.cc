@@ -1,13 +1,20 @@
 // Runs simulations of membership, each from a seed of its own.
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ffdl/log.h"
 #include "sim/cluster.h"
@@ -15,14 +22,17 @@
 namespace ffdl::sim {
 namespace {
 
+constexpr uint64_t kJobsMax = 64;
+
 constexpr std::string_view kUsage =
-    "usage: sim_main [--seed N | --seeds N [--seconds S] [--first N]] [--mutant NAME] [--expect "
-    "found]\n"
+    "usage: sim_main [--seed N | --seeds N [--seconds S] [--first N] [--jobs N]] [--mutant NAME]\n"
+    "                [--expect found]\n"
     "\n"
     "  --seed N        this schedule alone, twice: it must be the same both times\n"
     "  --seeds N       so many schedules, or fewer if the time is over\n"
     "  --seconds S     for so long at most\n"
     "  --first N       their seeds from here on; otherwise fresh ones\n"
+    "  --jobs N        in so many processes\n"
     "  --mutant NAME   with a rule switched off; tests/sim/mutants.h names them\n"
     "  --expect found  end well if, and only if, a violation is found\n";
 
@@ -32,6 +42,7 @@ struct Command {
   std::optional<uint64_t> first;
   uint64_t seeds = 1000;
   uint64_t seconds = 3600;
+  uint64_t jobs = 1;
   MutantName mutant = kMutants[0];
   bool expect_found = false;
 };
@@ -49,9 +60,11 @@ bool take(Command& command, std::string_view name, std::string_view text) {
   if (name == "--first") command.first = value;
   if (name == "--seeds") command.seeds = value.value_or(0);
   if (name == "--seconds") command.seconds = value.value_or(0);
-  if (name == "--seed" || name == "--first" || name == "--seeds" || name == "--seconds") {
-    return value.has_value();
+  if (name == "--jobs") command.jobs = value.value_or(0);
+  for (const char* one : {"--seed", "--first", "--seeds", "--seconds"}) {
+    if (name == one) return value.has_value();
   }
+  if (name == "--jobs") return command.jobs >= 1 && command.jobs <= kJobsMax;
   if (name == "--expect" && text == "found") return command.expect_found = true;
   if (name != "--mutant") return false;
   for (const MutantName& mutant : kMutants) {
@@ -69,7 +82,8 @@ std::string repeat(const Command& command, uint64_t seed) {
   return text;
 }
 
-bool run_one(const Command& command, Stacks& stacks) {
+bool run_one(const Command& command) {
+  Stacks stacks;
   const Outcome first = simulate(*command.seed, command.mutant.mutant, stacks);
   const Outcome again = simulate(*command.seed, command.mutant.mutant, stacks);
   fmt::print("seed {}: schedule {:016x}, {} switches, {} steps, {} generations, {} lineages\n",
@@ -84,34 +98,90 @@ bool run_one(const Command& command, Stacks& stacks) {
   return first.violation.empty() != command.expect_found;
 }
 
-bool run_many(const Command& command, Stacks& stacks) {
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+// What all processes of a search write to and read.
+struct Board {
+  struct Part {
+    uint64_t schedules = 0;
+    uint64_t switches = 0;
+    uint64_t steps = 0;
+    uint64_t generations = 0;
+    uint64_t lineages = 0;
+  };
+  std::array<Part, kJobsMax> parts;
+  std::atomic<bool> found;
+};
+
+// Every `jobs`-th seed, beginning with the one of number `job`.
+void search(const Command& command, uint64_t start, uint64_t job, Board& board) {
+  const auto began = std::chrono::steady_clock::now();
+  Stacks stacks;
+  Board::Part& part = board.parts[job];
+  for (uint64_t i = job; i < command.seeds; i += command.jobs) {
+    // Relaxed: nothing but the flag itself is read because of it.
+    if (board.found.load(std::memory_order_relaxed)) return;
+    if (seconds_since(began) >= static_cast<double>(command.seconds)) return;
+    const Outcome outcome = simulate(start + i, command.mutant.mutant, stacks);
+    ++part.schedules;
+    part.switches += outcome.switches;
+    part.steps += outcome.stable_steps;
+    part.generations += outcome.generations;
+    part.lineages += outcome.lineages;
+    if (outcome.violation.empty()) continue;
+    fmt::print("{}\nrepeat: {}\n", outcome.violation, repeat(command, start + i));
+    board.found.store(true, std::memory_order_relaxed);
+  }
+}
+
+// False if one of the processes did not get to its end.
+bool search_in_processes(const Command& command, uint64_t start, Board& board) {
+  std::vector<pid_t> children;
+  for (uint64_t job = 1; job < command.jobs; ++job) {
+    const pid_t child = fork();
+    if (child == 0) {
+      search(command, start, job, board);
+      std::fflush(stdout);
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  search(command, start, 0, board);
+  bool all_ended = true;
+  for (const pid_t child : children) {
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) all_ended = false;
+  }
+  return all_ended;
+}
+
+bool run_many(const Command& command) {
   std::random_device device;
   const uint64_t start =
       command.first.value_or((uint64_t{device()} << 31 | device()) % 1'000'000'000'000);
+  void* shared =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return false;
+  Board& board = *new (shared) Board();
   const auto began = std::chrono::steady_clock::now();
-  const auto elapsed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  };
-  uint64_t done = 0;
-  Outcome sum;
-  bool found = false;
-  while (done < command.seeds && elapsed() < static_cast<double>(command.seconds) && !found) {
-    const uint64_t seed = start + done++;
-    const Outcome outcome = simulate(seed, command.mutant.mutant, stacks);
-    sum.switches += outcome.switches;
-    sum.stable_steps += outcome.stable_steps;
-    sum.generations += outcome.generations;
-    sum.lineages += outcome.lineages;
-    if (outcome.violation.empty()) continue;
-    found = true;
-    fmt::print("{}\nrepeat: {}\n", outcome.violation, repeat(command, seed));
+  const bool all_ended = search_in_processes(command, start, board);
+  Board::Part sum;
+  for (const Board::Part& part : board.parts) {
+    sum.schedules += part.schedules;
+    sum.switches += part.switches;
+    sum.steps += part.steps;
+    sum.generations += part.generations;
+    sum.lineages += part.lineages;
   }
   fmt::print(
       "{}: {} schedules from seed {} in {:.1f} s: {} steps in {} generations, {} lineages, "
       "{} switches\n",
-      command.mutant.name, done, start, elapsed(), sum.stable_steps, sum.generations, sum.lineages,
-      sum.switches);
-  return found == command.expect_found;
+      command.mutant.name, sum.schedules, start, seconds_since(began), sum.steps, sum.generations,
+      sum.lineages, sum.switches);
+  if (!all_ended) fmt::print("one of {} processes did not get to its end\n", command.jobs);
+  return all_ended && board.found.load(std::memory_order_relaxed) == command.expect_found;
 }
 
 }  // namespace
@@ -127,7 +197,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   ffdl::set_log_sink([](ffdl::LogLevel, std::string_view) {});
-  Stacks stacks;
-  const bool as_expected = command.seed ? run_one(command, stacks) : run_many(command, stacks);
+  const bool as_expected = command.seed ? run_one(command) : run_many(command);
   return as_expected ? 0 : 1;
 }

@@ -115,6 +115,19 @@ TEST(Simulate, ASeedIsASchedule) {
   EXPECT_EQ(first.violation, "");
 }
 
+// Schedules that have found a bug, by what was wrong.
+TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
+  struct Found {
+    const char* name;
+    uint64_t seed;
+  };
+  const Found all[] = {{"a new life was held to stand still, as the old one did", 271'109'631'111}};
+  Stacks stacks;
+  for (const Found& found : all) {
+    EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks).violation, "") << found.name;
+  }
+}
+
 class FaultyStoreTest : public ::testing::Test {
  protected:
   void with_store(const std::function<void(FaultyStore&, SimNode&)>& body) {

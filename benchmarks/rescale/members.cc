@@ -1,0 +1,115 @@
+#include "benchmarks/rescale/members.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace ffdl::bench {
+
+Result<std::unique_ptr<Members>> Members::start(int count) {
+  std::string folder = (std::filesystem::temp_directory_path() / "ffdl-bench-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) {
+    return Status(StatusCode::kUnavailable, "make a temporary folder: it could not be made");
+  }
+  auto members = std::unique_ptr<Members>(new Members(folder));
+  FFDL_ASSIGN_OR_RETURN(members->server_, Resident::start_self({"--role", "server", folder}));
+  FFDL_RETURN_IF_ERROR(members->server_->ask("").status());
+  for (int i = 0; i < count; ++i) {
+    FFDL_ASSIGN_OR_RETURN(auto member, members->start_member(i));
+    members->all_.push_back(std::move(member));
+  }
+  FFDL_RETURN_IF_ERROR(members->tell(fmt::format("world {}", count)));
+  FFDL_RETURN_IF_ERROR(members->latest().status());
+  FFDL_RETURN_IF_ERROR(members->activate());
+  return members;
+}
+
+Members::~Members() {
+  for (const auto& member : all_) {
+    member->kill_now();
+    member->reap();
+  }
+  server_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+Result<std::unique_ptr<Resident>> Members::start_member(int which) const {
+  FFDL_ASSIGN_OR_RETURN(auto member, Resident::start_self({"--role", "member", folder_,
+                                                           fmt::format("member{}", which)}));
+  FFDL_RETURN_IF_ERROR(member->ask("").status());
+  return member;
+}
+
+Result<int> Members::leader() {
+  for (int i = 0; i < count(); ++i) {
+    FFDL_ASSIGN_OR_RETURN(const double leads, all_[static_cast<size_t>(i)]->ask_number("leads"));
+    if (leads > 0) return i;
+  }
+  return Status(StatusCode::kNotFound, "find the leader: none of the members leads");
+}
+
+Result<uint64_t> Members::generation() {
+  FFDL_ASSIGN_OR_RETURN(const double generation, all_.front()->ask_number("generation"));
+  return static_cast<uint64_t>(generation);
+}
+
+Status Members::tell(const std::string& command, std::optional<int> except) {
+  for (int i = 0; i < count(); ++i) {
+    if (i != except) FFDL_RETURN_IF_ERROR(all_[static_cast<size_t>(i)]->tell(command));
+  }
+  return {};
+}
+
+Result<Time> Members::latest(std::optional<int> except) {
+  Time last = Time::min();
+  std::optional<std::string> first_rest;
+  for (int i = 0; i < count(); ++i) {
+    if (i == except) continue;
+    FFDL_ASSIGN_OR_RETURN(const std::string answer, all_[static_cast<size_t>(i)]->ask(""));
+    const size_t space = answer.find(' ');
+    const std::string rest = space == answer.npos ? "" : answer.substr(space);
+    if (rest != first_rest.value_or(rest)) {
+      return Status(StatusCode::kInternal, fmt::format("compare worlds: member {} has{}, another{}",
+                                                       i, rest, *first_rest));
+    }
+    first_rest = rest;
+    last = std::max(last, Time(std::chrono::nanoseconds(std::stoll(answer))));
+  }
+  return last;
+}
+
+Status Members::activate(std::optional<int> except) {
+  FFDL_RETURN_IF_ERROR(tell("activate", except));
+  return latest(except).status();
+}
+
+Status Members::expect_end_of(int which) {
+  return tell(fmt::format("world {}", count() - 1), which);
+}
+
+Result<Time> Members::end_seen(int which) {
+  FFDL_ASSIGN_OR_RETURN(const Time seen, latest(which));
+  FFDL_RETURN_IF_ERROR(activate(which));
+  return seen;
+}
+
+Status Members::replace(int which) {
+  auto& place = all_[static_cast<size_t>(which)];
+  place->kill_now();
+  place->reap();
+  FFDL_ASSIGN_OR_RETURN(place, start_member(which));
+  FFDL_RETURN_IF_ERROR(tell(fmt::format("world {}", count())));
+  FFDL_RETURN_IF_ERROR(latest().status());
+  return activate();
+}
+
+Result<Time> Members::put_by_all() {
+  FFDL_RETURN_IF_ERROR(tell("put"));
+  return latest();
+}
+
+}  // namespace ffdl::bench
