@@ -125,6 +125,11 @@ Result<StepResult> Session::Impl::end_step(uint64_t samples) {
     if (!attempt.is_intact) return StepResult::kRetryStep;
     has_changed = true;
   }
+  if (membership_->may_leave()) {  // nobody stays in the job
+    const Status left = leave();
+    if (!left.ok()) return end_life(left);
+    return StepResult::kLeft;
+  }
   const auto next = messages_.agreed_next();
   if (next && *next > world_.generation) return change_over(*next);
   return has_changed ? StepResult::kWorldChanged : StepResult::kContinue;
@@ -262,6 +267,8 @@ Result<Session::Impl::Entry> Session::Impl::recover(Old old) {
       FFDL_RETURN_IF_ERROR(leave());
       return Entry::kLeft;
     }
+    // It stands still for want of a world, not behind others.
+    membership_->report_progress(membership_->world().generation, 0);
     const Time now = runtime_.now();
     auto next =
         successor_->wait_after(failed, std::min<Time>(deadline, now + base::kStandingInterval));

@@ -35,10 +35,13 @@ class Cluster {
         store_node_(runtime.make_node("store")),
         store_(store_node_),
         checker_([this](const Member& member) { return is_alive(member); }),
-        shared_{runtime,       checker_,
-                bus_,          exchange_,
+        shared_{runtime,
+                checker_,
+                bus_,
+                exchange_,
                 [this](const Member& member) { return is_alive(member); },
-                short_times(), {},
+                short_times(),
+                {},
                 mutant} {}
 
   const Checker& checker() const { return checker_; }

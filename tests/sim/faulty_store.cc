@@ -12,6 +12,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
+void make_active(membership::WorldRecord& record) {
+  record.phase = Phase::kActive;
+  record.active_generation = record.generation;
+  record.carriers = record.members;
+}
+
 Status is_killed() { return make_error(StatusCode::kCancelled, "ask the store: killed"); }
 Status no_answer() { return make_error(StatusCode::kUnavailable, "ask the store: no answer"); }
 
@@ -70,13 +76,16 @@ Result<Revision> FaultyStore::compare_and_put(std::string_view key, Revision exp
 Result<Revision> FaultyStore::write_world(std::string_view key, Revision expected,
                                           std::string_view value) {
   std::string text(value);
-  if (mutant_ == Mutant::kLatestOverlap) {
+  const auto change = [&](auto&& how) {
     auto record = membership::parse_world(text);
-    if (record.ok() && !record->carriers.empty()) {
-      record->carriers = record->members;
-      text = encode(*record);
-    }
+    if (!record.ok() || record->carriers.empty()) return;
+    how(*record);
+    text = encode(*record);
+  };
+  if (mutant_ == Mutant::kLatestOverlap) {
+    change([](auto& record) { record.carriers = record.members; });
   }
+  if (mutant_ == Mutant::kBornActive) change(make_active);
   const auto put = mutant_ == Mutant::kNoCompare ? inner_.put(key, text)
                                                  : inner_.compare_and_put(key, expected, text);
   if (put.ok()) on_world_(expected, {std::string(key), text, *put, kNoLease});

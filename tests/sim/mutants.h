@@ -20,7 +20,9 @@ enum class Mutant {
   kIgnoresFence,       // A11: one who cannot renew goes on
   kForeignCheckpoint,  // A11: a checkpoint is published whatever its lineage
   kOlderCheckpoint,    // A11: a checkpoint is published over a newer one
-  // In what a session's members say to each other, or what it trains:
+  // Of sessions: in what the store takes, in what members say, or in what they train.
+  kBornActive,        // A6: active as soon as it is formed
+  kLastApply,         // A1: the label has the world of the last step, not the last one in step
   kStepAlone,         // A2: labels are compared by their steps alone
   kParticipantApart,  // A7: what a participant keeps is not part of the state
 };
@@ -41,6 +43,8 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kIgnoresFence, "ignores-fence"},
     MutantName{Mutant::kForeignCheckpoint, "foreign-checkpoint"},
     MutantName{Mutant::kOlderCheckpoint, "older-checkpoint"},
+    MutantName{Mutant::kBornActive, "born-active"},
+    MutantName{Mutant::kLastApply, "last-apply"},
     MutantName{Mutant::kStepAlone, "step-alone"},
     MutantName{Mutant::kParticipantApart, "participant-apart"},
 };

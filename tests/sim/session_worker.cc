@@ -25,9 +25,7 @@ uint64_t mix(Numbers... numbers) {
 
 void Chain::compute() { gradient_ = static_cast<double>(shared_.runtime.below(1U << 20)); }
 
-uint64_t Chain::name() const {
-  return model_ == 0 && records_ == 0 ? 0 : mix(model_, records_);
-}
+uint64_t Chain::name() const { return model_ == 0 && records_ == 0 ? 0 : mix(model_, records_); }
 
 void Chain::apply() {
   before_ = name();
@@ -43,6 +41,7 @@ void Chain::describe(std::span<std::byte> record) {
 void Chain::applied(uint64_t step, const StepRecords& records) {
   const uint64_t before = has_applied_ ? before_ : name();
   has_applied_ = false;
+  last_apply_ = world_.generation;
   for (int rank = 0; rank < records.size(); ++rank) {
     uint64_t number = 0;
     std::memcpy(&number, records.of(rank).data(), sizeof number);
@@ -101,8 +100,10 @@ SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<Faul
 }
 
 void SessionWorker::run() {
-  while (!node_.is_killed() && !has_ended_) {
+  bool has_left = false;
+  while (!node_.is_killed() && !has_left) {
     const Status ended = live();
+    has_left = ended.ok();
     session_.reset();
     if (node_.is_killed()) return;
     if (ended.code() == StatusCode::kInternal || ended.code() == StatusCode::kInvalidArgument) {
@@ -112,7 +113,7 @@ void SessionWorker::run() {
   }
 }
 
-// Ends with the life of the session, or with the process.
+// Ends with the life of the session, well if it has left, or with the process.
 Status SessionWorker::live() {
   Chain chain(shared_);
   FFDL_ASSIGN_OR_RETURN(session_, Session::open(options(chain), chain, *store_, node_));
@@ -123,11 +124,9 @@ Status SessionWorker::live() {
     if (is_leaving_) session_->ask_to_leave();
     chain.compute();
     FFDL_ASSIGN_OR_RETURN(const StepResult result, session_->end_step(runtime_.below(3)));
-    if (result != StepResult::kLeft) continue;
-    has_ended_ = true;
-    return {};
+    if (result == StepResult::kLeft) return {};
   }
-  return {};
+  return base::make_error(StatusCode::kCancelled, "killed");
 }
 
 SessionOptions SessionWorker::options(Chain& chain) {
@@ -159,11 +158,12 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
     shared_.checker.on_act(self);
   };
   // The only message of a report's size.
-  hooks.tamper = [this](std::vector<std::byte>& bytes) {
+  hooks.tamper = [this, &chain](std::vector<std::byte>& bytes) {
     if (bytes.size() != sizeof(elastic::Report)) return;
     elastic::Report report;
     std::memcpy(&report, bytes.data(), sizeof report);
     if (shared_.mutant == Mutant::kStepAlone) report.generation = 0;
+    if (shared_.mutant == Mutant::kLastApply) report.generation = chain.last_apply();
     std::memcpy(bytes.data(), &report, sizeof report);
   };
   return hooks;

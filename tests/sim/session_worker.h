@@ -34,7 +34,8 @@ class Chain final : public Trainable, public StepParticipant {
   void compute();
   // Names both, and so all steps.
   uint64_t name() const;
-  const World& world() const { return world_; }
+  // The generation in which the last step was applied here.
+  uint64_t last_apply() const { return last_apply_; }
 
  private:
   Shared& shared_;
@@ -43,6 +44,7 @@ class Chain final : public Trainable, public StepParticipant {
   uint64_t before_ = 0;  // the name before this step's apply()
   bool has_applied_ = false;
   double gradient_ = 0;
+  uint64_t last_apply_ = 0;
   World world_;
 };
 

@@ -29,7 +29,7 @@ void put(std::span<const std::byte> bytes, std::span<const Buffer> buffers) {
 }
 
 // Sum or mean of doubles, in the order of ranks.
-std::vector<std::byte> reduce(const std::vector<const Exchange::Given*>& given, ReduceOp op) {
+std::vector<std::byte> sum_of(const std::vector<const Exchange::Given*>& given, ReduceOp op) {
   std::vector<std::byte> sum = given.front()->bytes;
   const size_t ranks = given.size();
   for (size_t at = 0; at < sum.size(); at += sizeof(double)) {
@@ -191,7 +191,7 @@ Status SimCommunicator::all_to_all(const Operation& operation, Time deadline) {
     put(all, operation.out);
   } else if (operation.kind == Collective::kAllReduce) {
     hooks_.sum(states);
-    put(reduce(given, operation.reduce), operation.out);
+    put(sum_of(given, operation.reduce), operation.out);
   } else {
     return base::make_error(StatusCode::kUnimplemented, "not in this simulation");
   }

@@ -64,6 +64,7 @@ class SimCommunicator final : public Communicator {
     std::function<uint64_t()> state;                        // of this member, for the checker
     std::function<void(const std::vector<uint64_t>&)> sum;  // those whose gradients are summed
     std::function<void()> act;                              // this member contributes
+    std::function<void(std::vector<std::byte>&)> tamper;    // with what it gives; for mutants
     double fail = 0;  // how often an operation ends badly here though all live
   };
 

@@ -26,13 +26,15 @@ constexpr uint64_t kJobsMax = 64;
 
 constexpr std::string_view kUsage =
     "usage: sim_main [--seed N | --seeds N [--seconds S] [--first N] [--jobs N]] [--mutant NAME]\n"
-    "                [--expect found]\n"
+    "                [--of session] [--expect found]\n"
     "\n"
     "  --seed N        this schedule alone, twice: it must be the same both times\n"
     "  --seeds N       so many schedules, or fewer if the time is over\n"
     "  --seconds S     for so long at most\n"
     "  --first N       their seeds from here on; otherwise fresh ones\n"
     "  --jobs N        in so many processes\n"
+    "  --of session    the real Session above the real Membership; otherwise one made for the\n"
+    "                  test, which also publishes checkpoints\n"
     "  --mutant NAME   with a rule switched off; tests/sim/mutants.h names them\n"
     "  --expect found  end well if, and only if, a violation is found\n";
 
@@ -44,6 +46,7 @@ struct Command {
   uint64_t seconds = 3600;
   uint64_t jobs = 1;
   MutantName mutant = kMutants[0];
+  Of of = Of::kMembership;
   bool expect_found = false;
 };
 
@@ -66,6 +69,10 @@ bool take(Command& command, std::string_view name, std::string_view text) {
   }
   if (name == "--jobs") return command.jobs >= 1 && command.jobs <= kJobsMax;
   if (name == "--expect" && text == "found") return command.expect_found = true;
+  if (name == "--of" && text == "session") {
+    command.of = Of::kSession;
+    return true;
+  }
   if (name != "--mutant") return false;
   for (const MutantName& mutant : kMutants) {
     if (mutant.name != text) continue;
@@ -79,13 +86,14 @@ std::string repeat(const Command& command, uint64_t seed) {
   std::string text = fmt::format("{} --seed {}", command.program, seed);
   if (command.mutant.mutant != Mutant::kNone)
     text += fmt::format(" --mutant {}", command.mutant.name);
+  if (command.of == Of::kSession) text += " --of session";
   return text;
 }
 
 bool run_one(const Command& command) {
   Stacks stacks;
-  const Outcome first = simulate(*command.seed, command.mutant.mutant, stacks);
-  const Outcome again = simulate(*command.seed, command.mutant.mutant, stacks);
+  const Outcome first = simulate(*command.seed, command.mutant.mutant, stacks, command.of);
+  const Outcome again = simulate(*command.seed, command.mutant.mutant, stacks, command.of);
   fmt::print("seed {}: schedule {:016x}, {} switches, {} steps, {} generations, {} lineages\n",
              *command.seed, first.schedule_hash, first.switches, first.stable_steps,
              first.generations, first.lineages);
@@ -124,7 +132,7 @@ void search(const Command& command, uint64_t start, uint64_t job, Board& board) 
     // Relaxed: nothing but the flag itself is read because of it.
     if (board.found.load(std::memory_order_relaxed)) return;
     if (seconds_since(began) >= static_cast<double>(command.seconds)) return;
-    const Outcome outcome = simulate(start + i, command.mutant.mutant, stacks);
+    const Outcome outcome = simulate(start + i, command.mutant.mutant, stacks, command.of);
     ++part.schedules;
     part.switches += outcome.switches;
     part.steps += outcome.stable_steps;
