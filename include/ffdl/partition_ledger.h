@@ -55,7 +55,8 @@ struct PartitionLedgerOptions {
   // of which it is a multiple. Shares are those of even_shares() (micro_batch_sum.h).
   uint64_t batch_samples = 0;
   uint64_t micro_batch_samples = 1;
-  // Of kOnDemand: how many partitions this member wants to hold, so that it can read ahead.
+  // Of kOnDemand: how many partitions this member wants to hold, so that it can read ahead. It gets
+  // more, up to 64, if what it last asked take() for needs them; the first step has one.
   int partitions_wanted = 2;
   // Told of each step once it is stable, in order. The same step may be told by every member, and
   // by one again after restore(): it is then equal, or the job began anew from an older checkpoint.
@@ -96,7 +97,7 @@ class FFDL_API PartitionLedger final : public StepParticipant {
   // What this member holds, in the order in which it will take it: what to read ahead. Changes with
   // each step.
   const std::vector<SampleRange>& leases() const;
-  // Asks for so many partitions from the next step on; 0: for no more at all.
+  // Asks for so many partitions from the next step on (partitions_wanted); 0: for no more at all.
   void want(int partitions);
 
   uint64_t epoch() const;      // counts from 0; options.epochs when all is done

@@ -120,12 +120,15 @@ class PartitionLedger::Impl {
 
   Result<std::vector<SampleRange>> take(uint64_t count) {
     if (!failure_.ok()) return failure_;
+    // Those that so many samples can lie in, and one to read ahead.
+    spanned_ = count == 0 || count == kAll ? 0 : (count - 1) / rules_.data.partition_samples + 2;
     taken_ = front(count);
     return taken_;
   }
 
   void describe(std::span<std::byte> record) const {
-    const Record mine = {rules_digest_, taken(), checksum(taken_), wanted_};
+    const uint64_t partitions = wanted_ == 0 ? 0 : std::max(wanted_, spanned_);
+    const Record mine = {rules_digest_, taken(), checksum(taken_), partitions};
     std::memcpy(record.data(), &mine, sizeof mine);
   }
 
@@ -234,6 +237,7 @@ class PartitionLedger::Impl {
   std::optional<Member> self_{};
   std::optional<size_t> rank_{};
   uint64_t wanted_ = 0;
+  uint64_t spanned_ = 0;  // partitions that it needs for as many samples as it asked for last
   std::vector<SampleRange> taken_{};  // for the step that is being made
   Status failure_{};
   std::vector<Claim> claims_{};

@@ -56,6 +56,11 @@ TEST(LedgerStateBytes, IsSmall) {
     state.commit(step, std::vector<Claim>(4, Claim{5000, 2}));
   }
   EXPECT_LT(state.encode().size(), 1024U);
+  for (uint64_t life = 1; life < 1000; ++life) {
+    state.change_members({{"a", life}, {"b", life}, {"c", 1}, {"d", 1}});
+    state.commit(1000 + life, std::vector<Claim>(4, Claim{1, 2}));
+  }
+  EXPECT_LT(state.encode().size(), 1024U) << "what is returned goes out again";
 }
 
 TEST(LedgerStateBytes, MoreEpochsMayFollowAndNothingElseMayChange) {

@@ -63,6 +63,13 @@ TEST(LedgerState, ANewLifeIsSomebodyElse) {
   EXPECT_EQ(text_of(state), "a 0:1-4 2:0-4 | b 1:2-4 3:0-4");
 }
 
+TEST(LedgerState, WhereAMemberIsReachedSaysNothing) {
+  LedgerState state(rules(40, 4));
+  state.change_members({{"a", 1, "host:1"}});
+  state.commit(1, std::vector<Claim>{{1, 1}});
+  EXPECT_EQ(state.last().parts[0].member.address, "");
+}
+
 TEST(LedgerState, WhoStaysKeepsItsLeasesWhateverItsRank) {
   LedgerState state = with_members(rules(40, 4), "a b");
   state.change_members(members("c b a"));

@@ -200,6 +200,9 @@ TEST(PartitionLedger, ARestoredStateKnowsWhichMemberThisIs) {
   EXPECT_EQ(all[1].taken(), 0U) << "that was of another state";
   EXPECT_EQ(take(all[1]), "1:0-4");
   EXPECT_EQ(all[1].save(), before);
+  all[1].world_changed(world_of("b a", 0));
+  ASSERT_OK(all[1].restore(before));
+  EXPECT_EQ(take(all[1]), "1:0-4") << "it was rank 1 there";
   const auto bytes = all[0].save();
   EXPECT_FAILS(all[1].restore(std::span(bytes).first(20)), StatusCode::kCorrupt, "");
   EXPECT_EQ(all[1].save(), before);
@@ -305,6 +308,33 @@ TEST(PartitionLedger, AStepThatWasTakenBackIsNotTold) {
   ASSERT_OK(all[0].restore(first));
   all[0].stable(1);
   EXPECT_EQ(told.text(), "") << "once";
+}
+
+TEST(PartitionLedger, WhoBeginsAnewTellsItsStepsAgain) {
+  Told told;
+  Members all("a", {told.options()});
+  all.step(1);
+  const auto checkpoint = all[0].save();
+  static_cast<void>(take(all[0], 1));
+  all.step(2);
+  all[0].stable(2);
+  EXPECT_EQ(told.text(), "2(a0:0-1 ) ");
+  ASSERT_OK(all[0].restore(checkpoint));
+  static_cast<void>(take(all[0], 2));
+  all.step(2);
+  all[0].stable(2);
+  EXPECT_EQ(told.text(), "2(a0:0-2 ) ");
+}
+
+TEST(PartitionLedger, WantsAsManyPartitionsAsItsBatchSpans) {
+  Members all("a", {options()});
+  EXPECT_EQ(take(all[0], 10), "0:0-4");
+  all.step(1);
+  EXPECT_EQ(take(all[0], 10), "1:0-4 2:0-4 3:0-2") << "and one more to read ahead";
+  EXPECT_EQ(text_of(all[0].leases()), "1:0-4 2:0-4 3:0-4 4:0-4");
+  all[0].want(0);
+  all.step(2);
+  EXPECT_EQ(text_of(all[0].leases()), "3:2-4 4:0-4");
 }
 
 TEST(PartitionLedger, StepsThatNeverGetStableAreAnError) {
