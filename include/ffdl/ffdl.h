@@ -16,6 +16,7 @@
 #include "ffdl/operation.h"          // IWYU pragma: export
 #include "ffdl/operation_queue.h"    // IWYU pragma: export
 #include "ffdl/parameter_server.h"   // IWYU pragma: export
+#include "ffdl/partition_ledger.h"   // IWYU pragma: export
 #include "ffdl/plan_files.h"         // IWYU pragma: export
 #include "ffdl/runtime.h"            // IWYU pragma: export
 #include "ffdl/session.h"            // IWYU pragma: export

@@ -188,6 +188,19 @@ inline constexpr int kContentionMax = 256;
 // enough for a store that has just come back.
 inline constexpr auto kStoreRetry = 20ms;
 
+// A data set: partitions are numbered with 32 bits, and the positions of the last epoch's samples
+// must be numbers of 64.
+inline constexpr uint64_t kSamplesMax = uint64_t{1} << 48;
+inline constexpr uint64_t kPartitionsMax = (uint64_t{1} << 32) - 1;
+inline constexpr uint64_t kPartitionSamplesMax = uint64_t{1} << 32;
+inline constexpr uint64_t kEpochsMax = uint64_t{1} << 31;
+
+// Partitions that one member holds to read ahead.
+inline constexpr uint64_t kLeasesMax = 64;
+
+// Steps that wait to be stable. A step is when the next one returns, so that two are plenty.
+inline constexpr size_t kUnstableStepsMax = 64;
+
 // Between two looks of one who waits at a file that others change: short beside a lease.
 inline constexpr auto kFileStorePoll = 5ms;
 

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "data/permutation.h"
+#include "ffdl/partition_ledger.h"
+#include "ffdl/types.h"
+
+namespace ffdl::data {
+
+// A data set as numbers: how it is cut into partitions, and in which order an epoch uses them. The
+// use of partition p in epoch e is the positions [e * n, (e + 1) * n), n being its samples.
+struct DataSet {
+  uint64_t samples = 1;
+  uint64_t partition_samples = 1;
+  uint64_t seed = 0;
+  Shuffle shuffle = Shuffle::kPartitions;
+
+  uint32_t partitions() const;
+  uint64_t samples_of(uint32_t partition) const;
+  // All of a partition in one epoch.
+  SampleRange use(uint32_t partition, uint64_t epoch) const;
+
+  // Whether it is some part of a partition in one epoch.
+  bool has(const SampleRange& range) const;
+
+  // The order of an epoch, and back.
+  uint32_t partition_at(uint64_t place, uint64_t epoch) const;
+  uint64_t place_of(uint32_t partition, uint64_t epoch) const;
+  // The samples of the first `places` partitions of an epoch.
+  uint64_t samples_before(uint64_t places, uint64_t epoch) const;
+
+  // Calls to(index) with where each sample of a range that it has lies, in the order of training.
+  template <class To>
+  void for_each_index(const SampleRange& range, To to) const {
+    const uint64_t count = samples_of(range.partition);
+    const uint64_t first = range.partition * partition_samples;
+    const uint64_t epoch = range.begin / count;
+    if (shuffle != Shuffle::kSamples) {
+      for (uint64_t i = range.begin; i < range.end; ++i) to(first + i % count);
+      return;
+    }
+    const Permutation order = order_within(range.partition, epoch);
+    for (uint64_t i = range.begin; i < range.end; ++i) to(first + order.at(i % count));
+  }
+
+ private:
+  Permutation order_of(uint64_t epoch) const;
+  Permutation order_within(uint32_t partition, uint64_t epoch) const;
+};
+
+}  // namespace ffdl::data

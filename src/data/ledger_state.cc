@@ -1,0 +1,193 @@
+#include "data/ledger_state.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/limits.h"
+
+namespace ffdl::data {
+namespace {
+
+template <class Ranges>
+uint64_t samples_in(const Ranges& ranges) {
+  return std::accumulate(
+      ranges.begin(), ranges.end(), uint64_t{0},
+      [](uint64_t sum, const SampleRange& range) { return sum + range.end - range.begin; });
+}
+
+// Removes up to `count` samples from the front of a list, and gives them to(range).
+template <class List, class To>
+uint64_t move_front(List& from, uint64_t count, To to) {
+  uint64_t moved = 0;
+  while (moved < count && !from.empty()) {
+    SampleRange& first = from.front();
+    const uint64_t here = std::min(count - moved, first.end - first.begin);
+    to(SampleRange{first.partition, first.begin, first.begin + here});
+    moved += here;
+    first.begin += here;
+    if (first.begin == first.end) from.erase(from.begin());
+  }
+  return moved;
+}
+
+}  // namespace
+
+uint64_t LedgerState::held(size_t rank) const { return samples_in(leases_[rank]); }
+
+std::vector<SampleRange> LedgerState::front(size_t rank, uint64_t count) const {
+  std::vector<SampleRange> ranges;
+  for (SampleRange range : leases_[rank]) {
+    range.end = std::min(range.end, range.begin + std::min(count, range.end - range.begin));
+    if (range.begin == range.end) break;
+    count -= range.end - range.begin;
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+uint64_t LedgerState::committed() const {
+  uint64_t rest = samples_in(returned_);
+  for (const auto& leases : leases_) rest += samples_in(leases);
+  return rules_.data.samples_before(begun_, epoch_) - rest;
+}
+
+void LedgerState::change_members(const std::vector<Member>& members) {
+  if (rules_.order == SampleOrder::kGlobal) take_back_all();
+  std::vector<std::vector<SampleRange>> leases(members.size());
+  std::vector<SampleRange> back;
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    const auto now = std::find(members.begin(), members.end(), members_[rank]);
+    if (now != members.end()) {
+      leases[static_cast<size_t>(now - members.begin())] = std::move(leases_[rank]);
+    } else {
+      back.insert(back.end(), leases_[rank].begin(), leases_[rank].end());
+    }
+  }
+  leases_ = std::move(leases);
+  members_.clear();
+  for (const Member& member : members) members_.push_back({member.id, member.incarnation});
+  take_back(back);
+  if (is_done()) return;
+  if (rules_.order == SampleOrder::kGlobal) {
+    cut_batch();
+  } else {
+    hand_out_partitions(std::vector<Claim>(members_.size()));
+  }
+}
+
+void LedgerState::commit(uint64_t step, std::span<const Claim> claims) {
+  FFDL_CHECK(claims.size() == members_.size(), "one claim for each member");
+  last_.step = step;
+  last_.parts.clear();
+  for (size_t rank = 0; rank < claims.size(); ++rank) {
+    const uint64_t moved = move_front(
+        leases_[rank], claims[rank].samples,
+        [&](const SampleRange& range) { last_.parts.push_back({members_[rank], range}); });
+    FFDL_CHECK(moved == claims[rank].samples, "nobody claims more than it holds");
+  }
+  if (rules_.order == SampleOrder::kGlobal) take_back_all();
+  if (is_done()) return;
+  if (begun_ == rules_.data.partitions() && !has_rest()) {
+    ++epoch_;
+    begun_ = 0;
+    if (is_done()) return;
+  }
+  if (rules_.order == SampleOrder::kGlobal) {
+    cut_batch();
+  } else {
+    hand_out_partitions(claims);
+    share_the_rest(claims);
+  }
+}
+
+bool LedgerState::has_rest() const {
+  return !returned_.empty() || std::any_of(leases_.begin(), leases_.end(),
+                                           [](const auto& leases) { return !leases.empty(); });
+}
+
+void LedgerState::take_back_all() {
+  std::vector<SampleRange> back;
+  for (auto& leases : leases_) {
+    back.insert(back.end(), leases.begin(), leases.end());
+    leases.clear();
+  }
+  take_back(back);
+}
+
+// They come before what was returned earlier. What was cut into pieces grows together again.
+void LedgerState::take_back(std::vector<SampleRange>& pieces) {
+  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+    const bool meets = !returned_.empty() && returned_.front().partition == piece->partition &&
+                       returned_.front().begin == piece->end;
+    if (meets) {
+      returned_.front().begin = piece->begin;
+    } else {
+      returned_.push_front(*piece);
+    }
+  }
+}
+
+// Makes returned_ not empty, unless the epoch has no more to hand out.
+bool LedgerState::begin_next_partition() {
+  if (!returned_.empty()) return true;
+  if (begun_ == rules_.data.partitions()) return false;
+  returned_.push_back(rules_.data.use(rules_.data.partition_at(begun_, epoch_), epoch_));
+  ++begun_;
+  return true;
+}
+
+// One to each in the order of ranks, then a second one: the last ones do not all go to one member.
+void LedgerState::hand_out_partitions(std::span<const Claim> claims) {
+  bool anybody_wants = true;
+  for (size_t goal = 1; goal <= base::kLeasesMax && anybody_wants; ++goal) {
+    anybody_wants = false;
+    for (size_t rank = 0; rank < claims.size(); ++rank) {
+      if (claims[rank].partitions < goal) continue;
+      anybody_wants = true;
+      if (leases_[rank].size() >= goal) continue;
+      if (!begin_next_partition()) return;
+      leases_[rank].push_back(returned_.front());
+      returned_.pop_front();
+    }
+  }
+}
+
+// At the end of an epoch: who has nothing is given the last partition of who has the most, or half
+// of its only one if that has more than a step's work left. Who did not work is left with nothing.
+void LedgerState::share_the_rest(std::span<const Claim> claims) {
+  std::vector<uint64_t> samples(claims.size());
+  for (size_t rank = 0; rank < claims.size(); ++rank) samples[rank] = held(rank);
+  for (size_t rank = 0; rank < claims.size(); ++rank) {
+    if (samples[rank] > 0 || claims[rank].partitions == 0) continue;
+    const auto most =
+        static_cast<size_t>(std::max_element(samples.begin(), samples.end()) - samples.begin());
+    std::vector<SampleRange>& theirs = leases_[most];
+    if (theirs.size() < 2 && samples[most] <= claims[most].samples) return;
+    SampleRange part = theirs.back();
+    if (theirs.size() == 1 && claims[most].samples > 0) {
+      part.begin += (part.end - part.begin + 1) / 2;
+      theirs.back().end = part.begin;
+    } else {
+      theirs.pop_back();
+    }
+    leases_[rank].push_back(part);
+    samples[rank] = part.end - part.begin;
+    samples[most] -= samples[rank];
+  }
+}
+
+void LedgerState::cut_batch() {
+  const uint64_t ranks = members_.size();
+  const uint64_t micro_batches = rules_.batch_samples / rules_.micro_batch_samples;
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    const uint64_t share = micro_batches / ranks + (rank < micro_batches % ranks ? 1 : 0);
+    uint64_t missing = share * rules_.micro_batch_samples;
+    while (missing > 0 && begin_next_partition()) {
+      missing -= move_front(returned_, missing,
+                            [&](const SampleRange& range) { leases_[rank].push_back(range); });
+    }
+  }
+}
+
+}  // namespace ffdl::data

@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <map>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/byte_records.h"
+#include "base/errors.h"
+#include "base/limits.h"
+#include "data/ledger_state.h"
+
+namespace ffdl::data {
+namespace {
+
+constexpr std::string_view kMagic = "ffdlldg1";
+
+Status is_corrupt(std::string_view what) {
+  return base::make_error(StatusCode::kCorrupt,
+                          "restore a partition ledger: {}; restore what a ledger with the same "
+                          "options has saved",
+                          what);
+}
+
+void write(base::ByteWriter& out, const SampleRange& range) {
+  out.number(range.partition);
+  out.number(range.begin);
+  out.number(range.end);
+}
+
+template <class Ranges>
+void write_all(base::ByteWriter& out, const Ranges& ranges) {
+  out.number(ranges.size());
+  for (const SampleRange& range : ranges) write(out, range);
+}
+
+void write(base::ByteWriter& out, const Member& member) {
+  out.text(member.id);
+  out.number(member.incarnation);
+}
+
+// A partition that no data set has is kept as one, so that it is found.
+SampleRange read_range(base::ByteReader& in) {
+  SampleRange range;
+  range.partition = static_cast<uint32_t>(std::min<uint64_t>(in.number(), UINT32_MAX));
+  range.begin = in.number();
+  range.end = in.number();
+  return range;
+}
+
+template <class Ranges>
+void read_all(base::ByteReader& in, Ranges& ranges) {
+  for (uint64_t left = in.number(); left > 0 && !in.failed(); --left) {
+    ranges.push_back(read_range(in));
+  }
+}
+
+Member read_member(base::ByteReader& in) {
+  Member member;
+  member.id = in.text();
+  member.incarnation = in.number();
+  return member;
+}
+
+}  // namespace
+
+uint64_t LedgerRules::order_digest() const {
+  const uint64_t fields[] = {data.samples,
+                             data.partition_samples,
+                             data.seed,
+                             static_cast<uint64_t>(data.shuffle),
+                             static_cast<uint64_t>(order),
+                             batch_samples,
+                             micro_batch_samples};
+  return XXH3_64bits(fields, sizeof fields);
+}
+
+uint64_t LedgerRules::digest() const {
+  return XXH3_64bits_withSeed(&epochs, sizeof epochs, order_digest());
+}
+
+std::vector<std::byte> LedgerState::encode() const {
+  base::ByteWriter out(kMagic);
+  out.number(rules_.order_digest());
+  out.number(epoch_);
+  out.number(begun_);
+  out.number(members_.size());
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    write(out, members_[rank]);
+    write_all(out, leases_[rank]);
+  }
+  write_all(out, returned_);
+  out.number(last_.step);
+  out.number(last_.parts.size());
+  for (const CommittedStep::Part& part : last_.parts) {
+    write(out, part.member);
+    write(out, part.range);
+  }
+  const std::string text = std::move(out).finish();
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Result<LedgerState> LedgerState::decode(std::span<const std::byte> bytes,
+                                        const LedgerRules& rules) {
+  base::ByteReader in({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kMagic);
+  LedgerState state(rules);
+  const uint64_t digest = in.number();
+  state.epoch_ = in.number();
+  state.begun_ = in.number();
+  for (uint64_t left = in.number(); left > 0 && !in.failed(); --left) {
+    state.members_.push_back(read_member(in));
+    read_all(in, state.leases_.emplace_back());
+  }
+  read_all(in, state.returned_);
+  state.last_.step = in.number();
+  for (uint64_t left = in.number(); left > 0 && !in.failed(); --left) {
+    Member member = read_member(in);
+    state.last_.parts.push_back({std::move(member), read_range(in)});
+  }
+  if (!in.problem().empty()) return is_corrupt(in.problem());
+  if (digest != rules.order_digest()) return is_corrupt("it is of another data set or order");
+  if (!state.is_possible()) return is_corrupt("it is none that a ledger can have");
+  return state;
+}
+
+// No sample is held twice, and none that was not begun in this epoch.
+bool LedgerState::is_possible() const {
+  const DataSet& data = rules_.data;
+  if (epoch_ > base::kEpochsMax || begun_ > data.partitions()) return false;
+  if (members_.size() > base::kRanksMax) return false;
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    const auto same = std::find(members_.begin(), members_.end(), members_[rank]);
+    if (same != members_.begin() + static_cast<std::ptrdiff_t>(rank)) return false;
+  }
+  std::vector<SampleRange> pieces(returned_.begin(), returned_.end());
+  for (const auto& leases : leases_) pieces.insert(pieces.end(), leases.begin(), leases.end());
+  std::sort(pieces.begin(), pieces.end(), [](const SampleRange& a, const SampleRange& b) {
+    return a.partition != b.partition ? a.partition < b.partition : a.begin < b.begin;
+  });
+  const SampleRange* before = nullptr;
+  for (const SampleRange& piece : pieces) {
+    if (piece.partition >= data.partitions()) return false;
+    const SampleRange use = data.use(piece.partition, epoch_);
+    if (piece.begin < use.begin || piece.end > use.end || piece.begin >= piece.end) return false;
+    if (data.place_of(piece.partition, epoch_) >= begun_) return false;
+    if (before != nullptr && before->partition == piece.partition && before->end > piece.begin) {
+      return false;
+    }
+    before = &piece;
+  }
+  return true;
+}
+
+}  // namespace ffdl::data

@@ -1,0 +1,294 @@
+#include "ffdl/partition_ledger.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "data/ledger_state.h"
+
+namespace ffdl {
+namespace {
+
+using base::invalid_argument;
+using base::make_error;
+using data::Claim;
+using data::LedgerRules;
+using data::LedgerState;
+
+// What travels. The ranges themselves need not: they are the front of what the member holds, which
+// all know; the checksum says that they know the same.
+struct Record {
+  uint64_t rules;  // their digest
+  uint64_t samples;
+  uint64_t ranges;  // their checksum
+  uint64_t partitions;
+};
+static_assert(sizeof(Record) == 32);
+
+uint64_t checksum(const std::vector<SampleRange>& ranges) {
+  uint64_t sum = 0;
+  for (const SampleRange& range : ranges) {
+    const uint64_t fields[] = {range.partition, range.begin, range.end};
+    sum = XXH3_64bits_withSeed(fields, sizeof fields, sum);
+  }
+  return sum;
+}
+
+uint64_t samples_in(const std::vector<SampleRange>& ranges) {
+  uint64_t sum = 0;
+  for (const SampleRange& range : ranges) sum += range.end - range.begin;
+  return sum;
+}
+
+Status check_batch(const PartitionLedgerOptions& options) {
+  const uint64_t batch = options.batch_samples;
+  const uint64_t micro_batch = options.micro_batch_samples;
+  if (options.order == SampleOrder::kOnDemand) {
+    if (batch == 0 && micro_batch == 1) return {};
+    return invalid_argument(
+        "make a partition ledger: batch_samples {} and micro_batch_samples {} have no meaning on "
+        "demand; say in take() how many samples a member uses, or use SampleOrder::kGlobal",
+        batch, micro_batch);
+  }
+  if (batch > 0 && batch <= base::kSamplesMax && micro_batch > 0 && batch % micro_batch == 0) {
+    return {};
+  }
+  return invalid_argument(
+      "make a partition ledger: batch_samples is {} and micro_batch_samples {}; give at least 1 "
+      "of each, and at most {}, the first a multiple of the second",
+      batch, micro_batch, base::kSamplesMax);
+}
+
+Status check(const PartitionLedgerOptions& options) {
+  if (options.samples < 1 || options.samples > base::kSamplesMax) {
+    return invalid_argument("make a partition ledger: samples is {}; give 1 to {}", options.samples,
+                            base::kSamplesMax);
+  }
+  if (options.partition_samples < 1 || options.partition_samples > base::kPartitionSamplesMax ||
+      (options.samples - 1) / options.partition_samples >= base::kPartitionsMax) {
+    return invalid_argument(
+        "make a partition ledger: partition_samples is {} for {} samples; give 1 to {}, and make "
+        "at most {} partitions",
+        options.partition_samples, options.samples, base::kPartitionSamplesMax,
+        base::kPartitionsMax);
+  }
+  if (options.epochs > base::kEpochsMax) {
+    return invalid_argument("make a partition ledger: epochs is {}; give at most {}, or 0",
+                            options.epochs, base::kEpochsMax);
+  }
+  return check_batch(options);
+}
+
+LedgerRules rules_of(const PartitionLedgerOptions& options) {
+  LedgerRules rules;
+  rules.data.samples = options.samples;
+  rules.data.partition_samples = options.partition_samples;
+  rules.data.seed = options.seed;
+  rules.data.shuffle = options.shuffle;
+  rules.epochs = options.epochs == 0 ? base::kEpochsMax : options.epochs;
+  rules.order = options.order;
+  rules.batch_samples = options.batch_samples;
+  rules.micro_batch_samples = options.micro_batch_samples;
+  return rules;
+}
+
+}  // namespace
+
+class PartitionLedger::Impl {
+ public:
+  explicit Impl(const PartitionLedgerOptions& options)
+      : rules_(rules_of(options)),
+        rules_digest_(rules_.digest()),
+        on_stable_(options.on_stable),
+        state_(rules_) {
+    want(options.partitions_wanted);
+  }
+
+  const LedgerRules& rules() const { return rules_; }
+  const LedgerState& state() const { return state_; }
+  const std::vector<SampleRange>& leases() const { return rank_ ? state_.leases(*rank_) : none_; }
+  uint64_t taken() const { return samples_in(taken_); }
+
+  void want(int partitions) { wanted_ = static_cast<uint64_t>(std::max(partitions, 0)); }
+
+  Result<std::vector<SampleRange>> take(uint64_t count) {
+    if (!failure_.ok()) return failure_;
+    // Those that so many samples can lie in, and one to read ahead.
+    spanned_ = count == 0 || count == kAll ? 0 : (count - 1) / rules_.data.partition_samples + 2;
+    taken_ = front(count);
+    return taken_;
+  }
+
+  void describe(std::span<std::byte> record) const {
+    const uint64_t partitions = wanted_ == 0 ? 0 : std::max(wanted_, spanned_);
+    const Record mine = {rules_digest_, taken(), checksum(taken_), partitions};
+    std::memcpy(record.data(), &mine, sizeof mine);
+  }
+
+  void applied(uint64_t step, const StepRecords& records) {
+    claims_.assign(state_.members().size(), Claim{0, 0});
+    if (static_cast<size_t>(records.size()) == claims_.size()) {
+      for (size_t rank = 0; rank < claims_.size(); ++rank) {
+        claims_[rank] = claim_of(rank, records.of(static_cast<int>(rank)));
+      }
+    } else {
+      fail(make_error(StatusCode::kInternal,
+                      "commit samples of step {}: {} records of {} members; report it", step,
+                      records.size(), claims_.size()));
+    }
+    state_.commit(step, claims_);
+    taken_.clear();
+    await_stable();
+  }
+
+  void world_changed(const World& world) {
+    state_.change_members(world.members);
+    self_.reset();
+    if (world.rank >= 0) self_ = world.members[static_cast<size_t>(world.rank)];
+    find_rank();
+    if (front(taken()) != taken_) taken_.clear();
+  }
+
+  void stable(uint64_t step) {
+    while (!unstable_.empty() && unstable_.front().step <= step) {
+      told_ = unstable_.front().step;
+      on_stable_(unstable_.front());
+      unstable_.pop_front();
+    }
+  }
+
+  Status restore(std::span<const std::byte> bytes) {
+    FFDL_ASSIGN_OR_RETURN(state_, LedgerState::decode(bytes, rules_));
+    find_rank();
+    taken_.clear();
+    failure_ = {};
+    unstable_.clear();
+    if (told_ && *told_ > state_.last().step) told_.reset();
+    await_stable();
+    return {};
+  }
+
+ private:
+  std::vector<SampleRange> front(uint64_t count) const {
+    if (!rank_ || state_.is_done()) return {};
+    return state_.front(*rank_, count);
+  }
+
+  void find_rank() {
+    rank_.reset();
+    if (!self_) return;
+    const auto& members = state_.members();
+    const auto found = std::find(members.begin(), members.end(), *self_);
+    if (found != members.end()) rank_ = static_cast<size_t>(found - members.begin());
+  }
+
+  // A record that is not in order claims nothing, at all members alike.
+  Claim claim_of(size_t rank, std::span<const std::byte> bytes) {
+    Record record;
+    std::memcpy(&record, bytes.data(), sizeof record);
+    if (record.rules != rules_digest_) {
+      fail(invalid_argument(
+          "commit samples of '{}': it has other options than this member; give the same "
+          "PartitionLedgerOptions to all",
+          state_.members()[rank].id));
+      return {0, 0};
+    }
+    if (record.samples > state_.held(rank) ||
+        record.ranges != checksum(state_.front(rank, record.samples))) {
+      fail(make_error(StatusCode::kInternal,
+                      "commit {} samples of '{}': they are not the next that it holds; restore a "
+                      "checkpoint, and report it",
+                      record.samples, state_.members()[rank].id));
+      return {0, 0};
+    }
+    return {record.samples, record.partitions};
+  }
+
+  void fail(Status why) {
+    if (failure_.ok()) failure_ = std::move(why);
+  }
+
+  void await_stable() {
+    const CommittedStep& last = state_.last();
+    if (!on_stable_ || last.parts.empty() || told_ == last.step) return;
+    if (unstable_.size() == base::kUnstableStepsMax) {
+      fail(make_error(StatusCode::kExhausted,
+                      "commit samples of step {}: {} steps wait for stable(); call it once all "
+                      "members have applied a step",
+                      last.step, unstable_.size()));
+      return;
+    }
+    unstable_.push_back(last);
+  }
+
+  const LedgerRules rules_;
+  const uint64_t rules_digest_;
+  const std::function<void(const CommittedStep&)> on_stable_;
+  const std::vector<SampleRange> none_{};
+  LedgerState state_;
+  // What follows is this member's own.
+  std::optional<Member> self_{};
+  std::optional<size_t> rank_{};
+  uint64_t wanted_ = 0;
+  uint64_t spanned_ = 0;  // partitions that it needs for as many samples as it asked for last
+  std::vector<SampleRange> taken_{};  // for the step that is being made
+  Status failure_{};
+  std::vector<Claim> claims_{};
+  std::deque<CommittedStep> unstable_{};
+  std::optional<uint64_t> told_{};  // the last step that on_stable_ was told of
+};
+
+Result<std::unique_ptr<PartitionLedger>> PartitionLedger::create(
+    const PartitionLedgerOptions& options) {
+  FFDL_RETURN_IF_ERROR(check(options));
+  return std::unique_ptr<PartitionLedger>(new PartitionLedger(std::make_unique<Impl>(options)));
+}
+
+PartitionLedger::PartitionLedger(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PartitionLedger::~PartitionLedger() = default;
+
+Result<std::vector<SampleRange>> PartitionLedger::take(uint64_t count) {
+  return impl_->take(count);
+}
+uint64_t PartitionLedger::taken() const { return impl_->taken(); }
+const std::vector<SampleRange>& PartitionLedger::leases() const { return impl_->leases(); }
+void PartitionLedger::want(int partitions) { impl_->want(partitions); }
+
+uint64_t PartitionLedger::epoch() const { return impl_->state().epoch(); }
+uint64_t PartitionLedger::committed() const { return impl_->state().committed(); }
+bool PartitionLedger::is_done() const { return impl_->state().is_done(); }
+
+Result<std::vector<uint64_t>> PartitionLedger::sample_indices(
+    std::span<const SampleRange> ranges) const {
+  const data::DataSet& data_set = impl_->rules().data;
+  std::vector<uint64_t> indices;
+  for (const SampleRange& range : ranges) {
+    if (!data_set.has(range)) {
+      return invalid_argument(
+          "look up samples [{}, {}) of partition {}: there are none within one epoch of {} "
+          "partitions; give ranges of take() or leases()",
+          range.begin, range.end, range.partition, data_set.partitions());
+    }
+    data_set.for_each_index(range, [&](uint64_t index) { indices.push_back(index); });
+  }
+  return indices;
+}
+
+size_t PartitionLedger::record_bytes() const { return sizeof(Record); }
+void PartitionLedger::describe(std::span<std::byte> record) { impl_->describe(record); }
+void PartitionLedger::applied(uint64_t step, const StepRecords& records) {
+  impl_->applied(step, records);
+}
+void PartitionLedger::world_changed(const World& world) { impl_->world_changed(world); }
+void PartitionLedger::stable(uint64_t step) { impl_->stable(step); }
+std::vector<std::byte> PartitionLedger::save() const { return impl_->state().encode(); }
+Status PartitionLedger::restore(std::span<const std::byte> bytes) { return impl_->restore(bytes); }
+
+}  // namespace ffdl

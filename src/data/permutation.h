@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace ffdl::data {
+
+// The finalizer of SplitMix64: a bijection of 64-bit numbers whose every bit depends on all.
+constexpr uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+// A permutation of [0, size) that is computed and not stored, so that an epoch can go on at any
+// point of it at once. It is part of what a saved state means, and must never change:
+//   An index is a number of b = bit_width(size - 1) bits, the lower b - b / 2 of which are its
+//   right part, the others its left. In round i of 8 one part is changed by the other: in even
+//   rounds the left ^= mix(right ^ k[i]), in odd rounds the right ^= mix(left ^ k[i]), cut to its
+//   bits; with k[i] = mix(key + i). All this is repeated until the number is below size.
+class Permutation {
+ public:
+  // size > 0.
+  Permutation(uint64_t size, uint64_t key);
+
+  uint64_t at(uint64_t index) const;
+  uint64_t index_of(uint64_t value) const;  // at(index_of(value)) == value
+
+ private:
+  static constexpr size_t kRounds = 8;
+
+  uint64_t once(uint64_t number) const;
+  uint64_t once_back(uint64_t number) const;
+
+  const uint64_t size_;
+  const int right_bits_;
+  const uint64_t right_mask_;
+  const uint64_t left_mask_;
+  std::array<uint64_t, kRounds> keys_;
+};
+
+}  // namespace ffdl::data

@@ -1,0 +1,97 @@
+#include "data/data_set.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace ffdl::data {
+namespace {
+
+std::vector<uint64_t> indices(const DataSet& data, const SampleRange& range) {
+  std::vector<uint64_t> all;
+  data.for_each_index(range, [&](uint64_t index) { all.push_back(index); });
+  return all;
+}
+
+TEST(DataSet, TheLastPartitionHasWhatIsLeft) {
+  const DataSet data{.samples = 10, .partition_samples = 4};
+  EXPECT_EQ(data.partitions(), 3U);
+  EXPECT_EQ(data.samples_of(1), 4U);
+  EXPECT_EQ(data.samples_of(2), 2U);
+  EXPECT_EQ(data.use(2, 0), (SampleRange{2, 0, 2}));
+  EXPECT_EQ(data.use(2, 3), (SampleRange{2, 6, 8})) << "positions go on counting";
+  EXPECT_EQ((DataSet{.samples = 8, .partition_samples = 4}.partitions()), 2U);
+  EXPECT_EQ((DataSet{.samples = 1, .partition_samples = 4}.samples_of(0)), 1U);
+}
+
+TEST(DataSet, KnowsWhichRangesItHas) {
+  const DataSet data{.samples = 10, .partition_samples = 4};
+  EXPECT_TRUE(data.has({1, 5, 8}));
+  EXPECT_TRUE(data.has({2, 2, 4}));
+  EXPECT_FALSE(data.has({1, 3, 5})) << "of two epochs";
+  EXPECT_FALSE(data.has({1, 3, 3}));
+  EXPECT_FALSE(data.has({1, 3, 2}));
+  EXPECT_FALSE(data.has({3, 0, 1}));
+}
+
+TEST(DataSet, EachEpochHasAnotherOrderOfAllPartitions) {
+  DataSet data{.samples = 40, .partition_samples = 4, .seed = 1};
+  const auto order = [&](uint64_t epoch) {
+    std::vector<uint32_t> all;
+    for (uint32_t place = 0; place < data.partitions(); ++place) {
+      all.push_back(data.partition_at(place, epoch));
+      EXPECT_EQ(data.place_of(all.back(), epoch), place);
+    }
+    return all;
+  };
+  const std::vector<uint32_t> sorted = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  EXPECT_NE(order(0), order(1));
+  EXPECT_TRUE(std::is_permutation(sorted.begin(), sorted.end(), order(0).begin()));
+  EXPECT_TRUE(std::is_permutation(sorted.begin(), sorted.end(), order(1).begin()));
+  const auto first = order(0);
+  data.seed = 2;
+  EXPECT_NE(order(0), first);
+  data.shuffle = Shuffle::kNone;
+  EXPECT_EQ(order(5), sorted);
+}
+
+// Worked out apart from the words in permutation.h: mix(mix(seed) + epoch) is the key of an epoch.
+TEST(DataSet, TheOrderIsTheSameForEver) {
+  const DataSet data{.samples = 50, .partition_samples = 10, .seed = 5};
+  std::vector<uint32_t> order;
+  for (uint64_t place = 0; place < 5; ++place) order.push_back(data.partition_at(place, 2));
+  EXPECT_EQ(order, (std::vector<uint32_t>{2, 3, 1, 4, 0}));
+}
+
+TEST(DataSet, CountsTheSamplesOfTheFirstPartitionsOfAnEpoch) {
+  const DataSet data{.samples = 10, .partition_samples = 4, .seed = 3};
+  for (uint64_t epoch = 0; epoch < 8; ++epoch) {
+    uint64_t sum = 0;
+    for (uint64_t place = 0; place < 3; ++place) {
+      EXPECT_EQ(data.samples_before(place, epoch), sum);
+      sum += data.samples_of(data.partition_at(place, epoch));
+    }
+    EXPECT_EQ(data.samples_before(3, epoch), 10U);
+  }
+}
+
+TEST(DataSet, SamplesLieInTheirPartition) {
+  DataSet data{.samples = 10, .partition_samples = 4};
+  EXPECT_EQ(indices(data, {1, 0, 4}), (std::vector<uint64_t>{4, 5, 6, 7}));
+  EXPECT_EQ(indices(data, {2, 7, 8}), (std::vector<uint64_t>{9}));
+
+  data = {.samples = 300, .partition_samples = 100, .seed = 9, .shuffle = Shuffle::kSamples};
+  const auto first = indices(data, data.use(1, 0));
+  const auto second = indices(data, data.use(1, 1));
+  EXPECT_NE(first, second) << "another order each epoch";
+  auto sorted = second;
+  std::sort(sorted.begin(), sorted.end());
+  for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(sorted[i], 100 + i);
+  EXPECT_EQ(indices(data, {1, 130, 140}),
+            (std::vector<uint64_t>(second.begin() + 30, second.begin() + 40)))
+      << "a part of it is in the same order";
+}
+
+}  // namespace
+}  // namespace ffdl::data

@@ -1,0 +1,149 @@
+#include <gtest/gtest.h>
+
+#include "base/byte_records.h"
+#include "data/ledger_state.h"
+#include "data/ledger_text.h"
+#include "support/status_matchers.h"
+
+namespace ffdl::data {
+namespace {
+
+using testing::members;
+using testing::text_of;
+
+LedgerRules rules() {
+  LedgerRules rules;
+  rules.data = {.samples = 52, .partition_samples = 4, .seed = 1};
+  rules.epochs = 3;
+  return rules;
+}
+
+// In the middle of the second epoch, with leases cut in pieces and some returned.
+LedgerState some_state() {
+  LedgerState state(rules());
+  state.change_members(members("a b c"));
+  for (uint64_t step = 0; state.epoch() == 0; ++step) {
+    std::vector<Claim> claims;
+    for (size_t rank = 0; rank < 3; ++rank) claims.push_back({std::min(state.held(rank), rank), 2});
+    state.commit(step, claims);
+  }
+  state.commit(100, std::vector<Claim>{{1, 2}, {0, 2}, {3, 2}});
+  state.change_members(members("c2"));
+  return state;
+}
+
+TEST(LedgerStateBytes, AStateComesBackAsItWasWritten) {
+  LedgerState state = some_state();
+  ASSERT_OK_AND_ASSIGN(LedgerState read, LedgerState::decode(state.encode(), rules()));
+  EXPECT_EQ(read.encode(), state.encode());
+  EXPECT_EQ(text_of(read), text_of(state));
+  EXPECT_EQ(read.epoch(), 1U);
+  EXPECT_EQ(read.committed(), 4U);
+  EXPECT_EQ(read.last(), state.last());
+  for (LedgerState* each : {&state, &read}) {
+    each->commit(101, std::vector<Claim>{{2, 9}});
+    each->change_members(members("x y z"));
+  }
+  EXPECT_EQ(read.encode(), state.encode()) << "it goes on in the same way";
+}
+
+TEST(LedgerStateBytes, IsSmall) {
+  LedgerRules large = rules();
+  large.data = {.samples = 1'000'000'000, .partition_samples = 10'000};
+  LedgerState state(large);
+  state.change_members(members("a b c d"));
+  for (uint64_t step = 0; step < 1000; ++step) {
+    state.commit(step, std::vector<Claim>(4, Claim{5000, 2}));
+  }
+  EXPECT_LT(state.encode().size(), 1024U);
+  for (uint64_t life = 1; life < 1000; ++life) {
+    state.change_members({{"a", life}, {"b", life}, {"c", 1}, {"d", 1}});
+    state.commit(1000 + life, std::vector<Claim>(4, Claim{1, 2}));
+  }
+  EXPECT_LT(state.encode().size(), 1024U) << "what is returned goes out again";
+}
+
+TEST(LedgerStateBytes, MoreEpochsMayFollowAndNothingElseMayChange) {
+  const auto bytes = some_state().encode();
+  LedgerRules others = rules();
+  others.epochs = 9;
+  EXPECT_OK(LedgerState::decode(bytes, others));
+  const auto refuse = [&](auto change) {
+    LedgerRules changed = rules();
+    change(changed);
+    EXPECT_FAILS(LedgerState::decode(bytes, changed), StatusCode::kCorrupt, "another data set");
+  };
+  refuse([](LedgerRules& r) { r.data.samples = 51; });
+  refuse([](LedgerRules& r) { r.data.partition_samples = 5; });
+  refuse([](LedgerRules& r) { r.data.seed = 2; });
+  refuse([](LedgerRules& r) { r.data.shuffle = Shuffle::kSamples; });
+  refuse([](LedgerRules& r) { r.order = SampleOrder::kGlobal; });
+  refuse([](LedgerRules& r) { r.batch_samples = 1; });
+  refuse([](LedgerRules& r) { r.micro_batch_samples = 2; });
+}
+
+TEST(LedgerStateBytes, EveryChangedOrMissingByteIsFound) {
+  const auto bytes = some_state().encode();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    auto changed = bytes;
+    changed[i] ^= std::byte{4};
+    EXPECT_FAILS(LedgerState::decode(changed, rules()), StatusCode::kCorrupt, "restore");
+    EXPECT_FAILS(LedgerState::decode(std::span(bytes).first(i), rules()), StatusCode::kCorrupt,
+                 "restore");
+  }
+  auto longer = bytes;
+  longer.push_back({});
+  EXPECT_FAILS(LedgerState::decode(longer, rules()), StatusCode::kCorrupt, "checksum");
+}
+
+struct Piece {
+  uint64_t partition, begin, end;
+};
+
+// A state with one member and these leases, with a checksum that makes it believable.
+Status decode(uint64_t epoch, uint64_t begun, const std::vector<Piece>& pieces,
+              const std::string& second_member = "") {
+  base::ByteWriter out("ffdlldg1");
+  for (const uint64_t number : {rules().order_digest(), epoch, begun}) out.number(number);
+  out.number(second_member.empty() ? 1 : 2);
+  out.text("a");
+  out.number(1);
+  out.number(pieces.size());
+  for (const Piece& piece : pieces) {
+    for (const uint64_t number : {piece.partition, piece.begin, piece.end}) out.number(number);
+  }
+  if (!second_member.empty()) {
+    out.text(second_member);
+    for (const uint64_t number : {1, 0}) out.number(number);
+  }
+  for (const uint64_t number : {0, 7, 0}) out.number(number);
+  const std::string text = std::move(out).finish();
+  return LedgerState::decode(std::as_bytes(std::span(text)), rules()).status();
+}
+
+TEST(LedgerStateBytes, WhatNoLedgerCanHaveIsRefused) {
+  const uint64_t first = rules().data.partition_at(0, 1);
+  const uint64_t second = rules().data.partition_at(1, 1);
+  EXPECT_OK(decode(1, 1, {{first, 4, 8}}));
+  EXPECT_OK(decode(1, 1, {{first, 6, 8}, {first, 4, 5}}));
+  EXPECT_OK(decode(1, 1, {}, "b"));
+  const Status refused[] = {
+      decode(1, 1, {{first, 3, 8}}),                 // of the epoch before
+      decode(1, 1, {{first, 4, 9}}),                 // of the next
+      decode(1, 1, {{first, 8, 4}}),                 // backwards
+      decode(1, 1, {{first, 4, 4}}),                 // nothing
+      decode(1, 1, {{second, 4, 8}}),                // not begun
+      decode(1, 1, {{first, 4, 6}, {first, 5, 8}}),  // twice
+      decode(1, 1, {{13, 4, 8}}),                    // of no data set
+      decode(1, 1, {{first + (uint64_t{1} << 32), 4, 8}}),
+      decode(1, 14, {}),                       // more partitions than there are
+      decode((uint64_t{1} << 31) + 1, 0, {}),  // more epochs than can be counted
+      decode(1, 1, {}, "a"),                   // one member twice
+  };
+  for (const Status& status : refused) {
+    EXPECT_FAILS(status, StatusCode::kCorrupt, "none that a ledger can have");
+  }
+}
+
+}  // namespace
+}  // namespace ffdl::data
