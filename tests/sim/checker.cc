@@ -112,6 +112,26 @@ const Steps& Checker::steps(uint64_t name) const {
   return found == histories_.end() ? histories_.at(0) : found->second;
 }
 
+void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
+  const auto [known, is_new] = committed_.emplace(std::pair(lineage, step.step), step);
+  if (known->second != step) {
+    violation(fmt::format("I4: step {} of lineage {} committed other samples at another member",
+                          step.step, lineage));
+  }
+  if (!is_new) return;
+  for (const auto& part : step.parts) {
+    auto& ranges = ranges_[{lineage, part.range.partition}];
+    const auto next = ranges.lower_bound(part.range.begin);
+    const bool overlaps = (next != ranges.end() && next->first < part.range.end) ||
+                          (next != ranges.begin() && std::prev(next)->second > part.range.begin);
+    if (overlaps) {
+      violation(fmt::format("I4: step {} commits samples {} to {} of partition {} once more",
+                            step.step, part.range.begin, part.range.end, part.range.partition));
+    }
+    ranges.emplace(part.range.begin, part.range.end);
+  }
+}
+
 void Checker::on_act(const Member& member) {
   if (void_.contains({member.id, member.incarnation})) {
     violation(fmt::format("I11: '{}' uses a state that was given up", member.id));

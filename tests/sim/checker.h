@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ffdl/membership.h"
+#include "ffdl/partition_ledger.h"
 #include "membership/records.h"
 
 namespace ffdl::sim {
@@ -53,6 +54,9 @@ class Checker {
   void on_step(uint64_t before, uint64_t after, uint64_t step);
   const std::vector<uint64_t>& steps(uint64_t name) const;
 
+  // A ledger says that these samples are committed for good.
+  void on_committed(uint64_t lineage, const CommittedStep& step);
+
   void violation(std::string what) {
     if (violation_.empty()) violation_ = std::move(what);
   }
@@ -76,6 +80,9 @@ class Checker {
   std::set<uint64_t> active_;
   std::map<uint64_t, std::vector<uint64_t>> stable_;  // by lineage; the longest
   std::map<std::string, State> saved_;
+  std::map<std::pair<uint64_t, uint64_t>, CommittedStep> committed_;  // by lineage and step
+  // By lineage and partition, from begin to end: pieces of one may be given to several members.
+  std::map<std::pair<uint64_t, uint32_t>, std::map<uint64_t, uint64_t>> ranges_;
   std::map<uint64_t, std::vector<uint64_t>> histories_ = {{0, {}}};  // by name
   std::set<std::pair<std::string, uint64_t>> void_;  // lives whose state was given up
   uint64_t stable_steps_ = 0;

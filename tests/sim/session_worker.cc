@@ -12,6 +12,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+constexpr uint64_t kBatchMax = 5;
+
 template <class... Numbers>
 uint64_t mix(Numbers... numbers) {
   elastic::Hash hash;
@@ -116,24 +118,38 @@ void SessionWorker::run() {
 // Ends with the life of the session, well if it has left, or with the process.
 Status SessionWorker::live() {
   Chain chain(shared_);
-  FFDL_ASSIGN_OR_RETURN(session_, Session::open(options(chain), chain, *store_, node_));
+  FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(chain));
+  FFDL_ASSIGN_OR_RETURN(session_, Session::open(options(chain, *ledger), chain, *store_, node_));
   while (!node_.is_killed()) {
     const Pace& pace = shared_.pace;
     runtime_.sleep(runtime_.chance(pace.hang) ? runtime_.up_to(8s)
                                               : runtime_.up_to(pace.compute_max));
     if (is_leaving_) session_->ask_to_leave();
     chain.compute();
-    FFDL_ASSIGN_OR_RETURN(const StepResult result, session_->end_step(runtime_.below(3)));
+    FFDL_ASSIGN_OR_RETURN(const auto taken, ledger->take(runtime_.below(kBatchMax + 1)));
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, session_->end_step(ledger->taken()));
     if (result == StepResult::kLeft) return {};
   }
   return base::make_error(StatusCode::kCancelled, "killed");
 }
 
-SessionOptions SessionWorker::options(Chain& chain) {
+// Small epochs, so that a schedule has some ends of them.
+Result<std::unique_ptr<PartitionLedger>> SessionWorker::make_ledger(const Chain& chain) {
+  PartitionLedgerOptions options;
+  options.samples = 100;
+  options.partition_samples = 13;
+  options.epochs = 0;
+  options.on_stable = [this, &chain](const CommittedStep& step) {
+    shared_.checker.on_committed(chain.world().lineage, step);
+  };
+  return PartitionLedger::create(options);
+}
+
+SessionOptions SessionWorker::options(Chain& chain, PartitionLedger& ledger) {
   SessionOptions options;
   options.self = {id_, 0, id_ + ":1"};
   options.membership = shared_.options;
-  options.participants = {&chain};
+  options.participants = {&chain, &ledger};
   options.operation_timeout = 4s;
   options.recovery_timeout = 60s;
   options.verify_state = runtime_.chance(0.5);

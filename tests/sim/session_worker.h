@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
 #include "sim/process.h"
 #include "sim/worker.h"
@@ -34,6 +35,7 @@ class Chain final : public Trainable, public StepParticipant {
   void compute();
   // Names both, and so all steps.
   uint64_t name() const;
+  const World& world() const { return world_; }
   // The generation in which the last step was applied here.
   uint64_t last_apply() const { return last_apply_; }
 
@@ -67,7 +69,8 @@ class SessionWorker final : public Process {
  private:
   void run();
   Status live();
-  SessionOptions options(Chain& chain);
+  Result<std::unique_ptr<PartitionLedger>> make_ledger(const Chain& chain);
+  SessionOptions options(Chain& chain, PartitionLedger& ledger);
   SimCommunicator::Hooks hooks(const World& world, Chain& chain);
 
   Shared& shared_;

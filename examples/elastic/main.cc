@@ -1,0 +1,39 @@
+// Handwritten digits, learned by workers that come, die and leave while they train.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+
+#include "elastic/supervisor.h"
+
+int main(int argc, char** argv) {
+  elastic::Options options;
+  if (const char* file = std::getenv("FFDL_DIGITS_FILE")) options.data = file;
+  CLI::App app(
+      "Trains a network on handwritten digits twice: with one worker, and with 1 to 2 to 1, one of "
+      "them\nkilled. Both see the same mini-batches in the same order.",
+      "elastic");
+  app.footer(
+      "examples:\n"
+      "  elastic --data digits.csv.gz            both trainings, and how they compare\n"
+      "  elastic --epochs 200 --out long-run     a longer one\n"
+      "  elastic --json                          the comparison for programs");
+  app.add_option("--data", options.data,
+                 "digits.csv.gz, which comes with scikit-learn, in sklearn/datasets/data; "
+                 "FFDL_DIGITS_FILE can name it too")
+      ->required(options.data.empty());
+  app.add_option("--out", options.out, "a folder for run.jsonl; what is in it goes")
+      ->capture_default_str();
+  app.add_option("--epochs", options.epochs, "how often each training image is used")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_option("--mini-batch", options.mini_batch, "images per step, over all workers")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--learning-rate", options.learning_rate, "of the momentum rule")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the first weights and of the order of images")
+      ->capture_default_str();
+  app.add_flag("--json", options.json, "the comparison as one line of JSON");
+  CLI11_PARSE(app, argc, argv);
+  return elastic::supervise(options);
+}

@@ -1,0 +1,369 @@
+// One job trains on while its members are killed, stopped, start and leave at random. What each
+// member says of what it did must fit together: equal states after equal steps, and in the audit
+// each sample once per epoch.
+//   session_kill_test [--events N] [--state BYTES]
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <new>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "elastic/state_copy.h"
+#include "ffdl/log.h"
+#include "ffdl/partition_ledger.h"
+#include "ffdl/session.h"
+#include "support/small_model.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kWorkersMax = 4;
+constexpr uint64_t kSamples = 1000;
+constexpr uint64_t kPartition = 64;
+constexpr uint64_t kBatch = 8;
+// Busy machines keep it alive; one that is stopped for longer is left out.
+constexpr Duration kLease = 2s;
+
+// What the parent and the members see of each other.
+struct Board {
+  std::atomic<uint64_t> epoch;       // the newest that a member has begun
+  std::atomic<uint64_t> last_epoch;  // all finish when it has begun
+  std::atomic<bool> is_wrong;        // a member has seen what must not be
+  struct Worker {
+    std::atomic<uint64_t> steps;       // ended by the process that runs now
+    std::atomic<uint64_t> generation;  // of the world of the last one
+    std::atomic<bool> leave;
+  };
+  std::array<Worker, kWorkersMax> workers;
+};
+
+[[noreturn]] void give_up(Board& board, const std::string& why) {
+  fmt::print("{}\n", why);
+  std::fflush(stdout);
+  board.is_wrong = true;
+  _exit(1);
+}
+
+// --- a member ------------------------------------------------------------------------------------
+
+struct Job {
+  std::string folder;
+  size_t elements = 0;
+};
+
+// Writes what is stable, and nothing else: another member may have taken back what is not.
+struct Diary {
+  std::ofstream file;
+  std::map<uint64_t, uint64_t> hashes;  // of the states after steps, by step
+};
+
+Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
+  PartitionLedgerOptions options;
+  options.samples = kSamples;
+  options.partition_samples = kPartition;
+  options.epochs = 0;
+  options.seed = 5;
+  options.on_stable = [&diary](const CommittedStep& step) {
+    for (const auto& part : step.parts) {
+      diary.file << fmt::format("step {} {}.{} {} {} {}\n", step.step, part.member.id,
+                                part.member.incarnation, part.range.partition, part.range.begin,
+                                part.range.end);
+    }
+    const auto hash = diary.hashes.find(step.step);
+    if (hash != diary.hashes.end()) {
+      diary.file << fmt::format("state {} {:016x}\n", step.step, hash->second);
+      diary.hashes.erase(hash);
+    }
+    diary.file.flush();
+  };
+  return PartitionLedger::create(options);
+}
+
+Status train(const Job& job, int number, Board& board) {
+  Diary diary = {std::ofstream(fmt::format("{}/audit-{}-{}", job.folder, number, getpid())), {}};
+  FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(diary));
+  FFDL_ASSIGN_OR_RETURN(const auto store,
+                        open_store("tcp://" + job.folder + "/store", system_runtime()));
+  testing::SmallModel model(job.elements);
+  SessionOptions options;
+  options.self.id = fmt::format("w{}", number);
+  options.participants = {ledger.get()};
+  options.membership.heartbeat = kLease / 10;
+  options.membership.lease = kLease;
+  FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));
+  Board::Worker& worker = board.workers[static_cast<size_t>(number)];
+  while (ledger->epoch() < board.last_epoch) {
+    if (worker.leave) session->ask_to_leave();
+    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take(kBatch));
+    uint64_t position = 0;
+    for (const SampleRange& range : ranges) position += range.partition * 1000 + range.begin;
+    model.compute(position);
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
+    if (result == StepResult::kLeft) return {};
+    if (session->world().lineage != 1) give_up(board, "the job began anew");
+    diary.hashes[session->step()] = elastic::hash_of(model.state(), {});
+    board.epoch = std::max<uint64_t>(board.epoch, ledger->epoch());
+    worker.generation = session->world().generation;
+    ++worker.steps;
+  }
+  FFDL_RETURN_IF_ERROR(session->finish());
+  diary.file << "end\n";
+  return {};
+}
+
+// --- the parent ----------------------------------------------------------------------------------
+
+class Jobs {
+ public:
+  Jobs(Job job, Board& board, uint64_t seed) : job_(std::move(job)), board_(board), random_(seed) {}
+
+  // False: a member ended in error.
+  bool run(int events) {
+    for (int number = 0; number < 2; ++number) start(number);
+    for (int done = 0; done < events && !board_.is_wrong;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 150));
+      reap();
+      if (act()) ++done;
+    }
+    const uint64_t last = board_.epoch + 2;
+    board_.last_epoch = last;
+    const auto patience = std::chrono::steady_clock::now() + 120s;
+    while (!running().empty() && std::chrono::steady_clock::now() < patience) {
+      std::this_thread::sleep_for(10ms);
+      reap();
+    }
+    if (!running().empty()) fmt::print("{} members did not finish\n", running().size());
+    const bool all_ended = running().empty();
+    for (const int number : running()) kill(pid_[number], SIGKILL);
+    last_epoch_ = last;
+    return all_ended && !has_failed_ && !board_.is_wrong;
+  }
+
+  uint64_t last_epoch() const { return last_epoch_; }
+  std::string counts() const {
+    return fmt::format("{} starts, {} kills, {} leaves, {} stops", starts_, kills_, leaves_,
+                       stops_);
+  }
+
+ private:
+  std::vector<int> running() const {
+    std::vector<int> numbers;
+    for (int number = 0; number < kWorkersMax; ++number) {
+      if (pid_[number] > 0) numbers.push_back(number);
+    }
+    return numbers;
+  }
+  // Those who have the state and do not leave: one of them must stay. One that was stopped for long
+  // is not in the newest world, and its state is not the newest.
+  std::vector<int> settled() const {
+    std::vector<int> numbers = running();
+    uint64_t newest = 0;
+    for (const int number : numbers) newest = std::max(newest, worker(number).generation.load());
+    std::erase_if(numbers, [&](int number) {
+      const Board::Worker& one = worker(number);
+      return one.steps < 3 || one.leave || one.generation != newest;
+    });
+    return numbers;
+  }
+  Board::Worker& worker(int number) const { return board_.workers[static_cast<size_t>(number)]; }
+
+  void start(int number) {
+    worker(number).steps = 0;
+    worker(number).generation = 0;
+    worker(number).leave = false;
+    ++starts_;
+    pid_[number] = fork();
+    if (pid_[number] != 0) return;
+    const Status outcome = train(job_, number, board_);
+    if (!outcome.ok()) {
+      fmt::print("w{}: {}\n", number, outcome.to_string());
+      std::fflush(stdout);
+    }
+    _exit(outcome.ok() ? 0 : 1);
+  }
+
+  void reap() {
+    for (const int number : running()) {
+      int status = 0;
+      if (waitpid(pid_[number], &status, WNOHANG) != pid_[number]) continue;
+      pid_[number] = 0;
+      if (WIFEXITED(status) && WEXITSTATUS(status) != 0) has_failed_ = true;
+      if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) has_failed_ = true;
+    }
+  }
+
+  bool act() {
+    const auto all = running();
+    const auto ready = settled();
+    const uint64_t kind = random_() % 8;
+    if (kind < 3 && static_cast<int>(all.size()) < kWorkersMax) {
+      for (int number = 0; number < kWorkersMax; ++number) {
+        if (pid_[number] > 0) continue;
+        start(number);
+        return true;
+      }
+    }
+    // Another settled one stays.
+    if (ready.size() < 2) return false;
+    const int one = ready[random_() % ready.size()];
+    if (kind < 6) {
+      kill(pid_[one], SIGKILL);
+      int status = 0;
+      waitpid(pid_[one], &status, 0);
+      pid_[one] = 0;
+      ++kills_;
+    } else if (kind == 6) {
+      worker(one).leave = true;
+      ++leaves_;
+    } else {
+      kill(pid_[one], SIGSTOP);
+      std::this_thread::sleep_for(kLease * static_cast<int>(random_() % 15) / 10);
+      worker(one).steps = 0;
+      kill(pid_[one], SIGCONT);
+      ++stops_;
+    }
+    return true;
+  }
+
+  const Job job_;
+  Board& board_;
+  std::minstd_rand random_;
+  std::array<pid_t, kWorkersMax> pid_{};
+  uint64_t last_epoch_ = 0;
+  bool has_failed_ = false;
+  int starts_ = 0;
+  int kills_ = 0;
+  int leaves_ = 0;
+  int stops_ = 0;
+};
+
+// --- what they wrote -----------------------------------------------------------------------------
+
+class Audit {
+ public:
+  // Lines that a killed process did not write to their ends are left out.
+  void read(const std::string& path) {
+    std::ifstream file(path);
+    std::map<uint64_t, std::string> told;
+    bool is_whole = false;
+    for (std::string line; std::getline(file, line) && !file.eof();) {
+      if (line == "end") {
+        is_whole = true;
+        break;
+      }
+      const size_t space = line.find(' ', 6);
+      const uint64_t step = std::stoull(line.substr(line.find(' ') + 1));
+      if (line.starts_with("step")) told[step] += line.substr(space) + "\n";
+      if (line.starts_with("state")) same(states_, step, line, "states");
+    }
+    // The last one of a killed process may have been cut between its parts.
+    if (!is_whole && !told.empty()) told.erase(std::prev(told.end()));
+    for (const auto& [step, parts] : told) same(steps_, step, parts, "audits");
+  }
+
+  // All of so many epochs, each sample once.
+  void check(uint64_t epochs) {
+    std::map<uint32_t, std::map<uint64_t, uint64_t>> ranges;
+    for (const auto& [step, parts] : steps_) {
+      for (size_t at = 0; at < parts.size(); at = parts.find('\n', at) + 1) {
+        const std::string line = parts.substr(at, parts.find('\n', at) - at);
+        char member[64];
+        unsigned partition = 0;
+        unsigned long long begin = 0;
+        unsigned long long end = 0;
+        if (std::sscanf(line.c_str(), " %63s %u %llu %llu", member, &partition, &begin, &end) !=
+            4) {
+          problem(fmt::format("step {} has a line '{}'", step, line));
+        }
+        if (!ranges[partition].emplace(begin, end).second) {
+          problem(fmt::format("samples from {} of partition {} came twice", begin, partition));
+        }
+      }
+    }
+    uint64_t samples = 0;
+    for (const auto& [partition, of_it] : ranges) {
+      uint64_t next = 0;
+      for (const auto& [begin, end] : of_it) {
+        if (begin != next) {
+          problem(fmt::format("partition {}: {} follows on {}", partition, begin, next));
+        }
+        next = end;
+        samples += end - begin;
+      }
+    }
+    samples_ = samples;
+    if (samples < epochs * kSamples) {
+      problem(fmt::format("{} samples in {} epochs of {}", samples, epochs, kSamples));
+    }
+  }
+
+  bool ok() const { return problems_ == 0; }
+  std::string counts() const {
+    return fmt::format("{} steps, {} samples", steps_.size(), samples_);
+  }
+
+ private:
+  void same(std::map<uint64_t, std::string>& all, uint64_t step, const std::string& what,
+            const char* kind) {
+    const auto [known, is_new] = all.emplace(step, what);
+    if (!is_new && known->second != what) {
+      problem(fmt::format("two {} of step {}:\n{}\n{}", kind, step, known->second, what));
+    }
+  }
+  void problem(const std::string& what) {
+    if (++problems_ <= 5) fmt::print("{}\n", what);
+  }
+
+  std::map<uint64_t, std::string> states_;
+  std::map<uint64_t, std::string> steps_;
+  uint64_t samples_ = 0;
+  int problems_ = 0;
+};
+
+uint64_t argument(int argc, char** argv, std::string_view name, uint64_t otherwise) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (name == argv[i]) return std::stoull(argv[i + 1]);
+  }
+  return otherwise;
+}
+
+int run(int argc, char** argv) {
+  const int events = static_cast<int>(argument(argc, argv, "--events", 60));
+  const uint64_t seed = argument(argc, argv, "--seed", std::random_device()());
+  const TempFolder folder;
+  void* memory =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  Board& board = *new (memory) Board();
+  board.last_epoch = ~uint64_t{0};
+  Jobs jobs({folder.path(), argument(argc, argv, "--state", 80'000) / 8}, board, seed);
+  const bool all_well = jobs.run(events);
+  Audit audit;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().filename().string().starts_with("audit-")) audit.read(entry.path());
+  }
+  audit.check(jobs.last_epoch());
+  fmt::print("seed {}: {}; {}: {}\n", seed, jobs.counts(), audit.counts(),
+             all_well && audit.ok() ? "well" : "not well");
+  return all_well && audit.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ffdl
+
+int main(int argc, char** argv) { return ffdl::run(argc, argv); }
