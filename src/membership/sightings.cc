@@ -150,10 +150,9 @@ void Sightings::update_progress(std::span<const Entry> entries, Time now, Durati
     Lag& lag = lags.at(candidate.member.id);
     // Who is no member any more has nobody to follow, but stands still until it says otherwise.
     if (is_member(candidate.member)) {
-      if (!lag.progress.is_behind(furthest))
-        lag.since.reset();
-      else if (!lag.since)
-        lag.since = now;
+      const bool is_behind = lag.progress.is_behind(furthest);
+      if (!is_behind) lag.since.reset();
+      if (is_behind && !lag.since) lag.since = now;
     }
     candidate.stalled = lag.since && now - *lag.since >= step_timeout;
     known_[candidate.member.id].candidate.stalled = candidate.stalled;
