@@ -53,13 +53,9 @@ std::string served(StoreUnderTest& under_test) {
 
 // Where there is no etcd, or no client of it, it says so and the test is skipped.
 std::unique_ptr<StoreUnderTest> make_etcd() {
-  const auto client =
-      open_store("etcd://127.0.0.1:1", system_runtime(), {.operation_timeout = 1ms});
-  const bool has_client = client.status().code() != StatusCode::kUnimplemented;
-  if (!has_client || !testing::EtcdServer::is_installed()) {
+  if (const std::string why = testing::why_no_etcd(); !why.empty()) {
     auto made = make_store(1, [](StoreUnderTest&) { return "mem://"; });
-    made->missing = has_client ? "no etcd is installed (Debian: etcd-server)"
-                               : std::string(client.status().message());
+    made->missing = why;
     return made;
   }
   return make_store(2, [](StoreUnderTest& under_test) {

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,12 +8,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 
 #include "ffdl/store.h"
+#include "support/lock_holder.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -25,6 +23,7 @@ namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::server_of;
 
 constexpr size_t kWorkers = 4;
 constexpr int kKills = 25;
@@ -85,21 +84,6 @@ pid_t start(size_t worker, const std::string& url, Board& board) {
   const pid_t child = fork();
   if (child == 0) _exit(put_forever(worker, url, board));
   return child;
-}
-
-// The process that holds the lock of the folder's server; 0 when there is none.
-pid_t server_of(const std::string& folder) {
-  struct stat file{};
-  if (stat((folder + "/server.lock").c_str(), &file) != 0) return 0;
-  std::ifstream locks("/proc/locks");
-  for (std::string line; std::getline(locks, line);) {
-    std::istringstream words(line);
-    std::string number, kind, mode, access, place;
-    pid_t process = 0;
-    words >> number >> kind >> mode >> access >> process >> place;
-    if (kind == "FLOCK" && place.ends_with(":" + std::to_string(file.st_ino))) return process;
-  }
-  return 0;
 }
 
 // Waits until every worker of `alive` has been told of another put.
