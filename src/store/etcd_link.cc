@@ -80,8 +80,10 @@ EtcdLink::Outcome EtcdLink::attempt(const Member& member, const Call& call, cons
       case StatusCode::kUnavailable:
         is_away(began);
         return {Effect::kNone, answer.status()};
-      case StatusCode::kExhausted:
-        return {Effect::kSettled, Status(answer.status()).with_context(call.what)};
+      case StatusCode::kExhausted:  // but an answer to a change is never long
+        if (!call.changes)
+          return {Effect::kSettled, Status(answer.status()).with_context(call.what)};
+        [[fallthrough]];
       default:
         return {Effect::kUnknown, answer.status()};
     }
