@@ -1,9 +1,12 @@
 #include "benchmarks/limits.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +32,21 @@ double timed(Team& team, size_t count, Loop loop) {
     loop(begin, end);
   };
   return seconds_of([&] { team.run(work); });
+}
+
+void set_no_delay(int socket) {
+  constexpr int kOn = 1;
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
+}
+
+bool send_all(int socket, const std::vector<char>& message) {
+  return send(socket, message.data(), message.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(message.size());
+}
+
+bool receive_all(int socket, std::vector<char>& message) {
+  return recv(socket, message.data(), message.size(), MSG_WAITALL) ==
+         static_cast<ssize_t>(message.size());
 }
 
 }  // namespace
@@ -140,6 +158,46 @@ double PingPong::seconds(int count) {
   if (write(wake_, &rounds, sizeof(rounds)) != sizeof(rounds)) return 0;
   go(kWakingRounds);
   return seconds_of([&] { go(count); });
+}
+
+LoopbackTrips::LoopbackTrips(size_t message_bytes) : message_(message_bytes, 'm') {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  if (bind(listener, any, size) == 0 && listen(listener, 1) == 0 &&
+      getsockname(listener, any, &size) == 0) {
+    socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    partner_ = fork();
+    if (partner_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      close(socket_);
+      const int peer = accept(listener, nullptr, nullptr);
+      set_no_delay(peer);
+      while (receive_all(peer, message_) && send_all(peer, message_)) {
+      }
+      _exit(0);
+    }
+    if (connect(socket_, any, size) == 0) set_no_delay(socket_);
+  }
+  close(listener);
+}
+
+LoopbackTrips::~LoopbackTrips() {
+  close(socket_);
+  if (partner_ > 0) waitpid(partner_, nullptr, 0);
+}
+
+double LoopbackTrips::seconds(int count) {
+  bool there = true;
+  const double taken = seconds_of([&] {
+    for (int i = 0; i < count && there; ++i) {
+      there = send_all(socket_, message_) && receive_all(socket_, message_);
+    }
+  });
+  return there ? taken : 0;
 }
 
 std::vector<int> processors() {

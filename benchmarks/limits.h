@@ -56,6 +56,25 @@ class PingPong {
   pid_t partner_;
 };
 
+// A small message that goes over a TCP connection of the loopback to another process and back; both
+// sleep until theirs comes.
+// Owns: the partner process.
+class LoopbackTrips {
+ public:
+  explicit LoopbackTrips(size_t message_bytes);
+  ~LoopbackTrips();
+  LoopbackTrips(const LoopbackTrips&) = delete;
+  LoopbackTrips& operator=(const LoopbackTrips&) = delete;
+
+  // Seconds of `count` round trips; 0 where there is no connection.
+  double seconds(int count);
+
+ private:
+  std::vector<char> message_;
+  int socket_ = -1;
+  pid_t partner_ = 0;
+};
+
 // The processors that this process may use, and a choice of them for the calling thread and all
 // threads and processes that it starts later.
 std::vector<int> processors();

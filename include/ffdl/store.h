@@ -40,7 +40,7 @@ struct Entry {
 //         (the back end does not answer; nothing happened), kTimeout (it does not answer, and
 //         whether a change took effect is unknown), kExhausted (the store is full), kCorrupt (its
 //         bytes are not a store's), kCancelled (this process is a fork of the one that opened a
-//         store over TCP), and those named at the methods.
+//         store over TCP or in etcd), and those named at the methods.
 class FFDL_API Store {
  public:
   virtual ~Store() = default;
@@ -67,7 +67,8 @@ class FFDL_API Store {
 
   // A lease ends `ttl` after it was granted or last kept alive, or a little later; sooner only by
   // end_lease, or where the back end sees that its holder is gone: over TCP when the connection of
-  // the store that granted it closes, unless StoreOptions::leases_outlive_connection.
+  // the store that granted it closes, unless StoreOptions::leases_outlive_connection. In etcd it is
+  // whole seconds, at least 2 unless etcd's election timeout is shorter than its default.
   virtual Result<LeaseId> grant_lease(Duration ttl) = 0;
   // Errors: kNotFound (it has ended; its keys are gone).
   virtual Status keep_alive(LeaseId lease) = 0;
@@ -90,9 +91,12 @@ struct StoreOptions {
 //   tcp:///a/folder   what is served from that folder of this host; when nobody serves it, one of
 //                     those who have opened it does so, in a thread beside its work. A call that
 //                     was on its way when a server died is repeated, and takes effect once.
+//   etcd://host:port[,host:port]...   an etcd 3.4 or newer, by any of its members; no secret. What
+//                     was on its way when a member died is kTimeout; leases end by time alone.
 // `runtime` must outlive the store.
 // Errors: kInvalidArgument (no such URL; another secret or protocol version than the server's),
-// kUnavailable (the folder cannot be used, the server does not answer), kCorrupt.
+// kUnavailable (the folder cannot be used, the server does not answer), kCorrupt, kUnimplemented
+// (etcd:// in a build without it).
 FFDL_API Result<std::unique_ptr<Store>> open_store(std::string_view url, Runtime& runtime,
                                                    const StoreOptions& options = {});
 

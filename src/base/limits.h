@@ -85,6 +85,32 @@ inline constexpr auto kStoreHandshakeMax = 2s;
 inline constexpr auto kStoreRetryMin = 1ms;
 inline constexpr auto kStoreRetryMax = 64ms;
 
+// Members of one etcd: more than anybody runs.
+inline constexpr size_t kEtcdEndpointsMax = 16;
+
+// For a connection to a member of etcd: short enough to try another one within a call.
+inline constexpr auto kEtcdConnectMax = 1s;
+
+// Longest answer of etcd: the list of everything as text.
+inline constexpr size_t kEtcdAnswerMax = 2 * kStoreReplyMax;
+
+// One line of a watch: the largest entries of one change that etcd puts together, as text.
+inline constexpr size_t kEtcdLineMax = size_t{8} << 20;
+
+// A watch without a change is begun anew after this, in case something between has forgotten it.
+inline constexpr auto kEtcdQuietMax = 5min;
+
+// Connections that a client of etcd keeps open for its next calls.
+inline constexpr size_t kEtcdIdleMax = 8;
+
+// Prefixes of which one client of etcd watches the changes at once, and those among them for which
+// nobody waits at the moment: somebody will, a heartbeat later.
+inline constexpr size_t kEtcdWatchesMax = 64;
+inline constexpr size_t kEtcdIdleWatchesMax = 4;
+
+// Between two attempts to end a watch whose connection was just being made.
+inline constexpr auto kEtcdStopPoll = 5ms;
+
 // A server writes its log anew when it has grown by this, and to so many times what it began with.
 inline constexpr size_t kStoreLogGrowth = size_t{4} << 20;
 inline constexpr size_t kStoreLogFactor = 4;

@@ -1,14 +1,12 @@
 #include "net/connection.h"
 
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <utility>
 
 #include "base/errors.h"
 #include "base/limits.h"
 #include "net/keep_private.h"
 #include "net/resolve.h"
+#include "net/tune.h"
 
 namespace ffdl::net {
 
@@ -23,25 +21,6 @@ std::string name_of(const tcp::socket& socket) {
   const tcp::endpoint endpoint = socket.remote_endpoint(error);
   if (error) return "nobody";
   return Address{endpoint.address().to_string(), endpoint.port()}.text();
-}
-
-// Small messages leave at once, and a machine that is gone or cut off is noticed.
-void tune(tcp::socket& socket) {
-  using Seconds = std::chrono::seconds;
-  constexpr int kSilent = std::chrono::duration_cast<Seconds>(base::kPeerSilentMax).count();
-  constexpr int kSilentMs = kSilent * 1000;
-  constexpr int kOn = 1;
-  constexpr int kProbes = 3;
-  const int fd = socket.native_handle();
-  const auto set = [fd](int level, int name, int value) {
-    ::setsockopt(fd, level, name, &value, sizeof value);  // a socket without it works too
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, kOn);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kSilentMs);
-  set(SOL_SOCKET, SO_KEEPALIVE, kOn);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, kSilent - kProbes);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 }  // namespace
@@ -87,7 +66,7 @@ std::shared_ptr<Connection> Connection::accepted(tcp::socket socket, Events even
 bool Connection::keep() {
   kept_ = keep_private(socket_);
   if (!kept_.valid()) return false;
-  tune(socket_);
+  tune(socket_.native_handle());
   read_buffer_.resize(kReadBytes);
   return true;
 }

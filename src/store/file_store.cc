@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "store/failures.h"
 #include "store/files.h"
 #include "store/state_file.h"
 
@@ -107,9 +108,7 @@ Result<Revision> FileStore::wait_change(std::string_view prefix, Revision after,
     if (changed) return newest;
     const Time now = runtime_.now();
     if (now >= deadline) {
-      return make_error(StatusCode::kTimeout,
-                        "wait for a change of '{}': none after revision {}; wait longer", prefix,
-                        after);
+      return no_change(prefix, after);
     }
     runtime_.make_event()->wait_until(std::min<Time>(deadline, now + base::kFileStorePoll));
   }

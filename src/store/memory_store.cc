@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/errors.h"
+#include "store/failures.h"
 
 namespace ffdl::store {
 
@@ -68,9 +68,7 @@ Result<Revision> MemoryStore::wait_change(std::string_view prefix, Revision afte
     result = look.revision;
     if (look.changed) break;
     if (runtime_.now() >= deadline) {
-      result = base::make_error(StatusCode::kTimeout,
-                                "wait for a change of '{}': none after revision {}; wait longer",
-                                prefix, after);
+      result = no_change(prefix, after);
       break;
     }
     event->wait_until(std::min(deadline, look.next_end));

@@ -1,5 +1,6 @@
 #include "base/errors.h"
 #include "ffdl/store.h"
+#include "store/etcd_store.h"
 #include "store/file_store.h"
 #include "store/memory_store.h"
 #include "store/tcp_store.h"
@@ -17,9 +18,13 @@ Result<std::unique_ptr<Store>> open_store(std::string_view url, Runtime& runtime
   if (url.starts_with(kTcp) && url.size() > kTcp.size()) {
     return store::TcpStore::open(url.substr(kTcp.size()), runtime, options);
   }
+  constexpr std::string_view kEtcd = "etcd://";
+  if (url.starts_with(kEtcd) && url.size() > kEtcd.size()) {
+    return store::open_etcd_store(url.substr(kEtcd.size()), runtime, options);
+  }
   return base::invalid_argument(
       "open store '{}': no store has such a URL; use mem://, file:///absolute/folder, "
-      "tcp://host:port or tcp:///absolute/folder",
+      "tcp://host:port, tcp:///absolute/folder or etcd://host:port",
       url);
 }
 

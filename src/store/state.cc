@@ -4,29 +4,18 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "store/failures.h"
 
 namespace ffdl::store {
 
 using base::invalid_argument;
 using base::make_error;
 
-namespace {
-
-Status lease_has_ended(std::string_view doing, LeaseId lease) {
-  return make_error(StatusCode::kNotFound,
-                    "{} lease {}: it has ended, and its keys are gone; grant another and put the "
-                    "keys again",
-                    doing, lease);
-}
-
-}  // namespace
-
 Result<Entry> State::get(std::string_view key, Time now) {
   end_old_leases(now);
   const auto found = entries_.find(key);
   if (found != entries_.end()) return found->second;
-  return make_error(StatusCode::kNotFound, "get '{}': there is no such key; has its writer begun",
-                    key);
+  return no_such_key(key);
 }
 
 std::vector<Entry> State::list(std::string_view prefix, Time now) {
@@ -61,9 +50,7 @@ Status State::may_put(std::string_view key, std::optional<Revision> expected,
   const bool is_new = found == entries_.end();
   const Revision present = is_new ? 0 : found->second.revision;
   if (expected.has_value() && present != *expected) {
-    return make_error(StatusCode::kConflict,
-                      "put '{}': expected revision {}, it has {}; read it again and decide", key,
-                      *expected, present);
+    return has_other_revision(key, *expected, present);
   }
   const size_t freed = is_new ? 0 : bytes_of(key, found->second.value);
   if (bytes_ - freed + bytes_of(key, value) > base::kStoreBytesMax) {
@@ -99,10 +86,7 @@ void State::remove(std::string_view key, Time now) {
 
 Result<LeaseId> State::grant_lease(Duration ttl, Time now) {
   end_old_leases(now);
-  if (ttl <= Duration::zero() || ttl > base::kLeaseMax) {
-    return invalid_argument("grant a lease of {} ns: it must be above 0 and at most {} h",
-                            ttl.count(), base::kLeaseMax.count());
-  }
+  FFDL_RETURN_IF_ERROR(check_ttl(ttl));
   if (leases_.size() >= base::kStoreLeasesMax) {
     return make_error(StatusCode::kExhausted,
                       "grant a lease: the store has {} of them, which is the most; end some",

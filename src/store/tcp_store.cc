@@ -2,6 +2,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "store/failures.h"
 
 namespace ffdl::store {
 namespace {
@@ -94,8 +95,7 @@ Result<Revision> TcpStore::wait_change(std::string_view prefix, Revision after, 
   const auto reply = link_->call(std::move(request), what, deadline);
   if (reply.ok()) return reply->number();
   if (reply.status().code() == StatusCode::kTimeout && reply.status().message().empty()) {
-    return base::make_error(StatusCode::kTimeout, "{}: none after revision {}; wait longer", what,
-                            after);
+    return no_change(prefix, after);
   }
   return Status(reply.status());
 }

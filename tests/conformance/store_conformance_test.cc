@@ -6,6 +6,7 @@
 
 #include "ffdl/store.h"
 #include "ffdl/store_server.h"
+#include "support/etcd_server.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -18,6 +19,8 @@ using namespace std::chrono_literals;
 struct StoreUnderTest {
   TempFolder folder{};
   std::unique_ptr<StoreServer> server{};
+  std::unique_ptr<testing::EtcdServer> etcd{};
+  std::string missing{};  // why this back end cannot be tested here
   std::vector<std::unique_ptr<Store>> handles{};
   Store& first() { return *handles.front(); }
   Store& second() { return *handles.back(); }
@@ -34,7 +37,7 @@ std::unique_ptr<StoreUnderTest> make_store(int handles, const UrlOf& url_of) {
   auto made = std::make_unique<StoreUnderTest>();
   const std::string url = url_of(*made);
   for (int i = 0; i < handles; ++i) {
-    auto store = open_store(url, system_runtime());
+    auto store = open_store(url, system_runtime(), {.operation_timeout = 20s});
     EXPECT_OK(store);
     made->handles.push_back(std::move(store).value());
   }
@@ -48,9 +51,26 @@ std::string served(StoreUnderTest& under_test) {
   return under_test.server->url();
 }
 
+// Where there is no etcd, or no client of it, it says so and the test is skipped.
+std::unique_ptr<StoreUnderTest> make_etcd() {
+  if (const std::string why = testing::why_no_etcd(); !why.empty()) {
+    auto made = make_store(1, [](StoreUnderTest&) { return "mem://"; });
+    made->missing = why;
+    return made;
+  }
+  return make_store(2, [](StoreUnderTest& under_test) {
+    under_test.etcd = std::make_unique<testing::EtcdServer>();
+    return under_test.etcd->url();
+  });
+}
+
 // What every back end must mean by the words of store.h. A new one is one more line at the end.
 class StoreConformance : public ::testing::TestWithParam<BackEnd> {
  protected:
+  void SetUp() override {
+    if (!stores_->missing.empty()) GTEST_SKIP() << stores_->missing;
+  }
+
   std::unique_ptr<StoreUnderTest> stores_ = GetParam().make();
   Store& first_ = stores_->first();
   Store& second_ = stores_->second();
@@ -227,7 +247,8 @@ INSTANTIATE_TEST_SUITE_P(
                   return make_store(2, [](StoreUnderTest& under_test) {
                     return "tcp://" + under_test.folder.path() + "/store";
                   });
-                }}),
+                }},
+        BackEnd{"etcd", make_etcd}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

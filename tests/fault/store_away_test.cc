@@ -1,0 +1,261 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "benchmarks/harness/two_hosts.h"
+#include "ffdl/log.h"
+#include "ffdl/membership.h"
+#include "ffdl/store.h"
+#include "ffdl/store_server.h"
+#include "support/etcd_server.h"
+#include "support/server_of.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+// Members of a job are processes; the store that they agree through dies, or is cut off. They agree
+// again by themselves, and each says once that the store is back.
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kMembersMax = 8;
+constexpr Duration kPatience = 60s;
+
+// Before anybody logs: what is said once is information.
+[[maybe_unused]] const int kLevelIsSet = setenv("FFDL_LOG", "info", 1);
+
+// What a member tells whoever watches over it.
+struct Told {
+  std::atomic<uint64_t> generation;  // of the world that it knows to be active and is in
+  std::atomic<uint64_t> size;
+  std::atomic<uint64_t> back;  // how often it said that the store is back
+};
+struct Board {
+  std::array<Told, kMembersMax> told;
+  std::atomic<uint64_t> port;
+  std::atomic<bool> over;
+};
+
+Board& make_board() {
+  void* const memory =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return *static_cast<Board*>(memory);
+}
+
+Time now() { return std::chrono::steady_clock::now(); }
+
+int take_part(size_t index, const std::string& url, const StoreOptions& options, Board& board) {
+  Told& told = board.told[index];
+  set_log_sink([&](LogLevel, std::string_view line) {
+    if (line.starts_with("store '") && line.ends_with(" again")) told.back.fetch_add(1);
+  });
+  auto store = open_store(url, system_runtime(), options);
+  if (!store.ok()) return 2;
+  const std::string id = "member" + std::to_string(index);
+  auto joined = Membership::join(**store, system_runtime(), {id, 0, id});
+  if (!joined.ok()) return 3;
+  uint64_t generation = 0;
+  while (true) {
+    const auto world = (*joined)->wait_world_after(generation, deadline_in(1s));
+    if (!world.ok() && world.status().code() != StatusCode::kTimeout) {
+      std::fprintf(stderr, "%s: %s\n", id.c_str(), world.status().to_string().c_str());
+      return 4;
+    }
+    if (!world.ok()) continue;
+    generation = world->generation;
+    if (world->rank < 0 || !(*joined)->activate(generation, deadline_in(kPatience)).ok()) continue;
+    if (!(*joined)->wait_active(generation, deadline_in(kPatience)).ok()) continue;
+    told.size = world->members.size();
+    told.generation = generation;
+  }
+}
+
+pid_t start_member(size_t index, const std::string& url, Board& board,
+                   const StoreOptions& options = {.operation_timeout = kPatience}) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  _exit(take_part(index, url, options, board));
+}
+
+bool all_agree(const Board& board, const std::vector<size_t>& members, size_t size) {
+  const uint64_t generation = board.told[members.front()].generation;
+  return std::all_of(members.begin(), members.end(), [&](size_t member) {
+    return board.told[member].generation == generation && board.told[member].size == size;
+  });
+}
+
+// Waits until these members, and nobody else, are one active world that each of them knows.
+bool will_agree(const Board& board, const std::vector<size_t>& members, size_t size) {
+  const Time patience = now() + kPatience;
+  while (!all_agree(board, members, size)) {
+    if (now() > patience) {
+      for (const size_t member : members) {
+        std::fprintf(stderr, "member %zu: generation %lu of %lu members\n", member,
+                     board.told[member].generation.load(), board.told[member].size.load());
+      }
+      return false;
+    }
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+bool will_agree(const Board& board, const std::vector<size_t>& members) {
+  return will_agree(board, members, members.size());
+}
+
+double ms_since(Time begin) {
+  return std::chrono::duration<double, std::milli>(now() - begin).count();
+}
+
+class StoreAway : public ::testing::Test {
+ protected:
+  ~StoreAway() override {
+    for (const pid_t process : processes_) kill(process, SIGKILL);
+    for (const pid_t process : processes_) waitpid(process, nullptr, 0);
+    munmap(&board_, sizeof board_);
+  }
+  void start(size_t members, const std::string& url) {
+    for (size_t i = 0; i < members; ++i) {
+      processes_.push_back(start_member(i, url, board_));
+      alive_.push_back(i);
+    }
+  }
+  void kill_member(pid_t process) {
+    const auto found = std::find(processes_.begin(), processes_.end(), process);
+    ASSERT_NE(found, processes_.end()) << process << " is no member";
+    std::erase(alive_, static_cast<size_t>(found - processes_.begin()));
+    kill(process, SIGKILL);
+  }
+  void expect_each_said_so(uint64_t times) {
+    for (const size_t member : alive_) EXPECT_EQ(board_.told[member].back, times) << member;
+  }
+
+  Board& board_ = make_board();
+  std::vector<pid_t> processes_;
+  std::vector<size_t> alive_;
+};
+
+TEST_F(StoreAway, MembersAgreeAgainAfterEtcdWasKilled) {
+  if (const auto why = testing::why_no_etcd(); !why.empty()) GTEST_SKIP() << why;
+  testing::EtcdServer server(std::vector<std::string>{});  // with etcd's own times
+  start(4, server.url());
+  ASSERT_TRUE(will_agree(board_, alive_));
+  const uint64_t before = board_.told[0].generation;
+  server.kill();
+  std::this_thread::sleep_for(1s);
+  server.start();
+  // Nobody is lost by it: the same world goes on, until a member dies.
+  const Time patience = now() + kPatience;
+  while (!std::all_of(alive_.begin(), alive_.end(),
+                      [&](size_t member) { return board_.told[member].back > 0; })) {
+    ASSERT_LT(now(), patience);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(board_.told[0].generation, before);
+  kill_member(processes_[0]);
+  const Time killed = now();
+  ASSERT_TRUE(will_agree(board_, alive_));
+  std::printf("etcd alone: a death was answered after %.0f ms\n", ms_since(killed));
+  expect_each_said_so(1);
+}
+
+TEST_F(StoreAway, MembersAgreeAgainAfterTheServerAmongThemWasKilled) {
+  const TempFolder folder;
+  start(8, "tcp://" + folder.path());
+  ASSERT_TRUE(will_agree(board_, alive_));
+  for (uint64_t kills = 1; kills <= 3; ++kills) {
+    kill_member(server_of(folder.path()));
+    const Time killed = now();
+    ASSERT_TRUE(will_agree(board_, alive_));
+    std::printf("the store's server killed: its %zu survivors agreed after %.0f ms\n",
+                alive_.size(), ms_since(killed));
+    expect_each_said_so(kills);
+  }
+}
+
+// On the first host a server and two members, on the second two members, whose cable is cut.
+constexpr Duration kCut = 10s;
+constexpr size_t kMembersPerHost = 2;
+
+int watch_over_the_cut(Board& board) {
+  const std::vector<size_t> all = {0, 1, 2, 3};
+  const std::vector<size_t> here = {0, 1};
+  if (!will_agree(board, all)) return 11;
+  if (std::system("ip link set ffdl0 down") != 0) return 12;
+  const Time cut = now();
+  if (!will_agree(board, here)) return 13;
+  std::printf("cut off: the others agreed after %.0f ms\n", ms_since(cut));
+  std::this_thread::sleep_until(cut + kCut);
+  if (!all_agree(board, here, here.size())) return 14;
+  if (std::system("ip link set ffdl0 up") != 0) return 15;
+  const Time joined = now();
+  if (!will_agree(board, all)) return 16;
+  std::printf("joined again: all agreed after %.0f ms\n", ms_since(joined));
+  std::fflush(stdout);
+  for (const size_t member : all) {
+    const uint64_t expected = member < kMembersPerHost ? 0 : 1;
+    if (board.told[member].back != expected) return 20 + static_cast<int>(member);
+  }
+  return 0;
+}
+
+int play_host(int host, const std::string& address, const std::string& folder, Board& board) {
+  const StoreOptions options{.operation_timeout = kPatience, .secret = "of the job"};
+  std::vector<pid_t> children;
+  if (host == 0) {
+    children.push_back(fork());
+    if (children.back() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const auto server = StoreServer::start(
+          {.folder = folder, .address = address + ":0", .secret = options.secret});
+      if (!server.ok()) _exit(1);
+      const std::string url = (*server)->url();
+      board.port = std::stoul(url.substr(url.rfind(':') + 1));
+      pause();
+    }
+  }
+  const Time patience = now() + kPatience;
+  while (board.port == 0 && now() < patience) std::this_thread::sleep_for(1ms);
+  const std::string url = "tcp://10.77.0.1:" + std::to_string(board.port.load());
+  for (size_t i = 0; i < kMembersPerHost; ++i) {
+    const size_t index = static_cast<size_t>(host) * kMembersPerHost + i;
+    children.push_back(start_member(index, url, board, options));
+  }
+  int outcome = 0;
+  if (host == 0) {
+    outcome = watch_over_the_cut(board);
+    board.over = true;
+  }
+  while (!board.over && now() < patience + kPatience) std::this_thread::sleep_for(1ms);
+  for (const pid_t child : children) kill(child, SIGKILL);
+  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  return outcome;
+}
+
+TEST(StoreAwaySlow, MembersAgreeAgainAfterTheNetworkWasCut) {
+  Board& board = make_board();
+  const TempFolder folder;
+  const auto codes = bench::run_two_hosts([&](int host, const std::string& address) {
+    return play_host(host, address, folder.path(), board);
+  });
+  if (!codes) GTEST_SKIP() << "network namespaces need root, and 'ip' of iproute2";
+  EXPECT_EQ(*codes, (std::array<int, 2>{0, 0}));
+  munmap(&board, sizeof board);
+}
+
+}  // namespace
+}  // namespace ffdl

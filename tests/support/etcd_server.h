@@ -1,0 +1,103 @@
+#pragma once
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ffdl/store.h"
+#include "support/program.h"
+#include "support/temp_folder.h"
+
+namespace ffdl::testing {
+
+// A port of the loopback that nobody uses at the moment.
+inline int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  int port = 0;
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+    port = ntohs(address.sin_port);
+  }
+  close(fd);
+  return port;
+}
+
+// A real etcd of one member on the loopback, with its data in a folder of its own.
+class EtcdServer {
+ public:
+  explicit EtcdServer(std::vector<std::string> arguments = {"--heartbeat-interval=20",
+                                                            "--election-timeout=100"})
+      : arguments_(std::move(arguments)) {
+    start();
+  }
+  ~EtcdServer() { kill(); }
+  EtcdServer(const EtcdServer&) = delete;
+  EtcdServer& operator=(const EtcdServer&) = delete;
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(client_port_); }
+  std::string url() const { return "etcd://" + address(); }
+  pid_t pid() const { return pid_; }
+
+  // At the same place and with the same data as before.
+  void start() {
+    pid_ = fork();
+    if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int log = open(folder_.file("log").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    dup2(log, 1);
+    dup2(log, 2);
+    const std::string client = "http://" + address();
+    const std::string peer = "http://127.0.0.1:" + std::to_string(peer_port_);
+    std::vector<std::string> words = {"etcd",
+                                      "--name=one",
+                                      "--data-dir=" + folder_.file("data"),
+                                      "--listen-client-urls=" + client,
+                                      "--advertise-client-urls=" + client,
+                                      "--listen-peer-urls=" + peer,
+                                      "--initial-advertise-peer-urls=" + peer,
+                                      "--initial-cluster=one=" + peer};
+    words.insert(words.end(), arguments_.begin(), arguments_.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execvp("etcd", argv.data());
+    _exit(127);
+  }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  void remove_data() { std::filesystem::remove_all(folder_.file("data")); }
+
+ private:
+  const std::vector<std::string> arguments_;
+  const TempFolder folder_;
+  const int client_port_ = free_port();
+  const int peer_port_ = free_port();
+  pid_t pid_ = 0;
+};
+
+// Why a test cannot have a store in etcd here; empty where it can.
+inline std::string why_no_etcd() {
+  if (run_program("command -v etcd").exit_code != 0) return "no etcd (Debian: etcd-server)";
+  const auto client = open_store("etcd://127.0.0.1:1", system_runtime(),
+                                 {.operation_timeout = std::chrono::milliseconds(1)});
+  const bool has_client = client.status().code() != StatusCode::kUnimplemented;
+  return has_client ? "" : std::string(client.status().message());
+}
+
+}  // namespace ffdl::testing
