@@ -22,6 +22,7 @@ namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr int kRanks = 4;
+constexpr int kWarmUps = 2;
 constexpr const char* kPeers = FFDL_SOURCE_DIR "/build/bench";
 constexpr std::array<uint64_t, 3> kSizes = {1U << 20, 16U << 20, 100U << 20};
 
@@ -86,13 +87,15 @@ class Rank {
     Communicator& communicator = turn.two_levels != 0 ? *two_levels_ : *gloo_;
     values_.resize(static_cast<size_t>(turn.bytes) / sizeof(float));
     Status status;
-    const double seconds = seconds_of([&] {
-      for (int64_t i = 0; i < turn.sums && status.ok(); ++i) {
+    const auto add_up = [&](int64_t times) {
+      for (int64_t i = 0; i < times && status.ok(); ++i) {
         std::ranges::fill(values_, 1.0F);
         status = communicator.all_reduce({values_.data(), values_.size()}, ReduceOp::kSum,
                                          deadline_in(kPatience));
       }
-    });
+    };
+    add_up(kWarmUps);
+    const double seconds = seconds_of([&] { add_up(turn.sums); });
     FFDL_RETURN_IF_ERROR(std::move(status));
     const bool right = std::ranges::all_of(values_, [](float value) { return value == kRanks; });
     return right ? Result<double>(seconds) : Status(StatusCode::kInternal, "a wrong sum");
