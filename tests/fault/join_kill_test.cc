@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "ffdl/communicator.h"
 #include "ffdl/diagnose.h"
+#include "support/exit_code.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -60,7 +60,7 @@ TEST(JoinKill, LeavesNothingInSharedMemory) {
   const TempFolder folder;
   const std::string url = "file://" + folder.path();
   const auto begin = std::chrono::steady_clock::now();
-  for (const pid_t rank : start_all(1, url, false)) waitpid(rank, nullptr, 0);
+  for (const pid_t rank : start_all(1, url, false)) EXPECT_EQ(testing::exit_code(rank), 0);
   const auto joining = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now() - begin);
   std::mt19937 random(std::random_device{}());
@@ -74,11 +74,10 @@ TEST(JoinKill, LeavesNothingInSharedMemory) {
       if (victim == kRanks || rank == victim % (kRanks + 1)) kill(ranks[rank], SIGKILL);
     }
     for (const pid_t rank : ranks) {
-      int outcome = 0;
-      waitpid(rank, &outcome, 0);
-      if (WIFSIGNALED(outcome)) continue;
-      EXPECT_LT(WEXITSTATUS(outcome), kWrong) << "generation " << generation;
-      told_while_joining += WEXITSTATUS(outcome) == kToldWhileJoining;
+      const int code = testing::exit_code(rank);
+      EXPECT_TRUE(code == -SIGKILL || code == kLostLater || code == kToldWhileJoining)
+          << "generation " << generation << ": " << code;
+      told_while_joining += code == kToldWhileJoining ? 1 : 0;
     }
     ASSERT_FALSE(left_something(ranks)) << "generation " << generation;
   }
