@@ -16,12 +16,14 @@
 #include "ffdl/communicator.h"
 
 // './dev bench hierarchical': four ranks on two hosts, which are network namespaces. Shared memory
-// inside a host and gloo between hosts, against gloo between all ranks.
+// inside a host and gloo between hosts, against gloo between all ranks: ours and PyTorch's.
 namespace ffdl::bench {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr int kRanks = 4;
+constexpr int kWarmUps = 2;
+constexpr const char* kPeers = FFDL_SOURCE_DIR "/build/bench";
 constexpr std::array<uint64_t, 3> kSizes = {1U << 20, 16U << 20, 100U << 20};
 
 // What rank 0 reads and tells the others.
@@ -85,13 +87,15 @@ class Rank {
     Communicator& communicator = turn.two_levels != 0 ? *two_levels_ : *gloo_;
     values_.resize(static_cast<size_t>(turn.bytes) / sizeof(float));
     Status status;
-    const double seconds = seconds_of([&] {
-      for (int64_t i = 0; i < turn.sums && status.ok(); ++i) {
+    const auto add_up = [&](int64_t times) {
+      for (int64_t i = 0; i < times && status.ok(); ++i) {
         std::ranges::fill(values_, 1.0F);
         status = communicator.all_reduce({values_.data(), values_.size()}, ReduceOp::kSum,
                                          deadline_in(kPatience));
       }
-    });
+    };
+    add_up(kWarmUps);
+    const double seconds = seconds_of([&] { add_up(turn.sums); });
     FFDL_RETURN_IF_ERROR(std::move(status));
     const bool right = std::ranges::all_of(values_, [](float value) { return value == kRanks; });
     return right ? Result<double>(seconds) : Status(StatusCode::kInternal, "a wrong sum");
@@ -102,6 +106,17 @@ class Rank {
   std::vector<float> values_;
 };
 
+// Becomes a rank of PyTorch's gloo.
+int play_torch(int rank, const std::string& folder) {
+  const std::string python = std::string(kPeers) + "/peers/bin/python";
+  const std::string program = std::string(kPeers) + "/allreduce/gloo";
+  const std::string ranks = std::to_string(kRanks);
+  execl(python.c_str(), python.c_str(), program.c_str(), ranks.c_str(), folder.c_str(),
+        std::to_string(rank).c_str(), kTwoHostsCable, static_cast<char*>(nullptr));
+  fmt::print(stderr, "'{}' cannot be run; ./dev bench allreduce installs it\n", python);
+  return 1;
+}
+
 int play_rank(int rank, const std::string& folder, const std::string& address) {
   auto made = Rank::connect(rank, folder, address);
   const Status status = made.ok() ? (*made)->play() : made.status();
@@ -110,48 +125,85 @@ int play_rank(int rank, const std::string& folder, const std::string& address) {
 }
 
 // The harness starts this program again for it.
-int play_hosts() {
+int play_hosts(bool torch) {
   std::string folder = (std::filesystem::temp_directory_path() / "ffdl-bench-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) return 1;
   const auto codes = run_two_hosts([&](int host, const std::string& address) {
-    const pid_t second = fork();
-    if (second == 0) _exit(play_rank(2 * host + 1, folder, address));
-    const int code = play_rank(2 * host, folder, address);
-    int outcome = 0;
-    waitpid(second, &outcome, 0);
-    return code;
+    std::array<pid_t, 2> ranks{};
+    for (int local = 0; local < 2; ++local) {
+      pid_t& pid = ranks[static_cast<size_t>(local)];
+      const int rank = 2 * host + local;
+      if (pid = fork(); pid != 0) continue;
+      _exit(torch ? play_torch(rank, folder) : play_rank(rank, folder, address));
+    }
+    int worst = 0;
+    for (const pid_t pid : ranks) {
+      int outcome = 0;
+      waitpid(pid, &outcome, 0);
+      worst = std::max(worst, outcome);
+    }
+    return worst == 0 ? 0 : 1;
   });
   std::filesystem::remove_all(folder);
   return codes == std::array<int, 2>{0, 0} ? 0 : 1;
 }
 
-void hierarchical_rows(Suite& suite) {
-  auto hosts = Resident::start_self({"--role", "hosts"});
-  const auto ready = hosts.ok() ? (*hosts)->ask("", std::chrono::seconds(60)) : hosts.status();
-  if (!ready.ok()) {
-    return suite.missing("hierarchical",
-                         "no two hosts (network namespaces need root, 'ip' and a "
-                         "build with gloo): " +
-                             ready.status().to_string());
+using Hosts = std::unique_ptr<Resident>;
+
+Result<Hosts> start_hosts(const std::string& role) {
+  FFDL_ASSIGN_OR_RETURN(Hosts hosts, Resident::start_self({"--role", role}));
+  FFDL_RETURN_IF_ERROR(hosts->ask("", std::chrono::seconds(60)).status());
+  return hosts;
+}
+
+struct Contender {
+  const Result<Hosts>* hosts;
+  std::string prefix = "";  // of the lines that it is told
+};
+
+void pair_row(Suite& suite, const std::string& name, uint64_t bytes, const Contender& subject,
+              const Contender& limit, const std::string& limit_is) {
+  if (!suite.wants(name)) return;
+  for (const Contender* side : {&subject, &limit}) {
+    if (!side->hosts->ok()) return suite.missing(name, side->hosts->status().to_string());
   }
-  for (const uint64_t bytes : kSizes) {
-    if (suite.options().smoke && bytes != kSizes[0]) continue;
-    const int sums = static_cast<int>(std::max<uint64_t>(1, (16U << 20) / bytes));
-    const auto turn = [&](int two_levels) {
-      return [&, two_levels] {
-        return (*hosts)->ask_number(fmt::format("{} {} {}", two_levels, sums, bytes));
-      };
+  const int sums = static_cast<int>(std::max<uint64_t>(1, (16U << 20) / bytes));
+  const auto turn = [&](const Contender& side) {
+    return [&, sums] {
+      return side.hosts->value()->ask_number(fmt::format("{}{} {}", side.prefix, sums, bytes));
     };
-    suite.measure({.name = fmt::format("hierarchical/all_reduce/{}/{}", kRanks, size_name(bytes)),
-                   .unit = "ms",
-                   .figure = [sums](double seconds) { return seconds / sums * 1e3; },
-                   .subject = turn(1),
-                   .limit = turn(0),
-                   .limit_is = "gloo between all ranks",
-                   .pairs = 30,
-                   .target = bytes == kSizes[1] ? std::optional(Target{1.5}) : std::nullopt,
-                   .note = "2 ranks on each of 2 network namespaces; each buffer is rewritten "
-                           "before each sum, on the clock"});
+  };
+  suite.measure({.name = name,
+                 .unit = "ms",
+                 .figure = [sums](double seconds) { return seconds / sums * 1e3; },
+                 .subject = turn(subject),
+                 .limit = turn(limit),
+                 .limit_is = limit_is,
+                 .pairs = 30,
+                 .target = bytes == kSizes[1] ? std::optional(Target{1.5}) : std::nullopt,
+                 .note = "2 ranks on each of 2 network namespaces; each buffer is rewritten before "
+                         "each sum, on the clock"});
+}
+
+void hierarchical_rows(Suite& suite) {
+  const auto ours = start_hosts("hosts");
+  if (!ours.ok()) {
+    return suite.missing("hierarchical",
+                         "no two hosts (network namespaces need root, 'ip' and a build with "
+                         "gloo): " +
+                             ours.status().to_string());
+  }
+  const bool smoke = suite.options().smoke;  // the peer takes longer to start than it may
+  const auto torch = smoke ? Result<Hosts>(Status(StatusCode::kUnavailable, "a smoke test"))
+                           : start_hosts("torch");
+  for (const uint64_t bytes : kSizes) {
+    if (smoke && bytes != kSizes[0]) continue;
+    const std::string name = fmt::format("hierarchical/all_reduce/{}/{}", kRanks, size_name(bytes));
+    pair_row(suite, name, bytes, {&ours, "1 "}, {&ours, "0 "}, "our gloo between all ranks");
+    if (!smoke) {
+      pair_row(suite, name + "/gloo", bytes, {&ours, "1 "}, {&torch},
+               "PyTorch's gloo between all ranks");
+    }
   }
 }
 
@@ -160,7 +212,8 @@ void hierarchical_rows(Suite& suite) {
 
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
-  if (argc > 1 && std::string_view(argv[1]) == "--role") return play_hosts();
+  if (argc > 1 && std::string_view(argv[1]) == "--role")
+    return play_hosts(argc > 2 && std::string_view(argv[2]) == "torch");
   SuiteOptions options;
   std::string command;
   if (const auto code = Suite::parse("hierarchical", argc, argv, options, command)) return *code;

@@ -14,6 +14,8 @@
 
 namespace ffdl::bench {
 
+inline constexpr const char* kTwoHostsCable = "ffdl0";
+
 // Runs `body(host, address)` as two hosts on one machine: processes in network namespaces of their
 // own, which a virtual cable joins, each with a /dev/shm of its own. Returns the exit codes; none
 // where that is not allowed: it needs root and iproute2. Nothing of it outlives the processes.

@@ -14,6 +14,8 @@ void bind_store(pybind11::module_& module);
 void bind_shared_memory(pybind11::module_& module);
 void bind_communicator(pybind11::module_& module);
 void bind_operation_queue(pybind11::module_& module);
+void bind_micro_batch_sum(pybind11::module_& module);
+void bind_listener(pybind11::module_& module);
 void bind_diagnose(pybind11::module_& module);
 
 }  // namespace ffdl::python

@@ -12,6 +12,7 @@
 #include "bindings.h"
 #include "collectives.h"
 #include "communicator_handle.h"
+#include "ffdl/listener.h"
 #include "record.h"
 #include "shared_memory.h"
 #include "signals.h"
@@ -62,18 +63,8 @@ py::object run(const py::object& self, Request request, double timeout_s) {
   auto& handle = self.cast<CommunicatorHandle&>();
   const Exclusive one_thread(handle.busy);
   const Time deadline = deadline_after(timeout_s);
-  Communicator& communicator = *handle.communicator;
-  const auto call = [&] { return communicator.run(request.operation(), deadline); };
-  Status outcome;
-  if (handle.looks_for_signals) {
-    handle.runner = this_thread();
-    outcome = without_lock(call);
-    handle.runner = nullptr;
-  } else {
-    outcome = call_beside_signals(call, [&] { communicator.abort({}); });
-  }
-  raise_if_set();
-  check(outcome);
+  check(run_operations(handle,
+                       [&] { return handle.communicator->run(request.operation(), deadline); }));
   return py::none();
 }
 
@@ -82,6 +73,19 @@ int rank_of(const py::object& self) {
 }
 
 const World& world_of(const CommunicatorHandle& handle) { return handle.communicator->world(); }
+
+// The store is kept until the next opening has closed the one before.
+void open_to_listeners(CommunicatorHandle& handle, py::object store, double timeout_s,
+                       uint64_t ring_bytes) {
+  const Exclusive one_thread(handle.busy);
+  const Time deadline = deadline_after(timeout_s);
+  auto& where = store.cast<Store&>();
+  const Status opened = run_operations(handle, [&] {
+    return handle.communicator->open_to_listeners(where, {.ring_bytes = ring_bytes}, deadline);
+  });
+  handle.told = std::move(store);
+  check(opened);
+}
 
 void bind_rest(py::class_<CommunicatorHandle>& communicator) {
   communicator
@@ -115,6 +119,24 @@ object: it raises an exception instead. Returns when nothing touches this rank's
 memory: an array of ffdl.shared_array(), or a SharedMemory. It is copied less where every rank
 gives such a one; nothing else changes. It is forgotten when its last array has gone.
 Raises InvalidArgument for any other array, and for a part of one.)")
+      .def("open_to_listeners", &open_to_listeners, py::arg("store"),
+           py::arg("timeout_s") = kDefaultTimeoutS, py::kw_only(),
+           py::arg("ring_bytes") = ListenerOptions{}.ring_bytes,
+           R"(From now on a Listener that finds this world in `store` hears every all_reduce.
+
+All ranks call it in one place of the order of operations, with the same options, as they do
+close_to_listeners(). They wait for no listener.
+ring_bytes: sums stay until newer ones need the room; several times the largest.
+Raises Unimplemented where a back end has none, Exhausted (no memory), Unavailable (ranks cannot
+open each other's memory), and what operations do.)")
+      .def(
+          "close_to_listeners",
+          [](CommunicatorHandle& handle) {
+            const Exclusive one_thread(handle.busy);
+            without_lock([&] { handle.communicator->close_to_listeners(); });
+            handle.told = py::none();
+          },
+          "Listeners hear nothing after this.")
       .def_property_readonly("world", &world_of)
       .def_property_readonly("backend",
                              [](const CommunicatorHandle& h) { return h.communicator->backend(); })

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "ffdl/communicator.h"
+#include "signals.h"
+#include "waiting.h"
 
 namespace ffdl::python {
 
@@ -24,6 +26,23 @@ struct CommunicatorHandle {
   const bool looks_for_signals;  // while it waits: it was given look_for_signals()
   const void* runner = nullptr;  // the thread inside an operation that looks for signals
   bool busy = false;             // a thread is inside a call, or an OperationQueue has it
+  pybind11::object told{};       // the Store that listeners look into
 };
+
+// Runs `call()`, which runs operations of the communicator: other threads run meanwhile, and Ctrl-C
+// aborts it. The caller holds an Exclusive of `busy`.
+template <class Call>
+Status run_operations(CommunicatorHandle& handle, Call&& call) {
+  Status outcome;
+  if (handle.looks_for_signals) {
+    handle.runner = this_thread();
+    outcome = without_lock(call);
+    handle.runner = nullptr;
+  } else {
+    outcome = call_beside_signals(call, [&] { handle.communicator->abort({}); });
+  }
+  raise_if_set();
+  return outcome;
+}
 
 }  // namespace ffdl::python

@@ -12,5 +12,7 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_shared_memory(module);
   ffdl::python::bind_communicator(module);
   ffdl::python::bind_operation_queue(module);
+  ffdl::python::bind_micro_batch_sum(module);
+  ffdl::python::bind_listener(module);
   ffdl::python::bind_diagnose(module);
 }

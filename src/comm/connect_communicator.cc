@@ -36,10 +36,20 @@ Status check_options(const World& world, const CommunicatorOptions& options) {
 }
 
 Result<std::unique_ptr<Communicator>> connect_shm(const World& world, Store& store, Time deadline,
-                                                  const CommunicatorOptions& options) {
+                                                  const CommunicatorOptions& options,
+                                                  ShmMeeting::Way way) {
   FFDL_ASSIGN_OR_RETURN(std::unique_ptr<ShmMeeting> meeting,
-                        ShmMeeting::join(world, store, deadline, options));
+                        ShmMeeting::join(world, store, deadline, options, way));
   return std::unique_ptr<Communicator>(new ShmCommunicator(world, std::move(meeting)));
+}
+
+// The same at all ranks of a host.
+ShmMeeting::Way way_inside(const World& world, const std::vector<Introduction>& members) {
+  const HostIdentity& own = members[static_cast<size_t>(world.rank)].host;
+  const bool apart = std::ranges::any_of(members, [&](const Introduction& member) {
+    return member.host.memory == own.memory && member.host.processes != own.processes;
+  });
+  return apart ? ShmMeeting::Way::kName : ShmMeeting::Way::kProcess;
 }
 
 // The members on this rank's host, as a world of their own.
@@ -56,13 +66,15 @@ World inside_of(const World& world, const std::vector<int>& hosts) {
 
 Result<std::unique_ptr<Communicator>> connect_hosts(const World& world, Store& store, Time deadline,
                                                     const CommunicatorOptions& options,
-                                                    const std::vector<int>& hosts) {
+                                                    const std::vector<Introduction>& members) {
+  const std::vector<int> hosts = hosts_of(members);
   const World inside = inside_of(world, hosts);
   const bool two_levels =
       options.backend != Backend::kGloo && inside.size() > 1 && same_subtrees(hosts);
   std::unique_ptr<Communicator> host;
   if (two_levels) {
-    FFDL_ASSIGN_OR_RETURN(host, connect_shm(inside, store, deadline, options));
+    FFDL_ASSIGN_OR_RETURN(
+        host, connect_shm(inside, store, deadline, options, way_inside(world, members)));
   }
   FFDL_ASSIGN_OR_RETURN(
       std::unique_ptr<Links> links,
@@ -90,9 +102,9 @@ Result<std::unique_ptr<Communicator>> connect_known(const World& world, Store& s
   const std::vector<int> hosts = hosts_of(members);
   const bool one_host = std::ranges::count(hosts, 0) == std::ssize(hosts);
   if (options.backend == Backend::kShm || (options.backend == Backend::kAuto && one_host)) {
-    return connect_shm(world, store, deadline, options);
+    return connect_shm(world, store, deadline, options, way_inside(world, members));
   }
-  return connect_hosts(world, store, deadline, options, hosts);
+  return connect_hosts(world, store, deadline, options, members);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ struct HostIdentity {
   std::string memory;
   // Equal where one can reach what the other listens at on the loopback interface.
   std::string network;
+  // Equal where one can name the other by its process id, and so open what it has open.
+  std::string processes;
 };
 
 // Of this process. Errors: kUnavailable (no /proc or /dev/shm).

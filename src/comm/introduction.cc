@@ -22,28 +22,29 @@ std::string id_of(const World& world, size_t rank) {
 }  // namespace
 
 std::string to_record(const Introduction& introduction) {
-  return fmt::format("{} {} {} {}", name_of(introduction.backend),
+  return fmt::format("{} {} {} {} {}", name_of(introduction.backend),
                      introduction.loopback ? "loopback" : "address", introduction.host.memory,
-                     introduction.host.network);
+                     introduction.host.network, introduction.host.processes);
 }
 
 Result<Introduction> from_record(std::string_view record) {
-  std::array<std::string_view, 4> words;
+  std::array<std::string_view, 5> words;
   for (std::string_view& word : words) {
     word = record.substr(0, record.find(' '));
     record.remove_prefix(std::min(record.size(), word.size() + 1));
   }
   const auto* const name = std::ranges::find(kNames, words[0]);
   const bool known = words[1] == "loopback" || words[1] == "address";
-  if (name == kNames.end() || !known || words[3].empty() || !record.empty()) {
+  if (name == kNames.end() || !known || words[4].empty() || !record.empty()) {
     return base::make_error(StatusCode::kCorrupt,
                             "connect: a member tells '{}', which is no introduction; does it run "
                             "another version of ffdl",
                             words[0]);
   }
-  return Introduction{.backend = static_cast<Backend>(name - kNames.begin()),
-                      .loopback = words[1] == "loopback",
-                      .host = {std::string(words[2]), std::string(words[3])}};
+  return Introduction{
+      .backend = static_cast<Backend>(name - kNames.begin()),
+      .loopback = words[1] == "loopback",
+      .host = {std::string(words[2]), std::string(words[3]), std::string(words[4])}};
 }
 
 std::vector<int> hosts_of(const std::vector<Introduction>& members) {

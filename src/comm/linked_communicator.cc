@@ -36,11 +36,7 @@ Status LinkedCommunicator::run(const Operation& operation, Time deadline) {
   const bool pair = is_pair(operation.kind);
   FFDL_ASSIGN_OR_RETURN(const Request request, pair ? check_pair_operation(operation, world_)
                                                     : check_operation(operation, world_));
-  {
-    base::MutexLock lock(mutex_);
-    if (!failure_.ok()) return failure_;
-    running_ = true;
-  }
+  FFDL_RETURN_IF_ERROR(gate_.enter());
   Status status = pair ? run_pair(request, deadline) : execute(request, deadline);
   if (!status.ok()) {
     // The others learn of it, and nothing is on its way to or from the caller's buffers.
@@ -49,12 +45,7 @@ Status LinkedCommunicator::run(const Operation& operation, Time deadline) {
     exchange_.let_go();
     pairs_.let_go();
   }
-  base::MutexLock lock(mutex_);
-  running_ = false;
-  // An abort that came meanwhile wins: it must not be followed by an ok.
-  if (failure_.ok()) failure_ = std::move(status);
-  ended_.notify_all();
-  return failure_;
+  return gate_.leave(std::move(status));
 }
 
 Status LinkedCommunicator::execute(const Request& request, Time deadline) {
@@ -86,13 +77,7 @@ void LinkedCommunicator::abort(Status why) {
 
 void LinkedCommunicator::end(Status why) {
   if (getpid() != pid_) return;  // a fork: nothing of it runs here
-  {
-    base::MutexLock lock(mutex_);
-    if (failure_.ok()) failure_ = std::move(why);
-  }
-  stop();
-  base::MutexLock lock(mutex_);
-  while (running_) ended_.wait(mutex_);
+  gate_.end(std::move(why), [this] { stop(); });
 }
 
 }  // namespace ffdl::comm

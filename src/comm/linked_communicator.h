@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "base/mutex.h"
 #include "comm/link_exchange.h"
 #include "comm/link_pairs.h"
+#include "comm/operation_gate.h"
 
 namespace ffdl::comm {
 
@@ -46,10 +46,7 @@ class LinkedCommunicator : public Communicator {
   LinkExchange exchange_;
   LinkPairs pairs_;
 
-  base::Mutex mutex_;
-  base::Condition ended_;
-  bool running_ FFDL_GUARDED_BY(mutex_) = false;
-  Status failure_ FFDL_GUARDED_BY(mutex_);  // the first one; nothing runs after it
+  OperationGate gate_;
 };
 
 }  // namespace ffdl::comm

@@ -41,11 +41,7 @@ Status ShmCommunicator::run(const Operation& operation, Time deadline) {
   const bool pair = is_pair(operation.kind);
   FFDL_ASSIGN_OR_RETURN(const Request request, pair ? check_pair_operation(operation, world_)
                                                     : check_operation(operation, world_));
-  {
-    base::MutexLock lock(mutex_);
-    if (!failure_.ok()) return failure_;
-    running_ = true;
-  }
+  FFDL_RETURN_IF_ERROR(gate_.enter());
   Status status = pair ? pairs_.run(request, deadline) : run_collective(request, deadline);
   if (!status.ok()) meeting_->stop();
   if (publisher_ != nullptr) {
@@ -55,29 +51,17 @@ Status ShmCommunicator::run(const Operation& operation, Time deadline) {
       publisher_->publish(request);
     }
   }
-  base::MutexLock lock(mutex_);
-  running_ = false;
-  // An abort that came meanwhile wins: it must not be followed by an ok.
-  if (failure_.ok()) failure_ = std::move(status);
-  ended_.notify_all();
-  return failure_;
+  return gate_.leave(std::move(status));
 }
 
 void ShmCommunicator::abort(Status why) {
   if (!meeting_->check_member("abort").ok()) return;  // a fork: nothing of it runs here
   if (why.ok()) why = Status(StatusCode::kCancelled, "aborted");
-  {
-    base::MutexLock lock(mutex_);
-    if (failure_.ok()) failure_ = std::move(why);
-  }
-  meeting_->stop();
-  base::MutexLock lock(mutex_);
-  while (running_) ended_.wait(mutex_);
+  gate_.end(std::move(why), [this] { meeting_->stop(); });
 }
 
 Status ShmCommunicator::register_memory(const std::shared_ptr<SharedMemory>& memory) {
-  base::MutexLock lock(mutex_);
-  if (running_) return base::invalid_argument("register memory: an operation is running");
+  if (gate_.running()) return base::invalid_argument("register memory: an operation is running");
   memory_.add(memory);
   return {};
 }

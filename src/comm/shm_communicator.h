@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/mutex.h"
+#include "comm/operation_gate.h"
 #include "comm/parts.h"
 #include "comm/shm_meeting.h"
 #include "comm/shm_pairs.h"
@@ -76,10 +76,7 @@ class ShmCommunicator final : public Communicator {
   ShmPairs pairs_;
   std::unique_ptr<SumPublisher> publisher_;  // while this is open to listeners
 
-  base::Mutex mutex_;
-  base::Condition ended_;
-  bool running_ FFDL_GUARDED_BY(mutex_) = false;
-  Status failure_ FFDL_GUARDED_BY(mutex_);  // the first one; nothing runs after it
+  OperationGate gate_;
 };
 
 }  // namespace ffdl::comm

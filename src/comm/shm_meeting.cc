@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "comm/segment_place.h"
 #include "ffdl/runtime.h"
 
 namespace ffdl::comm {
@@ -38,10 +39,11 @@ ShmMeeting::~ShmMeeting() { stop(); }
 
 Result<std::unique_ptr<ShmMeeting>> ShmMeeting::join(const World& world, Store& store,
                                                      Time deadline,
-                                                     const CommunicatorOptions& options) {
+                                                     const CommunicatorOptions& options, Way way) {
   const bool creates = world.rank == 0;
-  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<ShmMeeting> meeting,
-                        creates ? make(world, store, options) : find(world, store, deadline));
+  FFDL_ASSIGN_OR_RETURN(
+      std::unique_ptr<ShmMeeting> meeting,
+      creates ? make(world, store, options, way) : find(world, store, deadline, way));
   meeting->look_ = options.look;
   const Status joined = meeting->wait_for_members(deadline);
   // Everybody has it open now, or the world will not come about: nobody needs the name.
@@ -53,14 +55,15 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::join(const World& world, Store& 
 }
 
 Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& store,
-                                                     const CommunicatorOptions& options) {
+                                                     const CommunicatorOptions& options, Way way) {
   const ShmConfig config = {.generation = world.generation,
                             .members = members_hash(world),
                             .slot_bytes = options.slot_bytes,
                             .ranks = static_cast<uint32_t>(world.members.size()),
                             .reserved = 0};
-  const std::string name =
-      fmt::format("comm-{}-{:016x}", world.generation, system_runtime().random());
+  const std::string name = way == Way::kName ? fmt::format("comm-{}-{:016x}", world.generation,
+                                                           system_runtime().random())
+                                             : std::string();
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
                         shm::Segment::create({.name = name,
                                               .kind = shm::SegmentKind::kCommunicator,
@@ -72,7 +75,8 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& 
   FFDL_RETURN_IF_ERROR(segment.publish());
   auto meeting = std::make_unique<ShmMeeting>(
       world, std::make_shared<shm::Segment>(std::move(segment)), config, std::move(lock));
-  const Result<Revision> told = store.compare_and_put(key_of(world), 0, name);
+  const std::string where = way == Way::kName ? name : to_text(place_of(*meeting->segment_));
+  const Result<Revision> told = store.compare_and_put(key_of(world), 0, where);
   if (told.ok()) return meeting;
   meeting->segment_->unlink();
   if (told.status().code() != StatusCode::kConflict) return told.status();
@@ -82,20 +86,21 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& 
                     world.generation);
 }
 
-// A name that is gone is that of an earlier communicator of the same world, whose rank 0 has not
-// told the store yet that all had joined.
+// What is that of an earlier meeting of the same world, rank 0 will take out of the store.
 Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& store,
-                                                     Time deadline) {
+                                                     Time deadline, Way way) {
   const std::string key = key_of(world);
   FFDL_ASSIGN_OR_RETURN(Revision seen, store.wait_change(key, 0, deadline));
   while (true) {
-    const Result<Entry> entry = store.get(key);
-    if (entry.ok()) {
-      Result<std::unique_ptr<ShmMeeting>> meeting = enter(world, entry->value);
-      if (meeting.ok() || meeting.status().code() != StatusCode::kNotFound) return meeting;
-    } else if (entry.status().code() != StatusCode::kNotFound) {
-      return entry.status();
+    const Result<Entry> told = store.get(key);
+    Status status = told.status();
+    if (told.ok()) {
+      Result<shm::Segment> segment = open(world, store, *told, way);
+      auto meeting = segment.ok() ? enter(world, std::move(*segment)) : std::move(segment).status();
+      if (meeting.ok()) return meeting;
+      status = std::move(meeting).status();
     }
+    if (status.code() != StatusCode::kNotFound) return status;
     Result<Revision> changed = store.wait_change(key, seen, deadline);
     if (!changed.ok()) {
       return std::move(changed).status().with_context(
@@ -106,17 +111,41 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::find(const World& world, Store& 
   }
 }
 
-Result<std::unique_ptr<ShmMeeting>> ShmMeeting::enter(const World& world, std::string_view name) {
-  FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
-                        shm::Segment::open(name, shm::SegmentKind::kCommunicator, kLayoutVersion));
+// Rank 0 takes the place out of the store before it closes the segment, if it lives.
+Result<shm::Segment> ShmMeeting::open(const World& world, Store& store, const Entry& told,
+                                      Way way) {
+  constexpr auto kKind = shm::SegmentKind::kCommunicator;
+  if (way == Way::kName) return shm::Segment::open(told.value, kKind, kLayoutVersion);
+  Result<shm::Segment> segment = open_segment(segment_place_of(told.value), kKind, kLayoutVersion);
+  if (segment.ok()) return segment;
+  FFDL_ASSIGN_OR_RETURN(const Entry now, store.get(told.key));
+  if (now.revision != told.revision) return Status(StatusCode::kNotFound, "told anew");
+  return make_error(StatusCode::kPeerLost,
+                    "connect generation {} as rank {}: rank 0 '{}' has died, or lets nobody open "
+                    "what it has open: {}; form a new world",
+                    world.generation, world.rank, world.members.front().id,
+                    segment.status().message());
+}
+
+Result<std::unique_ptr<ShmMeeting>> ShmMeeting::enter(const World& world, shm::Segment segment) {
   FFDL_ASSIGN_OR_RETURN(const ShmConfig config, read_config(segment, world));
+  const ShmView view(segment.data(), config);
+  const auto has_joined = [&](int rank) {
+    return view.words(rank).joined.load(std::memory_order_seq_cst) != 0;
+  };
+  int joined = 0;
+  for (int rank = 0; rank < view.ranks(); ++rank) joined += has_joined(rank) ? 1 : 0;
+  if (joined == view.ranks()) {
+    return make_error(StatusCode::kNotFound, "connect generation {}: all have met",
+                      world.generation);
+  }
   Result<shm::RoleLock> lock = shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank));
   if (!lock.ok()) {
     return std::move(lock).status().with_context(
         fmt::format("connect generation {} as rank {}", world.generation, world.rank));
   }
   // Its words are not those of a beginner: the others may count on what he did.
-  if (ShmView(segment.data(), config).words(world.rank).joined.load(std::memory_order_seq_cst)) {
+  if (has_joined(world.rank)) {
     return make_error(StatusCode::kConflict,
                       "connect generation {} as rank {}: another process was this rank, and is "
                       "gone; form a new world, with a new incarnation of '{}'",

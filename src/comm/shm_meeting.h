@@ -19,10 +19,15 @@ namespace ffdl::comm {
 // Owns: the mapping, and the lock that proves this rank's life until it is destroyed.
 class ShmMeeting {
  public:
-  // Rank 0 makes the segment, the others find it through the store. Returns when all have joined;
-  // the segment has no name any more then. Errors: those of connect_communicator.
+  // How the others find the segment of rank 0: as what that process has open, or, where they cannot
+  // open that, by a name in /dev/shm. The name is gone when all have joined; but it stays if rank 0
+  // is killed before it has told anybody, or all are.
+  enum class Way { kProcess, kName };
+
+  // Rank 0 makes the segment, the others find it through the store. Returns when all have joined.
+  // All say the same `way`. Errors: those of connect_communicator.
   static Result<std::unique_ptr<ShmMeeting>> join(const World& world, Store& store, Time deadline,
-                                                  const CommunicatorOptions& options);
+                                                  const CommunicatorOptions& options, Way way);
   // What join() does in the end: `lock` is that of the rank in `segment`. Shared, as ranks that are
   // threads of one process may use one mapping; ThreadSanitizer then sees what they do to it.
   ShmMeeting(const World& world, std::shared_ptr<shm::Segment> segment, const ShmConfig& config,
@@ -75,10 +80,14 @@ class ShmMeeting {
   };
 
   static Result<std::unique_ptr<ShmMeeting>> make(const World& world, Store& store,
-                                                  const CommunicatorOptions& options);
-  static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline);
-  // Errors: kNotFound (the name is gone), kConflict (somebody is this rank, or has been).
-  static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, std::string_view name);
+                                                  const CommunicatorOptions& options, Way way);
+  static Result<std::unique_ptr<ShmMeeting>> find(const World& world, Store& store, Time deadline,
+                                                  Way way);
+  // Where rank 0 has told it to be. Errors: kNotFound (it is that of an earlier meeting), kPeerLost
+  // (rank 0 has it no more).
+  static Result<shm::Segment> open(const World& world, Store& store, const Entry& told, Way way);
+  // Errors: kNotFound (an earlier meeting), kConflict (somebody is this rank, or has been).
+  static Result<std::unique_ptr<ShmMeeting>> enter(const World& world, shm::Segment segment);
   Status wait_for_members(Time deadline);
   bool can_reach(const RankWords& words) const;
   bool somebody_touches() const;

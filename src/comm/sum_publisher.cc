@@ -1,7 +1,5 @@
 #include "comm/sum_publisher.h"
 
-#include <unistd.h>
-
 #include <vector>
 
 #include "base/errors.h"
@@ -55,7 +53,7 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
                                  .ranks = static_cast<uint32_t>(world.members.size()),
                                  .reserved = 0})));
     if (own != nullptr) {
-      const RingPlace place = own->place();
+      const SegmentPlace place = own->place();
       invitation.pid = place.pid;
       invitation.fd = place.fd;
       invitation.segment = static_cast<int64_t>(place.segment);
@@ -69,8 +67,8 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
         "{} at rank 0; give all members the same options",
         world.generation, options.ring_bytes, world.rank, invitation.ring_bytes);
   } else if (world.rank != 0 && invitation.pid != 0) {
-    const RingPlace place = {invitation.pid, invitation.fd,
-                             static_cast<uint64_t>(invitation.segment)};
+    const SegmentPlace place = {invitation.pid, invitation.fd,
+                                static_cast<uint64_t>(invitation.segment)};
     keep(take_place(world, store, open_ring(place, world)));
   }
   int8_t mine = own != nullptr ? 1 : 0;
@@ -118,10 +116,6 @@ SumPublisher::~SumPublisher() {
   // What stays in a store that does not answer leads to a process that has the ring no more.
   if (rank_ == 0) static_cast<void>(store_.remove(key_));
   end_as(RingState::kLeft);
-}
-
-RingPlace SumPublisher::place() const {
-  return {.pid = getpid(), .fd = segment_.fd(), .segment = segment_.header().generation};
 }
 
 void SumPublisher::end_as(RingState state) {

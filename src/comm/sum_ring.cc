@@ -1,7 +1,6 @@
 #include "comm/sum_ring.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "base/errors.h"
@@ -73,26 +72,9 @@ Result<shm::Segment> create_ring(const RingConfig& config) {
   return segment;
 }
 
-std::string to_text(const RingPlace& place) {
-  return fmt::format("{} {} {:016x}", place.pid, place.fd, place.segment);
-}
-
-RingPlace ring_place_of(const std::string& text) {
-  long long pid = 0;
-  long long fd = 0;
-  unsigned long long segment = 0;
-  if (std::sscanf(text.c_str(), "%lld %lld %llx", &pid, &fd, &segment) != 3) return {};
-  return {pid, fd, segment};
-}
-
-Result<shm::Segment> open_ring(const RingPlace& place, const World& world) {
+Result<shm::Segment> open_ring(const SegmentPlace& place, const World& world) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
-                        shm::Segment::open_of(place.pid, static_cast<int>(place.fd),
-                                              shm::SegmentKind::kSumRing, kSumRingLayout));
-  if (segment.header().generation != place.segment) {
-    return base::make_error(StatusCode::kConflict,
-                            "open the ring of process {}: it has been replaced", place.pid);
-  }
+                        open_segment(place, shm::SegmentKind::kSumRing, kSumRingLayout));
   const bool readable = segment.bytes() >= kWordsAt;
   const RingConfig config = readable ? config_of(segment) : RingConfig{};
   const bool ours = config.generation == world.generation &&

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/segment_place.h"
 #include "ffdl/types.h"
 #include "shm/futex.h"
-#include "shm/segment.h"
 
 // What lies where in the ring through which the members of a world tell their sums to listeners.
 // docs/shm-layout.md draws it.
@@ -76,19 +76,8 @@ class RingView {
 uint64_t ring_segment_bytes(const RingConfig& config);
 Result<shm::Segment> create_ring(const RingConfig& config);
 
-// Where the ring of a process is open: all that another process needs to open it.
-struct RingPlace {
-  int64_t pid = 0;
-  int64_t fd = 0;
-  uint64_t segment = 0;  // its generation
-
-  bool operator==(const RingPlace&) const = default;
-};
-std::string to_text(const RingPlace& place);
-RingPlace ring_place_of(const std::string& text);  // of no process where the text is none
-
-// Errors: those of Segment::open_of, kConflict (another segment), kCorrupt (of another world).
-Result<shm::Segment> open_ring(const RingPlace& place, const World& world);
+// Errors: those of open_segment, kCorrupt (of another world).
+Result<shm::Segment> open_ring(const SegmentPlace& place, const World& world);
 // Of a segment that create_ring or open_ring gave.
 RingConfig config_of(const shm::Segment& segment);
 

@@ -1,10 +1,15 @@
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <thread>
 
 #include "ffdl/communicator.h"
+#include "ffdl/diagnose.h"
+#include "support/exit_code.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
+#include "support/temp_folder.h"
 
 namespace ffdl {
 namespace {
@@ -70,6 +75,23 @@ TEST(ConnectCommunicator, NothingIsLeftInTheStoreAndTheSameWorldCanConnectAgain)
     });
     EXPECT_TRUE(store->list("comm/")->empty());
   }
+}
+
+// Their segment has a name until both have joined.
+TEST(ConnectCommunicator, ARankThatLetsNobodyOpenWhatItHasOpenMeetsTheOthersToo) {
+  const TempFolder folder;
+  const auto meet = [&](int rank) {
+    const auto store = open_store("file://" + folder.path(), system_runtime());
+    if (!store.ok()) return store.status();
+    const auto made = connect_communicator({1, rank, testing::members_named(2)}, **store,
+                                           deadline_in(20s), {.backend = Backend::kShm});
+    return made.ok() ? (*made)->barrier(deadline_in(20s)) : made.status();
+  };
+  const pid_t closed = fork();
+  if (closed == 0) _exit(prctl(PR_SET_DUMPABLE, 0) == 0 && meet(0).ok() ? 0 : 1);
+  EXPECT_OK(meet(1));
+  EXPECT_EQ(testing::exit_code(closed), 0);
+  for (const SegmentInfo& segment : *list_segments()) EXPECT_NE(segment.creator_pid, closed);
 }
 
 TEST(ConnectCommunicator, ALookEndsTheWaitForTheOthers) {

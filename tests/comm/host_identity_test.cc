@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,11 +17,13 @@ TEST(HostIdentity, IsTheSameTwice) {
   ASSERT_OK_AND_ASSIGN(const HostIdentity other, host_identity());
   EXPECT_EQ(one.memory, other.memory);
   EXPECT_EQ(one.network, other.network);
+  EXPECT_EQ(one.processes, other.processes);
   EXPECT_EQ(one.memory.find(' '), std::string::npos);
   EXPECT_EQ(one.network.find(' '), std::string::npos);
+  EXPECT_EQ(one.processes.find(' '), std::string::npos);
 }
 
-// The bits: its memory is another, its network is another.
+// The bits: its memory is another, its network is another, its processes are others.
 int changes_after(bool (*change)()) {
   const auto before = host_identity();
   const pid_t child = fork();
@@ -28,7 +31,8 @@ int changes_after(bool (*change)()) {
     if (!change()) _exit(99);
     const auto after = host_identity();
     if (!before.ok() || !after.ok()) _exit(98);
-    _exit((after->memory != before->memory ? 1 : 0) + (after->network != before->network ? 2 : 0));
+    _exit((after->memory != before->memory ? 1 : 0) + (after->network != before->network ? 2 : 0) +
+          (after->processes != before->processes ? 4 : 0));
   }
   int outcome = 0;
   waitpid(child, &outcome, 0);
@@ -41,6 +45,11 @@ TEST(HostIdentity, AnotherSharedMemoryOrNetworkIsAnotherHost) {
   if (memory == 99 || network == 99) GTEST_SKIP() << "namespaces need root";
   EXPECT_EQ(memory, 1);
   EXPECT_EQ(network, 2);
+}
+
+TEST(HostIdentity, WhoLetsNobodyOpenWhatItHasOpenIsAlone) {
+  EXPECT_EQ(changes_after([] { return true; }), 0);
+  EXPECT_EQ(changes_after([] { return prctl(PR_SET_DUMPABLE, 0) == 0; }), 4);
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 namespace ffdl::comm {
 namespace {
 
-const Introduction kHere = {Backend::kAuto, true, {"boot/1/0", "boot/7"}};
-const Introduction kContainer = {Backend::kAuto, true, {"boot/2/0", "boot/7"}};
-const Introduction kOtherHost = {Backend::kAuto, true, {"other/1/0", "other/7"}};
+const Introduction kHere = {Backend::kAuto, true, {"boot/1/0", "boot/7", "boot/4"}};
+const Introduction kContainer = {Backend::kAuto, true, {"boot/2/0", "boot/7", "boot/5"}};
+const Introduction kOtherHost = {Backend::kAuto, true, {"other/1/0", "other/7", "other/4"}};
 
 Introduction with(Introduction introduction, Backend backend, bool loopback = true) {
   introduction.backend = backend;
@@ -34,13 +34,14 @@ TEST(Introduction, ComesBackFromItsRecord) {
       EXPECT_EQ(got.loopback, loopback);
       EXPECT_EQ(got.host.memory, given.host.memory);
       EXPECT_EQ(got.host.network, given.host.network);
+      EXPECT_EQ(got.host.processes, given.host.processes);
     }
   }
 }
 
 TEST(Introduction, WhatIsNoneIsCorrupt) {
   const std::string whole = to_record(kHere);
-  for (const std::string& record : {std::string(), std::string("auto"), std::string("shm x y z"),
+  for (const std::string& record : {std::string(), std::string("auto"), std::string("shm x y z p"),
                                     whole.substr(0, whole.rfind(' ')), whole + " more"}) {
     EXPECT_FAILS(from_record(record), StatusCode::kCorrupt, "no introduction");
   }

@@ -5,48 +5,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <functional>
 #include <thread>
 
-#include "support/ranks.h"
+#include "support/rank_processes.h"
 #include "support/status_matchers.h"
-#include "support/temp_folder.h"
 
 namespace ffdl::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::exit_code;
 
 Time soon() { return deadline_in(20s); }
 
 // What it means is in tests/conformance; here ranks are processes, which can be killed and stopped.
-class LinkedProcesses : public ::testing::Test {
+class LinkedProcesses : public testing::RankProcesses {
  protected:
+  LinkedProcesses() : RankProcesses(Backend::kGloo) {}
   void SetUp() override {
     if (!have_links().ok()) GTEST_SKIP() << have_links().to_string();
   }
-
-  Result<std::unique_ptr<Communicator>> connect(int rank, int ranks) {
-    FFDL_ASSIGN_OR_RETURN(const auto store,
-                          open_store("file://" + folder_.path(), system_runtime()));
-    return connect_communicator({1, rank, testing::members_named(ranks)}, *store, soon(),
-                                {.backend = Backend::kGloo});
-  }
-
-  pid_t start(int rank, int ranks, const std::function<int(Communicator&)>& body) {
-    const pid_t child = fork();
-    if (child != 0) return child;
-    const auto communicator = connect(rank, ranks);
-    _exit(communicator.ok() ? body(**communicator) : 99);
-  }
-
-  static int exit_code(pid_t child) {
-    int outcome = 0;
-    waitpid(child, &outcome, 0);
-    return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : -WTERMSIG(outcome);
-  }
-
-  const TempFolder folder_;
 };
 
 // Sizes that go with the first message, and others; 0 when the loss of a peer ended it. A victim is

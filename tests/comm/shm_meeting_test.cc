@@ -11,6 +11,7 @@
 #include <atomic>
 #include <thread>
 
+#include "comm/segment_place.h"
 #include "ffdl/diagnose.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
@@ -23,18 +24,20 @@ using namespace std::chrono_literals;
 
 Time soon() { return deadline_in(20s); }
 
-class ShmMeetingTest : public ::testing::Test {
+using Way = ShmMeeting::Way;
+
+class ShmMeetingTest : public ::testing::TestWithParam<Way> {
  protected:
   Result<std::unique_ptr<ShmMeeting>> join(int rank, int ranks, Time deadline = soon()) {
     const World world = {.generation = 5, .rank = rank, .members = testing::members_named(ranks)};
-    return ShmMeeting::join(world, *store_, deadline, {.slot_bytes = 16384});
+    return ShmMeeting::join(world, *store_, deadline, {.slot_bytes = 16384}, GetParam());
   }
 
   std::array<StatusCode, 3> outcomes_{};
   std::unique_ptr<Store> store_ = open_store("mem://", system_runtime()).value();
 };
 
-TEST_F(ShmMeetingTest, WhatIsWrittenInAStepIsReadAfterIt) {
+TEST_P(ShmMeetingTest, WhatIsWrittenInAStepIsReadAfterIt) {
   constexpr int kRanks = 3;
   testing::on_threads(kRanks, [&](int rank) {
     ASSERT_OK_AND_ASSIGN(const auto meeting, join(rank, kRanks));
@@ -51,7 +54,7 @@ TEST_F(ShmMeetingTest, WhatIsWrittenInAStepIsReadAfterIt) {
   });
 }
 
-TEST_F(ShmMeetingTest, NothingKeepsANameOnceAllHaveJoined) {
+TEST_P(ShmMeetingTest, NothingKeepsANameOnceAllHaveJoined) {
   const auto names_in_use = [] {
     int names = 0;
     for (const SegmentInfo& segment : *list_segments()) {
@@ -66,7 +69,7 @@ TEST_F(ShmMeetingTest, NothingKeepsANameOnceAllHaveJoined) {
   EXPECT_EQ(store_->list("")->size(), 0U);
 }
 
-TEST_F(ShmMeetingTest, WhoDoesNotComeIsNamed) {
+TEST_P(ShmMeetingTest, WhoDoesNotComeIsNamed) {
   EXPECT_FAILS(join(0, 2, deadline_in(30ms)), StatusCode::kTimeout, "rank 1 'm1' had not come");
   EXPECT_EQ(store_->list("")->size(), 0U);
   EXPECT_FAILS(join(1, 2, deadline_in(30ms)), StatusCode::kTimeout,
@@ -74,14 +77,15 @@ TEST_F(ShmMeetingTest, WhoDoesNotComeIsNamed) {
 }
 
 // Whoever is awaited never comes; rank 0 waits for members, rank 1 for a name in the store.
-TEST_F(ShmMeetingTest, ALookEndsAStepAndTheOthersLearnIt) {
+TEST_P(ShmMeetingTest, ALookEndsAStepAndTheOthersLearnIt) {
   testing::on_threads(2, [&](int rank) {
     std::atomic<bool> enough = false;
     const CommunicatorOptions options{.look = [&]() -> Status {
       return enough ? Status(StatusCode::kCancelled, "seen enough") : Status();
     }};
     const World world{5, rank, testing::members_named(2)};
-    ASSERT_OK_AND_ASSIGN(const auto meeting, ShmMeeting::join(world, *store_, soon(), options));
+    ASSERT_OK_AND_ASSIGN(const auto meeting,
+                         ShmMeeting::join(world, *store_, soon(), options, GetParam()));
     ASSERT_OK(meeting->end_step(soon()));
     if (rank == 1) {
       EXPECT_TRUE(
@@ -94,14 +98,14 @@ TEST_F(ShmMeetingTest, ALookEndsAStepAndTheOthersLearnIt) {
   });
 }
 
-TEST_F(ShmMeetingTest, TwoRanksZeroAreAConflict) {
+TEST_P(ShmMeetingTest, TwoRanksZeroAreAConflict) {
   ASSERT_OK(store_->put(
       "comm/5/" + fmt::format("{:016x}", members_hash({5, 0, testing::members_named(2)})), "x"));
   EXPECT_FAILS(join(0, 2), StatusCode::kWorldChanged, "new incarnation");
 }
 
 // The name of the first may still be in the store when somebody begins the second.
-TEST_F(ShmMeetingTest, OneWorldCanMeetAgain) {
+TEST_P(ShmMeetingTest, OneWorldCanMeetAgain) {
   testing::on_threads(3, [&](int rank) {
     std::vector<std::unique_ptr<ShmMeeting>> meetings;
     for (int turn = 0; turn < 10; ++turn) {
@@ -114,7 +118,7 @@ TEST_F(ShmMeetingTest, OneWorldCanMeetAgain) {
   });
 }
 
-TEST_F(ShmMeetingTest, ARankIsTakenOnce) {
+TEST_P(ShmMeetingTest, ARankIsTakenOnce) {
   testing::on_threads(3, [&](int thread) {
     // Ranks 0 and 1 of three, and one who says he is rank 1 too: the third rank never comes.
     const int rank = std::min(thread, 1);
@@ -127,7 +131,7 @@ TEST_F(ShmMeetingTest, ARankIsTakenOnce) {
   EXPECT_EQ(std::min(outcomes_[1], outcomes_[2]), StatusCode::kConflict);
 }
 
-TEST_F(ShmMeetingTest, StopWakesWhoWaitsAndTellsTheOthers) {
+TEST_P(ShmMeetingTest, StopWakesWhoWaitsAndTellsTheOthers) {
   std::atomic<bool> both_joined = false;
   std::atomic<bool> stopped = false;
   testing::on_threads(2, [&](int rank) {
@@ -153,37 +157,62 @@ TEST_F(ShmMeetingTest, StopWakesWhoWaitsAndTellsTheOthers) {
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(Ways, ShmMeetingTest, ::testing::Values(Way::kProcess, Way::kName),
+                         [](const auto& way) {
+                           return way.param == Way::kProcess ? "Process" : "Name";
+                         });
+
 // Ranks of a world of three whose last one never comes; they live until they are killed.
-pid_t start_rank(int rank, const std::string& url) {
+pid_t start_rank(int rank, const std::string& url, Way way) {
   const pid_t child = fork();
   if (child != 0) return child;
   auto store = open_store(url, system_runtime());
   const World world = {.generation = 5, .rank = rank, .members = testing::members_named(3)};
-  if (store.ok()) (void)ShmMeeting::join(world, **store, kNoDeadline, {});
+  if (store.ok()) (void)ShmMeeting::join(world, **store, kNoDeadline, {}, way);
   _exit(0);
 }
 
-TEST(ShmMeetingProcesses, NobodyTakesTheRankOfOneWhoIsGone) {
-  const TempFolder folder;
-  const std::string url = "file://" + folder.path();
-  const pid_t ranks[] = {start_rank(0, url), start_rank(1, url)};
-  const auto store = open_store(url, system_runtime()).value();
-  ASSERT_OK(store->wait_change("comm/", 1, soon()));
-  const World world = {.generation = 5, .rank = 1, .members = testing::members_named(3)};
-  ASSERT_OK_AND_ASSIGN(const std::vector<Entry> told, store->list("comm/"));
-  ASSERT_OK_AND_ASSIGN(
-      shm::Segment segment,
-      shm::Segment::open(told.at(0).value, shm::SegmentKind::kCommunicator, kLayoutVersion));
-  ASSERT_OK_AND_ASSIGN(const ShmConfig config, read_config(segment, world));
-  const ShmView view(segment.data(), config);
-  while (view.words(1).joined.load() == 0) std::this_thread::yield();
-  for (const pid_t rank : ranks) {
-    kill(rank, SIGKILL);
-    waitpid(rank, nullptr, 0);
+// Rank 0 and 1 have joined, and are killed; the segment is what they had told.
+class ShmMeetingProcesses : public ::testing::Test {
+ protected:
+  void join_and_die(Way way) {
+    const pid_t ranks[] = {start_rank(0, url_, way), start_rank(1, url_, way)};
+    ASSERT_OK(store_->wait_change("comm/", 1, soon()));
+    ASSERT_OK_AND_ASSIGN(const std::vector<Entry> told, store_->list("comm/"));
+    ASSERT_OK_AND_ASSIGN(
+        segment_, way == Way::kName
+                      ? shm::Segment::open(told.at(0).value, kKind, kLayoutVersion)
+                      : open_segment(segment_place_of(told.at(0).value), kKind, kLayoutVersion));
+    ASSERT_OK_AND_ASSIGN(const ShmConfig config, read_config(segment_, world_));
+    const ShmView view(segment_.data(), config);
+    while (view.words(1).joined.load() == 0) std::this_thread::yield();
+    for (const pid_t rank : ranks) {
+      kill(rank, SIGKILL);
+      waitpid(rank, nullptr, 0);
+    }
   }
-  EXPECT_FAILS(ShmMeeting::join(world, *store, soon(), {}), StatusCode::kConflict,
+
+  static constexpr auto kKind = shm::SegmentKind::kCommunicator;
+  const World world_ = {.generation = 5, .rank = 1, .members = testing::members_named(3)};
+  const TempFolder folder_;
+  const std::string url_ = "file://" + folder_.path();
+  const std::unique_ptr<Store> store_ = open_store(url_, system_runtime()).value();
+  shm::Segment segment_;
+};
+
+TEST_F(ShmMeetingProcesses, NobodyTakesTheRankOfOneWhoIsGone) {
+  join_and_die(Way::kName);
+  EXPECT_FAILS(ShmMeeting::join(world_, *store_, soon(), {}, Way::kName), StatusCode::kConflict,
                "another process was this rank");
-  segment.unlink();
+  segment_.unlink();
+}
+
+TEST_F(ShmMeetingProcesses, WhoComesAfterTheDeathOfRankZeroIsTold) {
+  join_and_die(Way::kProcess);
+  World third = world_;
+  third.rank = 2;
+  EXPECT_FAILS(ShmMeeting::join(third, *store_, soon(), {}, Way::kProcess), StatusCode::kPeerLost,
+               "rank 0 'm0' has died");
 }
 
 }  // namespace

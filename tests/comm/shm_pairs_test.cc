@@ -3,51 +3,24 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <functional>
 #include <thread>
 
 #include "base/limits.h"
 #include "ffdl/operation_queue.h"
-#include "support/ranks.h"
+#include "support/rank_processes.h"
 #include "support/status_matchers.h"
-#include "support/temp_folder.h"
 
 namespace ffdl::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::exit_code;
 
 // What it means is in tests/conformance; here ranks are processes, which can be killed and stopped.
-class ShmPairsProcesses : public ::testing::Test {
- protected:
-  static Time soon() { return deadline_in(20s); }
-
-  Result<std::unique_ptr<Communicator>> connect(int rank, int ranks) {
-    auto store = open_store("file://" + folder_.path(), system_runtime());
-    if (!store.ok()) return store.status();
-    return connect_communicator({1, rank, testing::members_named(ranks)}, **store, soon());
-  }
-
-  // A process that is rank `rank` and ends with what `body` returns.
-  pid_t start(int rank, int ranks, const std::function<int(Communicator&)>& body) {
-    const pid_t child = fork();
-    if (child != 0) return child;
-    const auto communicator = connect(rank, ranks);
-    _exit(communicator.ok() ? body(**communicator) : 99);
-  }
-
-  static int exit_code(pid_t child) {
-    int outcome = 0;
-    waitpid(child, &outcome, 0);
-    return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : -WTERMSIG(outcome);
-  }
-
-  const TempFolder folder_;
-};
+class ShmPairsProcesses : public testing::RankProcesses {};
 
 // Many times around the parts of a mailbox, and not a whole number of them.
 constexpr uint64_t kElements = 5 * base::kMailboxParts * base::kMailboxPartBytes / 8 + 1;

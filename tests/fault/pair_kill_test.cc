@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +11,7 @@
 #include "ffdl/communicator.h"
 #include "ffdl/diagnose.h"
 #include "ffdl/listener.h"
+#include "support/exit_code.h"
 #include "support/ranks.h"
 #include "support/temp_folder.h"
 
@@ -21,6 +21,7 @@ namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::exit_code;
 
 constexpr int kKills = 100;
 constexpr uint64_t kElementsMax = 40'000;  // more than a mailbox holds
@@ -60,12 +61,6 @@ class PairKill : public ::testing::Test {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(random_() % 2'000));
     kill(victim, SIGKILL);
-  }
-
-  static int exit_code(pid_t child) {
-    int outcome = 0;
-    waitpid(child, &outcome, 0);
-    return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : -WTERMSIG(outcome);
   }
 
   const TempFolder folder_;

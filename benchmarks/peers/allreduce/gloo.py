@@ -1,6 +1,8 @@
 """PyTorch's gloo: torch.distributed.all_reduce between processes of one thread each.
 
 usage: gloo RANKS FOLDER; FOLDER is empty, is where the ranks meet, and is removed.
+       gloo RANKS FOLDER RANK INTERFACE; one rank, whose host reaches the others by INTERFACE. Rank
+       0 reads the turns and tells them through the group.
 """
 
 import os
@@ -16,9 +18,9 @@ WARM_UPS = 2
 
 
 class Member:
-    def __init__(self, rank, ranks, folder):
+    def __init__(self, rank, ranks, folder, interface="lo"):
         torch.set_num_threads(1)
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
         )
@@ -44,6 +46,14 @@ class Member:
             torch.distributed.all_reduce(values)
 
 
+def checked_turn(member, ranks, line):
+    seconds, first, last = member.take_turn(line)
+    wanted = ranks * (ranks + 1) / 2
+    if (first, last) != (wanted, wanted):
+        raise SystemExit(f"check '{line.strip()}': first {first}, last {last}, not {wanted}")
+    return seconds
+
+
 def follow(rank, ranks, folder, commands):
     member = Member(rank, ranks, folder)
     while True:
@@ -66,22 +76,35 @@ def lead(ranks, folder):
         followers.append((process, ours))
     member = Member(0, ranks, folder)
     print("ready", flush=True)
-    wanted = ranks * (ranks + 1) / 2
     for line in sys.stdin:
         for _, commands in followers:
             commands.send(line)
-        seconds, first, last = member.take_turn(line)
-        if (first, last) != (wanted, wanted):
-            raise SystemExit(f"check '{line.strip()}': first {first}, last {last}, not {wanted}")
-        print(seconds, flush=True)
+        print(checked_turn(member, ranks, line), flush=True)
     for process, commands in followers:
         commands.close()
         process.join()
     torch.distributed.destroy_process_group()
 
 
+def play(rank, ranks, folder, interface):
+    member = Member(rank, ranks, folder, interface)
+    if rank == 0:
+        print("ready", flush=True)
+    while True:
+        turn = [sys.stdin.readline() if rank == 0 else None]
+        torch.distributed.broadcast_object_list(turn)
+        if not turn[0]:
+            break
+        seconds = checked_turn(member, ranks, turn[0])
+        if rank == 0:
+            print(seconds, flush=True)
+    torch.distributed.destroy_process_group()
+
+
 def main():
     ranks, folder = int(sys.argv[1]), sys.argv[2]
+    if len(sys.argv) > 3:
+        return play(int(sys.argv[3]), ranks, folder, sys.argv[4])
     try:
         lead(ranks, folder)
     finally:

@@ -1,0 +1,108 @@
+#include "ffdl/micro_batch_sum.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "buffers.h"
+#include "communicator_handle.h"
+#include "status.h"
+#include "waiting.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+MicroBatchOptions options_like(const Elements& gradient, std::vector<uint64_t> shares,
+                               ReduceOp op) {
+  MicroBatchOptions options{.shares = std::move(shares), .count = 0, .op = op};
+  for (const Buffer& buffer : gradient.buffers) {
+    options.dtype = buffer.dtype;
+    options.count += buffer.count;
+  }
+  return options;
+}
+
+// What a Python MicroBatchSum holds: the communicator outlives the sum.
+class SumHandle {
+ public:
+  SumHandle(py::object communicator, const py::object& like, std::vector<uint64_t> shares,
+            ReduceOp op, double timeout_s)
+      : communicator_(std::move(communicator)), handle_(communicator_.cast<CommunicatorHandle&>()) {
+    const Exclusive one_thread(handle_.busy);
+    const Time deadline = deadline_after(timeout_s);
+    const MicroBatchOptions options =
+        options_like(elements_to_read(like, "like"), std::move(shares), op);
+    check(run_operations(handle_, [&]() -> Status {
+      auto made = MicroBatchSum::create(*handle_.communicator, options, deadline);
+      if (made.ok()) sum_ = std::move(made).value();
+      return made.status();
+    }));
+  }
+
+  uint64_t begin() const { return sum_->begin(); }
+  uint64_t end() const { return sum_->end(); }
+
+  void add(const py::object& gradient) {
+    const Exclusive one_thread(handle_.busy);
+    const Elements given = elements_to_read(gradient, "gradient");
+    check(without_lock([&] { return sum_->add(given.buffers); }));
+  }
+
+  void finish(const py::object& out, double timeout_s, std::optional<double> weight) {
+    const Exclusive one_thread(handle_.busy);
+    const Time deadline = deadline_after(timeout_s);
+    const Elements result = elements_to_write(out, "out");
+    check(run_operations(handle_, [&] { return sum_->finish(result.buffers, deadline, weight); }));
+  }
+
+ private:
+  const py::object communicator_;
+  CommunicatorHandle& handle_;
+  std::unique_ptr<MicroBatchSum> sum_;
+};
+
+}  // namespace
+
+void bind_micro_batch_sum(py::module_& module) {
+  module.def("even_shares", &even_shares, py::arg("micro_batches"), py::arg("ranks"),
+             "As even as possible: where it does not divide, the first ranks have one more.");
+  py::class_<SumHandle>(
+      module, "MicroBatchSum",
+      R"(Reduces the gradients of a step's micro-batches to the same bits on any number of ranks.
+
+    shares = ffdl.even_shares(8, communicator.size)
+    total = ffdl.MicroBatchSum(communicator, gradient, shares=shares)
+    for i in range(total.begin, total.end):
+        compute_gradient_of(micro_batch(step, i), gradient)
+        total.add(gradient)
+    total.finish(gradient)
+
+The fixed tree stands over the micro-batches instead of the ranks, so nothing changes when the
+ranks or their shares do; each micro-batch must itself be computed alike wherever it runs.
+like: an array, or a list of them, with as many elements of the dtype as each gradient has.
+shares: how many micro-batches of a step each rank computes, by rank, the same at all ranks.
+Every rank makes it between the same operations. It uses the communicator, from one thread at a
+time. Raises what operations do; InvalidArgument where options differ between the ranks. The header
+is ffdl/micro_batch_sum.h.)")
+      .def(py::init<py::object, const py::object&, std::vector<uint64_t>, ReduceOp, double>(),
+           py::arg("communicator"), py::arg("like"), py::kw_only(), py::arg("shares"),
+           py::arg("op") = ReduceOp::kMean, py::arg("timeout_s") = kDefaultTimeoutS)
+      .def_property_readonly("begin", &SumHandle::begin)
+      .def_property_readonly("end", &SumHandle::end)
+      .def("add", &SumHandle::add, py::arg("gradient"),
+           "The gradient of the next micro-batch, in order. It may be changed afterwards.")
+      .def("finish", &SumHandle::finish, py::arg("out"), py::arg("timeout_s") = kDefaultTimeoutS,
+           py::kw_only(), py::arg("weight") = py::none(),
+           R"(Ends the step: `out` of every rank becomes the reduction of all micro-batches.
+
+weight: what a mean is divided by in place of the number of micro-batches, such as the tokens of
+all; the same at all ranks. A step that failed is gone, and `out` is undefined then.)");
+}
+
+}  // namespace ffdl::python

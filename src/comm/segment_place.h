@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "shm/segment.h"
+
+// Memory without a name, which other processes of the host open through one that has it open: when
+// the last of them is gone, killed or not, so is the memory.
+namespace ffdl::comm {
+
+// Where it is open: all that another process needs.
+struct SegmentPlace {
+  int64_t pid = 0;
+  int64_t fd = 0;
+  uint64_t segment = 0;  // its generation
+
+  bool operator==(const SegmentPlace&) const = default;
+};
+
+// In this process.
+SegmentPlace place_of(const shm::Segment& segment);
+
+std::string to_text(const SegmentPlace& place);
+SegmentPlace segment_place_of(const std::string& text);  // of no process where the text is none
+
+// Errors: those of Segment::open_of, kConflict (another segment is open there by now).
+Result<shm::Segment> open_segment(const SegmentPlace& place, shm::SegmentKind kind,
+                                  uint32_t layout_version);
+
+}  // namespace ffdl::comm
