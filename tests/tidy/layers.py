@@ -26,7 +26,7 @@ PUBLIC = {
     "data": ("store",),
     "comm": ("store",),
     "elastic": ("store", "membership", "comm"),
-    "launch": ("store",),
+    "launch": ("store", "membership"),
     "pool": ("store", "membership", "launch"),
     "jobs": ("store", "plan", "launch"),
 }
@@ -50,6 +50,8 @@ HEADERS = {
     "store.h": "store",
     "store_server.h": "store",
     "membership.h": "membership",
+    "job_status.h": "membership",
+    "launch_environment.h": "membership",
     "communicator.h": "comm",
     "micro_batch_sum.h": "comm",
     "operation.h": "comm",
@@ -67,6 +69,7 @@ HEADERS = {
     "elastic_pool.h": "pool",
     "observe.h": "observe",
     "launcher.h": "launch",
+    "supervisor.h": "launch",
     "job_guardian.h": "jobs",
 }
 
@@ -83,7 +86,7 @@ THIRD_PARTY = {
     "openssl": ("src/net",),
     "google": ("src/wire",),
     "httplib.h": ("src/store/etcd_store.cc", "src/observe"),
-    "nlohmann": ("src/store/etcd_store.cc", "src/membership/records.cc", "src/data", "src/elastic", "src/plan", "src/cli",
+    "nlohmann": ("src/store/etcd_store.cc", "src/membership/records.cc", "src/launch/records.cc", "src/data", "src/elastic", "src/plan", "src/cli",
                  "examples", "benchmarks", "tests"),
     "yaml-cpp": ("src/plan", "src/jobs"),
     "zstd.h": ("src/data",),
@@ -91,7 +94,7 @@ THIRD_PARTY = {
     "gloo": ("src/comm/gloo_links.cc",),
     "prometheus": ("src/observe",),
     "grpcpp": ("src/pool",),
-    "CLI": ("src/cli", "examples", "benchmarks"),
+    "CLI": ("src/cli", "tests/cli", "examples", "benchmarks"),
     "pybind11": ("python/bindings",),
     "Eigen": ("examples", "benchmarks"),
     "zlib.h": ("examples", "benchmarks", "tests"),
