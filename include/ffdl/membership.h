@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "ffdl/export.h"
 #include "ffdl/runtime.h"
@@ -122,34 +121,5 @@ class FFDL_API Membership {
 // Tells a job that this incarnation of a member, and all before, are dead: their process has ended.
 // For launchers: a lease that ended is no proof. Errors: those of Store.
 FFDL_API Status report_death(Store& store, std::string_view job, const Member& member);
-
-// What a launcher tells the processes that it starts. torchrun does it by twelve environment
-// variables, which are read first; Open MPI, Slurm and launchers that speak PMI tell less.
-struct LaunchEnvironment {
-  int rank = 0;
-  int world_size = 1;
-  int local_rank = 0;
-  int local_world_size = 0;  // 0: not told
-  int group_rank = 0;        // of the node
-  int role_rank = 0;
-  int role_world_size = 0;  // 0: not told
-  int restart_count = 0;
-  int max_restarts = 0;
-  std::string master_address{};  // empty: not told
-  int master_port = 0;           // 0: not told
-  std::string run_id{};          // empty: not told
-
-  bool operator==(const LaunchEnvironment&) const = default;
-};
-
-// None: none of these launchers started this process.
-// Errors: kInvalidArgument (a variable that is no number, is missing or contradicts another).
-FFDL_API Result<std::optional<LaunchEnvironment>> launch_environment();
-// torchrun's twelve variables as "NAME=value", for those who start processes.
-FFDL_API std::vector<std::string> launch_variables(const LaunchEnvironment& environment);
-
-// The world of a launcher that starts a fixed number of workers, "worker-0" and so on; a restart of
-// all of them is the next generation.
-FFDL_API World world_of(const LaunchEnvironment& environment);
 
 }  // namespace ffdl

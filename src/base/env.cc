@@ -16,7 +16,13 @@ LogLevel read_log_level() {
 }
 
 // src/membership/launch_environment.cc says what they mean.
-constexpr const char* kLauncherVariables[] = {"RANK",
+constexpr const char* kLauncherVariables[] = {"FFDL_STORE",
+                                              "FFDL_STORE_SECRET",
+                                              "FFDL_JOB",
+                                              "FFDL_WORKER_ID",
+                                              "FFDL_MIN_WORKERS",
+                                              "FFDL_MAX_WORKERS",
+                                              "RANK",
                                               "WORLD_SIZE",
                                               "LOCAL_RANK",
                                               "LOCAL_WORLD_SIZE",

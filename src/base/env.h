@@ -10,7 +10,8 @@ namespace ffdl::base {
 
 struct Environment {
   LogLevel log_level = LogLevel::kWarning;  // FFDL_LOG: debug, info, warning, error
-  // What torchrun, Slurm, Open MPI and PMI launchers set, name -> value, as far as it is set.
+  // What ffdl run, torchrun, Slurm, Open MPI and PMI launchers set, name -> value, as far as it is
+  // set.
   std::map<std::string, std::string> launcher{};
 };
 

@@ -230,4 +230,16 @@ inline constexpr size_t kUnstableStepsMax = 64;
 // Between two looks of one who waits at a file that others change: short beside a lease.
 inline constexpr auto kFileStorePoll = 5ms;
 
+// A worker's line that is longer is passed on in pieces.
+inline constexpr size_t kLogLineMax = size_t{64} << 10;
+
+// Before a worker that failed is started again, doubled with each time: soon, as a job may wait for
+// it, and in the end seldom enough for a host that is short of something.
+inline constexpr auto kRestartPauseMin = 200ms;
+inline constexpr auto kRestartPauseMax = 30s;
+
+// The lease of what `ffdl run` says about its workers, and between two renewals.
+inline constexpr auto kNodeLease = 5s;
+inline constexpr auto kNodeHeartbeat = 1s;
+
 }  // namespace ffdl::base

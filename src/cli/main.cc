@@ -1,24 +1,58 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/doctor.h"
 #include "cli/plan.h"
+#include "cli/run.h"
+#include "cli/run_arguments.h"
+#include "cli/scale.h"
 #include "cli/simulate.h"
 #include "cli/stats.h"
+#include "cli/status.h"
 #include "ffdl/version.h"
+
+namespace {
+
+constexpr int kParsed = -1;
+
+// kParsed, or how the program ends: after --help with 0, after a wrong command line with 2.
+int parse(CLI::App& app, int argc, char** argv) {
+  const auto parsed = [&] {
+    CLI11_PARSE(app, argc, argv);
+    return kParsed;
+  }();
+  return parsed > 0 ? 2 : parsed;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Elastic distributed training", "ffdl");
   app.set_version_flag("--version", FFDL_VERSION_STRING);
   app.require_subcommand(1);
   ffdl::Status outcome;
+  int exit_code = 0;
+  std::vector<std::string> program;
   ffdl::cli::add_doctor_command(app, outcome);
   ffdl::cli::add_plan_command(app, outcome);
+  const CLI::App* run = ffdl::cli::add_run_command(app, program, outcome, exit_code);
+  ffdl::cli::add_scale_command(app, outcome);
   ffdl::cli::add_simulate_command(app, outcome);
   ffdl::cli::add_stats_command(app, outcome);
-  CLI11_PARSE(app, argc, argv);
-  if (outcome.ok()) return 0;
+  ffdl::cli::add_status_command(app, outcome);
+  if (argc > 1 && std::string_view(argv[1]) == "run") {
+    const int end = ffdl::cli::options_end(*run, argc, argv);
+    program.assign(argv + end, argv + argc);
+    if (!program.empty() && program.front() == "--") program.erase(program.begin());
+    argc = end;
+  }
+  const int parsed = parse(app, argc, argv);
+  if (parsed != kParsed) return parsed;
+  if (outcome.ok()) return exit_code;
   fmt::print(stderr, "ffdl: {}\n", outcome.message());
-  return 1;
+  return exit_code == 0 ? 1 : exit_code;
 }

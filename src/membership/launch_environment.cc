@@ -125,6 +125,26 @@ Result<std::optional<LaunchEnvironment>> parse_launch_environment(const Variable
   return std::optional<LaunchEnvironment>();
 }
 
+Result<std::optional<JobEnvironment>> parse_job_environment(const Variables& variables) {
+  if (!variables.contains("FFDL_STORE")) return std::optional<JobEnvironment>();
+  JobEnvironment read;
+  read.store_url = text_in(variables, "FFDL_STORE");
+  read.store_secret = text_in(variables, "FFDL_STORE_SECRET");
+  read.worker_id = text_in(variables, "FFDL_WORKER_ID");
+  if (read.worker_id.empty()) {
+    return base::invalid_argument(
+        "read the launcher's variables: FFDL_STORE is set and FFDL_WORKER_ID is not; set it too");
+  }
+  if (variables.contains("FFDL_JOB")) read.job = text_in(variables, "FFDL_JOB");
+  if (variables.contains("FFDL_MIN_WORKERS")) {
+    FFDL_ASSIGN_OR_RETURN(read.min_workers, number_in(variables, "FFDL_MIN_WORKERS"));
+  }
+  if (variables.contains("FFDL_MAX_WORKERS")) {
+    FFDL_ASSIGN_OR_RETURN(read.max_workers, number_in(variables, "FFDL_MAX_WORKERS"));
+  }
+  return std::optional(std::move(read));
+}
+
 }  // namespace membership
 
 Result<std::optional<LaunchEnvironment>> launch_environment() {
@@ -142,6 +162,19 @@ std::vector<std::string> launch_variables(const LaunchEnvironment& environment) 
   variables.push_back(fmt::format("{}={}", torchrun.master_address, environment.master_address));
   variables.push_back(fmt::format("{}={}", torchrun.run_id, environment.run_id));
   return variables;
+}
+
+Result<std::optional<JobEnvironment>> job_environment() {
+  return membership::parse_job_environment(base::environment().launcher);
+}
+
+std::vector<std::string> job_variables(const JobEnvironment& environment) {
+  return {"FFDL_STORE=" + environment.store_url,
+          "FFDL_STORE_SECRET=" + environment.store_secret,
+          "FFDL_JOB=" + environment.job,
+          "FFDL_WORKER_ID=" + environment.worker_id,
+          fmt::format("FFDL_MIN_WORKERS={}", environment.min_workers),
+          fmt::format("FFDL_MAX_WORKERS={}", environment.max_workers)};
 }
 
 World world_of(const LaunchEnvironment& environment) {

@@ -103,5 +103,29 @@ TEST(LaunchEnvironment, AWorldOfFixedSize) {
             (std::vector<Member>{{"worker-0", 3}, {"worker-1", 3}, {"worker-2", 3}}));
 }
 
+TEST(JobEnvironment, WhatIsSetIsWhatIsRead) {
+  const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3", 2, 8};
+  Variables variables;
+  for (const std::string& variable : job_variables(told)) {
+    const size_t equals = variable.find('=');
+    variables[variable.substr(0, equals)] = variable.substr(equals + 1);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto read, parse_job_environment(variables));
+  EXPECT_EQ(read, told);
+}
+
+TEST(JobEnvironment, SomeMayBeMissing) {
+  EXPECT_EQ(*parse_job_environment({{"FFDL_JOB", "digits"}}), std::nullopt);
+  ASSERT_OK_AND_ASSIGN(const auto read,
+                       parse_job_environment({{"FFDL_STORE", "mem://"}, {"FFDL_WORKER_ID", "a"}}));
+  EXPECT_EQ(read, (JobEnvironment{.store_url = "mem://", .worker_id = "a"}));
+  EXPECT_FAILS(parse_job_environment({{"FFDL_STORE", "mem://"}}), StatusCode::kInvalidArgument,
+               "FFDL_WORKER_ID");
+  EXPECT_FAILS(
+      parse_job_environment(
+          {{"FFDL_STORE", "mem://"}, {"FFDL_WORKER_ID", "a"}, {"FFDL_MIN_WORKERS", "few"}}),
+      StatusCode::kInvalidArgument, "FFDL_MIN_WORKERS='few'");
+}
+
 }  // namespace
 }  // namespace ffdl::membership

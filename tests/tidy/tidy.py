@@ -73,6 +73,9 @@ BANNED_IN_CMAKE = [
 # src/m/x.cc without tests/m/x_test.cc, and where it is tested instead.
 TESTED_ELSEWHERE = {
     "src/cli/main.cc": "tests/cli/doctor_test.cc",  # runs the program
+    "src/cli/job_store.cc": "tests/cli/status_test.cc",  # finds a job by its name
+    "src/cli/scale.cc": "tests/cli/status_test.cc",  # which shows what came of it
+    "src/cli/signals.cc": "tests/cli/run_test.cc",  # sends them
     # Every operation goes through them.
     "src/comm/link_agreement.cc": "tests/conformance/communicator_conformance_test.cc",
     "src/comm/link_exchange.cc": "tests/conformance/communicator_conformance_test.cc",

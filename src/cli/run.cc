@@ -1,0 +1,202 @@
+#include "cli/run.h"
+
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/job_folder.h"
+#include "cli/run_arguments.h"
+#include "cli/signals.h"
+#include "ffdl/launcher.h"
+#include "ffdl/store.h"
+#include "ffdl/store_server.h"
+#include "ffdl/supervisor.h"
+
+namespace ffdl::cli {
+namespace {
+
+// For MASTER_PORT: free now. The workers of a job of one host agree on it without asking.
+Result<int> free_port() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  const bool found =
+      probe >= 0 && ::bind(probe, plain, size) == 0 && ::getsockname(probe, plain, &size) == 0;
+  const int error = errno;
+  if (probe >= 0) ::close(probe);
+  if (found) return int{ntohs(address.sin_port)};
+  return Status(StatusCode::kUnavailable,
+                fmt::format("run: find a free port: {}; give --master-port", std::strerror(error)));
+}
+
+struct StoreHere {
+  std::unique_ptr<StoreServer> server;  // where this process serves it
+  std::unique_ptr<Store> store;
+};
+
+// Opens the store, after it has begun to serve it if it must. `options` learns its URL.
+Result<StoreHere> open(const RunPlan& plan, const JobFolder& folder, SupervisorOptions& options) {
+  StoreHere here;
+  if (!plan.serve.empty()) {
+    FFDL_ASSIGN_OR_RETURN(here.server, StoreServer::start({.folder = folder.store_folder(),
+                                                           .address = plan.serve,
+                                                           .secret = options.store_secret}));
+    options.store_url = here.server->url();
+  }
+  FFDL_ASSIGN_OR_RETURN(here.store, open_store(options.store_url, system_runtime(),
+                                               {.secret = options.store_secret}));
+  FFDL_RETURN_IF_ERROR(folder.write_store_url(options.store_url));
+  if (plan.is_private) options.store_url = "tcp://" + folder.store_folder();
+  return here;
+}
+
+void announce(const RunPlan& plan, const SupervisorOptions& options) {
+  fmt::print(stderr, "ffdl: job '{}': {} to {} workers, store {}\n", options.job,
+             options.min_workers, options.max_workers, options.store_url);
+  if (!plan.warning.empty()) fmt::print(stderr, "ffdl: {}\n", plan.warning);
+}
+
+// Runs the job. `signalled` becomes the first signal that ended it.
+Status supervise(const SupervisorOptions& options, Store& store, std::atomic<int>& signalled) {
+  const auto exited = system_runtime().make_event();
+  FFDL_ASSIGN_OR_RETURN(const auto launcher, make_local_launcher(*exited));
+  FFDL_ASSIGN_OR_RETURN(const auto supervisor,
+                        Supervisor::start(store, system_runtime(), *launcher, *exited, options));
+  const SignalWatch watch([&](int signal) {
+    int none = 0;
+    const bool is_first = signalled.compare_exchange_strong(none, signal);
+    fmt::print(stderr, "ffdl: {}; {}\n", ::strsignal(signal),
+               is_first ? "the workers are asked to end; once more to kill them"
+                        : "the workers are killed");
+    is_first ? supervisor->stop() : supervisor->kill();
+  });
+  return supervisor->run();
+}
+
+Status make_log_folder(std::string& path) {
+  if (path.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("run: make the folder '{}': {}; give another --log-dir", path,
+                              error.message()));
+  }
+  path = std::filesystem::absolute(path).string();
+  return {};
+}
+
+Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
+  FFDL_ASSIGN_OR_RETURN(const RunPlan plan, plan_run(arguments));
+  SupervisorOptions options = plan.supervisor;
+  const bool is_named = !options.job.empty();
+  if (!is_named) options.job = fmt::format("job-{}", ::getpid());
+  const std::string name =
+      options.node == 0 ? options.job : fmt::format("{}.node-{}", options.job, options.node);
+  block_signals();
+  ::signal(SIGPIPE, SIG_IGN);  // workers go on when nobody reads their lines any more
+  FFDL_RETURN_IF_ERROR(make_log_folder(options.log_folder));
+  if (options.master_port == 0) {
+    FFDL_ASSIGN_OR_RETURN(options.master_port, free_port());
+  }
+  FFDL_ASSIGN_OR_RETURN(JobFolder folder, JobFolder::create(name));
+  Status outcome;
+  {
+    auto here = open(plan, folder, options);
+    outcome = here.status();
+    if (outcome.ok()) {
+      announce(plan, options);
+      outcome = supervise(options, *here->store, signalled);
+    }
+  }
+  // A job that has a name may be run again, and go on from what its store says.
+  if (outcome.ok() || !is_named) folder.remove();
+  return outcome;
+}
+
+// A signal is no failure, but an end that the caller may want to know.
+Status run(const RunArguments& arguments, int& exit_code) {
+  std::atomic<int> signalled = 0;
+  Status outcome = run(arguments, signalled);
+  if (outcome.code() == StatusCode::kInvalidArgument) exit_code = 2;
+  if (outcome.code() != StatusCode::kCancelled || signalled == 0) return outcome;
+  exit_code = 128 + signalled;
+  return {};
+}
+
+void add_sizes(CLI::App& command, RunArguments& to) {
+  command.add_option("--workers", to.workers,
+                     "N, or MIN:MAX: starts MAX, and goes on with MIN (default 1)");
+  command.add_option("--nnodes", to.nnodes, "nodes, N or MIN:MAX; 'ffdl run' is started on each");
+  command.add_option("--nproc-per-node,--nproc_per_node", to.nproc, "workers of a node, or cpu");
+  command.add_option("--node-rank,--node_rank", to.node_rank, "of this node, from 0 on")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--max-restarts,--max_restarts", to.max_restarts,
+                  "how often each worker is started again")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      .add_option("--grace", to.grace_s, "seconds that a worker has between SIGTERM and SIGKILL")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+}
+
+void add_places(CLI::App& command, RunArguments& to) {
+  command.add_option("--job,--rdzv-id,--rdzv_id", to.job, "the job's name (default job-PID)");
+  command.add_option("--store", to.store, "URL of the job's store (default: one of its own)");
+  command
+      .add_option("--store-secret", to.store_secret,
+                  "of the store; better by the variable, as others see command lines")
+      ->envname("FFDL_STORE_SECRET");
+  command.add_option("--rdzv-endpoint,--rdzv_endpoint", to.rdzv_endpoint,
+                     "HOST[:PORT] where node 0 serves the store (port 29400)");
+  command.add_option("--rdzv-backend,--rdzv_backend", to.rdzv_backend, "c10d or static: no matter");
+  command.add_flag("--standalone", to.standalone, "a store of its own, which is the default");
+  command.add_option("--master-addr,--master_addr", to.master_addr, "what MASTER_ADDR is to be");
+  command.add_option("--master-port,--master_port", to.master_port, "what MASTER_PORT is to be")
+      ->check(CLI::Range(1, 65535));
+  command.add_option("--log-dir,--log_dir", to.log_dir,
+                     "folder for files worker-N.log, instead of lines after [worker-N]");
+  command.add_flag("-m,--module", to.is_module, "the program is a Python module");
+  command.add_flag("--no-python,--no_python", to.no_python, "run the program itself, though .py");
+}
+
+}  // namespace
+
+CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program, Status& outcome,
+                          int& exit_code) {
+  const auto arguments = std::make_shared<RunArguments>();  // shared with the callback below
+  CLI::App* command = app.add_subcommand("run",
+                                         "Run the workers of a job, and keep them running: ffdl "
+                                         "run [OPTIONS] [--] PROGRAM [ARGUMENTS]");
+  add_sizes(*command, *arguments);
+  add_places(*command, *arguments);
+  command->footer(
+      "A program whose name ends in .py is run by python3 -u. SIGINT or SIGTERM asks the workers\n"
+      "to end, a second one kills them. docs/launch.md lists the variables that a worker finds.\n\n"
+      "Exit codes: 0 all workers finished; 1 too few workers are left, or the job could not be\n"
+      "run; 2 the command line; 130 or 143 ended by SIGINT or SIGTERM.\n\n"
+      "Examples:\n  ffdl run --workers 4 ./train --epochs 3\n"
+      "  ffdl run --job digits --workers 1:4 train.py\n"
+      "  ffdl scale digits 2\n  ffdl status digits --watch");
+  command->callback([arguments, &program, &outcome, &exit_code] {
+    arguments->program = program;
+    outcome = run(*arguments, exit_code);
+  });
+  return command;
+}
+
+}  // namespace ffdl::cli

@@ -1,0 +1,36 @@
+#include "cli/scale.h"
+
+#include <memory>
+
+#include "cli/job_store.h"
+#include "ffdl/supervisor.h"
+
+namespace ffdl::cli {
+namespace {
+
+struct ScaleArguments {
+  JobArguments job;
+  int workers = 0;
+};
+
+Status run_scale(const ScaleArguments& arguments) {
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_job_store(arguments.job));
+  return scale_job(*store, arguments.job.job, arguments.workers);
+}
+
+}  // namespace
+
+void add_scale_command(CLI::App& app, Status& outcome) {
+  const auto arguments = std::make_shared<ScaleArguments>();  // shared with the callback below
+  CLI::App* command =
+      app.add_subcommand("scale", "Start or stop workers of a running job, until there are N");
+  add_job_arguments(*command, arguments->job);
+  command->add_option("workers", arguments->workers, "How many it shall have")->required();
+  command->footer(
+      "The workers with the largest numbers are asked to end first. It does not wait; a later\n"
+      "request replaces an earlier one.\n\n"
+      "Examples:\n  ffdl scale digits 2\n  ffdl scale digits 8 --store etcd://10.0.0.2:2379");
+  command->callback([arguments, &outcome] { outcome = run_scale(*arguments); });
+}
+
+}  // namespace ffdl::cli

@@ -1,0 +1,207 @@
+#include "cli/status.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/job_store.h"
+#include "ffdl/job_status.h"
+#include "ffdl/supervisor.h"
+
+namespace ffdl::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr auto kRedraw = std::chrono::milliseconds(500);
+
+struct StatusArguments {
+  JobArguments job;
+  bool watch = false;
+  bool json = false;
+};
+
+// What a supervisor and the job itself know of one id.
+struct Row {
+  std::string id;
+  const WorkerStatus* worker = nullptr;
+  const MemberStatus* member = nullptr;
+};
+
+struct Picture {
+  std::string name;
+  JobStatus job;
+  RunStatus run;
+  std::vector<Row> rows;
+};
+
+// Members by rank, then processes that are none.
+std::vector<Row> rows_of(const JobStatus& job, const RunStatus& run) {
+  std::vector<Row> rows;
+  for (const MemberStatus& member : job.members)
+    rows.push_back({member.member.id, nullptr, &member});
+  for (const NodeStatus& node : run.nodes) {
+    for (const WorkerStatus& worker : node.workers) {
+      const auto known = std::find_if(rows.begin(), rows.end(),
+                                      [&](const Row& row) { return row.id == worker.id; });
+      if (known != rows.end()) {
+        known->worker = &worker;
+      } else if (worker.process != 0) {
+        rows.push_back({worker.id, &worker, nullptr});
+      }
+    }
+  }
+  return rows;
+}
+
+Status look(Store& store, Picture& picture) {
+  FFDL_ASSIGN_OR_RETURN(picture.job, read_job(store, picture.name));
+  FFDL_ASSIGN_OR_RETURN(picture.run, read_run(store, picture.name));
+  picture.rows = rows_of(picture.job, picture.run);
+  if (!picture.rows.empty() || !picture.run.nodes.empty()) return {};
+  return Status(
+      StatusCode::kNotFound,
+      fmt::format("show job '{}': its store knows no such job; check the name and --store",
+                  picture.name));
+}
+
+std::string phase_of(const JobStatus& job) {
+  if (job.world.generation == 0) return "none";
+  return job.world.phase == Phase::kActive ? "active" : "forming";
+}
+
+int64_t running(const RunStatus& run) {
+  int64_t count = 0;
+  for (const NodeStatus& node : run.nodes) {
+    count += std::count_if(node.workers.begin(), node.workers.end(), [](const WorkerStatus& one) {
+      return one.phase == "running" || one.phase == "stopping";
+    });
+  }
+  return count;
+}
+
+Json to_json(const Row& row) {
+  Json json = {{"id", row.id}};
+  if (row.worker != nullptr) {
+    json["process"] = row.worker->process;
+    json["phase"] = row.worker->phase;
+    json["restarts"] = row.worker->restarts;
+  }
+  if (row.member != nullptr) {
+    json["incarnation"] = row.member->member.incarnation;
+    json["address"] = row.member->member.address;
+    json["rank"] = row.member->rank < 0 ? Json(nullptr) : Json(row.member->rank);
+    json["alive"] = row.member->is_alive;
+    json["leaving"] = row.member->is_leaving;
+    json["generation"] = row.member->generation;
+    json["step"] = row.member->step;
+  }
+  return json;
+}
+
+void print_json(const Picture& picture) {
+  const JobStatus& job = picture.job;
+  Json all = {{"job", picture.name},
+              {"generation", job.world.generation},
+              {"phase", phase_of(job)},
+              {"active_generation", job.active_generation},
+              {"lineage", job.world.lineage},
+              {"term", job.term},
+              {"leader", job.leader ? Json(job.leader->id) : Json(nullptr)},
+              {"checkpoint", job.checkpoint ? Json(job.checkpoint->manifest) : Json(nullptr)},
+              {"world_size", job.world.size()},
+              {"wanted", picture.run.wanted},
+              {"running", running(picture.run)},
+              {"min_workers", nullptr},
+              {"max_workers", nullptr},
+              {"workers", Json::array()}};
+  if (!picture.run.nodes.empty()) {
+    all["min_workers"] = picture.run.nodes.front().min_workers;
+    all["max_workers"] = picture.run.nodes.front().max_workers;
+  }
+  for (const Row& row : picture.rows) all["workers"].push_back(to_json(row));
+  fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+std::string header_of(const Picture& picture) {
+  const JobStatus& job = picture.job;
+  std::string text =
+      job.world.generation == 0
+          ? fmt::format("job '{}': no world yet\n", picture.name)
+          : fmt::format("job '{}': generation {} {}, {} members, lineage {}, leader {} (term {})\n",
+                        picture.name, job.world.generation, phase_of(job), job.world.size(),
+                        job.world.lineage, job.leader ? job.leader->id : "none", job.term);
+  if (picture.run.nodes.empty()) return text + "no 'ffdl run' is at work\n";
+  const NodeStatus& node = picture.run.nodes.front();
+  return text + fmt::format("{} of {} wanted workers run ({} to {} allowed)\n",
+                            running(picture.run), picture.run.wanted, node.min_workers,
+                            node.max_workers);
+}
+
+std::string line_of(const Row& row) {
+  const auto number = [](bool is_known, auto value) {
+    return is_known ? std::to_string(value) : std::string("-");
+  };
+  const WorkerStatus* worker = row.worker;
+  const MemberStatus* member = row.member;
+  const bool is_member = member != nullptr;
+  std::string state = worker != nullptr ? worker->phase : "elsewhere";
+  if (is_member && member->is_leaving) state = "leaving";
+  if (is_member && !member->is_alive) state += ", gone";
+  return fmt::format("{:<16} {:<14} {:>8} {:>8} {:>11} {:>4} {:>10} {:>10}  {}\n", row.id, state,
+                     number(worker != nullptr, worker != nullptr ? worker->process : 0),
+                     number(worker != nullptr, worker != nullptr ? worker->restarts : 0),
+                     number(is_member, is_member ? member->member.incarnation : 0),
+                     number(is_member && member->rank >= 0, is_member ? member->rank : 0),
+                     number(is_member, is_member ? member->generation : 0),
+                     number(is_member, is_member ? member->step : 0),
+                     is_member ? member->member.address : "");
+}
+
+std::string table_of(const Picture& picture) {
+  std::string text = header_of(picture);
+  text +=
+      fmt::format("\n{:<16} {:<14} {:>8} {:>8} {:>11} {:>4} {:>10} {:>10}  {}\n", "id", "state",
+                  "process", "restarts", "incarnation", "rank", "generation", "step", "address");
+  for (const Row& row : picture.rows) text += line_of(row);
+  return text;
+}
+
+Status run_status(const StatusArguments& arguments) {
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_job_store(arguments.job));
+  const bool in_terminal = isatty(STDOUT_FILENO) != 0;
+  const auto never = system_runtime().make_event();
+  while (true) {
+    Picture picture{.name = arguments.job.job, .job = {}, .run = {}, .rows = {}};
+    FFDL_RETURN_IF_ERROR(look(*store, picture));
+    if (arguments.watch && in_terminal) fmt::print("\x1b[H\x1b[J");
+    arguments.json ? print_json(picture) : fmt::print("{}", table_of(picture));
+    std::fflush(stdout);
+    if (!arguments.watch) return {};
+    never->wait_until(deadline_in(kRedraw));
+  }
+}
+
+}  // namespace
+
+void add_status_command(CLI::App& app, Status& outcome) {
+  const auto arguments = std::make_shared<StatusArguments>();  // shared with the callback below
+  CLI::App* command = app.add_subcommand("status", "Show who works in a job, and how far they are");
+  add_job_arguments(*command, arguments->job);
+  command->add_flag("--watch", arguments->watch,
+                    "Again and again, in place where it is a terminal, until the job is over");
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->footer(
+      "It only reads: the job does not notice.\n\n"
+      "Examples:\n  ffdl status digits\n  ffdl status digits --watch\n"
+      "  ffdl status digits --json | jq .generation");
+  command->callback([arguments, &outcome] { outcome = run_status(*arguments); });
+}
+
+}  // namespace ffdl::cli

@@ -1,0 +1,111 @@
+#include "launch/decide_workers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/limits.h"
+
+namespace ffdl::launch {
+namespace {
+
+// Half of it is fixed, half is chance.
+Duration pause_before(int restart, uint64_t random) {
+  const double longest =
+      std::min(Duration(base::kRestartPauseMin).count() * std::exp2(std::min(restart - 1, 30)),
+               static_cast<double>(Duration(base::kRestartPauseMax).count()));
+  const double share = static_cast<double>(random >> 11) / static_cast<double>(1ULL << 53);
+  return Duration(static_cast<int64_t>(longest * (0.5 + 0.5 * share)));
+}
+
+bool is_alive(const WorkerState& worker) {
+  return worker.phase == WorkerPhase::kRunning || worker.phase == WorkerPhase::kStopping;
+}
+
+struct Counts {
+  int wanted = 0;  // of this node
+  int alive = 0;   // wanted or not
+  int open = 0;    // wanted, and to be started at some time
+  int finished = 0;
+  int lost = 0;  // wanted
+};
+
+Counts count(const NodeFacts& facts) {
+  Counts counts;
+  for (size_t i = 0; i < facts.workers.size(); ++i) {
+    const WorkerState& worker = facts.workers[i];
+    const bool is_wanted = facts.first + static_cast<int>(i) < facts.wanted;
+    counts.alive += is_alive(worker);
+    counts.finished += worker.phase == WorkerPhase::kFinished;
+    counts.wanted += is_wanted;
+    counts.lost += is_wanted && worker.phase == WorkerPhase::kLost;
+    counts.open +=
+        is_wanted && (worker.phase == WorkerPhase::kIdle || worker.phase == WorkerPhase::kPaused);
+  }
+  return counts;
+}
+
+void judge(const NodeFacts& facts, WorkerDecision& decision) {
+  const Counts counts = count(facts);
+  if (facts.is_ending) {
+    if (counts.alive == 0) decision.verdict = Verdict::kEnded;
+    return;
+  }
+  const int lost = counts.lost + facts.lost_elsewhere;
+  if (facts.wanted - lost < facts.min_workers) {
+    decision.verdict = Verdict::kTooFew;
+    decision.reason = fmt::format(
+        "{} of {} workers failed and may not be started again, and {} "
+        "are needed",
+        lost, facts.wanted, facts.min_workers);
+  } else if (counts.alive == 0 && counts.open == 0 &&
+             (counts.finished > 0 || facts.is_done_elsewhere)) {
+    decision.verdict = Verdict::kDone;
+    decision.reason = fmt::format("{} finished, {} lost", counts.finished, counts.lost);
+  }
+}
+
+}  // namespace
+
+WorkerState after_exit(const WorkerState& worker, const WorkerExit& exit, int max_restarts,
+                       Time now, uint64_t random) {
+  WorkerState next = worker;
+  next.is_told = false;
+  if (worker.phase == WorkerPhase::kStopping) {
+    next.phase = WorkerPhase::kIdle;
+  } else if (exit.exit_code == 0 && exit.signal == 0) {
+    next.phase = WorkerPhase::kFinished;
+  } else if (worker.restarts >= max_restarts) {
+    next.phase = WorkerPhase::kLost;
+  } else {
+    next.phase = WorkerPhase::kPaused;
+    ++next.restarts;
+    next.ready = now + pause_before(next.restarts, random);
+  }
+  return next;
+}
+
+WorkerDecision decide_workers(const NodeFacts& facts, Time now) {
+  WorkerDecision decision;
+  judge(facts, decision);
+  if (decision.verdict != Verdict::kGoOn) return decision;
+  for (size_t i = 0; i < facts.workers.size(); ++i) {
+    const WorkerState& worker = facts.workers[i];
+    const bool is_wanted = !facts.is_ending && facts.first + static_cast<int>(i) < facts.wanted;
+    if (!is_wanted) {
+      if (worker.phase == WorkerPhase::kRunning) decision.stop.push_back(i);
+      continue;
+    }
+    // Its next life begins after the last one's end is known: that would be taken for its own.
+    if (!worker.is_told) continue;
+    if (worker.phase == WorkerPhase::kPaused && worker.ready > now) {
+      decision.again = std::min(decision.again, worker.ready);
+    } else if (worker.phase == WorkerPhase::kPaused || worker.phase == WorkerPhase::kIdle) {
+      decision.start.push_back(i);
+    }
+  }
+  return decision;
+}
+
+}  // namespace ffdl::launch

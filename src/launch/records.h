@@ -1,0 +1,40 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+#include "ffdl/status.h"
+#include "ffdl/supervisor.h"
+
+// What supervisors and those who ask for workers write to the store.
+namespace ffdl::launch {
+
+class Keys {
+ public:
+  explicit Keys(std::string_view job) : prefix_(fmt::format("ffdl/{}/launch/", job)) {}
+
+  const std::string& prefix() const { return prefix_; }
+  // What a supervisor says about its node, under its lease.
+  std::string nodes() const { return prefix_ + "nodes/"; }
+  std::string node(int number) const { return fmt::format("{}{}", nodes(), number); }
+  // How many workers the job wants: a decimal number. Written by the first supervisor and by
+  // scale_job().
+  std::string wanted() const { return prefix_ + "wanted"; }
+  // How the job ended where it did first: kDoneOutcome, or why it was given up.
+  std::string outcome() const { return prefix_ + "outcome"; }
+
+ private:
+  const std::string prefix_;
+};
+
+inline constexpr std::string_view kDoneOutcome = "done";
+
+std::string encode(const NodeStatus& node);
+// Errors: kCorrupt.
+Result<NodeStatus> parse_node(std::string_view text);
+// 0: it is no number.
+int parse_count(std::string_view text);
+
+}  // namespace ffdl::launch

@@ -1,0 +1,279 @@
+#include "ffdl/supervisor.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "ffdl/launch_environment.h"
+#include "launch/decide_workers.h"
+#include "launch/node_board.h"
+
+namespace ffdl {
+
+using launch::NodeFacts;
+using launch::Verdict;
+using launch::WorkerDecision;
+using launch::WorkerPhase;
+using launch::WorkerState;
+
+namespace {
+
+std::string_view name_of(WorkerPhase phase) {
+  constexpr std::string_view kNames[] = {"idle",   "running",  "stopping",
+                                         "paused", "finished", "lost"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
+std::string how_it_ended(const WorkerExit& exit) {
+  return exit.signal != 0 ? fmt::format("was killed by signal {}", exit.signal)
+                          : fmt::format("ended with {}", exit.exit_code);
+}
+
+Status check_options(const SupervisorOptions& options) {
+  const int most = static_cast<int>(base::kRanksMax);
+  const bool is_name = !options.job.empty() && options.job.size() <= base::kMemberIdMax &&
+                       std::all_of(options.job.begin(), options.job.end(),
+                                   [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
+  if (!is_name) {
+    return base::invalid_argument(
+        "run job '{}': it is no name; use 1 to {} letters, digits and signs but '/'", options.job,
+        base::kMemberIdMax);
+  }
+  if (options.command.empty()) {
+    return base::invalid_argument("run job '{}': there is no program to run; name one",
+                                  options.job);
+  }
+  if (options.min_workers < 1 || options.max_workers < options.min_workers ||
+      options.max_workers > most) {
+    return base::invalid_argument("run job '{}': {} to {} workers; use 1 <= MIN <= MAX <= {}",
+                                  options.job, options.min_workers, options.max_workers, most);
+  }
+  if (options.workers_per_node < 1 || options.node < 0 ||
+      options.node >= (options.max_workers - 1) / options.workers_per_node + 1) {
+    return base::invalid_argument(
+        "run job '{}': node {} with {} workers per node has none of {} workers; use a smaller node "
+        "rank, from 0 on",
+        options.job, options.node, options.workers_per_node, options.max_workers);
+  }
+  if (options.max_restarts < 0 || options.grace < Duration::zero()) {
+    return base::invalid_argument(
+        "run job '{}': {} restarts and {} s of grace; use numbers from 0 on", options.job,
+        options.max_restarts, std::chrono::duration<double>(options.grace).count());
+  }
+  return {};
+}
+
+}  // namespace
+
+class Supervisor::Impl {
+ public:
+  Impl(Store& store, Runtime& runtime, Launcher& launcher, Event& bell, SupervisorOptions options)
+      : runtime_(runtime),
+        launcher_(launcher),
+        bell_(bell),
+        options_(std::move(options)),
+        first_(options_.node * options_.workers_per_node),
+        board_(store, runtime, bell, options_.job),
+        workers_(static_cast<size_t>(
+            std::min(options_.workers_per_node, options_.max_workers - first_))) {}
+
+  Status open() { return board_.open(status(), options_.max_workers); }
+  Status run();
+  void stop() {
+    is_stopped_.store(true, std::memory_order_relaxed);  // the event orders it
+    bell_.set();
+  }
+  void kill() {
+    is_killed_.store(true, std::memory_order_relaxed);
+    stop();
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      static_cast<void>(launcher_.stop(id_of(i), Duration::zero()));  // it may not run
+    }
+  }
+
+ private:
+  struct Worker {
+    WorkerState state;
+    int64_t process = 0;
+  };
+
+  std::string id_of(size_t index) const {
+    return fmt::format("worker-{}", first_ + static_cast<int>(index));
+  }
+  size_t index_of(std::string_view id) const;
+  NodeStatus status() const;
+  NodeFacts facts() const;
+  void take_news();
+  void take_exit(const WorkerExit& exit);
+  WorkerCommand command_of(size_t index) const;
+  void carry_out(const WorkerDecision& decision);
+  void give_up(Status why);
+
+  Runtime& runtime_;
+  Launcher& launcher_;
+  Event& bell_;
+  const SupervisorOptions options_;
+  const int first_;
+  launch::NodeBoard board_;
+  std::vector<Worker> workers_;
+  launch::NodeBoard::View view_;
+  Status over_;  // why all are stopped
+  std::atomic<bool> is_stopped_ = false;
+  std::atomic<bool> is_killed_ = false;
+};
+
+Status Supervisor::Impl::run() {
+  while (true) {
+    bell_.reset();
+    take_news();
+    const WorkerDecision decision = launch::decide_workers(facts(), runtime_.now());
+    if (decision.verdict == Verdict::kDone) return board_.close(launch::kDoneOutcome);
+    if (decision.verdict == Verdict::kEnded) {
+      const bool is_failure = over_.code() != StatusCode::kCancelled;
+      const Status closed = board_.close(is_failure ? over_.message() : "");
+      if (!closed.ok()) base::log_warning("job '{}': {}", options_.job, closed.message());
+      return over_;
+    }
+    if (decision.verdict == Verdict::kTooFew) {
+      give_up(base::make_error(
+          StatusCode::kExhausted,
+          "run job '{}': {}; see why they failed, or allow more with --max-restarts", options_.job,
+          decision.reason));
+      continue;
+    }
+    carry_out(decision);
+    board_.publish(status());
+    if (over_.ok() || decision.start.empty()) bell_.wait_until(decision.again);
+  }
+}
+
+void Supervisor::Impl::take_news() {
+  while (const auto exit = launcher_.poll_exit()) take_exit(*exit);
+  for (const std::string& id : board_.take_told()) workers_[index_of(id)].state.is_told = true;
+  view_ = board_.view();
+  if (view_.outcome && *view_.outcome != launch::kDoneOutcome) {
+    give_up(base::make_error(StatusCode::kExhausted,
+                             "run job '{}': another node gave it up: {}; see its log", options_.job,
+                             *view_.outcome));
+  }
+  if (is_stopped_.load(std::memory_order_relaxed)) {
+    give_up(base::make_error(StatusCode::kCancelled, "run job '{}': it was asked to stop",
+                             options_.job));
+  }
+}
+
+void Supervisor::Impl::give_up(Status why) {
+  if (over_.ok()) over_ = std::move(why);
+}
+
+size_t Supervisor::Impl::index_of(std::string_view id) const {
+  size_t index = 0;
+  while (id_of(index) != id) ++index;
+  return index;
+}
+
+void Supervisor::Impl::take_exit(const WorkerExit& exit) {
+  WorkerState& state = workers_[index_of(exit.name)].state;
+  const bool was_asked = state.phase == WorkerPhase::kStopping;
+  const Time now = runtime_.now();
+  state = launch::after_exit(state, exit, options_.max_restarts, now, runtime_.random());
+  board_.report_end(exit.name);
+  if (was_asked || state.phase == WorkerPhase::kFinished) {
+    base::log_info("job '{}': '{}' {}", options_.job, exit.name, how_it_ended(exit));
+  } else if (state.phase == WorkerPhase::kPaused) {
+    const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(state.ready - now);
+    base::log_warning("job '{}': '{}' {}; restart {} of {} in {} ms", options_.job, exit.name,
+                      how_it_ended(exit), state.restarts, options_.max_restarts, pause.count());
+  } else {
+    base::log_warning("job '{}': '{}' {}; it has had its {} restarts", options_.job, exit.name,
+                      how_it_ended(exit), options_.max_restarts);
+  }
+}
+
+NodeFacts Supervisor::Impl::facts() const {
+  NodeFacts facts{.first = first_,
+                  .wanted = std::clamp(view_.wanted, options_.min_workers, options_.max_workers),
+                  .min_workers = options_.min_workers,
+                  .lost_elsewhere = view_.lost_elsewhere,
+                  .is_done_elsewhere = view_.outcome == launch::kDoneOutcome,
+                  .is_ending = !over_.ok()};
+  for (const Worker& worker : workers_) facts.workers.push_back(worker.state);
+  return facts;
+}
+
+NodeStatus Supervisor::Impl::status() const {
+  NodeStatus node{options_.node, ::getpid(), options_.min_workers, options_.max_workers};
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    node.workers.push_back({id_of(i), std::string(name_of(worker.state.phase)), worker.process,
+                            worker.state.restarts});
+  }
+  return node;
+}
+
+WorkerCommand Supervisor::Impl::command_of(size_t index) const {
+  const int wanted = facts().wanted;
+  const int number = first_ + static_cast<int>(index);
+  const LaunchEnvironment torchrun = {
+      .rank = number,
+      .world_size = wanted,
+      .local_rank = static_cast<int>(index),
+      .local_world_size = std::min(static_cast<int>(workers_.size()), wanted - first_),
+      .group_rank = options_.node,
+      .role_rank = number,
+      .role_world_size = wanted,
+      .restart_count = workers_[index].state.restarts,
+      .max_restarts = options_.max_restarts,
+      .master_address = options_.master_address,
+      .master_port = options_.master_port,
+      .run_id = options_.job};
+  WorkerCommand command{id_of(index), options_.command, launch_variables(torchrun)};
+  for (std::string& variable :
+       job_variables({options_.store_url, options_.store_secret, options_.job, id_of(index),
+                      options_.min_workers, options_.max_workers})) {
+    command.environment.push_back(std::move(variable));
+  }
+  if (!options_.log_folder.empty()) {
+    command.log_file = options_.log_folder + "/" + id_of(index) + ".log";
+  }
+  return command;
+}
+
+void Supervisor::Impl::carry_out(const WorkerDecision& decision) {
+  const bool at_once = is_killed_.load(std::memory_order_relaxed);
+  for (const size_t index : decision.stop) {
+    const Status asked = launcher_.stop(id_of(index), at_once ? Duration::zero() : options_.grace);
+    if (asked.ok()) base::log_info("job '{}': '{}' is to end", options_.job, id_of(index));
+    workers_[index].state.phase = WorkerPhase::kStopping;  // if it has ended its exit comes next
+  }
+  for (const size_t index : decision.start) {
+    const auto process = launcher_.start(command_of(index));
+    if (!process.ok()) return give_up(process.status());
+    workers_[index].process = *process;
+    workers_[index].state.phase = WorkerPhase::kRunning;
+    base::log_info("job '{}': '{}' runs as process {}", options_.job, id_of(index), *process);
+  }
+}
+
+Result<std::unique_ptr<Supervisor>> Supervisor::start(Store& store, Runtime& runtime,
+                                                      Launcher& launcher, Event& exited,
+                                                      const SupervisorOptions& options) {
+  FFDL_RETURN_IF_ERROR(check_options(options));
+  auto impl = std::make_unique<Impl>(store, runtime, launcher, exited, options);
+  FFDL_RETURN_IF_ERROR(impl->open());
+  return std::unique_ptr<Supervisor>(new Supervisor(std::move(impl)));
+}
+
+Supervisor::Supervisor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Supervisor::~Supervisor() = default;
+
+Status Supervisor::run() { return impl_->run(); }
+void Supervisor::stop() { impl_->stop(); }
+void Supervisor::kill() { impl_->kill(); }
+
+}  // namespace ffdl

@@ -1,0 +1,199 @@
+// Runs the program itself, with folders for jobs of the test's own.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "support/program.h"
+#include "support/started_program.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+const std::string kRun = std::string(FFDL_PROGRAM) + " run ";
+const std::string kMember = FFDL_MEMBER_WORKER;
+
+class RunTest : public ::testing::Test {
+ protected:
+  RunTest() { ::setenv("TMPDIR", temporary_.path().c_str(), 1); }
+  ~RunTest() override { ::unsetenv("TMPDIR"); }
+
+  static ProgramOutcome run(const std::string& arguments) {
+    return run_program(kRun + arguments + " 2>&1");
+  }
+  std::string file(const std::string& name) const { return temporary_.file(name); }
+  std::string job_folder(const std::string& job) const {
+    return file("ffdl-" + std::to_string(::getuid()) + "/" + job);
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static bool exists(int process) {
+    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+    std::string number, name, state;
+    stat >> number >> name >> state;
+    return !state.empty() && state != "Z" && state != "X";
+  }
+
+  const TempFolder temporary_;
+};
+
+TEST_F(RunTest, LinesHaveTheirWorkersPrefixAndNoneIsMissing) {
+  const auto outcome =
+      run("--workers 3 -- sh -c 'for i in $(seq 500); do echo line $i; done; printf end >&2'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  std::map<std::string, std::string> of;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t end = line.find("] ");
+    if (line.starts_with("[") && end != line.npos)
+      of[line.substr(0, end)] += line.substr(end + 2) + "\n";
+  }
+  std::string expected;
+  for (int i = 1; i <= 500; ++i) expected += "line " + std::to_string(i) + "\n";
+  ASSERT_EQ(of.size(), 3U) << outcome.out;
+  for (auto& [worker, text] : of) {
+    const size_t at = text.find("end\n");  // of the other stream: anywhere
+    ASSERT_NE(at, std::string::npos) << worker;
+    text.erase(at, 4);
+    EXPECT_EQ(text, expected) << worker;
+  }
+}
+
+TEST_F(RunTest, APythonScriptFindsTorchrunsEnvironment) {
+  const std::string script = temporary_.write("show.py", R"(import os, sys
+names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK ROLE_RANK ROLE_WORLD_SIZE " \
+        "MASTER_ADDR TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID"
+values = [os.environ[name] for name in names.split()]
+print(*values, int(os.environ["MASTER_PORT"]) > 0, sys.argv[1:])
+)");
+  const auto outcome =
+      run("--standalone --nnodes=1 --nproc_per_node=2 --rdzv-id=r7 --max-restarts 5 " + script +
+          " --workers 9 [1,2] -- -x");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  const std::string rest = " 2 127.0.0.1 0 5 r7 True ['--workers', '9', '[1,2]', '--', '-x']\n";
+  EXPECT_NE(outcome.out.find("[worker-0] 0 2 0 2 0 0" + rest), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("[worker-1] 1 2 1 2 0 1" + rest), std::string::npos) << outcome.out;
+}
+
+TEST_F(RunTest, LogsIntoAFolder) {
+  const auto outcome = run("--workers 2 --log-dir " + file("logs/new") +
+                           " -- sh -c 'echo $RANK; echo to stderr >&2'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_EQ(outcome.out.find("worker-0]"), std::string::npos) << outcome.out;
+  EXPECT_EQ(read(file("logs/new/worker-0.log")), "0\nto stderr\n");
+  EXPECT_EQ(read(file("logs/new/worker-1.log")), "1\nto stderr\n");
+}
+
+TEST_F(RunTest, ExitCodesMeanSomething) {
+  EXPECT_EQ(run("true").exit_code, 0);
+  const auto failed = run("--max-restarts 1 -- sh -c 'exit 7'");
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_NE(failed.out.find("restart 1 of 1"), std::string::npos) << failed.out;
+  EXPECT_NE(failed.out.find("1 of 1 workers failed"), std::string::npos) << failed.out;
+  EXPECT_EQ(run("no-such-program").exit_code, 1);
+  EXPECT_EQ(run("--workers 3:2 true").exit_code, 2);
+  EXPECT_EQ(run("--no-such-option 1 true").exit_code, 2);
+  EXPECT_EQ(run("").exit_code, 2);
+  EXPECT_EQ(run("--job a/b true").exit_code, 2);
+  EXPECT_EQ(run("--help").exit_code, 0);
+}
+
+TEST_F(RunTest, LeavesNothingWhenTheJobIsDone) {
+  ASSERT_EQ(run("--job done true").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(job_folder("done")));
+  ASSERT_EQ(run("--max-restarts 0 --job kept false").exit_code, 1);
+  EXPECT_TRUE(std::filesystem::exists(job_folder("kept")));  // it may be run again
+  ASSERT_EQ(run("--job kept true").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(job_folder("kept")));
+}
+
+TEST_F(RunTest, MembersFormAWorldAndFinish) {
+  const auto outcome = run("--workers 3:3 -- " + kMember + " 20");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_EQ(outcome.out.find("restart"), std::string::npos) << outcome.out;
+}
+
+TEST_F(RunTest, SigtermIsAGracefulLeave) {
+  StartedProgram job(kRun + "--job leaves --workers 2 -- " + kMember, file("out"));
+  ASSERT_TRUE(comes_true([&] {
+    return job.wrote("[worker-0] joined") && job.wrote("[worker-1] joined");
+  })) << job.output();
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  EXPECT_FALSE(job.wrote("Cancelled")) << job.output();
+  EXPECT_FALSE(job.wrote("was killed")) << job.output();
+}
+
+TEST_F(RunTest, ASecondSignalKills) {
+  StartedProgram job(
+      kRun + "--grace 1000 -- sh -c 'trap \"\" TERM; echo up $$; while :; do sleep 0.01; done'",
+      file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("up "); })) << job.output();
+  job.signal(SIGINT);
+  ASSERT_TRUE(comes_true([&] { return job.wrote("are asked to end"); })) << job.output();
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait(), 128 + SIGINT) << job.output();
+}
+
+TEST_F(RunTest, WhoDoesNotEndWithinTheGraceIsKilled) {
+  StartedProgram job(
+      kRun + "--grace 0.1 -- sh -c 'trap \"\" TERM; echo up; while :; do sleep 0.01; done'",
+      file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("up"); })) << job.output();
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM) << job.output();
+}
+
+// And its name is free again at once, with the store as it was.
+TEST_F(RunTest, KilledItTakesItsWorkersAlong) {
+  const std::string command = kRun + "--job killed --workers 2 -- sh -c 'echo $$ >" + file("pid-") +
+                              "$RANK; exec sleep 1000'";
+  StartedProgram job(command, file("out"));
+  const auto pid = [&](const char* rank) { return read(file(std::string("pid-") + rank)); };
+  ASSERT_TRUE(comes_true([&] { return pid("0").ends_with("\n") && pid("1").ends_with("\n"); }))
+      << job.output();
+  const int first = std::stoi(pid("0")), second = std::stoi(pid("1"));
+  EXPECT_TRUE(exists(first) && exists(second));
+  job.signal(SIGKILL);
+  EXPECT_EQ(job.wait(), -SIGKILL);
+  EXPECT_TRUE(comes_true([&] { return !exists(first) && !exists(second); }));
+  EXPECT_EQ(run("--job killed true").exit_code, 0);
+}
+
+TEST_F(RunTest, AJobHasOneSupervisorOfANode) {
+  StartedProgram job(kRun + "--job one -- sh -c 'echo up; exec sleep 1000'", file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("up"); })) << job.output();
+  const auto second = run("--job one true");
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_NE(second.out.find("another 'ffdl run' of this host"), std::string::npos) << second.out;
+}
+
+TEST_F(RunTest, NodesMeetAtAnEndpointWithASecret) {
+  ::setenv("FFDL_STORE_SECRET", "of this test", 1);
+  const std::string nodes = "--nnodes 2 --nproc-per-node 1 --job both ";
+  StartedProgram first(
+      kRun + nodes + "--node-rank 0 --rdzv-endpoint 127.0.0.1:0 -- " + kMember + " 20",
+      file("first"));
+  ASSERT_TRUE(comes_true([&] { return first.wrote("store tcp://"); })) << first.output();
+  const std::string said = first.output();
+  const size_t port = said.find("127.0.0.1:") + 10;
+  const std::string endpoint = "127.0.0.1:" + std::to_string(std::stoi(said.substr(port)));
+  StartedProgram second(
+      kRun + nodes + "--node-rank 1 --rdzv-endpoint " + endpoint + " -- " + kMember + " 20",
+      file("second"));
+  EXPECT_EQ(second.wait(), 0) << second.output();
+  EXPECT_EQ(first.wait(), 0) << first.output();
+  ::unsetenv("FFDL_STORE_SECRET");
+  EXPECT_TRUE(first.wrote("does not survive the loss of that host")) << first.output();
+  EXPECT_TRUE(second.wrote("[worker-1] joined")) << second.output();
+}
+
+}  // namespace
+}  // namespace ffdl

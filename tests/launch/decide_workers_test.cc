@@ -1,0 +1,181 @@
+#include "launch/decide_workers.h"
+
+#include <gtest/gtest.h>
+
+namespace ffdl::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using P = WorkerPhase;
+
+const Time kNow = Time() + 1h;
+
+WorkerState worker(P phase, Time ready = kNow, bool is_told = true) {
+  return {phase, 0, ready, is_told};
+}
+
+struct Case {
+  const char* name;
+  NodeFacts facts;
+  std::vector<size_t> start;
+  std::vector<size_t> stop;
+  Verdict verdict = Verdict::kGoOn;
+  Time again = kNoDeadline;
+};
+
+const WorkerState kIdle = worker(P::kIdle), kRunning = worker(P::kRunning);
+const WorkerState kStopping = worker(P::kStopping), kPaused = worker(P::kPaused);
+const WorkerState kFinished = worker(P::kFinished), kLost = worker(P::kLost);
+const WorkerState kLater = worker(P::kPaused, kNow + 3s);
+const WorkerState kLaterStill = worker(P::kPaused, kNow + 4s);
+const Case kCases[] = {
+    {"all that are wanted start", {.workers = {kIdle, kIdle, kIdle}, .wanted = 2}, {0, 1}, {}},
+    {"those that run are left alone", {.workers = {kRunning, kRunning}, .wanted = 2}, {}, {}},
+    {"who is not wanted is asked to end",
+     {.workers = {kRunning, kRunning, kRunning}, .wanted = 1},
+     {},
+     {1, 2}},
+    {"who has been asked is not asked again",
+     {.workers = {kRunning, kStopping}, .wanted = 1},
+     {},
+     {}},
+    {"who is wanted again waits until it has ended",
+     {.workers = {kRunning, kStopping}, .wanted = 2},
+     {},
+     {}},
+    {"this node has the numbers from 2 on",
+     {.workers = {kIdle, kIdle}, .first = 2, .wanted = 3},
+     {0},
+     {}},
+    {"a pause that is over", {.workers = {kRunning, kPaused}, .wanted = 2}, {1}, {}},
+    {"the earliest pause that is not",
+     {.workers = {kRunning, kLaterStill, kLater}, .wanted = 3},
+     {},
+     {},
+     Verdict::kGoOn,
+     kNow + 3s},
+    {"not before its end is known",
+     {.workers = {kRunning, worker(P::kPaused, kNow, false)}, .wanted = 2},
+     {},
+     {}},
+    {"nor where it was stopped",
+     {.workers = {kRunning, worker(P::kIdle, kNow, false)}, .wanted = 2},
+     {},
+     {}},
+    {"a pause that nobody wants over", {.workers = {kRunning, kPaused}, .wanted = 1}, {}, {}},
+    {"who finished is not started again", {.workers = {kFinished, kRunning}, .wanted = 2}, {}, {}},
+    {"all finished", {.workers = {kFinished, kFinished}, .wanted = 2}, {}, {}, Verdict::kDone},
+    {"one that is not wanted still runs",
+     {.workers = {kFinished, kStopping}, .wanted = 1},
+     {},
+     {},
+     Verdict::kGoOn},
+    {"one that is not wanted never ran",
+     {.workers = {kFinished, kIdle}, .wanted = 1},
+     {},
+     {},
+     Verdict::kDone},
+    {"finished, with one lost that is not needed",
+     {.workers = {kFinished, kLost}, .wanted = 2},
+     {},
+     {},
+     Verdict::kDone},
+    {"goes on without the lost", {.workers = {kRunning, kLost}, .wanted = 2}, {}, {}},
+    {"too few are left",
+     {.workers = {kRunning, kLost}, .wanted = 2, .min_workers = 2},
+     {},
+     {},
+     Verdict::kTooFew},
+    {"the only one is lost", {.workers = {kLost}, .wanted = 1}, {}, {}, Verdict::kTooFew},
+    {"a lost one that is not wanted does not count",
+     {.workers = {kRunning, kRunning, kLost}, .wanted = 2, .min_workers = 2},
+     {},
+     {}},
+    {"too few with those lost elsewhere",
+     {.workers = {kRunning, kLost}, .wanted = 4, .min_workers = 3, .lost_elsewhere = 1},
+     {},
+     {},
+     Verdict::kTooFew},
+    {"none wanted here: waits", {.workers = {kIdle}, .first = 2, .wanted = 2}, {}, {}},
+    {"none wanted here, and the others are done",
+     {.workers = {kIdle}, .first = 2, .wanted = 2, .is_done_elsewhere = true},
+     {},
+     {},
+     Verdict::kDone},
+    {"the others are done, not we",
+     {.workers = {kRunning}, .first = 2, .wanted = 3, .is_done_elsewhere = true},
+     {},
+     {}},
+    {"to be ended: all are asked, none started",
+     {.workers = {kRunning, kIdle, kPaused, kStopping}, .wanted = 4, .is_ending = true},
+     {},
+     {0}},
+    {"ended",
+     {.workers = {kIdle, kPaused, kFinished, kLost}, .wanted = 4, .is_ending = true},
+     {},
+     {},
+     Verdict::kEnded},
+};
+
+TEST(DecideWorkers, Table) {
+  for (const Case& one : kCases) {
+    const WorkerDecision decision = decide_workers(one.facts, kNow);
+    EXPECT_EQ(decision.start, one.start) << one.name;
+    EXPECT_EQ(decision.stop, one.stop) << one.name;
+    EXPECT_EQ(decision.verdict, one.verdict) << one.name;
+    EXPECT_EQ(decision.again, one.again) << one.name;
+  }
+}
+
+TEST(DecideWorkers, TooFewSaysHowMany) {
+  const NodeFacts facts = {
+      .workers = {worker(P::kRunning), worker(P::kLost)}, .wanted = 2, .min_workers = 2};
+  EXPECT_EQ(decide_workers(facts, kNow).reason,
+            "1 of 2 workers failed and may not be started again, and 2 are needed");
+}
+
+TEST(AfterExit, WhatBecomesOfAWorker) {
+  const WorkerState running = worker(P::kRunning);
+  EXPECT_EQ(after_exit(running, {.exit_code = 0}, 1, kNow, 0).phase, P::kFinished);
+  EXPECT_EQ(after_exit(running, {.exit_code = 3}, 1, kNow, 0).phase, P::kPaused);
+  EXPECT_EQ(after_exit(running, {.signal = 9}, 1, kNow, 0).phase, P::kPaused);
+  EXPECT_EQ(after_exit(running, {.signal = 9}, 0, kNow, 0).phase, P::kLost);
+  EXPECT_EQ(after_exit(worker(P::kStopping), {.signal = 9}, 0, kNow, 0).phase, P::kIdle);
+  EXPECT_FALSE(after_exit(running, {.exit_code = 0}, 1, kNow, 0).is_told);
+}
+
+TEST(AfterExit, CountsRestarts) {
+  WorkerState state = worker(P::kRunning);
+  for (int restart = 1; restart <= 2; ++restart) {
+    state = after_exit(state, {.exit_code = 1}, 2, kNow, 0);
+    EXPECT_EQ(state.phase, P::kPaused);
+    EXPECT_EQ(state.restarts, restart);
+    state.phase = P::kRunning;
+  }
+  state = after_exit(state, {.exit_code = 1}, 2, kNow, 0);
+  EXPECT_EQ(state.phase, P::kLost);
+  EXPECT_EQ(state.restarts, 2);
+}
+
+TEST(AfterExit, PausesDoubleUpToALimitAndDiffer) {
+  constexpr uint64_t kMost = UINT64_MAX;
+  Duration before{};
+  for (int restarts = 0; restarts < 200; ++restarts) {
+    WorkerState state = worker(P::kRunning);
+    state.restarts = restarts;
+    const auto pause = [&](uint64_t random) {
+      return after_exit(state, {.exit_code = 1}, 1000, kNow, random).ready - kNow;
+    };
+    EXPECT_GE(pause(0), 100ms);
+    EXPECT_LE(pause(kMost), 30s);
+    EXPECT_NEAR(static_cast<double>(pause(kMost).count()),
+                2 * static_cast<double>(pause(0).count()), 1e3);
+    if (pause(kMost) < 29s) {
+      EXPECT_GE(pause(0), before);
+    }
+    before = pause(kMost) - 1us;
+  }
+}
+
+}  // namespace
+}  // namespace ffdl::launch

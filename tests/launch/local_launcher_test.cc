@@ -1,0 +1,152 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "ffdl/launcher.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool exists(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string number, name, state;
+  file >> number >> name >> state;
+  return !state.empty() && state != "Z" && state != "X";
+}
+
+// What a worker wrote to a file, once it has.
+std::string wait_for_text(const std::string& path) {
+  const Time patience = deadline_in(60s);
+  const auto never = system_runtime().make_event();
+  std::string text;
+  while (deadline_in(0s) < patience) {
+    std::ifstream(path) >> text;
+    if (!text.empty()) break;
+    never->wait_until(deadline_in(2ms));
+  }
+  return text;
+}
+
+void wait_until_gone(pid_t process) {
+  const Time patience = deadline_in(60s);
+  const auto never = system_runtime().make_event();
+  while (exists(process) && deadline_in(0s) < patience) never->wait_until(deadline_in(2ms));
+  EXPECT_FALSE(exists(process));
+}
+
+class LocalLauncherTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto made = make_local_launcher(*exited_);
+    ASSERT_OK(made);
+    launcher_ = std::move(made).value();
+  }
+  WorkerCommand shell(const std::string& name, const std::string& script) const {
+    return {.name = name,
+            .argv = {"sh", "-c", script},
+            .folder = folder_.path(),
+            .log_file = folder_.file(name + ".log")};
+  }
+  WorkerExit next_exit() {
+    while (true) {
+      exited_->reset();
+      if (auto exit = launcher_->poll_exit()) return *exit;
+      if (!exited_->wait_until(deadline_in(60s))) return {"nobody ended"};
+    }
+  }
+
+  const TempFolder folder_;
+  const std::unique_ptr<Event> exited_ = system_runtime().make_event();
+  std::unique_ptr<Launcher> launcher_;
+};
+
+TEST_F(LocalLauncherTest, TellsHowEachEnded) {
+  ASSERT_OK_AND_ASSIGN(const int64_t good, launcher_->start(shell("good", "exit 0")));
+  EXPECT_EQ(next_exit(), (WorkerExit{"good", good, 0, 0}));
+  ASSERT_OK_AND_ASSIGN(const int64_t bad, launcher_->start(shell("bad", "exit 3")));
+  EXPECT_EQ(next_exit(), (WorkerExit{"bad", bad, 3, 0}));
+  ASSERT_OK_AND_ASSIGN(const int64_t killed, launcher_->start(shell("killed", "kill -9 $$")));
+  EXPECT_EQ(next_exit(), (WorkerExit{"killed", killed, 0, SIGKILL}));
+  EXPECT_EQ(launcher_->poll_exit(), std::nullopt);
+}
+
+TEST_F(LocalLauncherTest, ANameIsUsedByOneAtATime) {
+  ASSERT_OK(launcher_->start(shell("w", "sleep 1000")));
+  EXPECT_FAILS(launcher_->start(shell("w", "true")), StatusCode::kConflict, "'w'");
+  ASSERT_OK(launcher_->stop("w", 0s));
+  EXPECT_EQ(next_exit().signal, SIGKILL);
+  EXPECT_OK(launcher_->start(shell("w", "true")));
+}
+
+TEST_F(LocalLauncherTest, StopAsksFirst) {
+  ASSERT_OK(launcher_->start(
+      shell("w", "trap 'exit 5' TERM; echo ready >flag; while :; do sleep 0.01; done")));
+  EXPECT_EQ(wait_for_text(folder_.file("flag")), "ready");
+  ASSERT_OK(launcher_->stop("w", 1h));
+  EXPECT_EQ(next_exit().exit_code, 5);
+  EXPECT_FAILS(launcher_->stop("w", 1h), StatusCode::kNotFound, "'w'");
+}
+
+TEST_F(LocalLauncherTest, WhoDoesNotEndWithinTheGraceIsKilled) {
+  ASSERT_OK(
+      launcher_->start(shell("w", "trap '' TERM; echo ready >flag; while :; do sleep 0.01; done")));
+  EXPECT_EQ(wait_for_text(folder_.file("flag")), "ready");
+  ASSERT_OK(launcher_->stop("w", 50ms));
+  EXPECT_EQ(next_exit().signal, SIGKILL);
+}
+
+TEST_F(LocalLauncherTest, WhatAWorkerHasStartedEndsWithIt) {
+  ASSERT_OK(launcher_->start(shell("w", "sleep 1000 & echo $! >child; exit 0")));
+  EXPECT_EQ(next_exit().exit_code, 0);
+  wait_until_gone(std::stoi(wait_for_text(folder_.file("child"))));
+}
+
+TEST_F(LocalLauncherTest, ItsEndIsThatOfItsWorkers) {
+  ASSERT_OK_AND_ASSIGN(const int64_t process,
+                       launcher_->start(shell("w", "sleep 1000 & echo $! >child; wait")));
+  const pid_t child = std::stoi(wait_for_text(folder_.file("child")));
+  launcher_.reset();
+  EXPECT_FALSE(exists(static_cast<pid_t>(process)));
+  wait_until_gone(child);
+}
+
+// From any thread, though it is another thread that starts the process.
+TEST_F(LocalLauncherTest, WorkersOutliveTheThreadThatAskedForThem) {
+  int64_t process = 0;
+  {
+    const auto task = system_runtime().spawn("asks", [&](const StopToken&) {
+      process = launcher_->start(shell("w", "echo up >flag; sleep 1000")).value();
+    });
+  }
+  EXPECT_EQ(wait_for_text(folder_.file("flag")), "up");
+  EXPECT_TRUE(exists(static_cast<pid_t>(process)));
+  EXPECT_EQ(launcher_->poll_exit(), std::nullopt);
+}
+
+TEST_F(LocalLauncherTest, AKilledLauncherTakesItsWorkersAlong) {
+  launcher_.reset();  // a process of one thread forks more surely
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    const auto exited = system_runtime().make_event();
+    auto launcher = make_local_launcher(*exited);
+    if (!launcher.ok()) ::_exit(1);
+    if (!(*launcher)->start(shell("w", "echo $$ >worker; sleep 1000")).ok()) ::_exit(2);
+    ::pause();
+  }
+  const pid_t worker = std::stoi(wait_for_text(folder_.file("worker")));
+  EXPECT_TRUE(exists(worker));
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  wait_until_gone(worker);
+}
+
+}  // namespace
+}  // namespace ffdl

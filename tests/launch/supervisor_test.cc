@@ -1,0 +1,241 @@
+#include "ffdl/supervisor.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "ffdl/job_status.h"
+#include "launch/records.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+// One node of a job, run by a task; the test changes the world around it.
+class Node {
+ public:
+  Node(Store& store, SupervisorOptions options) {
+    auto launcher = make_local_launcher(*exited_);
+    EXPECT_OK(launcher);
+    launcher_ = std::move(launcher).value();
+    auto supervisor = Supervisor::start(store, system_runtime(), *launcher_, *exited_, options);
+    EXPECT_OK(supervisor);
+    supervisor_ = std::move(supervisor).value();
+    task_ = system_runtime().spawn("node", [this](const StopToken&) {
+      outcome_ = supervisor_->run();
+      ended_->set();
+    });
+  }
+  ~Node() { supervisor_->kill(); }
+
+  Supervisor& supervisor() { return *supervisor_; }
+  Status outcome() {
+    EXPECT_TRUE(ended_->wait_until(deadline_in(60s)));
+    task_.reset();
+    return outcome_;
+  }
+
+ private:
+  const std::unique_ptr<Event> exited_ = system_runtime().make_event();
+  const std::unique_ptr<Event> ended_ = system_runtime().make_event();
+  std::unique_ptr<Launcher> launcher_;
+  std::unique_ptr<Supervisor> supervisor_;
+  Status outcome_;
+  std::unique_ptr<Task> task_;
+};
+
+class SupervisorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string url = "tcp://" + folder_.path() + "/store";
+    auto opened = open_store(url, system_runtime());
+    ASSERT_OK(opened);
+    store_ = std::move(opened).value();
+    options_.store_url = url;
+    options_.log_folder = folder_.path();
+  }
+  void run_shell(const std::string& script) { options_.command = {"sh", "-c", script}; }
+  void run_members() { options_.command = {FFDL_MEMBER_WORKER}; }
+  std::string log_of(const std::string& id) const {
+    std::ifstream file(folder_.file(id + ".log"));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  bool comes_true(const std::function<bool()>& condition) {
+    const Time patience = deadline_in(60s);
+    const auto never = system_runtime().make_event();
+    while (!condition()) {
+      if (deadline_in(0s) > patience) return false;
+      never->wait_until(deadline_in(5ms));
+    }
+    return true;
+  }
+  // An active world of these members, all of which are alive.
+  bool has_world_of(std::set<std::string> ids) {
+    const auto job = read_job(*store_, options_.job);
+    if (!job.ok() || job->world.phase != Phase::kActive) return false;
+    std::set<std::string> there;
+    for (const MemberStatus& one : job->members) {
+      if (!one.is_alive || one.rank < 0) return false;
+      there.insert(one.member.id);
+    }
+    return there == ids && job->world.generation > 0;
+  }
+  WorkerStatus worker(size_t index) {
+    const auto run = read_run(*store_, options_.job);
+    EXPECT_OK(run);
+    return run->nodes.empty() ? WorkerStatus{} : run->nodes[0].workers[index];
+  }
+
+  const TempFolder folder_;
+  std::unique_ptr<Store> store_;
+  SupervisorOptions options_{.max_workers = 2, .workers_per_node = 2};
+};
+
+TEST_F(SupervisorTest, AJobIsDoneWhenAllHaveFinished) {
+  run_shell(
+      "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $FFDL_WORKER_ID $FFDL_JOB "
+      "$FFDL_MIN_WORKERS:$FFDL_MAX_WORKERS $TORCHELASTIC_RESTART_COUNT");
+  Node node(*store_, options_);
+  EXPECT_OK(node.outcome());
+  EXPECT_EQ(log_of("worker-0"), "0/2 0/2 worker-0 job 1:2 0\n");
+  EXPECT_EQ(log_of("worker-1"), "1/2 1/2 worker-1 job 1:2 0\n");
+}
+
+TEST_F(SupervisorTest, WhoFailsIsStartedAgainSoOften) {
+  options_.max_restarts = 2;
+  run_shell("echo life $TORCHELASTIC_RESTART_COUNT; [ $RANK = 0 ] || exit 4");
+  options_.min_workers = 2;
+  Node node(*store_, options_);
+  EXPECT_FAILS(node.outcome(), StatusCode::kExhausted, "1 of 2 workers failed");
+  EXPECT_EQ(log_of("worker-1"), "life 0\nlife 1\nlife 2\n");
+  EXPECT_EQ(log_of("worker-0"), "life 0\n");
+}
+
+TEST_F(SupervisorTest, TheOthersGoOnWithoutTheLost) {
+  options_.max_restarts = 0;
+  run_shell("[ $RANK = 0 ] || exit 4; echo went on");
+  Node node(*store_, options_);
+  EXPECT_OK(node.outcome());
+  EXPECT_EQ(log_of("worker-0"), "went on\n");
+}
+
+TEST_F(SupervisorTest, WhatCannotStartEndsIt) {
+  options_.command = {"no-such-program"};
+  Node node(*store_, options_);
+  EXPECT_FAILS(node.outcome(), StatusCode::kNotFound, "no-such-program");
+}
+
+TEST_F(SupervisorTest, AKilledWorkerHasANewLifeInTheJob) {
+  run_members();
+  options_.min_workers = 2;
+  Node node(*store_, options_);
+  ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1"}); }));
+  const WorkerStatus before = worker(1);
+  ::kill(static_cast<pid_t>(before.process), SIGKILL);
+  ASSERT_TRUE(comes_true([&] {
+    const auto life = last_incarnation(*store_, "job", "worker-1");
+    return life.ok() && *life == 2 && has_world_of({"worker-0", "worker-1"});
+  }));
+  EXPECT_NE(worker(1).process, before.process);
+  EXPECT_EQ(worker(1).restarts, 1);
+  node.supervisor().stop();
+  EXPECT_FAILS(node.outcome(), StatusCode::kCancelled, "asked to stop");
+}
+
+// None of them carries the state on: without the reports the job would wait for their fence.
+TEST_F(SupervisorTest, WhenAllAreKilledTheJobBeginsAnewAtOnce) {
+  run_members();
+  Node node(*store_, options_);
+  ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1"}); }));
+  const Time killed = deadline_in(0s);
+  ::kill(static_cast<pid_t>(worker(0).process), SIGKILL);
+  ::kill(static_cast<pid_t>(worker(1).process), SIGKILL);
+  ASSERT_TRUE(comes_true([&] {
+    const auto job = read_job(*store_, "job");
+    return job.ok() && job->world.lineage == 2 && job->world.phase == Phase::kActive;
+  }));
+  EXPECT_LT(deadline_in(0s) - killed, 30s);  // the fence of member_worker
+}
+
+TEST_F(SupervisorTest, ScalesDownAndUp) {
+  run_members();
+  options_.max_workers = options_.workers_per_node = 3;
+  Node node(*store_, options_);
+  ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1", "worker-2"}); }));
+  ASSERT_OK(scale_job(*store_, "job", 2));
+  ASSERT_OK(scale_job(*store_, "job", 1));  // replaces it
+  ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0"}); }));
+  ASSERT_TRUE(comes_true([&] { return worker(2).phase == "idle" && worker(1).phase == "idle"; }));
+  EXPECT_EQ(worker(2).restarts, 0);
+  ASSERT_OK(scale_job(*store_, "job", 2));
+  ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1"}); }));
+  EXPECT_EQ(last_incarnation(*store_, "job", "worker-0").value(), 1U) << "it was disturbed";
+}
+
+TEST_F(SupervisorTest, StopIsAGracefulLeaveOfAll) {
+  run_members();
+  Node node(*store_, options_);
+  ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1"}); }));
+  node.supervisor().stop();
+  EXPECT_FAILS(node.outcome(), StatusCode::kCancelled, "asked to stop");
+  EXPECT_EQ(log_of("worker-0").find("Cancelled"), std::string::npos) << log_of("worker-0");
+  EXPECT_OK(store_->get("ffdl/job/who/dead/worker-0"));  // it said so itself when it left
+}
+
+TEST_F(SupervisorTest, KillDoesNotWait) {
+  options_.grace = 1h;
+  run_shell("trap '' TERM; echo up; while :; do sleep 0.01; done");
+  Node node(*store_, options_);
+  ASSERT_TRUE(
+      comes_true([&] { return log_of("worker-0") == "up\n" && log_of("worker-1") == "up\n"; }));
+  node.supervisor().stop();
+  ASSERT_TRUE(comes_true([&] { return worker(0).phase == "stopping"; }));
+  node.supervisor().kill();
+  EXPECT_FAILS(node.outcome(), StatusCode::kCancelled, "asked to stop");
+}
+
+TEST_F(SupervisorTest, NodesShareAJob) {
+  options_.max_workers = options_.min_workers = 4;
+  options_.max_restarts = 0;
+  run_shell("echo $RANK $GROUP_RANK $LOCAL_RANK; [ $RANK != 3 ] || exit 1; sleep 1000");
+  Node first(*store_, options_);
+  options_.node = 1;
+  Node second(*store_, options_);
+  EXPECT_FAILS(second.outcome(), StatusCode::kExhausted, "1 of 4 workers failed");
+  EXPECT_FAILS(first.outcome(), StatusCode::kExhausted, "workers failed");
+  EXPECT_EQ(log_of("worker-3"), "3 1 1\n");
+}
+
+TEST_F(SupervisorTest, OptionsThatCannotBeAreRefused) {
+  const auto exited = system_runtime().make_event();
+  ASSERT_OK_AND_ASSIGN(const auto launcher, make_local_launcher(*exited));
+  run_shell("true");
+  const auto expect_refused = [&](const SupervisorOptions& options, const char* text) {
+    EXPECT_FAILS(Supervisor::start(*store_, system_runtime(), *launcher, *exited, options),
+                 StatusCode::kInvalidArgument, text);
+  };
+  SupervisorOptions wrong = options_;
+  wrong.job = "a/b";
+  expect_refused(wrong, "'a/b'");
+  wrong = options_;
+  wrong.min_workers = 3;
+  expect_refused(wrong, "3 to 2 workers");
+  wrong = options_;
+  wrong.node = 1;
+  expect_refused(wrong, "node 1");
+  wrong = options_;
+  wrong.max_restarts = -1;
+  expect_refused(wrong, "-1 restarts");
+  wrong = options_;
+  wrong.command.clear();
+  expect_refused(wrong, "no program");
+}
+
+}  // namespace
+}  // namespace ffdl
