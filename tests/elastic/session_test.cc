@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -202,10 +203,12 @@ TEST_F(SessionTest, DeathsEndNobodysSession) {
 TEST_F(SessionTest, AnotherModelIsRefusedAndTheOthersGoOn) {
   end_step_ = 1;
   std::atomic<bool> refused = false;
+  std::promise<void> trains;
   std::thread first = start({.id = "a", .after_step = [&](Session& session, StepResult) {
+                               if (session.step() == 1) trains.set_value();
                                return !refused || session.world().size() > 1;
                              }});
-  std::this_thread::sleep_for(300ms);
+  trains.get_future().wait();
   const Status outcome = run({.id = "b", .size = 55});
   EXPECT_FAILS(outcome, StatusCode::kInvalidArgument, "join job 'job' as 'b'");
   refused = true;

@@ -10,12 +10,12 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Trains a network on handwritten digits twice: with one worker, and with 1 to 2 to 1, one of "
       "them\nkilled. Both see the same mini-batches in the same order.",
-      "elastic");
+      "elastic_digits");
   app.footer(
       "examples:\n"
-      "  elastic --data digits.csv.gz            both trainings, and how they compare\n"
-      "  elastic --epochs 200 --out long-run     a longer one\n"
-      "  elastic --json                          the comparison for programs");
+      "  elastic_digits --data digits.csv.gz            both trainings, and how they compare\n"
+      "  elastic_digits --epochs 200 --out long-run     a longer one\n"
+      "  elastic_digits --json                          the comparison for programs");
   app.add_option("--data", options.data,
                  "digits.csv.gz, which comes with scikit-learn, in sklearn/datasets/data; "
                  "FFDL_DIGITS_FILE can name it too")

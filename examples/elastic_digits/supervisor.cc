@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <new>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -41,7 +41,7 @@ class Run {
   Run(const Job& job, bool is_elastic) : job_(job), is_elastic_(is_elastic) {
     void* memory =
         mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    board_ = new (memory) Board();
+    board_ = std::construct_at(static_cast<Board*>(memory));
   }
   ~Run() { munmap(board_, sizeof(Board)); }
   Run(const Run&) = delete;
