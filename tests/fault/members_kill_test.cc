@@ -333,7 +333,8 @@ class Parent {
 
   bool stay_calm() {
     if (!wait_for_agreement()) return false;
-    const uint64_t before = board_.newest.load();
+    uint64_t newest = board_.newest.load();
+    const uint64_t before = newest;
     for (int i = 0; i < 2 && !plan_.beside.empty(); ++i) beside_.push_back(keep_running());
     const Time end = deadline_in(std::chrono::seconds(plan_.seconds));
     Duration longest{};
@@ -341,11 +342,15 @@ class Parent {
       std::this_thread::sleep_for(10ms);
       longest = std::max(longest, Clock::now() - now);
       now = Clock::now();
+      if (board_.newest.load() == newest) continue;
+      newest = board_.newest.load();
+      fmt::print("generation {}, {:.1f} s before the end\n", newest,
+                 std::chrono::duration<double>(end - now).count());
     }
     fmt::print("{} new worlds in {} s; the parent's sleep of 10 ms took {:.0f} ms at most\n",
-               board_.newest.load() - before, plan_.seconds,
+               newest - before, plan_.seconds,
                std::chrono::duration<double, std::milli>(longest).count());
-    return board_.newest.load() == before;
+    return newest == before;
   }
 
   pid_t keep_running() const {
@@ -375,6 +380,7 @@ class Parent {
 }  // namespace ffdl
 
 int main(int argc, char** argv) {
+  setvbuf(stdout, nullptr, _IOLBF, 0);  // a long run tells as it goes
   ffdl::Plan plan;
   const std::vector<std::string> args(argv + 1, argv + argc);
   for (size_t i = 0; i + 1 < args.size(); i += 2) {
