@@ -99,7 +99,10 @@ pid_t start(int rank, uint64_t generation, const std::string& url, Backend backe
   auto communicator = connect_communicator({generation, rank, testing::members_named(kRanks)},
                                            **store, deadline_in(20s), {.backend = backend});
   auto memory = SharedMemory::allocate(kSharedElements * sizeof(float));
-  if (!communicator.ok() || !memory.ok()) _exit(kNotConnected);
+  if (!communicator.ok() || !memory.ok()) {
+    fmt::print(stderr, "rank {}: {}\n", rank, communicator.status().to_string());
+    _exit(kNotConnected);
+  }
   if (!(*communicator)->register_memory(*memory).ok()) _exit(kNotConnected);
   _exit(sum_until_lost(**communicator, **memory, board));
 }

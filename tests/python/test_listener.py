@@ -21,9 +21,10 @@ def open_ranks(ranks, store, **options):
 
 
 def add_up(communicators, number, elements=1000):
-    on_threads(
-        communicators, lambda c: c.all_reduce(np.full(elements, number, np.float32), timeout_s=SOON_S)
-    )
+    def add(communicator):
+        communicator.all_reduce(np.full(elements, number, np.float32), timeout_s=SOON_S)
+
+    on_threads(communicators, add)
 
 
 def test_it_hears_every_sum_that_begins_after_it_came():
