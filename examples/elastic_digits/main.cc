@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
-#include "elastic/supervisor.h"
+#include "elastic_digits/supervisor.h"
 
 int main(int argc, char** argv) {
   elastic::Options options;

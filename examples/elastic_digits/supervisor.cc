@@ -1,4 +1,4 @@
-#include "elastic/supervisor.h"
+#include "elastic_digits/supervisor.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #include <optional>
 #include <thread>
 
-#include "elastic/worker.h"
+#include "elastic_digits/worker.h"
 #include "ffdl/log.h"
 
 namespace elastic {

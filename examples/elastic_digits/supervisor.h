@@ -1,6 +1,6 @@
 #pragma once
 
-#include "elastic/board.h"
+#include "elastic_digits/board.h"
 
 namespace elastic {
 

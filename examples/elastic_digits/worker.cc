@@ -1,4 +1,4 @@
-#include "elastic/worker.h"
+#include "elastic_digits/worker.h"
 
 #include <fmt/format.h>
 

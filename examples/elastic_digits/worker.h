@@ -4,7 +4,7 @@
 #include <string>
 
 #include "digits/dataset.h"
-#include "elastic/board.h"
+#include "elastic_digits/board.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
 

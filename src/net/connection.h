@@ -1,6 +1,5 @@
 #pragma once
 
-#include <asio.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -8,6 +7,7 @@
 
 #include "base/fork_private_fd.h"
 #include "net/address.h"
+#include "net/asio.h"
 #include "net/frame.h"
 #include "net/loop.h"
 

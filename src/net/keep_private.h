@@ -2,9 +2,8 @@
 
 #include <fcntl.h>
 
-#include <asio.hpp>
-
 #include "base/fork_private_fd.h"
+#include "net/asio.h"
 
 namespace ffdl::net {
 

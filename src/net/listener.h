@@ -1,11 +1,11 @@
 #pragma once
 
-#include <asio.hpp>
 #include <functional>
 #include <memory>
 
 #include "base/fork_private_fd.h"
 #include "net/address.h"
+#include "net/asio.h"
 #include "net/loop.h"
 
 namespace ffdl::net {

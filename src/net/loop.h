@@ -1,6 +1,5 @@
 #pragma once
 
-#include <asio.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -8,6 +7,7 @@
 #include "base/thread.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
+#include "net/asio.h"
 
 namespace ffdl::net {
 

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <asio.hpp>
-
 #include "net/address.h"
+#include "net/asio.h"
 
 namespace ffdl::net {
 
