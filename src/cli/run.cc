@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -40,6 +41,9 @@ Result<int> free_port() {
   return Status(StatusCode::kUnavailable,
                 fmt::format("run: find a free port: {}; give --master-port", std::strerror(error)));
 }
+
+// A node that was killed is gone from the store by then.
+constexpr Duration kOthersPatience = std::chrono::seconds(20);
 
 struct StoreHere {
   std::unique_ptr<StoreServer> server;  // where this process serves it
@@ -85,6 +89,19 @@ Status supervise(const SupervisorOptions& options, Store& store, std::atomic<int
   return supervisor->run();
 }
 
+// The other nodes tell the store how they ended before they leave it; it must not end before.
+void wait_for_others(Store& store, const std::string& job) {
+  const Time deadline = deadline_in(kOthersPatience);
+  Revision seen = 0;
+  while (true) {
+    const auto run = read_run(store, job);
+    if (!run.ok() || run->nodes.empty()) return;
+    const auto changed = store.wait_change("", seen, deadline);
+    if (!changed.ok()) return;
+    seen = *changed;
+  }
+}
+
 Status make_log_folder(std::string& path) {
   if (path.empty()) return {};
   std::error_code error;
@@ -119,6 +136,7 @@ Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
     if (outcome.ok()) {
       announce(plan, options);
       outcome = supervise(options, *here->store, signalled);
+      if (here->server != nullptr) wait_for_others(*here->store, options.job);
     }
   }
   // A job that has a name may be run again, and go on from what its store says.

@@ -19,8 +19,7 @@ Status check(const SessionOptions& options, Trainable& trainable) {
     return base::invalid_argument("open a session as '{}': a participant is a null pointer",
                                   options.self.id);
   }
-  if (options.operation_timeout > Duration::zero() &&
-      options.operation_timeout <= options.membership.step_timeout) {
+  if (options.operation_timeout <= options.membership.step_timeout) {
     return base::invalid_argument(
         "open a session as '{}': operation_timeout must be longer than membership.step_timeout, "
         "which finds out who stands still",

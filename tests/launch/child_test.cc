@@ -69,7 +69,7 @@ TEST(Child, HasAGroupAndSignalsOfItsOwn) {
   const auto old_pipe = ::signal(SIGPIPE, SIG_IGN);
   const auto started = start_child(
       {.name = "w",
-       .argv = {"sh", "-c", "ps -o pgid= -p $$; grep -E 'SigBlk|SigIgn' /proc/$$/status"}});
+       .argv = {"sh", "-c", "ps -o pgid= -p $$; exec grep -E 'SigBlk|SigIgn' /proc/self/status"}});
   ::signal(SIGPIPE, old_pipe);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ASSERT_OK(started);
