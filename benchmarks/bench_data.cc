@@ -127,24 +127,17 @@ void indices_row(Suite& suite) {
 
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
-  SuiteOptions options;
-  std::string command;
-  if (const auto code = Suite::parse("data", argc, argv, options, command)) return *code;
-  auto suite = Suite::open("data", command, options);
-  if (!suite.ok()) {
-    fmt::print(stderr, "{}\n", suite.status().to_string());
-    return 1;
-  }
-  Job job(4);
-  suite->self_check(PairSpec{.name = "data",
-                             .unit = "us",
-                             .figure = [](double seconds) { return 1e6 * seconds; },
-                             .limit = [&] { return job.seconds_per_step(20); },
-                             .limit_is = "a step of 4 members"});
-  commit_row(*suite, 2);
-  commit_row(*suite, 8);
-  commit_row(*suite, 64);
-  resume_row(*suite);
-  indices_row(*suite);
-  return suite->finish();
+  return Suite::run("data", argc, argv, [](Suite& suite) {
+    Job job(4);
+    suite.self_check(PairSpec{.name = "data",
+                              .unit = "us",
+                              .figure = [](double seconds) { return 1e6 * seconds; },
+                              .limit = [&] { return job.seconds_per_step(20); },
+                              .limit_is = "a step of 4 members"});
+    commit_row(suite, 2);
+    commit_row(suite, 8);
+    commit_row(suite, 64);
+    resume_row(suite);
+    indices_row(suite);
+  });
 }

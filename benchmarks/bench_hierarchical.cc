@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "benchmarks/harness/folder.h"
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/harness/two_hosts.h"
@@ -126,8 +127,9 @@ int play_rank(int rank, const std::string& folder, const std::string& address) {
 
 // The harness starts this program again for it.
 int play_hosts(bool torch) {
-  std::string folder = (std::filesystem::temp_directory_path() / "ffdl-bench-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return 1;
+  const auto made = make_folder();
+  if (!made.ok()) return 1;
+  const std::string& folder = *made;
   const auto codes = run_two_hosts([&](int host, const std::string& address) {
     std::array<pid_t, 2> ranks{};
     for (int local = 0; local < 2; ++local) {
@@ -214,14 +216,5 @@ int main(int argc, char** argv) {
   using namespace ffdl::bench;
   if (argc > 1 && std::string_view(argv[1]) == "--role")
     return play_hosts(argc > 2 && std::string_view(argv[2]) == "torch");
-  SuiteOptions options;
-  std::string command;
-  if (const auto code = Suite::parse("hierarchical", argc, argv, options, command)) return *code;
-  auto suite = Suite::open("hierarchical", command, options);
-  if (!suite.ok()) {
-    fmt::print(stderr, "{}\n", suite.status().to_string());
-    return 1;
-  }
-  hierarchical_rows(*suite);
-  return suite->finish();
+  return Suite::run("hierarchical", argc, argv, [](Suite& suite) { hierarchical_rows(suite); });
 }

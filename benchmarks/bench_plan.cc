@@ -103,23 +103,16 @@ void simulator_row(Suite& suite) {
 
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
-  SuiteOptions options;
-  std::string command;
-  if (const auto code = Suite::parse("plan", argc, argv, options, command)) return *code;
-  auto suite = Suite::open("plan", command, options);
-  if (!suite.ok()) {
-    fmt::print(stderr, "{}\n", suite.status().to_string());
-    return 1;
-  }
-  const auto jobs = make_jobs(100, true);
-  suite->self_check(PairSpec{.name = "plan",
-                             .unit = "ms",
-                             .figure = [](double seconds) { return 1e3 * seconds; },
-                             .limit = plan_turn(jobs, 400),
-                             .limit_is = "the plan of 100 jobs on 400 workers"});
-  plan_row(*suite, 100, 400, true, 2);
-  plan_row(*suite, 1000, 10'000, true, 50);
-  plan_row(*suite, 10'000, 100'000, false, 500);
-  simulator_row(*suite);
-  return suite->finish();
+  return Suite::run("plan", argc, argv, [](Suite& suite) {
+    const auto jobs = make_jobs(100, true);
+    suite.self_check(PairSpec{.name = "plan",
+                              .unit = "ms",
+                              .figure = [](double seconds) { return 1e3 * seconds; },
+                              .limit = plan_turn(jobs, 400),
+                              .limit_is = "the plan of 100 jobs on 400 workers"});
+    plan_row(suite, 100, 400, true, 2);
+    plan_row(suite, 1000, 10'000, true, 50);
+    plan_row(suite, 10'000, 100'000, false, 500);
+    simulator_row(suite);
+  });
 }

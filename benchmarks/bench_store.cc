@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "benchmarks/harness/folder.h"
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/limits.h"
@@ -168,10 +169,9 @@ void rows_of(Suite& suite, const std::string& kind, const Result<Served>& served
 void store_rows(Suite& suite) {
   LoopbackTrips trips(kValueBytes);
   suite.self_check(row("store", {}, trips, ""));
-  std::string folder = (std::filesystem::temp_directory_path() / "ffdl-bench-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) {
-    return suite.failed("store", Status(StatusCode::kUnavailable, "make a folder: not possible"));
-  }
+  const auto made = make_folder();
+  if (!made.ok()) return suite.failed("store", made.status());
+  const std::string& folder = *made;
   rows_of(suite, "tcp", start_tcp(folder), trips);
   rows_of(suite, "etcd", start_etcd(folder), trips);
   std::filesystem::remove_all(folder);
@@ -185,14 +185,5 @@ int main(int argc, char** argv) {
   if (argc > 3 && std::string_view(argv[1]) == "--role") {
     return std::string_view(argv[2]) == "server" ? play_server(argv[3]) : play_watcher(argv[3]);
   }
-  SuiteOptions options;
-  std::string command;
-  if (const auto code = Suite::parse("store", argc, argv, options, command)) return *code;
-  auto suite = Suite::open("store", command, options);
-  if (!suite.ok()) {
-    fmt::print(stderr, "{}\n", suite.status().to_string());
-    return 1;
-  }
-  store_rows(*suite);
-  return suite->finish();
+  return Suite::run("store", argc, argv, [](Suite& suite) { store_rows(suite); });
 }

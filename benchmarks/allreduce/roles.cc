@@ -10,6 +10,7 @@
 #include "benchmarks/allreduce/floor.h"
 #include "benchmarks/allreduce/group.h"
 #include "benchmarks/allreduce/rows.h"
+#include "benchmarks/harness/folder.h"
 #include "benchmarks/harness/memory.h"
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/limits.h"
@@ -225,8 +226,7 @@ Result<double> play_turn(Contender& contender, const Sums& turn, int ranks) {
 }
 
 Status play(const std::string& name, int ranks) {
-  std::string folder = (std::filesystem::temp_directory_path() / "ffdl-bench-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return {StatusCode::kUnavailable, "no temporary folder"};
+  FFDL_ASSIGN_OR_RETURN(const std::string folder, make_folder());
   std::unique_ptr<Contender> contender;
   auto floor = name == "floor" ? std::make_unique<Floor>() : nullptr;
   Group group(ranks);

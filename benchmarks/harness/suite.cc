@@ -44,6 +44,20 @@ void append(std::string& note, const std::string& more) {
 
 }  // namespace
 
+int Suite::run(const std::string& name, int argc, char** argv,
+               const std::function<void(Suite&)>& rows) {
+  SuiteOptions options;
+  std::string command;
+  if (const auto code = parse(name, argc, argv, options, command)) return *code;
+  auto suite = open(name, command, options);
+  if (!suite.ok()) {
+    fmt::print(stderr, "{}\n", suite.status().to_string());
+    return 1;
+  }
+  rows(*suite);
+  return suite->finish();
+}
+
 std::optional<int> Suite::parse(const std::string& name, int argc, char** argv,
                                 SuiteOptions& options, std::string& command) {
   CLI::App app("Measures " + name + " as benchmarks/README.md says", "bench_" + name);

@@ -55,10 +55,9 @@ struct ValueSpec {
 // Owns: the run lock, while a file is written.
 class Suite {
  public:
-  // Reads the command line. A value when the program should end at once, with that exit code.
-  static std::optional<int> parse(const std::string& name, int argc, char** argv,
-                                  SuiteOptions& options, std::string& command);
-  static Result<Suite> open(std::string name, std::string command, SuiteOptions options);
+  // A benchmark's main: reads the command line, measures `rows`, gives the exit code.
+  static int run(const std::string& name, int argc, char** argv,
+                 const std::function<void(Suite&)>& rows);
 
   const std::string& name() const { return name_; }
   const SuiteOptions& options() const { return options_; }
@@ -74,10 +73,13 @@ class Suite {
   // A row that should have been measured and was not: the run fails.
   void failed(const std::string& row, const Status& status);
 
+ private:
+  // A value when the program should end at once, with that exit code.
+  static std::optional<int> parse(const std::string& name, int argc, char** argv,
+                                  SuiteOptions& options, std::string& command);
+  static Result<Suite> open(std::string name, std::string command, SuiteOptions options);
   // Prints the table, writes the file, gives the exit code.
   int finish();
-
- private:
   Suite(std::string name, std::string command, SuiteOptions options);
   std::optional<double> repeat_until_quiet(
       const std::string& name,

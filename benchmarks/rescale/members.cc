@@ -2,18 +2,16 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "benchmarks/harness/folder.h"
+
 namespace ffdl::bench {
 
 Result<std::unique_ptr<Members>> Members::start(int count) {
-  std::string folder = (std::filesystem::temp_directory_path() / "ffdl-bench-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) {
-    return Status(StatusCode::kUnavailable, "make a temporary folder: it could not be made");
-  }
+  FFDL_ASSIGN_OR_RETURN(const std::string folder, make_folder());
   auto members = std::unique_ptr<Members>(new Members(folder));
   FFDL_ASSIGN_OR_RETURN(members->server_, Resident::start_self({"--role", "server", folder}));
   FFDL_RETURN_IF_ERROR(members->server_->ask("").status());

@@ -3,8 +3,6 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "base/errors.h"
 #include "base/limits.h"
 #include "base/mutex.h"
+#include "base/no_pipe_signal.h"
 #include "comm/links.h"
 #include "comm/rendezvous.h"
 
@@ -31,32 +30,6 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kTopic = "gloo";
 constexpr std::string_view kOperate = "run an operation";
-
-// While it lives this thread, and whatever threads it starts, get EPIPE where they write to a
-// connection that the other side closed. gloo leaves the signal to the program.
-class NoPipeSignal {
- public:
-  NoPipeSignal() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~NoPipeSignal() {
-    const timespec at_once = {};
-    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoPipeSignal(const NoPipeSignal&) = delete;
-  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-  bool was_pending_ = false;
-};
 
 bool is_confirmed(Tag tag) { return tag != Tag::kFirst; }
 uint64_t receipt_of(Tag tag) { return base::kLinkReceiptTag + static_cast<uint64_t>(tag); }
@@ -137,7 +110,7 @@ class GlooPlace final : public Place {
   }
 
   Status send(int to, Tag tag, uint64_t offset, uint64_t bytes) override {
-    const NoPipeSignal no_pipe_signal;
+    const base::NoPipeSignal no_pipe_signal;
     try {
       if (is_confirmed(tag)) {
         buffer_->recv(to, receipt_of(tag), 0, 0);
@@ -152,7 +125,7 @@ class GlooPlace final : public Place {
   }
 
   Status receive(int from, Tag tag, uint64_t offset, uint64_t bytes) override {
-    const NoPipeSignal no_pipe_signal;
+    const base::NoPipeSignal no_pipe_signal;
     try {
       buffer_->recv(from, static_cast<uint64_t>(tag), offset, bytes);
     } catch (const std::exception&) {
@@ -230,7 +203,7 @@ std::string GlooLinks::listen(milliseconds patience) {
 
 // In the order of ranks, as the others do: so somebody always finds his partner waiting.
 Status GlooLinks::connect(const std::vector<std::string>& addresses, Time deadline) {
-  const NoPipeSignal no_pipe_signal;
+  const base::NoPipeSignal no_pipe_signal;
   for (int rank = 0; rank < world_.size(); ++rank) {
     if (rank == world_.rank) continue;
     try {
@@ -296,7 +269,7 @@ void GlooLinks::leave() {
 }
 
 Status GlooLinks::confirm(int to, Tag tag) {
-  const NoPipeSignal no_pipe_signal;
+  const base::NoPipeSignal no_pipe_signal;
   try {
     receipts_->send(to, receipt_of(tag), 0, 0);
   } catch (const std::exception&) {
@@ -307,7 +280,7 @@ Status GlooLinks::confirm(int to, Tag tag) {
 
 // gloo tells only that something is broken, not whose connection: nothing can be posted on that.
 bool GlooLinks::is_broken(int rank) {
-  const NoPipeSignal no_pipe_signal;
+  const base::NoPipeSignal no_pipe_signal;
   const auto nowhere = context_->createUnboundBuffer(nullptr, 0);
   try {
     nowhere->recv(rank, base::kLinkProbeTag, 0, 0);
@@ -350,7 +323,7 @@ Status check_address(const std::string& address) {
 
 Result<std::shared_ptr<gloo::transport::Device>> make_device(const std::string& address) {
   FFDL_RETURN_IF_ERROR(check_address(address));
-  const NoPipeSignal no_pipe_signal;  // for its thread
+  const base::NoPipeSignal no_pipe_signal;  // for its thread
   try {
     return gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));
   } catch (const std::exception& failure) {

@@ -15,13 +15,13 @@ namespace ffdl {
 
 using base::make_error;
 using base::MutexLock;
+using elastic::as_bytes;
+using elastic::bytes_of;
 using elastic::Connected;
 using elastic::Report;
 using elastic::RescalePlan;
 
 namespace {
-
-Buffer as_bytes(void* data, size_t bytes) { return {data, bytes, DType::kInt8}; }
 
 uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradients,
                   const std::vector<StepParticipant*>& participants) {
@@ -78,6 +78,7 @@ Session::Impl::Impl(const SessionOptions& options, Trainable& trainable, Store& 
       runtime_(runtime),
       state_(trainable.state()),
       gradients_(trainable.gradients()),
+      gradient_runs_(runs_of(gradients_)),
       model_(model_of(state_, gradients_, options_.participants)),
       beginning_(save_beside()),
       messages_(options_.participants),
@@ -195,7 +196,7 @@ Status Session::Impl::average(uint64_t samples, bool& is_intact) {
   if (!are_equal) {
     elastic::scale(gradients_, static_cast<double>(samples) / static_cast<double>(sum));
   }
-  for (const auto run : runs_of(gradients_)) {
+  for (const auto run : gradient_runs_) {
     FFDL_RETURN_IF_ERROR(communicator()->all_reduce(
         run, are_equal ? ReduceOp::kMean : ReduceOp::kSum, operation_deadline()));
   }
@@ -208,8 +209,7 @@ void Session::Impl::apply() {
   hash.add(messages_.all().data(), messages_.all().size());
   if (messages_.samples() > 0) {
     for (const Buffer& buffer : gradients_) {
-      const uint64_t bytes = buffer.count * element_bytes(buffer.dtype);
-      hash.add(buffer.data, std::min(bytes, base::kHistorySampleBytes));
+      hash.add(buffer.data, std::min(bytes_of(buffer), base::kHistorySampleBytes));
     }
     is_pristine_ = false;
     trainable_.apply();
@@ -378,11 +378,11 @@ Status Session::Impl::take_over_state(int from) {
   std::vector<std::byte> shadow;
   std::vector<Buffer> into = state_;
   if (holds_) {
-    shadow.resize(elastic::bytes_of(state_));
+    shadow.resize(bytes_of(state_));
     std::byte* place = shadow.data();
     for (Buffer& buffer : into) {
       buffer.data = place;
-      place += buffer.count * element_bytes(buffer.dtype);
+      place += bytes_of(buffer);
     }
   } else {
     is_pristine_ = false;
@@ -391,12 +391,12 @@ Status Session::Impl::take_over_state(int from) {
                         elastic::receive_state(*communicator(), from, into, deadline));
   FFDL_RETURN_IF_ERROR(restore_beside(beside));
   for (size_t i = 0; holds_ && i < into.size(); ++i) {
-    const uint64_t bytes = into[i].count * element_bytes(into[i].dtype);
+    const uint64_t bytes = bytes_of(into[i]);
     if (bytes > 0) std::memcpy(state_[i].data, into[i].data, bytes);
   }
   is_pristine_ = false;
   ++stats_.healed;
-  stats_.bytes_received += elastic::bytes_of(state_);
+  stats_.bytes_received += bytes_of(state_);
   return {};
 }
 
@@ -418,7 +418,7 @@ void Session::Impl::give_state(const RescalePlan& plan) {
             on->abort(sent);  // the next operation of this member says so
             break;
           }
-          bytes_given_ += elastic::bytes_of(state_);
+          bytes_given_ += bytes_of(state_);
         }
         given_->set();
       });

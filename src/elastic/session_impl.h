@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/mutex.h"
@@ -74,9 +75,10 @@ class Session::Impl {
   Runtime& runtime_;
   const std::vector<Buffer> state_;
   const std::vector<Buffer> gradients_;
-  uint64_t model_ = 0;                // a hash of what both consist of
-  std::vector<std::byte> beginning_;  // of the participants
-  bool is_pristine_ = true;           // the state is what it was when the session was opened
+  const std::vector<std::span<const Buffer>> gradient_runs_;  // of one dtype each
+  uint64_t model_ = 0;                                        // a hash of what both consist of
+  std::vector<std::byte> beginning_;                          // of the participants
+  bool is_pristine_ = true;  // the state is what it was when the session was opened
 
   Member self_;
   elastic::StepMessages messages_;

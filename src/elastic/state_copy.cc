@@ -15,7 +15,7 @@ template <class Body>
 Status for_each_piece(std::span<const Buffer> buffers, Body&& body) {
   for (const Buffer& buffer : buffers) {
     auto* data = static_cast<std::byte*>(buffer.data);
-    uint64_t left = buffer.count * element_bytes(buffer.dtype);
+    uint64_t left = bytes_of(buffer);
     while (left > 0) {
       const uint64_t bytes = std::min(left, base::kStatePieceBytes);
       FFDL_RETURN_IF_ERROR(body(data, bytes));
@@ -25,8 +25,6 @@ Status for_each_piece(std::span<const Buffer> buffers, Body&& body) {
   }
   return {};
 }
-
-Buffer as_bytes(void* data, uint64_t bytes) { return {data, bytes, DType::kInt8}; }
 
 }  // namespace
 
@@ -39,9 +37,7 @@ uint64_t bytes_of(std::span<const Buffer> buffers) {
 uint64_t hash_of(std::span<const Buffer> buffers, std::span<const std::byte> beside) {
   Hash hash;
   hash.add(beside.data(), beside.size());
-  for (const Buffer& buffer : buffers) {
-    hash.add(buffer.data, buffer.count * element_bytes(buffer.dtype));
-  }
+  for (const Buffer& buffer : buffers) hash.add(buffer.data, bytes_of(buffer));
   return hash.digest();
 }
 

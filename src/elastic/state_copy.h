@@ -30,5 +30,8 @@ Result<std::vector<std::byte>> receive_state(Communicator& communicator, int fro
                                              const NextDeadline& deadline);
 
 uint64_t bytes_of(std::span<const Buffer> buffers);
+inline uint64_t bytes_of(const Buffer& buffer) { return bytes_of({&buffer, 1}); }
+// Memory as an operation takes it.
+inline Buffer as_bytes(void* data, uint64_t bytes) { return {data, bytes, DType::kInt8}; }
 
 }  // namespace ffdl::elastic

@@ -2,13 +2,12 @@
 
 #include <fcntl.h>
 #include <httplib.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "base/no_pipe_signal.h"
 #include "net/tune.h"
 
 namespace ffdl::store {
@@ -16,32 +15,6 @@ namespace ffdl::store {
 using base::make_error;
 
 namespace {
-
-// Writing to a connection that the other side has closed must not end the process, and its handling
-// of signals is not ours: the signal of this thread is kept back, and taken away.
-class NoPipeSignal {
- public:
-  NoPipeSignal() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~NoPipeSignal() {
-    constexpr timespec kAtOnce{};
-    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &kAtOnce);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoPipeSignal(const NoPipeSignal&) = delete;
-  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
-
- private:
-  sigset_t pipe_{};
-  sigset_t before_{};
-  bool was_pending_ = false;
-};
 
 bool was_sent(httplib::Error error) {
   switch (error) {
@@ -106,7 +79,7 @@ Status EtcdHttp::send(const std::string& path, const std::string& body, Exchange
   };
   httplib::Response response;
   httplib::Error error = httplib::Error::Success;
-  const NoPipeSignal no_signal;
+  const base::NoPipeSignal no_signal;
   if (client_->http.send(request, response, error)) return {};
   return make_error(was_sent(error) ? StatusCode::kTimeout : StatusCode::kUnavailable,
                     "speak to '{}': {}; is etcd alive there", address_.text(),

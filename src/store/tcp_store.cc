@@ -19,6 +19,15 @@ std::string name(std::string_view doing, LeaseId lease) {
   return fmt::format("{} lease {}", doing, lease);
 }
 
+wire::Request put_request(std::string_view key, std::string_view value, LeaseId lease) {
+  wire::Request request;
+  wire::Put& put = *request.mutable_put();
+  put.set_key(std::string(key));
+  put.set_value(std::string(value));
+  put.set_lease(lease);
+  return request;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Store>> TcpStore::open(std::string_view place, Runtime& runtime,
@@ -61,23 +70,14 @@ Result<std::vector<Entry>> TcpStore::list(std::string_view prefix) {
 
 Result<Revision> TcpStore::put(std::string_view key, std::string_view value, LeaseId lease) {
   FFDL_RETURN_IF_ERROR(State::check_sizes(key, value));
-  wire::Request request;
-  wire::Put& put = *request.mutable_put();
-  put.set_key(std::string(key));
-  put.set_value(std::string(value));
-  put.set_lease(lease);
-  return number(std::move(request), name("put", key));
+  return number(put_request(key, value, lease), name("put", key));
 }
 
 Result<Revision> TcpStore::compare_and_put(std::string_view key, Revision expected,
                                            std::string_view value, LeaseId lease) {
   FFDL_RETURN_IF_ERROR(State::check_sizes(key, value));
-  wire::Request request;
-  wire::Put& put = *request.mutable_put();
-  put.set_key(std::string(key));
-  put.set_value(std::string(value));
-  put.set_lease(lease);
-  put.set_expected(expected);
+  wire::Request request = put_request(key, value, lease);
+  request.mutable_put()->set_expected(expected);
   return number(std::move(request), name("put", key));
 }
 

@@ -15,6 +15,7 @@
 #include "ffdl/diagnose.h"
 #include "support/exit_code.h"
 #include "support/ranks.h"
+#include "support/shared_board.h"
 #include "support/temp_folder.h"
 
 // Members of a world are killed in the middle of operations. Those who live must be told soon, and
@@ -49,12 +50,6 @@ struct Findings {
   uint64_t late = 0;
   uint64_t wrong = 0;  // of those who lived: anything but being told
 };
-
-Board& make_board() {
-  void* const memory =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return *static_cast<Board*>(memory);
-}
 
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -148,7 +143,7 @@ uint64_t count_left() {
 int play(const Plan& plan) {
   const TempFolder folder;
   const std::string url = "file://" + folder.path();
-  Board& board = make_board();
+  Board& board = testing::make_shared_board<Board>();
   std::mt19937 random(std::random_device{}());
   Findings findings;
   const int64_t begin = now();

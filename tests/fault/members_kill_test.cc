@@ -22,6 +22,7 @@
 #include "ffdl/membership.h"
 #include "membership/keys.h"
 #include "support/server_of.h"
+#include "support/shared_board.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -56,11 +57,6 @@ struct Board {
   std::atomic<uint64_t> lineage;
   std::atomic<bool> contradicted;
 };
-
-Board& make_board() {
-  return *static_cast<Board*>(
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-}
 
 void raise_to(std::atomic<uint64_t>& highest, uint64_t value) {
   uint64_t known = highest.load(std::memory_order_relaxed);
@@ -365,7 +361,7 @@ class Parent {
 
   const Plan plan_;
   const TempFolder folder_;
-  Board& board_ = make_board();
+  Board& board_ = testing::make_shared_board<Board>();
   std::mt19937_64 random_;
   std::vector<pid_t> processes_;  // 0: none in this place
   std::vector<pid_t> beside_;     // leaders of their groups

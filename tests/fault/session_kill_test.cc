@@ -4,7 +4,6 @@
 //   session_kill_test [--events N] [--state BYTES]
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +14,6 @@
 #include <chrono>
 #include <fstream>
 #include <map>
-#include <new>
 #include <random>
 #include <string>
 #include <thread>
@@ -25,6 +23,7 @@
 #include "ffdl/log.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
+#include "support/shared_board.h"
 #include "support/small_model.h"
 #include "support/temp_folder.h"
 
@@ -347,9 +346,7 @@ int run(int argc, char** argv) {
   const int events = static_cast<int>(argument(argc, argv, "--events", 60));
   const uint64_t seed = argument(argc, argv, "--seed", std::random_device()());
   const TempFolder folder;
-  void* memory =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  Board& board = *new (memory) Board();
+  Board& board = testing::make_shared_board<Board>();
   board.last_epoch = ~uint64_t{0};
   Jobs jobs({folder.path(), argument(argc, argv, "--state", 80'000) / 8}, board, seed);
   const bool all_well = jobs.run(events);

@@ -20,6 +20,7 @@
 #include "ffdl/store_server.h"
 #include "support/etcd_server.h"
 #include "support/server_of.h"
+#include "support/shared_board.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -47,12 +48,6 @@ struct Board {
   std::atomic<uint64_t> port;
   std::atomic<bool> over;
 };
-
-Board& make_board() {
-  void* const memory =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return *static_cast<Board*>(memory);
-}
 
 Time now() { return std::chrono::steady_clock::now(); }
 
@@ -144,7 +139,7 @@ class StoreAway : public ::testing::Test {
     for (const size_t member : alive_) EXPECT_EQ(board_.told[member].back, times) << member;
   }
 
-  Board& board_ = make_board();
+  Board& board_ = testing::make_shared_board<Board>();
   std::vector<pid_t> processes_;
   std::vector<size_t> alive_;
 };
@@ -247,7 +242,7 @@ int play_host(int host, const std::string& address, const std::string& folder, B
 }
 
 TEST(StoreAwaySlow, MembersAgreeAgainAfterTheNetworkWasCut) {
-  Board& board = make_board();
+  Board& board = testing::make_shared_board<Board>();
   const TempFolder folder;
   const auto codes = bench::run_two_hosts([&](int host, const std::string& address) {
     return play_host(host, address, folder.path(), board);

@@ -13,6 +13,7 @@
 
 #include "ffdl/store.h"
 #include "support/server_of.h"
+#include "support/shared_board.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -36,12 +37,6 @@ struct Told {
 struct Board {
   std::array<Told, kWorkers> told;
 };
-
-Board& make_board() {
-  void* const memory =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return *static_cast<Board*>(memory);
-}
 
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -113,7 +108,7 @@ void expect_killed(pid_t child) {
 TEST(StoreKill, NothingAcknowledgedIsLostWhenTheServerIsKilled) {
   const TempFolder folder;
   const std::string url = "tcp://" + folder.path();
-  Board& board = make_board();
+  Board& board = testing::make_shared_board<Board>();
   std::mt19937 random(std::random_device{}());
   std::vector<pid_t> workers;
   std::vector<size_t> everybody;

@@ -90,11 +90,7 @@ Status Chain::restore(std::span<const std::byte> bytes) {
 
 SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store,
                              std::string id)
-    : shared_(shared),
-      runtime_(shared.runtime),
-      node_(node),
-      store_(std::move(store)),
-      id_(std::move(id)) {
+    : Process(node, std::move(store), std::move(id)), shared_(shared), runtime_(shared.runtime) {
   task_ = node_.spawn("user", [this](const StopToken&) {
     run();
     has_ended_ = true;

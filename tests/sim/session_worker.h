@@ -55,12 +55,6 @@ class SessionWorker final : public Process {
  public:
   SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id);
 
-  const std::string& id() const override { return id_; }
-  SimNode& node() override { return node_; }
-  FaultyStore& store() override { return *store_; }
-  bool has_ended() const override { return has_ended_; }
-  void ask_to_leave() override { is_leaving_ = true; }
-  bool is_leaving() const override { return is_leaving_; }
   const Member* self() const override { return session_ ? &session_->self() : nullptr; }
   bool may_use_state() const override {
     return !node_.is_killed() && session_ && session_->standing().ok();
@@ -75,12 +69,7 @@ class SessionWorker final : public Process {
 
   Shared& shared_;
   SimRuntime& runtime_;
-  SimNode& node_;
-  const std::unique_ptr<FaultyStore> store_;
-  const std::string id_;
   std::unique_ptr<Session> session_;
-  bool is_leaving_ = false;
-  bool has_ended_ = false;
   std::unique_ptr<Task> task_;  // last: it uses all of the above
 };
 

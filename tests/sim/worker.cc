@@ -24,11 +24,7 @@ std::pair<uint64_t, uint64_t> label(const State& state, uint64_t lineage) {
 }  // namespace
 
 Worker::Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id)
-    : shared_(shared),
-      runtime_(shared.runtime),
-      node_(node),
-      store_(std::move(store)),
-      id_(std::move(id)) {
+    : Process(node, std::move(store), std::move(id)), shared_(shared), runtime_(shared.runtime) {
   task_ = node_.spawn("user", [this](const StopToken&) {
     run();
     has_ended_ = true;

@@ -43,12 +43,6 @@ class Worker final : public Process {
  public:
   Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id);
 
-  const std::string& id() const override { return id_; }
-  SimNode& node() override { return node_; }
-  FaultyStore& store() override { return *store_; }
-  bool has_ended() const override { return has_ended_; }
-  void ask_to_leave() override { is_leaving_ = true; }
-  bool is_leaving() const override { return is_leaving_; }
   const Member* self() const override { return membership_ ? &membership_->self() : nullptr; }
   bool may_use_state() const override;
 
@@ -69,15 +63,10 @@ class Worker final : public Process {
 
   Shared& shared_;
   SimRuntime& runtime_;
-  SimNode& node_;
-  const std::unique_ptr<FaultyStore> store_;
-  const std::string id_;
   std::unique_ptr<Membership> membership_;
   State state_;
   std::optional<CheckpointPointer> unpublished_;
   uint64_t checkpoints_ = 0;
-  bool is_leaving_ = false;
-  bool has_ended_ = false;
   std::unique_ptr<Task> task_;  // last: it uses all of the above
 };
 
