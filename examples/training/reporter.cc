@@ -80,10 +80,6 @@ std::string with_bar(const std::string& numbers, double share) {
   return fmt::format("[{:-<{}}] {}", std::string(std::min(filled, width), '#'), width, numbers);
 }
 
-struct FileClose {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 }  // namespace
 
 class Reporter::Impl {
@@ -143,6 +139,9 @@ class Reporter::Impl {
 
   const Example& example_;
   TrainOptions options_;
+  struct FileClose {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
   std::unique_ptr<std::FILE, FileClose> file_;
   bool terminal_;
   steady_clock::time_point start_ = steady_clock::now();

@@ -8,6 +8,8 @@
 // same bits on every processor: to the nearest, ties to even, as IEEE 754 says.
 namespace ffdl::base {
 
+inline bool is_half(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
+
 // `type`: kBFloat16 or kFloat16.
 void widen(DType type, const uint16_t* from, float* to, uint64_t count);
 // Beyond the type's range: infinite. NaN stays NaN.

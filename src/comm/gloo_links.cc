@@ -18,6 +18,7 @@
 #include "base/no_pipe_signal.h"
 #include "comm/links.h"
 #include "comm/rendezvous.h"
+#include "comm/request.h"
 
 // The only file that knows gloo. It uses no more of it than connections and unbound buffers, and
 // turns what gloo throws into a Status.
@@ -29,7 +30,6 @@ using gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
 
 constexpr std::string_view kTopic = "gloo";
-constexpr std::string_view kOperate = "run an operation";
 
 bool is_confirmed(Tag tag) { return tag != Tag::kFirst; }
 uint64_t receipt_of(Tag tag) { return base::kLinkReceiptTag + static_cast<uint64_t>(tag); }

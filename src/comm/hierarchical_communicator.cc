@@ -9,12 +9,6 @@
 #include "comm/tree_reduce.h"
 
 namespace ffdl::comm {
-namespace {
-
-bool is_half(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
-
-}  // namespace
-
 bool same_subtrees(std::span<const int> hosts) {
   const auto ranks = static_cast<size_t>(std::ranges::count(hosts, hosts.front()));
   if (!std::has_single_bit(ranks) || hosts.size() % ranks != 0) return false;
@@ -71,12 +65,12 @@ Status HierarchicalCommunicator::all_reduce(const Request& request, Time deadlin
   const auto ranks = static_cast<uint64_t>(inside_->world().size());
   const uint64_t count = (signature.block + ranks - 1) / ranks;
   const uint64_t lacking = ranks * count - signature.block;
-  const DType type = is_half(signature.dtype) ? DType::kFloat32 : signature.dtype;
+  const DType type = base::is_half(signature.dtype) ? DType::kFloat32 : signature.dtype;
   const ReduceOp op = signature.reduce == ReduceOp::kMean ? ReduceOp::kSum : signature.reduce;
   filler_.resize(lacking * element_bytes(type));
   const Buffer piece = {place_of_piece(request, count, type), count, type};
   std::vector<Buffer> in(request.in.begin(), request.in.end());
-  if (is_half(signature.dtype)) in = {widened(request)};
+  if (base::is_half(signature.dtype)) in = {widened(request)};
   in.push_back({filler_.data(), lacking, type});
   FFDL_RETURN_IF_ERROR(inside_->run({Collective::kReduceScatter, in, {&piece, 1}, op}, deadline));
 
@@ -87,7 +81,7 @@ Status HierarchicalCommunicator::all_reduce(const Request& request, Time deadlin
   FFDL_RETURN_IF_ERROR(exchange().add_up(across, across_, deadline));
   if (signature.reduce == ReduceOp::kMean) divide(piece, world().size());
   Buffer own = {piece.data, count, signature.dtype};
-  if (is_half(signature.dtype)) {
+  if (base::is_half(signature.dtype)) {
     base::narrow(signature.dtype, static_cast<const float*>(piece.data), narrow_.data(), count);
     own.data = narrow_.data();
   }

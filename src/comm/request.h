@@ -10,6 +10,9 @@
 // An operation after its check, and what of it the members must agree on.
 namespace ffdl::comm {
 
+// How errors of operations begin.
+inline constexpr std::string_view kOperate = "run an operation";
+
 // Fixed width, as it is compared in shared memory.
 struct Signature {
   Collective kind = Collective::kBarrier;

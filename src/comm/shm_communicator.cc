@@ -37,7 +37,7 @@ ShmCommunicator::~ShmCommunicator() {
 }
 
 Status ShmCommunicator::run(const Operation& operation, Time deadline) {
-  FFDL_RETURN_IF_ERROR(meeting_->check_member("run an operation"));
+  FFDL_RETURN_IF_ERROR(meeting_->check_member(kOperate));
   const bool pair = is_pair(operation.kind);
   FFDL_ASSIGN_OR_RETURN(const Request request, pair ? check_pair_operation(operation, world_)
                                                     : check_operation(operation, world_));

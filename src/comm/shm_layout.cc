@@ -12,12 +12,6 @@
 namespace ffdl::comm {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kConfigAt = sizeof(shm::SegmentHeader);
-constexpr uint64_t kBellAt = kConfigAt + 64;
-constexpr uint64_t kWordsAt = kBellAt + sizeof(SharedBell);
-static_assert(kWordsAt % 64 == 0);
-
 constexpr uint64_t kMailboxBytes = base::kMailboxParts * base::kMailboxPartBytes;
 
 uint64_t mailboxes_at(uint64_t ranks) { return kWordsAt + ranks * sizeof(RankWords); }
@@ -29,8 +23,6 @@ uint64_t mailbox_parts_at(uint64_t ranks) {
 uint64_t slots_at(uint64_t ranks) { return mailbox_parts_at(ranks) + ranks * kMailboxBytes; }
 
 }  // namespace
-
-std::byte* config_place(std::byte* data) { return data + kConfigAt; }
 
 uint64_t segment_bytes(const ShmConfig& config) {
   return slots_at(config.ranks) + config.ranks * 4 * config.slot_bytes;
@@ -69,7 +61,7 @@ uint64_t members_hash(const World& world) {
 Result<ShmConfig> read_config(const shm::Segment& segment, const World& world) {
   ShmConfig config = {};
   const bool readable = segment.bytes() >= kWordsAt;
-  if (readable) std::memcpy(&config, config_place(segment.data()), sizeof config);
+  if (readable) std::memcpy(&config, segment.data() + kConfigAt, sizeof config);
   const bool ours = readable && config.generation == world.generation &&
                     config.members == members_hash(world) && config.ranks == world.members.size();
   const bool whole = ours && config.slot_bytes >= base::kSlotBytesMin &&

@@ -63,6 +63,13 @@ struct alignas(64) SharedBell {
   shm::Doorbell bell;
 };
 
+// Every segment of this module begins alike: header, config, bell, the words of its ranks.
+inline constexpr uint64_t kPage = 4096;
+inline constexpr uint64_t kConfigAt = sizeof(shm::SegmentHeader);
+inline constexpr uint64_t kBellAt = kConfigAt + 64;
+inline constexpr uint64_t kWordsAt = kBellAt + sizeof(SharedBell);
+static_assert(kWordsAt % 64 == 0);
+
 // The places in a mapped segment.
 class ShmView {
  public:
@@ -88,9 +95,6 @@ class ShmView {
 
 // Bytes of a whole segment.
 uint64_t segment_bytes(const ShmConfig& config);
-
-// Where the config lies in a segment.
-std::byte* config_place(std::byte* data);
 
 // The members of a world, in their order, as a number.
 uint64_t members_hash(const World& world);

@@ -17,7 +17,6 @@ using base::make_error;
 
 namespace {
 
-constexpr std::string_view kOperate = "run an operation";
 constexpr std::string_view kLeft = "failed or left";
 
 // One per world and sub-group: the members are part of it.
@@ -69,7 +68,7 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::make(const World& world, Store& 
                                               .kind = shm::SegmentKind::kCommunicator,
                                               .layout_version = kLayoutVersion,
                                               .bytes = segment_bytes(config)}));
-  std::memcpy(config_place(segment.data()), &config, sizeof config);
+  std::memcpy(segment.data() + kConfigAt, &config, sizeof config);
   FFDL_ASSIGN_OR_RETURN(shm::RoleLock lock,
                         shm::RoleLock::acquire(segment.fd(), shm::learner_role(world.rank)));
   FFDL_RETURN_IF_ERROR(segment.publish());

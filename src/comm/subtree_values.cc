@@ -10,20 +10,18 @@ namespace ffdl::comm {
 namespace {
 
 // Elements that pass through the first-level cache at once.
-constexpr uint64_t kBlock = 2048;
-
-bool is_half(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
+constexpr uint64_t kCombinedAtOnce = 2048;
 
 }  // namespace
 
 SubtreeValues::SubtreeValues(ReduceOp op, DType leaf_type, uint64_t count, uint64_t room)
     : op_(op),
       leaf_type_(leaf_type),
-      type_(is_half(leaf_type) ? DType::kFloat32 : leaf_type),
+      type_(base::is_half(leaf_type) ? DType::kFloat32 : leaf_type),
       count_(count),
       room_(room),
-      block_(kBlock * element_bytes(type_)),
-      narrow_(is_half(leaf_type) ? kBlock : 0) {}
+      block_(kCombinedAtOnce * element_bytes(type_)),
+      narrow_(base::is_half(leaf_type) ? kCombinedAtOnce : 0) {}
 
 void SubtreeValues::add(uint64_t leaf, uint64_t leaves, std::span<const Buffer> value) {
   std::vector<Subtree> parts = nodes_;
@@ -37,8 +35,8 @@ void SubtreeValues::add(uint64_t leaf, uint64_t leaves, std::span<const Buffer> 
   const size_t into = nodes_.size() - 1;
   const uint64_t element = element_bytes(type_);
   std::vector<const std::byte*> places(joined + 1);
-  for (uint64_t begin = 0; begin < count_; begin += kBlock) {
-    const uint64_t count = std::min(kBlock, count_ - begin);
+  for (uint64_t begin = 0; begin < count_; begin += kCombinedAtOnce) {
+    const uint64_t count = std::min(kCombinedAtOnce, count_ - begin);
     std::byte* const to = values_[into].get() + begin * element;
     if (joined == 0) {
       load(value, begin, count, to);

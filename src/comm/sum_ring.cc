@@ -4,17 +4,11 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "comm/pieces.h"
 #include "comm/shm_layout.h"
 
 namespace ffdl::comm {
 namespace {
-
-constexpr uint64_t kLine = 64;
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kConfigAt = sizeof(shm::SegmentHeader);
-constexpr uint64_t kBellAt = kConfigAt + kLine;
-constexpr uint64_t kWordsAt = kBellAt + sizeof(SharedBell);
-static_assert(kWordsAt % kLine == 0);
 
 uint64_t lines_of(uint64_t bytes) { return (bytes + kLine - 1) / kLine; }
 

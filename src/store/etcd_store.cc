@@ -28,10 +28,6 @@ namespace {
 // A key that nobody can have put.
 bool is_no_key(std::string_view key) { return key.empty() || key.size() > base::kStoreKeyMax; }
 
-std::string name(std::string_view doing, std::string_view key) {
-  return fmt::format("{} '{}'", doing, key);
-}
-
 Status check_prefix(std::string_view prefix) {
   if (prefix.size() <= base::kStoreKeyMax) return {};
   return base::invalid_argument("look at '{}': a prefix of {} bytes; the most is {}",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/errors.h"
@@ -8,6 +9,14 @@
 
 // What back ends say alike.
 namespace ffdl::store {
+
+// What is being done, for an error of it.
+inline std::string name(std::string_view doing, std::string_view key) {
+  return fmt::format("{} '{}'", doing, key);
+}
+inline std::string name(std::string_view doing, LeaseId lease) {
+  return fmt::format("{} lease {}", doing, lease);
+}
 
 inline Status no_such_key(std::string_view key) {
   return base::make_error(StatusCode::kNotFound,

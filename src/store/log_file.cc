@@ -20,7 +20,7 @@ using base::make_error;
 
 namespace {
 
-constexpr std::string_view kMagic = "ffdllog1";
+constexpr std::string_view kLogMagic = "ffdllog1";
 
 // Before each record. Little-endian, as written by the host that reads it.
 struct Header {
@@ -59,11 +59,11 @@ Status is_corrupt(std::string_view what, size_t place) {
 }  // namespace
 
 Result<size_t> LogFile::read(std::string_view bytes, const OnRecord& on_record) {
-  if (!bytes.starts_with(kMagic.substr(0, bytes.size()))) {
+  if (!bytes.starts_with(kLogMagic.substr(0, bytes.size()))) {
     return is_corrupt("it does not begin as one", 0);
   }
-  if (bytes.size() < kMagic.size()) return size_t{0};
-  size_t place = kMagic.size();
+  if (bytes.size() < kLogMagic.size()) return size_t{0};
+  size_t place = kLogMagic.size();
   while (place < bytes.size()) {
     const std::string_view rest = bytes.substr(place);
     Header header{};
@@ -95,9 +95,9 @@ Result<LogFile> LogFile::open(const std::string& path, const OnRecord& on_record
     return cannot_use("cut the torn end of store log", path);
   }
   if (log.bytes_ == 0) {
-    errno = write_all(log.fd_, kMagic);
+    errno = write_all(log.fd_, kLogMagic);
     if (errno != 0) return cannot_use("begin store log", path);
-    log.bytes_ = kMagic.size();
+    log.bytes_ = kLogMagic.size();
   }
   return log;
 }
@@ -129,8 +129,8 @@ Status LogFile::append(std::string_view record) {
 }
 
 Status LogFile::replace(std::string_view record) {
-  std::string bytes(kMagic);
-  bytes += with_header(record, kMagic.size());
+  std::string bytes(kLogMagic);
+  bytes += with_header(record, kLogMagic.size());
   Status replaced = replace_file(path_, bytes);
   // After a failure too: the name may stand for the new file by then.
   ::close(std::exchange(fd_, ::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC)));

@@ -8,7 +8,7 @@
 namespace ffdl::store {
 namespace {
 
-constexpr std::string_view kMagic = "ffdlsto1";
+constexpr std::string_view kStateMagic = "ffdlsto1";
 
 Duration since_boot(Time time) { return time.time_since_epoch(); }
 
@@ -26,7 +26,7 @@ Status is_corrupt(std::string_view what) {
 }  // namespace
 
 std::string StateFile::write(const State& state, std::string_view boot) {
-  base::ByteWriter out(kMagic);
+  base::ByteWriter out(kStateMagic);
   out.text(boot);
   out.number(state.revision_);
   out.number(state.last_lease_);
@@ -51,7 +51,7 @@ std::string StateFile::write(const State& state, std::string_view boot) {
 Result<State> StateFile::read(std::string_view bytes, std::string_view boot, Time now) {
   State state;
   if (bytes.empty()) return state;
-  base::ByteReader in(bytes, kMagic);
+  base::ByteReader in(bytes, kStateMagic);
   const std::string written_boot = in.text();
   state.revision_ = in.number();
   state.last_lease_ = in.number();

@@ -11,14 +11,6 @@ Entry entry_of(const wire::Entry& entry) {
   return {entry.key(), entry.value(), entry.revision(), entry.lease()};
 }
 
-std::string name(std::string_view doing, std::string_view key) {
-  return fmt::format("{} '{}'", doing, key);
-}
-
-std::string name(std::string_view doing, LeaseId lease) {
-  return fmt::format("{} lease {}", doing, lease);
-}
-
 wire::Request put_request(std::string_view key, std::string_view value, LeaseId lease) {
   wire::Request request;
   wire::Put& put = *request.mutable_put();

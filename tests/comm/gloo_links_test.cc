@@ -10,13 +10,13 @@
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
+#include "support/times.h"
 
 namespace ffdl::comm {
 namespace {
 
 using namespace std::chrono_literals;
-
-Time soon() { return deadline_in(20s); }
+using testing::soon;
 
 class GlooLinksTest : public ::testing::Test {
  protected:

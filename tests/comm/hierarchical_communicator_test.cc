@@ -14,14 +14,14 @@
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
+#include "support/times.h"
 
 namespace ffdl::comm {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::Elements;
-
-Time soon() { return deadline_in(60s); }
+using testing::soon;
 
 TEST(SameSubtrees, AreHostsOfAPowerOfTwoEachOneAfterTheOther) {
   const auto same = [](const std::vector<int>& hosts) { return same_subtrees(hosts); };

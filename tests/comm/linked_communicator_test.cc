@@ -9,14 +9,14 @@
 
 #include "support/rank_processes.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl::comm {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::exit_code;
-
-Time soon() { return deadline_in(20s); }
+using testing::soon;
 
 // What it means is in tests/conformance; here ranks are processes, which can be killed and stopped.
 class LinkedProcesses : public testing::RankProcesses {
@@ -29,7 +29,7 @@ class LinkedProcesses : public testing::RankProcesses {
 
 // Sizes that go with the first message, and others; 0 when the loss of a peer ended it. A victim is
 // killed after its first sum, when all have connected.
-int sum_until_lost(Communicator& communicator, bool is_victim) {
+int link_until_lost(Communicator& communicator, bool is_victim) {
   std::thread killer;
   const auto all =
       static_cast<float>(communicator.world().size() * (communicator.world().size() + 1) / 2);
@@ -49,7 +49,7 @@ TEST_F(LinkedProcesses, SurvivorsOfAKilledPeerAreTold) {
     std::vector<pid_t> children;
     for (int rank = 0; rank < 3; ++rank) {
       children.push_back(start(rank, 3, [&](Communicator& communicator) {
-        return sum_until_lost(communicator, rank == victim);
+        return link_until_lost(communicator, rank == victim);
       }));
     }
     for (int rank = 0; rank < 3; ++rank) {

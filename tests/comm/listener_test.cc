@@ -16,17 +16,17 @@
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
+#include "support/times.h"
 
 namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::on_each;
+using testing::soon;
 
 constexpr int kRanks = 3;
 constexpr uint64_t kElements = 3'001;  // five of them fill the least ring
-
-Time soon() { return deadline_in(20s); }
 
 World world_of(int rank) {
   return {.generation = 6, .rank = rank, .members = testing::members_named(kRanks)};

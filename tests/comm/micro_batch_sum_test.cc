@@ -13,6 +13,7 @@
 #include "support/leaf_cuts.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl {
 namespace {
@@ -21,8 +22,7 @@ using namespace std::chrono_literals;
 using testing::Elements;
 using testing::on_each;
 using testing::Ranks;
-
-Time soon() { return deadline_in(20s); }
+using testing::soon;
 
 Ranks make_local(int ranks) {
   return make_local_communicators(1, testing::members_named(ranks)).value();
@@ -40,7 +40,7 @@ Ranks make_shm(int count) {
 }
 
 // Numbers of very different size, so that every order of addition has bits of its own.
-double given(uint64_t micro_batch, uint64_t i) {
+double element_of(uint64_t micro_batch, uint64_t i) {
   const uint64_t mixed = (micro_batch * 1'000'003 + i + 1) * 0x9E3779B97F4A7C15;
   return std::ldexp(static_cast<double>(mixed >> 40), -static_cast<int>(mixed % 30));
 }
@@ -48,8 +48,8 @@ double given(uint64_t micro_batch, uint64_t i) {
 Elements gradient_of(DType type, uint64_t count, uint64_t micro_batch) {
   Elements gradient(type, count, 1);
   for (uint64_t i = 0; i < count; ++i) {
-    gradient.set(i, type <= DType::kInt64 ? std::fmod(given(micro_batch, i), 100)
-                                          : std::fmod(given(micro_batch, i), 1000));
+    gradient.set(i, type <= DType::kInt64 ? std::fmod(element_of(micro_batch, i), 100)
+                                          : std::fmod(element_of(micro_batch, i), 1000));
   }
   return gradient;
 }

@@ -6,13 +6,13 @@
 
 #include "support/ranks.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
-
-Time soon() { return deadline_in(20s); }
+using testing::soon;
 
 testing::Ranks two_ranks() {
   return make_local_communicators(1, testing::members_named(2)).value();

@@ -10,16 +10,16 @@
 
 #include "support/rank_processes.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl::comm {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::exit_code;
+using testing::soon;
 
 constexpr uint64_t kElements = 100'000;
-
-Time soon() { return deadline_in(20s); }
 
 // What it means is in tests/conformance; here ranks are processes, which can be killed and stopped.
 class ShmProcesses : public testing::RankProcesses {};

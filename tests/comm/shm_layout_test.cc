@@ -14,13 +14,9 @@
 namespace ffdl::comm {
 namespace {
 
-World world_of(int ranks) {
-  return {.generation = 9, .rank = 0, .members = testing::members_named(ranks)};
-}
-
-ShmConfig config_of(int ranks) {
+ShmConfig config_for_ranks(int ranks) {
   return {.generation = 9,
-          .members = members_hash(world_of(ranks)),
+          .members = members_hash(testing::world_of(ranks)),
           .slot_bytes = 16384,
           .ranks = static_cast<uint32_t>(ranks),
           .reserved = 0};
@@ -31,13 +27,13 @@ Result<shm::Segment> segment_with(const ShmConfig& config, uint64_t bytes) {
                         shm::Segment::create({.kind = shm::SegmentKind::kCommunicator,
                                               .layout_version = kLayoutVersion,
                                               .bytes = bytes}));
-  std::memcpy(config_place(segment.data()), &config, sizeof config);
+  std::memcpy(segment.data() + kConfigAt, &config, sizeof config);
   return segment;
 }
 
 TEST(ShmLayout, AllPlacesAreApartAlignedAndInside) {
   for (const int ranks : {1, 2, 5, 256}) {
-    const ShmConfig config = config_of(ranks);
+    const ShmConfig config = config_for_ranks(ranks);
     auto* const base = reinterpret_cast<std::byte*>(uintptr_t{1} << 30);  // only computed with
     const ShmView view(base, config);
     std::set<std::byte*> slots;
@@ -73,7 +69,7 @@ TEST(ShmLayout, AllPlacesAreApartAlignedAndInside) {
 }
 
 TEST(ShmLayout, TheMembersAreTheirOrderTheirIdsAndTheirLives) {
-  const World world = world_of(3);
+  const World world = testing::world_of(3);
   World other = world;
   std::swap(other.members[0], other.members[1]);
   EXPECT_NE(members_hash(world), members_hash(other));
@@ -86,23 +82,23 @@ TEST(ShmLayout, TheMembersAreTheirOrderTheirIdsAndTheirLives) {
 }
 
 TEST(ShmLayout, OnlyTheSegmentOfTheWorldIsTaken) {
-  const ShmConfig config = config_of(2);
+  const ShmConfig config = config_for_ranks(2);
   const uint64_t bytes = segment_bytes(config);
   ASSERT_OK_AND_ASSIGN(const shm::Segment right, segment_with(config, bytes));
-  ASSERT_OK_AND_ASSIGN(const ShmConfig read, read_config(right, world_of(2)));
+  ASSERT_OK_AND_ASSIGN(const ShmConfig read, read_config(right, testing::world_of(2)));
   EXPECT_EQ(read.slot_bytes, config.slot_bytes);
-  EXPECT_FAILS(read_config(right, world_of(3)), StatusCode::kCorrupt, "and its 3 members");
-  World next = world_of(2);
+  EXPECT_FAILS(read_config(right, testing::world_of(3)), StatusCode::kCorrupt, "and its 3 members");
+  World next = testing::world_of(2);
   next.generation = 10;
   EXPECT_FAILS(read_config(right, next), StatusCode::kCorrupt, "generation 10");
   ASSERT_OK_AND_ASSIGN(const shm::Segment small, segment_with(config, bytes - 4096));
-  EXPECT_FAILS(read_config(small, world_of(2)), StatusCode::kCorrupt, "not that of");
+  EXPECT_FAILS(read_config(small, testing::world_of(2)), StatusCode::kCorrupt, "not that of");
   ASSERT_OK_AND_ASSIGN(const shm::Segment tiny, segment_with(config, 128));
-  EXPECT_FAILS(read_config(tiny, world_of(2)), StatusCode::kCorrupt, "not that of");
+  EXPECT_FAILS(read_config(tiny, testing::world_of(2)), StatusCode::kCorrupt, "not that of");
   ShmConfig zero = config;
   zero.slot_bytes = 0;
   ASSERT_OK_AND_ASSIGN(const shm::Segment none, segment_with(zero, segment_bytes(zero)));
-  EXPECT_FAILS(read_config(none, world_of(2)), StatusCode::kCorrupt, "not that of");
+  EXPECT_FAILS(read_config(none, testing::world_of(2)), StatusCode::kCorrupt, "not that of");
 }
 
 }  // namespace

@@ -23,21 +23,20 @@ using testing::exit_code;
 class ShmPairsProcesses : public testing::RankProcesses {};
 
 // Many times around the parts of a mailbox, and not a whole number of them.
-constexpr uint64_t kElements = 5 * base::kMailboxParts * base::kMailboxPartBytes / 8 + 1;
+constexpr uint64_t kNumbers = 5 * base::kMailboxParts * base::kMailboxPartBytes / 8 + 1;
 
 int64_t value_at(uint64_t message, uint64_t i) { return static_cast<int64_t>(message * 31 + i); }
 
 Status send_one(Communicator& communicator, int to, uint64_t message, Time deadline) {
-  std::vector<int64_t> values(kElements);
-  for (uint64_t i = 0; i < kElements; ++i) values[i] = value_at(message, i);
-  return communicator.send({values.data(), kElements, DType::kInt64}, to, deadline);
+  std::vector<int64_t> values(kNumbers);
+  for (uint64_t i = 0; i < kNumbers; ++i) values[i] = value_at(message, i);
+  return communicator.send({values.data(), kNumbers, DType::kInt64}, to, deadline);
 }
 
 Status recv_one(Communicator& communicator, int from, uint64_t message, Time deadline) {
-  std::vector<int64_t> values(kElements);
-  FFDL_RETURN_IF_ERROR(
-      communicator.recv({values.data(), kElements, DType::kInt64}, from, deadline));
-  for (uint64_t i = 0; i < kElements; ++i) {
+  std::vector<int64_t> values(kNumbers);
+  FFDL_RETURN_IF_ERROR(communicator.recv({values.data(), kNumbers, DType::kInt64}, from, deadline));
+  for (uint64_t i = 0; i < kNumbers; ++i) {
     if (values[i] != value_at(message, i)) return Status(StatusCode::kInternal, "a wrong message");
   }
   return {};

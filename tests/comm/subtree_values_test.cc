@@ -14,14 +14,14 @@ namespace {
 
 using testing::Elements;
 
-constexpr uint64_t kCount = 2049;  // more than passes at once
+constexpr uint64_t kValues = 2049;  // more than passes at once
 
 // Unaligned leaves of numbers that show in which order they were added.
 std::vector<Elements> random_leaves(DType type, uint64_t count) {
   std::mt19937 random(3);
-  std::vector<Elements> leaves(count, Elements(type, kCount, 1));
+  std::vector<Elements> leaves(count, Elements(type, kValues, 1));
   for (Elements& leaf : leaves) {
-    for (uint64_t i = 0; i < kCount; ++i) {
+    for (uint64_t i = 0; i < kValues; ++i) {
       const int exponent = -17 - static_cast<int>(random() % 30);
       leaf.set(i, std::ldexp(static_cast<double>(random()), exponent));
     }
@@ -34,13 +34,13 @@ std::vector<float> sum_of(std::vector<Elements>& leaves, uint64_t begin, uint64_
   std::vector<std::vector<float>> wide;
   std::vector<const std::byte*> places;
   for (uint64_t leaf = begin; leaf < end; ++leaf) {
-    wide.emplace_back(kCount);
-    for (uint64_t i = 0; i < kCount; ++i) wide.back()[i] = static_cast<float>(leaves[leaf].get(i));
+    wide.emplace_back(kValues);
+    for (uint64_t i = 0; i < kValues; ++i) wide.back()[i] = static_cast<float>(leaves[leaf].get(i));
   }
   for (const auto& row : wide) places.push_back(reinterpret_cast<const std::byte*>(row.data()));
-  std::vector<float> sum(kCount);
+  std::vector<float> sum(kValues);
   tree_reduce(ReduceOp::kSum, DType::kFloat32, places, reinterpret_cast<std::byte*>(sum.data()),
-              kCount);
+              kValues);
   return sum;
 }
 
@@ -48,7 +48,7 @@ void add_all(SubtreeValues& values, std::vector<Elements>& leaves, uint64_t begi
   for (uint64_t leaf = begin; leaf < end; ++leaf) {
     // As a list.
     const Buffer parts[] = {leaves[leaf].part(0, 0), leaves[leaf].part(0, 700),
-                            leaves[leaf].part(700, kCount - 700)};
+                            leaves[leaf].part(700, kValues - 700)};
     values.add(leaf, leaves.size(), parts);
   }
 }
@@ -58,7 +58,7 @@ TEST(SubtreeValues, AreTheSumsOfTheirLeaves) {
     std::vector<Elements> leaves = random_leaves(type, 11);
     for (uint64_t begin = 0; begin < 11; ++begin) {
       for (uint64_t end = begin; end <= 11; ++end) {
-        SubtreeValues values(ReduceOp::kSum, type, kCount, kCount + 5);
+        SubtreeValues values(ReduceOp::kSum, type, kValues, kValues + 5);
         EXPECT_EQ(values.type(), DType::kFloat32);
         for (int step = 0; step < 2; ++step) {
           values.clear();
@@ -67,9 +67,9 @@ TEST(SubtreeValues, AreTheSumsOfTheirLeaves) {
           for (size_t i = 0; i < values.nodes().size(); ++i) {
             const Subtree node = values.nodes()[i];
             const auto* const sum = reinterpret_cast<const float*>(values.value(i));
-            ASSERT_EQ(std::vector<float>(sum, sum + kCount),
+            ASSERT_EQ(std::vector<float>(sum, sum + kValues),
                       sum_of(leaves, node.first, std::min<uint64_t>(node.first + node.width, 11)));
-            ASSERT_EQ(std::vector<float>(sum + kCount, sum + kCount + 5), std::vector<float>(5));
+            ASSERT_EQ(std::vector<float>(sum + kValues, sum + kValues + 5), std::vector<float>(5));
           }
         }
       }

@@ -7,13 +7,13 @@
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
+#include "support/times.h"
 
 namespace ffdl::comm {
 namespace {
 
 using testing::on_each;
-
-Time soon() { return deadline_in(std::chrono::seconds(20)); }
+using testing::soon;
 
 // What listeners get of it is in listener_test; the members here are of the plainest back end.
 class SumPublisherTest : public ::testing::Test {

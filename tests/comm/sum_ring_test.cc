@@ -15,10 +15,6 @@ namespace {
 
 constexpr uint64_t kRingBytes = 4096;
 
-World world_of(int ranks) {
-  return {.generation = 9, .rank = 0, .members = testing::members_named(ranks)};
-}
-
 RingConfig config_for(const World& world) {
   return {.generation = world.generation,
           .members = members_hash(world),
@@ -47,7 +43,7 @@ TEST(SumRing, SharesAreWholeLinesAndTogetherAll) {
 
 TEST(SumRing, AllPlacesAreApartAndInside) {
   for (const int ranks : {1, 3, 256}) {
-    const World world = world_of(ranks);
+    const World world = testing::world_of(ranks);
     ASSERT_OK_AND_ASSIGN(const shm::Segment segment, create_ring(config_for(world)));
     const RingView view(segment.data(), config_of(segment));
     std::vector<std::byte> full(kRingBytes, std::byte{255});
@@ -65,7 +61,7 @@ TEST(SumRing, AllPlacesAreApartAndInside) {
 }
 
 TEST(SumRing, AByteLiesAtItsPositionWhereverTheRingEnds) {
-  const World world = world_of(2);
+  const World world = testing::world_of(2);
   ASSERT_OK_AND_ASSIGN(const shm::Segment segment, create_ring(config_for(world)));
   const RingView view(segment.data(), config_of(segment));
   std::vector<std::byte> given(1000);
@@ -82,19 +78,19 @@ TEST(SumRing, AByteLiesAtItsPositionWhereverTheRingEnds) {
 }
 
 TEST(SumRing, OnlyTheRingOfTheWorldIsTaken) {
-  const World world = world_of(2);
+  const World world = testing::world_of(2);
   ASSERT_OK_AND_ASSIGN(const shm::Segment segment, create_ring(config_for(world)));
   const SegmentPlace place = place_of(segment);
   ASSERT_OK_AND_ASSIGN(const shm::Segment opened, open_ring(place, world));
   EXPECT_EQ(config_of(opened).ring_bytes, kRingBytes);
-  EXPECT_FAILS(open_ring(place, world_of(3)), StatusCode::kCorrupt, "its 3 members");
+  EXPECT_FAILS(open_ring(place, testing::world_of(3)), StatusCode::kCorrupt, "its 3 members");
   EXPECT_FAILS(open_ring({}, world), StatusCode::kUnavailable, "process 0");
   RingConfig larger = config_for(world);
   larger.ring_bytes *= 2;
   ASSERT_OK_AND_ASSIGN(const shm::Segment lying, create_ring(larger));
   reinterpret_cast<RingConfig*>(lying.data() + sizeof(shm::SegmentHeader))->ring_bytes = kRingBytes;
   EXPECT_FAILS(open_ring(place_of(lying), world), StatusCode::kCorrupt, "not that of");
-  EXPECT_NE(ring_key(world), ring_key(world_of(3)));
+  EXPECT_NE(ring_key(world), ring_key(testing::world_of(3)));
 }
 
 }  // namespace

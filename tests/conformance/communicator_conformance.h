@@ -9,8 +9,11 @@
 #include "comm/links.h"
 #include "ffdl/communicator.h"
 #include "support/ranks.h"
+#include "support/times.h"
 
 namespace ffdl {
+
+using testing::soon;
 
 struct BackEnd {
   std::string name;
@@ -31,8 +34,6 @@ class CommunicatorConformance : public ::testing::TestWithParam<BackEnd> {
     return GetParam().make(1, testing::members_named(ranks));
   }
 };
-
-inline Time soon() { return deadline_in(std::chrono::seconds(20)); }
 
 // A number of which source and place can be told.
 inline double tagged(int rank, uint64_t i) { return 1e6 * rank + static_cast<double>(i); }

@@ -6,19 +6,19 @@
 
 #include "support/ranks.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl::elastic {
 namespace {
 
 using namespace std::chrono_literals;
+using ffdl::testing::soon;
 
 ffdl::testing::Ranks two() {
   auto made = make_local_communicators(1, ffdl::testing::members_named(2));
   EXPECT_OK(made);
   return std::move(made).value();
 }
-
-Time soon() { return deadline_in(30s); }
 
 TEST(StateCopy, AllBytesArriveAndWhatIsBesideThem) {
   std::vector<float> big(700'001);  // several pieces, the last one short

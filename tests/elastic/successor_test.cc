@@ -7,13 +7,13 @@
 
 #include "support/ranks.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl::elastic {
 namespace {
 
 using namespace std::chrono_literals;
-
-Time soon() { return deadline_in(30s); }
+using testing::soon;
 
 // Alone in its own world; what others would do is done to the store by hand.
 class SuccessorTest : public ::testing::Test {

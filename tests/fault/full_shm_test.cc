@@ -13,8 +13,6 @@
 namespace ffdl {
 namespace {
 
-constexpr int kNotAllowed = 77;
-
 // In a child with a /dev/shm of 4 MiB. Returns what went wrong, nullptr when nothing did.
 const char* fill_small_folder() {
   ParameterServerOptions options;
@@ -36,7 +34,7 @@ const char* fill_small_folder() {
 TEST(FullSharedMemory, IsAnErrorAtCreationThatSaysWhatToDo) {
   const pid_t child = fork();
   if (child == 0) {
-    if (!testing::mount_private_shm("size=4m")) _exit(kNotAllowed);
+    if (!testing::mount_private_shm("size=4m")) _exit(testing::kNotAllowed);
     const char* wrong = fill_small_folder();
     if (wrong != nullptr) std::printf("%s\n", wrong);
     std::fflush(stdout);
@@ -44,7 +42,7 @@ TEST(FullSharedMemory, IsAnErrorAtCreationThatSaysWhatToDo) {
   }
   int status = 0;
   waitpid(child, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotAllowed) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == testing::kNotAllowed) {
     GTEST_SKIP() << "mounting a small /dev/shm needs root and a mount namespace";
   }
   EXPECT_EQ(status, 0);

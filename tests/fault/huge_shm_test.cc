@@ -13,13 +13,12 @@
 namespace ffdl {
 namespace {
 
-constexpr int kNotAllowed = 77;
 constexpr uint64_t kHugePage = 2 << 20;
 
 // In a child whose /dev/shm is mounted with these options. Whether a server of some 12 MB, and one
 // who looks at it, have at least so many huge pages.
 int try_server(const std::string& options, uint64_t least) {
-  if (!testing::mount_private_shm(options.c_str())) return kNotAllowed;
+  if (!testing::mount_private_shm(options.c_str())) return testing::kNotAllowed;
   auto server =
       ParameterServer::create({.name = "huge", .parameters = 1'000'000, .learners_max = 1});
   if (!server.ok()) return 1;
@@ -40,7 +39,7 @@ void expect_huge(const std::string& options, uint64_t least) {
   if (child == 0) _exit(try_server(options, least));
   int status = 0;
   waitpid(child, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotAllowed) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == testing::kNotAllowed) {
     GTEST_SKIP() << "mounting a /dev/shm needs root, a mount namespace and this option";
   }
   EXPECT_EQ(status, 0) << options;

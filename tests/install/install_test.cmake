@@ -10,7 +10,8 @@ string(REGEX REPLACE ".*```cpp\n" "" program "${program}")
 string(REGEX REPLACE "\n```.*" "\n" program "${program}")
 file(WRITE "${SCRATCH}/program.cc" "${program}")
 set(options -G Ninja "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
-            "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DPROGRAM=${SCRATCH}/program.cc")
+            "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DPROGRAM=${SCRATCH}/program.cc"
+            "-DCMAKE_UNITY_BUILD=${UNITY}")
 if(MODE STREQUAL "find_package")
   run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${SCRATCH}/prefix" --component ffdl)
   list(APPEND options "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix")

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 
+#include "support/times.h"
+
 namespace ffdl::membership {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Time at(Duration since) { return Time(since); }
+using testing::at;
 
 // "a b2" are member a in its first life and member b in its second.
 std::vector<Member> members(const std::string& text) {

@@ -8,14 +8,13 @@
 #include "membership/records.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
+#include "support/times.h"
 
 namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
-
-// Long enough for a busy machine; what waits for something ends when it comes.
-Time soon() { return deadline_in(30s); }
+using testing::soon;
 
 // Leases that a busy machine keeps alive.
 MembershipOptions patient() {

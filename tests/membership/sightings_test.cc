@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl::membership {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Time at(Duration since) { return Time(since); }
+using testing::at;
 
 class SightingsTest : public ::testing::Test {
  protected:

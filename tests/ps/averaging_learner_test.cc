@@ -9,20 +9,20 @@
 
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::soon;
 
-constexpr uint64_t kParameters = 1500;
+constexpr uint64_t kAveraged = 1500;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-Time soon() { return deadline_in(20s); }
 
 ParameterServerOptions averaging_server(Synchrony synchrony = Synchrony::kAsync) {
   ParameterServerOptions options;
-  options.parameters = kParameters;
+  options.parameters = kAveraged;
   options.rule.kind = UpdateRuleKind::kAverage;
   options.synchrony = synchrony;
   options.threads = 2;
@@ -73,7 +73,7 @@ TEST(AveragingLearner, ExchangesEveryPeriod) {
   std::fill(server->weights().begin(), server->weights().end(), 8.0F);
   ASSERT_OK(server->start());
   ASSERT_OK_AND_ASSIGN(auto learner, AveragingLearner::attach(*server, soon(), every(3, 0.25F)));
-  std::vector<float> local(kParameters, 8.0F);
+  std::vector<float> local(kAveraged, 8.0F);
   std::vector<float> centre = local;
   for (uint64_t round = 0; round < 4; ++round) {
     for (uint64_t n = 0; n < 3; ++n) {
@@ -86,7 +86,7 @@ TEST(AveragingLearner, ExchangesEveryPeriod) {
     ASSERT_OK(learner->begin_mini_batch(soon()));  // of the next period: now it exchanges
     EXPECT_EQ(learner->stats().exchanges, round + 1);
     ASSERT_OK(learner->flush(soon()));
-    for (uint64_t i = 0; i < kParameters; ++i) {
+    for (uint64_t i = 0; i < kAveraged; ++i) {
       const float move = 0.25F * (local[i] - centre[i]);
       local[i] -= move;
       centre[i] += move;
@@ -104,13 +104,13 @@ TEST(AveragingLearner, BulkWithElasticityOneIsTheMeanOfTheModels) {
   constexpr uint64_t kRounds = 4;
   constexpr uint64_t kPeriod = 3;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(averaging_server(Synchrony::kBulk)));
-  std::vector<std::vector<float>> means(1, std::vector<float>(kParameters));
+  std::vector<std::vector<float>> means(1, std::vector<float>(kAveraged));
   for (uint64_t round = 0; round < kRounds; ++round) {
-    std::vector<float> sum(kParameters);
+    std::vector<float> sum(kAveraged);
     for (int l = 0; l < kLearners; ++l) {
       std::vector<float> model = means.back();
       for (uint64_t n = 0; n < kPeriod; ++n) descend(model, l);
-      for (uint64_t i = 0; i < kParameters; ++i) sum[i] += model[i] / kLearners;
+      for (uint64_t i = 0; i < kAveraged; ++i) sum[i] += model[i] / kLearners;
     }
     means.push_back(sum);
   }
@@ -156,7 +156,7 @@ TEST(AveragingLearner, BulkWithLessIsAMoveByTheMeanOfTheDistances) {
   std::thread other([&] { ASSERT_OK(b->flush(soon())); });
   ASSERT_OK_AND_ASSIGN(const auto model, a->begin_mini_batch(soon()));
   other.join();
-  for (uint64_t i = 0; i < kParameters; ++i) {
+  for (uint64_t i = 0; i < kAveraged; ++i) {
     const float own = target(i, 0) / 2;  // after one step from 0
     ASSERT_EQ(model[i], own / 2) << i;
     ASSERT_EQ(server->weights()[i], (own / 2 + target(i, 1) / 4) / 2) << i;
@@ -181,7 +181,7 @@ TEST(AveragingLearner, TwoOfThemMeetWhereBothHaveTheLeastLoss) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (uint64_t i = 0; i < kParameters; ++i) {
+  for (uint64_t i = 0; i < kAveraged; ++i) {
     ASSERT_NEAR(server->weights()[i], target(i, 3), 1e-2) << i;
   }
 }
@@ -193,10 +193,10 @@ TEST(AveragingLearner, BothSidesMoveByTheNumbersOfTheGradientType) {
   ASSERT_OK(server->start());
   ASSERT_OK_AND_ASSIGN(auto learner, AveragingLearner::attach(*server, soon(), every(1, 0.25F)));
   ASSERT_OK(learner->begin_mini_batch(soon()));
-  ASSERT_OK(learner->step(std::vector<float>(kParameters, -2.00390625F), sample(0)));
+  ASSERT_OK(learner->step(std::vector<float>(kAveraged, -2.00390625F), sample(0)));
   ASSERT_OK(learner->flush(soon()));
   ASSERT_OK_AND_ASSIGN(const auto model, learner->begin_mini_batch(soon()));
-  for (uint64_t i = 0; i < kParameters; ++i) {
+  for (uint64_t i = 0; i < kAveraged; ++i) {
     ASSERT_EQ(server->weights()[i], 0.25F) << i;  // rounded from 0.25048828125
     ASSERT_EQ(model[i], 1.001953125F - 0.25F) << i;
   }
@@ -238,7 +238,7 @@ TEST(AveragingLearner, OneExchangeCommitsAllRangesOfItsPeriod) {
                                  {.partition = 2, .begin = 5, .end = 6},
                                  {.partition = 1, .begin = 0, .end = 3},
                                  {}};
-  const std::vector<float> gradient(kParameters, 1.0F);
+  const std::vector<float> gradient(kAveraged, 1.0F);
   for (const SampleRange& range : samples) {
     EXPECT_EQ(learner->learner().stats().published, 0U);
     ASSERT_OK(learner->begin_mini_batch(soon()));
@@ -266,11 +266,11 @@ TEST(AveragingLearner, ALateServerMakesThePeriodLonger) {
   ASSERT_OK(learner->detach(soon()));
   EXPECT_EQ(learner->stats().exchanges, 2U);
   EXPECT_EQ(learner->learner().stats().accumulated, 0U);
-  std::vector<float> local(kParameters);
-  std::vector<float> centre(kParameters);
+  std::vector<float> local(kAveraged);
+  std::vector<float> centre(kAveraged);
   for (const int mini_batches : {2, 5}) {
     for (int n = 0; n < mini_batches; ++n) descend(local, 0);
-    for (uint64_t i = 0; i < kParameters; ++i) {
+    for (uint64_t i = 0; i < kAveraged; ++i) {
       const float move = 0.5F * (local[i] - centre[i]);
       local[i] -= move;
       centre[i] += move;
@@ -285,7 +285,7 @@ TEST(AveragingLearner, AStepThatIsRefusedHasNotHappened) {
   options.ranges_max = 2;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   ASSERT_OK_AND_ASSIGN(auto learner, AveragingLearner::attach(*server, soon(), every(8, 0.5F)));
-  std::vector<float> gradient(kParameters, 1.0F);
+  std::vector<float> gradient(kAveraged, 1.0F);
   EXPECT_FAILS(learner->step(gradient, sample(0)), StatusCode::kInvalidArgument,
                "begin_mini_batch()");
   ASSERT_OK_AND_ASSIGN(const auto model, learner->begin_mini_batch(soon()));
@@ -319,13 +319,13 @@ TEST(AveragingLearner, SkippedGradientsAreCountedAndTheirSamplesCommitted) {
   ASSERT_OK(one_mini_batch(*learner, 0));
   ASSERT_OK_AND_ASSIGN(const auto model, learner->begin_mini_batch(soon()));
   const std::vector<float> before(model.begin(), model.end());
-  ASSERT_OK(learner->step(std::vector<float>(kParameters, kNan), sample(1)));
+  ASSERT_OK(learner->step(std::vector<float>(kAveraged, kNan), sample(1)));
   EXPECT_TRUE(std::ranges::equal(model, before));
   ASSERT_OK(learner->detach(soon()));
   EXPECT_EQ(learner->stats().skipped, 1U);
   EXPECT_EQ(learner->stats().restarts, 0U);
   EXPECT_EQ(server->stats().partitions[0].samples, 2U);
-  for (uint64_t i = 0; i < kParameters; ++i) ASSERT_EQ(server->weights()[i], before[i] / 2) << i;
+  for (uint64_t i = 0; i < kAveraged; ++i) ASSERT_EQ(server->weights()[i], before[i] / 2) << i;
 }
 
 TEST(AveragingLearner, AModelThatDivergedIsRefusedOrBeginsAgainAtTheCentre) {
@@ -339,7 +339,7 @@ TEST(AveragingLearner, AModelThatDivergedIsRefusedOrBeginsAgainAtTheCentre) {
     wild.rule.learning_rate = 1e38F;
     ASSERT_OK_AND_ASSIGN(auto learner, AveragingLearner::attach(*server, soon(), wild));
     ASSERT_OK(learner->begin_mini_batch(soon()));
-    ASSERT_OK(learner->step(std::vector<float>(kParameters, 1e10F), sample(0)));
+    ASSERT_OK(learner->step(std::vector<float>(kAveraged, 1e10F), sample(0)));
     const auto model = learner->begin_mini_batch(soon());
     if (policy == NonFinite::kReject) {
       EXPECT_FAILS(model, StatusCode::kInvalidArgument, "inf");

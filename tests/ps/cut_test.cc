@@ -13,11 +13,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint64_t kParameters = 20'000;
+constexpr uint64_t kCutParameters = 20'000;
 
 ParameterServerOptions options_of(Synchrony synchrony) {
   ParameterServerOptions options;
-  options.parameters = kParameters;
+  options.parameters = kCutParameters;
   options.rule = {.kind = UpdateRuleKind::kMomentum, .learning_rate = 1, .momentum = 0};
   options.synchrony = synchrony;
   options.threads = 3;
@@ -72,7 +72,7 @@ TEST(Cut, IsGoneOnFromWithItsVersionStateAndLedger) {
   ParameterServerOptions options = options_of(Synchrony::kAsync);
   options.rule.momentum = 0.5F;
   options.schedule = {.warmup_steps = 10};
-  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> ones(kCutParameters, 1.0F);
   const auto push = [&](const ParameterServer& server, uint64_t begin, uint64_t end) {
     ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(server, deadline_in(10s), {.slot = 2}));
     for (uint64_t sample = begin; sample < end; ++sample) {
@@ -106,7 +106,7 @@ TEST(Cut, OfAnotherModelOrRuleIsRefused) {
   options.parameters = 5;
   EXPECT_FAILS(ParameterServer::create(options, nullptr, &cut), StatusCode::kInvalidArgument,
                "20000 weights");
-  options.parameters = kParameters;
+  options.parameters = kCutParameters;
   options.rule.kind = UpdateRuleKind::kSgd;
   EXPECT_FAILS(ParameterServer::create(options, nullptr, &cut), StatusCode::kInvalidArgument,
                "values per weight");

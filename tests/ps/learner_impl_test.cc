@@ -15,11 +15,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint64_t kParameters = 1'500;
+constexpr uint64_t kPushed = 1'500;
 
 ParameterServerOptions sum_options() {
   ParameterServerOptions options;
-  options.parameters = kParameters;
+  options.parameters = kPushed;
   options.rule.learning_rate = 1;
   return options;
 }
@@ -51,7 +51,7 @@ TEST(Learner, AddsUpWhileTheServerIsLateAndNeverWaits) {
   ASSERT_OK(server->start());
   ASSERT_OK(learner->flush(deadline_in(10s)));
   EXPECT_EQ(server->weights()[0], -4950.0F);
-  EXPECT_EQ(server->weights()[kParameters - 1], -4950.0F);
+  EXPECT_EQ(server->weights()[kPushed - 1], -4950.0F);
   const ParameterServerStats stats = server->stats();
   EXPECT_EQ(stats.learners[0].mini_batches, 100U);
   EXPECT_EQ(stats.learners[0].folded, 2U);
@@ -61,7 +61,7 @@ TEST(Learner, AddsUpWhileTheServerIsLateAndNeverWaits) {
 TEST(Learner, HandedOverGradientsAreAddedUpToo) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
   auto learner = attach(*server);
-  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> ones(kPushed, 1.0F);
   for (int i = 0; i < 10; ++i) ASSERT_OK(learner->push(ones, {}));
   ASSERT_OK(server->start());
   ASSERT_OK(learner->flush(deadline_in(10s)));
@@ -71,7 +71,7 @@ TEST(Learner, HandedOverGradientsAreAddedUpToo) {
 TEST(Learner, OneGradientCanNameSeveralRanges) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
   auto learner = attach(*server);
-  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> ones(kPushed, 1.0F);
   const std::vector<SampleRange> first = {{.partition = 0, .begin = 0, .end = 3},
                                           {.partition = 1, .begin = 0, .end = 2},
                                           {.partition = 0, .begin = 3, .end = 4}};
@@ -95,7 +95,7 @@ TEST(Learner, OneGradientCanNameSeveralRanges) {
 struct TinyTable {
   static constexpr uint64_t kBegin = 10;
   static constexpr uint64_t kRowSize = 7;
-  static constexpr uint64_t kBias = kParameters - 5;
+  static constexpr uint64_t kBias = kPushed - 5;
 
   std::vector<uint64_t> rows;
   std::vector<float> values;
@@ -156,20 +156,20 @@ TEST(Learner, SparseAndDenseGradientsMix) {
       options.clip_norm = clipped ? 1e-3F : 0;
       ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
       auto learner = attach(*server);
-      std::vector<double> expected(kParameters);
+      std::vector<double> expected(kPushed);
       const auto expect = [&](const std::vector<float>& gradient) {
         double square = 0;
         for (const float g : gradient) square += double{g} * double{g};
         const double scale = clipped ? 1e-3 / std::sqrt(square) : 1;
-        for (uint64_t i = 0; i < kParameters; ++i) expected[i] -= scale * gradient[i];
+        for (uint64_t i = 0; i < kPushed; ++i) expected[i] -= scale * gradient[i];
       };
       const TinyTable sparse({3, 90, 4}, 2);
-      std::vector<float> as_dense(kParameters);
+      std::vector<float> as_dense(kPushed);
       for (const uint64_t r : sparse.rows) {
         std::fill_n(as_dense.begin() + static_cast<int64_t>(TinyTable::row(r)), 7, 2.0F);
       }
       std::fill_n(as_dense.end() - 5, 5, 1.0F);
-      const std::vector<float> ones(kParameters, 1.0F);
+      const std::vector<float> ones(kPushed, 1.0F);
       ASSERT_OK(learner->push(ones, {}));  // published; the rest is added up
       expect(ones);
       for (int i = 0; i < 3; ++i) {
@@ -188,7 +188,7 @@ TEST(Learner, SparseAndDenseGradientsMix) {
       }
       ASSERT_OK(server->start());
       ASSERT_OK(learner->flush(deadline_in(10s)));
-      for (uint64_t i = 0; i < kParameters; ++i) {
+      for (uint64_t i = 0; i < kPushed; ++i) {
         ASSERT_NEAR(server->weights()[i], expected[i], clipped ? 1e-8 : 0)
             << "order " << order << ", parameter " << i;
       }
@@ -235,9 +235,9 @@ TEST(Learner, SixteenBitGradientsOfSmallIntegersAreExact) {
       fill(slot, static_cast<float>(i));
       ASSERT_OK(learner->push({.begin = i, .end = i + 1}));
     }
-    ASSERT_OK(learner->push(std::vector<float>(kParameters, 2.0F), {}));
+    ASSERT_OK(learner->push(std::vector<float>(kPushed, 2.0F), {}));
     const uint16_t three = type == GradientType::kBFloat16 ? 0x4040 : 0x4200;
-    ASSERT_OK(learner->push_halves(type, std::vector<uint16_t>(kParameters, three), {}));
+    ASSERT_OK(learner->push_halves(type, std::vector<uint16_t>(kPushed, three), {}));
     ASSERT_OK(TinyTable({0}, 4).push(*learner));
     ASSERT_OK(server->start());
     ASSERT_OK(learner->flush(deadline_in(10s)));
@@ -252,9 +252,9 @@ TEST(Learner, Float16OverflowIsNeverSilent) {
   options.gradient_type = GradientType::kFloat16;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   auto learner = attach(*server);
-  EXPECT_FAILS(learner->push(std::vector<float>(kParameters, 70'000.0F), {}),
+  EXPECT_FAILS(learner->push(std::vector<float>(kPushed, 70'000.0F), {}),
                StatusCode::kInvalidArgument, "element 0 of the gradient is 70000");
-  const std::vector<float> large(kParameters, 40'000.0F);
+  const std::vector<float> large(kPushed, 40'000.0F);
   ASSERT_OK(learner->push(large, {}));  // published
   ASSERT_OK(learner->push(large, {}));  // waits
   EXPECT_FAILS(learner->push(large, {}), StatusCode::kExhausted, "may leave the range of float16");
@@ -268,7 +268,7 @@ TEST(Learner, Float16OverflowIsNeverSilent) {
 TEST(Learner, RejectsANonFiniteGradientBeforeAnythingIsCommitted) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
   auto learner = attach(*server);
-  std::vector<float> gradient(kParameters, 1.0F);
+  std::vector<float> gradient(kPushed, 1.0F);
   ASSERT_OK(learner->push(gradient, {.begin = 0, .end = 4}));
   ASSERT_OK(learner->push(gradient, {.begin = 4, .end = 8}));  // waits unpublished
   gradient[17] = std::nanf("");
@@ -291,9 +291,9 @@ TEST(Learner, SkipsANonFiniteGradientAndCountsItsSamples) {
   options.non_finite = NonFinite::kSkip;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   auto learner = attach(*server);
-  std::vector<float> bad(kParameters, 1.0F);
+  std::vector<float> bad(kPushed, 1.0F);
   bad[3] = -std::numeric_limits<float>::infinity();
-  const std::vector<float> good(kParameters, 2.0F);
+  const std::vector<float> good(kPushed, 2.0F);
   // Skipped alone, then skipped and good ones together.
   uint64_t sample = 0;
   for (const std::vector<float>* gradient :
@@ -318,8 +318,8 @@ TEST(Learner, FlushBetweenSlotAndPushKeepsTheGradient) {
   options.non_finite = NonFinite::kSkip;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   auto learner = attach(*server);
-  const std::vector<float> ones(kParameters, 1.0F);
-  const std::vector<float> bad(kParameters, std::nanf(""));
+  const std::vector<float> ones(kPushed, 1.0F);
+  const std::vector<float> bad(kPushed, std::nanf(""));
   ASSERT_OK(learner->push(ones, {.begin = 0, .end = 1}));  // published
   ASSERT_OK(learner->push(bad, {.begin = 1, .end = 2}));   // skipped, waits
   ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(1s)));
@@ -329,7 +329,7 @@ TEST(Learner, FlushBetweenSlotAndPushKeepsTheGradient) {
   ASSERT_OK(learner->push({.begin = 2, .end = 3}));
   ASSERT_OK(learner->flush(deadline_in(10s)));
   EXPECT_EQ(server->weights()[0], -4.0F);
-  EXPECT_EQ(server->weights()[kParameters - 1], -4.0F);
+  EXPECT_EQ(server->weights()[kPushed - 1], -4.0F);
   EXPECT_EQ(server->stats().partitions[0].samples, 3U);
 }
 
@@ -339,7 +339,7 @@ TEST(Learner, AcceptsNonFiniteGradientsWhenToldSo) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   ASSERT_OK(server->start());
   auto learner = attach(*server);
-  std::vector<float> gradient(kParameters, 1.0F);
+  std::vector<float> gradient(kPushed, 1.0F);
   gradient[0] = std::nanf("");
   ASSERT_OK(learner->push(gradient, {}));
   ASSERT_OK(learner->flush(deadline_in(10s)));
@@ -378,7 +378,7 @@ TEST(Learner, ClampsElements) {
 TEST(Learner, RefusesSamplesThatAreCommittedAlready) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
   ASSERT_OK(server->start());
-  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> ones(kPushed, 1.0F);
   {
     auto learner = attach(*server, 1);
     ASSERT_OK(learner->push(ones, {.partition = 2, .begin = 0, .end = 8}));
@@ -401,7 +401,7 @@ TEST(Learner, MoreRangesThanAGradientCanNameAreExhausted) {
   options.ranges_max = 2;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   auto learner = attach(*server);
-  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> ones(kPushed, 1.0F);
   for (const uint64_t begin : {0, 10, 20}) {  // the first is published, two wait
     ASSERT_OK(learner->push(ones, {.begin = begin, .end = begin + 1}));
   }
@@ -416,7 +416,7 @@ TEST(Learner, MoreRangesThanAGradientCanNameAreExhausted) {
 
 TEST(Learner, NewIncarnationGoesOnBehindWhatWasPublished) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
-  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> ones(kPushed, 1.0F);
   {
     auto learner = attach(*server, 3);
     ASSERT_OK(learner->push(ones, {.begin = 0, .end = 5}));
@@ -470,7 +470,7 @@ TEST(Learner, EndedServerCancelsAndTakesNothingMore) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
   ASSERT_OK(server->start());
   auto learner = attach(*server);
-  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> ones(kPushed, 1.0F);
   ASSERT_OK(learner->push(ones, {.begin = 0, .end = 1}));
   ASSERT_OK(server->stop());
   EXPECT_FAILS(learner->push(ones, {.begin = 1, .end = 2}), StatusCode::kCancelled, "has ended");
@@ -488,7 +488,7 @@ TEST(Learner, StaleSynchronousLearnerWaitsForTheSlowest) {
   ASSERT_OK(server->start());
   auto fast = attach(*server);
   auto slow = attach(*server);
-  const std::vector<float> ones(kParameters, 1.0F);
+  const std::vector<float> ones(kPushed, 1.0F);
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));
     ASSERT_OK(fast->push(ones, {}));
@@ -526,7 +526,7 @@ TEST(Learner, BulkSynchronousLearnersSeeTheSameWeightsInEveryRound) {
   for (int t = 0; t < kLearners; ++t) {
     threads.emplace_back([&, t] {
       Learner& learner = *learners[static_cast<size_t>(t)];
-      std::vector<float> weights(kParameters);
+      std::vector<float> weights(kPushed);
       for (int round = 0; round < kRounds; ++round) {
         ASSERT_OK_AND_ASSIGN(auto slot, learner.gradient_slot(deadline_in(30s)));
         ASSERT_OK(learner.pull(weights));
@@ -550,7 +550,7 @@ TEST(Learner, BulkSynchronousLearnersSeeTheSameWeightsInEveryRound) {
 TEST(Learner, LivePointerSeesWhatIsFolded) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
   auto learner = attach(*server);
-  EXPECT_EQ(learner->live_weights().size(), kParameters);
+  EXPECT_EQ(learner->live_weights().size(), kPushed);
   EXPECT_EQ(learner->live_weights()[0], 0);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-ParameterServerOptions options_of(std::string name) {
+ParameterServerOptions named_options(std::string name) {
   ParameterServerOptions options;
   options.name = std::move(name);
   options.parameters = 1'000;
@@ -62,7 +62,7 @@ void end(pid_t child) {
 
 TEST(ServerImpl, DeadLearnersSlotIsFreedAndItsGradientFolded) {
   const testing::SegmentName name;
-  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options_of(name)));
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(named_options(name)));
   const pid_t child = start_learner(name, 1);  // published before the server runs
   ASSERT_OK(server->start());
   EXPECT_TRUE(server->stats().learners[0].attached);
@@ -78,7 +78,7 @@ TEST(ServerImpl, DeadLearnersSlotIsFreedAndItsGradientFolded) {
 
 TEST(ServerImpl, SlotOfADeadLearnerIsTakenEvenWithoutAServer) {
   const testing::SegmentName name;
-  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options_of(name)));
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(named_options(name)));
   end(start_learner(name, 3));
   ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), deadline_in(1s), {.slot = 0}));
   EXPECT_EQ(learner->committed(0), 1U);  // samples 1 and 2 were only added up, in the dead process
@@ -86,7 +86,7 @@ TEST(ServerImpl, SlotOfADeadLearnerIsTakenEvenWithoutAServer) {
 
 TEST(ServerImpl, BoundedLearnerDoesNotWaitForTheDead) {
   const testing::SegmentName name;
-  ParameterServerOptions options = options_of(name);
+  ParameterServerOptions options = named_options(name);
   options.synchrony = Synchrony::kBulk;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   const pid_t child = start_learner(name, 0);
@@ -106,7 +106,7 @@ TEST(ServerImpl, KilledServersSuccessorGoesOnAndVersionNeverGoesBack) {
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
   if (child == 0) {
-    auto server = ParameterServer::create(options_of(name));
+    auto server = ParameterServer::create(named_options(name));
     if (!server.ok() || !(*server)->start().ok() || write(ready[1], "x", 1) != 1) _exit(1);
     while (true) pause();
   }
@@ -130,7 +130,7 @@ TEST(ServerImpl, KilledServersSuccessorGoesOnAndVersionNeverGoesBack) {
 
 TEST(ServerImpl, ForkedChildOwnsNeitherServerNorSlot) {
   const testing::SegmentName name;
-  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options_of(name)));
+  ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(named_options(name)));
   ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(1s)));
   const pid_t child = fork();
   if (child == 0) {

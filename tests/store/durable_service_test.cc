@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-wire::Record put(uint64_t sequence, std::string_view key, std::string value) {
+wire::Record called_put(uint64_t sequence, std::string_view key, std::string value) {
   wire::Record record;
   record.mutable_called()->set_client(1);
   wire::Request& request = *record.mutable_called()->mutable_request();
@@ -25,7 +25,7 @@ wire::Record put(uint64_t sequence, std::string_view key, std::string value) {
   return record;
 }
 
-wire::Record grant(uint64_t client, Duration ttl) {
+wire::Record called_grant(uint64_t client, Duration ttl) {
   wire::Record record;
   record.mutable_called()->set_client(client);
   record.mutable_called()->mutable_request()->mutable_grant_lease()->set_ttl_ns(ttl.count());
@@ -48,7 +48,7 @@ TEST_F(DurableServiceTest, IsTheSameStoreAfterwards) {
   {
     ASSERT_OK_AND_ASSIGN(auto durable, open());
     store = durable->service().store();
-    ASSERT_OK_AND_ASSIGN(const wire::Reply reply, durable->commit(put(1, "k", "v")));
+    ASSERT_OK_AND_ASSIGN(const wire::Reply reply, durable->commit(called_put(1, "k", "v")));
     revision = reply.number();
     EXPECT_FAILS(open(), StatusCode::kConflict, "another process serves it");
   }
@@ -56,7 +56,7 @@ TEST_F(DurableServiceTest, IsTheSameStoreAfterwards) {
   EXPECT_NE(store, 0U);
   EXPECT_EQ(durable->service().store(), store);
   EXPECT_EQ(durable->service().revision(), revision);
-  EXPECT_TRUE(durable->service().answered(1, put(1, "", "").called().request()).has_value());
+  EXPECT_TRUE(durable->service().answered(1, called_put(1, "", "").called().request()).has_value());
 }
 
 TEST_F(DurableServiceTest, AnotherSecretIsRefused) {
@@ -70,8 +70,8 @@ TEST_F(DurableServiceTest, LeasesOfTheClientThatServedEndWithIt) {
   LeaseId lives = 0;
   {
     ASSERT_OK_AND_ASSIGN(auto durable, open(1));
-    ASSERT_OK(durable->commit(grant(1, 1h)));
-    ASSERT_OK_AND_ASSIGN(const wire::Reply reply, durable->commit(grant(2, 1h)));
+    ASSERT_OK(durable->commit(called_grant(1, 1h)));
+    ASSERT_OK_AND_ASSIGN(const wire::Reply reply, durable->commit(called_grant(2, 1h)));
     lives = reply.number();
   }
   ASSERT_OK_AND_ASSIGN(auto durable, open(2));
@@ -85,14 +85,15 @@ TEST_F(DurableServiceTest, ALargeLogIsWrittenAnew) {
   {
     ASSERT_OK_AND_ASSIGN(auto durable, open());
     for (uint64_t i = 1; i <= 20; ++i) {
-      ASSERT_OK_AND_ASSIGN(const wire::Reply reply, durable->commit(put(i, "k", value)));
+      ASSERT_OK_AND_ASSIGN(const wire::Reply reply, durable->commit(called_put(i, "k", value)));
       last = reply.number();
       EXPECT_LT(log_bytes(), base::kStoreLogGrowth + 8 * value.size());
     }
   }
   ASSERT_OK_AND_ASSIGN(auto durable, open());
   EXPECT_EQ(durable->service().revision(), last);
-  EXPECT_TRUE(durable->service().answered(1, put(20, "", "").called().request()).has_value());
+  EXPECT_TRUE(
+      durable->service().answered(1, called_put(20, "", "").called().request()).has_value());
 }
 
 TEST_F(DurableServiceTest, ALogOfOtherRecordsIsCorrupt) {

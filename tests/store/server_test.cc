@@ -102,7 +102,8 @@ class RawPeer {
   net::FrameReader frames_{1U << 24};
 };
 
-wire::Request put(uint64_t sequence, std::string_view key, std::optional<Revision> expected = {}) {
+wire::Request put_empty(uint64_t sequence, std::string_view key,
+                        std::optional<Revision> expected = {}) {
   wire::Request request;
   request.set_sequence(sequence);
   request.mutable_put()->set_key(std::string(key));
@@ -188,7 +189,7 @@ TEST_F(ServerTest, WithoutTheSecretNothingIsDone) {
   const auto challenge = peer.read();
   ASSERT_TRUE(challenge.has_value() && challenge->has_challenge());
   wire::FromClient request;
-  *request.mutable_request() = put(1, "k");
+  *request.mutable_request() = put_empty(1, "k");
   peer.send(request);
   EXPECT_TRUE(peer.closed_by_server());
 
@@ -221,20 +222,20 @@ TEST_F(ServerTest, ARepeatedCallIsAnsweredAsBefore) {
     RawPeer peer(server_->address());
     peer.get_ready();
     EXPECT_FALSE(peer.known());
-    revision = peer.call(put(1, "k", 0)).number();
+    revision = peer.call(put_empty(1, "k", 0)).number();
     EXPECT_GT(revision, 0U);
   }
   RawPeer again(server_->address());
   again.get_ready();
   EXPECT_TRUE(again.known());
-  const wire::Reply reply = again.call(put(1, "k", 0));
+  const wire::Reply reply = again.call(put_empty(1, "k", 0));
   EXPECT_EQ(reply.code(), 0U);
   EXPECT_EQ(reply.number(), revision);
-  const wire::Reply other = again.call(put(2, "k", 0));
+  const wire::Reply other = again.call(put_empty(2, "k", 0));
   EXPECT_EQ(other.code(), static_cast<uint32_t>(StatusCode::kConflict));
   RawPeer stranger(server_->address());
   stranger.get_ready(8);
-  EXPECT_NE(stranger.call(put(1, "k", 0)).code(), 0U);
+  EXPECT_NE(stranger.call(put_empty(1, "k", 0)).code(), 0U);
 }
 
 TEST_F(ServerTest, LeasesEndWithTheConnectionUnlessTheClientIsThereAgain) {
@@ -243,7 +244,7 @@ TEST_F(ServerTest, LeasesEndWithTheConnectionUnlessTheClientIsThereAgain) {
   wire::Request grant;
   grant.set_sequence(1);
   grant.mutable_grant_lease()->set_ttl_ns(Duration(1h).count());
-  wire::Request under = put(2, "k");
+  wire::Request under = put_empty(2, "k");
   under.mutable_put()->set_lease(old->call(grant).number());
   const Revision revision = old->call(under).number();
   {
@@ -260,7 +261,7 @@ TEST_F(ServerTest, LeasesEndWithTheConnectionUnlessTheClientIsThereAgain) {
 TEST_F(ServerTest, AWaitThatIsGivenUpIsAnsweredOnce) {
   RawPeer peer(server_->address());
   peer.get_ready();
-  const Revision revision = peer.call(put(1, "k")).number();
+  const Revision revision = peer.call(put_empty(1, "k")).number();
   wire::FromClient message;
   *message.mutable_request() = wait(2, revision);
   peer.send(message);
@@ -276,7 +277,7 @@ TEST_F(ServerTest, AWaitThatIsGivenUpIsAnsweredOnce) {
 TEST_F(ServerTest, WhoWaitsForTooMuchIsDropped) {
   RawPeer peer(server_->address());
   peer.get_ready();
-  const Revision revision = peer.call(put(1, "k")).number();
+  const Revision revision = peer.call(put_empty(1, "k")).number();
   for (uint64_t i = 0; i <= base::kStoreCallsMax; ++i) {
     wire::FromClient message;
     *message.mutable_request() = wait(2 + i, revision);

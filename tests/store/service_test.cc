@@ -4,16 +4,16 @@
 
 #include "base/limits.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl::store {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::at;
 
 constexpr uint64_t kAnna = 11;
 constexpr uint64_t kBert = 12;
-
-constexpr Time at(Duration since) { return Time(since); }
 
 wire::Request put(uint64_t sequence, std::string_view key, std::string_view value,
                   std::optional<Revision> expected = {}, LeaseId lease = kNoLease) {

@@ -5,13 +5,13 @@
 #include "base/limits.h"
 #include "store/state_file.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl::store {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Time at(Duration since) { return Time(since); }
+using testing::at;
 
 TEST(State, ALeaseEndsAtItsTermAndNotBefore) {
   State state;

@@ -5,6 +5,9 @@
 
 namespace ffdl::testing {
 
+// Exit code of a child that may not mount.
+inline constexpr int kNotAllowed = 77;
+
 // Gives this process, a child of the test's, an empty /dev/shm of its own with these mount options.
 // False where that is not allowed: it needs root and a mount namespace.
 inline bool mount_private_shm(const char* options) {

@@ -10,6 +10,7 @@
 #include "support/exit_code.h"
 #include "support/ranks.h"
 #include "support/temp_folder.h"
+#include "support/times.h"
 
 namespace ffdl::testing {
 
@@ -17,8 +18,6 @@ namespace ffdl::testing {
 class RankProcesses : public ::testing::Test {
  protected:
   explicit RankProcesses(Backend backend = Backend::kAuto) : backend_(backend) {}
-
-  static Time soon() { return deadline_in(std::chrono::seconds(20)); }
 
   Result<std::unique_ptr<Communicator>> connect(int rank, int ranks) {
     auto store = open_store("file://" + folder_.path(), system_runtime());

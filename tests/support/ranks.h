@@ -18,6 +18,11 @@ inline std::vector<Member> members_named(int count, const std::string& prefix = 
   return members;
 }
 
+// As rank 0 of so many sees it.
+inline World world_of(int ranks) {
+  return {.generation = 9, .rank = 0, .members = members_named(ranks)};
+}
+
 // Runs `body(rank)` for each rank on a thread of its own, and joins them.
 inline void on_threads(int ranks, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
