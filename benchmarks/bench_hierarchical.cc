@@ -54,14 +54,14 @@ class Rank {
 
   // Takes turns until the harness has no more.
   Status play() {
-    if (rank() == 0) tell("ready");
+    if (rank() == 0) answer("ready");
     while (true) {
       Command turn = rank() == 0 ? read_command() : Command{};
       FFDL_RETURN_IF_ERROR(
           gloo_->broadcast({&turn, sizeof turn / sizeof(int64_t), DType::kInt64}, 0, kNoDeadline));
       if (turn.sums == 0) return {};
       FFDL_ASSIGN_OR_RETURN(const double seconds, take(turn));
-      if (rank() == 0) tell(fmt::format("{}", seconds));
+      if (rank() == 0) answer(fmt::format("{}", seconds));
     }
   }
 
@@ -70,10 +70,6 @@ class Rank {
       : two_levels_(std::move(two_levels)), gloo_(std::move(gloo)) {}
 
   int rank() const { return gloo_->world().rank; }
-  static void tell(const std::string& line) {
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
-  }
 
   static Command read_command() {
     Command turn;

@@ -30,15 +30,10 @@ constexpr const char* kKey = "bench/key";
 
 int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-void tell(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
-
 int play_server(const std::string& folder) {
   const auto server = StoreServer::start({.folder = folder});
   if (!server.ok()) return 1;
-  tell((*server)->url());
+  answer((*server)->url());
   for (std::string line; std::getline(std::cin, line);) {
   }
   return 0;
@@ -63,7 +58,7 @@ int play_watcher(const std::string& url) {
       seen.notify_all();
     }
   });
-  tell("ready");
+  answer("ready");
   for (std::string line; std::getline(std::cin, line);) {
     const Revision wanted = std::stoull(line);
     while (true) {
@@ -71,7 +66,7 @@ int play_watcher(const std::string& url) {
       if (known >= wanted) break;
       seen.wait(known, std::memory_order_acquire);
     }
-    tell(std::to_string(seen_at.load(std::memory_order_relaxed)));
+    answer(std::to_string(seen_at.load(std::memory_order_relaxed)));
   }
   return 0;
 }

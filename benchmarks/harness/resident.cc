@@ -10,9 +10,11 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <thread>
 
 namespace ffdl::bench {
@@ -112,6 +114,17 @@ Result<double> Resident::ask_number(const std::string& line) {
 
 void Resident::kill_now() const {
   if (pid_ != 0) kill(pid_, SIGKILL);
+}
+
+void answer(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void wait_for_the_end() {
+  answer("ready");
+  for (std::string line; std::getline(std::cin, line);) {
+  }
 }
 
 void Resident::reap() {

@@ -45,4 +45,9 @@ class Resident {
   std::string unread_;
 };
 
+// What such a child says: one line.
+void answer(const std::string& line);
+// Says that it is ready, then sleeps until its input ends: for one that only has to be there.
+void wait_for_the_end();
+
 }  // namespace ffdl::bench

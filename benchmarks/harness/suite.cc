@@ -111,39 +111,46 @@ void Suite::add(Row row) {
   report_.rows.push_back(std::move(row));
 }
 
-std::optional<double> Suite::repeat_until_quiet(
+bool Suite::repeat_until_quiet(
     const std::string& name,
-    const std::function<Result<Row>(std::function<void(double)>)>& attempt) {
+    const std::function<Result<std::vector<Row>>(std::function<void(double)>)>& attempt) {
   const int attempts = options_.smoke ? 1 : 1 + options_.repeats;
-  std::optional<Row> best;
+  std::vector<Row> best;
   double best_share = 1;
   for (int i = 0; i < attempts && (i == 0 || !time_is_up()); ++i) {
     Progress progress(
         i == 0 ? name : fmt::format("{} (again, {:.0f} % was not ours)", name, best_share * 100));
     const CpuSample before = sample_cpu();
-    Result<Row> row = attempt([&](double share) { progress.show(share); });
-    if (!row.ok()) {
-      failed(name, row.status());
-      return std::nullopt;
+    Result<std::vector<Row>> rows = attempt([&](double share) { progress.show(share); });
+    if (!rows.ok()) {
+      failed(name, rows.status());
+      return false;
     }
     const double share = foreign_share(before, sample_cpu());
-    if (share > kForeignShareMax) {
-      row->disturbed = true;
-      append(row->note,
-             fmt::format("other processes used {:.0f} % of the processors", share * 100));
+    for (Row& row : *rows) {
+      if (share <= kForeignShareMax) break;
+      row.disturbed = true;
+      append(row.note, fmt::format("other processes used {:.0f} % of the processors", share * 100));
     }
-    if (!best || !row->disturbed || (best->disturbed && share < best_share)) best = *row;
+    const auto is_disturbed = [](const std::vector<Row>& all) {
+      return std::ranges::any_of(all, &Row::disturbed);
+    };
+    if (best.empty() || !is_disturbed(*rows) || (is_disturbed(best) && share < best_share)) {
+      best = *rows;
+    }
     best_share = std::min(best_share, share);
-    if (!best->disturbed) break;
+    if (!is_disturbed(best)) break;
   }
-  if (options_.smoke) best->target.reset();
-  add(*std::move(best));
-  return report_.rows.back().value;
+  for (Row& row : best) {
+    if (options_.smoke) row.target.reset();
+    add(std::move(row));
+  }
+  return true;
 }
 
 void Suite::measure(PairSpec spec) {
   if (options_.smoke) spec.pairs = spec.warm_up = std::min(spec.pairs, kSmokePairs);
-  repeat_until_quiet(spec.name, [&](std::function<void(double)> done) -> Result<Row> {
+  repeat_until_quiet(spec.name, [&](std::function<void(double)> done) -> Result<std::vector<Row>> {
     FFDL_ASSIGN_OR_RETURN(auto pairs,
                           run_pairs(spec.subject, spec.limit, spec.pairs, spec.warm_up, done));
     std::vector<double> subject;
@@ -169,26 +176,45 @@ void Suite::measure(PairSpec spec) {
       row.disturbed = true;
       append(row.note, fmt::format("the limit ran at {:.2f} of what the machine allows", speed));
     }
-    return row;
+    return std::vector<Row>{std::move(row)};
   });
 }
 
 std::optional<double> Suite::measure(ValueSpec spec) {
-  if (options_.smoke) spec.samples = std::min(spec.samples, kSmokePairs);
-  return repeat_until_quiet(spec.name, [&](std::function<void(double)> done) -> Result<Row> {
-    std::vector<double> values;
-    for (int i = 0; i < spec.warm_up + spec.samples; ++i) {
-      FFDL_ASSIGN_OR_RETURN(const double value, spec.sample());
-      if (i >= spec.warm_up) values.push_back(value);
-      done(static_cast<double>(i + 1) / (spec.warm_up + spec.samples));
+  const auto sample = [&spec]() -> Result<std::vector<double>> {
+    FFDL_ASSIGN_OR_RETURN(const double value, spec.sample());
+    return std::vector<double>{value};
+  };
+  if (!measure_rows({{spec}, sample, spec.samples, spec.warm_up})) return std::nullopt;
+  return report_.rows.back().value;
+}
+
+void Suite::measure(ValuesSpec spec) { measure_rows(spec); }
+
+bool Suite::measure_rows(const ValuesSpec& spec) {
+  const int samples = options_.smoke ? std::min(spec.samples, kSmokePairs) : spec.samples;
+  const auto attempt = [&](std::function<void(double)> done) -> Result<std::vector<Row>> {
+    std::vector<std::vector<double>> values(spec.rows.size());
+    for (int i = 0; i < spec.warm_up + samples; ++i) {
+      FFDL_ASSIGN_OR_RETURN(const std::vector<double> all, spec.sample());
+      for (size_t row = 0; row < values.size() && i >= spec.warm_up; ++row) {
+        values[row].push_back(all.at(row));
+      }
+      done(static_cast<double>(i + 1) / (spec.warm_up + samples));
     }
-    const Estimate estimate = bootstrap_median(values, options_.seed);
-    Row row{.name = spec.name, .unit = spec.unit, .note = spec.note, .target = spec.target};
-    row.value = estimate.value;
-    row.lo = estimate.lo;
-    row.hi = estimate.hi;
-    return row;
-  });
+    std::vector<Row> rows;
+    for (size_t i = 0; i < spec.rows.size(); ++i) {
+      const ValueSpec& one = spec.rows[i];
+      const Estimate estimate = bootstrap_median(values[i], options_.seed);
+      Row row{.name = one.name, .unit = one.unit, .note = one.note, .target = one.target};
+      row.value = estimate.value;
+      row.lo = estimate.lo;
+      row.hi = estimate.hi;
+      rows.push_back(std::move(row));
+    }
+    return rows;
+  };
+  return repeat_until_quiet(spec.rows.front().name, attempt);
 }
 
 void Suite::self_check(PairSpec spec) {

@@ -50,6 +50,14 @@ struct ValueSpec {
   std::string note = {};
 };
 
+// Rows whose samples come together, one of each.
+struct ValuesSpec {
+  std::vector<ValueSpec> rows = {};  // their own sample, samples and warm_up are not looked at
+  std::function<Result<std::vector<double>>()> sample = {};
+  int samples = 30;
+  int warm_up = 1;
+};
+
 // The rows of one benchmark program, measured one after the other and repeated when disturbed.
 // Threads: one.
 // Owns: the run lock, while a file is written.
@@ -65,6 +73,7 @@ class Suite {
 
   void measure(PairSpec spec);
   std::optional<double> measure(ValueSpec spec);  // the median
+  void measure(ValuesSpec spec);
   // "<spec.name>/aa": the limit against itself, measured whatever --only says.
   void self_check(PairSpec spec);
 
@@ -81,9 +90,11 @@ class Suite {
   // Prints the table, writes the file, gives the exit code.
   int finish();
   Suite(std::string name, std::string command, SuiteOptions options);
-  std::optional<double> repeat_until_quiet(
+  // Adds the rows of the best attempt; false when one failed.
+  bool repeat_until_quiet(
       const std::string& name,
-      const std::function<Result<Row>(std::function<void(double)>)>& attempt);
+      const std::function<Result<std::vector<Row>>(std::function<void(double)>)>& attempt);
+  bool measure_rows(const ValuesSpec& spec);
   bool time_is_up() const;
   void add(Row row);
 

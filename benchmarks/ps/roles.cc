@@ -6,19 +6,12 @@
 #include <iostream>
 #include <string>
 
+#include "benchmarks/harness/resident.h"
 #include "benchmarks/limits.h"
 #include "benchmarks/ps/rows.h"
 
 namespace ffdl::bench {
 namespace {
-
-// Says that it is ready, then sleeps until its input ends.
-void serve_until_input_ends() {
-  fmt::print("ready\n");
-  std::fflush(stdout);
-  for (std::string line; std::getline(std::cin, line);) {
-  }
-}
 
 // SEGMENT PARAMETERS [CPU]
 Status play_server(const std::vector<std::string>& arguments) {
@@ -31,7 +24,7 @@ Status play_server(const std::vector<std::string>& arguments) {
   FFDL_ASSIGN_OR_RETURN(auto server, ParameterServer::create(options));
   std::ranges::fill(server->weights(), 0.0F);
   FFDL_RETURN_IF_ERROR(server->start());
-  serve_until_input_ends();
+  wait_for_the_end();
   return server->stop();
 }
 
@@ -41,7 +34,7 @@ Status play_learner(const std::vector<std::string>& arguments) {
   FFDL_ASSIGN_OR_RETURN(const auto slot, learner->gradient_slot(deadline_in(kPatience)));
   std::ranges::fill(slot, 1.0F);
   FFDL_ASSIGN_OR_RETURN([[maybe_unused]] const double seconds, push_and_fold(*learner));
-  serve_until_input_ends();
+  wait_for_the_end();
   return learner->detach(deadline_in(kPatience));
 }
 

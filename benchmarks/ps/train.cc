@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "benchmarks/dense_net.h"
 #include "benchmarks/limits.h"
-#include "benchmarks/ps/dense_net.h"
 #include "benchmarks/ps/rows.h"
 
 namespace ffdl::bench {

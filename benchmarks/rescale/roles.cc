@@ -9,7 +9,9 @@
 #include <sstream>
 #include <string>
 
+#include "benchmarks/harness/resident.h"
 #include "benchmarks/rescale/rows.h"
+#include "benchmarks/rescale/trainer.h"
 #include "ffdl/membership.h"
 #include "ffdl/store_server.h"
 
@@ -18,21 +20,9 @@ namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(20);
 
-void say(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
-
 // Times of processes of one host can be compared.
 std::string time_now() {
   return std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
-}
-
-// Says that it is ready, then sleeps until its input ends.
-void wait_for_the_end() {
-  say("ready");
-  for (std::string line; std::getline(std::cin, line);) {
-  }
 }
 
 // One member of a job, and what it is asked.
@@ -88,10 +78,10 @@ Status play_member(const std::vector<std::string>& arguments) {
   FFDL_ASSIGN_OR_RETURN(const auto membership,
                         Membership::join(*store, system_runtime(), {arguments[1], 0, ""}));
   Player player(*store, *membership);
-  say("ready");
+  answer("ready");
   for (std::string line; std::getline(std::cin, line);) {
     FFDL_ASSIGN_OR_RETURN(const std::string answer, player.answer(line));
-    say(answer);
+    bench::answer(answer);
   }
   return {};
 }
@@ -128,8 +118,11 @@ int play_role(const std::vector<std::string>& arguments) {
     size_t arguments;
     Status (*play)(const std::vector<std::string>&);
   };
-  const Role roles[] = {
-      {"member", 2, play_member}, {"server", 1, play_server}, {"peer", 1, play_peer}};
+  const Role roles[] = {{"member", 2, play_member},
+                        {"server", 1, play_server},
+                        {"peer", 1, play_peer},
+                        {"trainer", 4, play_trainer},
+                        {"twin", 4, play_twin}};
   for (const Role& role : roles) {
     if (arguments.size() != role.arguments + 1 || arguments[0] != role.name) continue;
     const Status status = role.play({arguments.begin() + 1, arguments.end()});

@@ -1,6 +1,9 @@
 #include "store/etcd_http.h"
 
 #include <fcntl.h>
+#ifndef FFDL_WITH_HTTPLIB_FLAGS
+#error "its types would not be those of the library: src/store/CMakeLists.txt gives the flags"
+#endif
 #include <httplib.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "benchmarks/ps/dense_net.h"
+#include "benchmarks/dense_net.h"
 
 #include <Eigen/Core>
 #include <algorithm>

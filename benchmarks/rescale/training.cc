@@ -1,0 +1,95 @@
+#include "benchmarks/rescale/training.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "benchmarks/harness/folder.h"
+
+namespace ffdl::bench {
+namespace {
+
+constexpr std::chrono::seconds kTrainingPatience(600);
+
+}  // namespace
+
+Result<std::unique_ptr<Training>> Training::start(const Shape& shape) {
+  FFDL_ASSIGN_OR_RETURN(const std::string folder, make_folder());
+  auto training = std::unique_ptr<Training>(new Training(folder, shape));
+  FFDL_ASSIGN_OR_RETURN(training->server_, Resident::start_self({"--role", "server", folder}));
+  FFDL_RETURN_IF_ERROR(training->server_->ask("").status());
+  FFDL_RETURN_IF_ERROR(training->add().status());
+  return training;
+}
+
+Training::~Training() {
+  end(workers_);
+  end(gone_);
+  server_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+Status Training::wait(int members, int steps) {
+  const auto& process = workers_.front().process;
+  return process->ask(fmt::format("after {} {}", members, steps), kTrainingPatience).status();
+}
+
+Result<Time> Training::add() {
+  end(gone_);
+  const Time request = std::chrono::steady_clock::now();
+  ids_.push_back(fmt::format("worker{}", ids_.size()));
+  FFDL_ASSIGN_OR_RETURN(
+      auto process,
+      Resident::start_self({"--role", "trainer", folder_, ids_.back(),
+                            std::to_string(shape_.layers), std::to_string(shape_.rows)}));
+  FFDL_RETURN_IF_ERROR(process->ask("", kTrainingPatience).status());
+  workers_.push_back({std::move(process), {}});
+  return request;
+}
+
+Result<Time> Training::remove(End end) {
+  const size_t which = end == End::kKilledLeader ? 0 : workers_.size() - 1;
+  gone_.push_back(std::move(workers_[which]));
+  workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(which));
+  const Resident& process = *gone_.back().process;
+  const Time request = std::chrono::steady_clock::now();
+  if (end == End::kLeaves) {
+    FFDL_RETURN_IF_ERROR(gone_.back().process->tell("leave"));
+  } else {
+    kill(process.pid(), SIGKILL);
+  }
+  return request;
+}
+
+Result<std::vector<StepTime>> Training::steps() {
+  Worker& worker = workers_.front();
+  FFDL_ASSIGN_OR_RETURN(const std::string line, worker.process->ask("report"));
+  const auto news = read_steps(line);
+  worker.steps.insert(worker.steps.end(), news.begin(), news.end());
+  return worker.steps;
+}
+
+Result<AuditResult> Training::audit() {
+  end(workers_);
+  end(gone_);
+  std::vector<std::string> texts;
+  for (const std::string& id : ids_) {
+    std::ifstream file(fmt::format("{}/audit-{}", folder_, id));
+    texts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  return check_audit(texts);
+}
+
+void Training::end(std::vector<Worker>& workers) {
+  for (Worker& worker : workers) {
+    worker.process->kill_now();
+    worker.process->reap();
+  }
+  workers.clear();
+}
+
+}  // namespace ffdl::bench
