@@ -20,7 +20,8 @@ struct ListenerHandle {
 };
 
 // What is wrong may pass until the deadline, so a piece that has ended is none.
-std::unique_ptr<ListenerHandle> attach(const World& world, Store& store, double timeout_s) {
+std::unique_ptr<ListenerHandle> attach_listener(const World& world, Store& store,
+                                                double timeout_s) {
   Status why;
   auto made = wait(timeout_s, [&](Time deadline) -> Result<std::unique_ptr<Listener>> {
     auto attached = Listener::attach(world, store, deadline);
@@ -49,7 +50,7 @@ What its all_reduce gives, on the same host: a newcomer applies the gradients of
 it is still being given their state. The members, who have called open_to_listeners(), wait for no
 listener: one that is slow loses its place. One thread at a time; lets other threads run, and ends
 on Ctrl-C. The header is ffdl/listener.h.)")
-      .def_static("attach", &attach, py::arg("world"), py::arg("store"),
+      .def_static("attach", &attach_listener, py::arg("world"), py::arg("store"),
                   py::arg("timeout_s") = kDefaultTimeoutS,
                   R"(Waits until the members of `world`, whose rank does not count, have opened.
 

@@ -138,7 +138,7 @@ py::object start(const py::object& self, Request request, double timeout_s) {
   return py::cast(std::make_unique<TicketHandle>(self, ticket));
 }
 
-int rank_of(const py::object& self) { return self.cast<const QueueHandle&>().rank(); }
+int rank_of_queue(const py::object& self) { return self.cast<const QueueHandle&>().rank(); }
 
 }  // namespace
 
@@ -172,7 +172,7 @@ ffdl/operation_queue.h.)");
               return std::make_unique<QueueHandle>(std::move(communicator), operations_max);
             }),
             py::arg("communicator"), py::kw_only(), py::arg("operations_max") = 1024);
-  bind_collectives(queue, {&start, &rank_of});
+  bind_collectives(queue, {&start, &rank_of_queue});
 }
 
 }  // namespace ffdl::python

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -166,6 +167,24 @@ TEST_F(StoreAway, MembersAgreeAgainAfterEtcdWasKilled) {
   ASSERT_TRUE(will_agree(board_, alive_));
   std::printf("etcd alone: a death was answered after %.0f ms\n", ms_since(killed));
   expect_each_said_so(1);
+}
+
+// Whichever of the three led: it is one of those who are killed in turn.
+TEST_F(StoreAway, MembersAgreeWithTwoOfThreeEtcdServers) {
+  if (const auto why = testing::why_no_etcd(); !why.empty()) GTEST_SKIP() << why;
+  const auto servers = testing::EtcdServer::start_cluster(3);
+  start(4,
+        fmt::format("{},{},{}", servers[0]->url(), servers[1]->address(), servers[2]->address()));
+  ASSERT_TRUE(will_agree(board_, alive_));
+  for (size_t victim = 0; victim < servers.size(); ++victim) {
+    servers[victim]->kill();
+    kill_member(processes_[victim]);
+    const Time killed = now();
+    ASSERT_TRUE(will_agree(board_, alive_)) << "without server " << victim;
+    std::printf("one of three etcd servers and a member killed: the others agreed after %.0f ms\n",
+                ms_since(killed));
+    servers[victim]->start();
+  }
 }
 
 TEST_F(StoreAway, MembersAgreeAgainAfterTheServerAmongThemWasKilled) {

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ffdl/store.h"
@@ -34,12 +36,26 @@ inline int free_port() {
   return port;
 }
 
-// A real etcd of one member on the loopback, with its data in a folder of its own.
+// A real etcd on the loopback, with its data in a folder of its own: alone, or one of several.
 class EtcdServer {
  public:
+  // One etcd of so many servers, which keep each other's times.
+  static std::vector<std::unique_ptr<EtcdServer>> start_cluster(int servers) {
+    std::vector<std::unique_ptr<EtcdServer>> all;
+    std::string cluster;
+    for (int i = 0; i < servers; ++i) {
+      all.push_back(std::unique_ptr<EtcdServer>(new EtcdServer("server" + std::to_string(i), {})));
+      cluster += (i > 0 ? "," : "") + all.back()->name_ + "=" + all.back()->peer_url();
+    }
+    for (const auto& server : all) {
+      server->cluster_ = cluster;
+      server->start();
+    }
+    return all;
+  }
   explicit EtcdServer(std::vector<std::string> arguments = {"--heartbeat-interval=20",
                                                             "--election-timeout=100"})
-      : arguments_(std::move(arguments)) {
+      : EtcdServer("alone", std::move(arguments)) {
     start();
   }
   ~EtcdServer() { kill(); }
@@ -59,15 +75,15 @@ class EtcdServer {
     dup2(log, 1);
     dup2(log, 2);
     const std::string client = "http://" + address();
-    const std::string peer = "http://127.0.0.1:" + std::to_string(peer_port_);
+    const std::string peer = peer_url();
     std::vector<std::string> words = {"etcd",
-                                      "--name=one",
+                                      "--name=" + name_,
                                       "--data-dir=" + folder_.file("data"),
                                       "--listen-client-urls=" + client,
                                       "--advertise-client-urls=" + client,
                                       "--listen-peer-urls=" + peer,
                                       "--initial-advertise-peer-urls=" + peer,
-                                      "--initial-cluster=one=" + peer};
+                                      "--initial-cluster=" + cluster_};
     words.insert(words.end(), arguments_.begin(), arguments_.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -84,10 +100,16 @@ class EtcdServer {
   void remove_data() { std::filesystem::remove_all(folder_.file("data")); }
 
  private:
+  EtcdServer(std::string name, std::vector<std::string> arguments)
+      : name_(std::move(name)), arguments_(std::move(arguments)) {}
+  std::string peer_url() const { return "http://127.0.0.1:" + std::to_string(peer_port_); }
+
+  const std::string name_;
   const std::vector<std::string> arguments_;
   const TempFolder folder_;
   const int client_port_ = free_port();
   const int peer_port_ = free_port();
+  std::string cluster_ = name_ + "=" + peer_url();
   pid_t pid_ = 0;
 };
 
