@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "net/listener.h"
+#include "support/on_loop.h"
 #include "support/program.h"
 #include "support/status_matchers.h"
 
@@ -16,6 +17,7 @@ namespace ffdl::net {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::on_loop;
 
 // One end of a connection, whose events can be waited for.
 struct End {
@@ -46,7 +48,7 @@ class ConnectionTest : public ::testing::Test {
     auto listener = Listener::open(*loop_, {"127.0.0.1", 0});
     EXPECT_OK(listener);
     listener_ = *listener;
-    run([&] {
+    on_loop(*loop_, [&] {
       listener_->start([&](asio::ip::tcp::socket socket) {
         server_.connection = Connection::accepted(std::move(socket), server_.events());
         accepted_.set_value();
@@ -58,16 +60,6 @@ class ConnectionTest : public ::testing::Test {
   }
   ~ConnectionTest() override { loop_->stop(); }
 
-  // On the loop's thread, and waits for it.
-  void run(const std::function<void()>& work) {
-    std::promise<void> done;
-    loop_->post([&] {
-      work();
-      done.set_value();
-    });
-    done.get_future().wait();
-  }
-
   const size_t inherited_before_ = inherited_sockets();
   std::unique_ptr<Loop> loop_;
   std::shared_ptr<Listener> listener_;
@@ -78,7 +70,7 @@ class ConnectionTest : public ::testing::Test {
 
 TEST_F(ConnectionTest, CarriesFramesBothWays) {
   const std::string large(3U << 20, 'x');
-  run([&] {
+  on_loop(*loop_, [&] {
     server_.connection->set_frame_max(large.size());
     client_.connection->send(large);
     server_.connection->send("short");
@@ -88,7 +80,7 @@ TEST_F(ConnectionTest, CarriesFramesBothWays) {
 }
 
 TEST_F(ConnectionTest, TheOtherSideSeesItsEndAndItsOwnSideDoesNot) {
-  run([&] {
+  on_loop(*loop_, [&] {
     client_.connection->send("last words");
     client_.connection->close();
     client_.connection->send("unheard");
@@ -100,7 +92,7 @@ TEST_F(ConnectionTest, TheOtherSideSeesItsEndAndItsOwnSideDoesNot) {
 }
 
 TEST_F(ConnectionTest, AFrameThatIsTooLongEndsIt) {
-  run([&] {
+  on_loop(*loop_, [&] {
     server_.connection->set_frame_max(4);
     client_.connection->send("12345");
   });
@@ -115,7 +107,7 @@ TEST_F(ConnectionTest, AForkedChildHasNoPartInIt) {
     pause();
     _exit(0);
   }
-  run([&] { client_.connection->close(); });
+  on_loop(*loop_, [&] { client_.connection->close(); });
   EXPECT_FAILS(server_.closed.get_future().get(), StatusCode::kUnavailable, "it closed");
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
@@ -129,11 +121,11 @@ TEST_F(ConnectionTest, AProgramThatIsStartedHasNoPartInIt) {
 TEST_F(ConnectionTest, NobodyThereIsSaid) {
   const Address address = listener_->address();
   End end;
-  run([&] { listener_->close(); });
-  run([&] { end.connection = Connection::connect(*loop_, address, end.events()); });
+  on_loop(*loop_, [&] { listener_->close(); });
+  on_loop(*loop_, [&] { end.connection = Connection::connect(*loop_, address, end.events()); });
   EXPECT_FAILS(end.closed.get_future().get(), StatusCode::kUnavailable, address.text());
   End nowhere;
-  run([&] {
+  on_loop(*loop_, [&] {
     nowhere.connection = Connection::connect(*loop_, {"no such host", 1}, nowhere.events());
   });
   EXPECT_FAILS(nowhere.closed.get_future().get(), StatusCode::kUnavailable, "no such host");

@@ -9,6 +9,7 @@
 
 #include "net/connection.h"
 #include "net/listener.h"
+#include "support/on_loop.h"
 #include "wire/store.pb.h"
 
 namespace ffdl::testing {
@@ -19,7 +20,7 @@ class LossyProxy {
   explicit LossyProxy(net::Address server)
       : server_(std::move(server)), loop_(net::Loop::start("proxy").value()) {
     listener_ = net::Listener::open(*loop_, {"127.0.0.1", 0}).value();
-    run([this] {
+    on_loop(*loop_, [this] {
       listener_->start([this](asio::ip::tcp::socket socket) { accept(std::move(socket)); });
     });
   }
@@ -34,7 +35,7 @@ class LossyProxy {
   void swallow_replies(bool on) { swallow_.store(on); }
   // Ends all connections.
   void cut() {
-    run([this] {
+    on_loop(*loop_, [this] {
       for (const auto& pair : pairs_) pair->close();
     });
   }
@@ -49,15 +50,6 @@ class LossyProxy {
       server->close();
     }
   };
-
-  void run(const std::function<void()>& work) {
-    std::promise<void> done;
-    loop_->post([&] {
-      work();
-      done.set_value();
-    });
-    done.get_future().wait();
-  }
 
   // Connects to the server first: what the client says is read when somebody hears it.
   void accept(asio::ip::tcp::socket socket) {
