@@ -149,8 +149,8 @@ Status play_trainer(const std::vector<std::string>& arguments) {
     is_over.store(true, std::memory_order_relaxed);
   });
   while (!is_over.load(std::memory_order_relaxed)) {
-    FFDL_RETURN_IF_ERROR(ledger->take(mini_batch).status());
-    model.compute();
+    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take(mini_batch));
+    if (!ranges.empty()) model.compute();
     StepTime step;
     step.generation = session->world().generation;
     step.members = session->world().size();

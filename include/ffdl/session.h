@@ -87,15 +87,16 @@ struct SessionStats {
 //   }
 // A newcomer should have loaded, compiled and touched all that it needs when it opens its session:
 // the others connect to it while they train, and change over at the end of a step. It takes the
-// state from one of them while they compute their next gradients, and joins that step with no
-// samples.
+// state from one of them while they compute their next gradients, and takes part in that step with
+// no samples: open() returns after it.
 // A member that dies ends nobody's session: the others settle the step that they were in, form a
 // world without it, and go on from the newest state that any of them holds.
 // Threads: one thread; ask_to_leave() from any, and from a signal handler's thread.
 // Owns: a membership, communicators, two tasks of the runtime. `trainable`, `store`, `runtime` and
 //       the participants must outlive it.
-// Blocks: open() until a world has formed and its state is here; end_step() until all members have
-//         come, which `operation_timeout` bounds, and then `recovery_timeout`.
+// Blocks: open() until a world has formed, its state is here and, where others train, they have
+//         ended a step; end_step() until all members have come, which `operation_timeout` bounds,
+//         and then `recovery_timeout`.
 // Errors: kInvalidArgument (members do not fit together: the message names what differs),
 //         kCancelled (this member was fenced, replaced or reported dead: drop the state), kTimeout
 //         (no world worked for `recovery_timeout`), kInternal (equal steps, unequal states), and

@@ -99,7 +99,14 @@ Status Session::Impl::open() {
       elastic::Successor::Options{factory_of(options_, store_), options_.recovery_timeout},
       [this] { abort_communicator(); });
   const auto entry = recover(Old::kKeep);
-  return entry.ok() ? Status() : end_life(entry.status());
+  if (!entry.ok()) return end_life(entry.status());
+  if (*entry != Entry::kHealed || world_.carriers.empty()) return {};
+  // It came to those who compute a step: they shall not wait until it has gradients, too.
+  StepResult result = StepResult::kRetryStep;
+  while (result == StepResult::kRetryStep || result == StepResult::kHealed) {
+    FFDL_ASSIGN_OR_RETURN(result, end_step(0));
+  }
+  return {};
 }
 
 void Session::Impl::ask_to_leave() {

@@ -186,6 +186,31 @@ TEST_F(SessionTest, AMemberComesAndLeaves) {
   EXPECT_LE(changes, 2);
 }
 
+// Nobody waits until a newcomer has gradients, too.
+TEST_F(SessionTest, ANewcomerIsPartOfItsFirstStepBeforeItComputes) {
+  std::atomic<bool> is_over = false;
+  end_step_ = 1;
+  std::promise<void> trains;
+  std::thread first = start({.id = "a", .after_step = [&](Session& session, StepResult) {
+                               if (session.step() == 1) {
+                                 EXPECT_EQ(session.stats().steps, 1U) << "none of them in open()";
+                                 trains.set_value();
+                               }
+                               return !is_over || session.world().size() > 1;
+                             }});
+  trains.get_future().wait();
+  EXPECT_OK(run({.id = "b", .after_step = [&](Session& session, StepResult) {
+                   if (session.stats().healed == 1 && session.stats().retried_steps == 0) {
+                     EXPECT_GE(session.stats().steps, 2U) << "one of them in open()";
+                   }
+                   session.ask_to_leave();
+                   return true;
+                 }}));
+  is_over = true;
+  first.join();
+  EXPECT_OK(outcome_["a"]);
+}
+
 // One whose session is gone is dead for the others; the last one goes on alone.
 TEST_F(SessionTest, DeathsEndNobodysSession) {
   end_step_ = 90;
