@@ -99,6 +99,12 @@ Status Session::Impl::open() {
       elastic::Successor::Options{factory_of(options_, store_), options_.recovery_timeout},
       [this] { abort_communicator(); });
   const auto entry = recover(Old::kKeep);
+  if (entry.ok() && *entry == Entry::kLeft) {
+    return make_error(StatusCode::kCancelled,
+                      "open a session as '{}': another member took over before this one was in a "
+                      "world; end",
+                      self_.id);
+  }
   return entry.ok() ? Status() : end_life(entry.status());
 }
 
