@@ -53,7 +53,8 @@ class Chain final : public Trainable, public StepParticipant {
 // One process of a training job: the real Session, over a communicator of the simulation.
 class SessionWorker final : public Process {
  public:
-  SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id);
+  SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
+                std::string takes_over_from);
 
   const Member* self() const override { return session_ ? &session_->self() : nullptr; }
   bool may_use_state() const override {
