@@ -172,11 +172,12 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
   hooks.act = [this, self = world.members[static_cast<size_t>(world.rank)]] {
     shared_.checker.on_act(self);
   };
-  // The only message of a report's size.
+  // The only message of a report's size that begins as one does.
   hooks.tamper = [this, &chain](std::vector<std::byte>& bytes) {
     if (bytes.size() != sizeof(elastic::Report)) return;
     elastic::Report report;
     std::memcpy(&report, bytes.data(), sizeof report);
+    if (report.format != elastic::kReportFormat) return;
     if (shared_.mutant == Mutant::kStepAlone) report.generation = 0;
     if (shared_.mutant == Mutant::kLastApply) report.generation = chain.last_apply();
     std::memcpy(bytes.data(), &report, sizeof report);
