@@ -142,8 +142,8 @@ class SessionTest : public ::testing::Test {
   History history_;
   Commits commits_;
   uint64_t end_step_ = ~uint64_t{0};  // after which all finish
-  std::map<std::string, Status> outcome_ = {{"a", {}}, {"b", {}}, {"c", {}}};
-  std::map<std::string, uint64_t> sum_of_ = {{"a", 0}, {"b", 0}, {"c", 0}};
+  std::map<std::string, Status> outcome_ = {{"a", {}}, {"b", {}}, {"c", {}}, {"d", {}}};
+  std::map<std::string, uint64_t> sum_of_ = {{"a", 0}, {"b", 0}, {"c", 0}, {"d", 0}};
 };
 
 TEST_F(SessionTest, OneMemberTrainsAlone) {
@@ -274,6 +274,25 @@ TEST_F(SessionTest, AThirdTakesOverFromTheSecond) {
   for (const auto& [id, outcome] : outcome_) EXPECT_OK(outcome);
   EXPECT_EQ(generations, (std::set<uint64_t>{last_generation, last_generation + 1}));
   commits_.expect_each_once(2);
+}
+
+// Nobody waits for the second, whose place the third has before there is a world.
+TEST_F(SessionTest, WhoIsTakenOverFromBeforeItWasInAWorldIsToldSo) {
+  end_step_ = 20;
+  Worker worker = {.min_workers = 3};
+  worker.after_step = [](Session& session, StepResult) { return session.step() < 20; };
+  std::vector<std::thread> threads;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    worker.id = id;
+    worker.takes_over_from = worker.id == "c" ? "b" : "";
+    threads.push_back(start(worker));
+    while (worker.id != "d" && !store_->get("ffdl/job/who/members/" + worker.id).ok()) {
+      std::this_thread::yield();
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const char* id : {"a", "c", "d"}) EXPECT_OK(outcome_[id]);
+  EXPECT_FAILS(outcome_["b"], StatusCode::kCancelled, "another member took over before");
 }
 
 // Who was to be replaced works on in the world that comes after.

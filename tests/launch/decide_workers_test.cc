@@ -205,6 +205,14 @@ TEST(AfterExit, WhatBecomesOfAWorker) {
   EXPECT_EQ(after_exit(running, {.signal = 9}, 0, kNow, 0).phase, P::kLost);
   EXPECT_EQ(after_exit(worker(P::kStopping), {.signal = 9}, 0, kNow, 0).phase, P::kIdle);
   EXPECT_FALSE(after_exit(running, {.exit_code = 0}, 1, kNow, 0).is_told);
+  WorkerState hands_over = running;
+  hands_over.hands_over = true;
+  for (const int exit_code : {0, 3}) {
+    const WorkerState ended = after_exit(hands_over, {.exit_code = exit_code}, 1, kNow, 0);
+    EXPECT_EQ(ended.phase, P::kIdle);
+    EXPECT_EQ(ended.restarts, 0);
+    EXPECT_FALSE(ended.hands_over) << "its next life does not";
+  }
 }
 
 TEST(AfterExit, CountsRestarts) {
