@@ -43,12 +43,13 @@ FFDL_API World world_of(const LaunchEnvironment& environment);
 // What `ffdl run` tells its workers beside torchrun's variables; docs/launch.md lists them. A
 // worker opens the store and joins the job under this id.
 struct JobEnvironment {
-  std::string store_url{};     // FFDL_STORE
-  std::string store_secret{};  // FFDL_STORE_SECRET
-  std::string job = "job";     // FFDL_JOB
-  std::string worker_id{};     // FFDL_WORKER_ID
-  int min_workers = 1;         // FFDL_MIN_WORKERS
-  int max_workers = 256;       // FFDL_MAX_WORKERS
+  std::string store_url{};        // FFDL_STORE
+  std::string store_secret{};     // FFDL_STORE_SECRET
+  std::string job = "job";        // FFDL_JOB
+  std::string worker_id{};        // FFDL_WORKER_ID
+  int min_workers = 1;            // FFDL_MIN_WORKERS
+  int max_workers = 256;          // FFDL_MAX_WORKERS
+  std::string takes_over_from{};  // FFDL_TAKES_OVER_FROM; empty: nobody
 
   bool operator==(const JobEnvironment&) const = default;
 };

@@ -39,6 +39,10 @@ struct MembershipOptions {
   Duration step_timeout = std::chrono::minutes(5);     // who lags behind that long is suspected
   Duration fence_after = std::chrono::seconds(30);  // who could not renew that long drops its state
   Duration fence_margin = std::chrono::seconds(2);  // for clocks that run unequally fast
+  // Empty: nobody. A member, in the life that it has when this one joins: the next world has this
+  // one in its place, and once it is active that one may leave though it never asked to. If this
+  // one dies before, that one stays. If that one is gone this is a newcomer as any other.
+  std::string takes_over_from{};
 };
 
 // One life of one member: from join() to leave(), to its end by the fence, or to its destructor,
@@ -106,7 +110,8 @@ class FFDL_API Membership {
   // Asks for a world without this member. It goes on as before until may_leave(): others may need
   // its state.
   void ask_to_leave();
-  // No world that is or may come needs this member, or nobody stays in the job.
+  // It has asked, and no world that is or may come needs this member, or nobody stays in the job.
+  // Or it was not asked: another has taken over from it.
   bool may_leave() const;
   // Asks, waits until it may, and ends this life, of which the others learn for certain.
   // Errors: kTimeout (it may not yet).

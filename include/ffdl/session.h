@@ -53,7 +53,8 @@ enum class StepResult {
   kWorldChanged,  // it was applied, and the next one has other members
   kRetryStep,     // it was not: compute the gradients again, of the samples that are due now
   kHealed,        // it was not, and the state is that of others now: drop what was computed
-  kLeft,          // this member is out of the job; the step counts if the step counter has moved
+  kLeft,          // this member is out of the job, as it asked or as another has taken over from
+                  // it; the step counts if the step counter has moved
 };
 
 // Makes the communicator of a world; `look` is what CommunicatorOptions::look is.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,18 +86,33 @@ struct NodeStatus {
   std::vector<WorkerStatus> workers{};
 };
 
+struct WantedWorker {
+  int number = 0;            // of "worker-0" and so on
+  int takes_over_from = -1;  // the one whose place it takes; -1: nobody
+};
+
 struct RunStatus {
   int wanted = 0;
-  std::vector<NodeStatus> nodes{};  // whose supervisors live; none: nobody runs the job
+  std::vector<WantedWorker> wanted_workers{};  // so many; in the order of the RANK they are told
+  std::vector<NodeStatus> nodes{};             // whose supervisors live; none: nobody runs the job
 };
 
 // Only reads. Errors: those of Store.
 FFDL_API Result<RunStatus> read_run(Store& store, std::string_view job);
 
-// From now on the job wants so many workers. Its supervisors start those that are missing and ask
-// those with the largest numbers to end.
+// From now on the job wants so many workers. Its supervisors start those that are missing, with the
+// smallest numbers, and ask the last ones to end: those with the largest numbers, or those that
+// took over from them.
 // Errors: kNotFound (nobody runs the job), kInvalidArgument (fewer than its min_workers or more
 // than its max_workers), and those of Store.
 FFDL_API Status scale_job(Store& store, std::string_view job, int workers);
+
+// From now on the job wants worker `to` in the place of worker `from`, which goes on until the
+// other has taken over and is asked for nothing. None: the idle one with the smallest number.
+// Returns which one that is.
+// Errors: kNotFound (nobody runs the job), kInvalidArgument (`from` is not wanted, `to` is, or is
+// not idle, or nobody is), and those of Store.
+FFDL_API Result<int> migrate_worker(Store& store, std::string_view job, int from,
+                                    std::optional<int> to = std::nullopt);
 
 }  // namespace ffdl

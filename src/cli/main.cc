@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/doctor.h"
+#include "cli/migrate.h"
 #include "cli/plan.h"
 #include "cli/run.h"
 #include "cli/run_arguments.h"
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   std::vector<std::string> program;
   ffdl::cli::add_doctor_command(app, outcome);
+  ffdl::cli::add_migrate_command(app, outcome);
   ffdl::cli::add_plan_command(app, outcome);
   const CLI::App* run = ffdl::cli::add_run_command(app, program, outcome, exit_code);
   ffdl::cli::add_scale_command(app, outcome);

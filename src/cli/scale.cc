@@ -27,8 +27,8 @@ void add_scale_command(CLI::App& app, Status& outcome) {
   add_job_arguments(*command, arguments->job);
   command->add_option("workers", arguments->workers, "How many it shall have")->required();
   command->footer(
-      "The workers with the largest numbers are asked to end first. It does not wait; a later\n"
-      "request replaces an earlier one.\n\n"
+      "The workers with the largest numbers are asked to end first, or those that took over from\n"
+      "them. It does not wait; a later request replaces an earlier one.\n\n"
       "Examples:\n  ffdl scale digits 2\n  ffdl scale digits 8 --store etcd://10.0.0.2:2379");
   command->callback([arguments, &outcome] { outcome = run_scale(*arguments); });
 }

@@ -32,6 +32,7 @@ struct Row {
   std::string id;
   const WorkerStatus* worker = nullptr;
   const MemberStatus* member = nullptr;
+  std::string hands_over_to{};
 };
 
 struct Picture {
@@ -41,19 +42,29 @@ struct Picture {
   std::vector<Row> rows;
 };
 
+// Of one that runs though another is to have its place; otherwise empty.
+std::string successor_of(const WorkerStatus& worker, const RunStatus& run) {
+  for (const WantedWorker& wanted : run.wanted_workers) {
+    if (worker.phase == "running" && worker.id == fmt::format("worker-{}", wanted.takes_over_from))
+      return fmt::format("worker-{}", wanted.number);
+  }
+  return {};
+}
+
 // Members by rank, then processes that are none.
 std::vector<Row> rows_of(const JobStatus& job, const RunStatus& run) {
   std::vector<Row> rows;
   for (const MemberStatus& member : job.members)
-    rows.push_back({member.member.id, nullptr, &member});
+    rows.push_back({member.member.id, nullptr, &member, {}});
   for (const NodeStatus& node : run.nodes) {
     for (const WorkerStatus& worker : node.workers) {
       const auto known = std::find_if(rows.begin(), rows.end(),
                                       [&](const Row& row) { return row.id == worker.id; });
       if (known != rows.end()) {
         known->worker = &worker;
+        known->hands_over_to = successor_of(worker, run);
       } else if (worker.process != 0) {
-        rows.push_back({worker.id, &worker, nullptr});
+        rows.push_back({worker.id, &worker, nullptr, successor_of(worker, run)});
       }
     }
   }
@@ -92,6 +103,7 @@ Json to_json(const Row& row) {
     json["process"] = row.worker->process;
     json["phase"] = row.worker->phase;
     json["restarts"] = row.worker->restarts;
+    if (!row.hands_over_to.empty()) json["hands_over_to"] = row.hands_over_to;
   }
   if (row.member != nullptr) {
     json["incarnation"] = row.member->member.incarnation;
@@ -152,6 +164,7 @@ std::string line_of(const Row& row) {
   const MemberStatus* member = row.member;
   const bool is_member = member != nullptr;
   std::string state = worker != nullptr ? worker->phase : "elsewhere";
+  if (!row.hands_over_to.empty()) state = "handing over";
   if (is_member && member->is_leaving) state = "leaving";
   if (is_member && !member->is_alive) state += ", gone";
   return fmt::format("{:<16} {:<14} {:>8} {:>8} {:>11} {:>4} {:>10} {:>10}  {}\n", row.id, state,

@@ -100,13 +100,18 @@ Status Session::Impl::open() {
       [this] { abort_communicator(); });
   const auto entry = recover(Old::kKeep);
   if (!entry.ok()) return end_life(entry.status());
-  if (*entry != Entry::kHealed || world_.carriers.empty()) return {};
+  StepResult result = *entry == Entry::kLeft ? StepResult::kLeft : StepResult::kContinue;
   // It came to those who compute a step: they shall not wait until it has gradients, too.
-  StepResult result = StepResult::kRetryStep;
-  while (result == StepResult::kRetryStep || result == StepResult::kHealed) {
+  bool is_due = *entry == Entry::kHealed && !world_.carriers.empty();
+  while (is_due) {
     FFDL_ASSIGN_OR_RETURN(result, end_step(0));
+    is_due = result == StepResult::kRetryStep || result == StepResult::kHealed;
   }
-  return {};
+  if (result != StepResult::kLeft) return {};
+  return make_error(StatusCode::kCancelled,
+                    "open a session as '{}': another member took over before this one was in a "
+                    "world; end",
+                    self_.id);
 }
 
 void Session::Impl::ask_to_leave() {

@@ -23,6 +23,10 @@ bool is_alive(const WorkerState& worker) {
   return worker.phase == WorkerPhase::kRunning || worker.phase == WorkerPhase::kStopping;
 }
 
+bool is_wanted_here(const NodeFacts& facts, size_t index) {
+  return place_of(facts.wanted, facts.first + static_cast<int>(index)) >= 0;
+}
+
 struct Counts {
   int wanted = 0;  // of this node
   int alive = 0;   // wanted or not
@@ -35,7 +39,7 @@ Counts count(const NodeFacts& facts) {
   Counts counts;
   for (size_t i = 0; i < facts.workers.size(); ++i) {
     const WorkerState& worker = facts.workers[i];
-    const bool is_wanted = facts.first + static_cast<int>(i) < facts.wanted;
+    const bool is_wanted = is_wanted_here(facts, i);
     counts.alive += is_alive(worker);
     counts.finished += worker.phase == WorkerPhase::kFinished;
     counts.wanted += is_wanted;
@@ -53,12 +57,13 @@ void judge(const NodeFacts& facts, WorkerDecision& decision) {
     return;
   }
   const int lost = counts.lost + facts.lost_elsewhere;
-  if (facts.wanted - lost < facts.min_workers) {
+  const auto wanted = static_cast<int>(facts.wanted.size());
+  if (wanted - lost < facts.min_workers) {
     decision.verdict = Verdict::kTooFew;
     decision.reason = fmt::format(
         "{} of {} workers failed and may not be started again, and {} "
         "are needed",
-        lost, facts.wanted, facts.min_workers);
+        lost, wanted, facts.min_workers);
   } else if (counts.alive == 0 && counts.open == 0 &&
              (counts.finished > 0 || facts.is_done_elsewhere)) {
     decision.verdict = Verdict::kDone;
@@ -72,7 +77,8 @@ WorkerState after_exit(const WorkerState& worker, const WorkerExit& exit, int ma
                        Time now, uint64_t random) {
   WorkerState next = worker;
   next.is_told = false;
-  if (worker.phase == WorkerPhase::kStopping) {
+  next.hands_over = false;
+  if (worker.phase == WorkerPhase::kStopping || worker.hands_over) {
     next.phase = WorkerPhase::kIdle;
   } else if (exit.exit_code == 0 && exit.signal == 0) {
     next.phase = WorkerPhase::kFinished;
@@ -92,9 +98,10 @@ WorkerDecision decide_workers(const NodeFacts& facts, Time now) {
   if (decision.verdict != Verdict::kGoOn) return decision;
   for (size_t i = 0; i < facts.workers.size(); ++i) {
     const WorkerState& worker = facts.workers[i];
-    const bool is_wanted = !facts.is_ending && facts.first + static_cast<int>(i) < facts.wanted;
-    if (!is_wanted) {
-      if (worker.phase == WorkerPhase::kRunning) decision.stop.push_back(i);
+    if (facts.is_ending || !is_wanted_here(facts, i)) {
+      const bool ends_itself = facts.handing_over.contains(facts.first + static_cast<int>(i));
+      const bool is_asked = facts.is_ending || !ends_itself;
+      if (is_asked && worker.phase == WorkerPhase::kRunning) decision.stop.push_back(i);
       continue;
     }
     // Its next life begins after the last one's end is known: that would be taken for its own.

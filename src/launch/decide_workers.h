@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "ffdl/launcher.h"
 #include "ffdl/types.h"
+#include "launch/wanted_workers.h"
 
 // Which worker of a node to start or stop, and when a job is over.
 namespace ffdl::launch {
@@ -22,8 +24,9 @@ enum class WorkerPhase {
 struct WorkerState {
   WorkerPhase phase = WorkerPhase::kIdle;
   int restarts = 0;
-  Time ready{};         // kPaused: not started before
-  bool is_told = true;  // the end of its last life has been reported to the job
+  Time ready{};             // kPaused: not started before
+  bool is_told = true;      // the end of its last life has been reported to the job
+  bool hands_over = false;  // that it ends, however it does, means nothing for the job
 };
 
 // The state of a worker whose process has ended. `random` makes the pause, so that workers that
@@ -34,7 +37,8 @@ WorkerState after_exit(const WorkerState& worker, const WorkerExit& exit, int ma
 struct NodeFacts {
   std::vector<WorkerState> workers{};  // of this node
   int first = 0;                       // the first one's number in the job
-  int wanted = 0;                      // of the job: those with smaller numbers
+  WantedWorkers wanted{};              // of the job
+  std::set<int> handing_over{};        // those whose place another takes: they end by themselves
   int min_workers = 1;                 // of the job
   int lost_elsewhere = 0;              // on other nodes
   bool is_done_elsewhere = false;      // a node has ended because its workers had finished

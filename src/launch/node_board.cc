@@ -193,13 +193,13 @@ void NodeBoard::watch(const StopToken& stop) {
 Status NodeBoard::look() {
   View view;
   FFDL_ASSIGN_OR_RETURN(const RunStatus run, read_run(store_, job_));
-  view.wanted = run.wanted;
+  view.wanted = run.wanted_workers;
+  view.handing_over = handing_over(run);
   for (const NodeStatus& node : run.nodes) {
     if (node.node == number_) continue;
-    const int first = node.node * static_cast<int>(node.workers.size());
-    for (int i = 0; i < static_cast<int>(node.workers.size()); ++i) {
-      const bool is_wanted = first + i < run.wanted;
-      view.lost_elsewhere += is_wanted && node.workers[static_cast<size_t>(i)].phase == "lost";
+    for (const WorkerStatus& worker : node.workers) {
+      const bool is_wanted = place_of(run.wanted_workers, number_of(worker.id)) >= 0;
+      view.lost_elsewhere += is_wanted && worker.phase == "lost";
     }
   }
   const auto outcome = store_.get(keys_.outcome());
@@ -207,7 +207,7 @@ Status NodeBoard::look() {
   if (!outcome.ok() && outcome.status().code() != StatusCode::kNotFound) return outcome.status();
   {
     MutexLock lock(mutex_);
-    if (view.wanted == 0) view.wanted = view_.wanted;  // what stands there is no number
+    if (view.wanted.empty()) view.wanted = view_.wanted;  // nobody of ours wrote what stands there
     view_ = std::move(view);
   }
   bell_.set();

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "ffdl/store.h"
 #include "ffdl/supervisor.h"
 #include "launch/records.h"
+#include "launch/wanted_workers.h"
 
 namespace ffdl::launch {
 
@@ -20,7 +22,8 @@ namespace ffdl::launch {
 class NodeBoard {
  public:
   struct View {
-    int wanted = 0;
+    WantedWorkers wanted{};
+    std::set<int> handing_over{};
     int lost_elsewhere = 0;
     std::optional<std::string> outcome{};
   };

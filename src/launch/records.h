@@ -19,8 +19,8 @@ class Keys {
   // What a supervisor says about its node, under its lease.
   std::string nodes() const { return prefix_ + "nodes/"; }
   std::string node(int number) const { return fmt::format("{}{}", nodes(), number); }
-  // How many workers the job wants: a decimal number. Written by the first supervisor and by
-  // scale_job().
+  // Which workers the job wants (wanted_workers.h): a decimal number, and who they are where one
+  // took over from another. Written by the first supervisor, by scale_job() and migrate_worker().
   std::string wanted() const { return prefix_ + "wanted"; }
   // How the job ended where it did first: kDoneOutcome, or why it was given up.
   std::string outcome() const { return prefix_ + "outcome"; }
@@ -34,7 +34,5 @@ inline constexpr std::string_view kDoneOutcome = "done";
 std::string encode(const NodeStatus& node);
 // Errors: kCorrupt.
 Result<NodeStatus> parse_node(std::string_view text);
-// 0: it is no number.
-int parse_count(std::string_view text);
 
 }  // namespace ffdl::launch

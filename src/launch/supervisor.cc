@@ -153,9 +153,14 @@ Status Supervisor::Impl::run() {
 }
 
 void Supervisor::Impl::take_news() {
-  while (const auto exit = launcher_.poll_exit()) take_exit(*exit);
   for (const std::string& id : board_.take_told()) workers_[index_of(id)].state.is_told = true;
   view_ = board_.view();
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    WorkerState& state = workers_[i].state;
+    const bool hands_over = view_.handing_over.contains(first_ + static_cast<int>(i));
+    if (hands_over && state.phase == WorkerPhase::kRunning) state.hands_over = true;
+  }
+  while (const auto exit = launcher_.poll_exit()) take_exit(*exit);
   if (view_.outcome && *view_.outcome != launch::kDoneOutcome) {
     give_up(base::make_error(StatusCode::kExhausted,
                              "run job '{}': another node gave it up: {}; see its log", options_.job,
@@ -179,7 +184,7 @@ size_t Supervisor::Impl::index_of(std::string_view id) const {
 
 void Supervisor::Impl::take_exit(const WorkerExit& exit) {
   WorkerState& state = workers_[index_of(exit.name)].state;
-  const bool was_asked = state.phase == WorkerPhase::kStopping;
+  const bool was_asked = state.phase == WorkerPhase::kStopping || state.hands_over;
   const Time now = runtime_.now();
   state = launch::after_exit(state, exit, options_.max_restarts, now, runtime_.random());
   board_.report_end(exit.name);
@@ -196,8 +201,11 @@ void Supervisor::Impl::take_exit(const WorkerExit& exit) {
 }
 
 NodeFacts Supervisor::Impl::facts() const {
+  const int wanted =
+      std::clamp(static_cast<int>(view_.wanted.size()), options_.min_workers, options_.max_workers);
   NodeFacts facts{.first = first_,
-                  .wanted = std::clamp(view_.wanted, options_.min_workers, options_.max_workers),
+                  .wanted = launch::scaled(view_.wanted, wanted),
+                  .handing_over = view_.handing_over,
                   .min_workers = options_.min_workers,
                   .lost_elsewhere = view_.lost_elsewhere,
                   .is_done_elsewhere = view_.outcome == launch::kDoneOutcome,
@@ -217,25 +225,32 @@ NodeStatus Supervisor::Impl::status() const {
 }
 
 WorkerCommand Supervisor::Impl::command_of(size_t index) const {
-  const int wanted = facts().wanted;
-  const int number = first_ + static_cast<int>(index);
-  const LaunchEnvironment torchrun = {
-      .rank = number,
-      .world_size = wanted,
-      .local_rank = static_cast<int>(index),
-      .local_world_size = std::min(static_cast<int>(workers_.size()), wanted - first_),
-      .group_rank = options_.node,
-      .role_rank = number,
-      .role_world_size = wanted,
-      .restart_count = workers_[index].state.restarts,
-      .max_restarts = options_.max_restarts,
-      .master_address = options_.master_address,
-      .master_port = options_.master_port,
-      .run_id = options_.job};
+  const launch::WantedWorkers wanted = facts().wanted;
+  const auto size = static_cast<int>(wanted.size());
+  const int place = launch::place_of(wanted, first_ + static_cast<int>(index));
+  const int predecessor = wanted[static_cast<size_t>(place)].takes_over_from;
+  int local_size = 0;
+  for (const WantedWorker& worker : wanted) {
+    const int local = worker.number - first_;
+    if (local < static_cast<int>(workers_.size())) local_size = std::max(local_size, local + 1);
+  }
+  const LaunchEnvironment torchrun = {.rank = place,
+                                      .world_size = size,
+                                      .local_rank = static_cast<int>(index),
+                                      .local_world_size = local_size,
+                                      .group_rank = options_.node,
+                                      .role_rank = place,
+                                      .role_world_size = size,
+                                      .restart_count = workers_[index].state.restarts,
+                                      .max_restarts = options_.max_restarts,
+                                      .master_address = options_.master_address,
+                                      .master_port = options_.master_port,
+                                      .run_id = options_.job};
   WorkerCommand command{id_of(index), options_.command, launch_variables(torchrun)};
   for (std::string& variable :
        job_variables({options_.store_url, options_.store_secret, options_.job, id_of(index),
-                      options_.min_workers, options_.max_workers})) {
+                      options_.min_workers, options_.max_workers,
+                      predecessor < 0 ? "" : fmt::format("worker-{}", predecessor)})) {
     command.environment.push_back(std::move(variable));
   }
   if (!options_.log_folder.empty()) {

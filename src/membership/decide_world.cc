@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
+
 namespace ffdl::membership {
 namespace {
 
@@ -34,9 +36,14 @@ class Decision {
   }
 
  private:
-  bool willing(const Member& member) const {
+  const Candidate* find_successor(const Member& member) const {
+    return facts_.find_successor(member, record_.carriers);
+  }
+
+  // Is there, can work, and nobody takes over from it.
+  bool stays(const Member& member) const {
     const Candidate* candidate = facts_.find(member);
-    return candidate != nullptr && !candidate->leaving && !candidate->stalled;
+    return candidate != nullptr && candidate->is_willing() && find_successor(member) == nullptr;
   }
 
   bool holds_carrier(const Members& members) const {
@@ -44,30 +51,67 @@ class Decision {
                        [&](const Member& m) { return contains(record_.carriers, m); });
   }
 
-  // Who is in the world keeps its place; carriers that are not come before newcomers, who come in
-  // the order of their arrival. If there is no other carrier, those who want to go must stay, and
-  // then those who stand still.
+  // Who is in the world keeps its place, or its successor has it; carriers that are not come before
+  // newcomers, who come in the order of their arrival. If there is no other carrier, one that hands
+  // over must stay for a world more, then those who want to go, and then those who stand still.
   Members choose() const {
     Members wanted;
-    std::vector<const Candidate*> others;
     for (const Member& member : record_.members) {
-      if (willing(member)) wanted.push_back(member);
+      const Candidate* successor = find_successor(member);
+      const Member& holder = successor != nullptr ? successor->member : member;
+      const bool has_own_place = successor != nullptr && contains(record_.members, holder);
+      if (stays(holder) && !has_own_place) wanted.push_back(holder);
     }
-    for (const Candidate& candidate : facts_.candidates) {
-      if (willing(candidate.member) && !contains(record_.members, candidate.member)) {
-        others.push_back(&candidate);
+    const Members others = choose_others(wanted);
+    wanted.insert(wanted.end(), others.begin(), others.end());
+    auto most = static_cast<size_t>(options_.max_workers);
+    if (!record_.carriers.empty() && !holds_carrier(wanted)) {
+      if (const Member* last = carrier_that_hands_over()) {
+        wanted.insert(wanted.begin(), *last);
+        most = std::min(most + 1, base::kRanksMax);  // or a full world could not be taken over
+      } else {
+        keep_carriers(wanted);
       }
     }
-    std::sort(others.begin(), others.end(), [&](const Candidate* a, const Candidate* b) {
-      const bool a_carries = contains(record_.carriers, a->member);
-      const bool b_carries = contains(record_.carriers, b->member);
-      return a_carries != b_carries ? a_carries : a->joined < b->joined;
-    });
-    for (const Candidate* candidate : others) wanted.push_back(candidate->member);
-    if (!record_.carriers.empty() && !holds_carrier(wanted)) keep_carriers(wanted);
-    const auto most = static_cast<size_t>(options_.max_workers);
     if (wanted.size() > most) wanted.resize(most);
     return wanted;
+  }
+
+  Members choose_others(const Members& wanted) const {
+    std::vector<std::pair<const Candidate*, const Candidate*>> others;  // whose place, and who
+    for (const Candidate& candidate : facts_.candidates) {
+      const Member& member = candidate.member;
+      if (!stays(member) || contains(record_.members, member) || contains(wanted, member)) continue;
+      others.emplace_back(&place_of(candidate), &candidate);
+    }
+    std::sort(others.begin(), others.end(), [&](const auto& a, const auto& b) {
+      const bool a_carries = contains(record_.carriers, a.first->member);
+      const bool b_carries = contains(record_.carriers, b.first->member);
+      return a_carries != b_carries ? a_carries : a.first->joined < b.first->joined;
+    });
+    Members members;
+    for (const auto& [place, candidate] : others) members.push_back(candidate->member);
+    return members;
+  }
+
+  // The one that it takes over from and that is still there, or itself.
+  const Candidate& place_of(const Candidate& candidate) const {
+    for (const Candidate& other : facts_.candidates) {
+      if (candidate.replaces(other.member) && find_successor(other.member) == &candidate) {
+        return other;
+      }
+    }
+    return candidate;
+  }
+
+  const Member* carrier_that_hands_over() const {
+    for (const Member& carrier : record_.carriers) {
+      const Candidate* candidate = facts_.find(carrier);
+      if (candidate != nullptr && !candidate->stalled && find_successor(carrier) != nullptr) {
+        return &carrier;
+      }
+    }
+    return nullptr;
   }
 
   void keep_carriers(Members& wanted) const {

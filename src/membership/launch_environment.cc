@@ -142,6 +142,7 @@ Result<std::optional<JobEnvironment>> parse_job_environment(const Variables& var
   if (variables.contains("FFDL_MAX_WORKERS")) {
     FFDL_ASSIGN_OR_RETURN(read.max_workers, number_in(variables, "FFDL_MAX_WORKERS"));
   }
+  read.takes_over_from = text_in(variables, "FFDL_TAKES_OVER_FROM");
   return std::optional(std::move(read));
 }
 
@@ -174,7 +175,8 @@ std::vector<std::string> job_variables(const JobEnvironment& environment) {
           "FFDL_JOB=" + environment.job,
           "FFDL_WORKER_ID=" + environment.worker_id,
           fmt::format("FFDL_MIN_WORKERS={}", environment.min_workers),
-          fmt::format("FFDL_MAX_WORKERS={}", environment.max_workers)};
+          fmt::format("FFDL_MAX_WORKERS={}", environment.max_workers),
+          "FFDL_TAKES_OVER_FROM=" + environment.takes_over_from};
 }
 
 World world_of(const LaunchEnvironment& environment) {

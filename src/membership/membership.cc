@@ -20,6 +20,12 @@ Result<std::unique_ptr<Membership>> Membership::join(Store& store, Runtime& runt
         "join job '{}' as '{}': it is no id; use 1 to {} letters, digits and signs but '/'",
         options.job, self.id, base::kMemberIdMax);
   }
+  if (!options.takes_over_from.empty() &&
+      (!membership::is_name(options.takes_over_from) || options.takes_over_from == self.id)) {
+    return base::invalid_argument(
+        "join job '{}' as '{}': takes_over_from is '{}'; name another member, or nobody",
+        options.job, self.id, options.takes_over_from);
+  }
   auto impl = std::make_unique<Impl>(store, runtime, std::move(self), options);
   FFDL_RETURN_IF_ERROR(impl->start());
   return std::unique_ptr<Membership>(new Membership(std::move(impl)));

@@ -59,6 +59,7 @@ Membership::Impl::~Impl() {
 }
 
 Status Membership::Impl::start() {
+  FFDL_RETURN_IF_ERROR(find_predecessor());
   FFDL_RETURN_IF_ERROR(take_incarnation());
   note_renewal(runtime_.now());
   FFDL_RETURN_IF_ERROR(enter());
@@ -96,6 +97,18 @@ Status Membership::Impl::turn() {
     return {};
   }
   return seen.status().code() == StatusCode::kTimeout ? Status() : seen.status();
+}
+
+// Before this life begins, so that no two can take over from each other.
+Status Membership::Impl::find_predecessor() {
+  const std::string& id = options_.takes_over_from;
+  if (id.empty()) return {};
+  const auto entry = store_.get(keys_.incarnation(id));
+  if (entry.status().code() == StatusCode::kNotFound) return {};
+  if (!entry.ok()) return entry.status();
+  FFDL_ASSIGN_OR_RETURN(const uint64_t incarnation, parse_number(entry->value));
+  if (incarnation > 0) takes_over_from_ = Member{id, incarnation};
+  return {};
 }
 
 Status Membership::Impl::take_incarnation() {
@@ -162,7 +175,7 @@ Status Membership::Impl::put_candidate(LeaseId lease) {
     }
   }
   const membership::CandidateRecord mine = {self_.incarnation, self_.address, wishes.leaving,
-                                            wishes.failed_generation};
+                                            wishes.failed_generation, takes_over_from_};
   const auto put =
       store_.compare_and_put(key, entry.ok() ? entry->revision : 0, encode(mine), lease);
   if (!put.ok()) return put.status();
@@ -244,13 +257,23 @@ Status Membership::Impl::look() {
 // others may be about to build on it.
 bool Membership::Impl::is_needed() const {
   const auto* mine = sightings_.facts().find(self_);
-  if (mine == nullptr || !mine->leaving) return true;
+  if (mine == nullptr) return true;
+  if (!mine->leaving) return !is_replaced();
   const auto& record = sightings_.record();
   if (!record) return false;
   if (!contains(record->members, self_) && !contains(record->carriers, self_)) return false;
   const auto& candidates = sightings_.facts().candidates;
   return std::any_of(candidates.begin(), candidates.end(),
                      [](const membership::Candidate& other) { return !other.leaving; });
+}
+
+// Its successor has the state, and no world that is or may come has this member.
+bool Membership::Impl::is_replaced() const {
+  const auto& record = sightings_.record();
+  if (!record || contains(record->carriers, self_) || contains(record->members, self_))
+    return false;
+  const auto* successor = sightings_.facts().find_successor(self_, record->carriers);
+  return successor != nullptr && contains(record->carriers, successor->member);
 }
 
 Status Membership::Impl::lead() {
@@ -535,7 +558,7 @@ void Membership::Impl::ask_to_leave() {
 
 bool Membership::Impl::may_leave() const {
   MutexLock lock(mutex_);
-  return wishes_.leaving && !view_.is_needed;
+  return !view_.is_needed;
 }
 
 Status Membership::Impl::leave(Time deadline) {

@@ -64,6 +64,7 @@ class Membership::Impl {
   // --- the task ---
   void run(StopToken stop);
   Status turn();
+  Status find_predecessor();
   Status take_incarnation();
   Status enter();
   Status beat();
@@ -74,6 +75,7 @@ class Membership::Impl {
   Status write_world(WorldRecord next);
   Status put_candidate(LeaseId lease);
   bool is_needed() const;
+  bool is_replaced() const;
 
   // --- shared ---
   void note_record(const WorldRecord& record, Revision revision);
@@ -92,6 +94,7 @@ class Membership::Impl {
   Store& store_;
   Runtime& runtime_;
   Member self_;  // its incarnation is fixed before there is a second thread
+  std::optional<Member> takes_over_from_;  // so is this
   const MembershipOptions options_;
   const membership::Keys keys_;
 

@@ -195,10 +195,12 @@ Result<WorldRecord> parse_world(std::string_view text) {
 }
 
 std::string encode(const CandidateRecord& candidate) {
-  return dump({{"incarnation", candidate.incarnation},
+  Json json = {{"incarnation", candidate.incarnation},
                {"address", candidate.address},
                {"leaving", candidate.leaving},
-               {"failed_generation", candidate.failed_generation}});
+               {"failed_generation", candidate.failed_generation}};
+  if (candidate.takes_over_from) json["takes_over_from"] = to_json(*candidate.takes_over_from);
+  return dump(json);
 }
 
 Result<CandidateRecord> parse_candidate(std::string_view text) {
@@ -210,6 +212,8 @@ Result<CandidateRecord> parse_candidate(std::string_view text) {
   candidate.leaving = fields.truth("leaving");
   candidate.failed_generation = fields.number("failed_generation");
   if (candidate.incarnation == 0) fields.fail("incarnation");
+  const Json* predecessor = fields.find("takes_over_from");
+  if (predecessor != nullptr) candidate.takes_over_from = take_member(fields, predecessor);
   FFDL_RETURN_IF_ERROR(fields.outcome("a candidate"));
   return candidate;
 }

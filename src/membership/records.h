@@ -34,6 +34,8 @@ struct CandidateRecord {
   std::string address{};
   bool leaving = false;
   uint64_t failed_generation = 0;  // the last one that came apart for it, though nobody died
+  // Whose place it takes: this life of that member, or one before. Written only where there is one.
+  std::optional<Member> takes_over_from{};
 };
 
 struct Progress {

@@ -18,6 +18,10 @@ const Entry* find_entry(std::span<const Entry> entries, std::string_view key) {
   return found == entries.end() ? nullptr : &*found;
 }
 
+bool contains(const std::vector<Member>& members, const Member& member) {
+  return std::find(members.begin(), members.end(), member) != members.end();
+}
+
 }  // namespace
 
 const Candidate* Facts::find(const Member& member) const {
@@ -25,6 +29,18 @@ const Candidate* Facts::find(const Member& member) const {
       std::find_if(candidates.begin(), candidates.end(),
                    [&](const Candidate& candidate) { return candidate.member == member; });
   return found == candidates.end() ? nullptr : &*found;
+}
+
+const Candidate* Facts::find_successor(const Member& member,
+                                       const std::vector<Member>& carriers) const {
+  const Candidate* first = nullptr;
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.replaces(member)) continue;
+    const bool has_done = contains(carriers, candidate.member) && !contains(carriers, member);
+    if (!has_done && !candidate.is_willing()) continue;
+    if (first == nullptr || candidate.joined < first->joined) first = &candidate;
+  }
+  return first;
 }
 
 bool Facts::is_dead(const Member& member) const {
@@ -95,7 +111,8 @@ void Sightings::see_candidate(std::string_view id, const Entry& entry, Time now,
                      .leaving = parsed->leaving,
                      .failed_generation = parsed->failed_generation,
                      .joined = entry.revision,
-                     .since = now};
+                     .since = now,
+                     .takes_over_from = parsed->takes_over_from};
   if (is_known && before->second.candidate.member == known.candidate.member) {
     known.candidate.joined = before->second.candidate.joined;
     known.candidate.since = before->second.candidate.since;
@@ -134,10 +151,7 @@ Sightings::Lag Sightings::read_lag(const Member& member, const Entry* entry) con
 
 void Sightings::update_progress(std::span<const Entry> entries, Time now, Duration step_timeout) {
   if (!record_) return;
-  const auto is_member = [&](const Member& member) {
-    return std::find(record_->members.begin(), record_->members.end(), member) !=
-           record_->members.end();
-  };
+  const auto is_member = [&](const Member& member) { return contains(record_->members, member); };
   std::map<std::string, Lag> lags;
   Progress furthest;
   for (const Candidate& candidate : facts_.candidates) {

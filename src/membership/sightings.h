@@ -19,6 +19,14 @@ struct Candidate {
   uint64_t failed_generation = 0;
   Revision joined = 0;  // of its key: says who came first
   Time since{};         // first seen in this life
+  std::optional<Member> takes_over_from{};
+
+  bool is_willing() const { return !leaving && !stalled; }
+  // Whether it is to stand in the place of that life of a member.
+  bool replaces(const Member& other) const {
+    return takes_over_from && takes_over_from->id == other.id &&
+           takes_over_from->incarnation >= other.incarnation && member.id != other.id;
+  }
 };
 
 // What decide_world decides from, beside the record.
@@ -28,6 +36,9 @@ struct Facts {
   std::map<std::string, Time> absent;    // carriers that are no candidates -> first seen so
 
   const Candidate* find(const Member& member) const;
+  // Who is to stand in its place and can, or has done so, as it is a carrier and the other is not;
+  // of several the first that came.
+  const Candidate* find_successor(const Member& member, const std::vector<Member>& carriers) const;
   bool is_dead(const Member& member) const;
 };
 

@@ -1,4 +1,4 @@
-// `ffdl status` and `ffdl scale` beside an `ffdl run`, the programs themselves.
+// `ffdl status`, `ffdl scale` and `ffdl migrate` beside an `ffdl run`, the programs themselves.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -84,6 +84,37 @@ TEST_F(StatusTest, ShowsATrueWorldThatScaleChanges) {
   EXPECT_TRUE(becomes_world_of({"worker-0", "worker-1"})) << ffdl("status digits").out;
 }
 
+// The world has two members at each look, and is another once.
+TEST_F(StatusTest, MigrateMovesAWorkerInOneChangeOfTheWorld) {
+  StartedProgram job(kProgram + " run --job digits --workers 1:3 -- " FFDL_MEMBER_WORKER,
+                     temporary_.file("out"));
+  ASSERT_TRUE(becomes_world_of({"worker-0", "worker-1", "worker-2"})) << job.output();
+  const auto full = ffdl("migrate digits 1");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_NE(full.out.find("no worker is idle"), std::string::npos) << full.out;
+  EXPECT_EQ(ffdl("scale digits 2").exit_code, 0);
+  ASSERT_TRUE(becomes_world_of({"worker-0", "worker-1"})) << ffdl("status digits").out;
+  const uint64_t before = status()["generation"];
+
+  const auto migrated = ffdl("migrate digits 1");
+  EXPECT_EQ(migrated.out, "worker-2 takes over from worker-1\n");
+  EXPECT_EQ(migrated.exit_code, 0);
+  std::set<uint64_t> sizes;
+  EXPECT_TRUE(comes_true([&] {
+    const Json now = status();
+    sizes.insert(now["world_size"].get<uint64_t>());
+    return now["running"] == 2 && now["generation"] > before && now["phase"] == "active";
+  }));
+  EXPECT_EQ(sizes, (std::set<uint64_t>{2}));
+  EXPECT_TRUE(becomes_world_of({"worker-0", "worker-2"})) << ffdl("status digits").out;
+  EXPECT_EQ(status()["generation"], before + 1);
+  EXPECT_EQ(status()["wanted"], 2);
+  const auto refused = ffdl("migrate digits 1 0");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.out.find("worker 1 is not wanted; name one of 0, 2"), std::string::npos)
+      << refused.out;
+}
+
 TEST_F(StatusTest, WatchesUntilTheJobIsOver) {
   StartedProgram job(kProgram + " run --job digits -- " FFDL_MEMBER_WORKER, temporary_.file("out"));
   ASSERT_TRUE(becomes_world_of({"worker-0"})) << job.output();
@@ -109,7 +140,7 @@ TEST_F(StatusTest, FindsAJobByItsStore) {
 }
 
 TEST_F(StatusTest, AJobThatNobodyRunsIsNotFound) {
-  for (const char* command : {"status digits", "scale digits 2"}) {
+  for (const char* command : {"status digits", "scale digits 2", "migrate digits 1"}) {
     const auto outcome = ffdl(command);
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_NE(outcome.out.find("find job 'digits'"), std::string::npos) << outcome.out;

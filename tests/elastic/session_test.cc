@@ -7,10 +7,13 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
+#include "ffdl/partition_ledger.h"
 #include "support/small_model.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 // Members are threads of this process, with a store and shared memory as processes have them.
 namespace ffdl {
@@ -49,16 +52,58 @@ class History {
   std::map<uint64_t, std::vector<float>> weights_;
 };
 
+// What the ledgers of all members say is committed.
+class Commits {
+ public:
+  static constexpr uint64_t kSamples = 200;
+  static constexpr uint64_t kPartition = 10;
+
+  Result<std::unique_ptr<PartitionLedger>> make_ledger() {
+    PartitionLedgerOptions options;
+    options.samples = kSamples;
+    options.partition_samples = kPartition;
+    options.epochs = 0;
+    options.on_stable = [this](const CommittedStep& step) {
+      const std::lock_guard lock(mutex_);
+      EXPECT_EQ(steps_.emplace(step.step, step).first->second, step);
+    };
+    return PartitionLedger::create(options);
+  }
+  void expect_each_once(uint64_t epochs) {
+    std::map<uint32_t, std::map<uint64_t, uint64_t>> ranges;  // of a partition, by their begins
+    for (const auto& [number, step] : steps_) {
+      for (const auto& part : step.parts) {
+        EXPECT_TRUE(ranges[part.range.partition].emplace(part.range.begin, part.range.end).second);
+      }
+    }
+    EXPECT_EQ(ranges.size(), kSamples / kPartition);
+    for (const auto& [partition, all] : ranges) {
+      uint64_t position = 0;
+      for (const auto& [begin, end] : all) {
+        EXPECT_EQ(begin, position) << "partition " << partition;
+        position = end;
+      }
+      EXPECT_GE(position, epochs * kPartition) << "partition " << partition;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, CommittedStep> steps_;
+};
+
 class SessionTest : public ::testing::Test {
  protected:
   SessionTest() : store_(open_store("mem://", system_runtime()).value()) {}
 
   // What one member does; it may look at the session after each step, and ends by false.
   struct Worker {
-    std::string id;
+    std::string id{};
     int min_workers = 1;
     size_t size = 1001;
     uint64_t samples = 4;
+    int max_workers = 256;
+    std::string takes_over_from{};
     std::function<bool(Session&, StepResult)> after_step = [](Session&, StepResult) {
       return true;
     };
@@ -70,17 +115,21 @@ class SessionTest : public ::testing::Test {
   Status run(const Worker& worker) {
     SmallModel model(worker.size);
     Scribe scribe(worker.samples);
+    FFDL_ASSIGN_OR_RETURN(const auto ledger, commits_.make_ledger());
     SessionOptions options;
     options.self.id = worker.id;
     options.membership = patient(worker.min_workers);
-    options.participants = {&scribe};
+    options.membership.max_workers = worker.max_workers;
+    options.membership.takes_over_from = worker.takes_over_from;
+    options.participants = {&scribe, ledger.get()};
     options.verify_state = true;
     FFDL_ASSIGN_OR_RETURN(auto session, Session::open(options, model, *store_));
     while (true) {
       model.compute(session->step());
-      FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(worker.samples));
-      if (result == StepResult::kLeft) return {};
+      FFDL_RETURN_IF_ERROR(ledger->take(worker.samples).status());
+      FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
       if (result != StepResult::kRetryStep) history_.note(session->step(), model.weights());
+      if (result == StepResult::kLeft) return {};
       EXPECT_LE(scribe.last_applied, session->step());
       EXPECT_LT(scribe.last_stable, std::max<uint64_t>(session->step(), 1));
       sum_of_[worker.id] = scribe.sum();
@@ -91,9 +140,10 @@ class SessionTest : public ::testing::Test {
 
   const std::unique_ptr<Store> store_;
   History history_;
+  Commits commits_;
   uint64_t end_step_ = ~uint64_t{0};  // after which all finish
-  std::map<std::string, Status> outcome_ = {{"a", {}}, {"b", {}}, {"c", {}}};
-  std::map<std::string, uint64_t> sum_of_ = {{"a", 0}, {"b", 0}, {"c", 0}};
+  std::map<std::string, Status> outcome_ = {{"a", {}}, {"b", {}}, {"c", {}}, {"d", {}}};
+  std::map<std::string, uint64_t> sum_of_ = {{"a", 0}, {"b", 0}, {"c", 0}, {"d", 0}};
 };
 
 TEST_F(SessionTest, OneMemberTrainsAlone) {
@@ -209,6 +259,102 @@ TEST_F(SessionTest, ANewcomerIsPartOfItsFirstStepBeforeItComputes) {
   is_over = true;
   first.join();
   EXPECT_OK(outcome_["a"]);
+}
+
+// The world has two members throughout, and changes once.
+TEST_F(SessionTest, AThirdTakesOverFromTheSecond) {
+  std::promise<void> trains;
+  std::atomic<uint64_t> end = ~uint64_t{0};
+  std::atomic<uint64_t> last_generation = 0;
+  std::set<uint64_t> generations;
+  end_step_ = 1;
+  const Worker member = {.min_workers = 2, .max_workers = 2};
+  Worker a = member, b = member, c = member;
+  a.id = "a";
+  a.after_step = [&](Session& session, StepResult result) {
+    if (session.step() == 5) trains.set_value();
+    EXPECT_TRUE(result == StepResult::kContinue || result == StepResult::kWorldChanged);
+    EXPECT_EQ(session.world().size(), 2);
+    generations.insert(session.world().generation);
+    return session.step() < end;
+  };
+  b.id = "b";
+  b.after_step = [&](Session& session, StepResult) {
+    last_generation = session.world().generation;
+    return true;
+  };
+  c.id = "c";
+  c.takes_over_from = "b";
+  c.after_step = [&](Session& session, StepResult) {
+    EXPECT_EQ(session.world().generation, last_generation + 1);
+    if (end == ~uint64_t{0}) end = session.step() + 100;  // the other is one step ahead at most
+    return session.step() < end;
+  };
+  std::vector<std::thread> threads;
+  threads.push_back(start(a));
+  threads.push_back(start(b));
+  trains.get_future().wait();
+  threads.push_back(start(c));
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& [id, outcome] : outcome_) EXPECT_OK(outcome);
+  EXPECT_EQ(generations, (std::set<uint64_t>{last_generation, last_generation + 1}));
+  commits_.expect_each_once(2);
+}
+
+// Nobody waits for the second, whose place the third has before there is a world.
+TEST_F(SessionTest, WhoIsTakenOverFromBeforeItWasInAWorldIsToldSo) {
+  end_step_ = 20;
+  Worker worker = {.min_workers = 3};
+  worker.after_step = [](Session& session, StepResult) { return session.step() < 20; };
+  std::vector<std::thread> threads;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    worker.id = id;
+    worker.takes_over_from = worker.id == "c" ? "b" : "";
+    threads.push_back(start(worker));
+    while (worker.id != "d" && !store_->get("ffdl/job/who/members/" + worker.id).ok()) {
+      std::this_thread::yield();
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const char* id : {"a", "c", "d"}) EXPECT_OK(outcome_[id]);
+  EXPECT_FAILS(outcome_["b"], StatusCode::kCancelled, "another member took over before");
+}
+
+// Who was to be replaced works on in the world that comes after.
+TEST_F(SessionTest, WhoWouldTakeOverDiesBeforeItHas) {
+  std::promise<uint64_t> trains;
+  std::atomic<uint64_t> end = ~uint64_t{0};
+  std::atomic<uint64_t> forming = ~uint64_t{0};
+  end_step_ = 1;
+  Worker a = {.id = "a", .min_workers = 2};
+  a.after_step = [&](Session& session, StepResult result) {
+    if (session.step() == 5) trains.set_value(session.world().generation);
+    EXPECT_TRUE(result == StepResult::kContinue || result == StepResult::kWorldChanged);
+    if (session.world().generation > forming && end == ~uint64_t{0}) end = session.step() + 100;
+    return session.step() < end;
+  };
+  Worker b = {.id = "b", .min_workers = 2};
+  b.after_step = [&](Session& session, StepResult result) {
+    EXPECT_TRUE(result == StepResult::kContinue || result == StepResult::kWorldChanged);
+    return session.step() < end;
+  };
+  std::thread first = start(a);
+  std::thread second = start(b);
+  const uint64_t generation = trains.get_future().get();
+  MembershipOptions options = patient(2);
+  options.takes_over_from = "b";
+  auto newcomer = Membership::join(*store_, system_runtime(), {"c", 0, ""}, options);
+  ASSERT_OK(newcomer);
+  const auto world = (*newcomer)->wait_world_after(generation, testing::soon());
+  ASSERT_OK(world);
+  EXPECT_EQ(world->carriers.size(), 2U);
+  forming = world->generation;
+  newcomer->reset();
+  ASSERT_OK(store_->end_lease(store_->get("ffdl/job/who/members/c")->lease));
+  first.join();
+  second.join();
+  for (const auto& [id, outcome] : outcome_) EXPECT_OK(outcome);
+  commits_.expect_each_once(2);
 }
 
 // One whose session is gone is dead for the others; the last one goes on alone.

@@ -14,7 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 NodeStatus node(int number, const char* phase = "running") {
-  return {number, 4711, 1, 4, {{"worker-a", phase, 1, 0}, {"worker-b", "idle", 0, 0}}};
+  const auto id = [&](int index) { return "worker-" + std::to_string(2 * number + index); };
+  return {number, 4711, 1, 4, {{id(0), phase, 1, 0}, {id(1), "idle", 0, 0}}};
 }
 
 class NodeBoardTest : public ::testing::Test {
@@ -45,12 +46,12 @@ TEST_F(NodeBoardTest, TheFirstNodeSaysHowManyAreWanted) {
   ASSERT_OK(store_->put(Keys("job").outcome(), "of the last run"));
   const auto first = board(), second = board();
   ASSERT_OK(first->open(node(0), 4));
-  EXPECT_EQ(first->view().wanted, 4);
+  EXPECT_EQ(first->view().wanted.size(), 4U);
   EXPECT_EQ(first->view().outcome, std::nullopt);
   ASSERT_OK(scale_job(*store_, "job", 3));
   ASSERT_OK(second->open(node(1), 4));
-  EXPECT_EQ(second->view().wanted, 3);
-  EXPECT_TRUE(comes_true([&] { return first->view().wanted == 3; }));
+  EXPECT_EQ(second->view().wanted.size(), 3U);
+  EXPECT_TRUE(comes_true([&] { return first->view().wanted.size() == 3; }));
 }
 
 TEST_F(NodeBoardTest, NodesSeeEachOther) {

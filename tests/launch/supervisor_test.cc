@@ -178,6 +178,57 @@ TEST_F(SupervisorTest, ScalesDownAndUp) {
   EXPECT_EQ(last_incarnation(*store_, "job", "worker-0").value(), 1U) << "it was disturbed";
 }
 
+TEST_F(SupervisorTest, AWorkerHandsItsPlaceOver) {
+  run_members();
+  options_.max_workers = options_.workers_per_node = 3;
+  Node node(*store_, options_);
+  ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1", "worker-2"}); }));
+  ASSERT_OK(scale_job(*store_, "job", 2));
+  ASSERT_TRUE(comes_true(
+      [&] { return has_world_of({"worker-0", "worker-1"}) && worker(2).phase == "idle"; }));
+  const uint64_t before = read_job(*store_, "job")->world.generation;
+  EXPECT_EQ(migrate_worker(*store_, "job", 0).value(), 2);
+  ASSERT_TRUE(comes_true(
+      [&] { return has_world_of({"worker-2", "worker-1"}) && worker(0).phase == "idle"; }));
+  const World world = read_job(*store_, "job")->world;
+  EXPECT_EQ(world.generation, before + 1);
+  EXPECT_EQ(worker(0).restarts, 0);
+  EXPECT_EQ(log_of("worker-0"), "joined as life 1\n");
+  // Back again, to a new life.
+  EXPECT_EQ(migrate_worker(*store_, "job", 2, 0).value(), 0);
+  ASSERT_TRUE(comes_true(
+      [&] { return has_world_of({"worker-0", "worker-1"}) && worker(2).phase == "idle"; }));
+  EXPECT_EQ(read_job(*store_, "job")->world.generation, before + 2);
+  EXPECT_EQ(last_incarnation(*store_, "job", "worker-1").value(), 1U) << "it was disturbed";
+  node.supervisor().stop();
+  EXPECT_FAILS(node.outcome(), StatusCode::kCancelled, "asked to stop");
+}
+
+// It is told whose place it takes in each of its lives, and the other works on meanwhile.
+TEST_F(SupervisorTest, WhoFailsBeforeItTookOverIsStartedAgain) {
+  options_.max_workers = options_.workers_per_node = 2;
+  options_.min_workers = 1;
+  run_shell(
+      "echo rank $RANK of $WORLD_SIZE from \"$FFDL_TAKES_OVER_FROM\"; "
+      "[ $FFDL_WORKER_ID = worker-0 ] && exec sleep 1000; "
+      "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 3; exec sleep 1000");
+  const auto kept = [&] { return worker(1).restarts == 1 && worker(1).phase == "running"; };
+  Node node(*store_, options_);
+  ASSERT_TRUE(comes_true(kept));
+  ASSERT_OK(scale_job(*store_, "job", 1));
+  ASSERT_TRUE(comes_true([&] { return worker(1).phase == "idle"; }));
+  const int64_t process = worker(0).process;
+  EXPECT_EQ(migrate_worker(*store_, "job", 0).value(), 1);
+  const std::string line = "rank 0 of 1 from worker-0\n";
+  ASSERT_TRUE(comes_true([&] { return log_of("worker-1").ends_with(line); }));
+  ::kill(static_cast<pid_t>(worker(1).process), SIGKILL);
+  ASSERT_TRUE(comes_true([&] { return worker(1).restarts == 2 && worker(1).phase == "running"; }));
+  EXPECT_EQ(worker(0).process, process);
+  EXPECT_EQ(worker(0).phase, "running");
+  EXPECT_TRUE(comes_true([&] { return log_of("worker-1").ends_with(line + line); }))
+      << log_of("worker-1");
+}
+
 TEST_F(SupervisorTest, StopIsAGracefulLeaveOfAll) {
   run_members();
   Node node(*store_, options_);

@@ -41,6 +41,7 @@ struct Case {
   const char* next;
   const char* waiting_for;
   bool begins_anew = false;
+  const char* takes_over = "";  // "c a": c takes over from a
 };
 
 MembershipOptions options() {
@@ -87,6 +88,53 @@ const Case kCases[] = {
     {"who stands still is left out", "a b", true, "a b", "a b", "", "b", "", 0s, "a", ""},
     {"unless nobody else has the state either", "a b", true, "a", "a b", "", "a", "", 0s, "", ""},
     {"alone and leaving: nothing to form", "a", true, "a", "a", "a", "", "", 0s, "", ""},
+    {"who takes over has the other's rank", "a b", true, "a b", "a b c", "", "", "", 0s, "c b", "",
+     false, "c a"},
+    {"in a full world too", "a b d e", true, "a b d e", "a b d e c", "", "", "", 0s, "a c d e", "",
+     false, "c b"},
+    {"and the other waits", "a c", false, "a b", "a b c", "", "", "", 9s, "", "", false, "c b"},
+    {"also once that world is active", "a c", true, "a c", "a b c", "", "", "", 9s, "", "", false,
+     "c b"},
+    {"it died: the other comes back", "a c", false, "a b", "a b", "", "", "", 0s, "a b", "", false,
+     "c b"},
+    {"it wants to go: the other comes back", "a c", false, "a b", "a b c", "c", "", "", 0s, "a b",
+     "", false, "c b"},
+    {"it stands still: the other comes back", "a c", false, "a b", "a b c", "", "c", "", 0s, "a b",
+     "", false, "c b"},
+    {"it wants to go after it took over: nobody comes back", "a c", true, "a c", "a b c", "c", "",
+     "", 0s, "a", "", false, "c b"},
+    {"it died after it took over: the other comes back", "a c", true, "a c", "a b", "", "", "", 0s,
+     "a b", "", false, "c b"},
+    {"the other died: its place is kept", "a b d", true, "a b d", "b c d", "", "", "", 0s, "c b d",
+     "", false, "c a"},
+    {"the last carrier stays for a world more", "a", true, "a", "a b", "", "", "", 1s, "a b", "",
+     false, "b a"},
+    {"which waits as growth does", "a", true, "a", "a b", "", "", "", 999ms, "", "", false, "b a"},
+    {"and is kept until it is active", "a b", false, "a", "a b", "", "", "", 9s, "", "", false,
+     "b a"},
+    {"then it goes", "a b", true, "a b", "a b", "", "", "", 0s, "b", "", false, "b a"},
+    {"also one who asked to leave", "a b", true, "a b", "a b c d", "b", "", "", 0s, "a c d", "",
+     false, "c a d b"},
+    {"of several that are replaced one is enough", "a b", true, "a b", "a b c d", "", "", "", 0s,
+     "a c d", "", false, "c a d b"},
+    {"full, and all of it replaced: one more for a world", "a b e f", true, "a b e f",
+     "a b e f c d g h", "", "", "", 0s, "a c d g h", "", false, "c a d b g e h f"},
+    {"the other carriers died: it stays", "a c", false, "a b", "b c", "", "", "", 0s, "b c", "",
+     false, "c b"},
+    {"nobody is kept who stands still", "a b", true, "a b", "a b c", "", "b", "", 0s, "a c", "",
+     false, "c b"},
+    {"of two the first has the place", "a b", true, "a b", "a b d c", "", "", "", 0s, "a d c", "",
+     false, "c b d b"},
+    {"from one who takes over: the last", "a b", true, "a b", "a b c d", "", "", "", 0s, "a d", "",
+     false, "c b d c"},
+    {"a new life is somebody else", "a b2", true, "a b2", "a b2 c", "", "", "", 1s, "a b2 c", "",
+     false, "c b"},
+    {"nobody of that name is there: a newcomer", "a b", true, "a b", "a b c", "", "", "", 1s,
+     "a b c", "", false, "c x"},
+    {"the place among those who wait", "a d", false, "a b", "a b e f g c", "", "", "", 0s,
+     "a c e f", "", false, "c b"},
+    {"two from each other: nobody can", "a", true, "a", "a b c", "", "", "", 9s, "", "", false,
+     "b c c b"},
 };
 
 Facts facts_of(const Case& test, const std::vector<Member>& carriers) {
@@ -98,6 +146,12 @@ Facts facts_of(const Case& test, const std::vector<Member>& carriers) {
   for (const Member& member : members(test.candidates)) {
     facts.candidates.push_back({member, has(test.leaving, member), has(test.stalled, member), 0,
                                 facts.candidates.size() + 1, at(0s)});
+  }
+  const auto pairs = members(test.takes_over);
+  for (size_t i = 0; i < pairs.size(); i += 2) {
+    for (Candidate& candidate : facts.candidates) {
+      if (candidate.member == pairs[i]) candidate.takes_over_from = pairs[i + 1];
+    }
   }
   for (const Member& member : members(test.dead)) facts.dead[member.id] = member.incarnation;
   for (const Member& carrier : carriers) {
@@ -186,7 +240,7 @@ TEST(DecideWorld, FewerThanTheLeastFormNothing) {
 
 // Any facts at all: what is formed holds a carrier, unless each of them is dead or fenced.
 TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
-  for (unsigned bits = 0; bits < 1U << 12; ++bits) {
+  for (unsigned bits = 0; bits < 1U << 16; ++bits) {
     WorldRecord record;
     record.generation = 7;
     record.active_generation = 6;
@@ -201,6 +255,10 @@ TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
       const bool is_carrier = i == 1 || i == 3;
       if ((own & 1U) != 0) {
         facts.candidates.push_back({member, (own & 2U) != 0, (own & 4U) != 0, 0, i + 1, at(0s)});
+        const char next = static_cast<char>('a' + (i + 1) % 4);
+        if ((bits >> (12 + i) & 1U) != 0) {
+          facts.candidates.back().takes_over_from = {std::string(1, next), 1};
+        }
       } else if ((own & 2U) != 0) {
         facts.dead[member.id] = 1;
       } else if (is_carrier) {

@@ -104,7 +104,7 @@ TEST(LaunchEnvironment, AWorldOfFixedSize) {
 }
 
 TEST(JobEnvironment, WhatIsSetIsWhatIsRead) {
-  const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3", 2, 8};
+  const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3", 2, 8, "worker-1"};
   Variables variables;
   for (const std::string& variable : job_variables(told)) {
     const size_t equals = variable.find('=');

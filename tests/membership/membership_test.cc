@@ -57,6 +57,12 @@ class MembershipTest : public ::testing::TestWithParam<std::string> {
       return all.front()->world();
     }
   }
+  static void wait_until_it_may_leave(const Membership& member) {
+    while (!member.may_leave()) {
+      ASSERT_OK(member.standing());
+      std::this_thread::yield();
+    }
+  }
   membership::WorldRecord record() {
     const auto entry = store().get(membership::Keys("job").world());
     EXPECT_OK(entry);
@@ -141,6 +147,80 @@ TEST_P(MembershipTest, WhoLeavesIsMissedOnlyOnceOthersCarryOn) {
   EXPECT_OK(b->leave(soon()));  // the last one needs nobody
 }
 
+TEST_P(MembershipTest, ANewcomerTakesOverInOneChangeOfTheWorld) {
+  const auto a = join("a");
+  const auto b = join("b");
+  const World before = activate({a.get(), b.get()});
+  MembershipOptions options = patient();
+  options.takes_over_from = before.members[0].id;
+  options.max_workers = 2;
+  const bool is_a = before.members[0] == a->self();
+  Membership& old = is_a ? *a : *b;
+  Membership& other = is_a ? *b : *a;
+  const auto c = join("c", options);
+  ASSERT_OK_AND_ASSIGN(const World after, c->wait_world_after(before.generation, soon()));
+  EXPECT_EQ(after.generation, before.generation + 1);
+  EXPECT_EQ(after.members, (std::vector<Member>{c->self(), other.self()}));
+  EXPECT_EQ(after.carriers, before.members);
+  ASSERT_OK(old.wait_world_after(before.generation, soon()));
+  EXPECT_FALSE(old.may_leave());
+  ASSERT_OK(c->activate(after.generation, soon()));
+  wait_until_it_may_leave(old);
+  EXPECT_OK(old.standing());
+  EXPECT_FALSE(other.may_leave() || c->may_leave());
+  EXPECT_OK(old.leave(soon()));
+  EXPECT_FAILS(c->wait_world_after(after.generation, deadline_in(200ms)), StatusCode::kTimeout,
+               "job 'job'");
+}
+
+TEST_P(MembershipTest, WhereWhoTakesOverDiesTheOtherComesBack) {
+  const auto a = join("a");
+  const auto b = join("b");
+  const World before = activate({a.get(), b.get()});
+  MembershipOptions options = patient();
+  options.takes_over_from = "b";
+  auto c = join("c", options);
+  ASSERT_OK_AND_ASSIGN(const World without, b->wait_world_after(before.generation, soon()));
+  EXPECT_EQ(without.rank, -1);
+  c.reset();
+  ASSERT_OK(store().end_lease(store().get(membership::Keys("job").candidate("c"))->lease));
+  ASSERT_OK_AND_ASSIGN(const World with, b->wait_world_after(without.generation, soon()));
+  EXPECT_GE(with.rank, 0);
+  EXPECT_EQ(with.members.size(), 2U);
+  EXPECT_FALSE(b->may_leave());
+}
+
+// The only one gives its state to the newcomer in a world of both, whatever max_workers says.
+TEST_P(MembershipTest, TheOnlyOneHandsOverInTwoChanges) {
+  MembershipOptions options = patient();
+  options.max_workers = 1;
+  const auto a = join("a", options);
+  const World before = activate({a.get()});
+  options.takes_over_from = "a";
+  const auto b = join("b", options);
+  activate({a.get(), b.get()});
+  ASSERT_OK_AND_ASSIGN(const World after, b->wait_world_after(before.generation + 1, soon()));
+  EXPECT_EQ(after.members, (std::vector<Member>{b->self()}));
+  EXPECT_FALSE(a->may_leave());
+  ASSERT_OK(b->activate(after.generation, soon()));
+  wait_until_it_may_leave(*a);
+}
+
+TEST_P(MembershipTest, ALaterLifeIsNotWhoWasTakenOverFrom) {
+  MembershipOptions options = patient();
+  options.takes_over_from = "b";
+  auto b = join("b");
+  activate({b.get()});
+  const auto a = join("a", options);
+  b.reset();
+  ASSERT_OK(store().end_lease(store().get(membership::Keys("job").candidate("b"))->lease));
+  b = join("b");
+  ASSERT_OK(report_death(store(), "job", {"b", 1}));
+  const World both = activate({a.get(), b.get()});
+  EXPECT_EQ(both.lineage, 2U);
+  EXPECT_FALSE(b->may_leave());
+}
+
 TEST_P(MembershipTest, CheckpointsOnlyMoveForward) {
   const auto a = join("a");
   const uint64_t generation = activate({a.get()}).generation;
@@ -210,6 +290,12 @@ TEST_P(MembershipTest, WrongNamesAreRefused) {
   EXPECT_FAILS(Membership::join(store(), system_runtime(), {"a/b"}), StatusCode::kInvalidArgument,
                "'a/b'");
   MembershipOptions options;
+  for (const char* name : {"a", "b/c"}) {
+    options.takes_over_from = name;
+    EXPECT_FAILS(Membership::join(store(), system_runtime(), {"a"}, options),
+                 StatusCode::kInvalidArgument, "name another member, or nobody");
+  }
+  options = {};
   options.heartbeat = options.lease;
   EXPECT_FAILS(Membership::join(store(), system_runtime(), {"a"}, options),
                StatusCode::kInvalidArgument, "docs/timeouts.md");

@@ -85,6 +85,7 @@ TEST(Records, TheSmallOnes) {
   EXPECT_EQ(candidate.incarnation, 9U);
   EXPECT_TRUE(candidate.leaving);
   EXPECT_EQ(candidate.failed_generation, 4U);
+  EXPECT_EQ(candidate.takes_over_from, std::nullopt);
   ASSERT_OK_AND_ASSIGN(const Progress progress, parse_progress(encode(Progress{1, 2, 3})));
   EXPECT_EQ(progress, (Progress{1, 2, 3}));
   ASSERT_OK_AND_ASSIGN(const Member leader, parse_leader(encode_leader({"w", 5, "y"})));
@@ -95,6 +96,17 @@ TEST(Records, TheSmallOnes) {
   EXPECT_FAILS(parse_leader("3"), StatusCode::kCorrupt, "the leader");
   for (const char* text : {"", "1x", "-1", "18446744073709551616", " 1"}) {
     EXPECT_FAILS(parse_number(text), StatusCode::kCorrupt, "no decimal number");
+  }
+}
+
+TEST(Records, ACandidateMaySayFromWhomItTakesOver) {
+  const std::string text = encode(CandidateRecord{9, "x", false, 0, Member{"w1", 3}});
+  ASSERT_OK_AND_ASSIGN(const CandidateRecord candidate, parse_candidate(text));
+  EXPECT_EQ(candidate.takes_over_from, (Member{"w1", 3}));
+  for (const auto& [from, to] :
+       {std::pair("\"incarnation\":3", "\"incarnation\":0"), std::pair("\"w1\"", "\"w/1\""),
+        std::pair("{\"id\"", "{\"name\""), std::pair("\"id\":\"w1\"", "\"id\":1")}) {
+    EXPECT_FAILS(parse_candidate(replaced(text, from, to)), StatusCode::kCorrupt, "a candidate");
   }
 }
 

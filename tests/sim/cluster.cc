@@ -29,9 +29,10 @@ MembershipOptions short_times() {
 
 class Cluster {
  public:
-  Cluster(SimRuntime& runtime, Of of, Mutant mutant)
+  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers)
       : runtime_(runtime),
         of_(of),
+        kinds_(has_takeovers ? kKinds : kTakeOver),
         store_node_(runtime.make_node("store")),
         store_(store_node_),
         checker_([this](const Member& member) { return is_alive(member); }),
@@ -75,6 +76,7 @@ class Cluster {
   struct Due {
     Duration at;
     std::string id;
+    std::string takes_over_from;
   };
   struct Death {
     Duration at;
@@ -97,17 +99,17 @@ class Cluster {
                     some(0.04)};
     trouble_ = 0.2 + some(0.8);
     reports_ = some(1);
-    for (bool& on : enabled_) on = runtime_.chance(0.5);
+    for (uint64_t kind = 0; kind < kinds_; ++kind) enabled_[kind] = runtime_.chance(0.5);
   }
 
   // --- the adversary ---
 
-  enum Kind { kKill, kPause, kCutOff, kStoreAway, kEndLease, kStart, kLeave, kKinds };
+  enum Kind { kKill, kPause, kCutOff, kStoreAway, kEndLease, kStart, kLeave, kTakeOver, kKinds };
 
   void act() {
-    const auto kind = static_cast<Kind>(runtime_.below(kKinds));
+    const auto kind = static_cast<Kind>(runtime_.below(kinds_));
     if (!enabled_[kind]) return;
-    if (kind == kStart) return start_new();
+    if (kind == kStart) return start_new("");
     if (kind == kStoreAway) {
       away_until_ = runtime_.elapsed() + runtime_.up_to(1s);
       return;
@@ -122,6 +124,7 @@ class Cluster {
       worker->store().cut_off_until(now + runtime_.up_to(runtime_.chance(0.5) ? 400ms : 4s));
     if (kind == kEndLease) end_lease_of(worker->id());
     if (kind == kLeave) worker->ask_to_leave();
+    if (kind == kTakeOver) start_new(worker->id());
   }
 
   Process* any_worker() {
@@ -139,7 +142,9 @@ class Cluster {
     if (worker.self() != nullptr && runtime_.chance(reports_)) {
       deaths_.push_back({now + runtime_.up_to(500ms), *worker.self()});
     }
-    if (runtime_.chance(0.8)) due_.push_back({now + runtime_.up_to(1s), worker.id()});
+    if (runtime_.chance(0.8)) {
+      due_.push_back({now + runtime_.up_to(1s), worker.id(), worker.takes_over_from()});
+    }
   }
 
   void end_lease_of(const std::string& id) {
@@ -147,7 +152,7 @@ class Cluster {
     if (entry.ok()) static_cast<void>(store_.end_lease(entry->lease).ok());
   }
 
-  void start_new() {
+  void start_new(const std::string& takes_over_from) {
     for (size_t i = 0; i < kWorkersMax; ++i) {
       const std::string id = fmt::format("w{}", i);
       const auto has_id = [&](const auto& one) { return one.id == id; };
@@ -155,21 +160,23 @@ class Cluster {
         return worker->id() == id && !worker->node().is_killed() && !worker->has_ended();
       });
       if (used || std::any_of(due_.begin(), due_.end(), has_id)) continue;
-      return start_worker(id);
+      return start_worker(id, takes_over_from);
     }
   }
 
   // --- the launcher ---
 
-  void start_worker(const std::string& id) {
+  void start_worker(const std::string& id, const std::string& takes_over_from = "") {
     SimNode& node = runtime_.make_node(fmt::format("{}.{}", id, ++started_));
     auto store = std::make_unique<FaultyStore>(
         store_, store_node_, runtime_, node, faults_, shared_.mutant,
         [this](Revision expected, const Entry& entry) { checker_.on_world(expected, entry); });
     if (of_ == Of::kMembership) {
-      workers_.push_back(std::make_unique<Worker>(shared_, node, std::move(store), id));
+      workers_.push_back(
+          std::make_unique<Worker>(shared_, node, std::move(store), id, takes_over_from));
     } else {
-      workers_.push_back(std::make_unique<SessionWorker>(shared_, node, std::move(store), id));
+      workers_.push_back(
+          std::make_unique<SessionWorker>(shared_, node, std::move(store), id, takes_over_from));
     }
   }
 
@@ -177,7 +184,9 @@ class Cluster {
   void launch() {
     const Duration now = runtime_.elapsed();
     faults_.store_is_away = now < away_until_;
-    for (const Due& due : take_due(due_, now)) start_worker(due.id);
+    for (const Due& due : take_due(due_, now)) {
+      start_worker(due.id, due.takes_over_from);
+    }
     for (const Death& death : take_due(deaths_, now)) {
       if (shared_.mutant == Mutant::kSameIncarnation) continue;
       static_cast<void>(report_death(store_, "job", death.member).ok());
@@ -257,6 +266,7 @@ class Cluster {
 
   SimRuntime& runtime_;
   const Of of_;
+  const uint64_t kinds_;  // of trouble
   SimNode& store_node_;
   store::MemoryStore store_;
   Faults faults_;
@@ -278,7 +288,8 @@ class Cluster {
 
 Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
   SimRuntime runtime(seed, stacks);
-  auto cluster = std::make_unique<Cluster>(runtime, of, mutant);
+  // The other schedules are what they were before workers took over from each other.
+  auto cluster = std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0);
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();

@@ -14,13 +14,18 @@ namespace ffdl::sim {
 // task is the derived class's to start, and to join before anything else of it goes.
 class Process {
  public:
-  Process(SimNode& node, std::unique_ptr<FaultyStore> store, std::string id)
-      : node_(node), store_(std::move(store)), id_(std::move(id)) {}
+  Process(SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
+          std::string takes_over_from)
+      : node_(node),
+        store_(std::move(store)),
+        id_(std::move(id)),
+        takes_over_from_(std::move(takes_over_from)) {}
   virtual ~Process() = default;
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   const std::string& id() const { return id_; }
+  const std::string& takes_over_from() const { return takes_over_from_; }
   SimNode& node() { return node_; }
   FaultyStore& store() { return *store_; }
   bool has_ended() const { return has_ended_; }
@@ -34,6 +39,7 @@ class Process {
   SimNode& node_;
   const std::unique_ptr<FaultyStore> store_;
   const std::string id_;
+  const std::string takes_over_from_;
   bool is_leaving_ = false;
   bool has_ended_ = false;
 };

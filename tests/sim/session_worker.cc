@@ -89,8 +89,10 @@ Status Chain::restore(std::span<const std::byte> bytes) {
 // --- SessionWorker -------------------------------------------------------------------------------
 
 SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store,
-                             std::string id)
-    : Process(node, std::move(store), std::move(id)), shared_(shared), runtime_(shared.runtime) {
+                             std::string id, std::string takes_over_from)
+    : Process(node, std::move(store), std::move(id), std::move(takes_over_from)),
+      shared_(shared),
+      runtime_(shared.runtime) {
   task_ = node_.spawn("user", [this](const StopToken&) {
     run();
     has_ended_ = true;
@@ -145,6 +147,7 @@ SessionOptions SessionWorker::options(Chain& chain, PartitionLedger& ledger) {
   SessionOptions options;
   options.self = {id_, 0, id_ + ":1"};
   options.membership = shared_.options;
+  options.membership.takes_over_from = takes_over_from_;
   options.participants = {&chain, &ledger};
   options.operation_timeout = 4s;
   options.recovery_timeout = 60s;
@@ -169,11 +172,12 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
   hooks.act = [this, self = world.members[static_cast<size_t>(world.rank)]] {
     shared_.checker.on_act(self);
   };
-  // The only message of a report's size.
+  // The only message of a report's size that begins as one does.
   hooks.tamper = [this, &chain](std::vector<std::byte>& bytes) {
     if (bytes.size() != sizeof(elastic::Report)) return;
     elastic::Report report;
     std::memcpy(&report, bytes.data(), sizeof report);
+    if (report.format != elastic::kReportFormat) return;
     if (shared_.mutant == Mutant::kStepAlone) report.generation = 0;
     if (shared_.mutant == Mutant::kLastApply) report.generation = chain.last_apply();
     std::memcpy(bytes.data(), &report, sizeof report);

@@ -24,7 +24,8 @@ class Chain final : public Trainable, public StepParticipant {
   Status begin_anew() override;
 
   // Of the participant.
-  size_t record_bytes() const override { return sizeof(uint64_t); }
+  // Two, so that no message of a step has the size of a report, which a mutant is about.
+  size_t record_bytes() const override { return 2 * sizeof(uint64_t); }
   void describe(std::span<std::byte> record) override;
   void applied(uint64_t step, const StepRecords& records) override;
   void world_changed(const World& /*world*/) override {}
@@ -53,7 +54,8 @@ class Chain final : public Trainable, public StepParticipant {
 // One process of a training job: the real Session, over a communicator of the simulation.
 class SessionWorker final : public Process {
  public:
-  SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id);
+  SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
+                std::string takes_over_from);
 
   const Member* self() const override { return session_ ? &session_->self() : nullptr; }
   bool may_use_state() const override {

@@ -23,8 +23,11 @@ std::pair<uint64_t, uint64_t> label(const State& state, uint64_t lineage) {
 
 }  // namespace
 
-Worker::Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id)
-    : Process(node, std::move(store), std::move(id)), shared_(shared), runtime_(shared.runtime) {
+Worker::Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
+               std::string takes_over_from)
+    : Process(node, std::move(store), std::move(id), std::move(takes_over_from)),
+      shared_(shared),
+      runtime_(shared.runtime) {
   task_ = node_.spawn("user", [this](const StopToken&) {
     run();
     has_ended_ = true;
@@ -36,8 +39,10 @@ bool Worker::may_use_state() const {
 }
 
 void Worker::run() {
+  MembershipOptions options = shared_.options;
+  options.takes_over_from = takes_over_from_;
   while (!node_.is_killed() && !has_ended_) {
-    auto joined = Membership::join(*store_, node_, {id_, 0, id_ + ":1"}, shared_.options);
+    auto joined = Membership::join(*store_, node_, {id_, 0, id_ + ":1"}, options);
     if (!joined.ok()) {
       runtime_.sleep(runtime_.up_to(100ms));
       continue;

@@ -41,7 +41,8 @@ struct Shared {
 // docs/protocol-step.md has them, on states that are lists of step numbers.
 class Worker final : public Process {
  public:
-  Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id);
+  Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
+         std::string takes_over_from);
 
   const Member* self() const override { return membership_ ? &membership_->self() : nullptr; }
   bool may_use_state() const override;

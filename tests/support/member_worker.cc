@@ -54,6 +54,7 @@ Status work(uint64_t limit) {
   options.job = job->job;
   options.min_workers = job->min_workers;
   options.max_workers = job->max_workers;
+  options.takes_over_from = job->takes_over_from;
   options.lease = 5s;  // of a busy machine
   options.fence_after = 30s;
   const ffdl::Member self{job->worker_id, 0, std::to_string(getpid())};
@@ -74,7 +75,8 @@ Status work(uint64_t limit) {
     const bool is_over = membership->world().generation > generation;
     if (!outcome.ok() && !is_over) membership->report_failure(generation);
   }
-  return asked_to_end != 0 ? membership->leave(ffdl::deadline_in(kPatience)) : Status();
+  const bool leaves = asked_to_end != 0 || membership->may_leave();
+  return leaves ? membership->leave(ffdl::deadline_in(kPatience)) : Status();
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ BANNED_IN_CMAKE = [
 TESTED_ELSEWHERE = {
     "src/cli/main.cc": "tests/cli/doctor_test.cc",  # runs the program
     "src/cli/job_store.cc": "tests/cli/status_test.cc",  # finds a job by its name
+    "src/cli/migrate.cc": "tests/cli/status_test.cc",  # which shows what came of it
     "src/cli/scale.cc": "tests/cli/status_test.cc",  # which shows what came of it
     "src/cli/signals.cc": "tests/cli/run_test.cc",  # sends them
     # Every operation goes through them.

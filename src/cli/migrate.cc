@@ -1,0 +1,48 @@
+#include "cli/migrate.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+
+#include "cli/job_store.h"
+#include "ffdl/supervisor.h"
+
+namespace ffdl::cli {
+namespace {
+
+struct MigrateArguments {
+  JobArguments job;
+  int from = 0;
+  std::optional<int> to;
+};
+
+Status run_migrate(const MigrateArguments& arguments) {
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_job_store(arguments.job));
+  FFDL_ASSIGN_OR_RETURN(const int to,
+                        migrate_worker(*store, arguments.job.job, arguments.from, arguments.to));
+  fmt::print("worker-{} takes over from worker-{}\n", to, arguments.from);
+  return {};
+}
+
+}  // namespace
+
+void add_migrate_command(CLI::App& app, Status& outcome) {
+  const auto arguments = std::make_shared<MigrateArguments>();  // shared with the callback below
+  CLI::App* command = app.add_subcommand(
+      "migrate", "Let a worker of a running job hand its place to another that is idle");
+  add_job_arguments(*command, arguments->job);
+  command->add_option("from", arguments->from, "The number of the worker that goes")->required();
+  command->add_option("to", arguments->to,
+                      "The number of the one that comes; otherwise the smallest that is idle");
+  command->footer(
+      "The job works on as large as it is until the new worker is ready, and changes its world\n"
+      "once. A job has idle workers if fewer are wanted than the MAX of --workers MIN:MAX. It "
+      "does\n"
+      "not wait; 'ffdl status' shows how far they are.\n\n"
+      "Examples:\n  ffdl migrate digits 1\n"
+      "  ffdl migrate digits 0 5 --store etcd://10.0.0.2:2379");
+  command->callback([arguments, &outcome] { outcome = run_migrate(*arguments); });
+}
+
+}  // namespace ffdl::cli
