@@ -29,7 +29,13 @@ volatile sig_atomic_t asked_to_end = 0;
 Status take_steps(const ffdl::World& world, Membership& membership, ffdl::Store& store,
                   uint64_t limit, bool& is_done) {
   const auto deadline = [] { return ffdl::deadline_in(kPatience); };
-  FFDL_ASSIGN_OR_RETURN(const auto communicator, connect_communicator(world, store, deadline()));
+  ffdl::CommunicatorOptions options;
+  options.look = [&]() -> Status {  // others may be in a newer world already
+    if (membership.world().generation == world.generation) return {};
+    return Status(StatusCode::kWorldChanged, "this world is over");
+  };
+  FFDL_ASSIGN_OR_RETURN(const auto communicator,
+                        connect_communicator(world, store, deadline(), options));
   FFDL_RETURN_IF_ERROR(communicator->barrier(deadline()));
   FFDL_RETURN_IF_ERROR(membership.activate(world.generation, deadline()));
   FFDL_RETURN_IF_ERROR(membership.wait_active(world.generation, deadline()));
