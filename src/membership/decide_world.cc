@@ -12,10 +12,6 @@ namespace {
 
 using Members = std::vector<Member>;
 
-bool contains(const Members& members, const Member& member) {
-  return std::find(members.begin(), members.end(), member) != members.end();
-}
-
 std::string names(const Members& members) {
   std::vector<std::string> ids;
   for (const Member& member : members) ids.push_back(member.id);

@@ -10,15 +10,12 @@ namespace ffdl {
 
 using base::make_error;
 using base::MutexLock;
+using membership::contains;
 using membership::parse_candidate;
 using membership::parse_number;
 using membership::parse_world;
 
 namespace {
-
-bool contains(const std::vector<Member>& members, const Member& member) {
-  return std::find(members.begin(), members.end(), member) != members.end();
-}
 
 // No later attempt can end otherwise.
 bool is_final(StatusCode code) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,6 +49,10 @@ struct Progress {
     return std::pair(generation, step) < std::pair(other.generation, other.step);
   }
 };
+
+inline bool contains(const std::vector<Member>& members, const Member& member) {
+  return std::find(members.begin(), members.end(), member) != members.end();
+}
 
 std::string encode(const WorldRecord& record);
 std::string encode(const CandidateRecord& candidate);

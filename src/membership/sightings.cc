@@ -18,10 +18,6 @@ const Entry* find_entry(std::span<const Entry> entries, std::string_view key) {
   return found == entries.end() ? nullptr : &*found;
 }
 
-bool contains(const std::vector<Member>& members, const Member& member) {
-  return std::find(members.begin(), members.end(), member) != members.end();
-}
-
 }  // namespace
 
 const Candidate* Facts::find(const Member& member) const {
