@@ -12,12 +12,14 @@
 #include "ffdl/operation_queue.h"
 #include "support/rank_processes.h"
 #include "support/status_matchers.h"
+#include "support/times.h"
 
 namespace ffdl::comm {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::exit_code;
+using testing::soon;
 
 // What it means is in tests/conformance; here ranks are processes, which can be killed and stopped.
 class ShmPairsProcesses : public testing::RankProcesses {};
