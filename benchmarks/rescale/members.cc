@@ -4,17 +4,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
-
-#include "benchmarks/harness/folder.h"
 
 namespace ffdl::bench {
 
 Result<std::unique_ptr<Members>> Members::start(int count) {
-  FFDL_ASSIGN_OR_RETURN(const std::string folder, make_folder());
-  auto members = std::unique_ptr<Members>(new Members(folder));
-  FFDL_ASSIGN_OR_RETURN(members->server_, Resident::start_self({"--role", "server", folder}));
-  FFDL_RETURN_IF_ERROR(members->server_->ask("").status());
+  FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
+  auto members = std::unique_ptr<Members>(new Members(std::move(store)));
   for (int i = 0; i < count; ++i) {
     FFDL_ASSIGN_OR_RETURN(auto member, members->start_member(i));
     members->all_.push_back(std::move(member));
@@ -30,13 +25,10 @@ Members::~Members() {
     member->kill_now();
     member->reap();
   }
-  server_.reset();
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 Result<std::unique_ptr<Resident>> Members::start_member(int which) const {
-  FFDL_ASSIGN_OR_RETURN(auto member, Resident::start_self({"--role", "member", folder_,
+  FFDL_ASSIGN_OR_RETURN(auto member, Resident::start_self({"--role", "member", store_->path(),
                                                            fmt::format("member{}", which)}));
   FFDL_RETURN_IF_ERROR(member->ask("").status());
   return member;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "benchmarks/harness/resident.h"
+#include "benchmarks/rescale/store_folder.h"
 #include "ffdl/types.h"
 
 namespace ffdl::bench {
@@ -14,7 +15,7 @@ namespace ffdl::bench {
 // The members of one job on this host, each a resident process, over a store that a process beside
 // them serves from a folder; they go on with a server of their own when that one dies.
 // Threads: one.
-// Owns: the processes and the folder.
+// Owns: the processes and the store.
 class Members {
  public:
   // All of them, in one active world.
@@ -24,7 +25,7 @@ class Members {
   Members& operator=(const Members&) = delete;
 
   int count() const { return static_cast<int>(all_.size()); }
-  const Resident& server() const { return *server_; }
+  const Resident& server() const { return store_->server(); }
   const Resident& member(int which) const { return *all_[static_cast<size_t>(which)]; }
   Result<int> leader();
   // Of the newest world that the first member knows.
@@ -40,7 +41,7 @@ class Members {
   Result<Time> put_by_all();
 
  private:
-  explicit Members(std::string folder) : folder_(std::move(folder)) {}
+  explicit Members(std::unique_ptr<StoreFolder> store) : store_(std::move(store)) {}
   Result<std::unique_ptr<Resident>> start_member(int which) const;
   // All are told `command`; `except` is left alone.
   Status tell(const std::string& command, std::optional<int> except = {});
@@ -48,8 +49,7 @@ class Members {
   Result<Time> latest(std::optional<int> except = {});
   Status activate(std::optional<int> except = {});
 
-  const std::string folder_;
-  std::unique_ptr<Resident> server_;
+  const std::unique_ptr<StoreFolder> store_;
   std::vector<std::unique_ptr<Resident>> all_;
 };
 

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
-#include <filesystem>
-
-#include "benchmarks/harness/folder.h"
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/rescale/rows.h"
+#include "benchmarks/rescale/store_folder.h"
 #include "benchmarks/rescale/trainer.h"
 
 namespace ffdl::bench {
@@ -14,14 +12,12 @@ namespace {
 class Twins {
  public:
   static Result<std::unique_ptr<Twins>> start(const Shape& shape) {
-    FFDL_ASSIGN_OR_RETURN(const std::string folder, make_folder());
-    auto twins = std::unique_ptr<Twins>(new Twins(folder));
-    FFDL_ASSIGN_OR_RETURN(twins->server_, Resident::start_self({"--role", "server", folder}));
-    FFDL_RETURN_IF_ERROR(twins->server_->ask("").status());
+    FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
+    auto twins = std::unique_ptr<Twins>(new Twins(std::move(store)));
     for (int rank = 0; rank < 2; ++rank) {
       FFDL_ASSIGN_OR_RETURN(
           twins->ranks_[rank],
-          Resident::start_self({"--role", "twin", folder, std::to_string(rank),
+          Resident::start_self({"--role", "twin", twins->store_->path(), std::to_string(rank),
                                 std::to_string(shape.layers), std::to_string(shape.rows)}));
     }
     for (const auto& rank : twins->ranks_) FFDL_RETURN_IF_ERROR(rank->ask("").status());
@@ -31,10 +27,6 @@ class Twins {
     for (const auto& rank : ranks_) {
       if (rank) rank->kill_now();
     }
-    for (auto& rank : ranks_) rank.reset();
-    server_.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
   }
   Twins(const Twins&) = delete;
   Twins& operator=(const Twins&) = delete;
@@ -48,10 +40,9 @@ class Twins {
   }
 
  private:
-  explicit Twins(std::string folder) : folder_(std::move(folder)) {}
+  explicit Twins(std::unique_ptr<StoreFolder> store) : store_(std::move(store)) {}
 
-  const std::string folder_;
-  std::unique_ptr<Resident> server_;
+  const std::unique_ptr<StoreFolder> store_;
   std::unique_ptr<Resident> ranks_[2];
 };
 

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-
-#include "benchmarks/harness/folder.h"
 
 namespace ffdl::bench {
 namespace {
@@ -17,10 +14,8 @@ constexpr std::chrono::seconds kTrainingPatience(600);
 }  // namespace
 
 Result<std::unique_ptr<Training>> Training::start(const Shape& shape) {
-  FFDL_ASSIGN_OR_RETURN(const std::string folder, make_folder());
-  auto training = std::unique_ptr<Training>(new Training(folder, shape));
-  FFDL_ASSIGN_OR_RETURN(training->server_, Resident::start_self({"--role", "server", folder}));
-  FFDL_RETURN_IF_ERROR(training->server_->ask("").status());
+  FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
+  auto training = std::unique_ptr<Training>(new Training(std::move(store), shape));
   FFDL_RETURN_IF_ERROR(training->add().status());
   return training;
 }
@@ -28,9 +23,6 @@ Result<std::unique_ptr<Training>> Training::start(const Shape& shape) {
 Training::~Training() {
   end(workers_);
   end(gone_);
-  server_.reset();
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 Status Training::wait(int members, int steps) {
@@ -44,7 +36,7 @@ Result<Time> Training::add() {
   ids_.push_back(fmt::format("worker{}", ids_.size()));
   FFDL_ASSIGN_OR_RETURN(
       auto process,
-      Resident::start_self({"--role", "trainer", folder_, ids_.back(),
+      Resident::start_self({"--role", "trainer", store_->path(), ids_.back(),
                             std::to_string(shape_.layers), std::to_string(shape_.rows)}));
   FFDL_RETURN_IF_ERROR(process->ask("", kTrainingPatience).status());
   workers_.push_back({std::move(process), {}});
@@ -78,7 +70,7 @@ Result<AuditResult> Training::audit() {
   end(gone_);
   std::vector<std::string> texts;
   for (const std::string& id : ids_) {
-    std::ifstream file(fmt::format("{}/audit-{}", folder_, id));
+    std::ifstream file(fmt::format("{}/audit-{}", store_->path(), id));
     texts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
   return check_audit(texts);

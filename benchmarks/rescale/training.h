@@ -8,6 +8,7 @@
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/rescale/audit.h"
 #include "benchmarks/rescale/pause.h"
+#include "benchmarks/rescale/store_folder.h"
 #include "benchmarks/rescale/trainer.h"
 
 namespace ffdl::bench {
@@ -17,7 +18,7 @@ enum class End { kLeaves, kKilled, kKilledLeader };
 
 // A job of one or two workers, each a resident process that trains without a pause, over a store
 // that a process beside them serves.
-// Threads: one. Owns: the processes and the folder.
+// Threads: one. Owns: the processes and the store.
 class Training {
  public:
   static Result<std::unique_ptr<Training>> start(const Shape& shape);
@@ -41,12 +42,12 @@ class Training {
     std::unique_ptr<Resident> process;
     std::vector<StepTime> steps;
   };
-  Training(std::string folder, const Shape& shape) : folder_(std::move(folder)), shape_(shape) {}
+  Training(std::unique_ptr<StoreFolder> store, const Shape& shape)
+      : store_(std::move(store)), shape_(shape) {}
   static void end(std::vector<Worker>& workers);
 
-  const std::string folder_;
+  const std::unique_ptr<StoreFolder> store_;
   const Shape shape_;
-  std::unique_ptr<Resident> server_;
   std::vector<Worker> workers_;  // by age; the first is the one that stays
   std::vector<Worker> gone_;     // have left, or been killed
   std::vector<std::string> ids_;

@@ -92,8 +92,7 @@ struct WantedWorker {
 };
 
 struct RunStatus {
-  int wanted = 0;
-  std::vector<WantedWorker> wanted_workers{};  // so many; in the order of the RANK they are told
+  std::vector<WantedWorker> wanted_workers{};  // in the order of the RANK they are told
   std::vector<NodeStatus> nodes{};             // whose supervisors live; none: nobody runs the job
 };
 

@@ -128,7 +128,7 @@ void print_json(const Picture& picture) {
               {"leader", job.leader ? Json(job.leader->id) : Json(nullptr)},
               {"checkpoint", job.checkpoint ? Json(job.checkpoint->manifest) : Json(nullptr)},
               {"world_size", job.world.size()},
-              {"wanted", picture.run.wanted},
+              {"wanted", picture.run.wanted_workers.size()},
               {"running", running(picture.run)},
               {"min_workers", nullptr},
               {"max_workers", nullptr},
@@ -152,8 +152,8 @@ std::string header_of(const Picture& picture) {
   if (picture.run.nodes.empty()) return text + "no 'ffdl run' is at work\n";
   const NodeStatus& node = picture.run.nodes.front();
   return text + fmt::format("{} of {} wanted workers run ({} to {} allowed)\n",
-                            running(picture.run), picture.run.wanted, node.min_workers,
-                            node.max_workers);
+                            running(picture.run), picture.run.wanted_workers.size(),
+                            node.min_workers, node.max_workers);
 }
 
 std::string line_of(const Row& row) {

@@ -9,6 +9,7 @@
 #include "comm/tree_reduce.h"
 
 namespace ffdl::comm {
+
 bool same_subtrees(std::span<const int> hosts) {
   const auto ranks = static_cast<size_t>(std::ranges::count(hosts, hosts.front()));
   if (!std::has_single_bit(ranks) || hosts.size() % ranks != 0) return false;

@@ -134,10 +134,7 @@ Result<RunStatus> read_run(Store& store, std::string_view job) {
   FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> entries, store.list(keys.prefix()));
   RunStatus run;
   for (const Entry& entry : entries) {
-    if (entry.key == keys.wanted()) {
-      run.wanted_workers = launch::parse_wanted(entry.value);
-      run.wanted = static_cast<int>(run.wanted_workers.size());
-    }
+    if (entry.key == keys.wanted()) run.wanted_workers = launch::parse_wanted(entry.value);
     if (!entry.key.starts_with(keys.nodes())) continue;
     FFDL_ASSIGN_OR_RETURN(NodeStatus node, launch::parse_node(entry.value));
     run.nodes.push_back(std::move(node));

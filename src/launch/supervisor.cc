@@ -102,9 +102,7 @@ class Supervisor::Impl {
     int64_t process = 0;
   };
 
-  std::string id_of(size_t index) const {
-    return fmt::format("worker-{}", first_ + static_cast<int>(index));
-  }
+  std::string id_of(size_t index) const { return launch::id_of(first_ + static_cast<int>(index)); }
   size_t index_of(std::string_view id) const;
   NodeStatus status() const;
   NodeFacts facts() const;
@@ -250,7 +248,7 @@ WorkerCommand Supervisor::Impl::command_of(size_t index) const {
   for (std::string& variable :
        job_variables({options_.store_url, options_.store_secret, options_.job, id_of(index),
                       options_.min_workers, options_.max_workers,
-                      predecessor < 0 ? "" : fmt::format("worker-{}", predecessor)})) {
+                      predecessor < 0 ? "" : launch::id_of(predecessor)})) {
     command.environment.push_back(std::move(variable));
   }
   if (!options_.log_folder.empty()) {

@@ -11,6 +11,8 @@
 namespace ffdl::launch {
 namespace {
 
+constexpr std::string_view kPrefix = "worker-";
+
 // Takes a number off the front of a text.
 std::optional<int> take_number(std::string_view& text) {
   int value = 0;
@@ -53,8 +55,9 @@ int place_of(const WantedWorkers& wanted, int number) {
   return found == wanted.end() ? -1 : static_cast<int>(found - wanted.begin());
 }
 
+std::string id_of(int number) { return fmt::format("{}{}", kPrefix, number); }
+
 int number_of(std::string_view id) {
-  constexpr std::string_view kPrefix = "worker-";
   if (!id.starts_with(kPrefix)) return -1;
   id.remove_prefix(kPrefix.size());
   const auto number = take_number(id);

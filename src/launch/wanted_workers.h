@@ -16,7 +16,8 @@ using WantedWorkers = std::vector<WantedWorker>;
 WantedWorkers first_workers(int count);
 // -1: it is not wanted.
 int place_of(const WantedWorkers& wanted, int number);
-// 5 of "worker-5"; -1: it is no worker's id.
+std::string id_of(int number);  // "worker-5" of 5
+// The other way; -1: it is no worker's id.
 int number_of(std::string_view id);
 // Those that give their place to one that is wanted, until that one has finished: they end by
 // themselves.

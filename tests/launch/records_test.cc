@@ -35,7 +35,7 @@ TEST(ReadRun, ShowsNodesAndWhatIsWanted) {
   ASSERT_OK(store->put(keys.node(2), encode(node_two())));
   ASSERT_OK(store->put(keys.wanted(), "6"));
   ASSERT_OK_AND_ASSIGN(const RunStatus run, read_run(*store, "job"));
-  EXPECT_EQ(run.wanted, 6);
+  EXPECT_EQ(run.wanted_workers.size(), 6U);
   ASSERT_EQ(run.nodes.size(), 1U);
   EXPECT_EQ(run.nodes[0].process, 4711);
 }
