@@ -91,6 +91,14 @@ class SupervisorTest : public ::testing::Test {
     EXPECT_OK(run);
     return run->nodes.empty() ? WorkerStatus{} : run->nodes[0].workers[index];
   }
+  // Also where it was idle before, and its new life is not written down yet.
+  int64_t kill_once_it_runs(size_t index) {
+    const bool runs = comes_true([&] { return worker(index).phase == "running"; });
+    EXPECT_TRUE(runs);
+    const int64_t process = worker(index).process;
+    if (runs) ::kill(static_cast<pid_t>(process), SIGKILL);
+    return process;
+  }
 
   const TempFolder folder_;
   std::unique_ptr<Store> store_;
@@ -136,13 +144,12 @@ TEST_F(SupervisorTest, AKilledWorkerHasANewLifeInTheJob) {
   options_.min_workers = 2;
   Node node(*store_, options_);
   ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1"}); }));
-  const WorkerStatus before = worker(1);
-  ::kill(static_cast<pid_t>(before.process), SIGKILL);
+  const int64_t process = kill_once_it_runs(1);
   ASSERT_TRUE(comes_true([&] {
     const auto life = last_incarnation(*store_, "job", "worker-1");
     return life.ok() && *life == 2 && has_world_of({"worker-0", "worker-1"});
   }));
-  EXPECT_NE(worker(1).process, before.process);
+  EXPECT_NE(worker(1).process, process);
   EXPECT_EQ(worker(1).restarts, 1);
   node.supervisor().stop();
   EXPECT_FAILS(node.outcome(), StatusCode::kCancelled, "asked to stop");
@@ -154,8 +161,8 @@ TEST_F(SupervisorTest, WhenAllAreKilledTheJobBeginsAnewAtOnce) {
   Node node(*store_, options_);
   ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1"}); }));
   const Time killed = deadline_in(0s);
-  ::kill(static_cast<pid_t>(worker(0).process), SIGKILL);
-  ::kill(static_cast<pid_t>(worker(1).process), SIGKILL);
+  kill_once_it_runs(0);
+  kill_once_it_runs(1);
   ASSERT_TRUE(comes_true([&] {
     const auto job = read_job(*store_, "job");
     return job.ok() && job->world.lineage == 2 && job->world.phase == Phase::kActive;
@@ -221,7 +228,7 @@ TEST_F(SupervisorTest, WhoFailsBeforeItTookOverIsStartedAgain) {
   EXPECT_EQ(migrate_worker(*store_, "job", 0).value(), 1);
   const std::string line = "rank 0 of 1 from worker-0\n";
   ASSERT_TRUE(comes_true([&] { return log_of("worker-1").ends_with(line); }));
-  ::kill(static_cast<pid_t>(worker(1).process), SIGKILL);
+  kill_once_it_runs(1);
   ASSERT_TRUE(comes_true([&] { return worker(1).restarts == 2 && worker(1).phase == "running"; }));
   EXPECT_EQ(worker(0).process, process);
   EXPECT_EQ(worker(0).phase, "running");
