@@ -99,19 +99,30 @@ struct RunStatus {
 // Only reads. Errors: those of Store.
 FFDL_API Result<RunStatus> read_run(Store& store, std::string_view job);
 
+// What becomes of a request while the job is still on its way to what was asked for before: workers
+// start, end or join, or a world is forming.
+enum class DuringChange {
+  kMerge,   // both become one change where they can, of which the later request decides
+  kRefuse,  // kUnavailable, and nothing is changed: try again
+};
+
 // From now on the job wants so many workers. Its supervisors start those that are missing, with the
 // smallest numbers, and ask the last ones to end: those with the largest numbers, or those that
 // took over from them.
 // Errors: kNotFound (nobody runs the job), kInvalidArgument (fewer than its min_workers or more
-// than its max_workers), and those of Store.
-FFDL_API Status scale_job(Store& store, std::string_view job, int workers);
+// than its max_workers), kUnavailable (kRefuse, and another change is under way), and those of
+// Store.
+FFDL_API Status scale_job(Store& store, std::string_view job, int workers,
+                          DuringChange during = DuringChange::kMerge);
 
 // From now on the job wants worker `to` in the place of worker `from`, which goes on until the
 // other has taken over and is asked for nothing. None: the idle one with the smallest number.
 // Returns which one that is.
 // Errors: kNotFound (nobody runs the job), kInvalidArgument (`from` is not wanted, `to` is, or is
-// not idle, or nobody is), and those of Store.
+// not idle, or nobody is), kUnavailable (kRefuse, and another change is under way), and those of
+// Store.
 FFDL_API Result<int> migrate_worker(Store& store, std::string_view job, int from,
-                                    std::optional<int> to = std::nullopt);
+                                    std::optional<int> to = std::nullopt,
+                                    DuringChange during = DuringChange::kMerge);
 
 }  // namespace ffdl

@@ -13,6 +13,12 @@ void add_job_arguments(CLI::App& command, JobArguments& to) {
       ->envname("FFDL_STORE_SECRET");
 }
 
+void add_during_change(CLI::App& command, DuringChange& to) {
+  command.add_flag_callback(
+      "--if-settled", [&to] { to = DuringChange::kRefuse; },
+      "Only where no other change is under way; otherwise fail, and change nothing");
+}
+
 Result<std::unique_ptr<Store>> open_job_store(const JobArguments& arguments) {
   std::string url = arguments.store;
   if (url.empty()) {

@@ -15,12 +15,13 @@ struct MigrateArguments {
   JobArguments job;
   int from = 0;
   std::optional<int> to;
+  DuringChange during = DuringChange::kMerge;
 };
 
 Status run_migrate(const MigrateArguments& arguments) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_job_store(arguments.job));
-  FFDL_ASSIGN_OR_RETURN(const int to,
-                        migrate_worker(*store, arguments.job.job, arguments.from, arguments.to));
+  FFDL_ASSIGN_OR_RETURN(const int to, migrate_worker(*store, arguments.job.job, arguments.from,
+                                                     arguments.to, arguments.during));
   fmt::print("worker-{} takes over from worker-{}\n", to, arguments.from);
   return {};
 }
@@ -35,6 +36,7 @@ void add_migrate_command(CLI::App& app, Status& outcome) {
   command->add_option("from", arguments->from, "The number of the worker that goes")->required();
   command->add_option("to", arguments->to,
                       "The number of the one that comes; otherwise the smallest that is idle");
+  add_during_change(*command, arguments->during);
   command->footer(
       "The job works on as large as it is until the new worker is ready, and changes its world\n"
       "once. A job has idle workers if fewer are wanted than the MAX of --workers MIN:MAX. It "

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "cli/job_folder.h"
 #include "cli/run_arguments.h"
@@ -44,6 +46,7 @@ Result<int> free_port() {
 
 // A node that was killed is gone from the store by then.
 constexpr Duration kOthersPatience = std::chrono::seconds(20);
+constexpr Duration kLook = std::chrono::milliseconds(200);  // for a signal meanwhile
 
 struct StoreHere {
   std::unique_ptr<StoreServer> server;  // where this process serves it
@@ -72,8 +75,30 @@ void announce(const RunPlan& plan, const SupervisorOptions& options) {
   if (!plan.warning.empty()) fmt::print(stderr, "ffdl: {}\n", plan.warning);
 }
 
+// The other nodes tell the store how they ended before they leave it; it must not end before,
+// unless somebody is in a hurry.
+void wait_for_others(Store& store, const std::string& job, const std::atomic<bool>& is_killed) {
+  const Time deadline = deadline_in(kOthersPatience);
+  Revision seen = 0;
+  bool has_told = false;
+  while (!is_killed && deadline_in({}) < deadline) {
+    const auto run = read_run(store, job);
+    if (!run.ok() || run->nodes.empty()) return;
+    if (!std::exchange(has_told, true)) {
+      fmt::print(stderr,
+                 "ffdl: waiting up to {} s for {} other nodes to end, which need this store\n",
+                 kOthersPatience / std::chrono::seconds(1), run->nodes.size());
+    }
+    const auto changed = store.wait_change("", seen, std::min(deadline, deadline_in(kLook)));
+    if (changed.ok()) seen = *changed;
+    if (!changed.ok() && changed.status().code() != StatusCode::kTimeout) return;
+  }
+}
+
 // Runs the job. `signalled` becomes the first signal that ended it.
-Status supervise(const SupervisorOptions& options, Store& store, std::atomic<int>& signalled) {
+Status supervise(const SupervisorOptions& options, Store& store, bool others_need_store,
+                 std::atomic<int>& signalled) {
+  std::atomic<bool> is_killed = false;
   const auto exited = system_runtime().make_event();
   FFDL_ASSIGN_OR_RETURN(const auto launcher, make_local_launcher(*exited));
   FFDL_ASSIGN_OR_RETURN(const auto supervisor,
@@ -84,22 +109,13 @@ Status supervise(const SupervisorOptions& options, Store& store, std::atomic<int
     fmt::print(stderr, "ffdl: {}; {}\n", ::strsignal(signal),
                is_first ? "the workers are asked to end; once more to kill them"
                         : "the workers are killed");
-    is_first ? supervisor->stop() : supervisor->kill();
+    if (is_first) return supervisor->stop();
+    is_killed = true;
+    supervisor->kill();
   });
-  return supervisor->run();
-}
-
-// The other nodes tell the store how they ended before they leave it; it must not end before.
-void wait_for_others(Store& store, const std::string& job) {
-  const Time deadline = deadline_in(kOthersPatience);
-  Revision seen = 0;
-  while (true) {
-    const auto run = read_run(store, job);
-    if (!run.ok() || run->nodes.empty()) return;
-    const auto changed = store.wait_change("", seen, deadline);
-    if (!changed.ok()) return;
-    seen = *changed;
-  }
+  Status outcome = supervisor->run();
+  if (others_need_store) wait_for_others(store, options.job, is_killed);
+  return outcome;
 }
 
 Status make_log_folder(std::string& path) {
@@ -135,8 +151,7 @@ Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
     outcome = here.status();
     if (outcome.ok()) {
       announce(plan, options);
-      outcome = supervise(options, *here->store, signalled);
-      if (here->server != nullptr) wait_for_others(*here->store, options.job);
+      outcome = supervise(options, *here->store, here->server != nullptr, signalled);
     }
   }
   // A job that has a name may be run again, and go on from what its store says.

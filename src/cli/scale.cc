@@ -11,11 +11,12 @@ namespace {
 struct ScaleArguments {
   JobArguments job;
   int workers = 0;
+  DuringChange during = DuringChange::kMerge;
 };
 
 Status run_scale(const ScaleArguments& arguments) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_job_store(arguments.job));
-  return scale_job(*store, arguments.job.job, arguments.workers);
+  return scale_job(*store, arguments.job.job, arguments.workers, arguments.during);
 }
 
 }  // namespace
@@ -26,6 +27,7 @@ void add_scale_command(CLI::App& app, Status& outcome) {
       app.add_subcommand("scale", "Start or stop workers of a running job, until there are N");
   add_job_arguments(*command, arguments->job);
   command->add_option("workers", arguments->workers, "How many it shall have")->required();
+  add_during_change(*command, arguments->during);
   command->footer(
       "The workers with the largest numbers are asked to end first, or those that took over from\n"
       "them. It does not wait; a later request replaces an earlier one.\n\n"

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -167,6 +168,27 @@ TEST_F(RunTest, KilledItTakesItsWorkersAlong) {
   EXPECT_EQ(run("--job killed true").exit_code, 0);
 }
 
+TEST_F(RunTest, ARequestIsRefusedWhileAnotherIsCarriedOut) {
+  const auto scale = [](const std::string& to) {
+    return run_program(std::string(FFDL_PROGRAM) + " scale slow " + to + " 2>&1");
+  };
+  StartedProgram job(kRun +
+                         "--job slow --workers 1:2 --grace 1000 -- "
+                         "sh -c 'trap \"\" TERM; echo up; while :; do sleep 0.01; done'",
+                     file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("[worker-0] up") && job.wrote("[worker-1] up"); }))
+      << job.output();
+  EXPECT_TRUE(comes_true([&] { return scale("1 --if-settled").exit_code == 0; }));
+  const auto refused = scale("2 --if-settled");  // the second one will not end
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.out.find("'worker-1' is to end; try again"), std::string::npos) << refused.out;
+  EXPECT_EQ(scale("2").exit_code, 0);
+  job.signal(SIGINT);
+  ASSERT_TRUE(comes_true([&] { return job.wrote("are asked to end"); })) << job.output();
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait(), 128 + SIGINT) << job.output();
+}
+
 TEST_F(RunTest, AJobHasOneSupervisorOfANode) {
   StartedProgram job(kRun + "--job one -- sh -c 'echo up; exec sleep 1000'", file("out"));
   ASSERT_TRUE(comes_true([&] { return job.wrote("up"); })) << job.output();
@@ -175,16 +197,21 @@ TEST_F(RunTest, AJobHasOneSupervisorOfANode) {
   EXPECT_NE(second.out.find("another 'ffdl run' of this host"), std::string::npos) << second.out;
 }
 
+// Where the first node of a job serves its store, as it says.
+std::string endpoint_of(StartedProgram& first) {
+  EXPECT_TRUE(comes_true([&] { return first.wrote("store tcp://127.0.0.1:"); })) << first.output();
+  const std::string said = first.output();
+  const size_t port = said.find("127.0.0.1:") + 10;
+  return "127.0.0.1:" + std::to_string(std::stoi(said.substr(port)));
+}
+
 TEST_F(RunTest, NodesMeetAtAnEndpointWithASecret) {
   ::setenv("FFDL_STORE_SECRET", "of this test", 1);
   const std::string nodes = "--nnodes 2 --nproc-per-node 1 --job both ";
   StartedProgram first(
       kRun + nodes + "--node-rank 0 --rdzv-endpoint 127.0.0.1:0 -- " + kMember + " 20",
       file("first"));
-  ASSERT_TRUE(comes_true([&] { return first.wrote("store tcp://"); })) << first.output();
-  const std::string said = first.output();
-  const size_t port = said.find("127.0.0.1:") + 10;
-  const std::string endpoint = "127.0.0.1:" + std::to_string(std::stoi(said.substr(port)));
+  const std::string endpoint = endpoint_of(first);
   StartedProgram second(
       kRun + nodes + "--node-rank 1 --rdzv-endpoint " + endpoint + " -- " + kMember + " 20",
       file("second"));
@@ -193,6 +220,25 @@ TEST_F(RunTest, NodesMeetAtAnEndpointWithASecret) {
   ::unsetenv("FFDL_STORE_SECRET");
   EXPECT_TRUE(first.wrote("does not survive the loss of that host")) << first.output();
   EXPECT_TRUE(second.wrote("[worker-1] joined")) << second.output();
+}
+
+// The others would lose their store; it is also left to them for less than its whole patience.
+TEST_F(RunTest, ANodeThatServesTheStoreWaitsForTheOthersUnlessItIsToldTwice) {
+  const std::string nodes = "--nnodes 2 --nproc-per-node 1 --job both ";
+  const std::string script = " -- sh -c 'echo up; exec sleep 1000'";
+  StartedProgram first(kRun + nodes + "--node-rank 0 --rdzv-endpoint 127.0.0.1:0" + script,
+                       file("first"));
+  StartedProgram second(
+      kRun + nodes + "--node-rank 1 --rdzv-endpoint " + endpoint_of(first) + script,
+      file("second"));
+  ASSERT_TRUE(comes_true([&] { return first.wrote("up") && second.wrote("up"); }));
+  first.signal(SIGTERM);
+  ASSERT_TRUE(comes_true([&] { return first.wrote("for 1 other nodes to end"); }))
+      << first.output();
+  const auto told = std::chrono::steady_clock::now();
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.wait(), 128 + SIGTERM) << first.output();
+  EXPECT_LT(std::chrono::steady_clock::now() - told, std::chrono::seconds(15));
 }
 
 }  // namespace

@@ -1,0 +1,164 @@
+#include "launch/requests.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "launch/records.h"
+#include "launch/wanted_workers.h"
+
+namespace ffdl {
+namespace launch {
+namespace {
+
+std::string what_starts_or_ends(const RunStatus& run) {
+  for (const NodeStatus& node : run.nodes) {
+    for (const WorkerStatus& worker : node.workers) {
+      const std::string_view phase = worker.phase;
+      const bool is_wanted = place_of(run.wanted_workers, number_of(worker.id)) >= 0;
+      if (is_wanted && (phase == "idle" || phase == "paused" || phase == "stopping")) {
+        return fmt::format("'{}' is to start", worker.id);
+      }
+      if (!is_wanted && (phase == "running" || phase == "stopping")) {
+        return fmt::format("'{}' is to end", worker.id);
+      }
+    }
+  }
+  return {};
+}
+
+std::string who_joins_or_leaves(const RunStatus& run, const JobStatus& job) {
+  const auto is_in_world = [&](std::string_view id) {
+    return std::any_of(job.world.members.begin(), job.world.members.end(),
+                       [&](const Member& member) { return member.id == id; });
+  };
+  for (const NodeStatus& node : run.nodes) {
+    for (const WorkerStatus& worker : node.workers) {
+      const bool is_wanted = place_of(run.wanted_workers, number_of(worker.id)) >= 0;
+      if (is_wanted && worker.phase == "running" && !is_in_world(worker.id)) {
+        return fmt::format("'{}' is to join", worker.id);
+      }
+      if (!is_wanted && is_in_world(worker.id)) return fmt::format("'{}' is to leave", worker.id);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string change_under_way(const RunStatus& run, const JobStatus& job) {
+  std::string change = what_starts_or_ends(run);
+  if (!change.empty() || job.world.generation == 0) return change;
+  if (job.world.phase == Phase::kForming) {
+    return fmt::format("generation {} is forming", job.world.generation);
+  }
+  return who_joins_or_leaves(run, job);
+}
+
+}  // namespace launch
+
+namespace {
+
+using launch::WantedWorkers;
+using Change = std::function<Result<WantedWorkers>(const RunStatus&)>;
+
+Status check_is_settled(Store& store, std::string_view job, const RunStatus& run,
+                        std::string_view doing) {
+  FFDL_ASSIGN_OR_RETURN(const JobStatus status, read_job(store, job));
+  const std::string change = launch::change_under_way(run, status);
+  if (change.empty()) return {};
+  return base::make_error(StatusCode::kUnavailable,
+                          "{}: another change is under way, {}; try again when that is over", doing,
+                          change);
+}
+
+// Puts another set of workers in the place of the one that is wanted. `doing` begins messages.
+Status change_wanted(Store& store, std::string_view job, std::string_view doing,
+                     DuringChange during, const Change& change) {
+  const std::string key = launch::Keys(job).wanted();
+  for (int attempt = 0; attempt < base::kContentionMax; ++attempt) {
+    const auto entry = store.get(key);
+    if (!entry.ok() && entry.status().code() != StatusCode::kNotFound) return entry.status();
+    FFDL_ASSIGN_OR_RETURN(RunStatus run, read_run(store, job));
+    if (run.nodes.empty()) {
+      return base::make_error(StatusCode::kNotFound, "{}: nobody runs it; start it with 'ffdl run'",
+                              doing);
+    }
+    run.wanted_workers = entry.ok() ? launch::parse_wanted(entry->value) : WantedWorkers();
+    if (during == DuringChange::kRefuse)
+      FFDL_RETURN_IF_ERROR(check_is_settled(store, job, run, doing));
+    FFDL_ASSIGN_OR_RETURN(const WantedWorkers next, change(run));
+    const auto put =
+        store.compare_and_put(key, entry.ok() ? entry->revision : 0, launch::encode(next));
+    if (put.ok()) return {};
+    if (put.status().code() != StatusCode::kConflict) return put.status();
+  }
+  return base::make_error(StatusCode::kUnavailable, "{}: others change it too; try again", doing);
+}
+
+// Whom that worker's place goes to.
+Result<int> find_target(const RunStatus& run, std::string_view doing, int from,
+                        std::optional<int> to) {
+  if (launch::place_of(run.wanted_workers, from) < 0) {
+    std::vector<int> numbers;
+    for (const WantedWorker& worker : run.wanted_workers) numbers.push_back(worker.number);
+    return base::invalid_argument("{}: worker {} is not wanted; name one of {}", doing, from,
+                                  fmt::join(numbers, ", "));
+  }
+  std::optional<int> idle;
+  std::string phase = "on no node that is there";
+  for (const NodeStatus& node : run.nodes) {
+    for (const WorkerStatus& worker : node.workers) {
+      const int number = launch::number_of(worker.id);
+      if (number == to) phase = worker.phase;
+      if (worker.phase != "idle" || launch::place_of(run.wanted_workers, number) >= 0) continue;
+      if (number == to) return number;
+      if (!idle || number < *idle) idle = number;
+    }
+  }
+  if (to) {
+    const bool is_wanted = launch::place_of(run.wanted_workers, *to) >= 0;
+    return base::invalid_argument("{}: worker {} is {}; name one that is idle, or none", doing, *to,
+                                  is_wanted ? "wanted itself" : phase);
+  }
+  if (idle) return *idle;
+  return base::invalid_argument(
+      "{}: no worker is idle; ask for fewer with 'ffdl scale', or start it with a larger MAX of "
+      "--workers MIN:MAX",
+      doing);
+}
+
+}  // namespace
+
+Status scale_job(Store& store, std::string_view job, int workers, DuringChange during) {
+  const std::string doing = fmt::format("scale job '{}'", job);
+  return change_wanted(store, job, doing, during,
+                       [&](const RunStatus& run) -> Result<WantedWorkers> {
+                         const NodeStatus& node = run.nodes.front();
+                         if (workers < node.min_workers || workers > node.max_workers) {
+                           return base::invalid_argument(
+                               "{}: {} workers are wanted, and it was started for {} to {}; ask "
+                               "for one of these, or "
+                               "start it with another --workers MIN:MAX",
+                               doing, workers, node.min_workers, node.max_workers);
+                         }
+                         return launch::scaled(run.wanted_workers, workers);
+                       });
+}
+
+Result<int> migrate_worker(Store& store, std::string_view job, int from, std::optional<int> to,
+                           DuringChange during) {
+  const std::string doing = fmt::format("migrate worker {} of job '{}'", from, job);
+  int target = 0;
+  FFDL_RETURN_IF_ERROR(
+      change_wanted(store, job, doing, during, [&](const RunStatus& run) -> Result<WantedWorkers> {
+        FFDL_ASSIGN_OR_RETURN(target, find_target(run, doing, from, to));
+        return launch::moved(run.wanted_workers, from, target);
+      }));
+  return target;
+}
+
+}  // namespace ffdl
