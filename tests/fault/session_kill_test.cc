@@ -1,4 +1,5 @@
-// One job trains on while its members are killed, stopped, start and leave at random. What each
+// One job trains on while its members are killed, stopped, start, leave and take over from each
+// other at random. What each
 // member says of what it did must fit together: equal states after equal steps, and in the audit
 // each sample once per epoch.
 //   session_kill_test [--events N] [--state BYTES]
@@ -66,6 +67,10 @@ struct Job {
   size_t elements = 0;
 };
 
+constexpr int kNobody = -1;
+
+std::string id_of(int number) { return number == kNobody ? "" : fmt::format("w{}", number); }
+
 // Writes what is stable, and nothing else: another member may have taken back what is not.
 struct Diary {
   std::ofstream file;
@@ -94,14 +99,15 @@ Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
   return PartitionLedger::create(options);
 }
 
-Status train(const Job& job, int number, Board& board) {
+Status train(const Job& job, int number, int predecessor, Board& board) {
   Diary diary = {std::ofstream(fmt::format("{}/audit-{}-{}", job.folder, number, getpid())), {}};
   FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(diary));
   FFDL_ASSIGN_OR_RETURN(const auto store,
                         open_store("tcp://" + job.folder + "/store", system_runtime()));
   testing::SmallModel model(job.elements);
   SessionOptions options;
-  options.self.id = fmt::format("w{}", number);
+  options.self.id = id_of(number);
+  options.membership.takes_over_from = id_of(predecessor);
   options.participants = {ledger.get()};
   options.membership.heartbeat = kLease / 10;
   options.membership.lease = kLease;
@@ -156,8 +162,8 @@ class Jobs {
 
   uint64_t last_epoch() const { return last_epoch_; }
   std::string counts() const {
-    return fmt::format("{} starts, {} kills, {} leaves, {} stops", starts_, kills_, leaves_,
-                       stops_);
+    return fmt::format("{} starts, {} of them takeovers, {} kills, {} leaves, {} stops", starts_,
+                       takeovers_, kills_, leaves_, stops_);
   }
 
  private:
@@ -168,30 +174,36 @@ class Jobs {
     }
     return numbers;
   }
-  // Those who have the state and do not leave: one of them must stay. One that was stopped for long
-  // is not in the newest world, and its state is not the newest.
+  // Those who have the state and nobody to leave it to: one of them must stay. One that was stopped
+  // for long is not in the newest world, and its state is not the newest.
   std::vector<int> settled() const {
     std::vector<int> numbers = running();
     uint64_t newest = 0;
     for (const int number : numbers) newest = std::max(newest, worker(number).generation.load());
     std::erase_if(numbers, [&](int number) {
       const Board::Worker& one = worker(number);
-      return one.steps < 3 || one.leave || one.generation != newest;
+      return one.steps < 3 || one.leave || hands_over(number) || one.generation != newest;
     });
     return numbers;
   }
+  // Until the other has died, or it has itself ended.
+  bool hands_over(int number) const {
+    return std::any_of(predecessor_.begin(), predecessor_.end(),
+                       [&](int predecessor) { return predecessor == number; });
+  }
   Board::Worker& worker(int number) const { return board_.workers[static_cast<size_t>(number)]; }
 
-  void start(int number) {
+  void start(int number, int predecessor = kNobody) {
+    predecessor_[number] = predecessor;
     worker(number).steps = 0;
     worker(number).generation = 0;
     worker(number).leave = false;
     ++starts_;
     pid_[number] = fork();
     if (pid_[number] != 0) return;
-    const Status outcome = train(job_, number, board_);
+    const Status outcome = train(job_, number, predecessor, board_);
     if (!outcome.ok()) {
-      fmt::print("w{}: {}\n", number, outcome.to_string());
+      fmt::print("{}: {}\n", id_of(number), outcome.to_string());
       std::fflush(stdout);
     }
     _exit(outcome.ok() ? 0 : 1);
@@ -201,31 +213,39 @@ class Jobs {
     for (const int number : running()) {
       int status = 0;
       if (waitpid(pid_[number], &status, WNOHANG) != pid_[number]) continue;
-      pid_[number] = 0;
+      has_ended(number);
       if (WIFEXITED(status) && WEXITSTATUS(status) != 0) has_failed_ = true;
       if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) has_failed_ = true;
     }
   }
 
+  void has_ended(int number) {
+    pid_[number] = 0;
+    predecessor_[number] = kNobody;
+    std::replace(predecessor_.begin(), predecessor_.end(), number, kNobody);
+  }
+
   bool act() {
-    const auto all = running();
     const auto ready = settled();
-    const uint64_t kind = random_() % 8;
-    if (kind < 3 && static_cast<int>(all.size()) < kWorkersMax) {
-      for (int number = 0; number < kWorkersMax; ++number) {
-        if (pid_[number] > 0) continue;
-        start(number);
-        return true;
-      }
+    const auto free = std::find(pid_.begin(), pid_.end(), 0);
+    const int place = static_cast<int>(free - pid_.begin());
+    const uint64_t kind = random_() % 10;
+    if (kind < 3 && place < kWorkersMax) {
+      start(place);
+      return true;
     }
     // Another settled one stays.
     if (ready.size() < 2) return false;
     const int one = ready[random_() % ready.size()];
-    if (kind < 6) {
+    if (kind >= 8) {
+      if (place == kWorkersMax) return false;
+      start(place, one);
+      ++takeovers_;
+    } else if (kind < 6) {
       kill(pid_[one], SIGKILL);
       int status = 0;
       waitpid(pid_[one], &status, 0);
-      pid_[one] = 0;
+      has_ended(one);
       ++kills_;
     } else if (kind == 6) {
       worker(one).leave = true;
@@ -243,10 +263,12 @@ class Jobs {
   const Job job_;
   Board& board_;
   std::minstd_rand random_;
-  std::array<pid_t, kWorkersMax> pid_{};
+  std::array<pid_t, kWorkersMax> pid_{};  // 0: none in this place
+  std::array<int, kWorkersMax> predecessor_ = {kNobody, kNobody, kNobody, kNobody};
   uint64_t last_epoch_ = 0;
   bool has_failed_ = false;
   int starts_ = 0;
+  int takeovers_ = 0;
   int kills_ = 0;
   int leaves_ = 0;
   int stops_ = 0;
