@@ -20,6 +20,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 MEMORY_MIB = 6000
 DEPTH_MAX = 100_000
 SKIPPED = 77
+MODELS = {
+    "slots": HERE / "ps_slots.pml",
+    "rounds": HERE / "ps_rounds.pml",
+    "worlds": HERE / "worlds.pml",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Configuration:
 
     @property
     def model(self):
-        return HERE / f"ps_{self.name.split('/')[0]}.pml"
+        return MODELS[self.name.split("/")[0]]
 
 
 def bounds(learners=2, shards=2, blocks=1, batches=1, server_kills=1, learner_kills=1, coarse=None):
@@ -41,10 +46,24 @@ def bounds(learners=2, shards=2, blocks=1, batches=1, server_kills=1, learner_ki
     return values if coarse is None else {**values, "COARSE": int(coarse)}
 
 
-# The bounds in which a mistake shows, where they are not those of bounds().
+def world_bounds(workers=3, joiners=0, worlds=3, steps=2, buckets=2, crashes=0, returns=0,
+                 checkpoints=0, heal_by_sum=True):
+    return dict(WORKERS=workers, JOINERS=joiners, WORLDS=worlds, STEPS=steps, BUCKETS=buckets,
+                CRASHES=crashes, RETURNS=returns, CHECKPOINTS=checkpoints,
+                HEAL_BY_SUM=int(heal_by_sum))
+
+
+# The bounds in which a mistake shows, where they are not those of bounds() or world_bounds().
 MUTANT_BOUNDS = {
     ("slots", "M_ADD_PUBLISHED"): dict(batches=2),
     ("rounds", "R_NO_WAIT"): dict(learners=3, server_kills=0),
+    ("worlds", "W_LAST_APPLY"): dict(worlds=4, buckets=1),
+    ("worlds", "W_LATEST_OVERLAP"): dict(workers=2, worlds=4),
+    ("worlds", "W_ACTIVE_EARLY"): dict(workers=2, worlds=4),
+    ("worlds", "W_SAME_INCARNATION"): dict(workers=2, crashes=1, returns=1),
+    ("worlds", "W_PUBLISH_TENTATIVE"): dict(workers=2, checkpoints=1),
+    ("worlds", "W_FOREIGN_CHECKPOINT"): dict(workers=2, crashes=1, returns=1, checkpoints=1),
+    ("worlds", "W_HEAL_IN_PLACE"): dict(workers=2, heal_by_sum=False),
 }
 
 CORRECT = [
@@ -55,6 +74,11 @@ CORRECT = [
     Configuration("rounds/kills", bounds()),
     Configuration("rounds/2-batches-server", bounds(batches=2, learner_kills=0)),
     Configuration("rounds/2-batches-learner", bounds(batches=2, server_kills=0)),
+    Configuration("worlds/healed-by-sum", world_bounds()),
+    Configuration("worlds/crash", world_bounds(crashes=1)),
+    Configuration("worlds/joiner", world_bounds(joiners=1)),
+    Configuration("worlds/anew", world_bounds(workers=2, worlds=4, crashes=2, returns=2,
+                                              checkpoints=2)),
     Configuration("slots/large/2-batches-2-blocks", bounds(batches=2, blocks=2, coarse=True),
                   slow=True),
     Configuration("slots/large/2-batches-2-kills", bounds(batches=2, server_kills=2, coarse=True),
@@ -71,15 +95,23 @@ CORRECT = [
     Configuration("slots/large/fine-2-batches", bounds(batches=2, coarse=False), slow=True),
     Configuration("rounds/large/2-batches", bounds(batches=2), slow=True),
     Configuration("rounds/large/3-learners", bounds(learners=3, learner_kills=0), slow=True),
+    Configuration("worlds/large/3-buckets", world_bounds(buckets=3, crashes=1), slow=True),
+    Configuration("worlds/large/3-steps", world_bounds(steps=3, crashes=1), slow=True),
+    Configuration("worlds/large/4-worlds", world_bounds(worlds=4), slow=True),
+    Configuration("worlds/large/returns", world_bounds(crashes=2, returns=1, checkpoints=1),
+                  slow=True),
+    Configuration("worlds/large/joiner", world_bounds(joiners=1, crashes=1, checkpoints=1),
+                  slow=True),
 ]
 
 
 def mutants():
-    """One configuration for each '#define M_NAME n' or '#define R_NAME n' of a model."""
-    for family in ("slots", "rounds"):
-        text = (HERE / f"ps_{family}.pml").read_text()
-        for name, number in re.findall(r"^#define ([MR]_[A-Z_]+) +(\d+)", text, re.MULTILINE):
-            where = bounds(**MUTANT_BOUNDS.get((family, name), {}))
+    """One configuration for each '#define M_NAME n', 'R_NAME' or 'W_NAME' of a model."""
+    for family, model in MODELS.items():
+        correct = world_bounds if family == "worlds" else bounds
+        for name, number in re.findall(r"^#define ([MRW]_[A-Z_]+) +(\d+)", model.read_text(),
+                                       re.MULTILINE):
+            where = correct(**MUTANT_BOUNDS.get((family, name), {}))
             short = name[2:].lower().replace("_", "-")
             yield Configuration(f"{family}/mutant/{short}", {**where, "MUTANT": int(number)},
                                 mutant=True)
