@@ -35,7 +35,10 @@ class SystemEvent final : public Event {
 class SystemTask final : public Task {
  public:
   SystemTask(std::string name, std::function<void(StopToken)> body)
-      : thread_(std::move(name), std::move(body)) {}
+      : thread_(std::move(name), [body = std::move(body)](StopToken stop) {
+          base::wake_promptly();
+          body(std::move(stop));
+        }) {}
   void request_stop() override { thread_.request_stop(); }
 
  private:

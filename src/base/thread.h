@@ -26,4 +26,9 @@ class Thread {
   std::jthread thread_;
 };
 
+// For a thread that sleeps until something comes, and is then waited for: it need not wait for the
+// slices of those who compute. Its share of the processor is the same. Linux before 6.12 does not
+// know the wish.
+void wake_promptly();
+
 }  // namespace ffdl::base

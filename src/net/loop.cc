@@ -15,8 +15,10 @@ Result<std::unique_ptr<Loop>> Loop::start(std::string name) {
                             "start the network loop '{}': {}; raise the limit of open files", name,
                             failure.what());
   }
-  loop->thread_ = base::Thread(std::move(name),
-                               [&context = loop->context_](const StopToken&) { context.run(); });
+  loop->thread_ = base::Thread(std::move(name), [&context = loop->context_](const StopToken&) {
+    base::wake_promptly();
+    context.run();
+  });
   return loop;
 }
 
