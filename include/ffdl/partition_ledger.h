@@ -52,7 +52,8 @@ struct PartitionLedgerOptions {
   Shuffle shuffle = Shuffle::kPartitions;
   SampleOrder order = SampleOrder::kOnDemand;
   // Of kGlobal: the samples of one step over all members, and the least part of it that is not cut,
-  // of which it is a multiple. Shares are those of even_shares() (micro_batch_sum.h).
+  // of which it is a multiple. Shares are those of even_shares() (micro_batch_sum.h), among those
+  // who have gradients: a newcomer has none in its first step (session.h).
   uint64_t batch_samples = 0;
   uint64_t micro_batch_samples = 1;
   // Of kOnDemand: how many partitions this member wants to hold, so that it can read ahead. It gets
@@ -113,6 +114,8 @@ class FFDL_API PartitionLedger final : public StepParticipant {
   void describe(std::span<std::byte> record) override;
   void applied(uint64_t step, const StepRecords& records) override;
   void world_changed(const World& world) override;
+  // Not if what was taken is another's now, or in one order less than this member's share.
+  bool is_contribution_due() const override;
   void stable(uint64_t step) override;
   std::vector<std::byte> save() const override;
   Status restore(std::span<const std::byte> bytes) override;

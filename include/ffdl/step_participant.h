@@ -51,6 +51,11 @@ class FFDL_API StepParticipant {
   // shows outside the process waits for it.
   virtual void stable(uint64_t step) = 0;
 
+  // After world_changed(): whether what this member has computed for its present step, and not yet
+  // contributed, is still what it should contribute. False: the session does not repeat the step by
+  // itself, it says kRetryStep.
+  virtual bool is_contribution_due() const { return true; }
+
   // The state as bytes, and back. Errors of restore: kCorrupt; the state is then as it was.
   virtual std::vector<std::byte> save() const = 0;
   virtual Status restore(std::span<const std::byte> bytes) = 0;

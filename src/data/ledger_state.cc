@@ -52,19 +52,23 @@ uint64_t LedgerState::committed() const {
   return rules_.data.samples_before(begun_, epoch_) - rest;
 }
 
-void LedgerState::change_members(const std::vector<Member>& members) {
+void LedgerState::change_members(const std::vector<Member>& members, bool others_train) {
   if (rules_.order == SampleOrder::kGlobal) take_back_all();
   std::vector<std::vector<SampleRange>> leases(members.size());
+  std::vector<bool> is_new(members.size(), others_train);
   std::vector<SampleRange> back;
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     const auto now = std::find(members.begin(), members.end(), members_[rank]);
     if (now != members.end()) {
-      leases[static_cast<size_t>(now - members.begin())] = std::move(leases_[rank]);
+      const auto place = static_cast<size_t>(now - members.begin());
+      leases[place] = std::move(leases_[rank]);
+      is_new[place] = is_new_[rank];
     } else {
       back.insert(back.end(), leases_[rank].begin(), leases_[rank].end());
     }
   }
   leases_ = std::move(leases);
+  is_new_ = std::move(is_new);
   members_.clear();
   for (const Member& member : members) members_.push_back({member.id, member.incarnation});
   take_back(back);
@@ -86,6 +90,7 @@ void LedgerState::commit(uint64_t step, std::span<const Claim> claims) {
         [&](const SampleRange& range) { last_.parts.push_back({members_[rank], range}); });
     FFDL_CHECK(moved == claims[rank].samples, "nobody claims more than it holds");
   }
+  is_new_.assign(members_.size(), false);
   if (rules_.order == SampleOrder::kGlobal) take_back_all();
   if (is_done()) return;
   if (begun_ == rules_.data.partitions() && !has_rest()) {
@@ -178,10 +183,12 @@ void LedgerState::share_the_rest(std::span<const Claim> claims) {
 }
 
 void LedgerState::cut_batch() {
-  const uint64_t ranks = members_.size();
+  const auto sharers = static_cast<uint64_t>(std::count(is_new_.begin(), is_new_.end(), false));
   const uint64_t micro_batches = rules_.batch_samples / rules_.micro_batch_samples;
-  for (uint64_t rank = 0; rank < ranks; ++rank) {
-    const uint64_t share = micro_batches / ranks + (rank < micro_batches % ranks ? 1 : 0);
+  uint64_t sharer = 0;
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    if (is_new_[rank]) continue;
+    const uint64_t share = micro_batches / sharers + (sharer++ < micro_batches % sharers ? 1 : 0);
     uint64_t missing = share * rules_.micro_batch_samples;
     while (missing > 0 && begin_next_partition()) {
       missing -= move_front(returned_, missing,

@@ -38,9 +38,10 @@ class LedgerState {
  public:
   explicit LedgerState(const LedgerRules& rules) : rules_(rules) {}
 
-  // What members that are not among these held is returned, and goes out again first. Doing so
-  // twice is doing so once.
-  void change_members(const std::vector<Member>& members);
+  // What members that are not among these held is returned, and goes out again first. Who is new
+  // among these, if `others_train`, takes part in the next step without samples, and is given no
+  // share of a batch for it. Doing so twice is doing so once.
+  void change_members(const std::vector<Member>& members, bool others_train = false);
   // One claim for each member, and none of more than it holds.
   void commit(uint64_t step, std::span<const Claim> claims);
 
@@ -73,6 +74,7 @@ class LedgerState {
   uint64_t begun_ = 0;  // partitions of this epoch, in its order
   std::vector<Member> members_{};
   std::vector<std::vector<SampleRange>> leases_{};  // of each member
+  std::vector<bool> is_new_{};                      // each member, until the next commit
   std::deque<SampleRange> returned_{};
   CommittedStep last_{};
 };

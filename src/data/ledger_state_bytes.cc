@@ -12,7 +12,7 @@
 namespace ffdl::data {
 namespace {
 
-constexpr std::string_view kMagic = "ffdlldg1";
+constexpr std::string_view kMagic = "ffdlldg2";
 
 Status is_corrupt(std::string_view what) {
   return base::make_error(StatusCode::kCorrupt,
@@ -87,6 +87,7 @@ std::vector<std::byte> LedgerState::encode() const {
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     write(out, members_[rank]);
     write_all(out, leases_[rank]);
+    out.number(is_new_[rank] ? 1 : 0);
   }
   write_all(out, returned_);
   out.number(last_.step);
@@ -110,6 +111,7 @@ Result<LedgerState> LedgerState::decode(std::span<const std::byte> bytes,
   for (uint64_t left = in.number(); left > 0 && !in.failed(); --left) {
     state.members_.push_back(read_member(in));
     read_all(in, state.leases_.emplace_back());
+    state.is_new_.push_back(in.number() != 0);
   }
   read_all(in, state.returned_);
   state.last_.step = in.number();

@@ -123,6 +123,7 @@ class PartitionLedger::Impl {
     // Those that so many samples can lie in, and one to read ahead.
     spanned_ = count == 0 || count == kAll ? 0 : (count - 1) / rules_.data.partition_samples + 2;
     taken_ = front(count);
+    is_due_ = true;
     return taken_;
   }
 
@@ -149,12 +150,16 @@ class PartitionLedger::Impl {
   }
 
   void world_changed(const World& world) {
-    state_.change_members(world.members);
+    state_.change_members(world.members, !world.carriers.empty());
     self_.reset();
     if (world.rank >= 0) self_ = world.members[static_cast<size_t>(world.rank)];
     find_rank();
-    if (front(taken()) != taken_) taken_.clear();
+    is_due_ = front(taken()) == taken_;
+    if (!is_due_) taken_.clear();
+    // One share was lost, the others have grown: a step of one order is a whole batch.
+    if (rules_.order == SampleOrder::kGlobal) is_due_ = is_due_ && taken_ == front(kAll);
   }
+  bool is_contribution_due() const { return is_due_; }
 
   void stable(uint64_t step) {
     while (!unstable_.empty() && unstable_.front().step <= step) {
@@ -239,6 +244,7 @@ class PartitionLedger::Impl {
   uint64_t wanted_ = 0;
   uint64_t spanned_ = 0;  // partitions that it needs for as many samples as it asked for last
   std::vector<SampleRange> taken_{};  // for the step that is being made
+  bool is_due_ = true;                // what was taken is still to be contributed
   Status failure_{};
   std::vector<Claim> claims_{};
   std::deque<CommittedStep> unstable_{};
@@ -287,6 +293,7 @@ void PartitionLedger::applied(uint64_t step, const StepRecords& records) {
   impl_->applied(step, records);
 }
 void PartitionLedger::world_changed(const World& world) { impl_->world_changed(world); }
+bool PartitionLedger::is_contribution_due() const { return impl_->is_contribution_due(); }
 void PartitionLedger::stable(uint64_t step) { impl_->stable(step); }
 std::vector<std::byte> PartitionLedger::save() const { return impl_->state().encode(); }
 Status PartitionLedger::restore(std::span<const std::byte> bytes) { return impl_->restore(bytes); }

@@ -135,7 +135,7 @@ Result<StepResult> Session::Impl::end_step(uint64_t samples) {
     if (!entry.ok()) return end_life(entry.status());
     if (*entry == Entry::kLeft) return StepResult::kLeft;
     if (*entry == Entry::kHealed) return StepResult::kHealed;
-    if (!attempt.is_intact) return StepResult::kRetryStep;
+    if (!attempt.is_intact || !is_contribution_due()) return StepResult::kRetryStep;
     has_changed = true;
   }
   if (membership_->may_leave()) {  // nobody stays in the job
@@ -146,6 +146,11 @@ Result<StepResult> Session::Impl::end_step(uint64_t samples) {
   const auto next = messages_.agreed_next();
   if (next && *next > world_.generation) return change_over(*next);
   return has_changed ? StepResult::kWorldChanged : StepResult::kContinue;
+}
+
+bool Session::Impl::is_contribution_due() const {
+  return std::all_of(options_.participants.begin(), options_.participants.end(),
+                     [](const StepParticipant* one) { return one->is_contribution_due(); });
 }
 
 Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {

@@ -39,6 +39,7 @@ class Session::Impl {
   };
 
   // --- a step ---
+  bool is_contribution_due() const;
   Attempt try_step(uint64_t samples);
   Status exchange_messages(uint64_t samples);
   Status become_active();

@@ -47,6 +47,20 @@ TEST(LedgerStateBytes, AStateComesBackAsItWasWritten) {
   EXPECT_EQ(read.encode(), state.encode()) << "it goes on in the same way";
 }
 
+TEST(LedgerStateBytes, WhoIsNewIsPartOfIt) {
+  LedgerRules global = rules();
+  global.order = SampleOrder::kGlobal;
+  global.batch_samples = 8;
+  LedgerState state(global);
+  state.change_members(members("a"));
+  state.change_members(members("a b"), true);
+  ASSERT_OK_AND_ASSIGN(LedgerState read, LedgerState::decode(state.encode(), global));
+  EXPECT_EQ(read.encode(), state.encode());
+  read.change_members(members("a b"), true);
+  EXPECT_EQ(text_of(read), text_of(state));
+  EXPECT_EQ(read.held(1), 0U);
+}
+
 TEST(LedgerStateBytes, IsSmall) {
   LedgerRules large = rules();
   large.data = {.samples = 1'000'000'000, .partition_samples = 10'000};
@@ -103,7 +117,7 @@ struct Piece {
 // A state with one member and these leases, with a checksum that makes it believable.
 Status decode(uint64_t epoch, uint64_t begun, const std::vector<Piece>& pieces,
               const std::string& second_member = "") {
-  base::ByteWriter out("ffdlldg1");
+  base::ByteWriter out("ffdlldg2");
   for (const uint64_t number : {rules().order_digest(), epoch, begun}) out.number(number);
   out.number(second_member.empty() ? 1 : 2);
   out.text("a");
@@ -112,9 +126,10 @@ Status decode(uint64_t epoch, uint64_t begun, const std::vector<Piece>& pieces,
   for (const Piece& piece : pieces) {
     for (const uint64_t number : {piece.partition, piece.begin, piece.end}) out.number(number);
   }
+  out.number(0);
   if (!second_member.empty()) {
     out.text(second_member);
-    for (const uint64_t number : {1, 0}) out.number(number);
+    for (const uint64_t number : {1, 0, 0}) out.number(number);
   }
   for (const uint64_t number : {0, 7, 0}) out.number(number);
   const std::string text = std::move(out).finish();

@@ -156,6 +156,20 @@ TEST(LedgerState, InOneOrderAStepIsCutAmongTheMembers) {
   EXPECT_EQ(text_of(state), "b 1:2-4 | c 2:0-2 | d 2:2-4");
 }
 
+TEST(LedgerState, InOneOrderANewcomerHasNoShareOfItsFirstStep) {
+  LedgerState state = with_members(global_rules(20, 6), "a b");
+  state.change_members(members("a b c"), true);
+  EXPECT_EQ(text_of(state), "a 0:0-3 | b 0:3-4 1:0-2 | c ");
+  state.change_members(members("a b c"), true);
+  EXPECT_EQ(text_of(state), "a 0:0-3 | b 0:3-4 1:0-2 | c ") << "the step is still to come";
+  state.change_members(members("b c d"), true);
+  EXPECT_EQ(text_of(state), "b 0:0-4 1:0-2 | c  | d ");
+  state.commit(1, std::vector<Claim>{{6, 1}, {0, 1}, {0, 1}});
+  EXPECT_EQ(text_of(state), "b 1:2-4 | c 2:0-2 | d 2:2-4");
+  state.change_members(members("b c d"), true);
+  EXPECT_EQ(text_of(state), "b 1:2-4 | c 2:0-2 | d 2:2-4") << "they are new no more";
+}
+
 TEST(LedgerState, InOneOrderWhatWasLeftOutComesFirst) {
   LedgerState state = with_members(global_rules(20, 6), "a b");
   state.commit(1, std::vector<Claim>{{1, 1}, {2, 1}});

@@ -176,8 +176,10 @@ TEST(PartitionLedger, AfterAChangeOfTheWorldOnlyWhatIsStillItsOwnCounts) {
   EXPECT_EQ(take(*ledger, 3), "1:0-3");
   ledger->world_changed(world_of("b c", 0));
   EXPECT_EQ(ledger->taken(), 3U);
+  EXPECT_TRUE(ledger->is_contribution_due());
   ledger->world_changed(world_of("c", -1));
   EXPECT_EQ(ledger->taken(), 0U);
+  EXPECT_FALSE(ledger->is_contribution_due());
 
   PartitionLedgerOptions global = options();
   global.order = SampleOrder::kGlobal;
@@ -187,7 +189,24 @@ TEST(PartitionLedger, AfterAChangeOfTheWorldOnlyWhatIsStillItsOwnCounts) {
   EXPECT_EQ(take(*cut), "1:0-4");
   cut->world_changed(world_of("a b c", 1));
   EXPECT_EQ(cut->taken(), 0U);
+  EXPECT_FALSE(cut->is_contribution_due());
   EXPECT_EQ(take(*cut), "0:3-4 1:0-2");
+  EXPECT_TRUE(cut->is_contribution_due());
+}
+
+// Its share has grown by that of who is gone: with what it took the batch would not be whole.
+TEST(PartitionLedger, InOneOrderAStepIsMadeAgainWithTheWholeBatch) {
+  PartitionLedgerOptions global = options();
+  global.order = SampleOrder::kGlobal;
+  global.batch_samples = 8;
+  const auto ledger = make(global);
+  ledger->world_changed(world_of("a b", 0));
+  EXPECT_EQ(take(*ledger), "0:0-4");
+  ledger->world_changed(world_of("a", 0));
+  EXPECT_FALSE(ledger->is_contribution_due());
+  EXPECT_EQ(take(*ledger), "0:0-4 1:0-4");
+  ledger->world_changed(world_of("a", 0));
+  EXPECT_TRUE(ledger->is_contribution_due());
 }
 
 TEST(PartitionLedger, ARestoredStateKnowsWhichMemberThisIs) {
