@@ -2,12 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 
-SOON_S = 60.0
+SOON_S = 120.0
 
 
 def wait_for(condition, what):
@@ -75,3 +76,52 @@ def records(log):
     """What a life has printed as JSON so far, in whole lines."""
     lines = log.read_text().splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n") and line.startswith("{")]
+
+
+def size_of(log):
+    """Of the world that a life has printed last; 0 before it has trained."""
+    with log.open("rb") as lines:
+        lines.seek(max(0, log.stat().st_size - 4096))
+        sizes = re.findall(rb'"size": (\d+)', lines.read())
+    return int(sizes[-1]) if sizes else 0
+
+
+def churn(folder, worker):
+    """What each life of a job's workers printed that come, leave, are killed and come again.
+
+    All have had the same states after the same steps.
+    """
+    end = folder / "end"
+    with Job(folder, worker, end) as job:
+
+        def start(number):
+            log = job.start(number)
+            wait_for(lambda: size_of(log), f"{log.name} trains")
+            return log
+
+        def size_is(log, size):
+            wait_for(lambda: size_of(log) == size, f"the size is {size}")
+
+        first = start(0)
+        start(1)
+        size_is(first, 2)
+        job.ask_to_leave(1)
+        job.wait(1)
+        size_is(first, 1)
+        start(1)
+        size_is(first, 2)
+        job.kill(1)
+        size_is(first, 1)
+        second = start(1)
+        job.kill(0)  # the only one that has been there all the time
+        size_is(second, 1)
+        start(0)
+        size_is(second, 2)
+        end.touch()
+        job.wait(0)
+        job.wait(1)
+    lives = [records(log) for log in sorted(folder.glob("life-*.log"))]
+    states = {}
+    for one in (one for life in lives for one in life if "step" in one):
+        assert states.setdefault(one["step"], one["state"]) == one["state"]
+    return lives

@@ -9,7 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
-from elastic_jobs import Job, records, wait_for
+from elastic_jobs import churn
 from ranks import SOON_S, on_threads
 
 import ffdl
@@ -301,46 +301,12 @@ def test_members_of_another_shape_are_refused():
 
 
 def test_workers_come_leave_and_are_killed(tmp_path):
-    worker = pathlib.Path(__file__).with_name("elastic_worker.py")
-    end = tmp_path / "end"
-
-    with Job(tmp_path, worker, end) as job:
-
-        def start(number):
-            log = job.start(number)
-            wait_for(lambda: any("step" in one for one in records(log)), f"{log.name} trains")
-            return log
-
-        def size_is(log, size):
-            return wait_for(lambda: records(log)[-1].get("size") == size, f"the size is {size}")
-
-        first = start(0)
-        start(1)
-        size_is(first, 2)
-        job.ask_to_leave(1)
-        job.wait(1)
-        size_is(first, 1)
-        start(1)
-        size_is(first, 2)
-        job.kill(1)
-        size_is(first, 1)
-        second = start(1)
-        job.kill(0)  # the only one that has been there all the time
-        size_is(second, 1)
-        start(0)
-        size_is(second, 2)
-        end.touch()
-        job.wait(0)
-        job.wait(1)
-
-    lives = [records(log) for log in sorted(tmp_path.glob("life-*.log"))]
-    states, stable = {}, {}
-    for one in (one for life in lives for one in life):
-        if "step" in one:
-            assert states.setdefault(one["step"], one["state"]) == one["state"]
-        elif "stable" in one:
-            assert stable.setdefault(one["stable"], one["parts"]) == one["parts"]
-    assert sorted(states) == list(range(1, max(states) + 1))
+    lives = churn(tmp_path, pathlib.Path(__file__).with_name("elastic_worker.py"))
+    steps = {one["step"] for life in lives for one in life if "step" in one}
+    assert sorted(steps) == list(range(1, max(steps) + 1))
+    stable = {}
+    for one in (one for life in lives for one in life if "stable" in one):
+        assert stable.setdefault(one["stable"], one["parts"]) == one["parts"]
     expect_each_sample_once(stable)
 
 

@@ -1,9 +1,11 @@
 """Ordinary PyTorch loops whose workers come and leave."""
 
+import pathlib
 import threading
 
 import numpy as np
 import pytest
+from elastic_jobs import churn
 from ranks import on_threads
 
 import ffdl
@@ -314,3 +316,8 @@ def test_sparse_gradients_become_dense(clears):
         return state_of(table)
 
     expect_equal(train_table(False), train_table(True))
+
+
+def test_processes_come_leave_and_are_killed(tmp_path):
+    lives = churn(tmp_path, pathlib.Path(__file__).with_name("elastic_torch_worker.py"))
+    assert len(lives) == 5
