@@ -45,6 +45,7 @@ class Job:
             "FFDL_JOB": "test",
             "FFDL_WORKER_ID": f"worker-{number}",
             "FFDL_MIN_WORKERS": str(self._min_workers),
+            "OMP_NUM_THREADS": "1",
         }
         self.lives += 1
         log = self._folder / f"life-{self.lives}.log"
@@ -70,6 +71,15 @@ class Job:
             process.wait()
             raise
         assert code == 0, "".join(log.read_text() for log in sorted(self._folder.glob("*.log")))
+
+
+def run_workers(folder, workers, program, *arguments):
+    """The lines that each printed, of a job that has begun with all of them."""
+    with Job(folder, program, *arguments, min_workers=workers) as job:
+        logs = [job.start(number) for number in range(workers)]
+        for number in range(workers):
+            job.wait(number)
+    return [log.read_text().splitlines() for log in logs]
 
 
 def records(log):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from elastic_jobs import Job
+from elastic_jobs import run_workers
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -32,23 +32,14 @@ def readme_program(number, folder):
     return program
 
 
-def run_two_workers(folder, program, *arguments):
-    """What each printed, without what the library logged."""
-    with Job(folder, program, *arguments, min_workers=2) as job:
-        logs = [job.start(number) for number in range(2)]
-        for number in range(2):
-            job.wait(number)
-    return [log.read_text().splitlines() for log in logs]
-
-
 def test_readme_elastic_program(tmp_path):
     program = readme_program(2, tmp_path)
-    printed = run_two_workers(tmp_path, program)
+    printed = run_workers(tmp_path, 2, program)
     assert [lines[-1] for lines in printed] == ["slope 2.50, offset -1.00"] * 2
 
 
 def test_elastic_example(tmp_path):
-    printed = run_two_workers(tmp_path, ROOT / "examples" / "04_elastic.py", "--epochs", "20")
+    printed = run_workers(tmp_path, 2, ROOT / "examples" / "04_elastic.py", "--epochs", "20")
     ends = {lines[-1] for lines in printed}
     assert len(ends) == 1  # the same weights
     (end,) = ends

@@ -1,11 +1,12 @@
 """Ordinary PyTorch loops whose workers come and leave."""
 
 import pathlib
+import re
 import threading
 
 import numpy as np
 import pytest
-from elastic_jobs import churn
+from elastic_jobs import churn, run_workers
 from ranks import on_threads
 
 import ffdl
@@ -318,6 +319,19 @@ def test_sparse_gradients_become_dense(clears):
     expect_equal(train_table(False), train_table(True))
 
 
+@pytest.mark.slow
 def test_processes_come_leave_and_are_killed(tmp_path):
     lives = churn(tmp_path, pathlib.Path(__file__).with_name("elastic_torch_worker.py"))
     assert len(lives) == 5
+
+
+@pytest.mark.slow
+def test_language_model_example(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    small = ["--context", 32, "--width", 32, "--layers", 1, "--epochs", 4, "--learning-rate", 3e-3]
+    example = pathlib.Path(__file__).parents[2] / "examples" / "05_elastic_torch.py"
+    first, second = run_workers(tmp_path, 2, example, "--data", text, *small)
+    assert first[-1] == second[-1]
+    loss = re.fullmatch(r"step \d+: loss (.*) of text that was not trained on", first[-1])[1]
+    assert float(loss) < 2  # a letter by chance: 3.3
