@@ -60,7 +60,11 @@ struct GivenToOpen {
 Store& choose_store(const GivenToOpen& given, const std::optional<JobEnvironment>& environment,
                     SessionHandle& handle) {
   handle.given_store = given.store;
-  if (!given.store.is_none()) return given.store.cast<Store&>();
+  if (py::isinstance<Store>(given.store)) return given.store.cast<Store&>();
+  if (!given.store.is_none()) {
+    throw py::type_error("open a session: 'store' is " + py::repr(given.store).cast<std::string>() +
+                         "; give a Store, e.g. ffdl.open_store(url)");
+  }
   if (!environment) {
     raise_invalid_argument(
         "open a session: there is no store, and FFDL_STORE is not set; start the program by "
@@ -155,8 +159,9 @@ holds the state of any more; without it the session ends then, and its process m
 again. These three are called inside calls of the session, on its thread; what they raise ends the
 session and comes out of that call.
 participants: PartitionLedgers, in the same order at all members.
-store, id, job, min_workers, max_workers, takes_over_from: None for what `ffdl run` has told this
-process (job_environment()). id: of this member; a new life has the same.
+store: None for that of the job that `ffdl run` has started this process for; id, job, min_workers,
+max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
+id: of this member; a new life has the same.
 address: the IP address of this host at which members on others reach it.
 verify_state: hash and compare the whole state whenever the world changes.
 The times are those of MembershipOptions and SessionOptions; docs/timeouts.md says what for.

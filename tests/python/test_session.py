@@ -275,6 +275,8 @@ def test_what_cannot_be_is_said():
         Model().open(store, lease_s=-1)
     with pytest.raises(ffdl.InvalidArgument, match="start the program by 'ffdl run'"):
         Model().open(None)
+    with pytest.raises(TypeError, match="open_store"):
+        Model().open("mem://")
     with pytest.raises(TypeError, match="not 'ledger'"):
         Model().open(store, participants=["ledger"])
     assert ffdl.job_environment() is None

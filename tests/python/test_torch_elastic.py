@@ -138,7 +138,7 @@ def test_a_newcomer_gets_all_that_the_others_hold():
 
     def make_trainer(id, model):
         optimizer = OPTIMIZERS["adamw"](model.parameters())
-        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.999)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.999**step)
         trainer = open_trainer(
             model, optimizer, store, id, make_ledger(epochs=0), scheduler=scheduler)
         return trainer, optimizer
