@@ -225,6 +225,33 @@ def test_a_compiled_model_trains_alike():
     expect_close(plain, state_of(model))
 
 
+def test_bfloat16_by_autocast():
+    model = make_model()
+    trainer = open_trainer(model)
+    x, y = make_data()
+    before = loss_of(model(x), y).item()
+    for batch in trainer.batches():
+        with torch.autocast("cpu", torch.bfloat16):
+            predicted = model(x[batch])
+            assert predicted.dtype == torch.bfloat16
+            loss = loss_of(predicted.float(), y[batch])
+        loss.backward()
+        trainer.step()
+    assert loss_of(model(x), y).item() < before
+
+
+def test_a_grad_scaler_is_refused():
+    model = make_model()
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    trainer = open_trainer(model, optimizer)
+    x, y = make_data()
+    batch = next(iter(trainer.batches()))
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss_of(model(x[batch]), y[batch])).backward()
+    with pytest.raises(ffdl.InvalidArgument, match="in place of a GradScaler"):
+        scaler.step(optimizer)
+
+
 def test_a_loop_may_clear_gradients_itself():
     model = make_model()
     optimizer = OPTIMIZERS["momentum"](model.parameters())
