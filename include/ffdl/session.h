@@ -64,6 +64,8 @@ using CommunicatorFactory = std::function<Result<std::unique_ptr<Communicator>>(
 struct SessionOptions {
   Member self{};  // its incarnation is not looked at
   MembershipOptions membership{};
+  // `look` is asked by the thread that calls the session, too, about every 100 ms while it waits
+  // and after what the trainable was called for: what is not ok ends the session.
   CommunicatorOptions communicator{};
   CommunicatorFactory connect{};                 // empty: connect_communicator()
   std::vector<StepParticipant*> participants{};  // the same kinds in the same order at all members
@@ -101,7 +103,7 @@ struct SessionStats {
 // Errors: kInvalidArgument (members do not fit together: the message names what differs),
 //         kCancelled (this member was fenced, replaced or reported dead: drop the state), kTimeout
 //         (no world worked for `recovery_timeout`), kInternal (equal steps, unequal states), and
-//         those of the trainable. After an error the session is over.
+//         those of the trainable and of `look`. After an error the session is over.
 class FFDL_API Session {
  public:
   static Result<std::unique_ptr<Session>> open(const SessionOptions& options, Trainable& trainable,

@@ -14,5 +14,8 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_operation_queue(module);
   ffdl::python::bind_micro_batch_sum(module);
   ffdl::python::bind_listener(module);
+  ffdl::python::bind_launch_environment(module);
+  ffdl::python::bind_partition_ledger(module);
+  ffdl::python::bind_session(module);
   ffdl::python::bind_diagnose(module);
 }

@@ -3,7 +3,7 @@
 import builtins
 import enum
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -458,6 +458,107 @@ class Listener:
     @staticmethod
     def attach(world: _World, store: Store, timeout_s: float = ...) -> Listener: ...
     def next(self, out: _Elements, timeout_s: float = ...) -> int: ...
+
+class JobEnvironment:
+    store_url: str
+    store_secret: str
+    job: str
+    worker_id: str
+    min_workers: int
+    max_workers: int
+    takes_over_from: str
+
+def job_environment() -> JobEnvironment | None: ...
+
+class Shuffle(enum.Enum):
+    NONE = ...
+    PARTITIONS = ...
+    SAMPLES = ...
+
+class SampleOrder(enum.Enum):
+    ON_DEMAND = ...
+    GLOBAL = ...
+
+class CommittedStep:
+    step: int
+    parts: list[tuple[Member, SampleRange]]
+
+class PartitionLedger:
+    taken: int
+    leases: list[SampleRange]
+    epoch: int
+    committed: int
+    is_done: bool
+    @staticmethod
+    def create(
+        *,
+        samples: int,
+        partition_samples: int | None = None,
+        epochs: int = ...,
+        seed: int = ...,
+        shuffle: Shuffle = ...,
+        order: SampleOrder = ...,
+        batch_samples: int = ...,
+        micro_batch_samples: int = ...,
+        partitions_wanted: int = ...,
+        on_stable: Callable[[CommittedStep], object] | None = None,
+    ) -> PartitionLedger: ...
+    def take(self, count: int | None = None) -> list[SampleRange]: ...
+    def want(self, partitions: int) -> None: ...
+    def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
+    def save(self) -> bytes: ...
+    def restore(self, bytes: bytes) -> None: ...
+
+class StepResult(enum.Enum):
+    CONTINUE = ...
+    WORLD_CHANGED = ...
+    RETRY_STEP = ...
+    HEALED = ...
+    LEFT = ...
+
+class SessionStats:
+    steps: int
+    retried_steps: int
+    worlds: int
+    healed: int
+    bytes_received: int
+    bytes_sent: int
+
+class Session:
+    self: Member
+    world: World
+    step: int
+    stats: SessionStats
+    @staticmethod
+    def open(
+        store: Store | None = None,
+        *,
+        state: _Elements,
+        gradients: _Elements,
+        apply: Callable[[], object],
+        on_world: Callable[[World], object] | None = None,
+        begin_anew: Callable[[], object] | None = None,
+        participants: Sequence[PartitionLedger] = ...,
+        id: str | None = None,
+        job: str | None = None,
+        min_workers: int | None = None,
+        max_workers: int | None = None,
+        takes_over_from: str | None = None,
+        backend: Backend = ...,
+        address: str = ...,
+        verify_state: bool = ...,
+        heartbeat_s: float = ...,
+        lease_s: float = ...,
+        gather_s: float = ...,
+        step_timeout_s: float = ...,
+        fence_after_s: float = ...,
+        operation_timeout_s: float = ...,
+        recovery_timeout_s: float = ...,
+    ) -> Session: ...
+    def end_step(self, samples: int) -> StepResult: ...
+    def finish(self) -> None: ...
+    def ask_to_leave(self) -> None: ...
+    def standing(self) -> None: ...
 
 class SegmentInfo:
     name: str

@@ -160,7 +160,10 @@ Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
   if (!attempt.status.ok()) return attempt;
   tell_stable();
   attempt.status = average(samples, attempt.is_intact);
-  if (attempt.status.ok()) apply();
+  if (attempt.status.ok()) {
+    apply();
+    attempt.status = look();
+  }
   return attempt;
 }
 
@@ -187,6 +190,7 @@ Status Session::Impl::become_active() {
     }
     const Status seen =
         membership_->wait_active(world_.generation, runtime_.now() + base::kStandingInterval);
+    FFDL_RETURN_IF_ERROR(look());
     if (seen.ok()) break;
     if (seen.code() != StatusCode::kTimeout) return seen;
     is_my_turn = true;
@@ -279,6 +283,7 @@ Result<Session::Impl::Entry> Session::Impl::recover(Old old) {
   uint64_t failed = world_.generation;
   bool may_ask = old == Old::kAbort;
   while (true) {
+    FFDL_RETURN_IF_ERROR(look());
     FFDL_RETURN_IF_ERROR(membership_->standing());
     if (membership_->may_leave()) {
       FFDL_RETURN_IF_ERROR(leave());
@@ -381,6 +386,7 @@ Result<Session::Impl::Entry> Session::Impl::take_part(const RescalePlan& plan) {
   history_ = plan.history;
   for (StepParticipant* participant : options_.participants) participant->world_changed(world_);
   trainable_.on_world(world_);
+  FFDL_RETURN_IF_ERROR(look());
   if (world_.rank == 0) {
     base::log_info("job '{}': generation {} has {} members, from step {}", options_.membership.job,
                    world_.generation, world_.size(), step_);
@@ -443,7 +449,9 @@ void Session::Impl::give_state(const RescalePlan& plan) {
 
 void Session::Impl::wait_for_giving() {
   if (!giving_) return;
-  given_->wait_until(kNoDeadline);
+  while (!given_->wait_until(next_look(kNoDeadline))) {
+    if (!look().ok()) abort_communicator();
+  }
   giving_.reset();
   stats_.bytes_sent += bytes_given_;
 }
@@ -477,7 +485,13 @@ Status Session::Impl::restore_beside(std::span<const std::byte> bytes) {
 }
 
 Status Session::Impl::leave() {
-  FFDL_RETURN_IF_ERROR(membership_->leave(runtime_.now() + options_.recovery_timeout));
+  const Time deadline = runtime_.now() + options_.recovery_timeout;
+  Status left;
+  do {
+    FFDL_RETURN_IF_ERROR(look());
+    left = membership_->leave(next_look(deadline));
+  } while (left.code() == StatusCode::kTimeout && runtime_.now() < deadline);
+  FFDL_RETURN_IF_ERROR(std::move(left));
   over_ = make_error(StatusCode::kCancelled, "member '{}' has left job '{}'", options_.self.id,
                      options_.membership.job);
   return {};
@@ -488,8 +502,10 @@ Status Session::Impl::end_life(Status why) {
   abort_communicator();
   wait_for_giving();
   successor_.reset();
-  // One that still counts is left out sooner if it asks.
-  static_cast<void>(membership_->leave(runtime_.now() + 4 * options_.membership.lease).ok());
+  // One that still counts is left out sooner if it asks. Who pressed Ctrl-C does not wait for it.
+  const Duration patience =
+      looked_.ok() ? 4 * options_.membership.lease : Duration(base::kStandingInterval);
+  static_cast<void>(membership_->leave(runtime_.now() + patience).ok());
   std::unique_ptr<Membership> ended;
   {
     MutexLock lock(mutex_);
@@ -500,10 +516,20 @@ Status Session::Impl::end_life(Status why) {
 
 // --- small ---------------------------------------------------------------------------------------
 
-bool Session::Impl::is_final(const Status& status) const {
+bool Session::Impl::is_final(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kInternal ||
          status.code() == StatusCode::kUnimplemented || status.code() == StatusCode::kCorrupt ||
-         !membership_->standing().ok();
+         !membership_->standing().ok() || !look().ok();
+}
+
+Status Session::Impl::look() {
+  if (looked_.ok() && options_.communicator.look) looked_ = options_.communicator.look();
+  return looked_;
+}
+
+Time Session::Impl::next_look(Time deadline) {
+  if (!options_.communicator.look) return deadline;
+  return std::min<Time>(deadline, runtime_.now() + base::kStandingInterval);
 }
 
 void Session::Impl::abort_communicator() {

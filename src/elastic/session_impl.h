@@ -64,7 +64,9 @@ class Session::Impl {
   Status end_life(Status why);
 
   // --- small ---
-  bool is_final(const Status& status) const;
+  bool is_final(const Status& status);
+  Status look();
+  Time next_look(Time deadline);
   void wait_for_giving();
   void abort_communicator();
   std::shared_ptr<Communicator> communicator();
@@ -93,6 +95,7 @@ class Session::Impl {
   uint64_t told_stable_ = 0;  // the last step that the participants were told to be stable
   SessionStats stats_;
   Status over_;
+  Status looked_;  // what ended the session, once it has been seen
 
   base::Mutex mutex_;
   // Shared with the successor's task while that ends an operation in it.

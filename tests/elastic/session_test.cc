@@ -387,6 +387,39 @@ TEST_F(SessionTest, AnotherModelIsRefusedAndTheOthersGoOn) {
   EXPECT_OK(outcome_["a"]);
 }
 
+TEST_F(SessionTest, WhatALookSeesEndsTheSession) {
+  std::atomic<int> looks = 0;
+  const auto options_that_look = [&](int until) {
+    SessionOptions options;
+    options.self.id = "a";
+    options.membership = patient(1);
+    options.communicator.look = [&looks, until] {
+      return ++looks < until ? Status() : Status(StatusCode::kCancelled, "it has seen enough");
+    };
+    return options;
+  };
+  SmallModel model;
+  SessionOptions waits = options_that_look(3);
+  waits.membership.min_workers = 2;  // who does not come
+  EXPECT_FAILS(Session::open(waits, model, *store_), StatusCode::kCancelled, "seen enough");
+
+  looks = 0;
+  SessionOptions trains = options_that_look(50);
+  trains.membership.job = "another";
+  ASSERT_OK_AND_ASSIGN(const auto session, Session::open(trains, model, *store_));
+  Status status;
+  uint64_t applied = 0;
+  while (status.ok()) {
+    model.compute(session->step());
+    status = session->end_step(1).status();
+    if (status.ok()) ++applied;
+  }
+  EXPECT_FAILS(status, StatusCode::kCancelled, "seen enough");
+  EXPECT_GT(applied, 0U);
+  EXPECT_FAILS(session->end_step(1), StatusCode::kCancelled, "seen enough");
+  EXPECT_FAILS(session->finish(), StatusCode::kCancelled, "seen enough");
+}
+
 TEST_F(SessionTest, WhatCannotBeIsSaid) {
   class Counter : public SmallModel {
    public:

@@ -1,4 +1,4 @@
-"""The README's Python programs, and the example, run and print what they should."""
+"""The README's Python programs, and the examples, run and print what they should."""
 
 import pathlib
 import re
@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from elastic_jobs import run_workers
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -20,11 +21,30 @@ def run(*command):
     ("number", "printed"), [(0, "the first weight is 3.0\n"), (1, "the sum is 3.0\n")]
 )
 def test_readme_program(number, printed, tmp_path):
+    assert run(readme_program(number, tmp_path)) == printed
+
+
+def readme_program(number, folder):
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(programs) == 2
-    program = tmp_path / "program.py"
+    assert len(programs) == 3
+    program = folder / "program.py"
     program.write_text(programs[number])
-    assert run(program) == printed
+    return program
+
+
+def test_readme_elastic_program(tmp_path):
+    program = readme_program(2, tmp_path)
+    printed = run_workers(tmp_path, 2, program)
+    assert [lines[-1] for lines in printed] == ["slope 2.50, offset -1.00"] * 2
+
+
+def test_elastic_example(tmp_path):
+    printed = run_workers(tmp_path, 2, ROOT / "examples" / "04_elastic.py", "--epochs", "20")
+    ends = {lines[-1] for lines in printed}
+    assert len(ends) == 1  # the same weights
+    (end,) = ends
+    accuracy = re.fullmatch(r"step \d+: (.*)% of the test images, weights [0-9a-f]{8}", end)[1]
+    assert float(accuracy) > 90
 
 
 def test_example():

@@ -1,0 +1,31 @@
+#include "ffdl/launch_environment.h"
+
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+#include "record.h"
+#include "status.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+
+void bind_launch_environment(py::module_& module) {
+  Record<JobEnvironment> job(
+      module, "JobEnvironment",
+      "What `ffdl run` tells a worker. Session.open() reads it where it is given no store.");
+  job.field("store_url", &JobEnvironment::store_url)
+      .field("job", &JobEnvironment::job)
+      .field("worker_id", &JobEnvironment::worker_id)
+      .field("min_workers", &JobEnvironment::min_workers)
+      .field("max_workers", &JobEnvironment::max_workers)
+      .field("takes_over_from", &JobEnvironment::takes_over_from);
+  // Not a field, so that no log shows it.
+  job.type().def_readonly("store_secret", &JobEnvironment::store_secret);
+  module.def(
+      "job_environment", [] { return take(job_environment()); },
+      "The JobEnvironment of this process; None where FFDL_STORE is not set.\n"
+      "Raises InvalidArgument (another variable is missing, or is no number).");
+}
+
+}  // namespace ffdl::python

@@ -1,0 +1,180 @@
+#include "ffdl/partition_ledger.h"
+
+#include <pybind11/native_enum.h>
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "ledger_handle.h"
+#include "record.h"
+#include "status.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+struct CommittedParts {
+  uint64_t step = 0;
+  std::vector<std::pair<Member, SampleRange>> parts;
+};
+
+CommittedParts parts_of(const CommittedStep& committed) {
+  CommittedParts step{.step = committed.step, .parts = {}};
+  for (const auto& part : committed.parts) step.parts.emplace_back(part.member, part.range);
+  return step;
+}
+
+void bind_ledger_values(py::module_& module) {
+  py::native_enum<Shuffle>(module, "Shuffle", "enum.Enum", "What changes from epoch to epoch.")
+      .value("NONE", Shuffle::kNone)
+      .value("PARTITIONS", Shuffle::kPartitions)
+      .value("SAMPLES", Shuffle::kSamples)
+      .finalize();
+  py::native_enum<SampleOrder>(
+      module, "SampleOrder", "enum.Enum",
+      "ON_DEMAND: members get partitions as they use them up. GLOBAL: each step uses the next\n"
+      "`batch_samples` of one order, cut evenly, whatever the number of members.")
+      .value("ON_DEMAND", SampleOrder::kOnDemand)
+      .value("GLOBAL", SampleOrder::kGlobal)
+      .finalize();
+  Record<CommittedParts>(module, "CommittedStep",
+                         "What a step committed. parts: of each member that had samples, in the\n"
+                         "order of ranks, the Member and its SampleRange.")
+      .field("step", &CommittedParts::step)
+      .field("parts", &CommittedParts::parts);
+}
+
+std::unique_ptr<LedgerHandle> create_ledger(PartitionLedgerOptions options,
+                                            std::optional<uint64_t> partition_samples,
+                                            const py::object& on_stable) {
+  auto handle = std::make_unique<LedgerHandle>();
+  handle->raised = std::make_shared<Raised>();
+  options.partition_samples = partition_samples.value_or(options.samples);
+  if (!on_stable.is_none()) {
+    options.on_stable = [raised = handle->raised, on_stable](const CommittedStep& step) {
+      raised->in([&] { on_stable(parts_of(step)); });
+    };
+  }
+  handle->ledger = take(PartitionLedger::create(options));
+  return handle;
+}
+
+void bind_ledger_create(py::class_<LedgerHandle>& ledger) {
+  const PartitionLedgerOptions defaults;
+  ledger.def_static(
+      "create",
+      [](uint64_t samples, std::optional<uint64_t> partition_samples, uint64_t epochs,
+         uint64_t seed, Shuffle shuffle, SampleOrder order, uint64_t batch_samples,
+         uint64_t micro_batch_samples, int partitions_wanted, const py::object& on_stable) {
+        return create_ledger({.samples = samples,
+                              .partition_samples = 0,
+                              .epochs = epochs,
+                              .seed = seed,
+                              .shuffle = shuffle,
+                              .order = order,
+                              .batch_samples = batch_samples,
+                              .micro_batch_samples = micro_batch_samples,
+                              .partitions_wanted = partitions_wanted,
+                              .on_stable = {}},
+                             partition_samples, on_stable);
+      },
+      py::kw_only(), py::arg("samples"), py::arg("partition_samples") = py::none(),
+      py::arg("epochs") = defaults.epochs, py::arg("seed") = defaults.seed,
+      py::arg("shuffle") = defaults.shuffle, py::arg("order") = defaults.order,
+      py::arg("batch_samples") = defaults.batch_samples,
+      py::arg("micro_batch_samples") = defaults.micro_batch_samples,
+      py::arg("partitions_wanted") = defaults.partitions_wanted, py::arg("on_stable") = py::none(),
+      R"(A ledger at its beginning, with the same options at all members but for the last two.
+
+samples: of the data set, cut into partitions of `partition_samples`; None: one partition.
+epochs: 0 for as many as can be counted.
+batch_samples: with SampleOrder.GLOBAL, the samples of one step over all members, a multiple of
+`micro_batch_samples`, which is not cut.
+partitions_wanted: with SampleOrder.ON_DEMAND, how many partitions this member wants to hold.
+on_stable: called with the CommittedStep of each step that is never taken back, in order, inside a
+call of the session. What it raises comes out of that call.
+Raises InvalidArgument.)");
+}
+
+void bind_ledger_use(py::class_<LedgerHandle>& ledger) {
+  ledger
+      .def(
+          "take",
+          [](const LedgerHandle& handle, std::optional<uint64_t> count) {
+            return take(handle.use().take(count.value_or(PartitionLedger::kAll)));
+          },
+          py::arg("count") = py::none(),
+          R"(What this member computes its gradient of the present step from: up to `count` samples.
+
+A list of SampleRange. None: all that is due now, which is meant for SampleOrder.GLOBAL. A step has
+one answer: asked again it begins at the same sample, so call it once per step, and again for a
+step that is to be repeated. Empty: take part in the step with nothing.
+Raises InvalidArgument (a member has other options), Internal (one has another state).)")
+      .def(
+          "want", [](const LedgerHandle& handle, int partitions) { handle.use().want(partitions); },
+          py::arg("partitions"),
+          "Asks for so many partitions from the next step on; 0: for no more at all.")
+      .def(
+          "sample_indices",
+          [](const LedgerHandle& handle, const std::vector<SampleRange>& ranges) {
+            const auto indices = take(handle.use().sample_indices(ranges));
+            py::array_t<int64_t> array(static_cast<py::ssize_t>(indices.size()));
+            std::copy(indices.begin(), indices.end(), array.mutable_data());
+            return array;
+          },
+          py::arg("ranges"),
+          "Where the samples of ranges lie in the data set, in the order of training: int64[n].\n"
+          "Raises InvalidArgument (a range that no ledger with these options gives).")
+      .def(
+          "save",
+          [](const LedgerHandle& handle) {
+            const auto bytes = handle.use().save();
+            return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+          },
+          "The state as bytes; it is part of what the session's members hold in common.")
+      .def(
+          "restore",
+          [](const LedgerHandle& handle, const py::bytes& state) {
+            const auto bytes = static_cast<std::string_view>(state);
+            check(handle.use().restore(std::as_bytes(std::span(bytes))));
+          },
+          py::arg("bytes"), "Raises Corrupt; the state is then as it was.");
+}
+
+}  // namespace
+
+void bind_partition_ledger(py::module_& module) {
+  bind_ledger_values(module);
+  py::class_<LedgerHandle> ledger(module, "PartitionLedger",
+                                  R"(Which samples each member computes its gradients from.
+
+Each sample is committed once per epoch, whoever joins, leaves or dies: a participant of a Session.
+
+    ledger = ffdl.PartitionLedger.create(
+        samples=len(data), order=ffdl.SampleOrder.GLOBAL, batch_samples=64, epochs=3)
+    while not ledger.is_done:
+        indices = ledger.sample_indices(ledger.take())
+        compute_gradients(data[indices])
+        session.end_step(ledger.taken)
+
+taken: the samples that this step commits for this member, its weight in the mean; 0 when what it
+took is another's now. leases: what this member holds, as a list of SampleRange, in the order in
+which it will take it. epoch: counts from 0. committed: samples of this epoch.
+One thread at a time, that of the session; never waits. The header is ffdl/partition_ledger.h.)");
+  bind_ledger_create(ledger);
+  bind_ledger_use(ledger);
+  ledger.def_property_readonly("taken", [](const LedgerHandle& h) { return h.use().taken(); })
+      .def_property_readonly("leases", [](const LedgerHandle& h) { return h.use().leases(); })
+      .def_property_readonly("epoch", [](const LedgerHandle& h) { return h.use().epoch(); })
+      .def_property_readonly("committed", [](const LedgerHandle& h) { return h.use().committed(); })
+      .def_property_readonly("is_done", [](const LedgerHandle& h) { return h.use().is_done(); });
+}
+
+}  // namespace ffdl::python

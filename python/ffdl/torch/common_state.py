@@ -1,0 +1,228 @@
+"""What the workers of an elastic training hold in common, as arrays of fixed shapes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+
+from .. import InvalidArgument
+
+# Their state after a step with a zero gradient is zero, and it is as good as none.
+_BEGIN_AT_ZERO = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)
+
+SETTINGS_BYTES = 1 << 14
+
+
+def _refuse(what: str, why: str) -> None:
+    raise InvalidArgument(f"make '{what}' elastic: {why}")
+
+
+def make_optimizer_state(
+    optimizer: torch.optim.Optimizer, parameters: list[torch.nn.Parameter]
+) -> list[torch.Tensor]:
+    """The tensors of the optimizer's state, which are made where they are not there yet."""
+    name = type(optimizer).__name__
+    given = [p for group in optimizer.param_groups for p in group["params"]]
+    if {id(p) for p in given} != {id(p) for p in parameters}:
+        _refuse(name, "its parameters are not those of the model that require gradients; give it "
+                      "exactly these")
+    if any(p not in optimizer.state for p in given):
+        _make_zero_state(optimizer, given)
+    tensors = []
+    for parameter in given:
+        for key, value in sorted(optimizer.state.get(parameter, {}).items()):
+            if isinstance(value, torch.Tensor):
+                tensors.append(value)
+            elif value is not None:
+                _refuse(name, f"its state '{key}' is a {type(value).__name__}; use an optimizer "
+                              "whose state is tensors")
+    return tensors
+
+
+def _make_zero_state(optimizer: torch.optim.Optimizer, given: list[torch.nn.Parameter]) -> None:
+    name = type(optimizer).__name__
+    if type(optimizer) not in _BEGIN_AT_ZERO:
+        _refuse(name, "its state comes with its first step; make it before, or use one of "
+                      + ", ".join(one.__name__ for one in _BEGIN_AT_ZERO))
+    if any(group.get("dampening", 0) and group["momentum"] for group in optimizer.param_groups):
+        _refuse(name, "dampening makes its first step another; use dampening=0")
+    if optimizer.state:
+        _refuse(name, "it has state for some parameters only; give it for all, or for none")
+    weights = [p.detach().clone() for p in given]
+    for parameter in given:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for parameter, weight in zip(given, weights, strict=True):
+        parameter.grad = None
+        parameter.detach().copy_(weight)
+        for value in optimizer.state.get(parameter, {}).values():
+            if isinstance(value, torch.Tensor):
+                value.zero_()
+
+
+class Gradients:
+    """The gradients in one array per dtype; each parameter's is a view of it."""
+
+    def __init__(self, model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:
+        name = type(model).__name__
+        for parameter in model.parameters():
+            if parameter.device.type != "cpu":
+                _refuse(name, f"a parameter lies on '{parameter.device}'; move it to the CPU")
+            if not parameter.is_contiguous():
+                _refuse(name, "a parameter is not contiguous; make it so")
+        if not parameters:
+            _refuse(name, "no parameter requires gradients")
+        self._parameters = parameters
+        self._places = [p.data_ptr() for p in parameters]
+        sizes: dict[torch.dtype, int] = {}
+        places = []
+        for parameter in parameters:
+            begin = sizes.get(parameter.dtype, 0)
+            places.append(begin)
+            sizes[parameter.dtype] = begin + parameter.numel()
+        by_dtype = {dtype: torch.zeros(size, dtype=dtype) for dtype, size in sizes.items()}
+        self.flat = list(by_dtype.values())
+        self._views = [
+            by_dtype[p.dtype][begin : begin + p.numel()].view_as(p)
+            for p, begin in zip(parameters, places, strict=True)
+        ]
+        self.attach()
+
+    def attach(self) -> None:
+        for parameter, view in zip(self._parameters, self._views, strict=True):
+            if parameter.grad is not view:
+                parameter.grad = view
+
+    def collect(self) -> None:
+        """Brings in what does not lie in the views, such as after zero_grad()."""
+        if [p.data_ptr() for p in self._parameters] != self._places:
+            raise InvalidArgument(
+                "end a step: the model's parameters lie in other memory than when it was made "
+                "elastic; move or convert it before"
+            )
+        for parameter, view in zip(self._parameters, self._views, strict=True):
+            gradient = parameter.grad
+            if gradient is view:
+                continue
+            if gradient is None:
+                view.zero_()
+            else:
+                view.copy_(gradient.to_dense())
+
+    def zero(self) -> None:
+        for flat in self.flat:
+            flat.zero_()
+        self.attach()
+
+
+class Buffers:
+    """The model's buffers, which move by the mean of what the workers did to them."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        saved = model.state_dict(keep_vars=True)
+        self._buffers = [
+            saved[name]
+            for name, buffer in model.named_buffers()
+            if name in saved and buffer.dtype != torch.bool and not buffer.is_complex()
+        ]
+        self.settled = [buffer.detach().clone() for buffer in self._buffers]
+        self.changes = [
+            torch.zeros_like(b, dtype=b.dtype if b.is_floating_point() else torch.float64)
+            for b in self._buffers
+        ]
+
+    def collect(self) -> None:
+        for buffer, settled, change in zip(
+            self._buffers, self.settled, self.changes, strict=True
+        ):
+            # Also where both are infinite.
+            change.copy_(torch.where(buffer == settled, 0, buffer - settled))
+
+    def apply(self) -> None:
+        for settled, change in zip(self.settled, self.changes, strict=True):
+            settled += change if settled.is_floating_point() else change.round().to(settled.dtype)
+
+    def put_in_place(self) -> None:
+        with torch.no_grad():
+            for buffer, settled in zip(self._buffers, self.settled, strict=True):
+                buffer.copy_(settled)
+
+
+def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What JSON cannot tell apart stays as it is: tuples, keys that are numbers."""
+    return {
+        key: value for key, value in given.items()
+        if json.loads(json.dumps(present.get(key))) != value
+    }
+
+
+class Settings:
+    """What steers the optimizer, as bytes: hyperparameters, and the state of the scheduler."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+        self.bytes = torch.zeros(SETTINGS_BYTES, dtype=torch.int8)
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+        self._epochs = 0
+        self._present = b""
+        self.record()
+
+    def record(self) -> None:
+        """The bytes become what the objects say."""
+        text = self._text()
+        if len(text) > SETTINGS_BYTES:
+            _refuse(type(self._scheduler or self._optimizer).__name__,
+                    f"its settings take {len(text)} bytes; at most {SETTINGS_BYTES}")
+        if text == self._present:
+            return
+        self.bytes.zero_()
+        self.bytes[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.int8)
+        self._present = text
+
+    def restore(self) -> None:
+        """The objects become what the bytes say, which others may have sent."""
+        text = self.bytes.numpy().tobytes().rstrip(b"\0")
+        if text == self._present:
+            return
+        settings = json.loads(text)
+        self._epochs = settings["epochs"]
+        for group, given in zip(self._optimizer.param_groups, settings["groups"], strict=True):
+            plain = {key: value for key, value in group.items() if key != "params"}
+            group.update(_changed(plain, given))
+        if self._scheduler is not None:
+            state = self._scheduler.state_dict()
+            self._scheduler.load_state_dict(state | _changed(state, settings["scheduler"]))
+        self._present = self._text()
+
+    def step_scheduler(self, until: int | None = None) -> None:
+        """One step; `until`: as many as there are epochs behind."""
+        if self._scheduler is None:
+            return
+        if until is None:
+            self._scheduler.step()
+        while until is not None and self._epochs < until:
+            self._scheduler.step()
+            self._epochs += 1
+
+    def expect_unchanged(self) -> None:
+        if self._text() != self._present:
+            raise InvalidArgument(
+                "end a step: the optimizer's hyperparameters were changed in the loop, which a "
+                "newcomer would not see; give a scheduler to elastic(), and do not step it"
+            )
+
+    def _text(self) -> bytes:
+        groups = [
+            {key: value for key, value in group.items() if key != "params"}
+            for group in self._optimizer.param_groups
+        ]
+        scheduler = None if self._scheduler is None else self._scheduler.state_dict()
+        settings = {"epochs": self._epochs, "groups": groups, "scheduler": scheduler}
+        try:
+            return json.dumps(settings, sort_keys=True).encode()
+        except TypeError as error:
+            _refuse(type(self._scheduler or self._optimizer).__name__,
+                    f"its settings are not plain numbers and names ({error}); use others")
+            raise

@@ -1,0 +1,202 @@
+"""An ordinary training loop whose workers come, leave and die while it runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import default_collate
+
+from .. import InvalidArgument, PartitionLedger, Session, StepResult
+from .common_state import Buffers, Gradients, Settings, make_optimizer_state
+
+
+def elastic(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    ledger: PartitionLedger,
+    *,
+    scheduler: Any = None,
+    scheduler_unit: str = "step",
+    clip_norm: float | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Elastic:
+    """Makes a training loop elastic; returns when this worker is part of the job.
+
+    ::
+
+        ledger = ffdl.PartitionLedger.create(
+            samples=len(data), order=ffdl.SampleOrder.GLOBAL, batch_samples=64, epochs=3)
+        trainer = ffdl.torch.elastic(model, optimizer, ledger)
+        for images, labels in trainer.batches(data):
+            loss(model(images), labels).backward()
+            trainer.step()
+
+    model: on the CPU; every worker builds it alike, as the optimizer. optimizer: SGD without
+    dampening, Adam, AdamW, RMSprop, or one that has its state from the start, as Adagrad. Its
+    state is made here, before the first step, so that its shape is fixed. ``trainer.step()`` steps
+    it; the loop does not.
+    scheduler: of ``torch.optim.lr_scheduler``, stepped here too, after each step or, with
+    ``scheduler_unit="epoch"``, each epoch; what it sets is part of the state. Nothing else may
+    change the optimizer's hyperparameters.
+    clip_norm: of the mean gradient over all workers, as ``torch.nn.utils.clip_grad_norm_``.
+    seed: before each batch PyTorch's generator is seeded from it, the step and the batch's first
+    sample, so that dropout does not depend on what a worker did before.
+    options: those of Session.open(), such as ``verify_state``, and store and id where the program
+    was not started by ``ffdl run``.
+
+    Gradients lie in one array per dtype, of which each ``parameter.grad`` is a view. Buffers that
+    ``state_dict()`` names (the running statistics of a batch norm) move by the mean of their changes
+    at all workers, weighted by samples, as the gradients are; integers are rounded. Where a
+    mini-batch runs must not matter otherwise: docs/session.md says what must hold. A ``GradScaler``
+    is refused; ``torch.autocast`` with bfloat16 needs none. On the main thread SIGTERM asks this
+    worker to leave from now on, which is how ``ffdl run`` ends it.
+    Raises InvalidArgument (what cannot be trained so), and what Session.open() does.
+    """
+    return Elastic(
+        model, optimizer, ledger, scheduler, scheduler_unit, clip_norm, seed, options
+    )
+
+
+class Elastic:
+    """A worker's side of an elastic training; made by :func:`elastic`.
+
+    session: the ffdl.Session. left: this worker was asked to leave, and has; end without the work
+    that the end of the training brings.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        ledger: PartitionLedger,
+        scheduler: Any,
+        scheduler_unit: str,
+        clip_norm: float | None,
+        seed: int,
+        options: dict[str, Any],
+    ) -> None:
+        if scheduler_unit not in ("step", "epoch"):
+            raise InvalidArgument(
+                f"make '{type(model).__name__}' elastic: scheduler_unit is '{scheduler_unit}'; "
+                "give 'step' or 'epoch'"
+            )
+        self._ledger = ledger
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+        self._each_epoch = scheduler_unit == "epoch"
+        self._clip_norm = clip_norm
+        self._seed = seed
+        self._is_applying = False
+        self._is_due = False  # step(), for the batch that was given out
+        self.left = False
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        self._parameters = parameters
+        self._gradients = Gradients(model, parameters)
+        self._buffers = Buffers(model)
+        state = [p.detach() for p in model.parameters()]
+        state += make_optimizer_state(optimizer, parameters)
+        self._settings = Settings(optimizer, scheduler)
+        optimizer.register_step_pre_hook(self._refuse_step)
+        self.session = Session.open(
+            options.pop("store", None),
+            state=[*state, *self._buffers.settled, self._settings.bytes],
+            gradients=[*self._gradients.flat, *self._buffers.changes],
+            apply=self._apply,
+            participants=[ledger],
+            **options,
+        )
+        self._settle()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: self.session.ask_to_leave())
+
+    def batches(
+        self,
+        dataset: Any = None,
+        *,
+        samples: int | None = None,
+        collate: Callable[[Sequence[Any]], Any] = default_collate,
+    ) -> Iterator[Any]:
+        """What this worker trains on, a batch for each step that has samples for it.
+
+        dataset: gives a sample by its number; a batch is ``collate`` of them. None: a batch is the
+        numbers, int64[n]. samples: at most so many of a step; all that are due by default, which is
+        meant for SampleOrder.GLOBAL. After each batch call step(). When all epochs are done this
+        makes the last step stable and leaves the job.
+        """
+        while not self._ledger.is_done:
+            numbers = self._ledger.sample_indices(self._ledger.take(samples))
+            step = self.session.step
+            if len(numbers) == 0:
+                self.step()
+            else:
+                torch.manual_seed(self._seed_of(step, int(numbers[0])))
+                self._is_due = True
+                if dataset is None:
+                    yield torch.from_numpy(numbers)
+                else:
+                    yield collate([dataset[int(number)] for number in numbers])
+                if self._is_due:
+                    raise InvalidArgument(
+                        f"take the next batch: step() was not called for the one of step "
+                        f"{step + 1}; call it once after each backward()"
+                    )
+            if self.left:
+                return
+        self.session.finish()
+
+    def step(self) -> StepResult:
+        """Averages the gradients, applies them, and changes the world where it must.
+
+        Instead of ``optimizer.step()``; the gradients are zero afterwards. Whatever it returns, go
+        on with the next batch: after a step that was not applied, it has the samples that are due.
+        Raises what Session.end_step() does, and what optimizer and scheduler do.
+        """
+        self._is_due = False
+        self._settings.expect_unchanged()
+        if self._ledger.taken > 0:
+            self._gradients.collect()
+            self._buffers.collect()
+        result = self.session.end_step(self._ledger.taken)
+        self._settle()
+        self.left = result == StepResult.LEFT
+        return result
+
+    def _apply(self) -> None:
+        # A newcomer's first step is this, inside open(): what it was given is not in place yet.
+        self._settings.restore()
+        if self._each_epoch:
+            self._settings.step_scheduler(until=self._ledger.epoch)
+        self._gradients.attach()
+        if self._clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
+        self._is_applying = True
+        try:
+            self._optimizer.step()
+        finally:
+            self._is_applying = False
+        self._buffers.apply()
+        if not self._each_epoch:
+            self._settings.step_scheduler()
+        self._settings.record()
+
+    def _settle(self) -> None:
+        """Whatever became of the step: the model is at the state that members hold in common."""
+        self._settings.restore()
+        self._buffers.put_in_place()
+        self._gradients.zero()
+
+    def _seed_of(self, step: int, sample: int) -> int:
+        return zlib.crc32(f"{self._seed} {step} {sample}".encode())
+
+    def _refuse_step(self, *_: Any) -> None:
+        if not self._is_applying:
+            raise InvalidArgument(
+                "step the optimizer: an elastic trainer does that, with the gradients of all "
+                "workers; call trainer.step() instead, and use bfloat16 in place of a GradScaler"
+            )

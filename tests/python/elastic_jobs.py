@@ -1,0 +1,137 @@
+"""Jobs for tests: processes that find what `ffdl run` would tell them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+SOON_S = 120.0
+
+
+def wait_for(condition, what):
+    """Its first true value."""
+    deadline = time.monotonic() + SOON_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {SOON_S} s in vain until {what}"
+        time.sleep(0.02)
+    return value
+
+
+class Job:
+    """Workers that are started and ended one by one, and what they print."""
+
+    def __init__(self, folder, program, *arguments, min_workers=1):
+        self._folder = folder
+        self._command = [sys.executable, "-u", str(program), *map(str, arguments)]
+        self._min_workers = min_workers
+        self._running = {}
+        self.lives = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+    def start(self, number):
+        told = {
+            "FFDL_STORE": f"tcp://{self._folder}/store",
+            "FFDL_STORE_SECRET": "of this test",
+            "FFDL_JOB": "test",
+            "FFDL_WORKER_ID": f"worker-{number}",
+            "FFDL_MIN_WORKERS": str(self._min_workers),
+            "OMP_NUM_THREADS": "1",
+        }
+        self.lives += 1
+        log = self._folder / f"life-{self.lives}.log"
+        with log.open("w") as out:
+            self._running[number] = subprocess.Popen(
+                self._command, env=os.environ | told, stdout=out, stderr=subprocess.STDOUT
+            )
+        return log
+
+    def ask_to_leave(self, number):
+        self._running[number].send_signal(signal.SIGTERM)
+
+    def kill(self, number):
+        self._running[number].kill()
+        assert self._running.pop(number).wait(SOON_S) == -signal.SIGKILL
+
+    def wait(self, number):
+        process = self._running.pop(number)
+        try:
+            code = process.wait(SOON_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        assert code == 0, "".join(log.read_text() for log in sorted(self._folder.glob("*.log")))
+
+
+def run_workers(folder, workers, program, *arguments):
+    """The lines that each printed, of a job that has begun with all of them."""
+    with Job(folder, program, *arguments, min_workers=workers) as job:
+        logs = [job.start(number) for number in range(workers)]
+        for number in range(workers):
+            job.wait(number)
+    return [log.read_text().splitlines() for log in logs]
+
+
+def records(log):
+    """What a life has printed as JSON so far, in whole lines."""
+    lines = log.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n") and line.startswith("{")]
+
+
+def size_of(log):
+    """Of the world that a life has printed last; 0 before it has trained."""
+    with log.open("rb") as lines:
+        lines.seek(max(0, log.stat().st_size - 4096))
+        sizes = re.findall(rb'"size": (\d+)', lines.read())
+    return int(sizes[-1]) if sizes else 0
+
+
+def churn(folder, worker):
+    """What each life of a job's workers printed that come, leave, are killed and come again.
+
+    All have had the same states after the same steps.
+    """
+    end = folder / "end"
+    with Job(folder, worker, end) as job:
+
+        def start(number):
+            log = job.start(number)
+            wait_for(lambda: size_of(log), f"{log.name} trains")
+            return log
+
+        def size_is(log, size):
+            wait_for(lambda: size_of(log) == size, f"the size is {size}")
+
+        first = start(0)
+        start(1)
+        size_is(first, 2)
+        job.ask_to_leave(1)
+        job.wait(1)
+        size_is(first, 1)
+        start(1)
+        size_is(first, 2)
+        job.kill(1)
+        size_is(first, 1)
+        second = start(1)
+        job.kill(0)  # the only one that has been there all the time
+        size_is(second, 1)
+        start(0)
+        size_is(second, 2)
+        end.touch()
+        job.wait(0)
+        job.wait(1)
+    lives = [records(log) for log in sorted(folder.glob("life-*.log"))]
+    states = {}
+    for one in (one for life in lives for one in life if "step" in one):
+        assert states.setdefault(one["step"], one["state"]) == one["state"]
+    return lives

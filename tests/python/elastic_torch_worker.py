@@ -1,0 +1,56 @@
+"""A worker of the tests' PyTorch jobs: trains until the file that it is given is there."""
+
+import pathlib
+import sys
+import zlib
+
+import torch
+from elastic_worker import show
+
+import ffdl
+import ffdl.torch
+
+SAMPLES, BATCH = 96, 12
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(5, 16), torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.2),
+            torch.nn.ReLU(), torch.nn.Linear(16, 1))
+        self.register_buffer("ends", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x):
+        return self.net(x)
+
+    def checksum(self):
+        return zlib.crc32(b"".join(v.numpy().tobytes() for v in self.state_dict().values()))
+
+
+def train(end_file):
+    torch.set_num_threads(1)
+    model = Model()
+    data = torch.randn(SAMPLES, 5, generator=torch.Generator().manual_seed(4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9999)
+    ledger = ffdl.PartitionLedger.create(
+        samples=SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=BATCH, epochs=0)
+    trainer = ffdl.torch.elastic(
+        model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0, verify_state=True)
+    for batch in trainer.batches():
+        x = data[batch]
+        model.ends += end_file.exists()
+        torch.nn.functional.mse_loss(model(x), x.sum(dim=1, keepdim=True)).backward()
+        result = trainer.step()
+        if result != ffdl.StepResult.RETRY_STEP:
+            show(step=trainer.session.step, size=trainer.session.world.size, result=result.name,
+                 state=[model.checksum(), optimizer.param_groups[0]["lr"]])
+        if model.ends[0] > 0:
+            trainer.session.finish()
+            break
+
+
+if __name__ == "__main__":
+    train(pathlib.Path(sys.argv[1]))

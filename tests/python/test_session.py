@@ -1,0 +1,328 @@
+"""Sessions from Python: threads of this process, and processes that come, leave and are killed."""
+
+import gc
+import os
+import pathlib
+import signal
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from elastic_jobs import churn
+from ranks import SOON_S, on_threads
+
+import ffdl
+
+PATIENT = {"lease_s": 5.0, "gather_s": 0.05}
+
+
+class Model:
+    """Four weights that follow the mean of what each member gives."""
+
+    def __init__(self, dtype=np.float32):
+        self.weights = np.zeros(4, dtype)
+        self.gradient = np.zeros(4, dtype)
+        self.applied = 0
+
+    def apply(self):
+        self.weights += self.gradient
+        self.applied += 1
+
+    def open(self, store, id="a", **options):
+        given = {"state": [self.weights], "gradients": self.gradient, "apply": self.apply}
+        return ffdl.Session.open(store, id=id, **(given | PATIENT | options))
+
+
+def test_one_member_trains_alone():
+    model = Model()
+    worlds = []
+    ledger = ffdl.PartitionLedger.create(samples=10, partition_samples=4, epochs=2)
+    session = model.open(
+        ffdl.open_store("mem://"), participants=[ledger], on_world=worlds.append
+    )
+    assert (session.self.id, session.step, session.world.rank) == ("a", 0, 0)
+    assert [world.size for world in worlds] == [1]
+    seen = []
+    while not ledger.is_done:
+        mine = ledger.sample_indices(ledger.take(3))
+        seen.extend(mine)
+        model.gradient[:] = 1
+        assert session.end_step(ledger.taken) == ffdl.StepResult.CONTINUE
+    assert sorted(seen) == sorted(2 * list(range(10)))
+    steps = session.stats.steps
+    assert session.step == steps == model.applied == model.weights[0]
+    session.finish()
+    with pytest.raises(ffdl.Cancelled, match="has left job"):
+        session.end_step(1)
+    with pytest.raises(ffdl.Cancelled, match="has left job"):
+        session.standing()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_the_mean_is_over_samples(dtype):
+    store = ffdl.open_store("mem://")
+
+    def train(number):
+        model = Model(dtype)
+        session = model.open(store, f"m{number}", min_workers=2)
+        model.gradient[:] = 8 * number
+        result = session.end_step(number)  # the one gives 0 * 1, the other 3 * 24
+        session.finish()
+        assert result in (ffdl.StepResult.CONTINUE, ffdl.StepResult.WORLD_CHANGED)
+        return model.weights.tobytes()
+
+    expected = np.full(4, 20, dtype).tobytes()  # (1 * 8 + 3 * 24) / 4
+    assert on_threads([1, 3], train) == [expected, expected]
+
+
+def test_a_member_without_samples_takes_part():
+    store = ffdl.open_store("mem://")
+
+    def train(number):
+        model = Model()
+        session = model.open(store, f"m{number}", min_workers=2)
+        model.gradient[:] = np.nan if number == 0 else 5
+        session.end_step(number)
+        session.end_step(0)  # nobody has any: counts, and applies nothing
+        assert (session.step, model.applied) == (2, 1)
+        session.finish()
+        return model.weights[0]
+
+    assert on_threads([0, 1], train) == [5, 5]
+
+
+def test_what_a_callback_raises_comes_out_as_itself():
+    class Mine(Exception):
+        pass
+
+    def fail(*_):
+        raise Mine("of the test")
+
+    store = ffdl.open_store("mem://")
+    session = Model().open(store, job="apply", apply=fail)
+    with pytest.raises(Mine, match="of the test"):
+        session.end_step(1)
+    with pytest.raises(ffdl.Cancelled, match="raised an exception"):
+        session.end_step(1)
+    with pytest.raises(Mine):
+        Model().open(store, job="on_world", on_world=fail)
+    ledger = ffdl.PartitionLedger.create(samples=9, partition_samples=3, on_stable=fail)
+    session = Model().open(store, job="on_stable", participants=[ledger])
+    ledger.take(1)
+    session.end_step(1)
+    ledger.take(1)
+    with pytest.raises(Mine):
+        session.end_step(1)
+
+
+def test_who_raises_does_not_stop_the_others():
+    store = ffdl.open_store("mem://")
+    session = Model().open(store, "a")
+    raised = threading.Event()
+
+    def join():
+        with pytest.raises(ZeroDivisionError):
+            Model().open(store, "b", apply=lambda: 1 / 0)  # in its first step
+        raised.set()
+
+    joining = threading.Thread(target=join)
+    joining.start()
+    while not raised.is_set() or session.world.size > 1:
+        session.end_step(1)
+    joining.join()
+    session.finish()
+
+
+def test_arrays_live_as_long_as_the_session():
+    class Array(np.ndarray):
+        """One that can be seen to go."""
+
+    state = np.zeros(1000).view(Array)
+    gradient = np.zeros(1000).view(Array)
+    seen = weakref.ref(state), weakref.ref(gradient)
+    session = ffdl.Session.open(
+        ffdl.open_store("mem://"), id="a", state=[state], gradients=[gradient],
+        apply=lambda: None, **PATIENT)
+    del state, gradient
+    gc.collect()
+    assert all(one() is not None for one in seen)
+    session.end_step(1)
+    del session
+    gc.collect()
+    assert all(one() is None for one in seen)
+
+
+def test_a_cycle_through_a_callback_is_collected():
+    class Owner:
+        def apply(self):
+            pass
+
+    owner = Owner()
+    owner.session = ffdl.Session.open(
+        ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
+        apply=owner.apply, **PATIENT)
+    seen = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert seen() is None
+
+
+def test_one_thread_at_a_time():
+    store = ffdl.open_store("mem://")
+    ledger = ffdl.PartitionLedger.create(samples=10)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def apply():
+        assert session.step == 0 and ledger.epoch == 0  # on the thread of the call
+        inside.set()
+        assert go_on.wait(SOON_S)
+
+    session = Model().open(store, apply=apply, participants=[ledger])
+    ledger.take(1)
+    training = threading.Thread(target=session.end_step, args=(1,))
+    training.start()
+    assert inside.wait(SOON_S)
+    for call in (lambda: session.end_step(1), lambda: session.step, lambda: ledger.taken):
+        with pytest.raises(ffdl.InvalidArgument, match="inside a call"):
+            call()
+    session.ask_to_leave()  # from any thread
+    go_on.set()
+    training.join(SOON_S)
+    assert not training.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_is_told():
+    session = Model().open(ffdl.open_store("mem://"))
+    child = os.fork()
+    if child == 0:
+        try:
+            session.end_step(1)
+        except ffdl.Cancelled:
+            del session
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    session.end_step(1)
+    session.finish()
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.fixture
+def interrupt():
+    """Sends a signal to this process after a while; its handler raises Interrupted."""
+
+    def handler(*_):
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    timers = []
+
+    def start():
+        timers.append(threading.Timer(0.3, signal.raise_signal, (signal.SIGUSR1,)))
+        timers[-1].start()
+
+    yield start
+    for timer in timers:
+        timer.join()
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_ends_open(interrupt):
+    interrupt()
+    with pytest.raises(Interrupted):
+        Model().open(ffdl.open_store("mem://"), min_workers=2)
+
+
+def test_a_signal_ends_end_step(interrupt):
+    store = ffdl.open_store("mem://")
+    other_is_there, over = threading.Event(), threading.Event()
+
+    def idle():
+        session = Model().open(store, "b", min_workers=2)
+        other_is_there.set()
+        assert over.wait(SOON_S)
+        del session
+
+    idler = threading.Thread(target=idle)
+    idler.start()
+    session = Model().open(store, "a", min_workers=2)
+    assert other_is_there.wait(SOON_S)
+    interrupt()
+    with pytest.raises(Interrupted):
+        session.end_step(1)
+    with pytest.raises(ffdl.Cancelled):
+        session.end_step(1)
+    over.set()
+    idler.join()
+
+
+def test_what_cannot_be_is_said():
+    store = ffdl.open_store("mem://")
+    with pytest.raises(ffdl.InvalidArgument, match="no mean"):
+        Model(np.int32).open(store)
+    with pytest.raises(ffdl.InvalidArgument, match="array 'state'"):
+        Model().open(store, state=["weights"])
+    with pytest.raises(ffdl.InvalidArgument, match="read-only"):
+        frozen = np.zeros(3)
+        frozen.flags.writeable = False
+        Model().open(store, state=frozen)
+    with pytest.raises(ffdl.InvalidArgument, match="'lease_s' is -1"):
+        Model().open(store, lease_s=-1)
+    with pytest.raises(ffdl.InvalidArgument, match="start the program by 'ffdl run'"):
+        Model().open(None)
+    with pytest.raises(TypeError, match="open_store"):
+        Model().open("mem://")
+    with pytest.raises(TypeError, match="not 'ledger'"):
+        Model().open(store, participants=["ledger"])
+    assert ffdl.job_environment() is None
+
+
+def test_members_of_another_shape_are_refused():
+    store = ffdl.open_store("mem://")
+    model = Model()
+    session = model.open(store, "a")
+    refused = threading.Event()
+
+    def join():
+        other = np.zeros(5, np.float32)
+        with pytest.raises(ffdl.InvalidArgument, match="other shapes"):
+            Model().open(store, "b", state=other)
+        refused.set()
+
+    joining = threading.Thread(target=join)
+    joining.start()
+    while not refused.is_set():
+        session.end_step(0)
+    joining.join()
+    session.finish()
+
+
+def test_workers_come_leave_and_are_killed(tmp_path):
+    lives = churn(tmp_path, pathlib.Path(__file__).with_name("elastic_worker.py"))
+    steps = {one["step"] for life in lives for one in life if "step" in one}
+    assert sorted(steps) == list(range(1, max(steps) + 1))
+    stable = {}
+    for one in (one for life in lives for one in life if "stable" in one):
+        assert stable.setdefault(one["stable"], one["parts"]) == one["parts"]
+    expect_each_sample_once(stable)
+
+
+def expect_each_sample_once(stable):
+    """What `stable` says of each step: no sample was left out or used twice in an epoch."""
+    of_partition = {}
+    for step in sorted(stable):
+        for partition, begin, end in stable[step]:
+            of_partition.setdefault(partition, []).append((begin, end))
+    lengths = set()
+    for ranges in of_partition.values():
+        position = 0
+        for begin, end in sorted(ranges):
+            assert begin == position
+            position = end
+        lengths.add(position)
+    assert len(of_partition) == 10 and max(lengths) - min(lengths) <= 12

@@ -1,0 +1,364 @@
+"""Ordinary PyTorch loops whose workers come and leave."""
+
+import pathlib
+import re
+import threading
+
+import numpy as np
+import pytest
+from elastic_jobs import churn, run_workers
+from ranks import on_threads
+
+import ffdl
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import ffdl.torch  # noqa: E402
+
+SAMPLES, BATCH = 60, 12
+PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True}
+loss_of = torch.nn.functional.mse_loss
+
+
+def make_data():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(SAMPLES, 6, generator=generator)
+    return x, x.sum(dim=1, keepdim=True).sin()
+
+
+def make_model(*middle):
+    generator = torch.Generator().manual_seed(2)
+    first, last = torch.nn.Linear(6, 8), torch.nn.Linear(8, 1)
+    model = torch.nn.Sequential(first, *middle, torch.nn.Tanh(), last)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) / 3)
+    return model
+
+
+def make_ledger(epochs=2, order=ffdl.SampleOrder.GLOBAL, **options):
+    return ffdl.PartitionLedger.create(
+        samples=SAMPLES, order=order, batch_samples=BATCH, epochs=epochs,
+        shuffle=ffdl.Shuffle.SAMPLES, **options)
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.02, amsgrad=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.02),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5, centered=True),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05),
+}
+
+
+def open_trainer(model, optimizer="momentum", store=None, id="a", ledger=None, **options):
+    if isinstance(optimizer, str):
+        optimizer = OPTIMIZERS[optimizer](model.parameters())
+    return ffdl.torch.elastic(
+        model, optimizer, ledger or make_ledger(), store=store or ffdl.open_store("mem://"), id=id,
+        **(PATIENT | options))
+
+
+def train(trainer, model, after_step=lambda: None):
+    x, y = make_data()
+    for batch in trainer.batches():
+        loss_of(model(x[batch]), y[batch]).backward()
+        trainer.step()
+        after_step()
+
+
+def state_of(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def expect_equal(left, right):
+    for name in left:
+        assert torch.equal(left[name], right[name]), name
+
+
+def expect_close(left, right):
+    for name in left:
+        torch.testing.assert_close(left[name], right[name], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_one_worker_is_an_ordinary_loop(name):
+    def schedulers(optimizer):
+        return torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 6], gamma=0.5)
+
+    plain = make_model()
+    optimizer = OPTIMIZERS[name](plain.parameters())
+    scheduler = schedulers(optimizer)
+    taking = make_ledger()
+    session = ffdl.Session.open(
+        ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
+        apply=lambda: None, participants=[taking], lease_s=5.0, gather_s=0.05)
+    x, y = make_data()
+    while not taking.is_done:
+        batch = taking.sample_indices(taking.take())
+        optimizer.zero_grad()
+        loss_of(plain(x[batch]), y[batch]).backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.5)
+        optimizer.step()
+        scheduler.step()
+        session.end_step(taking.taken)
+
+    model = make_model()
+    optimizer = OPTIMIZERS[name](model.parameters())
+    trainer = open_trainer(model, optimizer, scheduler=schedulers(optimizer), clip_norm=0.5)
+    train(trainer, model)
+    expect_equal(state_of(plain), state_of(model))
+    assert not trainer.left and trainer.session.step == 10
+
+
+def train_alone(*middle, **options):
+    model = make_model(*middle)
+    train(open_trainer(model, **options), model)
+    return state_of(model)
+
+
+def test_two_workers_train_as_one_does():
+    store = ffdl.open_store("mem://")
+
+    def worker(number):
+        model = make_model()
+        train(open_trainer(model, store=store, id=f"m{number}", min_workers=2), model)
+        return state_of(model)
+
+    first, second = on_threads(range(2), worker)
+    expect_equal(first, second)
+    expect_close(first, train_alone())
+
+
+def test_a_newcomer_gets_all_that_the_others_hold():
+    """Weights, the optimizer's state, buffers, and what a scheduler has set."""
+    store = ffdl.open_store("mem://")
+    results = {}
+    has_left = threading.Event()
+
+    def make_trainer(id, model):
+        optimizer = OPTIMIZERS["adamw"](model.parameters())
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.999**step)
+        trainer = open_trainer(
+            model, optimizer, store, id, make_ledger(epochs=0), scheduler=scheduler)
+        return trainer, optimizer
+
+    def rate(optimizer):
+        return optimizer.param_groups[0]["lr"]
+
+    def keep(id, trainer, optimizer, model):
+        results.setdefault(trainer.session.step, {})[id] = (rate(optimizer), state_of(model))
+
+
+    def newcomer():
+        model = make_model(torch.nn.BatchNorm1d(8))
+        trainer, optimizer = make_trainer("b", model)
+        x, y = make_data()
+        for batch in trainer.batches():
+            loss_of(model(x[batch]), y[batch]).backward()
+            trainer.step()
+            keep("b", trainer, optimizer, model)
+            if trainer.session.step >= joined_at[0] + 20:
+                trainer.session.ask_to_leave()
+        assert trainer.left
+        has_left.set()
+
+    joined_at = [1 << 60]
+    model = make_model(torch.nn.BatchNorm1d(8))
+    trainer, optimizer = make_trainer("a", model)
+    joining = threading.Thread(target=newcomer)
+    x, y = make_data()
+    for batch in trainer.batches():
+        loss_of(model(x[batch]), y[batch]).backward()
+        trainer.step()
+        keep("a", trainer, optimizer, model)
+        step, size = trainer.session.step, trainer.session.world.size
+        if step == 30:
+            joining.start()
+        if size == 2 and joined_at[0] == 1 << 60:
+            joined_at[0] = step
+        if has_left.is_set():
+            break
+    joining.join()
+    trainer.session.finish()
+    shared = [both for both in results.values() if len(both) == 2]
+    assert len(shared) >= 10
+    for both_of_them in shared:
+        (rate_a, state_a), (rate_b, state_b) = both_of_them["a"], both_of_them["b"]
+        assert rate_a == rate_b
+        expect_equal(state_a, state_b)
+    steps = max(results)
+    assert results[steps]["a"][0] == pytest.approx(0.02 * 0.999**steps)
+
+
+def test_running_statistics_move_by_the_mean_of_all():
+    store = ffdl.open_store("mem://")
+
+    def worker(number):
+        model = make_model(torch.nn.BatchNorm1d(8))
+        trainer = open_trainer(model, store=store, id=f"m{number}", min_workers=2)
+        x, _ = make_data()
+        batch = next(iter(trainer.batches()))
+        hidden = model[0](x[batch]).detach().mean(dim=0)
+        loss_of(model(x[batch]), x[batch][:, :1]).backward()
+        trainer.step()
+        return hidden, model[1].running_mean.clone(), model[1].num_batches_tracked.item()
+
+    (hidden_a, mean_a, count_a), (hidden_b, mean_b, count_b) = on_threads(range(2), worker)
+    assert torch.equal(mean_a, mean_b) and count_a == count_b == 1
+    torch.testing.assert_close(mean_a, 0.1 * (hidden_a + hidden_b) / 2)
+
+
+def test_dropout_is_a_function_of_seed_and_step():
+    first = train_alone(torch.nn.Dropout(0.5))
+    torch.manual_seed(123)
+    expect_equal(first, train_alone(torch.nn.Dropout(0.5)))
+    other = train_alone(torch.nn.Dropout(0.5), seed=1)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_compiled_model_trains_alike():
+    plain = train_alone()
+    model = make_model()
+    compiled = torch.compile(model, backend="aot_eager")
+    train(open_trainer(compiled, "momentum"), compiled)
+    expect_close(plain, state_of(model))
+
+
+def test_bfloat16_by_autocast():
+    model = make_model()
+    trainer = open_trainer(model)
+    x, y = make_data()
+    before = loss_of(model(x), y).item()
+    for batch in trainer.batches():
+        with torch.autocast("cpu", torch.bfloat16):
+            predicted = model(x[batch])
+            assert predicted.dtype == torch.bfloat16
+            loss = loss_of(predicted.float(), y[batch])
+        loss.backward()
+        trainer.step()
+    assert loss_of(model(x), y).item() < before
+
+
+def test_a_grad_scaler_is_refused():
+    model = make_model()
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    trainer = open_trainer(model, optimizer)
+    x, y = make_data()
+    batch = next(iter(trainer.batches()))
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss_of(model(x[batch]), y[batch])).backward()
+    with pytest.raises(ffdl.InvalidArgument, match="in place of a GradScaler"):
+        scaler.step(optimizer)
+
+
+def test_a_loop_may_clear_gradients_itself():
+    model = make_model()
+    optimizer = OPTIMIZERS["momentum"](model.parameters())
+    trainer = open_trainer(model, optimizer)
+    x, y = make_data()
+    for batch in trainer.batches():
+        optimizer.zero_grad(set_to_none=True)
+        loss_of(model(x[batch]), y[batch]).backward()
+        trainer.step()
+    expect_equal(train_alone(), state_of(model))
+
+
+def test_batches_of_a_dataset():
+    model = make_model()
+    trainer = open_trainer(model)
+    for x, y in trainer.batches(torch.utils.data.TensorDataset(*make_data())):
+        loss_of(model(x), y).backward()
+        trainer.step()
+    expect_equal(train_alone(), state_of(model))
+
+
+def test_a_scheduler_of_epochs():
+    model = make_model()
+    optimizer = OPTIMIZERS["sgd"](model.parameters())
+    trainer = open_trainer(
+        model, optimizer, ledger=make_ledger(epochs=3), scheduler_unit="epoch",
+        scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.1))
+    rates = []
+    train(trainer, model, lambda: rates.append(optimizer.param_groups[0]["lr"]))
+    assert rates == pytest.approx([0.1] * 5 + [0.01] * 5 + [0.001] * 5)
+
+
+def one_batch(trainer, model):
+    x, y = make_data()
+    batch = next(iter(trainer.batches()))
+    loss_of(model(x[batch]), y[batch]).backward()
+
+
+def test_what_would_be_wrong_is_said():
+    model = make_model()
+    optimizer = OPTIMIZERS["adam"](model.parameters())
+    trainer = open_trainer(model, optimizer)
+    one_batch(trainer, model)
+    with pytest.raises(ffdl.InvalidArgument, match="call trainer.step"):
+        optimizer.step()
+    optimizer.param_groups[0]["lr"] = 1.0
+    with pytest.raises(ffdl.InvalidArgument, match="give a scheduler"):
+        trainer.step()
+    optimizer.param_groups[0]["lr"] = 0.02
+    trainer.step()
+    one_batch(trainer, model)
+    model.double()
+    with pytest.raises(ffdl.InvalidArgument, match="move or convert it before"):
+        trainer.step()
+
+    batches = open_trainer(make_model()).batches()
+    next(batches)
+    with pytest.raises(ffdl.InvalidArgument, match=r"step\(\) was not called"):
+        next(batches)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: torch.optim.NAdam(p), "comes with its first step"),
+        (lambda p: torch.optim.SGD(p, lr=1, momentum=0.9, dampening=0.1), "dampening"),
+        (lambda p: torch.optim.SGD(list(p)[:1], lr=1), "exactly these"),
+        (lambda p: torch.optim.Adam(p, lr=torch.tensor(0.1)), "plain numbers"),
+    ],
+)
+def test_optimizers_that_cannot_be(make, message):
+    model = make_model()
+    with pytest.raises(ffdl.InvalidArgument, match=message):
+        open_trainer(model, make(model.parameters()))
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_sparse_gradients_become_dense(clears):
+    def train_table(sparse):
+        table = torch.nn.Embedding(SAMPLES, 2, sparse=sparse)
+        with torch.no_grad():
+            table.weight.copy_(torch.arange(2 * SAMPLES).view(SAMPLES, 2))
+        optimizer = OPTIMIZERS["momentum"](table.parameters())
+        trainer = open_trainer(table, optimizer)
+        for batch in trainer.batches():
+            if clears:
+                optimizer.zero_grad()
+            table(batch // 2).square().sum().backward()
+            trainer.step()
+        return state_of(table)
+
+    expect_equal(train_table(False), train_table(True))
+
+
+@pytest.mark.slow
+def test_processes_come_leave_and_are_killed(tmp_path):
+    lives = churn(tmp_path, pathlib.Path(__file__).with_name("elastic_torch_worker.py"))
+    assert len(lives) == 5
+
+
+@pytest.mark.slow
+def test_language_model_example(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    small = ["--context", 32, "--width", 32, "--layers", 1, "--epochs", 4, "--learning-rate", 3e-3]
+    example = pathlib.Path(__file__).parents[2] / "examples" / "05_elastic_torch.py"
+    first, second = run_workers(tmp_path, 2, example, "--data", text, *small)
+    assert first[-1] == second[-1]
+    loss = re.fullmatch(r"step \d+: loss (.*) of text that was not trained on", first[-1])[1]
+    assert float(loss) < 2  # a letter by chance: 3.3
