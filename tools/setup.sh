@@ -89,7 +89,15 @@ install python3, python3-venv and python3-dev, or set PYTHON to one"
   python_stamp >.venv/packages.stamp
 }
 
+# PyTorch is large, and most of the tests do without it: only where it is asked for.
+install_pytorch() {
+  .venv/bin/python -c 'import torch' 2>/dev/null && return
+  logged pytorch .venv/bin/python -m pip install --disable-pip-version-check \
+    --requirement tools/python-packages-torch.txt
+}
+
 setup() {
   install_debian_packages tools/debian-packages.txt
   install_python_packages
+  [[ ${FFDL_TORCH:-OFF} != ON ]] || install_pytorch
 }
