@@ -261,6 +261,7 @@ uint64_t PartitionLedger::taken() const { return impl_->taken(); }
 const std::vector<SampleRange>& PartitionLedger::leases() const { return impl_->leases(); }
 void PartitionLedger::want(int partitions) { impl_->want(partitions); }
 
+uint64_t PartitionLedger::samples() const { return impl_->rules().data.samples; }
 uint64_t PartitionLedger::epoch() const { return impl_->state().epoch(); }
 uint64_t PartitionLedger::committed() const { return impl_->state().committed(); }
 bool PartitionLedger::is_done() const { return impl_->state().is_done(); }

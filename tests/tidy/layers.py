@@ -59,6 +59,7 @@ HEADERS = {
     "operation_queue.h": "comm",
     "listener.h": "comm",
     "data_pipeline.h": "data",
+    "data_source.h": "data",
     "partition_ledger.h": "data",
     "checkpoint.h": "elastic",
     "session.h": "elastic",
