@@ -39,7 +39,9 @@ class FFDL_API SampleBatch {
 
   // For sources: a sample that stays where it is as long as the source does, or lies in what
   // allocate() gave; or one that is left out.
-  void add(std::span<const std::byte> sample);
+  void add(std::span<const std::byte> sample) {
+    samples_.push_back(sample.data() == nullptr ? std::span(&kNowhere, 0) : sample);
+  }
   void skip() { samples_.emplace_back(); }
   // Memory until clear(), at a multiple of 16.
   std::span<std::byte> allocate(size_t bytes);
@@ -50,6 +52,7 @@ class FFDL_API SampleBatch {
     size_t size;
     size_t used;
   };
+  static constexpr std::byte kNowhere{};  // where one without bytes lies, which is not left out
   std::vector<std::span<const std::byte>> samples_{};
   std::vector<Chunk> chunks_{};
 };

@@ -3,6 +3,7 @@
 // Everything public, for those who prefer one include.
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"   // IWYU pragma: export
+#include "ffdl/commit_log.h"          // IWYU pragma: export
 #include "ffdl/communicator.h"        // IWYU pragma: export
 #include "ffdl/data_pipeline.h"       // IWYU pragma: export
 #include "ffdl/data_source.h"         // IWYU pragma: export

@@ -136,7 +136,11 @@ Status BlockReader::fill(Block& block) const {
         block.indices.size(), block.memory.size());
   }
   block.samples.reserve(block.indices.size());
-  for (size_t i = 0; i < block.memory.size(); ++i) block.samples.push_back(block.memory[i]);
+  block.skipped = 0;
+  for (size_t i = 0; i < block.memory.size(); ++i) {
+    block.samples.push_back(block.memory[i]);
+    block.skipped += block.memory.is_skipped(i) ? 1 : 0;
+  }
   if (one_buffer_) put_together(block.samples, block.memory);
   return {};
 }

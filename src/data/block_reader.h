@@ -27,6 +27,7 @@ struct Block {
   Status status{};
   std::vector<uint64_t> indices{};
   std::vector<std::span<const std::byte>> samples{};  // without data: left out
+  size_t skipped = 0;                                 // of those
   SampleBatch memory{};
 };
 

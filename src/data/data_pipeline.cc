@@ -62,18 +62,31 @@ class DataPipeline::Impl {
       }
       in_use_.push_back(block);
       const uint64_t end = std::min(range.end, block->range.end);
-      for (uint64_t i = at - block->range.begin; i < end - block->range.begin; ++i) {
-        const std::span<const std::byte> sample = block->samples[static_cast<size_t>(i)];
-        if (sample.data() == nullptr) {
-          ++batch.skipped;
-          continue;
-        }
-        batch.samples.push_back(sample);
-        batch.indices.push_back(block->indices[static_cast<size_t>(i)]);
-      }
+      add(*block, static_cast<size_t>(at - block->range.begin),
+          static_cast<size_t>(end - block->range.begin), batch);
       at = end;
     }
     return {};
+  }
+
+  // Those of a block from the one at `begin` to that before `end`.
+  static void add(const data::Block& block, size_t begin, size_t end, DataBatch& batch) {
+    const auto part = [&](const auto& all) { return std::span(all).subspan(begin, end - begin); };
+    const auto samples = part(block.samples);
+    const auto indices = part(block.indices);
+    if (block.skipped == 0) {
+      batch.samples.insert(batch.samples.end(), samples.begin(), samples.end());
+      batch.indices.insert(batch.indices.end(), indices.begin(), indices.end());
+      return;
+    }
+    for (size_t i = 0; i < samples.size(); ++i) {
+      if (samples[i].data() == nullptr) {
+        ++batch.skipped;
+        continue;
+      }
+      batch.samples.push_back(samples[i]);
+      batch.indices.push_back(indices[i]);
+    }
   }
 
   PartitionLedger& ledger_;

@@ -18,6 +18,16 @@ struct Hull {
 
 Hull hull_of(const SampleTable& table, std::span<const uint64_t> indices) {
   Hull hull;
+  if (table.format.is_fixed) {
+    uint64_t low = indices[0];
+    uint64_t high = indices[0];
+    for (const uint64_t sample : indices) {
+      low = std::min(low, sample);
+      high = std::max(high, sample);
+    }
+    return {table.extent(low).offset, table.extent(high).offset + table.format.bytes,
+            indices.size() * table.format.bytes};
+  }
   for (const uint64_t sample : indices) {
     const Extent extent = table.extent(sample);
     hull.begin = std::min(hull.begin, extent.offset);
@@ -35,7 +45,8 @@ bool is_dense(const Hull& hull) {
 
 Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) const {
   if (indices.empty()) return {};
-  const uint64_t last = *std::max_element(indices.begin(), indices.end());
+  uint64_t last = 0;
+  for (const uint64_t sample : indices) last = std::max(last, sample);
   if (last >= samples()) {
     return base::invalid_argument("read sample {} of '{}': it has {}; ask for one of them", last,
                                   file_->path(), samples());
@@ -82,8 +93,11 @@ Status FileSource::read_copied(std::span<const uint64_t> indices, SampleBatch& b
 
 Status FileSource::add(uint64_t sample, std::span<const std::byte> stored,
                        SampleBatch& batch) const {
-  const std::string_view problem =
-      table_.check == nullptr ? std::string_view() : table_.check(stored);
+  if (table_.check == nullptr) {
+    batch.add(stored);
+    return {};
+  }
+  const std::string_view problem = table_.check(stored);
   if (problem.empty()) {
     batch.add(stored.first(stored.size() - static_cast<size_t>(table_.trailer_bytes)));
     return {};

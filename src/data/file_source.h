@@ -31,7 +31,7 @@ struct SampleTable {
   uint64_t first = 0;
   uint64_t stride = 0;
   std::vector<Extent> listed{};
-  uint64_t trailer_bytes = 0;  // at the end of each extent, for the check only
+  uint64_t trailer_bytes = 0;  // at the end of each extent, for the check, which there is then
   // What is wrong with the bytes of an extent; nothing: "".
   std::string_view (*check)(std::span<const std::byte> stored) = nullptr;
   SkippedData skipped{};  // already

@@ -16,12 +16,6 @@ void SampleBatch::clear() {
   for (Chunk& chunk : chunks_) chunk.used = 0;
 }
 
-void SampleBatch::add(std::span<const std::byte> sample) {
-  // One without bytes is not one that is left out.
-  static constexpr std::byte kNowhere{};
-  samples_.push_back(sample.data() == nullptr ? std::span(&kNowhere, 0) : sample);
-}
-
 std::span<std::byte> SampleBatch::allocate(size_t bytes) {
   constexpr size_t kAlignment = 16;
   const size_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;

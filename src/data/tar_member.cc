@@ -16,7 +16,7 @@ constexpr size_t kBlock = 512;
 using Header = std::span<const std::byte, kBlock>;
 
 template <class... Args>
-Status corrupt(fmt::format_string<Args...> format, Args&&... args) {
+Status no_archive(fmt::format_string<Args...> format, Args&&... args) {
   return base::make_error(StatusCode::kCorrupt, format, std::forward<Args>(args)...);
 }
 
@@ -104,9 +104,11 @@ std::string path_of(Header header) {
 
 // The text that follows a header of type L, x or g.
 Result<std::string> read_text(uint64_t offset, uint64_t bytes, const ReadTar& read) {
-  if (bytes > base::kHeaderTextMax) return corrupt("a name or header too long at byte {}", offset);
+  if (bytes > base::kHeaderTextMax)
+    return no_archive("a name or header too long at byte {}", offset);
   FFDL_ASSIGN_OR_RETURN(const auto text, read(offset, static_cast<size_t>(bytes)));
-  if (text.size() < bytes) return corrupt("the end of the file within a header at byte {}", offset);
+  if (text.size() < bytes)
+    return no_archive("the end of the file within a header at byte {}", offset);
   return std::string(reinterpret_cast<const char*>(text.data()), text.size());
 }
 
@@ -119,20 +121,22 @@ Result<std::optional<TarMember>> read_tar_member(uint64_t offset, const ReadTar&
   while (true) {
     FFDL_ASSIGN_OR_RETURN(const auto block, read(offset, kBlock));
     if (block.size() < kBlock) {
-      return corrupt("the file ends without the end of the archive at byte {}", offset);
+      return no_archive("the file ends without the end of the archive at byte {}", offset);
     }
     const Header header = block.first<kBlock>();
     if (is_zero(header)) {
       if (offset == member.begin) return std::optional<TarMember>();
-      return corrupt("a header of which nothing follows at byte {}", member.begin);
+      return no_archive("a header of which nothing follows at byte {}", member.begin);
     }
     const auto size = number_of(header, 124, 12);
-    if (!has_checksum(header) || !size) return corrupt("no header of a member at byte {}", offset);
+    if (!has_checksum(header) || !size)
+      return no_archive("no header of a member at byte {}", offset);
     const char type = static_cast<char>(header[156]);
     if (type == 'L' || type == 'x' || type == 'g' || type == 'K') {
       FFDL_ASSIGN_OR_RETURN(const std::string text, read_text(offset + kBlock, *size, read));
       if (type == 'L') said.path = text.substr(0, text.find('\0'));
-      if (type == 'x' && !read_pax(text, said)) return corrupt("a bad header at byte {}", offset);
+      if (type == 'x' && !read_pax(text, said))
+        return no_archive("a bad header at byte {}", offset);
       offset += kBlock + padded(*size);
       continue;
     }
@@ -143,7 +147,8 @@ Result<std::optional<TarMember>> read_tar_member(uint64_t offset, const ReadTar&
     }
     member.data = offset + kBlock;
     member.bytes = member.is_file ? said.bytes.value_or(*size) : 0;
-    if (member.bytes > base::kSampleBytesMax) return corrupt("a size too large at byte {}", offset);
+    if (member.bytes > base::kSampleBytesMax)
+      return no_archive("a size too large at byte {}", offset);
     member.end = member.data + padded(member.bytes);
     member.path = said.path ? *said.path : path_of(header);
     return std::optional(std::move(member));

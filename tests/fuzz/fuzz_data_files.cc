@@ -1,11 +1,12 @@
 // Reads arbitrary bytes as a data file of each format that says itself where its samples lie: it is
-// refused, or gives samples that lie in it.
+// refused, or gives samples that lie in it. And as a commit log: it is refused, or can be audited.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "base/check.h"
+#include "ffdl/commit_log.h"
 #include "ffdl/data_source.h"
 
 namespace {
@@ -45,6 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       read_as(open_lines(paths, {.json = true}, options));
     }
   }
+  static_cast<void>(audit_commit_logs(paths, {.complete = true}));
   static_cast<void>(tar_fields(std::as_bytes(std::span(data, size))));
   close(file);
   return 0;

@@ -58,6 +58,7 @@ HEADERS = {
     "operation.h": "comm",
     "operation_queue.h": "comm",
     "listener.h": "comm",
+    "commit_log.h": "data",
     "data_pipeline.h": "data",
     "data_source.h": "data",
     "partition_ledger.h": "data",
