@@ -34,13 +34,13 @@ class DataPipeline::Impl {
         reader_(source, ledger, options.threads, options.one_buffer) {}
 
   Status next(DataBatch& batch, uint64_t count) {
-    in_use_.clear();
     gathered_.clear();
     batch.indices.clear();
     batch.samples.clear();
     batch.bytes = {};
     batch.skipped = 0;
     FFDL_ASSIGN_OR_RETURN(batch.ranges, ledger_.take(count));
+    // Blocks of the last batch that are not needed any more go here, and not before.
     reader_.want(data::plan_reads(ledger_.leases(), ledger_.taken(), reader_.known(), rules_));
     for (const SampleRange& range : batch.ranges) FFDL_RETURN_IF_ERROR(append(range, batch));
     if (options_.one_buffer) batch.bytes = data::put_together(batch.samples, gathered_);
@@ -60,7 +60,6 @@ class DataPipeline::Impl {
         reader_.forget(block);
         return block->status;
       }
-      in_use_.push_back(block);
       const uint64_t end = std::min(range.end, block->range.end);
       add(*block, static_cast<size_t>(at - block->range.begin),
           static_cast<size_t>(end - block->range.begin), batch);
@@ -92,8 +91,7 @@ class DataPipeline::Impl {
   PartitionLedger& ledger_;
   const DataPipelineOptions options_;
   const data::ReadRules rules_;
-  std::vector<data::BlockReader::BlockPtr> in_use_{};  // by the batch that was given last
-  SampleBatch gathered_{};                             // its samples, if they were put together
+  SampleBatch gathered_{};  // the samples of the last batch, if they were put together
   data::BlockReader reader_;
 };
 

@@ -8,7 +8,7 @@
 namespace ffdl::data {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
 Status corrupt(std::string_view what) {
   return base::make_error(StatusCode::kCorrupt, "{}; save the array again with numpy.save", what);
@@ -115,7 +115,7 @@ class DictReader {
 }  // namespace
 
 Result<uint64_t> npy_header_bytes(std::string_view begin) {
-  if (begin.size() < 12 || !begin.starts_with(kMagic)) {
+  if (begin.size() < 12 || !begin.starts_with(kNpyMagic)) {
     return corrupt("it does not begin as a .npy file");
   }
   const auto byte = [&](size_t i) { return static_cast<uint64_t>(static_cast<uint8_t>(begin[i])); };

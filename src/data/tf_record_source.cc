@@ -11,23 +11,23 @@ namespace {
 using data::Extent;
 using data::InputFile;
 using data::SampleTable;
-using Bytes = std::span<const std::byte>;
+using RecordBytes = std::span<const std::byte>;
 
 constexpr size_t kHeaderBytes = 12;
 constexpr size_t kTrailerBytes = 4;
 
 template <class Number>
-Number number_at(Bytes bytes, size_t offset) {
+Number number_at(RecordBytes bytes, size_t offset) {
   Number number;
   std::memcpy(&number, bytes.data() + offset, sizeof number);
   return number;
 }
 
-bool has_checksum(Bytes bytes, uint32_t masked) {
+bool has_checksum(RecordBytes bytes, uint32_t masked) {
   return data::mask_crc(data::crc32c(bytes)) == masked;
 }
 
-std::string_view check_record(Bytes stored) {
+std::string_view check_record(RecordBytes stored) {
   const size_t size = stored.size() - kTrailerBytes;
   return has_checksum(stored.first(size), number_at<uint32_t>(stored, size))
              ? ""
@@ -41,7 +41,7 @@ Result<SampleTable> find_tf_records(const InputFile& file, OnCorrupt on_corrupt)
   data::FileScanner scanner(file);
   std::vector<Extent> records;
   for (uint64_t at = 0; at < file.size();) {
-    FFDL_ASSIGN_OR_RETURN(const Bytes header, scanner.at(at, kHeaderBytes));
+    FFDL_ASSIGN_OR_RETURN(const RecordBytes header, scanner.at(at, kHeaderBytes));
     std::string_view problem;
     uint64_t bytes = 0;
     if (header.size() < kHeaderBytes) {

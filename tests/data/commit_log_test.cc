@@ -12,11 +12,13 @@ namespace {
 
 constexpr const char* kHeader = "{\"samples\":10,\"partition_samples\":4,\"epochs\":2}\n";
 
-PartitionLedgerOptions options() { return {.samples = 10, .partition_samples = 4, .epochs = 2}; }
+PartitionLedgerOptions log_options() {
+  return {.samples = 10, .partition_samples = 4, .epochs = 2};
+}
 
 // What a ledger of one member does with two epochs, told to a log.
 void train(CommitLog& log, uint64_t batch) {
-  PartitionLedgerOptions ledger_options = options();
+  PartitionLedgerOptions ledger_options = log_options();
   ledger_options.on_stable = [&](const CommittedStep& step) { log.write(step); };
   ASSERT_OK_AND_ASSIGN(const auto ledger, PartitionLedger::create(ledger_options));
   World world;
@@ -34,7 +36,7 @@ void train(CommitLog& log, uint64_t batch) {
 TEST(CommitLog, WhatALedgerTellsIsProved) {
   const TempFolder folder;
   for (const char* name : {"a", "b"}) {  // two members tell the same
-    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open(folder.file(name), options()));
+    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open(folder.file(name), log_options()));
     train(*log, 3);
     EXPECT_OK(log->status());
   }
@@ -49,7 +51,7 @@ TEST(CommitLog, GoesOnAfterAKill) {
   const TempFolder folder;
   const std::string path = folder.file("log");
   {
-    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open(path, options()));
+    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open(path, log_options()));
     log->write({1, {{{"w0", 1}, {0, 0, 3}}}});
     log->write({2, {{{"w0", 1}, {0, 3, 4}}}});
   }
@@ -58,7 +60,7 @@ TEST(CommitLog, GoesOnAfterAKill) {
   EXPECT_EQ(cut.steps, 1U);
   EXPECT_EQ(cut.cut_lines, 1U);
   {
-    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open(path, options()));
+    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open(path, log_options()));
     log->write({2, {{{"w0", 2}, {0, 3, 4}}}});
   }
   ASSERT_OK_AND_ASSIGN(const CommitAudit audit, audit_commit_logs({path}));
@@ -89,11 +91,11 @@ TEST(CommitLog, RefusesWhatIsNoLog) {
 }
 
 TEST(CommitLog, SaysThatItCannotBeWritten) {
-  EXPECT_FAILS(CommitLog::open("/nowhere/log", options()), StatusCode::kUnavailable,
+  EXPECT_FAILS(CommitLog::open("/nowhere/log", log_options()), StatusCode::kUnavailable,
                "write commit log '/nowhere/log'");
-  ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open("/dev/null", options()));
+  ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open("/dev/null", log_options()));
   EXPECT_OK(log->status());
-  EXPECT_FAILS(CommitLog::open("/dev/full", options()), StatusCode::kUnavailable, "No space");
+  EXPECT_FAILS(CommitLog::open("/dev/full", log_options()), StatusCode::kUnavailable, "No space");
 }
 
 }  // namespace
