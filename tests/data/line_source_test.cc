@@ -19,6 +19,7 @@ TEST(OpenLines, ASampleIsALine) {
   };
   EXPECT_EQ(lines("one\ntwo\n"), (Texts{"one", "two"}));
   EXPECT_EQ(lines("one\ntwo"), (Texts{"one", "two"}));
+  EXPECT_EQ(lines("a\nb"), (Texts{"a", "b"}));
   EXPECT_EQ(lines("\n\none\r\n\n"), (Texts{"", "", "one\r", ""}));
   EXPECT_EQ(lines("\n"), Texts{""});
 }
