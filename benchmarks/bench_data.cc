@@ -3,12 +3,15 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "benchmarks/data/reading.h"
 #include "benchmarks/harness/suite.h"
 #include "ffdl/partition_ledger.h"
 
-// './dev bench data': what the ledger of samples adds to a step, and how fast it names samples.
+// './dev bench data': what the ledger of samples adds to a step, how fast it names samples, and how
+// fast they are read.
 namespace ffdl::bench {
 namespace {
 
@@ -127,6 +130,7 @@ void indices_row(Suite& suite) {
 
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
+  if (argc == 4 && std::string_view(argv[1]) == "--role") return play_first_batch(argv[3]);
   return Suite::run("data", argc, argv, [](Suite& suite) {
     Job job(4);
     suite.self_check(PairSpec{.name = "data",
@@ -139,5 +143,6 @@ int main(int argc, char** argv) {
     commit_row(suite, 64);
     resume_row(suite);
     indices_row(suite);
+    reading_rows(suite);
   });
 }

@@ -3,6 +3,8 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "benchmarks/harness/memory.h"
@@ -18,6 +20,13 @@ double traffic_s(Team& team, Memory& a);
 double traffic_bytes_per_s(Team& team, size_t bytes);
 
 double copy_s(void* to, const void* from, size_t bytes);
+
+// Reads every byte, as the least that a consumer of data does: a sum of its words.
+uint64_t sum_of(std::span<const std::byte> bytes);
+// The records of a file in memory, in an order that is known beforehand: each is fetched ahead and
+// summed up. With a buffer each is copied first, to its next place there.
+uint64_t sum_of_records(std::span<const std::byte> file, size_t record_bytes,
+                        std::span<const uint64_t> order, std::span<std::byte> buffer);
 
 // The update rules as anybody would write them, over whole arrays of equal size.
 double sgd_s(Team& team, Memory& weights, const Memory& gradient, float rate);

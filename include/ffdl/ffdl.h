@@ -3,7 +3,10 @@
 // Everything public, for those who prefer one include.
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"   // IWYU pragma: export
+#include "ffdl/commit_log.h"          // IWYU pragma: export
 #include "ffdl/communicator.h"        // IWYU pragma: export
+#include "ffdl/data_pipeline.h"       // IWYU pragma: export
+#include "ffdl/data_source.h"         // IWYU pragma: export
 #include "ffdl/diagnose.h"            // IWYU pragma: export
 #include "ffdl/export.h"              // IWYU pragma: export
 #include "ffdl/job_planner.h"         // IWYU pragma: export

@@ -74,7 +74,8 @@ struct PartitionLedgerOptions {
 //     compute_gradients((*ledger)->sample_indices(*ranges));  // and errors, left out here
 //     ... the step of the session; it calls applied(), world_changed() and the like
 //   }
-// Threads: one at a time, that of the session. Blocks: never.
+// Threads: one at a time, that of the session; samples() and sample_indices() from any.
+// Blocks: never.
 // Errors: kInvalidArgument, and at take() what is wrong with the job.
 class FFDL_API PartitionLedger final : public StepParticipant {
  public:
@@ -101,6 +102,7 @@ class FFDL_API PartitionLedger final : public StepParticipant {
   // Asks for so many partitions from the next step on (partitions_wanted); 0: for no more at all.
   void want(int partitions);
 
+  uint64_t samples() const;    // of the data set
   uint64_t epoch() const;      // counts from 0; options.epochs when all is done
   uint64_t committed() const;  // samples of this epoch
   bool is_done() const;

@@ -224,6 +224,31 @@ inline constexpr uint64_t kEpochsMax = uint64_t{1} << 31;
 // Partitions that one member holds to read ahead.
 inline constexpr uint64_t kLeasesMax = 64;
 
+// Of a data file whose samples must be found: read at once, and where the next one lies further on.
+inline constexpr size_t kScanBytes = size_t{256} << 10;
+inline constexpr size_t kScanLeapBytes = size_t{4} << 10;
+
+// Samples of a file that lie this much further apart than they are long are read one by one.
+inline constexpr uint64_t kReadGapFactor = 2;
+
+// What a reader of a pipeline reads at once: much beside what waking it costs, some milliseconds.
+// Pieces of partitions up to twice as long are not cut: samples that are shuffled within them are
+// then read in one go.
+inline constexpr uint64_t kReadBlockBytes = uint64_t{4} << 20;
+
+// Of a sample of a source that does not say how large they are.
+inline constexpr uint64_t kUnknownSampleBytes = 4096;
+
+// Threads that one pipeline reads with: a disk is busy with fewer.
+inline constexpr int kReadThreadsMax = 64;
+
+// One sample, so that no size computed from it can overflow.
+inline constexpr uint64_t kSampleBytesMax = uint64_t{1} << 40;
+
+// Of a text in a file that says what follows, as the header of an array or the name of a member of
+// an archive: what is longer is none.
+inline constexpr uint64_t kHeaderTextMax = uint64_t{64} << 10;
+
 // Steps that wait to be stable. A step is when the next one returns, so that two are plenty.
 inline constexpr size_t kUnstableStepsMax = 64;
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/data.h"
 #include "cli/doctor.h"
 #include "cli/migrate.h"
 #include "cli/plan.h"
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   ffdl::Status outcome;
   int exit_code = 0;
   std::vector<std::string> program;
+  ffdl::cli::add_data_command(app, outcome);
   ffdl::cli::add_doctor_command(app, outcome);
   ffdl::cli::add_migrate_command(app, outcome);
   ffdl::cli::add_plan_command(app, outcome);

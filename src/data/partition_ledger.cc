@@ -267,6 +267,7 @@ uint64_t PartitionLedger::taken() const { return impl_->taken(); }
 const std::vector<SampleRange>& PartitionLedger::leases() const { return impl_->leases(); }
 void PartitionLedger::want(int partitions) { impl_->want(partitions); }
 
+uint64_t PartitionLedger::samples() const { return impl_->rules().data.samples; }
 uint64_t PartitionLedger::epoch() const { return impl_->state().epoch(); }
 uint64_t PartitionLedger::committed() const { return impl_->state().committed(); }
 bool PartitionLedger::is_done() const { return impl_->state().is_done(); }
@@ -282,6 +283,7 @@ Result<std::vector<uint64_t>> PartitionLedger::sample_indices(
           "partitions; give ranges of take() or leases()",
           range.begin, range.end, range.partition, data_set.partitions());
     }
+    indices.reserve(indices.size() + static_cast<size_t>(range.end - range.begin));
     data_set.for_each_index(range, [&](uint64_t index) { indices.push_back(index); });
   }
   return indices;

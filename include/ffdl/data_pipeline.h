@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ffdl/data_source.h"
+#include "ffdl/export.h"
+#include "ffdl/partition_ledger.h"
+#include "ffdl/status.h"
+#include "ffdl/types.h"
+
+namespace ffdl {
+
+struct DataPipelineOptions {
+  // That read ahead what the ledger's leases say; 0: next() reads.
+  int threads = 1;
+  // Read or being read beyond the batch that is in use, at most, as long as that is more than one
+  // block (4 to 8 MiB, one sample at least). Mapped files count as well.
+  uint64_t read_ahead_bytes = uint64_t{64} << 20;
+  // The samples of a batch lie one behind the other (DataBatch::bytes).
+  bool one_buffer = false;
+};
+
+// The samples of one step. What it points at stays until the next call of next().
+struct DataBatch {
+  std::vector<SampleRange> ranges{};  // what the ledger's take() said
+  std::vector<uint64_t> indices{};    // where each sample lies in the data set
+  std::vector<std::span<const std::byte>> samples{};
+  // All of them, with one_buffer.
+  std::span<const std::byte> bytes{};
+  // Samples of `ranges` that are corrupt and left out here (OnCorrupt::kSkip). The step commits
+  // them all the same.
+  uint64_t skipped = 0;
+};
+
+struct DataPipelineStats {
+  uint64_t blocks = 0;      // read
+  uint64_t waited = 0;      // that next() waited for, or read itself
+  uint64_t not_needed = 0;  // read ahead, and another's when their turn came
+};
+
+// The samples of each step of a session: what the ledger says that this member computes its
+// gradient from, read ahead off the training thread. It has no state but the ledger's: a change of
+// the world, a step that is repeated and a restored checkpoint are followed by what take() says
+// then.
+//   DataPipeline::create(source, *ledger, {})
+//   while (!ledger->is_done()) {
+//     status = pipeline->next(batch, 256);       // no samples: take part in the step with nothing
+//     compute_gradients(batch.samples);
+//     session->end_step(ledger->taken());
+//   }
+// Threads: next() on that of the ledger; stats() from any.
+// Owns: its threads, "ffdl-read", on which the source reads. Borrows source and ledger, which must
+//       outlive it.
+// Blocks: next() until the samples are read.
+// Errors: next(): those of the ledger's take() and of the source's read(); asked again for the same
+//         step, the samples that failed are read again.
+class FFDL_API DataPipeline final {
+ public:
+  // Errors: kInvalidArgument (the ledger is of another number of samples).
+  static Result<std::unique_ptr<DataPipeline>> create(const DataSource& source,
+                                                      PartitionLedger& ledger,
+                                                      const DataPipelineOptions& options);
+  ~DataPipeline();
+  DataPipeline(const DataPipeline&) = delete;
+  DataPipeline& operator=(const DataPipeline&) = delete;
+
+  // Takes up to `count` samples from the ledger and gives them.
+  Status next(DataBatch& batch, uint64_t count = PartitionLedger::kAll);
+
+  DataPipelineStats stats() const;
+
+ private:
+  class Impl;
+  explicit DataPipeline(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ffdl

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ffdl/export.h"
+#include "ffdl/status.h"
+
+namespace ffdl {
+
+// What the samples of a source are.
+struct SampleFormat {
+  std::string dtype = "|u1";      // of their elements, as NumPy writes it: "<f4"
+  std::vector<uint64_t> shape{};  // of one sample, if all have the same size
+  uint64_t bytes = 0;             // of one sample; about so many where they differ
+  bool is_fixed = false;          // all samples have the same size
+};
+
+// What a source has left out, none of it in silence.
+struct SkippedData {
+  uint64_t samples = 0;  // asked for and not given, each time that they were
+  uint64_t bytes = 0;    // of files, that belong to no sample
+  std::string first{};   // the first reason
+};
+
+// Samples that were read: each where it lies in a mapped file, or in memory of this object.
+// Threads: one at a time.
+class FFDL_API SampleBatch {
+ public:
+  size_t size() const { return samples_.size(); }
+  std::span<const std::byte> operator[](size_t i) const { return samples_[i]; }
+  bool is_skipped(size_t i) const { return samples_[i].data() == nullptr; }
+  // Keeps the memory for what comes next.
+  void clear();
+
+  // For sources: a sample that stays where it is as long as the source does, or lies in what
+  // allocate() gave; or one that is left out.
+  void add(std::span<const std::byte> sample) {
+    samples_.push_back(sample.data() == nullptr ? std::span(&kNowhere, 0) : sample);
+  }
+  void skip() { samples_.emplace_back(); }
+  // Memory until clear(), at a multiple of 16.
+  std::span<std::byte> allocate(size_t bytes);
+
+ private:
+  struct Chunk {
+    std::unique_ptr<std::byte[]> bytes;
+    size_t size;
+    size_t used;
+  };
+  static constexpr std::byte kNowhere{};  // where one without bytes lies, which is not left out
+  std::vector<std::span<const std::byte>> samples_{};
+  std::vector<Chunk> chunks_{};
+};
+
+// A data set of numbered samples. Make your own for a format that has no open_... below.
+// Threads: all methods from any, several at a time; a DataPipeline reads from threads of its own.
+class FFDL_API DataSource {
+ public:
+  virtual ~DataSource() = default;
+
+  virtual uint64_t samples() const = 0;  // the same for life
+  virtual SampleFormat format() const = 0;
+  // Adds the samples of these numbers to a batch, in this order: one add() or skip() for each.
+  // After an error the batch holds nothing of use.
+  // Blocks: for the disk.
+  virtual Status read(std::span<const uint64_t> indices, SampleBatch& batch) const = 0;
+  virtual SkippedData skipped() const { return {}; }
+};
+
+// How files are read. In both ways a file that was cut short is an error, found before or while its
+// bytes are read, and one that has grown is read as far as it was when it was opened.
+enum class FileAccess : uint32_t {
+  // Into the memory of the batch: what was read stays, whatever becomes of the file.
+  kCopied,
+  // Not at all: samples lie in the mapped file. Nobody may cut the file short while samples of it
+  // are in use: the kernel ends a process that touches what is gone (SIGBUS).
+  kMapped,
+};
+
+// What a sample that fails its check is: an error that names file and offset, or left out and
+// counted.
+enum class OnCorrupt : uint32_t { kFail, kSkip };
+
+struct FileOptions {
+  FileAccess access = FileAccess::kCopied;
+  OnCorrupt on_corrupt = OnCorrupt::kFail;
+};
+
+struct RecordOptions {
+  uint64_t record_bytes = 0;
+  uint64_t header_bytes = 0;  // at the beginning of each file, before its records
+};
+
+// Sample i of a file is its tokens [i * stride, i * stride + window + 1): the input is the first
+// `window` of them, the target the last. No window has tokens of two files; what is left over at
+// the end of a file is counted as skipped bytes.
+struct TokenOptions {
+  uint64_t window = 0;
+  uint64_t stride = 0;       // 0: window, so that each token is a target once
+  uint64_t token_bytes = 2;  // or 4
+  uint64_t header_bytes = 0;
+};
+
+struct LineOptions {
+  bool json = false;  // each line must be JSON; one that is not is corrupt
+};
+
+// The samples of one or more files of a format, in this order, as one data set.
+// Errors: kInvalidArgument, kNotFound, kCorrupt (what is in a file is not of its format; with kSkip
+//         what follows in that file is left out and counted), kUnavailable, kExhausted (too many
+//         files).
+// Blocks: for the disk: lines, TFRecord and tar read what is needed to know where samples lie.
+using OpenedSource = Result<std::unique_ptr<DataSource>>;
+using Paths = std::vector<std::string>;
+FFDL_API OpenedSource open_records(const Paths& paths, const RecordOptions& records,
+                                   const FileOptions& options = {});
+// NumPy's .npy in C order; a sample is a row: array[i].
+FFDL_API OpenedSource open_npy(const Paths& paths, const FileOptions& options = {});
+FFDL_API OpenedSource open_tokens(const Paths& paths, const TokenOptions& tokens,
+                                  const FileOptions& options = {});
+// A sample is a line without its '\n'.
+FFDL_API OpenedSource open_lines(const Paths& paths, const LineOptions& lines = {},
+                                 const FileOptions& options = {});
+// A sample is the data of a record. Both checksums are verified.
+FFDL_API OpenedSource open_tf_records(const Paths& paths, const FileOptions& options = {});
+// WebDataset: a sample is the stretch of the archive that holds all files of one key, the path up
+// to the first dot of its last part; tar_fields() takes it apart. Not compressed.
+FFDL_API OpenedSource open_tar_shards(const Paths& paths, const FileOptions& options = {});
+// Sources of one format, one after the other.
+FFDL_API OpenedSource join_sources(std::vector<std::unique_ptr<DataSource>> sources);
+
+// One file of a sample of open_tar_shards(): "a/0017.left.png" has key "a/0017", name "left.png".
+struct TarField {
+  std::string key{};
+  std::string name{};
+  std::span<const std::byte> bytes{};
+};
+// Errors: kCorrupt.
+FFDL_API Result<std::vector<TarField>> tar_fields(std::span<const std::byte> sample);
+
+}  // namespace ffdl

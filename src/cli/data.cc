@@ -1,0 +1,75 @@
+#include "cli/data.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ffdl/commit_log.h"
+
+namespace ffdl::cli {
+namespace {
+
+struct AuditArguments {
+  std::vector<std::string> logs;
+  CommitAuditOptions options;
+  bool json = false;
+};
+
+void print_json(const CommitAudit& audit) {
+  const nlohmann::ordered_json document = {
+      {"ok", audit.problems == 0},    {"steps", audit.steps},
+      {"samples", audit.samples},     {"epochs", audit.epochs},
+      {"under_way", audit.under_way}, {"missing", audit.missing},
+      {"repeated", audit.repeated},   {"cut_lines", audit.cut_lines},
+      {"problems", audit.problems},   {"first_problems", audit.first_problems}};
+  fmt::print("{}\n", document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void print_text(const CommitAudit& audit) {
+  for (const std::string& problem : audit.first_problems) fmt::print("{}\n", problem);
+  if (audit.problems > audit.first_problems.size()) {
+    fmt::print("and {} more\n", audit.problems - audit.first_problems.size());
+  }
+  fmt::print("{} steps committed {} samples: {} epochs, and {} samples of the next\n", audit.steps,
+             audit.samples, audit.epochs, audit.under_way);
+  if (audit.cut_lines > 0) {
+    fmt::print("{} lines were not written to their end by a process that was killed\n",
+               audit.cut_lines);
+  }
+}
+
+Status run_audit(const AuditArguments& arguments) {
+  FFDL_ASSIGN_OR_RETURN(const CommitAudit audit,
+                        audit_commit_logs(arguments.logs, arguments.options));
+  arguments.json ? print_json(audit) : print_text(audit);
+  if (audit.problems == 0) return {};
+  return Status(StatusCode::kCorrupt,
+                fmt::format("audit {} commit logs: {} samples missing, {} repeated, {} problems",
+                            arguments.logs.size(), audit.missing, audit.repeated, audit.problems));
+}
+
+}  // namespace
+
+void add_data_command(CLI::App& app, Status& outcome) {
+  const auto arguments = std::make_shared<AuditArguments>();  // shared with the callback below
+  CLI::App* data = app.add_subcommand("data", "What a job did with its data");
+  data->require_subcommand(1);
+  CLI::App* audit =
+      data->add_subcommand("audit",
+                           "Prove that each sample was used once per epoch, or say which "
+                           "were not");
+  audit->add_option("LOG", arguments->logs, "The commit logs of all members that ever lived")
+      ->required();
+  audit->add_flag("--complete", arguments->options.complete,
+                  "All epochs must be there; else the last one may be under way");
+  audit->add_flag("--json", arguments->json, "Print JSON");
+  audit->footer(
+      "Exit code 1: something is missing or repeated, or a log cannot be read.\n\n"
+      "Examples:\n  ffdl data audit commits-*\n  ffdl data audit --complete --json commits-*");
+  audit->callback([arguments, &outcome] { outcome = run_audit(*arguments); });
+}
+
+}  // namespace ffdl::cli

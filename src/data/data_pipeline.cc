@@ -1,0 +1,121 @@
+#include "ffdl/data_pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "data/block_reader.h"
+#include "data/read_plan.h"
+
+namespace ffdl {
+namespace {
+
+using base::invalid_argument;
+
+data::ReadRules read_rules_of(const SampleFormat& format, const DataPipelineOptions& options) {
+  const uint64_t bytes = format.bytes == 0 ? base::kUnknownSampleBytes : format.bytes;
+  data::ReadRules rules;
+  rules.block_samples = std::max<uint64_t>(1, base::kReadBlockBytes / bytes);
+  if (options.threads > 0) {
+    rules.ahead_samples = std::max(rules.block_samples, options.read_ahead_bytes / bytes);
+  }
+  return rules;
+}
+
+}  // namespace
+
+class DataPipeline::Impl {
+ public:
+  Impl(const DataSource& source, PartitionLedger& ledger, const DataPipelineOptions& options)
+      : ledger_(ledger),
+        options_(options),
+        rules_(read_rules_of(source.format(), options)),
+        reader_(source, ledger, options.threads, options.one_buffer) {}
+
+  Status next(DataBatch& batch, uint64_t count) {
+    gathered_.clear();
+    batch.indices.clear();
+    batch.samples.clear();
+    batch.bytes = {};
+    batch.skipped = 0;
+    FFDL_ASSIGN_OR_RETURN(batch.ranges, ledger_.take(count));
+    // Blocks of the last batch that are not needed any more go here, and not before.
+    reader_.want(data::plan_reads(ledger_.leases(), ledger_.taken(), reader_.known(), rules_));
+    for (const SampleRange& range : batch.ranges) FFDL_RETURN_IF_ERROR(append(range, batch));
+    if (options_.one_buffer) batch.bytes = data::put_together(batch.samples, gathered_);
+    return {};
+  }
+
+  DataPipelineStats stats() const {
+    const data::BlockReader::Counts counts = reader_.counts();
+    return {counts.read, counts.waited, counts.not_needed};
+  }
+
+ private:
+  Status append(const SampleRange& range, DataBatch& batch) {
+    for (uint64_t at = range.begin; at < range.end;) {
+      const auto block = reader_.get(range.partition, at);
+      if (!block->status.ok()) {
+        reader_.forget(block);
+        return block->status;
+      }
+      const uint64_t end = std::min(range.end, block->range.end);
+      add(*block, static_cast<size_t>(at - block->range.begin),
+          static_cast<size_t>(end - block->range.begin), batch);
+      at = end;
+    }
+    return {};
+  }
+
+  // Those of a block from the one at `begin` to that before `end`.
+  static void add(const data::Block& block, size_t begin, size_t end, DataBatch& batch) {
+    const auto part = [&](const auto& all) { return std::span(all).subspan(begin, end - begin); };
+    const auto samples = part(block.samples);
+    const auto indices = part(block.indices);
+    if (block.skipped == 0) {
+      batch.samples.insert(batch.samples.end(), samples.begin(), samples.end());
+      batch.indices.insert(batch.indices.end(), indices.begin(), indices.end());
+      return;
+    }
+    for (size_t i = 0; i < samples.size(); ++i) {
+      if (samples[i].data() == nullptr) {
+        ++batch.skipped;
+        continue;
+      }
+      batch.samples.push_back(samples[i]);
+      batch.indices.push_back(indices[i]);
+    }
+  }
+
+  PartitionLedger& ledger_;
+  const DataPipelineOptions options_;
+  const data::ReadRules rules_;
+  SampleBatch gathered_{};  // the samples of the last batch, if they were put together
+  data::BlockReader reader_;
+};
+
+Result<std::unique_ptr<DataPipeline>> DataPipeline::create(const DataSource& source,
+                                                           PartitionLedger& ledger,
+                                                           const DataPipelineOptions& options) {
+  if (ledger.samples() != source.samples()) {
+    return invalid_argument(
+        "make a data pipeline: the ledger is of {} samples and the data source has {}; make the "
+        "ledger with samples = source.samples()",
+        ledger.samples(), source.samples());
+  }
+  if (options.threads < 0 || options.threads > base::kReadThreadsMax) {
+    return invalid_argument("make a data pipeline: threads is {}; give 0 to {}", options.threads,
+                            base::kReadThreadsMax);
+  }
+  auto impl = std::make_unique<Impl>(source, ledger, options);
+  return std::unique_ptr<DataPipeline>(new DataPipeline(std::move(impl)));
+}
+
+DataPipeline::DataPipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DataPipeline::~DataPipeline() = default;
+
+Status DataPipeline::next(DataBatch& batch, uint64_t count) { return impl_->next(batch, count); }
+DataPipelineStats DataPipeline::stats() const { return impl_->stats(); }
+
+}  // namespace ffdl

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "data/input_file.h"
+#include "ffdl/data_source.h"
+#include "ffdl/status.h"
+
+namespace ffdl::data {
+
+struct Extent {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+
+  bool operator==(const Extent&) const = default;
+};
+
+// Where the samples of one file lie: all that the formats differ in.
+struct SampleTable {
+  SampleFormat format{};
+  // Sample i is at first + i * stride if all have the same size, else it is listed.
+  uint64_t count = 0;
+  uint64_t first = 0;
+  uint64_t stride = 0;
+  std::vector<Extent> listed{};
+  uint64_t trailer_bytes = 0;  // at the end of each extent, for the check, which there is then
+  // What is wrong with the bytes of an extent; nothing: "".
+  std::string_view (*check)(std::span<const std::byte> stored) = nullptr;
+  SkippedData skipped{};  // already
+
+  uint64_t samples() const { return format.is_fixed ? count : listed.size(); }
+  Extent extent(uint64_t sample) const {
+    if (!format.is_fixed) return listed[static_cast<size_t>(sample)];
+    return {first + sample * stride, format.bytes};
+  }
+};
+
+// The samples of one file.
+class FileSource final : public DataSource {
+ public:
+  FileSource(std::unique_ptr<InputFile> file, SampleTable table, OnCorrupt on_corrupt,
+             FileAccess access)
+      : file_(std::move(file)),
+        table_(std::move(table)),
+        on_corrupt_(on_corrupt),
+        access_(access),
+        skipped_(table_.skipped) {}
+
+  uint64_t samples() const override { return table_.samples(); }
+  SampleFormat format() const override { return table_.format; }
+  Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override;
+  SkippedData skipped() const override;
+
+ private:
+  Status read_mapped(std::span<const uint64_t> indices, SampleBatch& batch) const;
+  Status read_copied(std::span<const uint64_t> indices, SampleBatch& batch) const;
+  Status add(uint64_t sample, std::span<const std::byte> stored, SampleBatch& batch) const;
+
+  const std::unique_ptr<InputFile> file_;
+  const SampleTable table_;
+  const OnCorrupt on_corrupt_;
+  const FileAccess access_;
+  mutable base::Mutex mutex_;
+  mutable SkippedData skipped_ FFDL_GUARDED_BY(mutex_);
+};
+
+// Opens each path, has `find` look where its samples lie, and joins what came of it.
+using FindSamples = std::function<Result<SampleTable>(const InputFile& file, OnCorrupt on_corrupt)>;
+OpenedSource open_files(const Paths& paths, const FileOptions& options, const FindSamples& find);
+
+// For who looks for samples and finds something else at a byte of a file: the error, or with kSkip
+// that the rest of the file is left out.
+Status give_up_rest(const InputFile& file, uint64_t offset, std::string_view what,
+                    OnCorrupt on_corrupt, SampleTable& table);
+
+// Samples of different sizes: lists them all, and says how large they are on average.
+void add_listed(SampleTable& table, std::vector<Extent> listed);
+
+}  // namespace ffdl::data

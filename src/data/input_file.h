@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ffdl/status.h"
+
+namespace ffdl::data {
+
+// A file of a data set, with the size that it had when it was opened: what comes later is not seen,
+// and what is gone is an error.
+// Threads: all methods but map() from any.
+// Errors: kNotFound, kInvalidArgument (no regular file), kExhausted (too many are open), kCorrupt
+//         (cut short), kUnavailable.
+class InputFile {
+ public:
+  static Result<std::unique_ptr<InputFile>> open(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }
+
+  // All of `to`.
+  Status read(uint64_t offset, std::span<std::byte> to) const;
+
+  // Makes the bytes of the file memory of this process.
+  Status map();
+  // After map(): those of [offset, offset + bytes). They stay readable while nobody cuts the file.
+  std::span<const std::byte> mapped(uint64_t offset, uint64_t bytes) const {
+    return {map_ + offset, bytes};
+  }
+  // Whether all of the file is still there.
+  Status check_size() const;
+  // Waits until mapped bytes are in memory, where the kernel can (5.14).
+  void populate(uint64_t offset, uint64_t bytes) const;
+
+ private:
+  InputFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  const std::string path_;
+  const int fd_;
+  uint64_t size_ = 0;
+  const std::byte* map_ = nullptr;
+};
+
+// Reads a file from its front to its end in pieces, for those who look for where samples lie.
+class FileScanner {
+ public:
+  explicit FileScanner(const InputFile& file) : file_(file) {}
+
+  // Up to `bytes` from `offset`, fewer only at the end of the file; until the next call. Offsets
+  // only grow.
+  Result<std::span<const std::byte>> at(uint64_t offset, size_t bytes);
+
+ private:
+  const InputFile& file_;
+  std::vector<std::byte> piece_{};
+  uint64_t begin_ = 0;  // of the piece in the file
+};
+
+}  // namespace ffdl::data

@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+#include "ffdl/data_source.h"
+
+namespace ffdl {
+namespace {
+
+using base::invalid_argument;
+
+class JoinedSource final : public DataSource {
+ public:
+  explicit JoinedSource(std::vector<std::unique_ptr<DataSource>> sources)
+      : sources_(std::move(sources)), format_(sources_[0]->format()) {
+    uint64_t bytes = 0;
+    for (const auto& source : sources_) {
+      ends_.push_back(samples() + source->samples());
+      bytes += source->samples() * source->format().bytes;
+    }
+    if (!format_.is_fixed && samples() > 0) format_.bytes = bytes / samples();
+  }
+
+  uint64_t samples() const override { return ends_.empty() ? 0 : ends_.back(); }
+  SampleFormat format() const override { return format_; }
+
+  Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override {
+    std::vector<uint64_t> local;
+    for (size_t at = 0; at < indices.size();) {
+      const auto end = std::upper_bound(ends_.begin(), ends_.end(), indices[at]);
+      if (end == ends_.end()) {
+        return invalid_argument("read sample {}: there are {}; ask for one of them", indices[at],
+                                samples());
+      }
+      const auto which = static_cast<size_t>(end - ends_.begin());
+      const uint64_t begin = which == 0 ? 0 : ends_[which - 1];
+      for (local.clear(); at < indices.size(); ++at) {
+        if (indices[at] < begin || indices[at] >= *end) break;
+        local.push_back(indices[at] - begin);
+      }
+      FFDL_RETURN_IF_ERROR(sources_[which]->read(local, batch));
+    }
+    return {};
+  }
+
+  SkippedData skipped() const override {
+    SkippedData all;
+    for (const auto& source : sources_) {
+      SkippedData one = source->skipped();
+      all.samples += one.samples;
+      all.bytes += one.bytes;
+      if (all.first.empty()) all.first = std::move(one.first);
+    }
+    return all;
+  }
+
+ private:
+  const std::vector<std::unique_ptr<DataSource>> sources_;
+  SampleFormat format_;
+  std::vector<uint64_t> ends_{};  // of each source, in samples of all
+};
+
+}  // namespace
+
+OpenedSource join_sources(std::vector<std::unique_ptr<DataSource>> sources) {
+  uint64_t samples = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const SampleFormat first = sources[0]->format();
+    const SampleFormat format = sources[i]->format();
+    samples += sources[i]->samples();
+    if (format.dtype == first.dtype && format.shape == first.shape &&
+        format.is_fixed == first.is_fixed) {
+      continue;
+    }
+    return invalid_argument(
+        "join data sources: samples of source {} are {} bytes of '{}' and those of source 0 are {} "
+        "of '{}'; join what has one format",
+        i, format.bytes, format.dtype, first.bytes, first.dtype);
+  }
+  if (samples == 0) {
+    return invalid_argument("open a data set: there is no sample in its {} files; name others",
+                            sources.size());
+  }
+  if (sources.size() == 1) return std::move(sources[0]);
+  return std::unique_ptr<DataSource>(std::make_unique<JoinedSource>(std::move(sources)));
+}
+
+}  // namespace ffdl

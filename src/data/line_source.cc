@@ -1,0 +1,49 @@
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/limits.h"
+#include "data/file_source.h"
+
+namespace ffdl {
+namespace {
+
+using data::Extent;
+using data::InputFile;
+using data::SampleTable;
+
+std::string_view check_json(std::span<const std::byte> line) {
+  const auto* text = reinterpret_cast<const char*>(line.data());
+  return nlohmann::json::accept(text, text + line.size()) ? "" : "the line is not JSON";
+}
+
+Result<SampleTable> find_lines(const InputFile& file, const LineOptions& options) {
+  data::FileScanner scanner(file);
+  std::vector<Extent> lines;
+  uint64_t begin = 0;  // of the line that is being read
+  for (uint64_t at = 0; at < file.size();) {
+    FFDL_ASSIGN_OR_RETURN(const auto piece, scanner.at(at, base::kScanBytes));
+    for (size_t from = 0; from < piece.size();) {
+      const auto* rest = piece.data() + from;
+      const auto* end = static_cast<const std::byte*>(memchr(rest, '\n', piece.size() - from));
+      if (end == nullptr) break;
+      from = static_cast<size_t>(end - piece.data()) + 1;
+      lines.push_back({begin, at + from - 1 - begin});
+      begin = at + from;
+    }
+    at += piece.size();
+  }
+  if (begin < file.size()) lines.push_back({begin, file.size() - begin});
+  SampleTable table;
+  if (options.json) table.check = check_json;
+  data::add_listed(table, std::move(lines));
+  return table;
+}
+
+}  // namespace
+
+OpenedSource open_lines(const Paths& paths, const LineOptions& lines, const FileOptions& options) {
+  return data::open_files(
+      paths, options, [&](const InputFile& file, OnCorrupt) { return find_lines(file, lines); });
+}
+
+}  // namespace ffdl

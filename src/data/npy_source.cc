@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "data/file_source.h"
+#include "data/npy_header.h"
+
+namespace ffdl {
+namespace {
+
+using base::make_error;
+using data::InputFile;
+using data::NpyHeader;
+using data::SampleTable;
+
+Result<NpyHeader> read_header(const InputFile& file) {
+  std::string bytes(12, '\0');
+  const auto read = [&] {
+    const size_t size = std::min<uint64_t>(bytes.size(), file.size());
+    bytes.resize(size);
+    return file.read(0, std::as_writable_bytes(std::span(bytes)));
+  };
+  FFDL_RETURN_IF_ERROR(read());
+  FFDL_ASSIGN_OR_RETURN(const uint64_t size, data::npy_header_bytes(bytes));
+  bytes.resize(static_cast<size_t>(size));
+  FFDL_RETURN_IF_ERROR(read());
+  return data::parse_npy_header(bytes);
+}
+
+// Bytes of one row of a header's array; nothing: more than can be.
+std::optional<uint64_t> row_bytes(const NpyHeader& header) {
+  uint64_t bytes = header.item_bytes;
+  for (size_t axis = 1; axis < header.shape.size(); ++axis) {
+    if (__builtin_mul_overflow(bytes, header.shape[axis], &bytes)) return {};
+  }
+  if (bytes > base::kSampleBytesMax) return {};
+  return bytes;
+}
+
+Result<SampleTable> find_rows(const InputFile& file) {
+  auto read = read_header(file);
+  if (!read.ok()) {
+    return std::move(read).status().with_context(fmt::format("open array '{}'", file.path()));
+  }
+  const NpyHeader& header = *read;
+  if (header.fortran_order && header.shape.size() > 1) {
+    return make_error(StatusCode::kUnimplemented,
+                      "open array '{}': it is in Fortran order, in which a row is scattered; save "
+                      "numpy.ascontiguousarray() of it",
+                      file.path());
+  }
+  const auto bytes = row_bytes(header);
+  uint64_t end = 0;
+  if (header.shape.empty() || !bytes || *bytes == 0 ||
+      __builtin_mul_overflow(header.shape[0], *bytes, &end) ||
+      __builtin_add_overflow(end, header.data_offset, &end)) {
+    return base::invalid_argument(
+        "open array '{}': its shape has no rows, or rows of no bytes or too many; name another",
+        file.path());
+  }
+  if (end != file.size()) {
+    return make_error(StatusCode::kCorrupt,
+                      "open array '{}': its header tells of {} bytes and the file has {}; copy or "
+                      "save it again",
+                      file.path(), end, file.size());
+  }
+  SampleTable table;
+  table.format = {header.dtype, {header.shape.begin() + 1, header.shape.end()}, *bytes, true};
+  table.count = header.shape[0];
+  table.first = header.data_offset;
+  table.stride = *bytes;
+  return table;
+}
+
+}  // namespace
+
+OpenedSource open_npy(const Paths& paths, const FileOptions& options) {
+  return data::open_files(paths, options,
+                          [](const InputFile& file, OnCorrupt) { return find_rows(file); });
+}
+
+}  // namespace ffdl

@@ -1,0 +1,31 @@
+#include <algorithm>
+
+#include "ffdl/data_source.h"
+
+namespace ffdl {
+
+void SampleBatch::clear() {
+  samples_.clear();
+  // What took several pieces of memory will be given one that is large enough.
+  size_t size = 0;
+  for (const Chunk& chunk : chunks_) size += chunk.used;
+  if (chunks_.size() > 1) {
+    chunks_.clear();
+    allocate(size);
+  }
+  for (Chunk& chunk : chunks_) chunk.used = 0;
+}
+
+std::span<std::byte> SampleBatch::allocate(size_t bytes) {
+  constexpr size_t kAlignment = 16;
+  const size_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (chunks_.empty() || chunks_.back().size - chunks_.back().used < room) {
+    chunks_.push_back({std::make_unique_for_overwrite<std::byte[]>(room), room, 0});
+  }
+  Chunk& chunk = chunks_.back();
+  const std::span<std::byte> given(chunk.bytes.get() + chunk.used, bytes);
+  chunk.used += room;
+  return given;
+}
+
+}  // namespace ffdl

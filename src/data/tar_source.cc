@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/errors.h"
+#include "data/file_source.h"
+#include "data/tar_member.h"
+
+namespace ffdl {
+namespace {
+
+using data::Extent;
+using data::InputFile;
+using data::SampleTable;
+using data::TarMember;
+
+// Puts the members of an archive together into samples.
+class Samples {
+ public:
+  // False: the sample has a file of this name already.
+  bool add(const TarMember& member) {
+    const data::TarName path = data::split_tar_path(member.path);
+    if (!member.is_file || names_.empty() || path.key != key_) names_.clear();
+    if (!member.is_file) return true;
+    if (names_.empty()) {
+      key_ = path.key;
+      extents_.push_back({member.begin, 0});
+    } else if (std::find(names_.begin(), names_.end(), path.name) != names_.end()) {
+      return false;
+    }
+    names_.emplace_back(path.name);
+    extents_.back().bytes = member.end - extents_.back().offset;
+    return true;
+  }
+  std::vector<Extent> extents() && { return std::move(extents_); }
+
+ private:
+  std::string key_{};
+  std::vector<std::string> names_{};  // of the last sample; none: the next file begins another
+  std::vector<Extent> extents_{};
+};
+
+bool is_compressed(std::span<const std::byte> begin) {
+  const auto starts_with = [&](std::initializer_list<int> magic) {
+    return begin.size() >= magic.size() &&
+           std::equal(magic.begin(), magic.end(), begin.begin(),
+                      [](int a, std::byte b) { return static_cast<std::byte>(a) == b; });
+  };
+  return starts_with({0x1f, 0x8b}) || starts_with({0x28, 0xb5, 0x2f, 0xfd}) ||
+         starts_with({0xfd, '7', 'z', 'X', 'Z'}) || starts_with({'B', 'Z', 'h'});
+}
+
+Result<SampleTable> find_members(const InputFile& file, OnCorrupt on_corrupt) {
+  data::FileScanner scanner(file);
+  FFDL_ASSIGN_OR_RETURN(const auto begin, scanner.at(0, 8));
+  if (is_compressed(begin)) {
+    return base::make_error(StatusCode::kUnimplemented,
+                            "open archive '{}': it is compressed, and its samples could only be "
+                            "read in turn; unpack it to a plain .tar",
+                            file.path());
+  }
+  SampleTable table;
+  Samples samples;
+  const auto give_up = [&](uint64_t offset, std::string_view what) {
+    return data::give_up_rest(file, offset, what, on_corrupt, table);
+  };
+  for (uint64_t at = 0;;) {
+    auto read = data::read_tar_member(
+        at, [&](uint64_t offset, size_t bytes) { return scanner.at(offset, bytes); });
+    if (!read.ok()) {
+      if (read.status().code() != StatusCode::kCorrupt) {
+        return std::move(read).status().with_context(fmt::format("open archive '{}'", file.path()));
+      }
+      FFDL_RETURN_IF_ERROR(give_up(at, read.status().message()));
+      break;
+    }
+    if (!read->has_value()) break;
+    const TarMember& member = **read;
+    if (member.end > file.size()) {
+      FFDL_RETURN_IF_ERROR(give_up(at, fmt::format("the file ends within '{}'", member.path)));
+      break;
+    }
+    if (!samples.add(member)) {
+      FFDL_RETURN_IF_ERROR(
+          give_up(at, fmt::format("'{}' is there twice in one sample", member.path)));
+      break;
+    }
+    at = member.end;
+  }
+  data::add_listed(table, std::move(samples).extents());
+  return table;
+}
+
+}  // namespace
+
+OpenedSource open_tar_shards(const Paths& paths, const FileOptions& options) {
+  return data::open_files(paths, options, find_members);
+}
+
+Result<std::vector<TarField>> tar_fields(std::span<const std::byte> sample) {
+  std::vector<TarField> fields;
+  const auto read = [&](uint64_t offset, size_t bytes) -> Result<std::span<const std::byte>> {
+    if (offset >= sample.size()) return std::span<const std::byte>();
+    const auto rest = sample.subspan(static_cast<size_t>(offset));
+    return rest.first(std::min(bytes, rest.size()));
+  };
+  for (uint64_t at = 0; at < sample.size();) {
+    auto member = data::read_tar_member(at, read);
+    if (!member.ok() || !member->has_value() || (*member)->end > sample.size()) {
+      return base::make_error(StatusCode::kCorrupt,
+                              "take a sample of an archive apart: there is no whole member at byte "
+                              "{} of {}; give what open_tar_shards() read",
+                              at, sample.size());
+    }
+    const data::TarName path = data::split_tar_path((*member)->path);
+    fields.push_back({std::string(path.key), std::string(path.name),
+                      sample.subspan(static_cast<size_t>((*member)->data),
+                                     static_cast<size_t>((*member)->bytes))});
+    at = (*member)->end;
+  }
+  return fields;
+}
+
+}  // namespace ffdl

@@ -1,0 +1,60 @@
+// Runs the program itself.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using nlohmann::json;
+
+class DataAuditCommand : public testing::Test {
+ protected:
+  ProgramOutcome audit(const std::string& arguments) const {
+    return run_program(std::string(FFDL_PROGRAM) + " data audit " + arguments);
+  }
+  std::string log(const std::string& name, const std::string& lines) const {
+    return folder_.write(name, "{\"samples\":4,\"partition_samples\":2,\"epochs\":2}\n" + lines);
+  }
+  TempFolder folder_;
+};
+
+constexpr const char* kStep1 = "{\"step\":1,\"lineage\":1,\"parts\":[[\"a\",1,0,0,2]]}\n";
+constexpr const char* kStep2 = "{\"step\":2,\"lineage\":1,\"parts\":[[\"b\",1,1,0,2]]}\n";
+constexpr const char* kStep3 = "{\"step\":3,\"lineage\":1,\"parts\":[[\"b\",1,1,2,3]]}\n";
+
+TEST_F(DataAuditCommand, ProvesAnEpoch) {
+  const std::string logs = log("a", kStep1) + " " + log("b", std::string(kStep2) + kStep3);
+  const auto outcome = audit(logs);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "3 steps committed 5 samples: 1 epochs, and 1 samples of the next\n");
+  const json document = json::parse(audit("--json " + logs).out);
+  EXPECT_EQ(document["ok"], true);
+  EXPECT_EQ(document["epochs"], 1);
+  EXPECT_EQ(document["under_way"], 1);
+  EXPECT_EQ(audit("--complete " + logs + " >&2 2>/dev/null").exit_code, 1);
+}
+
+TEST_F(DataAuditCommand, NamesWhatIsWrong) {
+  const std::string logs = log("a", std::string(kStep1) + kStep3);
+  const auto outcome = audit(logs + " 2>&1");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.out.find("samples [0, 2) of partition 1 are missing"), std::string::npos)
+      << outcome.out;
+  EXPECT_NE(
+      outcome.out.find("ffdl: audit 1 commit logs: 2 samples missing, 0 repeated, 1 problems"),
+      std::string::npos)
+      << outcome.out;
+  const json document = json::parse(audit("--json " + logs + " 2>/dev/null").out);
+  EXPECT_EQ(document["ok"], false);
+  EXPECT_EQ(document["missing"], 2);
+  EXPECT_EQ(document["first_problems"].size(), 1U);
+  EXPECT_EQ(audit(folder_.file("none") + " 2>/dev/null").exit_code, 1);
+  EXPECT_EQ(audit("2>/dev/null").exit_code, 2);
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,264 @@
+#include "ffdl/data_pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <thread>
+
+#include "data/numbered_source.h"
+#include "support/status_matchers.h"
+
+namespace ffdl {
+namespace {
+
+using testing::number_of;
+using testing::NumberedSource;
+using ::testing::TestWithParam;
+
+// A job of some members, each with a ledger and a pipeline, as a session drives them.
+class Job {
+ public:
+  Job(const NumberedSource& source, PartitionLedgerOptions ledger, DataPipelineOptions pipeline)
+      : source_(source), ledger_options_(ledger), pipeline_options_(pipeline) {
+    ledger_options_.samples = source.samples();
+  }
+
+  struct Member {
+    ffdl::Member self;
+    std::unique_ptr<PartitionLedger> ledger;
+    std::unique_ptr<DataPipeline> pipeline;
+    DataBatch batch{};
+  };
+
+  void add() {
+    const auto id = std::string(1, static_cast<char>('a' + made_ % 26));
+    auto member = std::make_unique<Member>();
+    member->self = {id, ++made_};
+    member->ledger = std::move(PartitionLedger::create(ledger_options_)).value();
+    if (!members_.empty()) EXPECT_OK(member->ledger->restore(members_[0]->ledger->save()));
+    member->pipeline =
+        std::move(DataPipeline::create(source_, *member->ledger, pipeline_options_)).value();
+    members_.push_back(std::move(member));
+  }
+  void remove(size_t which) {
+    members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(which));
+  }
+  void announce() {
+    World world;
+    for (const auto& member : members_) world.members.push_back(member->self);
+    for (auto& member : members_) {
+      world.rank = static_cast<int>(&member - members_.data());
+      member->ledger->world_changed(world);
+    }
+  }
+
+  // One step: every member's batch is what its ledger says, and is counted.
+  void step(uint64_t count) {
+    std::vector<std::byte> records;
+    for (auto& member : members_) {
+      ASSERT_OK(member->pipeline->next(member->batch, count));
+      check(*member);
+      std::vector<std::byte> record(member->ledger->record_bytes());
+      member->ledger->describe(record);
+      records.insert(records.end(), record.begin(), record.end());
+    }
+    ++step_;
+    const uint64_t epoch = members_[0]->ledger->epoch();
+    const size_t bytes = members_[0]->ledger->record_bytes();
+    for (auto& member : members_) {
+      for (const auto& sample : member->batch.samples) ++used_[{epoch, number_of(sample)}];
+      member->ledger->applied(step_, StepRecords(records, bytes, bytes));
+      member->ledger->stable(step_);
+    }
+  }
+
+  std::vector<std::unique_ptr<Member>>& members() { return members_; }
+  bool is_done() const { return members_[0]->ledger->is_done(); }
+  const std::map<std::pair<uint64_t, uint64_t>, int>& used() const { return used_; }
+
+ private:
+  static void check(const Member& member) {
+    const DataBatch& batch = member.batch;
+    ASSERT_OK_AND_ASSIGN(const auto indices, member.ledger->sample_indices(batch.ranges));
+    ASSERT_EQ(batch.indices, indices);
+    ASSERT_EQ(batch.samples.size(), member.ledger->taken());
+    for (size_t i = 0; i < indices.size(); ++i) {
+      ASSERT_EQ(number_of(batch.samples[i]), indices[i]);
+    }
+  }
+
+  const NumberedSource& source_;
+  PartitionLedgerOptions ledger_options_;
+  const DataPipelineOptions pipeline_options_;
+  std::vector<std::unique_ptr<Member>> members_{};
+  uint64_t made_ = 0;
+  uint64_t step_ = 0;
+  std::map<std::pair<uint64_t, uint64_t>, int> used_{};  // epoch and sample
+};
+
+struct Case {
+  SampleOrder order;
+  int threads;
+};
+
+class DataPipelineWorlds : public TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(Orders, DataPipelineWorlds,
+                         ::testing::Values(Case{SampleOrder::kOnDemand, 0},
+                                           Case{SampleOrder::kOnDemand, 2},
+                                           Case{SampleOrder::kGlobal, 0},
+                                           Case{SampleOrder::kGlobal, 1}));
+
+// Members come and go, steps are repeated, states are taken back: what take() says is delivered,
+// and each sample once per epoch.
+TEST_P(DataPipelineWorlds, DeliversWhatTheLedgerSays) {
+  for (uint64_t seed = 0; seed < 15; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto below = [&](uint64_t bound) { return random() % bound; };
+    const NumberedSource source(200 + below(300));
+    PartitionLedgerOptions ledger = {.partition_samples = 1 + below(60),
+                                     .epochs = 3,
+                                     .seed = seed,
+                                     .shuffle = static_cast<Shuffle>(below(3)),
+                                     .order = GetParam().order};
+    if (ledger.order == SampleOrder::kGlobal) ledger.batch_samples = 1 + below(40);
+    Job job(source, ledger,
+            {.threads = GetParam().threads,
+             .read_ahead_bytes = 8 * below(200),
+             .one_buffer = below(2) == 0});
+    job.add();
+    job.announce();
+    while (!job.is_done() && !HasFatalFailure()) {
+      const uint64_t what = below(12);
+      if (what == 0 && job.members().size() < 5) job.add();
+      if (what == 1 && job.members().size() > 1) job.remove(below(job.members().size()));
+      if (what == 2) {  // a step that comes to nothing
+        DataBatch batch;
+        ASSERT_OK(job.members()[0]->pipeline->next(batch, 7));
+      }
+      if (what < 3) job.announce();
+      job.step(1 + below(30));
+    }
+    EXPECT_EQ(job.used().size(), 3 * source.samples()) << "seed " << seed;
+    for (const auto& [sample, times] : job.used()) {
+      ASSERT_EQ(times, 1) << "sample " << sample.second << " of epoch " << sample.first;
+    }
+  }
+}
+
+class DataPipelineTest : public ::testing::Test {
+ protected:
+  // A job of one member, without shuffling.
+  std::unique_ptr<Job> job(const DataPipelineOptions& options) {
+    auto made = std::make_unique<Job>(
+        source_,
+        PartitionLedgerOptions{.partition_samples = 100, .epochs = 2, .shuffle = Shuffle::kNone},
+        options);
+    made->add();
+    made->announce();
+    return made;
+  }
+  NumberedSource source_{1000};
+};
+
+TEST_F(DataPipelineTest, ErrorsComeFromNextAndAreNotForEver) {
+  for (const int threads : {0, 1}) {
+    const auto made = job({.threads = threads});
+    auto& [self, ledger, pipeline, batch] = *made->members()[0];
+    source_.fails_at = 7;
+    EXPECT_FAILS(pipeline->next(batch, 10), StatusCode::kUnavailable, "the disk is away");
+    EXPECT_FAILS(pipeline->next(batch, 10), StatusCode::kUnavailable, "the disk is away");
+    source_.fails_at = 5000;
+    ASSERT_OK(pipeline->next(batch, 10));
+    EXPECT_EQ(batch.ranges, (std::vector<SampleRange>{{0, 0, 10}}));
+    EXPECT_EQ(number_of(batch.samples[9]), 9U);
+  }
+}
+
+TEST_F(DataPipelineTest, ReadsAheadWhatTheLedgerLeases) {
+  const auto made = job({.threads = 1});
+  // The first step has one partition, the second those that were wanted.
+  made->step(10);
+  made->step(10);
+  const uint64_t waited = made->members()[0]->pipeline->stats().waited;
+  while (source_.reads < 2) std::this_thread::yield();
+  made->step(80);
+  made->step(50);
+  EXPECT_LE(made->members()[0]->pipeline->stats().waited, waited + 1);
+  EXPECT_EQ(made->members()[0]->batch.indices.front(), 100U);
+}
+
+TEST_F(DataPipelineTest, WithoutThreadsOnlyWhatIsNeededIsRead) {
+  const auto made = job({.threads = 0});
+  made->step(10);
+  EXPECT_EQ(source_.reads, 1);
+  made->step(90);
+  EXPECT_EQ(source_.reads, 1);
+  made->step(1);
+  EXPECT_EQ(source_.reads, 2);
+  EXPECT_EQ(made->members()[0]->pipeline->stats().blocks, 2U);
+  EXPECT_EQ(made->members()[0]->pipeline->stats().waited, 2U);
+}
+
+TEST_F(DataPipelineTest, ABatchCanBeOneBuffer) {
+  const auto made = job({.threads = 0, .one_buffer = true});
+  made->step(10);
+  made->step(95);  // from two partitions
+  const DataBatch& batch = made->members()[0]->batch;
+  ASSERT_EQ(batch.bytes.size(), 95 * sizeof(uint64_t));
+  EXPECT_EQ(batch.samples[0].data(), batch.bytes.data());
+  for (size_t i = 0; i < 95; ++i) {
+    EXPECT_EQ(number_of(batch.bytes.subspan(i * sizeof(uint64_t))), 10 + i);
+  }
+}
+
+TEST_F(DataPipelineTest, CorruptSamplesAreLeftOutAndCounted) {
+  source_.skips_at = 3;
+  for (const bool one_buffer : {false, true}) {
+    const auto made = job({.threads = 0, .one_buffer = one_buffer});
+    auto& [self, ledger, pipeline, batch] = *made->members()[0];
+    ASSERT_OK(pipeline->next(batch, 5));
+    EXPECT_EQ(batch.skipped, 1U);
+    EXPECT_EQ(batch.indices, (std::vector<uint64_t>{0, 1, 2, 4}));
+    EXPECT_EQ(number_of(batch.samples[3]), 4U);
+    EXPECT_EQ(ledger->taken(), 5U);
+    EXPECT_EQ(batch.bytes.size(), one_buffer ? 32U : 0U);
+  }
+}
+
+TEST_F(DataPipelineTest, RefusesWhatDoesNotFit) {
+  ASSERT_OK_AND_ASSIGN(const auto other,
+                       PartitionLedger::create({.samples = 999, .partition_samples = 10}));
+  EXPECT_FAILS(DataPipeline::create(source_, *other, {}), StatusCode::kInvalidArgument,
+               "the ledger is of 999 samples and the data source has 1000");
+  ASSERT_OK_AND_ASSIGN(const auto ledger,
+                       PartitionLedger::create({.samples = 1000, .partition_samples = 10}));
+  EXPECT_FAILS(DataPipeline::create(source_, *ledger, {.threads = -1}),
+               StatusCode::kInvalidArgument, "threads is -1");
+}
+
+// A source of a user that forgets a sample.
+class ForgetfulSource : public NumberedSource {
+ public:
+  using NumberedSource::NumberedSource;
+  Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override {
+    return NumberedSource::read(indices.first(indices.size() - 1), batch);
+  }
+};
+
+TEST(DataPipelineOfAUser, ASourceMustGiveOneForEach) {
+  const ForgetfulSource source(100);
+  ASSERT_OK_AND_ASSIGN(const auto ledger,
+                       PartitionLedger::create({.samples = 100, .partition_samples = 10}));
+  World world;
+  world.members = {{"a", 1}};
+  ledger->world_changed(world);
+  ASSERT_OK_AND_ASSIGN(const auto pipeline, DataPipeline::create(source, *ledger, {.threads = 0}));
+  DataBatch batch;
+  EXPECT_FAILS(pipeline->next(batch), StatusCode::kInvalidArgument,
+               "read 10 samples: the data source gave 9");
+}
+
+}  // namespace
+}  // namespace ffdl

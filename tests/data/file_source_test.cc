@@ -1,0 +1,119 @@
+#include "data/file_source.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "data/source_text.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using testing::read_texts;
+using ::testing::TestWithParam;
+using testing::tf_record;
+using Texts = std::vector<std::string>;
+
+// Records "0000".."9999", of 4 bytes.
+std::string numbers(size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) text += fmt::format("{:04}", i);
+  return text;
+}
+
+class FileSourceTest : public TestWithParam<FileAccess> {
+ protected:
+  FileOptions options(OnCorrupt on_corrupt = OnCorrupt::kFail) const {
+    return {.access = GetParam(), .on_corrupt = on_corrupt};
+  }
+  TempFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Access, FileSourceTest,
+                         ::testing::Values(FileAccess::kCopied, FileAccess::kMapped));
+
+TEST_P(FileSourceTest, ReadsDenseAndScatteredSamplesInTheOrderAskedFor) {
+  ASSERT_OK_AND_ASSIGN(const auto source, open_records({folder_.write("file", numbers(10'000))},
+                                                       {.record_bytes = 4}, options()));
+  EXPECT_EQ(read_texts(*source, {7, 3, 5}), (Texts{"0007", "0003", "0005"}));
+  EXPECT_EQ(read_texts(*source, {9999, 0, 5000, 5000}), (Texts{"9999", "0000", "5000", "5000"}));
+  EXPECT_EQ(read_texts(*source, {}), Texts{});
+}
+
+TEST_P(FileSourceTest, RefusesASampleThatIsNotThere) {
+  ASSERT_OK_AND_ASSIGN(const auto source, open_records({folder_.write("file", numbers(3))},
+                                                       {.record_bytes = 4}, options()));
+  SampleBatch batch;
+  EXPECT_FAILS(source->read(std::vector<uint64_t>{0, 3}, batch), StatusCode::kInvalidArgument,
+               "read sample 3 of");
+}
+
+TEST_P(FileSourceTest, AFileThatShrinksWhileItIsReadIsAnError) {
+  const std::string path = folder_.write("file", numbers(10'000));
+  ASSERT_OK_AND_ASSIGN(const auto source, open_records({path}, {.record_bytes = 4}, options()));
+  SampleBatch batch;
+  const std::vector<uint64_t> indices = {0, 9999};
+  ASSERT_OK(source->read(indices, batch));
+  std::filesystem::resize_file(path, 30'000);
+  EXPECT_FAILS(source->read(indices, batch), StatusCode::kCorrupt, path);
+  std::filesystem::resize_file(path, 40'000);
+  EXPECT_OK(source->read(indices, batch));
+}
+
+TEST_P(FileSourceTest, CorruptSamplesFailOrAreCounted) {
+  std::string bytes = tf_record("good") + tf_record("evil") + tf_record("fine");
+  bytes[bytes.find("evil")] ^= 1;
+  const std::string path = folder_.write("file", bytes);
+  ASSERT_OK_AND_ASSIGN(const auto strict, open_tf_records({path}, options()));
+  SampleBatch batch;
+  EXPECT_FAILS(
+      strict->read(std::vector<uint64_t>{0, 1}, batch), StatusCode::kCorrupt,
+      fmt::format("read sample 1 of '{}': the checksum of the data is wrong at byte 32", path));
+  EXPECT_EQ(read_texts(*strict, {2, 0}), (Texts{"fine", "good"}));
+  EXPECT_EQ(strict->skipped().samples, 0U);
+
+  ASSERT_OK_AND_ASSIGN(const auto lenient, open_tf_records({path}, options(OnCorrupt::kSkip)));
+  EXPECT_EQ(read_texts(*lenient), (Texts{"good", "(skipped)", "fine"}));
+  EXPECT_EQ(lenient->skipped().samples, 1U);
+  EXPECT_NE(lenient->skipped().first.find("sample 1"), std::string::npos);
+}
+
+TEST_P(FileSourceTest, ReadsFromSeveralThreads) {
+  ASSERT_OK_AND_ASSIGN(const auto source, open_records({folder_.write("file", numbers(10'000))},
+                                                       {.record_bytes = 4}, options()));
+  std::vector<std::thread> threads;
+  for (uint64_t first = 0; first < 4; ++first) {
+    threads.emplace_back([&, first] {
+      for (uint64_t i = first; i < 2000; i += 4) {
+        ASSERT_EQ(read_texts(*source, {i, 5 * i}),
+                  (Texts{fmt::format("{:04}", i), fmt::format("{:04}", 5 * i)}));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+// What was read stays, in the way that promises it.
+TEST(FileSource, CopiedSamplesOutliveTheFile) {
+  const TempFolder folder;
+  const std::string path = folder.write("file", numbers(10'000));
+  ASSERT_OK_AND_ASSIGN(const auto source, open_records({path}, {.record_bytes = 4}));
+  SampleBatch batch;
+  ASSERT_OK(source->read(std::vector<uint64_t>{1, 9999}, batch));
+  std::filesystem::resize_file(path, 0);
+  EXPECT_EQ(testing::texts_of(batch), (Texts{"0001", "9999"}));
+}
+
+TEST(FileSource, NoFileIsNoDataSet) {
+  EXPECT_FAILS(open_records({}, {.record_bytes = 4}), StatusCode::kInvalidArgument, "no file");
+  const TempFolder folder;
+  EXPECT_FAILS(open_records({folder.write("empty", "")}, {.record_bytes = 4}),
+               StatusCode::kInvalidArgument, "there is no sample");
+  EXPECT_FAILS(open_lines({folder.file("none")}), StatusCode::kNotFound, "none");
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <optional>
+
+#include "base/mutex.h"
+#include "ffdl/data_source.h"
+
+namespace ffdl::testing {
+
+// Sample i is the number i, 8 bytes. A user's own source, which can be made to wait and to fail.
+class NumberedSource : public DataSource {
+ public:
+  explicit NumberedSource(uint64_t samples) : samples_(samples) {}
+
+  uint64_t samples() const override { return samples_; }
+  SampleFormat format() const override { return {"<u8", {}, 8, true}; }
+  Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override {
+    {
+      const base::MutexLock lock(mutex_);
+      while (is_closed_) opened_.wait(mutex_);
+    }
+    for (const uint64_t index : indices) {
+      if (index == fails_at) return Status(StatusCode::kUnavailable, "the disk is away");
+      if (index == skips_at) {
+        batch.skip();
+        continue;
+      }
+      const auto bytes = batch.allocate(sizeof index);
+      std::memcpy(bytes.data(), &index, sizeof index);
+      batch.add(bytes);
+    }
+    ++reads;
+    return {};
+  }
+
+  // Nothing is read until open().
+  void close() {
+    const base::MutexLock lock(mutex_);
+    is_closed_ = true;
+  }
+  void open() {
+    const base::MutexLock lock(mutex_);
+    is_closed_ = false;
+    opened_.notify_all();
+  }
+
+  std::atomic<uint64_t> fails_at = ~uint64_t{0};
+  std::atomic<uint64_t> skips_at = ~uint64_t{0};
+  mutable std::atomic<int> reads = 0;
+
+ private:
+  const uint64_t samples_;
+  mutable base::Mutex mutex_;
+  mutable base::Condition opened_;
+  bool is_closed_ FFDL_GUARDED_BY(mutex_) = false;
+};
+
+inline uint64_t number_of(std::span<const std::byte> sample) {
+  uint64_t number = 0;
+  std::memcpy(&number, sample.data(), sizeof number);
+  return number;
+}
+
+}  // namespace ffdl::testing
