@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "benchmarks/harness/resident.h"
+#include "benchmarks/harness/script.h"
 #include "benchmarks/harness/team.h"
 #include "benchmarks/limits.h"
 #include "benchmarks/ps/rows.h"
@@ -12,24 +12,6 @@ namespace ffdl::bench {
 namespace {
 
 constexpr int kWorkersMax = 2;
-constexpr const char* kPython = FFDL_SOURCE_DIR "/build/bench/peers/bin/python";
-constexpr const char* kScripts = FFDL_SOURCE_DIR "/benchmarks/peers/";
-
-// A script that answers a count with the seconds of that many steps.
-Result<std::unique_ptr<Resident>> start_script(std::vector<std::string> words) {
-  if (!std::filesystem::exists(kPython)) {
-    return Status(
-        StatusCode::kNotFound,
-        fmt::format("start the peers' Python '{}': no such file; run benchmarks/peers/install.sh",
-                    kPython));
-  }
-  words[0] = kScripts + words[0];
-  words.insert(words.begin(), kPython);
-  FFDL_ASSIGN_OR_RETURN(auto script, Resident::start(words));
-  FFDL_ASSIGN_OR_RETURN(const std::string ready, script->ask("", std::chrono::seconds(120)));
-  if (ready == "ready") return script;
-  return Status(StatusCode::kInternal, fmt::format("start '{}': it said '{}'", words[1], ready));
-}
 
 // A server and its learners, each with a private copy of the weights.
 struct Workers {

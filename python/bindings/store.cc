@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
+#include "ffdl/store_server.h"
 #include "record.h"
 #include "status.h"
 #include "waiting.h"
@@ -110,6 +112,46 @@ look with list(). Raises Timeout.)")
           py::arg("lease"), "Ends it now. Afterwards it is no more, also when it was not before.");
 }
 
+// What a Python StoreServer holds. Its end waits for its thread.
+struct StoreServerHandle {
+  explicit StoreServerHandle(std::unique_ptr<StoreServer> started) : server(std::move(started)) {}
+  ~StoreServerHandle() {
+    py::gil_scoped_release others_may_run;
+    server.reset();
+  }
+  StoreServerHandle(const StoreServerHandle&) = delete;
+  StoreServerHandle& operator=(const StoreServerHandle&) = delete;
+
+  std::unique_ptr<StoreServer> server;
+};
+
+void bind_store_server(py::module_& module) {
+  const StoreServerOptions defaults;
+  py::class_<StoreServerHandle>(module, "StoreServer",
+                                R"(Serves a Store to other processes and hosts while it lives.
+
+It has one thread of its own. The header is ffdl/store_server.h.)")
+      .def_static(
+          "start",
+          [](std::string folder, std::string address, std::string secret) {
+            return std::make_unique<StoreServerHandle>(take(without_lock([&] {
+              return StoreServer::start({.folder = std::move(folder),
+                                         .address = std::move(address),
+                                         .secret = std::move(secret)});
+            })));
+          },
+          py::kw_only(), py::arg("folder"), py::arg("address") = defaults.address,
+          py::arg("secret") = defaults.secret,
+          R"(folder: of the store's log; made if it is absent.
+address: host:port to listen at; port 0 is any free one.
+secret: who knows it may use the store; needed where others reach the address.
+Raises InvalidArgument (no such address; no secret where one is needed), Conflict (another process
+serves the folder), Corrupt (the log), Unavailable (the folder or the port), Exhausted.)")
+      .def(
+          "url", [](const StoreServerHandle& handle) { return handle.server->url(); },
+          "For open_store().");
+}
+
 }  // namespace
 
 void bind_store(py::module_& module) {
@@ -126,16 +168,19 @@ For control records, not for data. All methods from any thread. Every method rai
 header is ffdl/store.h.)");
   bind_values(store);
   bind_waiting(store);
+  bind_store_server(module);
   module.def(
       "open_store",
-      [](const std::string& url) {
-        return take(without_lock([&] { return open_store(url, system_runtime()); }));
+      [](const std::string& url, std::string secret) {
+        return take(without_lock(
+            [&] { return open_store(url, system_runtime(), {.secret = std::move(secret)}); }));
       },
-      py::arg("url"),
+      py::arg("url"), py::kw_only(), py::arg("secret") = StoreOptions{}.secret,
       R"(The Store at a URL.
 
 mem:// is in this object alone, for the threads of one process; file:///a/folder is for the
-processes of one host. Raises InvalidArgument (no such URL), Unavailable (no such folder).)");
+processes of one host; tcp://host:port is what a StoreServer with that `secret` serves. Raises
+InvalidArgument (no such URL, another secret), Unavailable (no such folder, no answer).)");
 }
 
 }  // namespace ffdl::python

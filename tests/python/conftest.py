@@ -26,3 +26,13 @@ def processes():
     processes = ranks.Processes()
     yield processes
     processes.end()
+
+
+@pytest.fixture(scope="session")
+def torch_processes():
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from torch_ranks import TorchProcesses
+
+    processes = TorchProcesses()
+    yield processes
+    processes.end()

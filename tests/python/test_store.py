@@ -1,4 +1,4 @@
-"""The store from Python: keys, revisions, waiting and leases, over both back ends."""
+"""The store from Python: keys, revisions, waiting and leases, over three back ends."""
 
 import threading
 
@@ -9,9 +9,13 @@ import ffdl
 SOON_S = 20.0
 
 
-@pytest.fixture(params=["mem", "file"])
+@pytest.fixture(params=["mem", "file", "tcp"])
 def store(request, tmp_path):
-    return ffdl.open_store("mem://" if request.param == "mem" else f"file://{tmp_path}/store")
+    if request.param != "tcp":
+        yield ffdl.open_store("mem://" if request.param == "mem" else f"file://{tmp_path}/store")
+        return
+    server = ffdl.StoreServer.start(folder=f"{tmp_path}/store", secret="of the job")
+    yield ffdl.open_store(server.url(), secret="of the job")
 
 
 def test_what_is_put_is_got(store):
@@ -25,6 +29,17 @@ def test_what_is_put_is_got(store):
     assert [e.key for e in store.list("")] == ["a/2"]
     with pytest.raises(ffdl.NotFound):
         store.get("a/1")
+
+
+def test_a_store_server_is_for_those_who_know_its_secret(tmp_path):
+    server = ffdl.StoreServer.start(folder=f"{tmp_path}/store", secret="of the job")
+    assert server.url().startswith("tcp://127.0.0.1:")
+    with pytest.raises(ffdl.InvalidArgument, match="secret"):
+        ffdl.open_store(server.url(), secret="another").list("")
+    with pytest.raises(ffdl.Conflict):
+        ffdl.StoreServer.start(folder=f"{tmp_path}/store", secret="of the job")
+    with pytest.raises(ffdl.InvalidArgument, match="secret"):
+        ffdl.StoreServer.start(folder=f"{tmp_path}/other", address="0.0.0.0:0")
 
 
 def test_compare_and_put_takes_only_what_was_seen(store):

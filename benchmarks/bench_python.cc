@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "benchmarks/harness/resident.h"
+#include "benchmarks/harness/script.h"
+#include "benchmarks/harness/suite.h"
+
+// './dev bench python': what it costs a PyTorch program that its gradients are brought together.
+namespace ffdl::bench {
+namespace {
+
+constexpr int kWorkers = 2;
+constexpr int kMiniBatches[] = {1, 4, 16};
+constexpr int kMillions[] = {1, 10, 25};
+
+// As peers/ddp.py knows them.
+struct Comparison {
+  std::string row;
+  std::string subject;
+  std::string limit;
+  std::string limit_is;
+};
+
+struct Cell {
+  int millions;
+  int mini_batch;
+};
+
+// Where nothing but the communication differs. The rest is reported.
+std::optional<Target> target_of(const Comparison& comparison, Cell cell) {
+  if (comparison.limit != "noop") return std::nullopt;
+  return Target{cell.millions >= 10 && cell.mini_batch == 16 ? 0.95 : 0.90};
+}
+
+Result<std::unique_ptr<Resident>> start(const std::string& kind, Cell cell) {
+  return start_script({"ddp.py", kind, std::to_string(kWorkers),
+                       std::to_string(cell.millions * 1'000'000), std::to_string(cell.mini_batch)});
+}
+
+void row(Suite& suite, const Comparison& comparison, Cell cell) {
+  const std::string name =
+      fmt::format("python/{}/{}M/{}", comparison.row, cell.millions, cell.mini_batch);
+  if (!suite.wants(name)) return;
+  auto subject = start(comparison.subject, cell);
+  if (!subject.ok()) return suite.missing(name, subject.status().to_string());
+  auto limit = start(comparison.limit, cell);
+  if (!limit.ok()) return suite.missing(name, limit.status().to_string());
+  const int steps = cell.millions == 1 ? 16 : 4;
+  const std::string turn = std::to_string(steps);
+  const PairSpec spec{
+      .name = name,
+      .unit = "ms",
+      .figure = [steps](double seconds) { return seconds / steps * 1e3; },
+      .subject = [&] { return (*subject)->ask_number(turn); },
+      .limit = [&] { return (*limit)->ask_number(turn); },
+      .limit_is = comparison.limit_is,
+      .target = target_of(comparison, cell),
+      .note =
+          fmt::format("a step of {} processes of one thread each, {} in a row: four layers, SGD, "
+                      "zero_grad(set_to_none=True), gradient_as_bucket_view=True",
+                      kWorkers, steps)};
+  suite.measure(spec);
+  if (comparison.limit == "noop" && cell.millions == 1 && cell.mini_batch == 1) {
+    suite.self_check(spec);
+  }
+}
+
+void rows(Suite& suite) {
+  if (suite.options().smoke) return;  // PyTorch takes longer to load than a smoke test may
+  const std::string ideal = "the same loop without DistributedDataParallel";
+  const Comparison comparisons[] = {
+      {"ddp_vs_ddp_noop", "ffdl", "noop", "DDP with a hook that communicates nothing"},
+      {"ddp_vs_ideal", "ffdl", "ideal", ideal},
+      {"gloo_vs_ideal", "gloo", "ideal", ideal}};
+  for (const Comparison& comparison : comparisons) {
+    for (const int millions : kMillions) {
+      for (const int mini_batch : kMiniBatches) row(suite, comparison, {millions, mini_batch});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ffdl::bench
+
+int main(int argc, char** argv) {
+  return ffdl::bench::Suite::run("python", argc, argv, ffdl::bench::rows);
+}

@@ -1,0 +1,485 @@
+"""The back end ffdl of torch.distributed: works, messages, failures, lives and deaths."""
+
+import datetime
+import importlib.metadata
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+
+import pytest
+from ranks import SOON_S, exit_code, start_process
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch.distributed as dist  # noqa: E402
+from torch_ranks import connect  # noqa: E402
+
+import ffdl  # noqa: E402
+import ffdl.torch  # noqa: E402
+from ffdl.torch.lane import Lane, Work  # noqa: E402
+
+ONE_MS = datetime.timedelta(milliseconds=1)
+
+
+# --- works ---
+
+
+def start_many(rank):
+    tensors = [torch.full((n + 1,), float(rank + n)) for n in range(30)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    gathered = [torch.zeros(1), torch.zeros(1)]
+    last = dist.all_gather(gathered, tensors[0], async_op=True)
+    last.wait()
+    assert gathered[0].item() == 1  # they run in their order: tensors[0] is reduced already
+    for n, (work, tensor) in enumerate(zip(works, tensors, strict=True)):
+        assert work.is_completed() and work.is_success() and work.exception() is None
+        assert work.wait() and work.wait(datetime.timedelta(seconds=1))
+        assert work.result()[0] is tensor
+        assert (tensor == 2 * n + 1).all()
+    dist.all_reduce(tensors[0])  # waits for nobody but the others: it runs on this thread
+    assert tensors[0].item() == 2
+
+
+def test_several_are_under_way(torch_processes):
+    torch_processes.run(2, start_many)
+
+
+def test_operations_keep_their_order_whoever_runs_them():
+    for _ in range(20):
+        lane, order = Lane(object), []
+        lane.connect()
+        entered, go_on = threading.Event(), threading.Event()
+
+        def first(_, entered=entered, go_on=go_on, order=order):
+            entered.set()
+            assert go_on.wait(SOON_S)
+            order.append(1)
+
+        lane.give(Work("first", first, []), waits=False)
+        assert entered.wait(SOON_S)
+        lane.give(Work("second", lambda _, order=order: order.append(2), []), waits=False)
+        threading.Timer(0.01, go_on.set).start()
+        last = Work("third", lambda _, order=order: order.append(3), [])
+        lane.give(last, waits=True).wait(datetime.timedelta(seconds=SOON_S))
+        lane.close("")
+        assert order == [1, 2, 3]
+
+
+def test_a_failure_keeps_nothing_but_what_it_says():
+    def fail(_):
+        tensor = torch.ones(3)
+        seen.append(weakref.ref(tensor))
+        raise ValueError("what it says")
+
+    lane, seen = Lane(object), []
+    work = Work("fail", fail, [])
+    del fail
+    lane.give(work, waits=False)
+    for _ in range(2):
+        with pytest.raises(dist.DistBackendError, match="what it says") as error:
+            work.wait()
+        assert isinstance(error.value.__cause__, ValueError)
+    del error
+    lane.close("")
+    assert seen[0]() is None and isinstance(work.exception(), dist.DistBackendError)
+
+
+def ask_for_futures(rank):
+    tensor = torch.full((100_000,), rank + 1.0)
+    work = dist.all_reduce(tensor, async_op=True)
+    halved = work.get_future().then(lambda future: future.value()[0] / 2)
+    assert (halved.wait() == 1.5).all()
+    assert work.get_future().wait()[0] is tensor  # also when it has ended
+    assert torch.futures.collect_all([work.get_future(), halved]).wait()
+    with pytest.raises(RuntimeError, match="integers have no mean"):
+        wrong = dist.all_reduce(torch.ones(1, dtype=torch.int32), dist.ReduceOp.AVG, async_op=True)
+        wrong.get_future().wait()
+    assert wrong.is_completed() and not wrong.is_success()
+    assert isinstance(wrong.exception().__cause__, ffdl.InvalidArgument)
+    dist.barrier()  # a wrong call leaves the group alive
+
+
+def test_futures(torch_processes):
+    torch_processes.run(2, ask_for_futures)
+
+
+def be_waited_for(rank):
+    if rank == 1:
+        dist.barrier(async_op=True).wait()
+        return
+    work = dist.barrier(async_op=True)
+    entered = threading.Event()
+    waiting = threading.Thread(target=lambda: (entered.set(), work.wait()))
+    waiting.start()
+    assert entered.wait(SOON_S)
+    waiting.join(SOON_S)
+    assert not waiting.is_alive() and work.is_completed()
+
+
+def test_a_work_is_waited_for_on_any_thread(torch_processes):
+    torch_processes.run(2, be_waited_for)
+
+
+# --- messages ---
+
+
+def send_first_on_both_sides(rank):
+    mine, got = torch.full((100_000,), float(rank)), torch.zeros(100_000)
+    sent, received = dist.isend(mine, 1 - rank), dist.irecv(got, 1 - rank)
+    sent.wait()
+    received.wait()
+    assert (got == 1 - rank).all()
+
+
+def test_both_may_send_first(torch_processes):
+    torch_processes.run(2, send_first_on_both_sides)
+
+
+def pass_around(rank):
+    ranks = dist.get_world_size()
+    after, before = (rank + 1) % ranks, (rank - 1) % ranks
+    for dtype in [torch.float32, torch.bfloat16, torch.bool, torch.int64]:
+        mine, got = torch.full((2, 3), rank).to(dtype), torch.zeros(3, 2, dtype=dtype).t()
+        works = dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, mine, after), dist.P2POp(dist.irecv, got, before)]
+        )
+        for work in works:
+            work.wait()
+        assert (got == torch.full((2, 3), before).to(dtype)).all()
+    if rank == 0:
+        dist.send(torch.tensor(5.0), dst=1, tag=7)
+        dist.send(torch.zeros(0), dst=1)
+    if rank == 1:
+        scalar = torch.tensor(0.0)
+        assert dist.recv(scalar, src=0, tag=7) == 0 and scalar.item() == 5
+        dist.recv(torch.zeros(0), src=0)
+        with pytest.raises(ffdl.Unimplemented, match="give `src`"):
+            dist.recv(scalar)
+        with pytest.raises(ffdl.InvalidArgument, match="another rank"):
+            dist.group.WORLD.send([scalar], 1, 0)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_messages(ranks, torch_processes):
+    torch_processes.run(ranks, pass_around)
+
+
+def mix_up_messages(rank):
+    if rank == 0:
+        dist.send(torch.ones(3), dst=1, tag=1)
+        dist.send(torch.ones(3, dtype=torch.int32), dst=1)
+    else:
+        for dtype in (torch.float32, torch.float32):
+            with pytest.raises(dist.DistBackendError, match="sent another dtype, or tag [01]"):
+                dist.recv(torch.zeros(3, dtype=dtype), src=0, tag=2)
+
+
+def test_messages_that_are_not_the_wanted_ones_are_refused(torch_processes):
+    torch_processes.run(2, mix_up_messages)
+
+
+# --- failures ---
+
+
+def call_wrongly(rank):
+    ones = torch.ones(2)
+    for call, match in [
+        (lambda: dist.all_reduce(torch.ones(2, device="meta")), "a tensor on 'meta'; copy it"),
+        (lambda: dist.all_reduce(ones.to_sparse()), "x.to_dense"),
+        (lambda: dist.all_reduce(ones, dist.ReduceOp.BAND), "use one of SUM, AVG, MIN"),
+        (lambda: dist.all_reduce(ones.to(torch.float8_e4m3fn)), "convert them"),
+        (lambda: dist.all_reduce(ones > 0, dist.ReduceOp.AVG), "use one of SUM"),
+        (lambda: dist.all_reduce(ones + 1j, dist.ReduceOp.MAX), "complex"),
+        (lambda: dist.all_gather([ones.clone()], ones), "give one per rank"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            call()
+    dist.all_reduce(ones)
+    assert ones[0] == 2
+
+
+def test_a_wrong_call_leaves_the_group_alive(torch_processes):
+    torch_processes.run(2, call_wrongly)
+
+
+def disagree(rank):
+    tensor = torch.ones(10 + rank)
+    with pytest.raises(dist.DistBackendError, match="of 10 float32.*of 11 float32|11.*10") as error:
+        dist.all_reduce(tensor)
+    assert isinstance(error.value.__cause__, ffdl.InvalidArgument)
+    with pytest.raises(dist.DistBackendError):  # it stays failed
+        dist.barrier()
+
+
+def test_ranks_that_disagree_are_both_told(torch_processes):
+    torch_processes.run(2, disagree)
+
+
+def come_late(rank, how):
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["late"])
+        return
+    options = dist.AllreduceOptions()
+    options.timeout = datetime.timedelta(milliseconds=50)
+    options.asyncOp = how == "later"
+    with pytest.raises(dist.DistBackendError, match="rank 1 'global1' had not come") as error:
+        if how == "monitored":
+            dist.group.WORLD.monitored_barrier(options.timeout)
+        else:
+            dist.group.WORLD.allreduce([torch.ones(1)], options).wait()
+    assert isinstance(error.value.__cause__, ffdl.Timeout)
+    store.set("late", "")
+
+
+@pytest.mark.parametrize("how", ["now", "later", "monitored"])
+def test_an_operation_ends_at_its_time_out(how, torch_processes):
+    torch_processes.run(2, come_late, how)
+
+
+def wait_too_short(rank):
+    if rank == 1:
+        store = dist.distributed_c10d._get_default_store()
+        store.wait(["go on"])
+        dist.barrier()
+        return
+    work = dist.barrier(async_op=True)
+    with pytest.raises(dist.DistBackendError, match="has not ended after .* goes on"):
+        work.wait(ONE_MS)
+    assert not work.is_completed()
+    dist.distributed_c10d._get_default_store().set("go on", "")
+    work.wait()
+
+
+def test_a_wait_that_is_too_short_ends_nothing(torch_processes):
+    torch_processes.run(2, wait_too_short)
+
+
+def abort_one(rank):
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        work = dist.barrier(async_op=True)
+        dist.group.WORLD.abort()
+        with pytest.raises(dist.DistBackendError, match="aborted|lost"):
+            work.wait()
+        with pytest.raises(ffdl.Cancelled, match="was aborted"):
+            dist.barrier()
+        store.set("aborted", "")
+    else:
+        store.wait(["aborted"])
+        with pytest.raises(dist.DistBackendError, match="global0") as error:
+            for _ in range(2):
+                dist.barrier()
+        assert isinstance(error.value.__cause__, ffdl.PeerLost)
+
+
+def test_abort_ends_it_for_all(torch_processes):
+    torch_processes.run(2, abort_one)
+
+
+def take_part_until_killed(port, ready):
+    connect("ffdl", 1, 2, port, "killed")
+    dist.barrier()
+    ready.send_bytes(b"ready")
+    threading.Event().wait()
+
+
+def survive(port, ready, result):
+    connect("ffdl", 0, 2, port, "killed")
+    dist.barrier()
+    result.send_bytes(b"waiting")
+    try:
+        dist.all_reduce(torch.ones(100_000))
+    except dist.DistBackendError as error:
+        assert isinstance(error.__cause__, ffdl.PeerLost), error
+        result.send_bytes(b"lost")
+    dist.destroy_process_group()
+
+
+def test_a_killed_peer_is_lost(torch_processes):
+    ready, ready_end = multiprocessing.Pipe()
+    result, result_end = multiprocessing.Pipe()
+    victim = start_process(take_part_until_killed, torch_processes.port, ready_end)
+    survivor = start_process(survive, torch_processes.port, None, result_end)
+    try:
+        assert ready.poll(60) and result.poll(60) and result.recv_bytes() == b"waiting"
+        victim.kill()
+        assert result.poll(SOON_S) and result.recv_bytes() == b"lost"
+        assert exit_code(survivor) == 0
+    finally:
+        for process in (victim, survivor):
+            process.kill()
+            process.join()
+
+
+def call_in_a_fork(port):
+    connect("ffdl", 0, 1, port, "fork")
+    dist.barrier(async_op=True).wait()
+    child = os.fork()
+    if child == 0:
+        with pytest.raises(ffdl.Cancelled, match="init_process_group in the child"):
+            dist.barrier()
+        dist.destroy_process_group()  # waits for no thread that is not here
+        os._exit(42)
+    _, status = os.waitpid(child, 0)
+    dist.barrier()
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def test_a_fork_is_no_member(torch_processes):
+    assert exit_code(start_process(call_in_a_fork, torch_processes.port)) == 42
+
+
+def leave_without_destroying(port):
+    connect("ffdl", 0, 1, port, "leave")
+    dist.barrier(async_op=True).wait()
+
+
+def test_a_process_that_forgets_to_destroy_ends(torch_processes):
+    assert exit_code(start_process(leave_without_destroying, torch_processes.port)) == 0
+
+
+# --- ways, lives and other back ends ---
+
+
+def sum_up(rank):
+    tensor = torch.full((1000,), rank + 1.0)
+    dist.all_reduce(tensor)
+    assert (tensor == 3).all()
+    return dist.group.WORLD._collectives.connect().backend
+
+
+def test_over_tcp_too(torch_processes):
+    """As between hosts."""
+    options = ffdl.torch.ProcessGroupOptions(backend=ffdl.Backend.GLOO, address="127.0.0.1")
+    try:
+        backends = torch_processes.run(2, sum_up, pg_options=options)
+    except ffdl.Unimplemented:
+        pytest.skip("built without FFDL_WITH_GLOO")
+    assert backends == [ffdl.Backend.GLOO] * 2
+    assert torch_processes.run(2, sum_up) == [ffdl.Backend.SHM] * 2
+
+
+def test_options_of_another_kind_are_refused(torch_processes):
+    with pytest.raises(ffdl.InvalidArgument, match="give ffdl.torch.ProcessGroupOptions"):
+        torch_processes.run(1, sum_up, pg_options={"address": ""})
+
+
+def held():
+    with open("/proc/self/status") as status:
+        threads = next(int(line.split()[1]) for line in status if line.startswith("Threads:"))
+    return threads, len(os.listdir("/proc/self/fd")), os.listdir(tempfile.gettempdir())
+
+
+def live_often(rank, port, name, folder):
+    tempfile.tempdir = folder
+
+    def live(number):
+        connect("ffdl", rank, 2, port, name)  # with the keys of the life before
+        tensor = torch.ones(10)
+        dist.all_reduce(tensor, async_op=True).wait()
+        if number % 10 == 0:
+            dist.isend(torch.full((10,), 2.0), 1 - rank)
+            got = torch.zeros(10)
+            received = dist.irecv(got, 1 - rank)
+        dist.all_reduce(tensor)
+        dist.destroy_process_group()  # waits for what was started
+        assert number % 10 != 0 or (received.is_success() and got[0] == 2)
+
+    live(0)
+    before = held()
+    for number in range(1, 101):
+        live(number)
+    return before, held()
+
+
+def test_a_hundred_lives_leave_nothing(torch_processes, tmp_path):
+    pipes = [multiprocessing.Pipe() for _ in range(2)]
+    processes = [
+        start_process(
+            report, live_often, writer, rank, torch_processes.port, "lives", str(tmp_path)
+        )
+        for rank, (_, writer) in enumerate(pipes)
+    ]
+    for _, writer in pipes:
+        writer.close()
+    try:
+        for reader, _ in pipes:
+            before, after = reader.recv()  # EOFError when it has ended without
+            # One that was ending may have been counted before; each life would leave another.
+            assert after[0] <= before[0] and after[1] <= before[1] and after[2] == []
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+    assert not any(tmp_path.iterdir())
+
+
+def report(body, pipe, *arguments):
+    pipe.send(body(*arguments))
+
+
+class Recorder(dist.ProcessGroup):
+    """The back end of another device, which notes what it is asked for."""
+
+    def __init__(self, rank, size):
+        super().__init__(rank, size)
+        self.asked = []
+
+    group_name = property(lambda self: "recorder")
+
+    def _set_group_name(self, name):
+        pass
+
+    _set_group_desc = _set_group_name
+
+    def shutdown(self):
+        pass
+
+    def allreduce(self, tensors, opts):
+        self.asked.append(tensors[0].device.type)
+        future = torch.futures.Future()
+        future.set_result(tensors)
+        return torch._C._distributed_c10d._create_work_from_future(future)
+
+
+def use_two_back_ends(rank, port):
+    dist.Backend.register_backend(
+        "recorder", lambda store, rank, size, timeout: Recorder(rank, size), devices=["meta"]
+    )
+    connect("cpu:ffdl,meta:recorder", rank, 2, port, "two")
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    dist.all_reduce(torch.ones(3, device="meta"))
+    dist.all_reduce(torch.ones(3, device="meta"), async_op=True).wait()
+    (other,) = dist.group.WORLD._other_devices.values()
+    objects = [rank] if rank == 0 else [None]
+    dist.broadcast_object_list(objects, src=0)
+    asked = other.asked
+    dist.destroy_process_group()
+    os._exit(42 if asked == ["meta", "meta"] and tensor[0] == 2 and objects == [0] else 1)
+
+
+def test_tensors_of_another_device_go_to_its_back_end(torch_processes):
+    processes = [start_process(use_two_back_ends, r, torch_processes.port) for r in range(2)]
+    assert [exit_code(process) for process in processes] == [42, 42]
+
+
+def test_the_back_end_is_found_without_an_import():
+    names = importlib.metadata.entry_points(group="torch.backends").names
+    if "ffdl" not in names:
+        pytest.skip("ffdl is not installed as a wheel with its entry points")
+    program = (
+        "import sys, torch.distributed as dist;"
+        "assert 'ffdl.torch' not in sys.modules;"
+        "dist.init_process_group('ffdl', store=dist.HashStore(), rank=0, world_size=1);"
+        "dist.barrier(); dist.destroy_process_group(); print('found')"
+    )
+    for one in (program, "import ffdl.torch; print('found')"):
+        done = subprocess.run(
+            [sys.executable, "-c", one], capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout == "found\n", done.stderr
