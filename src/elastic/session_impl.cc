@@ -232,9 +232,9 @@ void Session::Impl::apply() {
     for (const Buffer& buffer : gradients_) {
       hash.add(buffer.data, std::min(bytes_of(buffer), base::kHistorySampleBytes));
     }
-    is_pristine_ = false;
     trainable_.apply();
   }
+  is_pristine_ = false;  // of a step without samples there is what the participants keep
   history_ = hash.digest();
   ++step_;
   ++stats_.steps;
