@@ -120,11 +120,15 @@ TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
   struct Found {
     const char* name;
     uint64_t seed;
+    Of of = Of::kMembership;
   };
-  const Found all[] = {{"a new life was held to stand still, as the old one did", 271'109'631'111}};
+  const Found all[] = {
+      {"a new life was held to stand still, as the old one did", 271'109'631'111},
+      {"who had applied steps without samples only did not begin anew with the others",
+       514'545'674'792, Of::kSession}};
   Stacks stacks;
   for (const Found& found : all) {
-    EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks).violation, "") << found.name;
+    EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks, found.of).violation, "") << found.name;
   }
 }
 
