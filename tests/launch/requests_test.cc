@@ -9,12 +9,12 @@
 namespace ffdl::launch {
 namespace {
 
-NodeStatus node_two() { return {2, 4711, 1, 8, {}}; }
+NodeStatus node_without_workers() { return {2, 4711, 1, 8, {}}; }
 
 TEST(ScaleJob, WithinWhatItWasStartedFor) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   EXPECT_FAILS(scale_job(*store, "job", 1), StatusCode::kNotFound, "nobody runs it");
-  ASSERT_OK(store->put(Keys("job").node(2), encode(node_two())));
+  ASSERT_OK(store->put(Keys("job").node(2), encode(node_without_workers())));
   EXPECT_FAILS(scale_job(*store, "job", 0), StatusCode::kInvalidArgument, "1 to 8");
   EXPECT_FAILS(scale_job(*store, "job", 9), StatusCode::kInvalidArgument, "9 workers");
   ASSERT_OK(scale_job(*store, "job", 8));
