@@ -9,7 +9,7 @@
 namespace ffdl {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 class DataAuditCommand : public testing::Test {
  protected:
@@ -31,7 +31,7 @@ TEST_F(DataAuditCommand, ProvesAnEpoch) {
   const auto outcome = audit(logs);
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out, "3 steps committed 5 samples: 1 epochs, and 1 samples of the next\n");
-  const json document = json::parse(audit("--json " + logs).out);
+  const Json document = Json::parse(audit("--json " + logs).out);
   EXPECT_EQ(document["ok"], true);
   EXPECT_EQ(document["epochs"], 1);
   EXPECT_EQ(document["under_way"], 1);
@@ -48,7 +48,7 @@ TEST_F(DataAuditCommand, NamesWhatIsWrong) {
       outcome.out.find("ffdl: audit 1 commit logs: 2 samples missing, 0 repeated, 1 problems"),
       std::string::npos)
       << outcome.out;
-  const json document = json::parse(audit("--json " + logs + " 2>/dev/null").out);
+  const Json document = Json::parse(audit("--json " + logs + " 2>/dev/null").out);
   EXPECT_EQ(document["ok"], false);
   EXPECT_EQ(document["missing"], 2);
   EXPECT_EQ(document["first_problems"].size(), 1U);
