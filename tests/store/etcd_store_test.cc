@@ -172,7 +172,7 @@ TEST(EtcdStore, OpensNothingThatIsNoEtcd) {
       peer.answer(one.version, one.status);
       return true;
     });
-    EXPECT_FAILS(open_store(server.url(), system_runtime(), {.operation_timeout = 100ms}), one.code,
+    EXPECT_FAILS(open_store(server.url(), system_runtime(), {.operation_timeout = 1s}), one.code,
                  one.says);
   }
   EXPECT_FAILS(open_store("etcd://127.0.0.1:1", system_runtime(), {.operation_timeout = 50ms}),
