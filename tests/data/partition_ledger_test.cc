@@ -16,6 +16,13 @@ PartitionLedgerOptions options() {
   return {.samples = 20, .partition_samples = 4, .epochs = 2, .shuffle = Shuffle::kNone};
 }
 
+PartitionLedgerOptions in_one_order() {
+  PartitionLedgerOptions global = options();
+  global.order = SampleOrder::kGlobal;
+  global.batch_samples = 8;
+  return global;
+}
+
 std::unique_ptr<PartitionLedger> make(const PartitionLedgerOptions& options) {
   auto ledger = PartitionLedger::create(options);
   EXPECT_OK(ledger.status());
@@ -181,10 +188,7 @@ TEST(PartitionLedger, AfterAChangeOfTheWorldOnlyWhatIsStillItsOwnCounts) {
   EXPECT_EQ(ledger->taken(), 0U);
   EXPECT_FALSE(ledger->is_contribution_due());
 
-  PartitionLedgerOptions global = options();
-  global.order = SampleOrder::kGlobal;
-  global.batch_samples = 8;
-  const auto cut = make(global);
+  const auto cut = make(in_one_order());
   cut->world_changed(world_of("a b", 1));
   EXPECT_EQ(take(*cut), "1:0-4");
   cut->world_changed(world_of("a b c", 1));
@@ -196,10 +200,7 @@ TEST(PartitionLedger, AfterAChangeOfTheWorldOnlyWhatIsStillItsOwnCounts) {
 
 // Its share has grown by that of who is gone: with what it took the batch would not be whole.
 TEST(PartitionLedger, InOneOrderAStepIsMadeAgainWithTheWholeBatch) {
-  PartitionLedgerOptions global = options();
-  global.order = SampleOrder::kGlobal;
-  global.batch_samples = 8;
-  const auto ledger = make(global);
+  const auto ledger = make(in_one_order());
   ledger->world_changed(world_of("a b", 0));
   EXPECT_EQ(take(*ledger), "0:0-4");
   ledger->world_changed(world_of("a", 0));
