@@ -154,10 +154,9 @@ class PartitionLedger::Impl {
     self_.reset();
     if (world.rank >= 0) self_ = world.members[static_cast<size_t>(world.rank)];
     find_rank();
-    is_due_ = front(taken()) == taken_;
-    if (!is_due_) taken_.clear();
     // One share was lost, the others have grown: a step of one order is a whole batch.
-    if (rules_.order == SampleOrder::kGlobal) is_due_ = is_due_ && taken_ == front(kAll);
+    is_due_ = taken_ == front(rules_.order == SampleOrder::kGlobal ? kAll : taken());
+    if (taken_ != front(taken())) taken_.clear();
   }
   bool is_contribution_due() const { return is_due_; }
 

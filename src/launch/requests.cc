@@ -14,48 +14,44 @@ namespace ffdl {
 namespace launch {
 namespace {
 
-std::string what_starts_or_ends(const RunStatus& run) {
+// What `look` says first of a worker, told whether it is wanted; empty: nothing of any.
+template <class Look>
+std::string first_change(const RunStatus& run, const Look& look) {
   for (const NodeStatus& node : run.nodes) {
     for (const WorkerStatus& worker : node.workers) {
-      const std::string_view phase = worker.phase;
       const bool is_wanted = place_of(run.wanted_workers, number_of(worker.id)) >= 0;
-      if (is_wanted && (phase == "idle" || phase == "paused" || phase == "stopping")) {
-        return fmt::format("'{}' is to start", worker.id);
-      }
-      if (!is_wanted && (phase == "running" || phase == "stopping")) {
-        return fmt::format("'{}' is to end", worker.id);
-      }
+      const std::string_view change = look(worker, is_wanted);
+      if (!change.empty()) return fmt::format("'{}' is to {}", worker.id, change);
     }
   }
   return {};
 }
 
-std::string who_joins_or_leaves(const RunStatus& run, const JobStatus& job) {
-  const auto is_in_world = [&](std::string_view id) {
-    return std::any_of(job.world.members.begin(), job.world.members.end(),
-                       [&](const Member& member) { return member.id == id; });
-  };
-  for (const NodeStatus& node : run.nodes) {
-    for (const WorkerStatus& worker : node.workers) {
-      const bool is_wanted = place_of(run.wanted_workers, number_of(worker.id)) >= 0;
-      if (is_wanted && worker.phase == "running" && !is_in_world(worker.id)) {
-        return fmt::format("'{}' is to join", worker.id);
-      }
-      if (!is_wanted && is_in_world(worker.id)) return fmt::format("'{}' is to leave", worker.id);
-    }
-  }
-  return {};
+std::string_view start_or_end(const WorkerStatus& worker, bool is_wanted) {
+  const std::string_view phase = worker.phase;
+  if (is_wanted) return phase == "idle" || phase == "paused" || phase == "stopping" ? "start" : "";
+  return phase == "running" || phase == "stopping" ? "end" : "";
+}
+
+std::string_view join_or_leave(const WorkerStatus& worker, bool is_wanted, const World& world) {
+  const bool is_in_world =
+      std::any_of(world.members.begin(), world.members.end(),
+                  [&](const Member& member) { return member.id == worker.id; });
+  if (is_wanted) return worker.phase == "running" && !is_in_world ? "join" : "";
+  return is_in_world ? "leave" : "";
 }
 
 }  // namespace
 
 std::string change_under_way(const RunStatus& run, const JobStatus& job) {
-  std::string change = what_starts_or_ends(run);
+  std::string change = first_change(run, start_or_end);
   if (!change.empty() || job.world.generation == 0) return change;
   if (job.world.phase == Phase::kForming) {
     return fmt::format("generation {} is forming", job.world.generation);
   }
-  return who_joins_or_leaves(run, job);
+  return first_change(run, [&](const WorkerStatus& worker, bool is_wanted) {
+    return join_or_leave(worker, is_wanted, job.world);
+  });
 }
 
 }  // namespace launch
