@@ -2,6 +2,7 @@
 
 // Everything public, for those who prefer one include.
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
+#include "ffdl/batch_rule.h"          // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"   // IWYU pragma: export
 #include "ffdl/commit_log.h"          // IWYU pragma: export
 #include "ffdl/communicator.h"        // IWYU pragma: export
@@ -9,6 +10,7 @@
 #include "ffdl/data_source.h"         // IWYU pragma: export
 #include "ffdl/diagnose.h"            // IWYU pragma: export
 #include "ffdl/export.h"              // IWYU pragma: export
+#include "ffdl/gradient_noise.h"      // IWYU pragma: export
 #include "ffdl/job_planner.h"         // IWYU pragma: export
 #include "ffdl/job_status.h"          // IWYU pragma: export
 #include "ffdl/launch_environment.h"  // IWYU pragma: export
@@ -33,6 +35,7 @@
 #include "ffdl/step_participant.h"    // IWYU pragma: export
 #include "ffdl/store.h"               // IWYU pragma: export
 #include "ffdl/store_server.h"        // IWYU pragma: export
+#include "ffdl/straggler_watch.h"     // IWYU pragma: export
 #include "ffdl/supervisor.h"          // IWYU pragma: export
 #include "ffdl/types.h"               // IWYU pragma: export
 #include "ffdl/update_rule.h"         // IWYU pragma: export

@@ -12,21 +12,25 @@
 namespace ffdl {
 
 // What one participant said at each member of a step, in the order of ranks: as many bytes of each.
+// Beside them how many samples the gradients of each were the mean of, where that is told.
 class StepRecords {
  public:
-  StepRecords(std::span<const std::byte> all, size_t record_bytes, size_t stride)
-      : all_(all), record_bytes_(record_bytes), stride_(stride) {}
+  StepRecords(std::span<const std::byte> all, size_t record_bytes, size_t stride,
+              std::span<const uint64_t> samples = {})
+      : all_(all), record_bytes_(record_bytes), stride_(stride), samples_(samples) {}
 
   int size() const { return static_cast<int>((all_.size() + stride_ - 1) / stride_); }
   std::span<const std::byte> of(int rank) const {
     return all_.subspan(static_cast<size_t>(rank) * stride_, record_bytes_);
   }
+  uint64_t samples(int rank) const { return samples_[static_cast<size_t>(rank)]; }
 
  private:
   std::span<const std::byte>
       all_;  // begins with the record of rank 0, may end with that of the last
   size_t record_bytes_;
   size_t stride_;  // from one rank's record to the next one's
+  std::span<const uint64_t> samples_;
 };
 
 // What is committed with a step of a session (session.h): a few bytes of each member travel with
@@ -43,6 +47,9 @@ class FFDL_API StepParticipant {
   // What this member says with the step that it is about to contribute to. Asked again when the
   // step is to be repeated.
   virtual void describe(std::span<std::byte> record) = 0;
+  // All have contributed: the gradients hold their mean, and are about to be applied. Not called
+  // for a step without samples.
+  virtual void averaged() {}
   // The step was applied here. It may be taken back once, by restore(), until it is stable.
   virtual void applied(uint64_t step, const StepRecords& records) = 0;
   // From here on the members are these.

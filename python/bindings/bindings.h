@@ -17,8 +17,12 @@ void bind_operation_queue(pybind11::module_& module);
 void bind_micro_batch_sum(pybind11::module_& module);
 void bind_listener(pybind11::module_& module);
 void bind_launch_environment(pybind11::module_& module);
+void bind_step_participant(pybind11::module_& module);
 void bind_partition_ledger(pybind11::module_& module);
+void bind_gradient_noise(pybind11::module_& module);
+void bind_batch_rule(pybind11::module_& module);
 void bind_session(pybind11::module_& module);
+void bind_straggler_watch(pybind11::module_& module);
 void bind_diagnose(pybind11::module_& module);
 
 }  // namespace ffdl::python

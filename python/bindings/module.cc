@@ -15,7 +15,11 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_micro_batch_sum(module);
   ffdl::python::bind_listener(module);
   ffdl::python::bind_launch_environment(module);
+  ffdl::python::bind_step_participant(module);
   ffdl::python::bind_partition_ledger(module);
+  ffdl::python::bind_gradient_noise(module);
+  ffdl::python::bind_batch_rule(module);
+  ffdl::python::bind_straggler_watch(module);
   ffdl::python::bind_session(module);
   ffdl::python::bind_diagnose(module);
 }

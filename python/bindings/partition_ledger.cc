@@ -55,7 +55,6 @@ std::unique_ptr<LedgerHandle> create_ledger(PartitionLedgerOptions options,
                                             std::optional<uint64_t> partition_samples,
                                             const py::object& on_stable) {
   auto handle = std::make_unique<LedgerHandle>();
-  handle->raised = std::make_shared<Raised>();
   options.partition_samples = partition_samples.value_or(options.samples);
   if (!on_stable.is_none()) {
     options.on_stable = [raised = handle->raised, on_stable](const CommittedStep& step) {
@@ -66,7 +65,7 @@ std::unique_ptr<LedgerHandle> create_ledger(PartitionLedgerOptions options,
   return handle;
 }
 
-void bind_ledger_create(py::class_<LedgerHandle>& ledger) {
+void bind_ledger_create(py::class_<LedgerHandle, ParticipantHandle>& ledger) {
   const PartitionLedgerOptions defaults;
   ledger.def_static(
       "create",
@@ -103,7 +102,7 @@ call of the session. What it raises comes out of that call.
 Raises InvalidArgument.)");
 }
 
-void bind_ledger_use(py::class_<LedgerHandle>& ledger) {
+void bind_ledger_use(py::class_<LedgerHandle, ParticipantHandle>& ledger) {
   ledger
       .def(
           "take",
@@ -152,8 +151,9 @@ Raises InvalidArgument (a member has other options), Internal (one has another s
 
 void bind_partition_ledger(py::module_& module) {
   bind_ledger_values(module);
-  py::class_<LedgerHandle> ledger(module, "PartitionLedger",
-                                  R"(Which samples each member computes its gradients from.
+  py::class_<LedgerHandle, ParticipantHandle> ledger(
+      module, "PartitionLedger",
+      R"(Which samples each member computes its gradients from.
 
 Each sample is committed once per epoch, whoever joins, leaves or dies: a participant of a Session.
 

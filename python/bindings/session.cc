@@ -89,13 +89,13 @@ void set_membership(const GivenToOpen& given, const std::optional<JobEnvironment
 
 void take_participants(const py::sequence& given, SessionHandle& handle, SessionOptions& options) {
   for (const py::handle one : given) {
-    if (!py::isinstance<LedgerHandle>(one)) {
-      throw py::type_error("open a session: 'participants' are PartitionLedgers, not " +
+    if (!py::isinstance<ParticipantHandle>(one)) {
+      throw py::type_error("open a session: 'participants' are StepParticipants, not " +
                            py::repr(one).cast<std::string>());
     }
-    auto& ledger = one.cast<LedgerHandle&>();
-    handle.participants.emplace_back(py::reinterpret_borrow<py::object>(one), &ledger);
-    options.participants.push_back(ledger.ledger.get());
+    auto& participant = one.cast<ParticipantHandle&>();
+    handle.participants.emplace_back(py::reinterpret_borrow<py::object>(one), &participant);
+    options.participants.push_back(&participant.participant());
   }
 }
 
@@ -158,7 +158,7 @@ begin_anew(): brings the state to what it was when the session was opened, for a
 holds the state of any more; without it the session ends then, and its process may be started
 again. These three are called inside calls of the session, on its thread; what they raise ends the
 session and comes out of that call.
-participants: PartitionLedgers, in the same order at all members.
+participants: StepParticipants, the same kinds in the same order at all members.
 store: None for that of the job that `ffdl run` has started this process for; id, job, min_workers,
 max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
 id: of this member; a new life has the same.

@@ -50,8 +50,8 @@ void SessionHandle::close() {
 Status SessionHandle::look() {
   if (inside.load(std::memory_order_relaxed) != this_thread()) return {};  // a task of the session
   FFDL_RETURN_IF_ERROR(trainable.raised.status());
-  for (const auto& [object, ledger] : participants) {
-    FFDL_RETURN_IF_ERROR(ledger->raised->status());
+  for (const auto& [object, one] : participants) {
+    FFDL_RETURN_IF_ERROR(one->raised->status());
   }
   if (!on_main_thread()) return {};
   trainable.raised.in([] {
@@ -66,16 +66,17 @@ InsideSession::InsideSession(SessionHandle& handle) : handle_(handle) {
         "call a session: a thread is inside a call of it, which ends first; a callback or the "
         "handler of a signal may only call ask_to_leave()");
   }
-  for (const auto& [object, ledger] : handle.participants) {
-    if (ledger->inside == nullptr) continue;
-    raise_invalid_argument("call a session: another session uses its ledger; give each its own");
+  for (const auto& [object, one] : handle.participants) {
+    if (one->inside == nullptr) continue;
+    raise_invalid_argument(
+        "call a session: another session uses its participant; give each its own");
   }
-  for (const auto& [object, ledger] : handle.participants) ledger->inside = this_thread();
+  for (const auto& [object, one] : handle.participants) one->inside = this_thread();
   handle.inside.store(this_thread(), std::memory_order_relaxed);
 }
 
 InsideSession::~InsideSession() {
-  for (const auto& [object, ledger] : handle_.participants) ledger->inside = nullptr;
+  for (const auto& [object, one] : handle_.participants) one->inside = nullptr;
   handle_.inside.store(nullptr, std::memory_order_relaxed);
 }
 

@@ -10,7 +10,7 @@
 
 #include "buffers.h"
 #include "ffdl/session.h"
-#include "ledger_handle.h"
+#include "participant_handle.h"
 #include "raised.h"
 #include "signals.h"
 #include "status.h"
@@ -53,14 +53,14 @@ struct SessionHandle {
   template <class T>
   T outcome(T result) {
     trainable.raised.rethrow();
-    for (const auto& [object, ledger] : participants) ledger->raised->rethrow();
+    for (const auto& [object, one] : participants) one->raised->rethrow();
     return result;
   }
 
   const pid_t process = getpid();
   pybind11::object given_store;  // None: `own_store` is used
   std::unique_ptr<Store> own_store;
-  std::vector<std::pair<pybind11::object, LedgerHandle*>> participants;
+  std::vector<std::pair<pybind11::object, ParticipantHandle*>> participants;
   PythonTrainable trainable;
   std::unique_ptr<Session> session;
   // The thread inside a call. relaxed: who asks only wants to know whether it is itself, which it

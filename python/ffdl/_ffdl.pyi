@@ -488,7 +488,9 @@ class CommittedStep:
     step: int
     parts: list[tuple[Member, SampleRange]]
 
-class PartitionLedger:
+class StepParticipant: ...
+
+class PartitionLedger(StepParticipant):
     taken: int
     leases: list[SampleRange]
     epoch: int
@@ -513,6 +515,70 @@ class PartitionLedger:
     def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
     def save(self) -> bytes: ...
     def restore(self, bytes: bytes) -> None: ...
+
+class NoiseScale:
+    variance: float
+    squared_norm: float
+    measurements: int
+    value: float
+    def __init__(
+        self, variance: float = 0.0, squared_norm: float = 0.0, measurements: int = 0
+    ) -> None: ...
+    def gain(self, reference: float, samples: float) -> float: ...
+
+class GradientNoise(StepParticipant):
+    noise_scale: NoiseScale
+    @staticmethod
+    def create(
+        *, gradients: _Elements, interval: int = ..., smoothing: float = ...
+    ) -> GradientNoise: ...
+
+class LearningRateRule(enum.Enum):
+    CONSTANT = ...
+    LINEAR = ...
+    SQUARE_ROOT = ...
+    ADA_SCALE = ...
+
+class BatchRule:
+    samples: int
+    workers: int
+    samples_max: int
+    micro_batch_max: int
+    learning_rate: LearningRateRule
+    def __init__(
+        self,
+        *,
+        samples: int,
+        workers: int = 0,
+        samples_max: int = 0,
+        micro_batch_max: int = 0,
+        learning_rate: LearningRateRule = ...,
+    ) -> None: ...
+
+class StepBatch:
+    samples: int
+    share: int
+    micro_batches: int
+    learning_rate_factor: float
+    progress: float
+
+def step_batch(rule: BatchRule, rank: int, workers: int, noise: NoiseScale = ...) -> StepBatch: ...
+
+class Straggler:
+    member: Member
+    factor: float
+    steps: int
+    step: int
+
+class StragglerWatch(StepParticipant):
+    stragglers: list[Straggler]
+    @staticmethod
+    def create(
+        *,
+        factor: float = ...,
+        steps: int = ...,
+        on_straggler: Callable[[Straggler], object] | None = None,
+    ) -> StragglerWatch: ...
 
 class StepResult(enum.Enum):
     CONTINUE = ...
@@ -543,7 +609,7 @@ class Session:
         apply: Callable[[], object],
         on_world: Callable[[World], object] | None = None,
         begin_anew: Callable[[], object] | None = None,
-        participants: Sequence[PartitionLedger] = ...,
+        participants: Sequence[StepParticipant] = ...,
         id: str | None = None,
         job: str | None = None,
         min_workers: int | None = None,

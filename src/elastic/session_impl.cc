@@ -232,6 +232,7 @@ void Session::Impl::apply() {
     for (const Buffer& buffer : gradients_) {
       hash.add(buffer.data, std::min(bytes_of(buffer), base::kHistorySampleBytes));
     }
+    for (StepParticipant* participant : options_.participants) participant->averaged();
     trainable_.apply();
   }
   is_pristine_ = false;  // of a step without samples there is what the participants keep

@@ -49,9 +49,12 @@ std::optional<uint64_t> StepMessages::agreed_next() const {
 }
 
 void StepMessages::apply(uint64_t step) const {
+  std::vector<uint64_t> samples;
+  for (int rank = 0; rank < ranks(); ++rank) samples.push_back(header(rank).samples);
   for (size_t i = 0; i < participants_.size(); ++i) {
-    participants_[i]->applied(step, StepRecords(std::span(all_).subspan(offsets_[i]),
-                                                participants_[i]->record_bytes(), stride_));
+    participants_[i]->applied(
+        step, StepRecords(std::span(all_).subspan(offsets_[i]), participants_[i]->record_bytes(),
+                          stride_, samples));
   }
 }
 

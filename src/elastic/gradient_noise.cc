@@ -1,0 +1,187 @@
+#include "ffdl/gradient_noise.h"
+
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/byte_records.h"
+#include "base/errors.h"
+#include "elastic/measure_noise.h"
+#include "elastic/squared_norm.h"
+#include "elastic/weigh.h"
+
+namespace ffdl {
+namespace {
+
+constexpr std::string_view kMagic = "ffdlgns1";
+
+Status check(const GradientNoiseOptions& options) {
+  for (const Buffer& buffer : options.gradients) {
+    if (elastic::is_floating(buffer.dtype)) continue;
+    return base::invalid_argument(
+        "measure the noise of gradients: gradients of {} have no norm; use a floating point type",
+        to_string(buffer.dtype));
+  }
+  if (options.interval == 0) {
+    return base::invalid_argument(
+        "measure the noise of gradients: 'interval' is 0; give steps from 1 on");
+  }
+  if (!(options.smoothing >= 0 && options.smoothing < 1)) {
+    return base::invalid_argument(
+        "measure the noise of gradients: 'smoothing' is {}; give a number from 0 to below 1",
+        options.smoothing);
+  }
+  return {};
+}
+
+}  // namespace
+
+class GradientNoise::Impl {
+ public:
+  explicit Impl(const GradientNoiseOptions& options) : options_(options) {}
+
+  NoiseScale noise_scale() const { return average_.read(); }
+
+  void describe(std::span<std::byte> record) const {
+    const bool is_read = is_due(step_ + 1) && !is_alone_;
+    const double norm = is_read ? elastic::squared_norm(options_.gradients) : 0;
+    std::memcpy(record.data(), &norm, sizeof norm);
+  }
+
+  void averaged() {
+    pair_.reset();
+    if (is_due(step_ + 1)) {
+      mean_norm_ = elastic::squared_norm(options_.gradients);
+      if (copy_ && copy_->step == step_) {
+        pair_ = {copy_->samples, elastic::squared_distance(options_.gradients, copy_->buffers)};
+      }
+    }
+    if (is_alone_ && is_due(step_ + 2)) keep_copy();
+  }
+
+  void applied(uint64_t step, const StepRecords& records) {
+    step_ = step;
+    if (is_due(step)) {
+      if (const auto sample = measure(records)) average_.add(*sample, options_.smoothing);
+    }
+    if (copy_ && copy_->step == step) copy_->samples = records.samples(0);
+  }
+
+  void world_changed(const World& world) {
+    is_alone_ = world.size() == 1;
+    copy_.reset();
+    pair_.reset();
+  }
+
+  std::vector<std::byte> save() const {
+    base::ByteWriter out(kMagic);
+    out.number(step_);
+    out.number(average_.measurements);
+    for (const double value : {average_.variance, average_.squared_norm, average_.weight}) {
+      out.number(std::bit_cast<uint64_t>(value));
+    }
+    const std::string text = std::move(out).finish();
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    return {bytes, bytes + text.size()};
+  }
+
+  Status restore(std::span<const std::byte> bytes) {
+    base::ByteReader in({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kMagic);
+    const uint64_t step = in.number();
+    elastic::NoiseAverage average;
+    average.measurements = in.number();
+    for (double* value : {&average.variance, &average.squared_norm, &average.weight}) {
+      *value = std::bit_cast<double>(in.number());
+    }
+    if (!in.problem().empty()) {
+      return base::make_error(StatusCode::kCorrupt,
+                              "restore the noise of gradients: {}; restore what a GradientNoise "
+                              "has saved",
+                              in.problem());
+    }
+    step_ = step;
+    average_ = average;
+    return {};
+  }
+
+ private:
+  bool is_due(uint64_t step) const { return step % options_.interval == 0; }
+
+  std::optional<elastic::NoiseSample> measure(const StepRecords& records) const {
+    if (is_alone_) {
+      if (!pair_ || pair_->samples == 0 || pair_->samples != records.samples(0)) return {};
+      return elastic::noise_of_pair(pair_->samples, mean_norm_, pair_->squared_distance);
+    }
+    std::vector<elastic::Contribution> parts;
+    for (int rank = 0; rank < records.size(); ++rank) {
+      elastic::Contribution part = {records.samples(rank), 0};
+      std::memcpy(&part.squared_norm, records.of(rank).data(), sizeof part.squared_norm);
+      parts.push_back(part);
+    }
+    return elastic::noise_of_parts(parts, mean_norm_);
+  }
+
+  // Of the step that is being made. The memory stays, for the next one.
+  void keep_copy() {
+    Copy copy = copy_ ? std::move(*copy_) : Copy{};
+    copy.step = step_ + 1;
+    copy.buffers = options_.gradients;
+    uint64_t bytes = 0;
+    for (const Buffer& buffer : copy.buffers) bytes += buffer.count * element_bytes(buffer.dtype);
+    copy.memory.resize(bytes);
+    std::byte* to = copy.memory.data();
+    for (Buffer& buffer : copy.buffers) {
+      const uint64_t length = buffer.count * element_bytes(buffer.dtype);
+      if (length > 0) std::memcpy(to, buffer.data, length);
+      buffer.data = to;
+      to += length;
+    }
+    copy_ = std::move(copy);
+  }
+
+  struct Copy {
+    uint64_t step = 0;
+    uint64_t samples = 0;
+    std::vector<Buffer> buffers{};
+    std::vector<std::byte> memory{};
+  };
+  struct Pair {
+    uint64_t samples = 0;
+    double squared_distance = 0;
+  };
+
+  const GradientNoiseOptions options_;
+  bool is_alone_ = false;
+  // Equal at all members:
+  uint64_t step_ = 0;
+  elastic::NoiseAverage average_;
+  // Of the step that is being made:
+  double mean_norm_ = 0;
+  std::optional<Pair> pair_;  // this step and the one before
+  std::optional<Copy> copy_;  // of this world, where this member is alone
+};
+
+GradientNoise::GradientNoise(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GradientNoise::~GradientNoise() = default;
+
+Result<std::unique_ptr<GradientNoise>> GradientNoise::create(const GradientNoiseOptions& options) {
+  FFDL_RETURN_IF_ERROR(check(options));
+  return std::unique_ptr<GradientNoise>(new GradientNoise(std::make_unique<Impl>(options)));
+}
+
+NoiseScale GradientNoise::noise_scale() const { return impl_->noise_scale(); }
+size_t GradientNoise::record_bytes() const { return sizeof(double); }
+void GradientNoise::describe(std::span<std::byte> record) { impl_->describe(record); }
+void GradientNoise::averaged() { impl_->averaged(); }
+void GradientNoise::applied(uint64_t step, const StepRecords& records) {
+  impl_->applied(step, records);
+}
+void GradientNoise::world_changed(const World& world) { impl_->world_changed(world); }
+void GradientNoise::stable(uint64_t /*step*/) {}
+std::vector<std::byte> GradientNoise::save() const { return impl_->save(); }
+Status GradientNoise::restore(std::span<const std::byte> bytes) { return impl_->restore(bytes); }
+
+}  // namespace ffdl

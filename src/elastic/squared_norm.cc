@@ -1,0 +1,89 @@
+#include "elastic/squared_norm.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/half_kernels.h"
+
+namespace ffdl::elastic {
+namespace {
+
+constexpr uint64_t kBlock = 1024;
+constexpr size_t kLanes = 8;
+
+template <class T>
+using Block = std::array<T, kBlock>;
+
+// The elements from `begin` on as T, out of memory that may lie at any address.
+template <class T>
+uint64_t load(const Buffer& buffer, uint64_t begin, Block<T>& into) {
+  const uint64_t count = std::min(kBlock, buffer.count - begin);
+  const auto* bytes =
+      static_cast<const std::byte*>(buffer.data) + begin * element_bytes(buffer.dtype);
+  if constexpr (std::is_same_v<T, float>) {
+    if (base::is_half(buffer.dtype)) {
+      Block<uint16_t> narrow;
+      std::memcpy(narrow.data(), bytes, count * sizeof(uint16_t));
+      base::widen(buffer.dtype, narrow.data(), into.data(), count);
+      return count;
+    }
+  }
+  std::memcpy(into.data(), bytes, count * sizeof(T));
+  return count;
+}
+
+// In double, where the square of a float is exact; in lanes, so that a compiler may use wide
+// registers without changing the order.
+template <class T>
+double sum_of_squares(const Block<T>& block, uint64_t count) {
+  std::array<double, kLanes> lanes{};
+  uint64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const auto value = static_cast<double>(block[i + lane]);
+      lanes[lane] += value * value;
+    }
+  }
+  for (; i < count; ++i) lanes[i % kLanes] += static_cast<double>(block[i]) * block[i];
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+template <class T>
+double norm_of(const Buffer& buffer, const Buffer* other) {
+  Block<T> block;
+  Block<T> subtracted;
+  double sum = 0;
+  for (uint64_t begin = 0; begin < buffer.count; begin += kBlock) {
+    const uint64_t count = load(buffer, begin, block);
+    if (other != nullptr) {
+      load(*other, begin, subtracted);
+      for (uint64_t i = 0; i < count; ++i) block[i] -= subtracted[i];
+    }
+    sum += sum_of_squares(block, count);
+  }
+  return sum;
+}
+
+double norm_of_any(const Buffer& buffer, const Buffer* other) {
+  return buffer.dtype == DType::kFloat64 ? norm_of<double>(buffer, other)
+                                         : norm_of<float>(buffer, other);
+}
+
+}  // namespace
+
+double squared_norm(std::span<const Buffer> buffers) {
+  double sum = 0;
+  for (const Buffer& buffer : buffers) sum += norm_of_any(buffer, nullptr);
+  return sum;
+}
+
+double squared_distance(std::span<const Buffer> buffers, std::span<const Buffer> other) {
+  double sum = 0;
+  for (size_t i = 0; i < buffers.size(); ++i) sum += norm_of_any(buffers[i], &other[i]);
+  return sum;
+}
+
+}  // namespace ffdl::elastic

@@ -1,0 +1,56 @@
+#include "elastic/squared_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/half_kernels.h"
+
+namespace ffdl::elastic {
+namespace {
+
+TEST(SquaredNorm, OfAllBuffersAtAnyAddress) {
+  std::vector<std::byte> bytes(1 + 3 * sizeof(float));
+  const float values[] = {1, -2, 3};
+  std::memcpy(bytes.data() + 1, values, sizeof values);
+  std::vector<double> doubles = {0.5, 4};
+  const Buffer buffers[] = {{bytes.data() + 1, 3, DType::kFloat32},
+                            {nullptr, 0, DType::kFloat32},
+                            {doubles.data(), 2, DType::kFloat64}};
+  EXPECT_DOUBLE_EQ(squared_norm(buffers), 1 + 4 + 9 + 0.25 + 16);
+}
+
+// Sizes around a block, and one where the sum of floats in float would lose the small ones.
+TEST(SquaredNorm, OfManyElements) {
+  for (const size_t count : {1U, 1023U, 1024U, 1025U, 5000U}) {
+    std::vector<float> values(count, 1);
+    values.back() = 1e5F;
+    const Buffer buffer = {values.data(), count};
+    EXPECT_DOUBLE_EQ(squared_norm({&buffer, 1}), 1e10 + static_cast<double>(count - 1)) << count;
+  }
+}
+
+TEST(SquaredNorm, OfSixteenBitTypes) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const std::vector<float> wide(1500, -2);
+    std::vector<uint16_t> narrow(wide.size());
+    base::narrow(dtype, wide.data(), narrow.data(), wide.size());
+    const Buffer buffer = {narrow.data(), narrow.size(), dtype};
+    EXPECT_DOUBLE_EQ(squared_norm({&buffer, 1}), 4 * 1500);
+  }
+}
+
+TEST(SquaredDistance, OfEachDType) {
+  std::vector<float> one(1300, 3);
+  std::vector<float> two(1300, 1);
+  const Buffer floats[] = {{one.data(), 1300}, {two.data(), 1300}};
+  EXPECT_DOUBLE_EQ(squared_distance({floats, 1}, {floats + 1, 1}), 4 * 1300);
+  double three = 1;
+  double four = -1;
+  const Buffer doubles[] = {{&three, 1, DType::kFloat64}, {&four, 1, DType::kFloat64}};
+  EXPECT_DOUBLE_EQ(squared_distance({doubles, 1}, {doubles + 1, 1}), 4);
+}
+
+}  // namespace
+}  // namespace ffdl::elastic

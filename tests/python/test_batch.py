@@ -1,0 +1,142 @@
+"""What participants beside the ledger find out, and the batch of any number of workers."""
+
+import threading
+
+import numpy as np
+import pytest
+from ranks import on_threads
+
+import ffdl
+
+PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "min_workers": 2}
+
+
+def test_the_noise_of_two_members():
+    store = ffdl.open_store("mem://")
+
+    def train(rank):
+        weights = np.zeros(3, np.float32)
+        gradient = np.zeros(3, np.float32)
+
+        def descend():
+            weights[:] -= gradient
+            gradient[:] = np.nan  # as one that clips in place
+
+        noise = ffdl.GradientNoise.create(gradients=[gradient], interval=1)
+        session = ffdl.Session.open(
+            store,
+            id=str(rank),
+            state=[weights],
+            gradients=gradient,
+            apply=descend,
+            participants=[noise],
+            **PATIENT,
+        )
+        for _ in range(3):
+            gradient[:] = [1, 0, 0] if rank == 0 else [3, 0, 0]
+            session.end_step(1)
+        session.finish()
+        return noise.noise_scale
+
+    first, second = on_threads(2, train)
+    assert repr(first) == repr(second)
+    assert first.measurements == 3
+    # The mean is 2, the variance between the two samples is 2.
+    assert first.variance == pytest.approx(2)
+    assert first.squared_norm == pytest.approx(3)
+    assert first.value == pytest.approx(2 / 3)
+
+
+def test_gradients_that_have_no_norm_are_refused():
+    with pytest.raises(ffdl.InvalidArgument, match="int64"):
+        ffdl.GradientNoise.create(gradients=[np.zeros(2, np.int64)])
+    with pytest.raises(ffdl.InvalidArgument, match="interval"):
+        ffdl.GradientNoise.create(gradients=[np.zeros(2)], interval=0)
+
+
+def test_the_batch_of_any_number_of_workers():
+    keep = ffdl.BatchRule(samples=64)
+    assert sum(ffdl.step_batch(keep, rank, 3).share for rank in range(3)) == 64
+    grow = ffdl.BatchRule(samples=32, workers=1, learning_rate=ffdl.LearningRateRule.ADA_SCALE)
+    noise = ffdl.NoiseScale(variance=32, squared_norm=1, measurements=1)
+    batch = ffdl.step_batch(grow, 0, 4, noise)
+    assert (batch.samples, batch.share, batch.micro_batches) == (128, 32, 1)
+    assert batch.learning_rate_factor == batch.progress == noise.gain(32, 128) == 2 / 1.25
+    with pytest.raises(ffdl.InvalidArgument, match="no worker 2 of 2"):
+        ffdl.step_batch(keep, 2, 2)
+
+
+def test_a_slow_member_is_found_by_all():
+    store = ffdl.open_store("mem://")
+    told = [[], []]
+
+    def train(rank):
+        weights = np.zeros(2, np.float32)
+        watch = ffdl.StragglerWatch.create(factor=1.5, steps=3, on_straggler=told[rank].append)
+        session = ffdl.Session.open(
+            store,
+            id="ab"[rank],
+            state=[weights],
+            gradients=np.zeros(2, np.float32),
+            apply=lambda: None,
+            participants=[watch],
+            **PATIENT,
+        )
+        while not watch.stragglers:
+            if rank == 1:
+                threading.Event().wait(0.05)  # slow work
+            session.end_step(1)
+        found = watch.stragglers
+        session.finish()
+        return found
+
+    found = on_threads(2, train)
+    assert repr(found[0]) == repr(found[1])
+    assert found[0][0].member.id == "b"
+    assert found[0][0].factor > 1.5
+    assert [slow.member.id for slow in told[0]] == ["b"]
+    assert repr(told[0]) == repr(told[1])
+
+
+def test_what_a_callback_raises_comes_out_of_the_session():
+    store = ffdl.open_store("mem://")
+    failure = []
+
+    def refuse(straggler):
+        raise ZeroDivisionError
+
+    def train(rank):
+        watch = ffdl.StragglerWatch.create(
+            steps=1, on_straggler=refuse if rank == 0 else None
+        )
+        session = ffdl.Session.open(
+            store,
+            id="ab"[rank],
+            state=[np.zeros(2, np.float32)],
+            gradients=np.zeros(2, np.float32),
+            apply=lambda: None,
+            participants=[watch],
+            **(PATIENT | {"min_workers": 1}),
+        )
+        try:
+            while not failure:
+                if rank == 1:
+                    threading.Event().wait(0.02)
+                session.end_step(1)
+        except ZeroDivisionError as error:
+            failure.append(error)
+
+    on_threads(2, train)
+    assert failure
+
+
+def test_participants_are_of_ffdl():
+    with pytest.raises(TypeError, match="StepParticipants"):
+        ffdl.Session.open(
+            ffdl.open_store("mem://"),
+            id="a",
+            state=[np.zeros(2)],
+            gradients=np.zeros(2),
+            apply=lambda: None,
+            participants=["watch"],
+        )
