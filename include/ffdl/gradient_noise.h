@@ -62,6 +62,7 @@ class FFDL_API GradientNoise final : public StepParticipant {
   size_t record_bytes() const override;
   void describe(std::span<std::byte> record) override;
   void averaged() override;
+  bool reads_gradients() const override { return true; }
   void applied(uint64_t step, const StepRecords& records) override;
   void world_changed(const World& world) override;
   void stable(uint64_t step) override;

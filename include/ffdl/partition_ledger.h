@@ -99,6 +99,10 @@ class FFDL_API PartitionLedger final : public StepParticipant {
   // What this member holds, in the order in which it will take it: what to read ahead. Changes with
   // each step.
   const std::vector<SampleRange>& leases() const;
+  // Of kGlobal: how many micro-batches each rank has of the present step, for
+  // SessionOptions::micro_batch_shares (session.h). At the end of an epoch the last of them are
+  // short or empty. Of kOnDemand: none.
+  std::vector<uint64_t> shares() const;
   // Asks for so many partitions from the next step on (partitions_wanted); 0: for no more at all.
   void want(int partitions);
 

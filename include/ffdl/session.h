@@ -69,6 +69,13 @@ struct SessionOptions {
   CommunicatorOptions communicator{};
   CommunicatorFactory connect{};                 // empty: connect_communicator()
   std::vector<StepParticipant*> participants{};  // the same kinds in the same order at all members
+  // With it the members give gradients one micro-batch at a time (add_micro_batch), and the state
+  // has the same bits whatever the number of members and its changes: the sum belongs to the
+  // micro-batches (micro_batch_sum.h), which others call virtual workers. Says how many each rank
+  // has of the present step, equal at all members: PartitionLedger::shares(), whose `batch_samples`
+  // over `micro_batch_samples` is their number. What it costs: docs/session.md.
+  std::function<std::vector<uint64_t>()> micro_batch_shares{};
+  uint64_t micro_batch_samples = 1;  // of a whole one: any other is scaled before it is added
   Duration operation_timeout = std::chrono::minutes(6);  // of one collective
   Duration recovery_timeout = std::chrono::minutes(10);  // until a world works again
   bool verify_state = false;  // whenever the world changes the whole state is hashed and compared
@@ -112,9 +119,17 @@ class FFDL_API Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // gradients() hold the mean over `samples` samples of this member's next micro-batch, and are not
+  // needed any more. Only with SessionOptions::micro_batch_shares. Those that a member does not
+  // give are empty. What happens to others shows in end_step(), as kRetryStep or kHealed: a step
+  // that failed is computed again. Blocks in the first step of a world, until all members are in
+  // it. Errors: kInvalidArgument (more than this member's share).
+  Status add_micro_batch(uint64_t samples);
+
   // gradients() hold the mean over `samples` samples of this member; 0: nothing, and they are not
   // read. To be called by all members, also those without samples. Afterwards gradients() are
-  // undefined, unless kContinue or kWorldChanged: then they are the mean over all.
+  // undefined, unless kContinue or kWorldChanged: then they are the mean over all. With
+  // micro-batches `samples` is the sum of what was added, and gradients() are not read.
   Result<StepResult> end_step(uint64_t samples);
 
   // This life of the member.

@@ -58,6 +58,10 @@ class FFDL_API StepParticipant {
   // shows outside the process waits for it.
   virtual void stable(uint64_t step) = 0;
 
+  // Whether it looks at the gradients in describe(): a session that is given them one micro-batch
+  // at a time has none to show, and refuses such a participant.
+  virtual bool reads_gradients() const { return false; }
+
   // After world_changed(): whether what this member has computed for its present step, and not yet
   // contributed, is still what it should contribute. False: the session does not repeat the step by
   // itself, it says kRetryStep.

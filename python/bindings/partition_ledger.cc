@@ -165,12 +165,14 @@ Each sample is committed once per epoch, whoever joins, leaves or dies: a partic
         session.end_step(ledger.taken)
 
 taken: the samples that this step commits for this member, its weight in the mean; 0 when what it
-took is another's now. leases: what this member holds, as a list of SampleRange, in the order in
+took is another's now. shares: with SampleOrder.GLOBAL, how many micro-batches each rank has of the
+present step; empty otherwise. leases: what this member holds, as a list of SampleRange, in the order in
 which it will take it. epoch: counts from 0. committed: samples of this epoch.
 One thread at a time, that of the session; never waits. The header is ffdl/partition_ledger.h.)");
   bind_ledger_create(ledger);
   bind_ledger_use(ledger);
   ledger.def_property_readonly("taken", [](const LedgerHandle& h) { return h.use().taken(); })
+      .def_property_readonly("shares", [](const LedgerHandle& h) { return h.use().shares(); })
       .def_property_readonly("leases", [](const LedgerHandle& h) { return h.use().leases(); })
       .def_property_readonly("epoch", [](const LedgerHandle& h) { return h.use().epoch(); })
       .def_property_readonly("committed", [](const LedgerHandle& h) { return h.use().committed(); })

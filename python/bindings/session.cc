@@ -11,6 +11,7 @@
 
 #include "bindings.h"
 #include "ffdl/launch_environment.h"
+#include "ledger_handle.h"
 #include "record.h"
 #include "session_handle.h"
 #include "status.h"
@@ -99,6 +100,21 @@ void take_participants(const py::sequence& given, SessionHandle& handle, Session
   }
 }
 
+// Of a ledger that is a participant, which the handle keeps.
+void take_shares(const py::object& given, const SessionHandle& handle, SessionOptions& options) {
+  if (given.is_none()) return;
+  for (const auto& [object, participant] : handle.participants) {
+    if (!object.is(given) || !py::isinstance<LedgerHandle>(given)) continue;
+    options.micro_batch_shares = [ledger = given.cast<LedgerHandle&>().ledger.get()] {
+      return ledger->shares();
+    };
+    return;
+  }
+  throw py::type_error("open a session: 'micro_batch_shares' is " +
+                       py::repr(given).cast<std::string>() +
+                       "; give the PartitionLedger that is among the participants");
+}
+
 Duration seconds(const char* name, double given) {
   if (!(given >= 0 && given < 1e9)) {
     raise_invalid_argument("open a session: '" + std::string(name) + "' is " +
@@ -159,6 +175,9 @@ holds the state of any more; without it the session ends then, and its process m
 again. These three are called inside calls of the session, on its thread; what they raise ends the
 session and comes out of that call.
 participants: StepParticipants, the same kinds in the same order at all members.
+micro_batch_shares: a PartitionLedger of them, with SampleOrder.GLOBAL. Gradients are then given one
+micro-batch at a time (add_micro_batch), of `micro_batch_samples` samples if whole, and the state has
+the same bits whatever the number of members.
 store: None for that of the job that `ffdl run` has started this process for; id, job, min_workers,
 max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
 id: of this member; a new life has the same.
@@ -175,7 +194,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       "open",
       [](py::object store, const py::object& state, const py::object& gradients,
          const py::function& apply, const py::object& on_world, const py::object& begin_anew,
-         const py::sequence& participants, std::optional<std::string> id,
+         const py::sequence& participants, const py::object& micro_batch_shares,
+         uint64_t micro_batch_samples, std::optional<std::string> id,
          std::optional<std::string> job, std::optional<int> min_workers,
          std::optional<int> max_workers, std::optional<std::string> takes_over_from,
          Backend backend, std::string address, bool verify_state, double heartbeat_s,
@@ -189,6 +209,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
         handle->trainable.begin_anew_function = function_or_nothing(begin_anew);
         SessionOptions options;
         take_participants(participants, *handle, options);
+        take_shares(micro_batch_shares, *handle, options);
+        options.micro_batch_samples = micro_batch_samples;
         options.communicator.backend = backend;
         options.communicator.address = std::move(address);
         options.verify_state = verify_state;
@@ -202,7 +224,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       },
       py::arg("store") = py::none(), py::kw_only(), py::arg("state"), py::arg("gradients"),
       py::arg("apply"), py::arg("on_world") = py::none(), py::arg("begin_anew") = py::none(),
-      py::arg("participants") = py::tuple(), py::arg("id") = py::none(),
+      py::arg("participants") = py::tuple(), py::arg("micro_batch_shares") = py::none(),
+      py::arg("micro_batch_samples") = d.micro_batch_samples, py::arg("id") = py::none(),
       py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
       py::arg("max_workers") = py::none(), py::arg("takes_over_from") = py::none(),
       py::arg("backend") = d.communicator.backend, py::arg("address") = d.communicator.address,
@@ -230,6 +253,18 @@ void bind_session_use(py::class_<SessionHandle>& session) {
 samples: over how many of this member's the gradients are the mean; 0: they are not read. Called by
 all members, also those without samples. Afterwards the gradients are undefined, unless CONTINUE or
 WORLD_CHANGED: then they are the mean over all.)")
+      .def(
+          "add_micro_batch",
+          [](SessionHandle& handle, uint64_t samples) {
+            Session& used = handle.use();
+            check(run_session(handle, [&] { return used.add_micro_batch(samples); }));
+          },
+          py::arg("samples"),
+          R"(The gradients hold the mean over `samples` samples of this member's next micro-batch.
+
+With `micro_batch_shares` alone, once for each micro-batch of the member's share; those that are not
+given are empty. A step that failed shows in end_step(), as RETRY_STEP or HEALED. Waits for the
+others in the first step of a world. Raises InvalidArgument (more than the share).)")
       .def(
           "finish",
           [](SessionHandle& handle) {

@@ -492,6 +492,7 @@ class StepParticipant: ...
 
 class PartitionLedger(StepParticipant):
     taken: int
+    shares: list[int]
     leases: list[SampleRange]
     epoch: int
     committed: int
@@ -610,6 +611,8 @@ class Session:
         on_world: Callable[[World], object] | None = None,
         begin_anew: Callable[[], object] | None = None,
         participants: Sequence[StepParticipant] = ...,
+        micro_batch_shares: PartitionLedger | None = None,
+        micro_batch_samples: int = ...,
         id: str | None = None,
         job: str | None = None,
         min_workers: int | None = None,
@@ -626,6 +629,7 @@ class Session:
         operation_timeout_s: float = ...,
         recovery_timeout_s: float = ...,
     ) -> Session: ...
+    def add_micro_batch(self, samples: int) -> None: ...
     def end_step(self, samples: int) -> StepResult: ...
     def finish(self) -> None: ...
     def ask_to_leave(self) -> None: ...

@@ -182,14 +182,22 @@ void LedgerState::share_the_rest(std::span<const Claim> claims) {
   }
 }
 
-void LedgerState::cut_batch() {
+std::vector<uint64_t> LedgerState::shares() const {
   const auto sharers = static_cast<uint64_t>(std::count(is_new_.begin(), is_new_.end(), false));
   const uint64_t micro_batches = rules_.batch_samples / rules_.micro_batch_samples;
+  std::vector<uint64_t> shares(members_.size());
   uint64_t sharer = 0;
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     if (is_new_[rank]) continue;
-    const uint64_t share = micro_batches / sharers + (sharer++ < micro_batches % sharers ? 1 : 0);
-    uint64_t missing = share * rules_.micro_batch_samples;
+    shares[rank] = micro_batches / sharers + (sharer++ < micro_batches % sharers ? 1 : 0);
+  }
+  return shares;
+}
+
+void LedgerState::cut_batch() {
+  const std::vector<uint64_t> cut = shares();
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    uint64_t missing = cut[rank] * rules_.micro_batch_samples;
     while (missing > 0 && begin_next_partition()) {
       missing -= move_front(returned_, missing,
                             [&](const SampleRange& range) { leases_[rank].push_back(range); });

@@ -48,6 +48,8 @@ class LedgerState {
   const std::vector<Member>& members() const { return members_; }
   const std::vector<SampleRange>& leases(size_t rank) const { return leases_[rank]; }
   uint64_t held(size_t rank) const;
+  // Of kGlobal: the micro-batches of each rank in the next step, full or not.
+  std::vector<uint64_t> shares() const;
   // The first samples that a member holds: `count` of them, or all.
   std::vector<SampleRange> front(size_t rank, uint64_t count) const;
   const CommittedStep& last() const { return last_; }

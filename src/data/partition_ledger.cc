@@ -115,6 +115,9 @@ class PartitionLedger::Impl {
   const LedgerState& state() const { return state_; }
   const std::vector<SampleRange>& leases() const { return rank_ ? state_.leases(*rank_) : none_; }
   uint64_t taken() const { return samples_in(taken_); }
+  std::vector<uint64_t> shares() const {
+    return rules_.order == SampleOrder::kGlobal ? state_.shares() : std::vector<uint64_t>();
+  }
 
   void want(int partitions) { wanted_ = static_cast<uint64_t>(std::max(partitions, 0)); }
 
@@ -146,6 +149,7 @@ class PartitionLedger::Impl {
     }
     state_.commit(step, claims_);
     taken_.clear();
+    is_due_ = true;
     await_stable();
   }
 
@@ -155,7 +159,7 @@ class PartitionLedger::Impl {
     if (world.rank >= 0) self_ = world.members[static_cast<size_t>(world.rank)];
     find_rank();
     // One share was lost, the others have grown: a step of one order is a whole batch.
-    is_due_ = taken_ == front(rules_.order == SampleOrder::kGlobal ? kAll : taken());
+    if (taken_ != front(rules_.order == SampleOrder::kGlobal ? kAll : taken())) is_due_ = false;
     if (taken_ != front(taken())) taken_.clear();
   }
   bool is_contribution_due() const { return is_due_; }
@@ -171,6 +175,7 @@ class PartitionLedger::Impl {
   Status restore(std::span<const std::byte> bytes) {
     FFDL_ASSIGN_OR_RETURN(state_, LedgerState::decode(bytes, rules_));
     find_rank();
+    is_due_ = is_due_ && taken_.empty();
     taken_.clear();
     failure_ = {};
     unstable_.clear();
@@ -243,7 +248,8 @@ class PartitionLedger::Impl {
   uint64_t wanted_ = 0;
   uint64_t spanned_ = 0;  // partitions that it needs for as many samples as it asked for last
   std::vector<SampleRange> taken_{};  // for the step that is being made
-  bool is_due_ = true;                // what was taken is still to be contributed
+  // What was taken is still to be contributed. Once it is not, it stays so until the next take().
+  bool is_due_ = true;
   Status failure_{};
   std::vector<Claim> claims_{};
   std::deque<CommittedStep> unstable_{};
@@ -264,6 +270,7 @@ Result<std::vector<SampleRange>> PartitionLedger::take(uint64_t count) {
 }
 uint64_t PartitionLedger::taken() const { return impl_->taken(); }
 const std::vector<SampleRange>& PartitionLedger::leases() const { return impl_->leases(); }
+std::vector<uint64_t> PartitionLedger::shares() const { return impl_->shares(); }
 void PartitionLedger::want(int partitions) { impl_->want(partitions); }
 
 uint64_t PartitionLedger::samples() const { return impl_->rules().data.samples; }

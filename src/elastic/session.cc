@@ -19,6 +19,18 @@ Status check(const SessionOptions& options, Trainable& trainable) {
     return base::invalid_argument("open a session as '{}': a participant is a null pointer",
                                   options.self.id);
   }
+  if (options.micro_batch_samples == 0) {
+    return base::invalid_argument(
+        "open a session as '{}': micro_batch_samples is 0; give those of a whole micro-batch",
+        options.self.id);
+  }
+  for (const StepParticipant* participant : options.participants) {
+    if (!options.micro_batch_shares || !participant->reads_gradients()) continue;
+    return base::invalid_argument(
+        "open a session as '{}': micro-batches, and a participant that reads whole gradients, such "
+        "as GradientNoise; leave one of them out",
+        options.self.id);
+  }
   if (options.operation_timeout <= options.membership.step_timeout) {
     return base::invalid_argument(
         "open a session as '{}': operation_timeout must be longer than membership.step_timeout, "
@@ -41,6 +53,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options, Tr
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
+Status Session::add_micro_batch(uint64_t samples) { return impl_->add_micro_batch(samples); }
 Result<StepResult> Session::end_step(uint64_t samples) { return impl_->end_step(samples); }
 const Member& Session::self() const { return impl_->self(); }
 Status Session::standing() const { return impl_->standing(); }

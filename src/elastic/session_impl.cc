@@ -79,6 +79,8 @@ Session::Impl::Impl(const SessionOptions& options, Trainable& trainable, Store& 
       state_(trainable.state()),
       gradients_(trainable.gradients()),
       gradient_runs_(runs_of(gradients_)),
+      micro_batches_(gradient_runs_, options_.micro_batch_shares, options_.micro_batch_samples,
+                     [this] { return standing(); }),
       model_(model_of(state_, gradients_, options_.participants)),
       beginning_(save_beside()),
       messages_(options_.participants),
@@ -123,6 +125,16 @@ Status Session::Impl::standing() const { return over_.ok() ? membership_->standi
 
 // --- a step --------------------------------------------------------------------------------------
 
+Status Session::Impl::add_micro_batch(uint64_t samples) {
+  FFDL_RETURN_IF_ERROR(Status(over_));
+  if (!micro_batches_.is_on()) {
+    return base::invalid_argument(
+        "add a micro-batch: the session was opened without SessionOptions::micro_batch_shares");
+  }
+  if (micro_batches_failed_.ok()) micro_batches_failed_ = begin_step();
+  return micro_batches_failed_.ok() ? micro_batches_.add(samples) : Status();
+}
+
 Result<StepResult> Session::Impl::end_step(uint64_t samples) {
   FFDL_RETURN_IF_ERROR(Status(over_));
   bool has_changed = false;
@@ -153,9 +165,21 @@ bool Session::Impl::is_contribution_due() const {
                      [](const StepParticipant* one) { return one->is_contribution_due(); });
 }
 
+// This member is at its next step, and the first operation of it may come.
+Status Session::Impl::begin_step() {
+  wait_for_giving();
+  FFDL_RETURN_IF_ERROR(membership_->standing());
+  membership_->report_progress(world_.generation, step_ + 1);
+  if (!micro_batches_.is_on()) return {};
+  return micro_batches_.begin_step(*communicator(), operation_deadline());
+}
+
 Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
   Attempt attempt;
-  attempt.status = exchange_messages(samples);
+  attempt.is_intact = !micro_batches_.is_on();
+  attempt.status = std::exchange(micro_batches_failed_, Status());
+  if (attempt.status.ok()) attempt.status = begin_step();
+  if (attempt.status.ok()) attempt.status = exchange_messages(samples);
   if (attempt.status.ok()) attempt.status = become_active();
   if (!attempt.status.ok()) return attempt;
   tell_stable();
@@ -169,9 +193,6 @@ Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
 
 // Whoever contributes here has applied all steps up to `step_`, and is in step with this world.
 Status Session::Impl::exchange_messages(uint64_t samples) {
-  wait_for_giving();
-  FFDL_RETURN_IF_ERROR(membership_->standing());
-  membership_->report_progress(world_.generation, step_ + 1);
   const auto mine = messages_.describe({step_ + 1, samples, successor_->ready()});
   const auto all = messages_.receive(world_.size());
   FFDL_RETURN_IF_ERROR(communicator()->all_gather(
@@ -208,6 +229,11 @@ void Session::Impl::tell_stable() {
 
 Status Session::Impl::average(uint64_t samples, bool& is_intact) {
   const uint64_t sum = messages_.samples();
+  if (micro_batches_.is_on()) {
+    if (sum > 0) FFDL_RETURN_IF_ERROR(micro_batches_.finish(sum, operation_deadline()));
+    if (sum == 0) micro_batches_.drop();
+    return membership_->standing();
+  }
   if (sum == 0) return {};
   bool are_equal = true;
   for (int rank = 0; rank < world_.size(); ++rank) {
@@ -218,6 +244,7 @@ Status Session::Impl::average(uint64_t samples, bool& is_intact) {
     elastic::scale(gradients_, static_cast<double>(samples) / static_cast<double>(sum));
   }
   for (const auto run : gradient_runs_) {
+    FFDL_RETURN_IF_ERROR(membership_->standing());
     FFDL_RETURN_IF_ERROR(communicator()->all_reduce(
         run, are_equal ? ReduceOp::kMean : ReduceOp::kSum, operation_deadline()));
   }
@@ -260,7 +287,8 @@ Result<StepResult> Session::Impl::change_over(uint64_t generation) {
 Status Session::Impl::finish() {
   FFDL_RETURN_IF_ERROR(Status(over_));
   while (true) {
-    Status settled = exchange_messages(0);
+    Status settled = begin_step();
+    if (settled.ok()) settled = exchange_messages(0);
     if (settled.ok()) settled = become_active();
     if (settled.ok()) break;
     if (is_final(settled)) return end_life(settled);
@@ -314,6 +342,7 @@ Result<Session::Impl::Entry> Session::Impl::recover(Old old) {
 
 Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
   wait_for_giving();
+  micro_batches_.drop();
   {
     MutexLock lock(mutex_);
     previous_ = std::exchange(communicator_, std::move(next.communicator));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "elastic/micro_batches.h"
 #include "elastic/rescale.h"
 #include "elastic/step_message.h"
 #include "elastic/successor.h"
@@ -20,6 +21,7 @@ class Session::Impl {
   ~Impl();
 
   Status open();
+  Status add_micro_batch(uint64_t samples);
   Result<StepResult> end_step(uint64_t samples);
   Status finish();
   const Member& self() const { return self_; }
@@ -40,6 +42,7 @@ class Session::Impl {
 
   // --- a step ---
   bool is_contribution_due() const;
+  Status begin_step();
   Attempt try_step(uint64_t samples);
   Status exchange_messages(uint64_t samples);
   Status become_active();
@@ -79,9 +82,11 @@ class Session::Impl {
   const std::vector<Buffer> state_;
   const std::vector<Buffer> gradients_;
   const std::vector<std::span<const Buffer>> gradient_runs_;  // of one dtype each
-  uint64_t model_ = 0;                                        // a hash of what both consist of
-  std::vector<std::byte> beginning_;                          // of the participants
-  bool is_pristine_ = true;  // the state is what it was when the session was opened
+  elastic::MicroBatches micro_batches_;
+  Status micro_batches_failed_;       // in this step, by what end_step() has to see to
+  uint64_t model_ = 0;                // a hash of what both consist of
+  std::vector<std::byte> beginning_;  // of the participants
+  bool is_pristine_ = true;           // the state is what it was when the session was opened
 
   Member self_;
   elastic::StepMessages messages_;

@@ -187,6 +187,18 @@ TEST(PartitionLedger, AfterAChangeOfTheWorldOnlyWhatIsStillItsOwnCounts) {
   ledger->world_changed(world_of("c", -1));
   EXPECT_EQ(ledger->taken(), 0U);
   EXPECT_FALSE(ledger->is_contribution_due());
+  ledger->world_changed(world_of("b c", 0));
+  EXPECT_FALSE(ledger->is_contribution_due()) << "worlds that follow change nothing of that";
+  EXPECT_EQ(take(*ledger, 3), "1:0-3");
+  EXPECT_TRUE(ledger->is_contribution_due());
+
+  const auto restored = make(options());
+  const auto beginning = restored->save();
+  restored->world_changed(world_of("a b", 1));
+  EXPECT_EQ(take(*restored, 3), "1:0-3");
+  ASSERT_OK(restored->restore(beginning));
+  restored->world_changed(world_of("a b", 1));
+  EXPECT_FALSE(restored->is_contribution_due()) << "the job began anew: it would commit nothing";
 
   const auto cut = make(in_one_order());
   cut->world_changed(world_of("a b", 1));

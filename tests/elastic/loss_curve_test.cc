@@ -3,7 +3,10 @@
 
 #include <array>
 #include <cmath>
+#include <span>
+#include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "ffdl/partition_ledger.h"
@@ -16,8 +19,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr size_t kFeatures = 7;
-constexpr uint64_t kSamples = 240;
-constexpr uint64_t kBatch = 24;  // of all members together
+constexpr uint64_t kSamples = 250;  // the last batch of an epoch is short
+constexpr uint64_t kBatch = 24;     // of all members together
+constexpr uint64_t kMicroBatch = 3;
 
 struct Sample {
   std::array<float, kFeatures> x{};
@@ -49,7 +53,7 @@ class Line final : public Trainable {
       weights_[j] -= 0.02F * momentum_[j];
     }
   }
-  void compute(const std::vector<uint64_t>& indices) {
+  void compute(std::span<const uint64_t> indices) {
     gradient_.fill(0);
     for (const uint64_t index : indices) {
       const Sample& sample = samples_[index];
@@ -78,11 +82,29 @@ class Line final : public Trainable {
 };
 
 enum class End { kLeaves, kDies };
+enum class Sum { kOfMembers, kOfMicroBatches };
+
+// Gives the gradient of the step that is due; how many samples it is of.
+Result<uint64_t> compute_step(Sum sum, PartitionLedger& ledger, Line& model, Session& session) {
+  FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger.take());
+  FFDL_ASSIGN_OR_RETURN(const auto indices, ledger.sample_indices(ranges));
+  if (sum == Sum::kOfMembers) {
+    model.compute(indices);
+    return ledger.taken();
+  }
+  for (size_t begin = 0; begin < indices.size(); begin += kMicroBatch) {
+    const size_t count = std::min<size_t>(kMicroBatch, indices.size() - begin);
+    model.compute(std::span(indices).subspan(begin, count));
+    FFDL_RETURN_IF_ERROR(session.add_micro_batch(count));
+  }
+  return ledger.taken();
+}
 
 // Trains until `goes_on` says no after a step, and then leaves or dies. The loss after each step
 // that this member saw, from the first one on.
 template <class GoesOn>
-Result<std::vector<double>> train(const std::string& id, Store& store, End end, GoesOn&& goes_on) {
+Result<std::vector<double>> train(const std::string& id, Store& store, Sum sum, End end,
+                                  GoesOn&& goes_on) {
   PartitionLedgerOptions data;
   data.samples = kSamples;
   data.partition_samples = 30;
@@ -91,6 +113,7 @@ Result<std::vector<double>> train(const std::string& id, Store& store, End end, 
   data.shuffle = Shuffle::kSamples;
   data.order = SampleOrder::kGlobal;
   data.batch_samples = kBatch;
+  data.micro_batch_samples = kMicroBatch;
   FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(data));
   Line model;
   SessionOptions options;
@@ -98,13 +121,15 @@ Result<std::vector<double>> train(const std::string& id, Store& store, End end, 
   options.membership.lease = 3s;  // a busy machine keeps it alive
   options.participants = {ledger.get()};
   options.verify_state = true;
+  if (sum == Sum::kOfMicroBatches) {
+    options.micro_batch_shares = [&ledger] { return ledger->shares(); };
+    options.micro_batch_samples = kMicroBatch;
+  }
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, store));
   std::vector<double> losses;
   while (true) {
-    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take());
-    FFDL_ASSIGN_OR_RETURN(const auto indices, ledger->sample_indices(ranges));
-    model.compute(indices);
-    FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
+    FFDL_ASSIGN_OR_RETURN(const uint64_t samples, compute_step(sum, *ledger, model, *session));
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(samples));
     if (result == StepResult::kRetryStep) continue;
     if (session->step() > losses.size()) losses.resize(session->step(), model.loss());
     if (result == StepResult::kLeft) return losses;
@@ -117,20 +142,21 @@ Result<std::vector<double>> train(const std::string& id, Store& store, End end, 
   return losses;
 }
 
-class LossCurve : public ::testing::TestWithParam<End> {};
+class LossCurve : public ::testing::TestWithParam<std::tuple<Sum, End>> {};
 
 TEST_P(LossCurve, OfAFixedBatchIsThatOfOneMember) {
+  const auto [sum, end] = GetParam();
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   // 20 steps alone, then with another that ends after 30 steps, then 20 alone again.
   std::thread other;
   uint64_t last_step = 0;
   bool were_two = false;
-  const auto scaled = train("b", *store, End::kLeaves, [&](Session& session) {
+  const auto scaled = train("b", *store, sum, End::kLeaves, [&](Session& session) {
     const size_t members = session.world().members.size();
     if (session.step() >= 20 && !other.joinable()) {
-      other = std::thread([&store] {
+      other = std::thread([&store, sum = sum, end = end] {
         uint64_t first = 0;
-        EXPECT_OK(train("a", *store, GetParam(), [&first](const Session& mine) {
+        EXPECT_OK(train("a", *store, sum, end, [&first](const Session& mine) {
           if (first == 0) first = mine.step();
           return mine.step() < first + 30;
         }));
@@ -144,19 +170,24 @@ TEST_P(LossCurve, OfAFixedBatchIsThatOfOneMember) {
   ASSERT_OK(scaled);
   ASSERT_OK_AND_ASSIGN(const auto lonely_store, open_store("mem://", system_runtime()));
   ASSERT_OK_AND_ASSIGN(const std::vector<double> alone,
-                       train("b", *lonely_store, End::kLeaves,
+                       train("b", *lonely_store, sum, End::kLeaves,
                              [&](const Session& session) { return session.step() < last_step; }));
   ASSERT_EQ(scaled->size(), alone.size());
   for (size_t step = 0; step < alone.size(); ++step) {
-    ASSERT_NEAR((*scaled)[step] / alone[step], 1, 1e-6) << "step " << step + 1;
+    const double bound = sum == Sum::kOfMicroBatches ? 0 : 1e-6;  // the same bits
+    ASSERT_NEAR((*scaled)[step] / alone[step], 1, bound) << "step " << step + 1;
   }
   EXPECT_LT(alone.back(), alone.front() / 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ends, LossCurve, ::testing::Values(End::kLeaves, End::kDies),
-                         [](const auto& which) {
-                           return which.param == End::kDies ? "OtherDies" : "OtherLeaves";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Ends, LossCurve,
+    ::testing::Combine(::testing::Values(Sum::kOfMembers, Sum::kOfMicroBatches),
+                       ::testing::Values(End::kLeaves, End::kDies)),
+    [](const auto& which) {
+      return std::string(std::get<0>(which.param) == Sum::kOfMembers ? "" : "MicroBatches") +
+             (std::get<1>(which.param) == End::kDies ? "OtherDies" : "OtherLeaves");
+    });
 
 }  // namespace
 }  // namespace ffdl

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "ffdl/gradient_noise.h"
 #include "ffdl/partition_ledger.h"
 #include "support/small_model.h"
 #include "support/status_matchers.h"
@@ -441,6 +442,39 @@ TEST_F(SessionTest, WhatCannotBeIsSaid) {
   options.operation_timeout = 1s;
   EXPECT_FAILS(Session::open(options, model, *store_), StatusCode::kInvalidArgument,
                "operation_timeout must be longer");
+}
+
+TEST_F(SessionTest, MicroBatchesThatCannotBeAreSaid) {
+  SmallModel model;
+  SessionOptions options;
+  options.self.id = "a";
+  options.membership = patient(1);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store_));
+    EXPECT_FAILS(session->add_micro_batch(1), StatusCode::kInvalidArgument,
+                 "without SessionOptions::micro_batch_shares");
+    ASSERT_OK(session->finish());
+  }
+  options.micro_batch_shares = [] { return std::vector<uint64_t>{2}; };
+  {
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store_));
+    ASSERT_OK(session->add_micro_batch(1));
+    ASSERT_OK(session->add_micro_batch(1));
+    EXPECT_FAILS(session->add_micro_batch(1), StatusCode::kInvalidArgument, "all 2 of this member");
+    ASSERT_OK_AND_ASSIGN(const StepResult result, session->end_step(2));
+    EXPECT_EQ(result, StepResult::kContinue);
+    ASSERT_OK(session->finish());
+  }
+  GradientNoiseOptions of_gradients;
+  of_gradients.gradients = model.gradients();
+  ASSERT_OK_AND_ASSIGN(const auto noise, GradientNoise::create(of_gradients));
+  options.participants = {noise.get()};
+  EXPECT_FAILS(Session::open(options, model, *store_), StatusCode::kInvalidArgument,
+               "a participant that reads whole gradients");
+  options.participants = {};
+  options.micro_batch_samples = 0;
+  EXPECT_FAILS(Session::open(options, model, *store_), StatusCode::kInvalidArgument,
+               "micro_batch_samples is 0");
 }
 
 }  // namespace

@@ -130,6 +130,73 @@ def test_what_a_callback_raises_comes_out_of_the_session():
     assert failure
 
 
+def train_virtual(members, steps):
+    """The weights after so many steps of eight micro-batches, the last of each epoch short."""
+    store = ffdl.open_store("mem://")
+    data = np.random.default_rng(5).standard_normal((61, 3)).astype(np.float32)
+
+    def train(rank):
+        weights = np.zeros(3, np.float32)
+        gradient = np.zeros(3, np.float32)
+
+        def descend():
+            weights[:] -= 0.1 * gradient
+
+        ledger = ffdl.PartitionLedger.create(
+            samples=len(data),
+            epochs=0,
+            shuffle=ffdl.Shuffle.SAMPLES,
+            order=ffdl.SampleOrder.GLOBAL,
+            batch_samples=24,
+            micro_batch_samples=3,
+        )
+        session = ffdl.Session.open(
+            store,
+            id=str(rank),
+            state=[weights],
+            gradients=gradient,
+            apply=descend,
+            participants=[ledger],
+            micro_batch_shares=ledger,
+            micro_batch_samples=3,
+            **(PATIENT | {"min_workers": members}),
+        )
+        while session.step < steps:
+            assert sum(ledger.shares) == 8
+            mine = ledger.sample_indices(ledger.take())
+            for begin in range(0, len(mine), 3):
+                batch = data[mine[begin : begin + 3]]
+                gradient[:] = np.mean(np.tanh(batch + weights), axis=0)
+                session.add_micro_batch(len(batch))
+            session.end_step(ledger.taken)
+        session.finish()
+        return weights
+
+    trained = on_threads(members, train)
+    for weights in trained[1:]:
+        assert weights.tobytes() == trained[0].tobytes()
+    return trained[0]
+
+
+def test_micro_batches_have_the_same_bits_whatever_the_number_of_members():
+    alone = train_virtual(1, 9)
+    assert np.any(alone != 0)
+    for members in (2, 3):
+        assert train_virtual(members, 9).tobytes() == alone.tobytes()
+
+
+def test_the_shares_are_those_of_a_participant():
+    with pytest.raises(TypeError, match="among the participants"):
+        ffdl.Session.open(
+            ffdl.open_store("mem://"),
+            id="a",
+            state=[np.zeros(2)],
+            gradients=np.zeros(2),
+            apply=lambda: None,
+            micro_batch_shares=ffdl.PartitionLedger.create(samples=8),
+        )
+
+
 def test_participants_are_of_ffdl():
     with pytest.raises(TypeError, match="StepParticipants"):
         ffdl.Session.open(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "membership/keys.h"
@@ -29,7 +30,7 @@ MembershipOptions short_times() {
 
 class Cluster {
  public:
-  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers)
+  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training)
       : runtime_(runtime),
         of_(of),
         kinds_(has_takeovers ? kKinds : kTakeOver),
@@ -43,7 +44,8 @@ class Cluster {
                 [this](const Member& member) { return is_alive(member); },
                 short_times(),
                 {},
-                mutant} {}
+                mutant,
+                training} {}
 
   const Checker& checker() const { return checker_; }
 
@@ -284,12 +286,19 @@ class Cluster {
   uint64_t started_ = 0;
 };
 
+Training training_of(uint64_t number) {
+  constexpr std::array kAll = {Training::kOnDemand, Training::kGlobal, Training::kNumbers,
+                               Training::kMicroBatches};
+  return kAll[number % kAll.size()];
+}
+
 }  // namespace
 
 Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
   SimRuntime runtime(seed, stacks);
-  // The other schedules are what they were before workers took over from each other.
-  auto cluster = std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0);
+  // Those that found a fault once are what they were then.
+  auto cluster =
+      std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4));
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();

@@ -1,5 +1,9 @@
 #include "sim/session_worker.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/errors.h"
@@ -13,6 +17,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr uint64_t kBatchMax = 5;
+constexpr uint64_t kMicroBatch = 2;
 
 template <class... Numbers>
 uint64_t mix(Numbers... numbers) {
@@ -21,11 +26,58 @@ uint64_t mix(Numbers... numbers) {
   return hash.digest();
 }
 
+// What the gradient of one sample is: a small number, so that sums of them are exact.
+uint64_t value_of(const SampleRange& range) {
+  uint64_t sum = 0;
+  for (uint64_t i = range.begin; i < range.end; ++i)
+    sum += mix(uint64_t{range.partition}, i) % 1000;
+  return sum;
+}
+
+uint64_t samples_in(std::span<const SampleRange> ranges) {
+  uint64_t samples = 0;
+  for (const SampleRange& range : ranges) samples += range.end - range.begin;
+  return samples;
+}
+
+// The first micro-batch of what is left of `ranges`.
+std::vector<SampleRange> next_micro_batch(std::vector<SampleRange>& ranges) {
+  std::vector<SampleRange> batch;
+  uint64_t missing = kMicroBatch;
+  while (missing > 0 && !ranges.empty()) {
+    SampleRange& front = ranges.front();
+    const uint64_t end = std::min(front.begin + missing, front.end);
+    batch.push_back({front.partition, front.begin, end});
+    missing -= end - front.begin;
+    front.begin = end;
+    if (front.begin == front.end) ranges.erase(ranges.begin());
+  }
+  return batch;
+}
+
 }  // namespace
 
 // --- Chain ---------------------------------------------------------------------------------------
 
 void Chain::compute() { gradient_ = static_cast<double>(shared_.runtime.below(1U << 20)); }
+
+void Chain::compute(std::span<const SampleRange> ranges) {
+  uint64_t sum = 0;
+  for (const SampleRange& range : ranges) sum += value_of(range);
+  const auto samples = static_cast<double>(std::max<uint64_t>(samples_in(ranges), 1));
+  gradient_ = static_cast<double>(sum) / samples;
+}
+
+void Chain::check_samples(const CommittedStep& committed) {
+  const auto made = sums_.find(committed.step);
+  if (shared_.training == Training::kNumbers || made == sums_.end()) return;
+  uint64_t sum = 0;
+  for (const auto& part : committed.parts) sum += value_of(part.range);
+  if (sum != made->second) {
+    shared_.checker.violation(
+        fmt::format("step {} commits other samples than its gradient is of", committed.step));
+  }
+}
 
 uint64_t Chain::name() const { return model_ == 0 && records_ == 0 ? 0 : mix(model_, records_); }
 
@@ -42,6 +94,12 @@ void Chain::describe(std::span<std::byte> record) {
 
 void Chain::applied(uint64_t step, const StepRecords& records) {
   const uint64_t before = has_applied_ ? before_ : name();
+  uint64_t samples = 0;
+  for (int rank = 0; rank < records.size(); ++rank) samples += records.samples(rank);
+  sums_.erase(step);
+  if (has_applied_) {
+    sums_[step] = static_cast<uint64_t>(std::llround(gradient_ * static_cast<double>(samples)));
+  }
   has_applied_ = false;
   last_apply_ = world_.generation;
   for (int rank = 0; rank < records.size(); ++rank) {
@@ -80,6 +138,7 @@ std::vector<std::byte> Chain::save() const {
 }
 
 Status Chain::restore(std::span<const std::byte> bytes) {
+  sums_.clear();
   if (shared_.mutant != Mutant::kParticipantApart) {
     std::memcpy(&records_, bytes.data(), sizeof records_);
   }
@@ -123,23 +182,45 @@ Status SessionWorker::live() {
     runtime_.sleep(runtime_.chance(pace.hang) ? runtime_.up_to(8s)
                                               : runtime_.up_to(pace.compute_max));
     if (is_leaving_) session_->ask_to_leave();
-    chain.compute();
-    FFDL_ASSIGN_OR_RETURN(const auto taken, ledger->take(runtime_.below(kBatchMax + 1)));
-    FFDL_ASSIGN_OR_RETURN(const StepResult result, session_->end_step(ledger->taken()));
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, make_step(chain, *ledger));
     if (result == StepResult::kLeft) return {};
   }
   return base::make_error(StatusCode::kCancelled, "killed");
 }
 
+Result<StepResult> SessionWorker::make_step(Chain& chain, PartitionLedger& ledger) {
+  const bool is_on_demand =
+      shared_.training == Training::kNumbers || shared_.training == Training::kOnDemand;
+  if (shared_.training == Training::kNumbers) chain.compute();
+  const uint64_t count = is_on_demand ? runtime_.below(kBatchMax + 1) : PartitionLedger::kAll;
+  FFDL_ASSIGN_OR_RETURN(auto taken, ledger.take(count));
+  if (shared_.training == Training::kMicroBatches) {
+    while (!taken.empty()) {
+      const auto batch = next_micro_batch(taken);
+      chain.compute(batch);
+      FFDL_RETURN_IF_ERROR(session_->add_micro_batch(samples_in(batch)));
+    }
+  } else if (shared_.training != Training::kNumbers) {
+    chain.compute(taken);
+  }
+  return session_->end_step(ledger.taken());
+}
+
 // Small epochs, so that a schedule has some ends of them.
-Result<std::unique_ptr<PartitionLedger>> SessionWorker::make_ledger(const Chain& chain) {
+Result<std::unique_ptr<PartitionLedger>> SessionWorker::make_ledger(Chain& chain) {
   PartitionLedgerOptions options;
   options.samples = 100;
   options.partition_samples = 13;
   options.epochs = 0;
   options.on_stable = [this, &chain](const CommittedStep& step) {
     shared_.checker.on_committed(chain.world().lineage, step);
+    chain.check_samples(step);
   };
+  if (shared_.training == Training::kGlobal || shared_.training == Training::kMicroBatches) {
+    options.order = SampleOrder::kGlobal;
+    options.batch_samples = 6 * kMicroBatch;
+    options.micro_batch_samples = kMicroBatch;
+  }
   return PartitionLedger::create(options);
 }
 
@@ -149,6 +230,10 @@ SessionOptions SessionWorker::options(Chain& chain, PartitionLedger& ledger) {
   options.membership = shared_.options;
   options.membership.takes_over_from = takes_over_from_;
   options.participants = {&chain, &ledger};
+  if (shared_.training == Training::kMicroBatches) {
+    options.micro_batch_shares = [&ledger] { return ledger.shares(); };
+    options.micro_batch_samples = kMicroBatch;
+  }
   options.operation_timeout = 4s;
   options.recovery_timeout = 60s;
   options.verify_state = runtime_.chance(0.5);
@@ -172,12 +257,12 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
   hooks.act = [this, self = world.members[static_cast<size_t>(world.rank)]] {
     shared_.checker.on_act(self);
   };
-  // The only message of a report's size that begins as one does.
+  // The only message of a report's size that begins as one does, and goes on with a hash.
   hooks.tamper = [this, &chain](std::vector<std::byte>& bytes) {
     if (bytes.size() != sizeof(elastic::Report)) return;
     elastic::Report report;
     std::memcpy(&report, bytes.data(), sizeof report);
-    if (report.format != elastic::kReportFormat) return;
+    if (report.format != elastic::kReportFormat || report.model <= UINT32_MAX) return;
     if (shared_.mutant == Mutant::kStepAlone) report.generation = 0;
     if (shared_.mutant == Mutant::kLastApply) report.generation = chain.last_apply();
     std::memcpy(bytes.data(), &report, sizeof report);

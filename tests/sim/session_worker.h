@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ffdl/partition_ledger.h"
@@ -33,7 +35,13 @@ class Chain final : public Trainable, public StepParticipant {
   std::vector<std::byte> save() const override;
   Status restore(std::span<const std::byte> bytes) override;
 
+  // Random numbers, of no samples.
   void compute();
+  // The mean over these samples.
+  void compute(std::span<const SampleRange> ranges);
+  // That gradients were of what this step commits; of a step that was not made here nothing is
+  // known.
+  void check_samples(const CommittedStep& committed);
   // Names both, and so all steps.
   uint64_t name() const;
   const World& world() const { return world_; }
@@ -47,6 +55,7 @@ class Chain final : public Trainable, public StepParticipant {
   uint64_t before_ = 0;  // the name before this step's apply()
   bool has_applied_ = false;
   double gradient_ = 0;
+  std::map<uint64_t, uint64_t> sums_;  // of the values of each step's samples, by its gradient
   uint64_t last_apply_ = 0;
   World world_;
 };
@@ -65,7 +74,8 @@ class SessionWorker final : public Process {
  private:
   void run();
   Status live();
-  Result<std::unique_ptr<PartitionLedger>> make_ledger(const Chain& chain);
+  Result<StepResult> make_step(Chain& chain, PartitionLedger& ledger);
+  Result<std::unique_ptr<PartitionLedger>> make_ledger(Chain& chain);
   SessionOptions options(Chain& chain, PartitionLedger& ledger);
   SimCommunicator::Hooks hooks(const World& world, Chain& chain);
 

@@ -189,13 +189,30 @@ Status SimCommunicator::all_to_all(const Operation& operation, Time deadline) {
   }
   if (operation.kind == Collective::kAllGather) {
     put(all, operation.out);
-  } else if (operation.kind == Collective::kAllReduce) {
-    hooks_.sum(states);
+    return {};
+  }
+  hooks_.sum(states);
+  if (operation.kind == Collective::kAllReduce) {
     put(sum_of(given, operation.reduce), operation.out);
+  } else if (operation.kind == Collective::kReduceScatter) {
+    put(block_of(sum_of(given, operation.reduce)), operation.out);
+  } else if (operation.kind == Collective::kAllToAll) {
+    std::vector<std::byte> mine;
+    for (const Exchange::Given* one : given) {
+      const auto block = block_of(one->bytes);
+      mine.insert(mine.end(), block.begin(), block.end());
+    }
+    put(mine, operation.out);
   } else {
     return base::make_error(StatusCode::kUnimplemented, "not in this simulation");
   }
   return {};
+}
+
+// Of as many equal blocks as there are ranks, this one's.
+std::span<const std::byte> SimCommunicator::block_of(std::span<const std::byte> bytes) const {
+  const size_t block = bytes.size() / world_.members.size();
+  return bytes.subspan(block * static_cast<size_t>(world_.rank), block);
 }
 
 // Ok at the sender says that the other has taken it.

@@ -89,6 +89,7 @@ class SimCommunicator final : public Communicator {
   Status attempt(const Operation& operation, Time deadline);
   Status wait_for(const Exchange::Place& place, const std::vector<int>& ranks, Time deadline);
   Status all_to_all(const Operation& operation, Time deadline);
+  std::span<const std::byte> block_of(std::span<const std::byte> bytes) const;
   Status one_to_one(const Operation& operation, Time deadline);
 
   const World world_;

@@ -125,7 +125,11 @@ TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
   const Found all[] = {
       {"a new life was held to stand still, as the old one did", 271'109'631'111},
       {"who had applied steps without samples only did not begin anew with the others",
-       514'545'674'792, Of::kSession}};
+       514'545'674'792, Of::kSession},
+      {"a share that was lost in one change of the world was due again after the next",
+       244'123'856'225, Of::kSession},
+      {"who was fenced within a sum of several operations gave to the next of them",
+       618'164'670'061, Of::kSession}};
   Stacks stacks;
   for (const Found& found : all) {
     EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks, found.of).violation, "") << found.name;

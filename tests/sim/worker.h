@@ -25,6 +25,14 @@ struct Pace {
   double fail = 0;  // per gather, though all live
 };
 
+// What sessions compute their gradients from.
+enum class Training {
+  kNumbers,       // nothing: random numbers, while samples are taken on demand
+  kOnDemand,      // samples, taken on demand
+  kGlobal,        // samples of one order
+  kMicroBatches,  // the same, one micro-batch at a time
+};
+
 // What all workers of a simulation share.
 struct Shared {
   SimRuntime& runtime;
@@ -35,6 +43,7 @@ struct Shared {
   MembershipOptions options;
   Pace pace;
   Mutant mutant = Mutant::kNone;
+  Training training = Training::kNumbers;
 };
 
 // One process of a training job: the real Membership, and above it the steps of a session as
