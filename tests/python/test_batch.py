@@ -38,7 +38,7 @@ def test_the_noise_of_two_members():
         session.finish()
         return noise.noise_scale
 
-    first, second = on_threads(2, train)
+    first, second = on_threads(range(2), train)
     assert repr(first) == repr(second)
     assert first.measurements == 3
     # The mean is 2, the variance between the two samples is 2.
@@ -90,7 +90,7 @@ def test_a_slow_member_is_found_by_all():
         session.finish()
         return found
 
-    found = on_threads(2, train)
+    found = on_threads(range(2), train)
     assert repr(found[0]) == repr(found[1])
     assert found[0][0].member.id == "b"
     assert found[0][0].factor > 1.5
@@ -126,7 +126,7 @@ def test_what_a_callback_raises_comes_out_of_the_session():
         except ZeroDivisionError as error:
             failure.append(error)
 
-    on_threads(2, train)
+    on_threads(range(2), train)
     assert failure
 
 
@@ -172,7 +172,7 @@ def train_virtual(members, steps):
         session.finish()
         return weights
 
-    trained = on_threads(members, train)
+    trained = on_threads(range(members), train)
     for weights in trained[1:]:
         assert weights.tobytes() == trained[0].tobytes()
     return trained[0]
