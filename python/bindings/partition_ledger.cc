@@ -166,8 +166,8 @@ Each sample is committed once per epoch, whoever joins, leaves or dies: a partic
 
 taken: the samples that this step commits for this member, its weight in the mean; 0 when what it
 took is another's now. shares: with SampleOrder.GLOBAL, how many micro-batches each rank has of the
-present step; empty otherwise. leases: what this member holds, as a list of SampleRange, in the order in
-which it will take it. epoch: counts from 0. committed: samples of this epoch.
+present step; empty otherwise. leases: what this member holds, as a list of SampleRange, in the
+order in which it will take it. epoch: counts from 0. committed: samples of this epoch.
 One thread at a time, that of the session; never waits. The header is ffdl/partition_ledger.h.)");
   bind_ledger_create(ledger);
   bind_ledger_use(ledger);

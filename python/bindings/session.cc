@@ -175,9 +175,9 @@ holds the state of any more; without it the session ends then, and its process m
 again. These three are called inside calls of the session, on its thread; what they raise ends the
 session and comes out of that call.
 participants: StepParticipants, the same kinds in the same order at all members.
-micro_batch_shares: a PartitionLedger of them, with SampleOrder.GLOBAL. Gradients are then given one
-micro-batch at a time (add_micro_batch), of `micro_batch_samples` samples if whole, and the state has
-the same bits whatever the number of members.
+micro_batch_shares: a PartitionLedger of them, with SampleOrder.GLOBAL. Gradients are then given
+one micro-batch at a time (add_micro_batch), of `micro_batch_samples` samples if whole, and the
+state has the same bits whatever the number of members.
 store: None for that of the job that `ffdl run` has started this process for; id, job, min_workers,
 max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
 id: of this member; a new life has the same.

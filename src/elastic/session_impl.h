@@ -64,6 +64,8 @@ class Session::Impl {
   std::vector<std::byte> save_beside() const;
   Status restore_beside(std::span<const std::byte> bytes);
   Status leave();
+  Result<bool> leave_or_be_needed();
+  void has_left();
   Status end_life(Status why);
 
   // --- small ---

@@ -84,8 +84,8 @@ Result<std::unique_ptr<StragglerWatch>> StragglerWatch::create(const StragglerWa
   if (options.steps == 0) {
     return base::invalid_argument("watch for stragglers: 'steps' is 0; give 1 or more");
   }
-  return std::unique_ptr<StragglerWatch>(
-      new StragglerWatch(std::make_unique<Impl>(options, runtime)));
+  auto impl = std::make_unique<Impl>(options, runtime);
+  return std::unique_ptr<StragglerWatch>(new StragglerWatch(std::move(impl)));
 }
 
 std::vector<Straggler> StragglerWatch::stragglers() const { return impl_->stragglers(); }

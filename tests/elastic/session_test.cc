@@ -139,6 +139,10 @@ class SessionTest : public ::testing::Test {
     return session->step() >= end_step_ ? session->finish() : Status();
   }
 
+  bool is_candidate(const std::string& id) {
+    return store_->get("ffdl/job/who/members/" + id).ok();
+  }
+
   const std::unique_ptr<Store> store_;
   History history_;
   Commits commits_;
@@ -235,6 +239,28 @@ TEST_F(SessionTest, AMemberComesAndLeaves) {
   EXPECT_OK(outcome_["a"]);
   EXPECT_OK(outcome_["b"]);
   EXPECT_LE(changes, 2);
+}
+
+// The other has made its last step, and is the only one that holds the state.
+TEST_F(SessionTest, WhoComesAtTheEndHasTheState) {
+  end_step_ = 20;
+  std::thread newcomer;
+  uint64_t steps_of_newcomer = 0;
+  std::thread first = start({.id = "a", .after_step = [&](Session& session, StepResult) {
+                               if (session.step() < end_step_) return true;
+                               newcomer =
+                                   start({.id = "b", .after_step = [&](Session& its, StepResult) {
+                                            steps_of_newcomer = its.step();
+                                            return false;
+                                          }});
+                               while (!is_candidate("b")) std::this_thread::yield();
+                               return false;
+                             }});
+  first.join();
+  newcomer.join();
+  EXPECT_OK(outcome_["a"]);
+  EXPECT_OK(outcome_["b"]);
+  EXPECT_GT(steps_of_newcomer, end_step_) << "it has not begun anew";
 }
 
 // Nobody waits until a newcomer has gradients, too.
