@@ -3,6 +3,7 @@
 // Everything public, for those who prefer one include.
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
 #include "ffdl/batch_rule.h"          // IWYU pragma: export
+#include "ffdl/checkpoint.h"          // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"   // IWYU pragma: export
 #include "ffdl/commit_log.h"          // IWYU pragma: export
 #include "ffdl/communicator.h"        // IWYU pragma: export

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "ffdl/checkpoint.h"
 #include "ffdl/communicator.h"
 #include "ffdl/export.h"
 #include "ffdl/membership.h"
@@ -38,9 +39,9 @@ class FFDL_API Trainable {
   virtual void apply() = 0;
   // From here on the members are these, and state() is theirs.
   virtual void on_world(const World& /*world*/) {}
-  // Nobody holds the state of the job any more: brings state() to what the job begins with, which
-  // is what it was when the session was opened. Errors: end the session; its process may be started
-  // again.
+  // Nobody holds the state of the job any more, and there is no checkpoint: brings state() to what
+  // the job begins with, which is what it was when the session was opened. Errors: end the session;
+  // its process may be started again.
   virtual Status begin_anew() {
     return Status(StatusCode::kUnimplemented,
                   "begin anew: this model cannot be brought back to its beginning; start the "
@@ -79,6 +80,7 @@ struct SessionOptions {
   Duration operation_timeout = std::chrono::minutes(6);  // of one collective
   Duration recovery_timeout = std::chrono::minutes(10);  // until a world works again
   bool verify_state = false;  // whenever the world changes the whole state is hashed and compared
+  CheckpointOptions checkpoints{};  // of state() and the participants, written beside the training
 };
 
 struct SessionStats {
@@ -88,6 +90,8 @@ struct SessionStats {
   uint64_t healed = 0;          // times that the state was taken over from another
   uint64_t bytes_received = 0;  // of state
   uint64_t bytes_sent = 0;
+  uint64_t checkpoints = 0;          // published, with a share of this member
+  uint64_t dropped_checkpoints = 0;  // with one, but nothing came of them: see checkpoint_status()
 };
 
 // One member of an elastic job.
@@ -102,15 +106,19 @@ struct SessionStats {
 // A member that dies ends nobody's session: the others settle the step that they were in, form a
 // world without it, and go on from the newest state that any of them holds.
 // Threads: one thread; ask_to_leave() from any, and from a signal handler's thread.
-// Owns: a membership, communicators, two tasks of the runtime. `trainable`, `store`, `runtime` and
+// Owns: a membership, communicators, two tasks of the runtime, one more and a copy of this member's
+//       share of the state where there are checkpoints. `trainable`, `store`, `runtime` and
 //       the participants must outlive it.
 // Blocks: open() until a world has formed, its state is here and, where others train, they have
 //         ended a step; end_step() until all members have come, which `operation_timeout` bounds,
-//         and then `recovery_timeout`.
+//         and then `recovery_timeout`; finish() until a checkpoint that was begun is written. The
+//         destructor until the disk has taken or refused what is being written.
 // Errors: kInvalidArgument (members do not fit together: the message names what differs),
 //         kCancelled (this member was fenced, replaced or reported dead: drop the state), kTimeout
-//         (no world worked for `recovery_timeout`), kInternal (equal steps, unequal states), and
-//         those of the trainable and of `look`. After an error the session is over.
+//         (no world worked for `recovery_timeout`), kInternal (equal steps, unequal states),
+//         kCorrupt (the checkpoint that the job begins with is damaged), and those of the trainable
+//         and of `look`. A checkpoint that cannot be written ends nothing. After an error the
+//         session is over.
 class FFDL_API Session {
  public:
   static Result<std::unique_ptr<Session>> open(const SessionOptions& options, Trainable& trainable,
@@ -141,6 +149,13 @@ class FFDL_API Session {
   // Steps applied since the job began.
   uint64_t step() const;
   SessionStats stats() const;
+
+  // A checkpoint shall be taken after the next step, or soon after: while one is being written no
+  // other is begun. Threads: any.
+  void request_checkpoint();
+  // Why nothing came of the last checkpoint of this member; ok if it was published, or there was
+  // none. kExhausted: the disk is full. Threads: any.
+  Status checkpoint_status() const;
 
   // Asks to be left out: end_step() goes on as before until it returns kLeft.
   void ask_to_leave();

@@ -197,6 +197,22 @@ inline constexpr uint64_t kHistorySampleBytes = 64;
 // What the participants of a session keep, all together: it is copied when the world changes.
 inline constexpr uint64_t kParticipantBytesMax = uint64_t{1} << 30;
 
+// The head of a safetensors file, as the format has it.
+inline constexpr uint64_t kSafetensorsHeadMax = 100'000'000;
+
+// Of a file of a checkpoint, between two calls of the kernel: hashed while it is in the caches.
+inline constexpr uint64_t kShardPieceBytes = uint64_t{1} << 20;
+
+// A manifest: some hundred bytes for each tensor and each of kRanksMax shards.
+inline constexpr uint64_t kManifestBytesMax = uint64_t{64} << 20;
+
+// What a user may add to a checkpoint: the state of generators, not a data set.
+inline constexpr uint64_t kNoteBytesMax = uint64_t{64} << 20;
+
+// For the record of the world to name a checkpoint. The checkpoint is on the disk by then, and the
+// next one is not held up for long by a store that is away.
+inline constexpr auto kPublishPatience = 30s;
+
 // Who lost its communicator waits this long for a world that others form of themselves, before it
 // asks for one: a death is seen by the store meanwhile, as a lease that ended.
 inline constexpr auto kNextWorldPatience = 500ms;

@@ -24,8 +24,8 @@ class Plan {
     }
     FFDL_ASSIGN_OR_RETURN(const size_t base, find_base());
     RescalePlan plan;
-    plan.step = begins_anew() ? 0 : reports_[base].step;
-    plan.history = begins_anew() ? 0 : reports_[base].history;
+    plan.step = reports_[base].step;
+    plan.history = begins_anew() ? reports_[base].hash : reports_[base].history;
     std::vector<int> sources;
     for (size_t rank = 0; rank < reports_.size(); ++rank) {
       FFDL_ASSIGN_OR_RETURN(const bool has, has_base(rank, base));

@@ -23,7 +23,7 @@ struct Report {
 };
 static_assert(sizeof(Report) == 64);
 
-inline constexpr uint64_t kReportFormat = 1;
+inline constexpr uint64_t kReportFormat = 2;
 
 // From whom each member takes the state that the world begins with.
 struct RescalePlan {
@@ -36,9 +36,10 @@ struct RescalePlan {
 };
 
 // The base is the highest label (generation, step) of this lineage, whoever has it; in a world
-// without carriers what rank 0 begins with. Those who have it share the work of giving it.
-// Errors: kInternal (equal labels of unequal states, or nobody has one), kInvalidArgument (members
-// of other versions).
+// without carriers what rank 0 begins with, which may be a checkpoint: the history that begins
+// there is the hash of that state. Those who have it share the work of giving it. Errors: kInternal
+// (equal labels of unequal states, or nobody has one), kInvalidArgument (members of other
+// versions).
 Result<RescalePlan> plan_rescale(std::span<const Report> reports, const World& world);
 
 }  // namespace ffdl::elastic

@@ -2,6 +2,7 @@
 
 #include "base/errors.h"
 #include "elastic/session_impl.h"
+#include "elastic/shares.h"
 #include "elastic/weigh.h"
 
 namespace ffdl {
@@ -29,6 +30,17 @@ Status check(const SessionOptions& options, Trainable& trainable) {
     return base::invalid_argument(
         "open a session as '{}': micro-batches, and a participant that reads whole gradients, such "
         "as GradientNoise; leave one of them out",
+        options.self.id);
+  }
+  const CheckpointOptions& checkpoints = options.checkpoints;
+  if (!checkpoints.folder.empty()) {
+    const auto state = trainable.state();
+    FFDL_RETURN_IF_ERROR(elastic::describe_tensors(state, checkpoints.names).status());
+  }
+  if (checkpoints.keep_last < 1 || checkpoints.keep_best < 0 || checkpoints.every < Duration{}) {
+    return base::invalid_argument(
+        "open a session as '{}': keep_last of its checkpoints must be at least 1, keep_best and "
+        "every at least 0",
         options.self.id);
   }
   if (options.operation_timeout <= options.membership.step_timeout) {
@@ -60,6 +72,8 @@ Status Session::standing() const { return impl_->standing(); }
 const World& Session::world() const { return impl_->world(); }
 uint64_t Session::step() const { return impl_->step(); }
 SessionStats Session::stats() const { return impl_->stats(); }
+void Session::request_checkpoint() { impl_->request_checkpoint(); }
+Status Session::checkpoint_status() const { return impl_->checkpoint_status(); }
 void Session::ask_to_leave() { impl_->ask_to_leave(); }
 Status Session::finish() { return impl_->finish(); }
 

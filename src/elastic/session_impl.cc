@@ -24,7 +24,7 @@ using elastic::RescalePlan;
 namespace {
 
 uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradients,
-                  const std::vector<StepParticipant*>& participants) {
+                  const SessionOptions& options) {
   elastic::Hash hash;
   for (const auto buffers : {state, gradients}) {
     hash.add(buffers.size());
@@ -33,7 +33,8 @@ uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradien
       hash.add(static_cast<uint64_t>(buffer.dtype));
     }
   }
-  for (const StepParticipant* one : participants) hash.add(one->record_bytes());
+  for (const StepParticipant* one : options.participants) hash.add(one->record_bytes());
+  hash.add(options.checkpoints.folder.empty() ? 0 : 1);
   return hash.digest();
 }
 
@@ -81,7 +82,7 @@ Session::Impl::Impl(const SessionOptions& options, Trainable& trainable, Store& 
       gradient_runs_(runs_of(gradients_)),
       micro_batches_(gradient_runs_, options_.micro_batch_shares, options_.micro_batch_samples,
                      [this] { return standing(); }),
-      model_(model_of(state_, gradients_, options_.participants)),
+      model_(model_of(state_, gradients_, options_)),
       beginning_(save_beside()),
       messages_(options_.participants),
       given_(runtime.make_event()) {}
@@ -90,12 +91,14 @@ Session::Impl::~Impl() {
   abort_communicator();
   giving_.reset();
   successor_.reset();
+  if (checkpoints_) checkpoints_->stop();
 }
 
 Status Session::Impl::open() {
   FFDL_ASSIGN_OR_RETURN(membership_,
                         Membership::join(store_, runtime_, options_.self, options_.membership));
   self_ = membership_->self();
+  start_checkpoints();
   successor_ = std::make_unique<elastic::Successor>(
       *membership_, runtime_,
       elastic::Successor::Options{factory_of(options_, store_), options_.recovery_timeout},
@@ -155,6 +158,7 @@ Result<StepResult> Session::Impl::end_step(uint64_t samples) {
     if (!left.ok()) return end_life(left);
     return StepResult::kLeft;
   }
+  take_checkpoint();
   const auto next = messages_.agreed_next();
   if (next && *next > world_.generation) return change_over(*next);
   return has_changed ? StepResult::kWorldChanged : StepResult::kContinue;
@@ -193,10 +197,13 @@ Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
 
 // Whoever contributes here has applied all steps up to `step_`, and is in step with this world.
 Status Session::Impl::exchange_messages(uint64_t samples) {
-  const auto mine = messages_.describe({step_ + 1, samples, successor_->ready()});
+  const auto mine = messages_.describe(
+      {step_ + 1, samples, successor_->ready(),
+       checkpoints_ ? checkpoints_->word(step_ + 1) : elastic::CheckpointWord{}});
   const auto all = messages_.receive(world_.size());
   FFDL_RETURN_IF_ERROR(communicator()->all_gather(
       as_bytes(mine.data(), mine.size()), as_bytes(all.data(), all.size()), operation_deadline()));
+  if (checkpoints_) checkpoints_->hear(world_, messages_.checkpoint_words());
   return membership_->standing();
 }
 
@@ -225,6 +232,7 @@ void Session::Impl::tell_stable() {
   if (step_ <= told_stable_) return;
   told_stable_ = step_;
   for (StepParticipant* participant : options_.participants) participant->stable(step_);
+  if (checkpoints_) checkpoints_->stable(step_);
 }
 
 Status Session::Impl::average(uint64_t samples, bool& is_intact) {
@@ -284,29 +292,6 @@ Result<StepResult> Session::Impl::change_over(uint64_t generation) {
   return *entry == Entry::kHealed ? StepResult::kHealed : StepResult::kWorldChanged;
 }
 
-Status Session::Impl::finish() {
-  FFDL_RETURN_IF_ERROR(Status(over_));
-  bool has_settled = false;
-  while (true) {
-    Status settled = begin_step();
-    if (settled.ok()) settled = exchange_messages(0);
-    if (settled.ok()) settled = become_active();
-    if (settled.ok()) {
-      tell_stable();
-      // Who came at the end has the state now, and does not wait for this member's steps.
-      if (has_settled) abort_communicator();
-      has_settled = true;
-      FFDL_ASSIGN_OR_RETURN(const bool has_left, leave_or_be_needed());
-      if (has_left) return {};
-    } else if (is_final(settled)) {
-      return end_life(settled);
-    }
-    const auto entry = recover(settled.ok() ? Old::kKeep : Old::kAbort);
-    if (!entry.ok()) return end_life(entry.status());
-    if (*entry == Entry::kLeft) return {};
-  }
-}
-
 // --- a change of the world -----------------------------------------------------------------------
 
 // Settles what was begun in the present world, and enters the next one that works.
@@ -364,22 +349,6 @@ Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
   FFDL_ASSIGN_OR_RETURN(const RescalePlan plan, elastic::plan_rescale(reports, world_));
   FFDL_RETURN_IF_ERROR(check_fit(plan));
   return take_part(plan);
-}
-
-Status Session::Impl::begin_anew() {
-  if (membership_->restart_base()) {
-    return make_error(StatusCode::kUnimplemented,
-                      "begin lineage {} of job '{}' from checkpoint '{}': a session reads none",
-                      world_.lineage, options_.membership.job,
-                      membership_->restart_base()->manifest);
-  }
-  holds_ = false;
-  if (is_pristine_) return {};
-  FFDL_RETURN_IF_ERROR(trainable_.begin_anew());
-  FFDL_RETURN_IF_ERROR(restore_beside(beginning_));
-  step_ = history_ = told_stable_ = 0;
-  is_pristine_ = true;
-  return {};
 }
 
 Result<std::vector<Report>> Session::Impl::gather_reports() {
@@ -519,57 +488,6 @@ Status Session::Impl::restore_beside(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(size);
   }
   return {};
-}
-
-Status Session::Impl::leave() {
-  const Time deadline = runtime_.now() + options_.recovery_timeout;
-  Status left;
-  do {
-    FFDL_RETURN_IF_ERROR(look());
-    left = membership_->leave(next_look(deadline));
-  } while (left.code() == StatusCode::kTimeout && runtime_.now() < deadline);
-  FFDL_RETURN_IF_ERROR(std::move(left));
-  has_left();
-  return {};
-}
-
-// Whether it has left. If not, others have come who need its state: a world with it is forming.
-Result<bool> Session::Impl::leave_or_be_needed() {
-  const Time deadline = runtime_.now() + options_.recovery_timeout;
-  while (true) {
-    FFDL_RETURN_IF_ERROR(look());
-    const Time soon = runtime_.now() + base::kStandingInterval;
-    Status left = membership_->leave(std::min<Time>(deadline, soon));
-    if (left.ok()) {
-      has_left();
-      return true;
-    }
-    if (left.code() != StatusCode::kTimeout || runtime_.now() >= deadline) return left;
-    const World next = membership_->world();
-    if (next.generation > world_.generation && next.rank >= 0) return false;
-  }
-}
-
-void Session::Impl::has_left() {
-  over_ = make_error(StatusCode::kCancelled, "member '{}' has left job '{}'", options_.self.id,
-                     options_.membership.job);
-}
-
-Status Session::Impl::end_life(Status why) {
-  over_ = why;
-  abort_communicator();
-  wait_for_giving();
-  successor_.reset();
-  // One that still counts is left out sooner if it asks. Who pressed Ctrl-C does not wait for it.
-  const Duration patience =
-      looked_.ok() ? 4 * options_.membership.lease : Duration(base::kStandingInterval);
-  static_cast<void>(membership_->leave(runtime_.now() + patience).ok());
-  std::unique_ptr<Membership> ended;
-  {
-    MutexLock lock(mutex_);
-    ended.swap(membership_);
-  }
-  return why;
 }
 
 // --- small ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "elastic/checkpointer.h"
 #include "elastic/micro_batches.h"
 #include "elastic/rescale.h"
 #include "elastic/step_message.h"
@@ -28,8 +29,10 @@ class Session::Impl {
   Status standing() const;
   const World& world() const { return world_; }
   uint64_t step() const { return step_; }
-  const SessionStats& stats() const { return stats_; }
+  SessionStats stats() const;
   void ask_to_leave();
+  void request_checkpoint();
+  Status checkpoint_status() const;
 
  private:
   // How a member came into a world.
@@ -56,6 +59,7 @@ class Session::Impl {
   Result<Entry> recover(Old old);
   Result<Entry> enter(elastic::Connected next);
   Status begin_anew();
+  Status begin_from(const Checkpoint& checkpoint);
   Result<std::vector<elastic::Report>> gather_reports();
   Status check_fit(const elastic::RescalePlan& plan) const;
   Result<Entry> take_part(const elastic::RescalePlan& plan);
@@ -67,6 +71,12 @@ class Session::Impl {
   Result<bool> leave_or_be_needed();
   void has_left();
   Status end_life(Status why);
+
+  // --- checkpoints ---
+  void start_checkpoints();
+  void take_checkpoint();
+  enum class Until { kWritten, kIdle };
+  Status wait_for_checkpoint(Until until);
 
   // --- small ---
   bool is_final(const Status& status);
@@ -113,6 +123,7 @@ class Session::Impl {
   // Changed with the mutex held, as ask_to_leave() comes from other threads.
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<elastic::Successor> successor_;
+  std::unique_ptr<elastic::Checkpointer> checkpoints_;  // null: none are wanted
   // Gives the state to others while the user computes; of this world's communicator.
   std::unique_ptr<Task> giving_;
   std::unique_ptr<Event> given_;

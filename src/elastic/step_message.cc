@@ -40,6 +40,12 @@ uint64_t StepMessages::samples() const {
   return sum;
 }
 
+std::vector<CheckpointWord> StepMessages::checkpoint_words() const {
+  std::vector<CheckpointWord> words;
+  for (int rank = 0; rank < ranks(); ++rank) words.push_back(header(rank).checkpoint);
+  return words;
+}
+
 std::optional<uint64_t> StepMessages::agreed_next() const {
   const uint64_t first = header(0).next;
   for (int rank = 1; rank < ranks(); ++rank) {

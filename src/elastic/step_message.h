@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "elastic/publication.h"
 #include "ffdl/step_participant.h"
 
 namespace ffdl::elastic {
@@ -15,8 +16,9 @@ struct StepHeader {
   uint64_t step = 0;     // that it is about to make
   uint64_t samples = 0;  // that its gradients are the mean of
   uint64_t next = 0;     // the generation that it is ready to change over to; 0: none
+  CheckpointWord checkpoint{};
 };
-static_assert(sizeof(StepHeader) == 24);
+static_assert(sizeof(StepHeader) == 48);
 
 // One member's bytes of a step: the header, then the record of each participant, each at a multiple
 // of 8. And those of all members, as they come out of an all_gather.
@@ -35,6 +37,7 @@ class StepMessages {
   int ranks() const { return static_cast<int>(all_.size() / stride_); }
   StepHeader header(int rank) const;
   uint64_t samples() const;  // of all
+  std::vector<CheckpointWord> checkpoint_words() const;
   // That all of `ranks` are ready for; none while they are not, or not for the same.
   std::optional<uint64_t> agreed_next() const;
   std::span<const std::byte> all() const { return all_; }

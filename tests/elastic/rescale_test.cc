@@ -72,6 +72,19 @@ TEST(PlanRescale, AWorldWithoutCarriersBeginsFromRankZero) {
   EXPECT_THAT(made.from, ElementsAre(kOwn, 0, kOwn));
 }
 
+// Which may be a checkpoint, whose history is that of another job.
+TEST(PlanRescale, AWorldThatBeginsFromACheckpointCountsItsSteps) {
+  std::vector<Report> reports = {newcomer(), newcomer()};
+  reports[0].step = 40;
+  reports[0].history = 7;
+  reports[0].hash = 5;
+  reports[1].hash = 6;
+  ASSERT_OK_AND_ASSIGN(const RescalePlan made, plan_rescale(reports, world_of(2, false)));
+  EXPECT_EQ(made.step, 40U);
+  EXPECT_EQ(made.history, 5U);
+  EXPECT_THAT(made.from, ElementsAre(kOwn, 0));
+}
+
 TEST(PlanRescale, AnotherModelIsRefused) {
   Report other = newcomer();
   other.model = 12;

@@ -68,6 +68,16 @@ TEST(StepMessages, SamplesAreThoseOfAll) {
   EXPECT_EQ(messages.header(2).step, 4U);
 }
 
+TEST(StepMessages, WhatIsSaidOfCheckpointsIsThatOfAll) {
+  StepMessages messages({});
+  gather(messages, {{4, 1, 0, {1, 0, 3}}, {4, 1, 0, {0, 2, 0}}});
+  const std::vector<CheckpointWord> words = messages.checkpoint_words();
+  ASSERT_EQ(words.size(), 2U);
+  EXPECT_EQ(words[0].wants, 1U);
+  EXPECT_EQ(words[0].published, 3U);
+  EXPECT_EQ(words[1].pending, 2U);
+}
+
 TEST(StepMessages, AllMustBeReadyForTheSame) {
   StepMessages messages({});
   gather(messages, {{1, 0, 8}, {1, 0, 8}});

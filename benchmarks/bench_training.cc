@@ -1,0 +1,205 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <thread>
+
+#include "benchmarks/harness/folder.h"
+#include "benchmarks/harness/memory.h"
+#include "benchmarks/harness/pairs.h"
+#include "benchmarks/harness/suite.h"
+#include "benchmarks/training/twins.h"
+#include "ffdl/checkpoint.h"
+#include "ffdl/store_server.h"
+
+// './dev bench training': what checkpoints cost those who train, and what they take.
+namespace ffdl::bench {
+namespace {
+
+// A folder that goes with it.
+class Folder {
+ public:
+  explicit Folder(std::string path) : path_(std::move(path)) {}
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+void stall_row(Suite& suite) {
+  const std::string name = "training/checkpoint_stall";
+  if (!suite.wants(name)) return;
+  const Shape shape = suite.options().smoke ? Shape{1, 4} : Shape{10, 32};
+  const auto twins = CheckpointTwins::start(shape);
+  if (!twins.ok()) return suite.failed(name, twins.status());
+  suite.measure(PairSpec{
+      .name = name,
+      .unit = "ms",
+      .figure = [](double seconds) { return 1e3 * seconds; },
+      .subject = [&] { return (*twins)->ten_steps("with"); },
+      .limit = [&] { return (*twins)->ten_steps("bare"); },
+      .limit_is = "the same ten steps without checkpoints",
+      .target = Target{.bound = 0.98},
+      .note = "ten steps of 2 workers, 80 MB of state, 32 rows a step, with one checkpoint"});
+}
+
+// Seconds of a file of these bytes, one after the other, until it is on the disk, in place of the
+// one before.
+Result<double> write_plainly(const std::string& path, std::span<const std::byte> bytes) {
+  int error = 0;
+  const double seconds = seconds_of([&] {
+    const std::string fresh = path + ".fresh";
+    const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    constexpr size_t kPiece = size_t{1} << 20;
+    for (size_t at = 0; at < bytes.size() && error == 0;) {
+      const ssize_t put = ::write(fd, bytes.data() + at, std::min(kPiece, bytes.size() - at));
+      if (put < 0) error = errno;
+      at += static_cast<size_t>(std::max<ssize_t>(put, 0));
+    }
+    if (error == 0 && (::fsync(fd) != 0 || std::rename(fresh.c_str(), path.c_str()) != 0)) {
+      error = errno;
+    }
+    ::close(fd);
+  });
+  if (error == 0) return seconds;
+  return Status(StatusCode::kUnavailable, fmt::format("write '{}': error {}", path, error));
+}
+
+void write_row(Suite& suite) {
+  const std::string name = "training/checkpoint_write";
+  const auto made = make_folder();
+  if (!made.ok()) return suite.failed(name, made.status());
+  const Folder folder(*made);
+  const size_t size = suite.options().smoke ? size_t{1} << 20 : size_t{256} << 20;
+  Memory memory(size);
+  std::fill(memory.floats().begin(), memory.floats().end(), 1.0F);
+  CheckpointOptions options;
+  options.folder = folder.path() + "/checkpoints";
+  options.keep_last = 1;
+  CheckpointState state;
+  state.tensors = {{memory.floats().data(), memory.floats().size()}};
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.floats()));
+  const auto plainly = [&] { return write_plainly(folder.path() + "/plain", bytes); };
+  const auto figure = [&](double seconds) { return 1e-9 * static_cast<double>(size) / seconds; };
+  const int pairs = suite.options().smoke ? 3 : 40;
+  suite.self_check(PairSpec{.name = "training",
+                            .unit = "GB/s",
+                            .figure = figure,
+                            .limit = plainly,
+                            .limit_is = "a plain file, written and synced",
+                            .pairs = pairs});
+  if (!suite.wants(name)) return;
+  suite.measure(PairSpec{
+      .name = name,
+      .unit = "GB/s",
+      .figure = figure,
+      .subject = [&]() -> Result<double> {
+        ++state.step;
+        Status outcome;
+        const double seconds =
+            seconds_of([&] { outcome = save_checkpoint(options, state).status(); });
+        if (!outcome.ok()) return outcome;
+        return seconds;
+      },
+      .limit = plainly,
+      .limit_is = "the same bytes written to one file in pieces of 1 MiB, and synced",
+      .pairs = pairs,
+      .target = Target{.bound = 0.8},
+      .note = "256 MiB by one process, until it is published and the one before is removed"});
+}
+
+// A checkpoint of two members, in the folder.
+Status write_by_two(const Shape& shape, const CheckpointOptions& checkpoints) {
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_store("mem://", system_runtime()));
+  Status outcomes[2];
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      outcomes[rank] = [&]() -> Status {
+        DenseModel model(shape);
+        SessionOptions options;
+        options.self.id = std::to_string(rank);
+        options.membership.min_workers = 2;
+        options.checkpoints = checkpoints;
+        FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));
+        model.compute();
+        FFDL_RETURN_IF_ERROR(session->end_step(1).status());
+        FFDL_RETURN_IF_ERROR(session->finish());
+        return session->checkpoint_status();
+      }();
+    });
+  }
+  threads.clear();
+  FFDL_RETURN_IF_ERROR(std::move(outcomes[0]));
+  return std::move(outcomes[1]);
+}
+
+void resume_row(Suite& suite) {
+  const std::string name = "training/resume_ms";
+  if (!suite.wants(name)) return;
+  const auto made = make_folder();
+  if (!made.ok()) return suite.failed(name, made.status());
+  const Folder folder(*made);
+  const Shape shape = suite.options().smoke ? Shape{1, 4} : Shape{10, 32};
+  CheckpointOptions checkpoints;
+  checkpoints.folder = folder.path();
+  checkpoints.every_steps = 1;
+  const Status written = write_by_two(shape, checkpoints);
+  if (!written.ok()) return suite.failed(name, written);
+  checkpoints.resume = true;
+  DenseModel model(shape);
+  suite.measure(ValueSpec{
+      .name = name,
+      .unit = "ms",
+      .sample = [&]() -> Result<double> {
+        FFDL_ASSIGN_OR_RETURN(const auto store, open_store("mem://", system_runtime()));
+        SessionOptions options;
+        options.self.id = "alone";
+        options.membership.gather = {};
+        options.checkpoints = checkpoints;
+        Result<std::unique_ptr<Session>> session = Status(StatusCode::kCancelled, "not yet");
+        const double seconds = seconds_of([&] { session = Session::open(options, model, *store); });
+        if (!session.ok()) return session.status();
+        if ((*session)->step() == 0) return Status(StatusCode::kInternal, "it began from nothing");
+        return 1e3 * seconds;
+      },
+      .note = "80 MB of state, written by 2 workers, until Session::open of one has returned; the "
+              "files are in the system's cache"});
+}
+
+// A child of this program: one of two who train, or their store.
+int play_training_role(const std::vector<std::string>& arguments) {
+  if (arguments[0] == "server") {
+    const auto server = StoreServer::start({.folder = arguments[1]});
+    if (server.ok()) wait_for_the_end();
+    return server.ok() ? 0 : 1;
+  }
+  const Status played = play_checkpoint_twin({arguments.begin() + 1, arguments.end()});
+  if (!played.ok()) fmt::print(stderr, "{}\n", played.to_string());
+  return played.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ffdl::bench
+
+int main(int argc, char** argv) {
+  using namespace ffdl::bench;
+  if (argc > 3 && std::string_view(argv[1]) == "--role") {
+    return play_training_role({argv + 2, argv + argc});
+  }
+  return Suite::run("training", argc, argv, [](Suite& suite) {
+    write_row(suite);
+    stall_row(suite);
+    resume_row(suite);
+  });
+}

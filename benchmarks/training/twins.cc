@@ -1,0 +1,104 @@
+#include "benchmarks/training/twins.h"
+
+#include <iostream>
+
+#include "benchmarks/harness/pairs.h"
+
+namespace ffdl::bench {
+namespace {
+
+constexpr uint64_t kEvery = 10;
+
+// A member of one job.
+struct Job {
+  explicit Job(const Shape& shape) : model(shape) {}
+
+  Status open(const std::string& name, const std::string& id, Store& store,
+              const CheckpointOptions& checkpoints) {
+    SessionOptions options;
+    options.self.id = id;
+    options.membership.job = name;
+    options.membership.min_workers = 2;
+    options.checkpoints = checkpoints;
+    FFDL_ASSIGN_OR_RETURN(session, Session::open(options, model, store));
+    return steps(kEvery - 1);  // so that the next one is the one with a checkpoint
+  }
+  Status steps(uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      model.compute();
+      FFDL_RETURN_IF_ERROR(session->end_step(1).status());
+    }
+    return {};
+  }
+  // Nothing is written any more.
+  void wait(uint64_t checkpoints) const {
+    const auto done = [&] {
+      const SessionStats stats = session->stats();
+      return stats.checkpoints + stats.dropped_checkpoints >= checkpoints;
+    };
+    const auto never = system_runtime().make_event();
+    while (!done()) never->wait_until(deadline_in(std::chrono::milliseconds(1)));
+  }
+
+  DenseModel model;
+  std::unique_ptr<Session> session;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<CheckpointTwins>> CheckpointTwins::start(const Shape& shape) {
+  FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
+  auto twins = std::unique_ptr<CheckpointTwins>(new CheckpointTwins(std::move(store)));
+  for (int rank = 0; rank < 2; ++rank) {
+    FFDL_ASSIGN_OR_RETURN(
+        twins->ranks_[rank],
+        Resident::start_self({"--role", "twin", twins->store_->path(), std::to_string(rank),
+                              std::to_string(shape.layers), std::to_string(shape.rows)}));
+  }
+  for (const auto& rank : twins->ranks_) FFDL_RETURN_IF_ERROR(rank->ask("").status());
+  return twins;
+}
+
+CheckpointTwins::~CheckpointTwins() {
+  for (const auto& rank : ranks_) {
+    if (rank) rank->kill_now();
+  }
+}
+
+Result<double> CheckpointTwins::ten_steps(const std::string& how) {
+  for (const auto& rank : ranks_) FFDL_RETURN_IF_ERROR(rank->tell(how));
+  FFDL_ASSIGN_OR_RETURN(const double seconds, ranks_[0]->ask_number(""));
+  FFDL_RETURN_IF_ERROR(ranks_[1]->ask("").status());
+  return seconds;
+}
+
+Status play_checkpoint_twin(const std::vector<std::string>& arguments) {
+  const std::string& folder = arguments[0];
+  const std::string& id = arguments[1];
+  const Shape shape = {std::stoi(arguments[2]), std::stoi(arguments[3])};
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_store("tcp://" + folder, system_runtime()));
+  Job bare(shape);
+  Job with(shape);
+  CheckpointOptions checkpoints;
+  checkpoints.folder = folder + "/checkpoints";
+  checkpoints.every_steps = kEvery;
+  checkpoints.keep_last = 1;
+  FFDL_RETURN_IF_ERROR(bare.open("bare", id, *store, {}));
+  FFDL_RETURN_IF_ERROR(with.open("with", id, *store, checkpoints));
+  answer("ready");
+  uint64_t taken = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    Job& job = line == "with" ? with : bare;
+    Status outcome;
+    const double seconds = seconds_of([&] { outcome = job.steps(kEvery); });
+    FFDL_RETURN_IF_ERROR(std::move(outcome));
+    if (line == "with") {
+      with.wait(++taken);
+      FFDL_RETURN_IF_ERROR(with.session->checkpoint_status());
+    }
+    answer(std::to_string(seconds));
+  }
+  return {};
+}
+
+}  // namespace ffdl::bench

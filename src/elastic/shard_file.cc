@@ -1,0 +1,134 @@
+#include "elastic/shard_file.h"
+
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/limits.h"
+#include "elastic/hash.h"
+
+namespace ffdl::elastic {
+namespace {
+
+std::string hash_key(std::string_view name) { return fmt::format("xxh3:{}", name); }
+std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+uint64_t hash_of_text(std::string_view text) {
+  Hash hash;
+  hash.add(text.data(), text.size());
+  return hash.digest();
+}
+
+std::string in_file(const std::string& path) {
+  return fmt::format("read checkpoint file '{}'", path);
+}
+
+}  // namespace
+
+Result<ShardFacts> write_shard(FileSystem& files, const std::string& folder,
+                               const std::string& name, std::span<const ShardPart> parts) {
+  SafetensorsHead head;
+  uint64_t data_bytes = 0;
+  for (const ShardPart& part : parts) {
+    const uint64_t end = data_bytes + part.count * element_bytes(part.dtype);
+    head.tensors.push_back({part.name, part.dtype, {part.count}, data_bytes, end});
+    head.metadata[hash_key(part.name)] = hash_text(0);
+    data_bytes = end;
+  }
+  const uint64_t head_bytes = encode(head).size();
+  const std::string path = path_in(folder, name);
+  const std::string unfinished = path + std::string(kUnfinished);
+  ShardFacts facts = {name, head_bytes + data_bytes, 0};
+  {
+    FFDL_ASSIGN_OR_RETURN(const auto file, files.create(unfinished));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const TensorEntry& entry = head.tensors[i];
+      const std::span bytes(static_cast<const std::byte*>(parts[i].data), entry.end - entry.begin);
+      Hash hash;
+      for (uint64_t at = 0; at < bytes.size(); at += base::kShardPieceBytes) {
+        const auto piece = bytes.subspan(at, std::min(base::kShardPieceBytes, bytes.size() - at));
+        hash.add(piece.data(), piece.size());
+        FFDL_RETURN_IF_ERROR(file->write(head_bytes + entry.begin + at, piece));
+      }
+      head.metadata[hash_key(entry.name)] = hash_text(hash.digest());
+    }
+    const std::string text = encode(head);
+    facts.hash = hash_of_text(text);
+    FFDL_RETURN_IF_ERROR(file->write(0, std::as_bytes(std::span(text))));
+    FFDL_RETURN_IF_ERROR(file->sync());
+  }
+  FFDL_RETURN_IF_ERROR(files.rename(unfinished, path));
+  FFDL_RETURN_IF_ERROR(files.sync_folder(folder));
+  return facts;
+}
+
+Result<ShardFacts> look_at_shard(FileSystem& files, const std::string& folder,
+                                 const std::string& name) {
+  const std::string path = path_in(folder, name);
+  FFDL_ASSIGN_OR_RETURN(auto file, files.open(path));
+  ShardReader reader(path, std::move(file));
+  ShardFacts facts;
+  FFDL_RETURN_IF_ERROR(reader.read_head(nullptr, &facts));
+  facts.name = name;
+  return facts;
+}
+
+Result<ShardReader> ShardReader::open(FileSystem& files, const std::string& folder,
+                                      const ShardFacts& facts) {
+  const std::string path = path_in(folder, facts.name);
+  FFDL_ASSIGN_OR_RETURN(auto file, files.open(path));
+  ShardReader reader(path, std::move(file));
+  FFDL_RETURN_IF_ERROR(reader.read_head(&facts, nullptr));
+  return reader;
+}
+
+Status ShardReader::read_head(const ShardFacts* facts, ShardFacts* seen) {
+  if (facts != nullptr && file_->size() != facts->bytes) {
+    return base::make_error(StatusCode::kCorrupt,
+                            "{}: byte {}: it ends there, and had {} bytes when it was written",
+                            in_file(path_), file_->size(), facts->bytes);
+  }
+  std::string text(std::min(kHeadLengthBytes, file_->size()), '\0');
+  FFDL_RETURN_IF_ERROR(file_->read(0, std::as_writable_bytes(std::span(text))));
+  const auto length = parse_head_length(text, file_->size());
+  if (!length.ok()) return Status(length.status()).with_context(in_file(path_));
+  data_begin_ = kHeadLengthBytes + *length;
+  text.resize(data_begin_);
+  FFDL_RETURN_IF_ERROR(file_->read(
+      kHeadLengthBytes, std::as_writable_bytes(std::span(text)).subspan(kHeadLengthBytes)));
+  const uint64_t hash = hash_of_text(text);
+  if (facts != nullptr && hash != facts->hash) {
+    return base::make_error(StatusCode::kCorrupt,
+                            "{}: byte 0: its head of {} bytes has another hash than its manifest "
+                            "says",
+                            in_file(path_), data_begin_);
+  }
+  auto head =
+      parse_head(std::string_view(text).substr(kHeadLengthBytes), file_->size() - data_begin_);
+  if (!head.ok()) return std::move(head).status().with_context(in_file(path_));
+  head_ = std::move(head).value();
+  if (seen != nullptr) *seen = {"", file_->size(), hash};
+  return {};
+}
+
+const TensorEntry* ShardReader::find(std::string_view name) const {
+  const auto found = std::find_if(head_.tensors.begin(), head_.tensors.end(),
+                                  [&](const TensorEntry& one) { return one.name == name; });
+  return found == head_.tensors.end() ? nullptr : &*found;
+}
+
+Status ShardReader::read(const TensorEntry& tensor, std::span<std::byte> to) const {
+  const auto expected = head_.metadata.find(hash_key(tensor.name));
+  Hash hash;
+  for (uint64_t at = 0; at < to.size(); at += base::kShardPieceBytes) {
+    const auto piece = to.subspan(at, std::min(base::kShardPieceBytes, to.size() - at));
+    FFDL_RETURN_IF_ERROR(file_->read(data_begin_ + tensor.begin + at, piece));
+    hash.add(piece.data(), piece.size());
+  }
+  if (expected != head_.metadata.end() && expected->second == hash_text(hash.digest())) return {};
+  return base::make_error(StatusCode::kCorrupt,
+                          "{}: byte {}: the {} bytes of '{}' there have another hash than when "
+                          "they were written",
+                          in_file(path_), data_begin_ + tensor.begin, to.size(), tensor.name);
+}
+
+}  // namespace ffdl::elastic

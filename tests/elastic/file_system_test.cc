@@ -1,0 +1,83 @@
+#include "elastic/file_system.h"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "support/exit_code.h"
+#include "support/memory_files.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl::elastic {
+namespace {
+
+using ::testing::UnorderedElementsAre;
+
+TEST(FileSystem, WhatIsWrittenCanBeRead) {
+  const TempFolder temp;
+  const std::string folder = temp.file("a/b");
+  FileSystem& files = system_files();
+  ASSERT_OK(files.make_folder(folder));
+  ASSERT_OK(files.make_folder(folder));
+  ASSERT_OK(replace_file(files, folder, "one", "first"));
+  ASSERT_OK(replace_file(files, folder, "one", "second"));
+  EXPECT_EQ(read_text(files, folder + "/one", 100).value(), "second");
+  EXPECT_THAT(files.list(folder).value(), UnorderedElementsAre("one"));
+  EXPECT_TRUE(files.exists(folder + "/one"));
+  EXPECT_FAILS(read_text(files, folder + "/one", 5), StatusCode::kCorrupt, "at most 5");
+  ASSERT_OK_AND_ASSIGN(const auto file, files.open(folder + "/one"));
+  std::byte byte[4];
+  EXPECT_FAILS(file->read(3, byte), StatusCode::kCorrupt, "read at byte 6 of");
+  EXPECT_EQ(files.remove_folder(folder).code(), StatusCode::kConflict);
+  ASSERT_OK(files.remove_file(folder + "/one"));
+  ASSERT_OK(files.remove_file(folder + "/one"));
+  ASSERT_OK(files.remove_folder(folder));
+  EXPECT_FALSE(files.exists(folder));
+}
+
+TEST(FileSystem, ErrorsNameThePath) {
+  FileSystem& files = system_files();
+  EXPECT_FAILS(files.open("/no/such"), StatusCode::kNotFound, "open '/no/such': No such file");
+  EXPECT_FAILS(files.list("/no/such"), StatusCode::kNotFound, "list '/no/such'");
+  EXPECT_FAILS(files.sync_folder("/no/such"), StatusCode::kNotFound, "'/no/such'");
+  EXPECT_FAILS(files.make_folder("/proc/no"), StatusCode::kNotFound, "make the folder '/proc/no'");
+}
+
+// A real disk that is full, for a process of its own.
+TEST(FileSystem, ALimitOfSizesIsExhaustedAtAByte) {
+  const TempFolder temp;
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {100, 100};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string bytes(300, 'x');
+    const auto file = system_files().create(temp.file("file"));
+    const Status written = (*file)->write(0, std::as_bytes(std::span(bytes)));
+    const bool is_told = written.message().find("write at byte 100 of") != written.message().npos;
+    _exit(written.code() == StatusCode::kExhausted && is_told ? 0 : 1);
+  }
+  EXPECT_EQ(testing::exit_code(child), 0);
+}
+
+TEST(MemoryFiles, ACrashTakesWhatNobodySynced) {
+  testing::MemoryFiles files;
+  ASSERT_OK(files.make_folder("/f"));
+  ASSERT_OK(replace_file(files, "/f", "one", "whole"));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto file, files.create("/f/two"));
+    ASSERT_OK(file->write(0, std::as_bytes(std::span(std::string_view("lost")))));
+    ASSERT_OK(files.sync_folder("/f"));
+    ASSERT_OK(files.rename("/f/two", "/f/three"));
+  }
+  files.crash(testing::MemoryFiles::After::kPowerLoss);
+  EXPECT_THAT(files.paths(), UnorderedElementsAre("/f/one", "/f/two"));
+  EXPECT_EQ(files.bytes_of("/f/one"), "whole");
+  EXPECT_EQ(files.bytes_of("/f/two"), "");
+}
+
+}  // namespace
+}  // namespace ffdl::elastic

@@ -1,0 +1,288 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "elastic/hash.h"
+#include "elastic/state_copy.h"
+#include "ffdl/log.h"
+#include "ffdl/partition_ledger.h"
+#include "ffdl/session.h"
+#include "support/memory_files.h"
+#include "support/small_model.h"
+#include "support/started_program.h"
+#include "support/status_matchers.h"
+
+// Jobs that begin again from checkpoints. Members are threads of this process.
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+using ffdl::testing::MemoryFiles;
+
+// It cannot be brought back to its beginning: with checkpoints it need not be.
+class OneWayModel final : public testing::SmallModel {
+ public:
+  Status begin_anew() override { return Trainable::begin_anew(); }
+};
+
+constexpr uint64_t kSamples = 210;
+constexpr uint64_t kPartition = 10;
+constexpr uint64_t kEpochs = 3;
+constexpr uint64_t kBatch = 10;
+
+// What the ledgers of one run say is committed, and the state after each step.
+struct Told {
+  std::atomic<bool> is_killed = false;
+  std::atomic<uint64_t> end = ~uint64_t{0};  // all finish after this step
+  std::mutex mutex;
+  std::map<uint64_t, CommittedStep> steps;
+  std::map<uint64_t, uint64_t> states;
+};
+
+class SessionCheckpoints : public ::testing::Test {
+ protected:
+  SessionCheckpoints() {
+    options_.folder = "/f";
+    options_.files = &files_;
+    options_.every_steps = 5;
+    set_log_sink([](LogLevel, std::string_view) {});
+  }
+  ~SessionCheckpoints() override { set_log_sink(nullptr); }
+
+  // Called after each step; false: all members are gone at once, as if they had been killed.
+  using Watch = std::function<bool(Session&)>;
+
+  // Lets a member go on to the step after one with a checkpoint only when that one is published, so
+  // that no job is over before; and no further than this number of them.
+  static Watch until_published(uint64_t count) {
+    return [count](Session& session) {
+      const uint64_t due = (session.step() - 1) / 5;
+      if (session.step() % 5 == 1) {
+        EXPECT_TRUE(comes_true([&] { return session.stats().checkpoints >= due; }));
+      }
+      return due < count;
+    };
+  }
+
+  Status train(Store& store, const std::string& id, int members, Told& told, const Watch& watch) {
+    OneWayModel model;
+    PartitionLedgerOptions samples;
+    samples.samples = kSamples;
+    samples.partition_samples = kPartition;
+    samples.epochs = epochs_;
+    samples.order = SampleOrder::kGlobal;  // the same sums at any number of members
+    samples.batch_samples = kBatch;
+    samples.on_stable = [&told](const CommittedStep& step) {
+      const std::lock_guard lock(told.mutex);
+      EXPECT_EQ(told.steps.emplace(step.step, step).first->second, step);
+    };
+    FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(samples));
+    SessionOptions options;
+    options.self.id = id;
+    options.membership.min_workers = members;
+    options.membership.lease = 3s;
+    options.membership.gather = 50ms;
+    options.participants = {ledger.get()};
+    options.verify_state = true;
+    options.checkpoints = options_;
+    options.communicator.look = [&told] {
+      return told.is_killed ? Status(StatusCode::kCancelled, "killed") : Status();
+    };
+    FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, store));
+    const Status outcome = train_on(*session, *ledger, model, told, watch);
+    if (!outcome.ok()) FFDL_RETURN_IF_ERROR(report_death(store, "job", session->self()));
+    return outcome;
+  }
+
+  static Status train_on(Session& session, PartitionLedger& ledger, OneWayModel& model, Told& told,
+                         const Watch& watch) {
+    const auto note = [&] {
+      const std::lock_guard lock(told.mutex);
+      const uint64_t hash = elastic::hash_of(model.state(), {});
+      EXPECT_EQ(told.states.emplace(session.step(), hash).first->second, hash);
+    };
+    note();
+    while (!ledger.is_done() && session.step() < told.end) {
+      FFDL_RETURN_IF_ERROR(ledger.take().status());
+      model.compute(session.step());
+      FFDL_RETURN_IF_ERROR(session.end_step(ledger.taken()).status());
+      note();
+      if (watch && !watch(session)) {
+        told.is_killed = true;
+        return Status(StatusCode::kCancelled, "killed");
+      }
+    }
+    return session.finish();
+  }
+
+  // All of them to their ends.
+  std::vector<Status> run(Store& store, int members, Told& told, const Watch& watch = {}) {
+    std::vector<Status> outcomes(static_cast<size_t>(members));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < members; ++i) {
+      threads.emplace_back([&, i] {
+        outcomes[static_cast<size_t>(i)] =
+            train(store, std::string(1, static_cast<char>('a' + i)), members, told, watch);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return outcomes;
+  }
+  std::unique_ptr<Store> new_store() { return open_store("mem://", system_runtime()).value(); }
+
+  // A run that went to step `last` at least, and one that began with a step of it.
+  static void expect_one_training(const Told& before, const Told& after) {
+    const uint64_t begin = after.states.begin()->first;
+    EXPECT_GT(begin, 0U);
+    EXPECT_EQ(begin % 5, 0U) << "a step with a checkpoint";
+    ASSERT_TRUE(before.states.contains(begin));
+    EXPECT_EQ(before.states.at(begin), after.states.at(begin)) << "the same bits";
+    std::map<uint64_t, CommittedStep> steps(before.steps.begin(), before.steps.upper_bound(begin));
+    steps.insert(after.steps.upper_bound(begin), after.steps.end());
+    std::map<std::pair<uint32_t, uint64_t>, uint64_t> ranges;
+    uint64_t samples = 0;
+    for (const auto& [number, step] : steps) {
+      for (const auto& part : step.parts) {
+        const auto [range, is_new] =
+            ranges.emplace(std::pair(part.range.partition, part.range.begin), part.range.end);
+        EXPECT_TRUE(is_new) << "samples twice";
+        samples += part.range.end - part.range.begin;
+      }
+    }
+    EXPECT_EQ(samples, kEpochs * kSamples);
+    std::pair<uint32_t, uint64_t> next = {0, 0};
+    for (const auto& [range, end] : ranges) {
+      if (range.first != next.first) next = {range.first, 0};
+      EXPECT_EQ(range.second, next.second) << "a gap in partition " << range.first;
+      next.second = end;
+    }
+  }
+
+  static constexpr uint64_t kSteps = kEpochs * kSamples / kBatch;
+
+  MemoryFiles files_;
+  CheckpointOptions options_;
+  uint64_t epochs_ = kEpochs;
+};
+
+TEST_F(SessionCheckpoints, TheLastOneCountsWhenAllFinish) {
+  const auto store = new_store();
+  Told told;
+  options_.every_steps = kSteps;
+  for (const Status& outcome : run(*store, 3, told)) EXPECT_OK(outcome);
+  OneWayModel model;
+  ASSERT_OK_AND_ASSIGN(const Checkpoint loaded, load_checkpoint(options_, model.state()));
+  EXPECT_EQ(loaded.step, kSteps);
+  EXPECT_EQ(elastic::hash_of(model.state(), {}), told.states.at(kSteps));
+}
+
+// A new job, with a store of its own, at other numbers of members.
+TEST_F(SessionCheckpoints, ANewJobGoesOnWithAnyNumberOfMembers) {
+  options_.resume = true;  // the first one finds nothing
+  for (const int before : {1, 3}) {
+    for (const int after : {1, 2, 4}) {
+      SCOPED_TRACE(std::to_string(before) + " to " + std::to_string(after));
+      files_.clear();
+      Told first;
+      Told second;
+      const auto store = new_store();
+      for (const Status& outcome : run(*store, before, first, until_published(3))) {
+        EXPECT_FALSE(outcome.ok());
+      }
+      EXPECT_EQ(first.states.begin()->first, 0U);
+      const auto other = new_store();
+      for (const Status& outcome : run(*other, after, second)) EXPECT_OK(outcome);
+      expect_one_training(first, second);
+    }
+  }
+}
+
+// All members of a job die; others, under the same store, take the checkpoint of its record.
+TEST_F(SessionCheckpoints, AJobThatLostAllItsMembersBeginsWithItsOwn) {
+  const auto store = new_store();
+  Told first;
+  Told second;
+  for (const Status& outcome : run(*store, 2, first, until_published(2))) {
+    EXPECT_FALSE(outcome.ok());
+  }
+  std::atomic<uint64_t> lineage = 0;
+  for (const Status& outcome : run(*store, 3, second, [&](Session& session) {
+         lineage = session.world().lineage;
+         return true;
+       })) {
+    EXPECT_OK(outcome);
+  }
+  EXPECT_EQ(lineage, 2U);
+  expect_one_training(first, second);
+}
+
+TEST_F(SessionCheckpoints, WithoutAFolderItSaysWhatIsMissing) {
+  const auto store = new_store();
+  Told told;
+  run(*store, 1, told, until_published(1));
+  options_.folder = "";
+  Told second;
+  const std::vector<Status> outcomes = run(*store, 1, second);
+  EXPECT_FAILS(outcomes[0], StatusCode::kInvalidArgument,
+               "this session has no folder of checkpoints");
+}
+
+TEST_F(SessionCheckpoints, ADamagedOneIsNotLoaded) {
+  const auto store = new_store();
+  Told told;
+  run(*store, 2, told, until_published(2));
+  options_.resume = true;
+  OneWayModel model;
+  ASSERT_OK_AND_ASSIGN(const Checkpoint newest, load_checkpoint(options_, model.state()));
+  for (const std::string& path : files_.paths()) {
+    if (path.starts_with(newest.folder + "/shard-00000")) files_.bytes_of(path).back() ^= 1;
+  }
+  for (const bool is_new_job : {false, true}) {
+    SCOPED_TRACE(is_new_job);
+    options_.skip_damaged = false;
+    const auto other = new_store();
+    Store& again = is_new_job ? *other : *store;
+    Told second;
+    const std::vector<Status> outcomes = run(again, 1, second);
+    EXPECT_FAILS(
+        outcomes[0], StatusCode::kCorrupt,
+        "read checkpoint file '" + newest.folder + "/shard-00000-of-00002.safetensors': byte ");
+  }
+  options_.skip_damaged = true;
+  const auto other = new_store();
+  Told second;
+  for (const Status& outcome : run(*other, 2, second)) EXPECT_OK(outcome);
+  EXPECT_LT(second.states.begin()->first, newest.step);
+  expect_one_training(told, second);
+}
+
+TEST_F(SessionCheckpoints, TrainingGoesOnWhileTheDiskIsFull) {
+  const auto store = new_store();
+  Told told;
+  epochs_ = 0;
+  std::atomic<uint64_t> room_at = 0;  // the step at which there is room again
+  files_.fail_from(40, StatusCode::kExhausted);
+  for (const Status& outcome : run(*store, 2, told, [&](Session& session) {
+         if (session.self().id != "a" || told.end < ~uint64_t{0}) return true;
+         const Status status = session.checkpoint_status();
+         if (room_at == 0 && status.code() == StatusCode::kExhausted) {
+           files_.work();
+           room_at = session.step();
+         }
+         if (room_at > 0 && status.ok()) told.end = session.step() + 2;
+         return true;
+       })) {
+    EXPECT_OK(outcome);
+  }
+  OneWayModel model;
+  ASSERT_OK_AND_ASSIGN(const Checkpoint loaded, load_checkpoint(options_, model.state()));
+  EXPECT_GT(loaded.step, room_at);
+  EXPECT_EQ(elastic::hash_of(model.state(), {}), told.states.at(loaded.step));
+}
+
+}  // namespace
+}  // namespace ffdl
