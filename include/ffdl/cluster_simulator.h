@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ffdl/export.h"
+#include "ffdl/job_scheduler.h"
 #include "ffdl/runtime.h"
 #include "ffdl/status.h"
 
@@ -62,10 +63,11 @@ struct ClusterOptions {
   int gpus_per_node = 4;
   ClusterPolicy policy = ClusterPolicy::kElastic;
   PlanObjective objective = PlanObjective::kGoodput;
-  bool dynamic_batch = true;        // elastic only; else the batch of the workload
-  double interval_s = 60;           // between decisions
-  double restart_s = 30;            // without progress after each change of a job's workers
-  double horizon_s = 30 * 86400.0;  // jobs that have not ended by then are reported as such
+  bool dynamic_batch = true;              // elastic only; else the batch of the workload
+  WhenFull when_full = WhenFull::kQueue;  // elastic only
+  double interval_s = 60;                 // between decisions
+  double restart_s = 30;                  // without progress after each change of a job's workers
+  double horizon_s = 30 * 86400.0;        // jobs that have not ended by then are reported as such
 };
 
 struct JobOutcome {
@@ -73,6 +75,7 @@ struct JobOutcome {
   double submitted_s = 0;
   double started_s = -1;    // -1: never
   double completed_s = -1;  // -1: not by the horizon
+  double dropped_s = -1;    // when it was turned away; -1: it was not
   int reallocations = 0;    // after its first allocation
 };
 

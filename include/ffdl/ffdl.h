@@ -1,6 +1,7 @@
 #pragma once
 
 // Everything public, for those who prefer one include.
+#include "ffdl/autoscaler.h"          // IWYU pragma: export
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
 #include "ffdl/batch_rule.h"          // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"   // IWYU pragma: export
@@ -12,6 +13,7 @@
 #include "ffdl/export.h"              // IWYU pragma: export
 #include "ffdl/gradient_noise.h"      // IWYU pragma: export
 #include "ffdl/job_planner.h"         // IWYU pragma: export
+#include "ffdl/job_scheduler.h"       // IWYU pragma: export
 #include "ffdl/job_status.h"          // IWYU pragma: export
 #include "ffdl/launch_environment.h"  // IWYU pragma: export
 #include "ffdl/launcher.h"            // IWYU pragma: export

@@ -65,31 +65,31 @@ JobRequest ElasticPolicy::request_for(const SimJob& job) {
     const double rate = size < rates.size() && rates[size] > 0 ? rates[size] : one_worker;
     horizon_s = std::min(horizon_s, std::max(job.remaining() / rate / 2, 1.0));
   }
-  const double kept = horizon_s / (horizon_s + options_.restart_s);  // of a new size's value
   const double weight = goodput ? 1 / std::sqrt(remaining_s) : 1;
   for (int workers = 1; workers <= static_cast<int>(rates.size()); ++workers) {
     const double rate = rates[static_cast<size_t>(workers) - 1];
-    if (rate <= 0) continue;
-    request.sizes.push_back({workers, rate / one_worker * weight * (workers == now ? 1 : kept)});
+    if (rate > 0) request.sizes.push_back({workers, rate / one_worker * weight});
   }
+  discount_switches(request, options_.restart_s, horizon_s);
   return request;
 }
 
 Result<Decision> ElasticPolicy::decide(std::span<SimJob* const> active, double, double) {
   const int gpus = options_.nodes * options_.gpus_per_node;
-  std::vector<JobRequest> requests;
-  int64_t least = 0;
-  for (const SimJob* job : active) {
-    JobRequest request = request_for(*job);
-    if (!request.may_wait) {
-      least += request.sizes[0].workers;
-      if (least > gpus) break;
-    }
-    requests.push_back(std::move(request));
+  std::vector<ScheduledJob> jobs;
+  for (const SimJob* job : active) jobs.push_back({request_for(*job), job->workers() > 0});
+  FFDL_ASSIGN_OR_RETURN(Schedule schedule, schedule_jobs(jobs, gpus, options_.when_full));
+  if (!schedule.feasible) {
+    // What was learned meanwhile made the jobs' smallest sizes larger: the last ones stop.
+    for (ScheduledJob& job : jobs) job.is_admitted = false;
+    FFDL_ASSIGN_OR_RETURN(schedule, schedule_jobs(jobs, gpus, WhenFull::kQueue));
   }
-  FFDL_ASSIGN_OR_RETURN(const Plan plan, plan_jobs(requests, gpus));
   Decision decision{std::vector<int>(active.size()), std::vector<size_t>(active.size())};
-  for (size_t i = 0; i < plan.jobs.size(); ++i) decision.workers[i] = plan.jobs[i].workers;
+  decision.dropped.resize(active.size());
+  for (size_t i = 0; i < active.size(); ++i) {
+    decision.workers[i] = schedule.jobs[i].workers;
+    decision.dropped[i] = schedule.jobs[i].fate == JobFate::kDropped;
+  }
   // Large jobs take whole nodes first; small ones fill what is left.
   std::iota(decision.order.begin(), decision.order.end(), size_t{0});
   std::stable_sort(decision.order.begin(), decision.order.end(),

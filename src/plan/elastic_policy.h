@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "ffdl/job_planner.h"
+#include "ffdl/job_scheduler.h"
 #include "plan/policies.h"
 
 namespace ffdl::plan {

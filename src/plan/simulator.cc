@@ -75,11 +75,11 @@ class Simulation {
     for (double now_s = 0; done < jobs_.size() && now_s < options_.horizon_s;) {
       done = 0;
       for (SimJob& job : jobs_) {
-        if (!job.done()) {
+        if (!job.over()) {
           FFDL_RETURN_IF_ERROR(plan::advance(job, now_s, options_.interval_s, rule_));
           if (job.done()) set_allocation(job, {}, job.completed_s);
         }
-        done += job.done() ? 1 : 0;
+        done += job.over() ? 1 : 0;
       }
       now_s += options_.interval_s;
       FFDL_RETURN_IF_ERROR(decide(now_s));
@@ -92,7 +92,7 @@ class Simulation {
   Status decide(double now_s) {
     std::vector<SimJob*> active;
     for (SimJob& job : jobs_) {
-      if (job.request->submitted_s <= now_s && !job.done()) active.push_back(&job);
+      if (job.request->submitted_s <= now_s && !job.over()) active.push_back(&job);
     }
     if (active.empty()) return {};
     const auto before = runtime_.now();
@@ -100,6 +100,9 @@ class Simulation {
                           policy_->decide(active, now_s, options_.interval_s));
     const auto took = runtime_.now() - before;
     report_.decision_ms.push_back(std::chrono::duration<double, std::milli>(took).count());
+    for (size_t i = 0; i < decision.dropped.size(); ++i) {
+      if (decision.dropped[i]) active[i]->dropped_s = now_s;
+    }
     // Everyone gives back before anyone takes.
     std::vector<bool> changes(active.size());
     for (size_t i = 0; i < active.size(); ++i) {
@@ -138,7 +141,7 @@ class Simulation {
     double used = 0;
     for (const SimJob& job : jobs_) {
       report_.jobs.push_back({job.request->name, job.request->submitted_s, job.started_s,
-                              job.completed_s, std::max(job.reallocations, 0)});
+                              job.completed_s, job.dropped_s, std::max(job.reallocations, 0)});
       report_.makespan_s = std::max(report_.makespan_s, job.completed_s);
       report_.reallocations += std::max(job.reallocations, 0);
       used += job.attained_gpu_s;
