@@ -86,6 +86,11 @@ class Cluster {
     if (is_killed) scaler.node.kill();
     scaler.task.reset();
   }
+  // As by SIGSTOP, in the middle of whatever it does; another one stands by.
+  void pause_autoscaler(Duration time) {
+    autoscalers_.back()->node.pause_until(runtime_.elapsed() + time);
+    start_autoscaler();
+  }
   SimulatedJob& submit(const std::string& name, double work_s) {
     return *jobs_.emplace_back(std::make_unique<SimulatedJob>(*this, name, work_s));
   }
@@ -277,6 +282,7 @@ TEST(Autoscaler, SurvivesKillsAndLostMessages) {
           cluster.end_autoscaler(true);
           cluster.start_autoscaler();
         }
+        if (runtime.chance(0.3)) cluster.pause_autoscaler(runtime.up_to(12s));
         if (runtime.chance(0.2)) jobs[runtime.below(jobs.size())]->kill();
       }
       cluster.faults() = {};
