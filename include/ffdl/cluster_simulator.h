@@ -63,7 +63,8 @@ struct ClusterOptions {
   int gpus_per_node = 4;
   ClusterPolicy policy = ClusterPolicy::kElastic;
   PlanObjective objective = PlanObjective::kGoodput;
-  bool dynamic_batch = true;              // elastic only; else the batch of the workload
+  bool dynamic_batch = true;  // elastic only; else the batch of the workload
+  bool known_speeds = false;  // elastic only: planned by the profiles, not by what jobs have shown
   WhenFull when_full = WhenFull::kQueue;  // elastic only
   double interval_s = 60;                 // between decisions
   double restart_s = 30;                  // without progress after each change of a job's workers

@@ -23,9 +23,7 @@ ScheduledJob to_be_scheduled(const JobFacts& job, const AutoscalerOptions& optio
   ScheduledJob scheduled{
       {.name = job.demand.job, .sizes = job.demand.sizes, .current_workers = job.granted()},
       job.granted() > 0};
-  if (scheduled.is_admitted) {
-    discount_switches(scheduled.request, seconds(options.switch_cost), seconds(options.horizon));
-  }
+  discount_switches(scheduled.request, seconds(options.switch_cost), seconds(options.horizon));
   return scheduled;
 }
 

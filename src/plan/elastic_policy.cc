@@ -20,12 +20,30 @@ constexpr double kUnknownRemaining_s = 3600;
 
 }  // namespace
 
+// By the measured times of steps, of the batch of the workload.
+std::vector<double> ElasticPolicy::known_rates(const SimJob& job) const {
+  std::vector<double> rates;
+  const int gpus = options_.nodes * options_.gpus_per_node;
+  for (int workers = 1; workers <= gpus; ++workers) {
+    const BatchSplit split = job.application->limits().split(job.request->batch, workers);
+    const auto placement = packed(workers, options_.gpus_per_node);
+    const auto time = job.application->step_time(placement, split.local);
+    const auto batch = static_cast<double>(split.global(workers));
+    rates.push_back(time ? batch / time->total_s(split.accumulated) : 0);
+  }
+  return rates;
+}
+
 const std::vector<double>& ElasticPolicy::rates(const SimJob& job) {
   Rates& rates = rates_[job.index];
   const SpeedEstimator& estimator = *job.estimator;
   if (rates.version == estimator.version() && rates.gradients == job.gradients) return rates.of;
   rates.version = estimator.version();
   rates.gradients = job.gradients;
+  if (options_.known_speeds) {
+    rates.of = known_rates(job);
+    return rates.of;
+  }
   rates.of = {1.0};
   if (!estimator.knows_anything()) return rates.of;
   BatchQuestion question = BatchRule{options_.dynamic_batch, options_.objective}.question(job);
