@@ -57,13 +57,23 @@ enum class ClusterPolicy {
   kElastic,          // the planner
 };
 enum class PlanObjective { kThroughput, kGoodput };
+// Which global batch a job of the elastic policy trains with.
+enum class TrainingBatch {
+  kDynamic,   // the best one for its workers, anew after each epoch
+  kWorkload,  // what its owner asks for
+  kSmallest,  // that its profile knows, and the largest
+  kLargest,
+};
 
 struct ClusterOptions {
   int nodes = 16;
   int gpus_per_node = 4;
   ClusterPolicy policy = ClusterPolicy::kElastic;
   PlanObjective objective = PlanObjective::kGoodput;
-  bool dynamic_batch = true;  // elastic only; else the batch of the workload
+  TrainingBatch batch = TrainingBatch::kDynamic;  // elastic only; the others: kWorkload
+  // Each sample is worth the same whatever the batch, as the paper assumes; otherwise what was
+  // measured of the gradients says what a step is worth.
+  bool samples_count_alike = false;
   bool known_speeds = false;  // elastic only: planned by the profiles, not by what jobs have shown
   WhenFull when_full = WhenFull::kQueue;  // elastic only
   double interval_s = 60;                 // between decisions

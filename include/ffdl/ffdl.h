@@ -39,6 +39,7 @@
 #include "ffdl/store_server.h"        // IWYU pragma: export
 #include "ffdl/straggler_watch.h"     // IWYU pragma: export
 #include "ffdl/supervisor.h"          // IWYU pragma: export
+#include "ffdl/synthetic_workload.h"  // IWYU pragma: export
 #include "ffdl/types.h"               // IWYU pragma: export
 #include "ffdl/update_rule.h"         // IWYU pragma: export
 #include "ffdl/version.h"             // IWYU pragma: export

@@ -46,7 +46,7 @@ const std::vector<double>& ElasticPolicy::rates(const SimJob& job) {
   }
   rates.of = {1.0};
   if (!estimator.knows_anything()) return rates.of;
-  BatchQuestion question = BatchRule{options_.dynamic_batch, options_.objective}.question(job);
+  BatchQuestion question = BatchRule{options_.batch, options_.objective}.question(job);
   if (!job.ran) question.gradients = estimator.first_gradients();
   const int gpus = options_.nodes * options_.gpus_per_node;
   // Who asks for one worker only is taken at his word.

@@ -179,7 +179,7 @@ class ElasticTiresiasPolicy : public TiresiasPolicy {
 
   double speed(const SimJob& job, int workers) const {
     if (workers == 0) return 0;
-    const BatchRule rule{false, PlanObjective::kThroughput};
+    const BatchRule rule{TrainingBatch::kWorkload, PlanObjective::kThroughput};
     const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
     const auto one = best_configuration(job.estimator->model(), rule.question(job), 1, 1);
     const auto many =

@@ -49,9 +49,11 @@ struct SimJob {
 // How the batch of a running job is chosen, anew after each epoch: from the workload, or as is
 // best.
 struct BatchRule {
-  bool dynamic = false;
+  TrainingBatch batch = TrainingBatch::kWorkload;
   PlanObjective objective = PlanObjective::kGoodput;
 
+  // None: it is chosen.
+  std::optional<int64_t> fixed_batch(const SimJob& job) const;
   BatchQuestion question(const SimJob& job) const;
   BatchSplit choose(const SimJob& job) const;
 };

@@ -32,7 +32,7 @@ class Simulation {
   Simulation(const ClusterOptions& options, Runtime& runtime)
       : options_(options),
         runtime_(runtime),
-        rule_{options.policy == ClusterPolicy::kElastic && options.dynamic_batch,
+        rule_{options.policy == ClusterPolicy::kElastic ? options.batch : TrainingBatch::kWorkload,
               options.objective},
         policy_(plan::make_policy(options)),
         free_(static_cast<size_t>(options.nodes), options.gpus_per_node) {}
@@ -41,8 +41,13 @@ class Simulation {
                   const std::map<std::string, ApplicationProfile>& profiles) {
     const int workers_max = options_.nodes * options_.gpus_per_node;
     for (const auto& [name, profile] : profiles) {
-      FFDL_ASSIGN_OR_RETURN(plan::Application application,
-                            plan::Application::from_profile(profile));
+      ApplicationProfile used = profile;
+      if (options_.samples_count_alike) {
+        for (auto& [batch, epochs] : used.epochs) {
+          for (EpochStatistics& epoch : epochs) epoch.grad_sqr = 0, epoch.grad_var = 1;
+        }
+      }
+      FFDL_ASSIGN_OR_RETURN(plan::Application application, plan::Application::from_profile(used));
       applications_.emplace(name, std::move(application));
     }
     for (const WorkloadJob& request : workload) {

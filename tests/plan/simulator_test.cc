@@ -118,7 +118,7 @@ TEST(Simulate, JobsThatCannotVaryTheirBatchGainNothingFromADynamicOne) {
     ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
     options.objective = objective;
     const auto dynamic = simulate_cluster(workload("rigid"), programs(), options).value();
-    options.dynamic_batch = false;
+    options.batch = TrainingBatch::kWorkload;
     const auto fixed = simulate_cluster(workload("rigid"), programs(), options).value();
     for (size_t i = 0; i < fixed.jobs.size(); ++i) {
       EXPECT_EQ(dynamic.jobs[i].completed_s, fixed.jobs[i].completed_s);

@@ -71,6 +71,7 @@ HEADERS = {
     "job_scheduler.h": "plan",
     "plan_files.h": "plan",
     "scaling_model.h": "plan",
+    "synthetic_workload.h": "plan",
     "elastic_pool.h": "pool",
     "observe.h": "observe",
     "launcher.h": "launch",
