@@ -74,6 +74,8 @@ struct ClusterOptions {
   // Each sample is worth the same whatever the batch, as the paper assumes; otherwise what was
   // measured of the gradients says what a step is worth.
   bool samples_count_alike = false;
+  // Elastic only: of one job. Profiles know nothing of jobs larger than those that were measured.
+  int job_workers_max = 1'000'000;
   bool known_speeds = false;  // elastic only: planned by the profiles, not by what jobs have shown
   WhenFull when_full = WhenFull::kQueue;  // elastic only
   double interval_s = 60;                 // between decisions

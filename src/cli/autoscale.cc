@@ -126,7 +126,7 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   command
       ->add_option("--workers", arguments->workers,
                    "offers so many (default: only what 'ffdl offer' has offered)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1'000'000'000));
   command
       ->add_option("--when-full", arguments->when_full,
                    "what becomes of a job that does not fit: queue (the default) or drop")

@@ -182,6 +182,8 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"fixed", TrainingBatch::kWorkload},
                                          {"min", TrainingBatch::kSmallest},
                                          {"max", TrainingBatch::kLargest}}));
+  command->add_option("--job-workers", cluster.job_workers_max,
+                      "of the elastic policy: workers of a job at most (default: all)");
   command->add_flag("--samples-alike", cluster.samples_count_alike,
                     "each sample is worth the same, whatever the batch");
   command

@@ -20,11 +20,14 @@ constexpr double kUnknownRemaining_s = 3600;
 
 }  // namespace
 
+int ElasticPolicy::workers_max() const {
+  return std::min(options_.nodes * options_.gpus_per_node, options_.job_workers_max);
+}
+
 // By the measured times of steps, of the batch of the workload.
 std::vector<double> ElasticPolicy::known_rates(const SimJob& job) const {
   std::vector<double> rates;
-  const int gpus = options_.nodes * options_.gpus_per_node;
-  for (int workers = 1; workers <= gpus; ++workers) {
+  for (int workers = 1; workers <= workers_max(); ++workers) {
     const BatchSplit split = job.application->limits().split(job.request->batch, workers);
     const auto placement = packed(workers, options_.gpus_per_node);
     const auto time = job.application->step_time(placement, split.local);
@@ -48,10 +51,10 @@ const std::vector<double>& ElasticPolicy::rates(const SimJob& job) {
   if (!estimator.knows_anything()) return rates.of;
   BatchQuestion question = BatchRule{options_.batch, options_.objective}.question(job);
   if (!job.ran) question.gradients = estimator.first_gradients();
-  const int gpus = options_.nodes * options_.gpus_per_node;
   // Who asks for one worker only is taken at his word.
-  const int most =
-      job.request->workers == 1 ? 1 : std::min(gpus, kGrowthMax * estimator.model().workers_seen);
+  const int most = job.request->workers == 1
+                       ? 1
+                       : std::min(workers_max(), kGrowthMax * estimator.model().workers_seen);
   rates.of.clear();
   for (int workers = 1; workers <= most; ++workers) {
     const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;

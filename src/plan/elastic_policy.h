@@ -34,6 +34,7 @@ class ElasticPolicy : public Policy {
   };
 
   const std::vector<double>& rates(const SimJob& job);
+  int workers_max() const;  // of a job
   std::vector<double> known_rates(const SimJob& job) const;
   JobRequest request_for(const SimJob& job);
 

@@ -18,6 +18,10 @@ Status check_options(const ClusterOptions& options) {
     return invalid_argument("simulate a cluster: {} nodes of {} GPUs; give at least 1 of each",
                             options.nodes, options.gpus_per_node);
   }
+  if (options.job_workers_max < 1) {
+    return invalid_argument("simulate a cluster: at most {} workers of a job; give at least 1",
+                            options.job_workers_max);
+  }
   if (!(options.interval_s > 0) || !(options.restart_s >= 0) ||
       !std::isfinite(options.interval_s) || !std::isfinite(options.restart_s)) {
     return invalid_argument(
