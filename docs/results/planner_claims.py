@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 
-CLUSTERS = {40: (10, 400, (1, 2)), 400: (100, 1000, (1,))}  # GPUs: nodes, jobs, seeds
+CLUSTERS = {40: (10, 400, (1, 2)), 400: (100, 4000, (1,))}  # GPUs: nodes, jobs, seeds
 ARRIVALS = {"low": ("poisson", 1), "high": ("poisson", 2), "bursty": ("bursty", 1.5)}
 BATCHES = ("dynamic", "min", "max", "fixed")
 
@@ -58,10 +58,11 @@ def claims(ffdl, profiles, pool):
                     return statistics.mean(report[key] for report in row[batch])
 
                 dropped = total("dropped", "min")
+                ratio = f"{total('dropped', 'dynamic') / dropped:.2f}" if dropped else "-"
                 print(f"| {gpus} | {name} | {each('{}', 'completed')} | {each('{}', 'dropped')} | "
                       f"{each('{:.0f}', 'mean_jct_s', mean)} | "
                       f"{total('completed', 'dynamic') / total('completed', 'min'):.2f} | "
-                      f"{total('dropped', 'dynamic') / dropped if dropped else 1:.2f} |")
+                      f"{ratio} |")
 
 
 def policies(ffdl, profiles, workloads, pool):

@@ -12,9 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FFDL_CHECK(demand.ok() || demand.status().code() == StatusCode::kCorrupt, "the only thing wrong");
   if (demand.ok()) {
     const auto again = jobs::parse_demand(encode(*demand));
-    FFDL_CHECK(again.ok() && again->place == demand->place &&
-                   again->demand.sizes == demand->demand.sizes,
-               "a demand that was written can be read");
+    FFDL_CHECK(
+        again.ok() && again->place == demand->place && again->demand.sizes == demand->demand.sizes,
+        "a demand that was written can be read");
   }
   const auto answers = jobs::parse_answers(text);
   FFDL_CHECK(answers.ok() || answers.status().code() == StatusCode::kCorrupt,

@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "ffdl/supervisor.h"
+#include "jobs/records.h"
 #include "launch/node_board.h"
 #include "sim/faulty_store.h"
 #include "sim/sim_runtime.h"
@@ -293,6 +294,60 @@ TEST(Autoscaler, SurvivesKillsAndLostMessages) {
     });
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+// A store in which somebody else decides between the first look and what follows from it.
+class OvertakingStore final : public Store {
+ public:
+  OvertakingStore(Store& inner, StopSource& stop) : inner_(inner), stop_(stop) {}
+
+  bool was_overtaken() const { return was_overtaken_; }
+  int looks_since() const { return looks_since_; }
+
+  Result<std::vector<Entry>> list(std::string_view prefix) override {
+    auto seen = inner_.list(prefix);
+    if (prefix != jobs::kPrefix) return seen;
+    looks_since_ += was_overtaken_ ? 1 : 0;
+    if (!was_overtaken_) EXPECT_OK(inner_.put(jobs::kAnswers, "[]"));
+    was_overtaken_ = true;
+    return seen;
+  }
+  Result<Revision> compare_and_put(std::string_view key, Revision expected, std::string_view value,
+                                   LeaseId lease) override {
+    const auto put = inner_.compare_and_put(key, expected, value, lease);
+    if (put.ok() && key == jobs::kAnswers) stop_.request_stop();
+    return put;
+  }
+  Result<Entry> get(std::string_view key) override { return inner_.get(key); }
+  Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease) override {
+    return inner_.put(key, value, lease);
+  }
+  Status remove(std::string_view key) override { return inner_.remove(key); }
+  Result<Revision> wait_change(std::string_view prefix, Revision after, Time deadline) override {
+    return inner_.wait_change(prefix, after, deadline);
+  }
+  Result<LeaseId> grant_lease(Duration ttl) override { return inner_.grant_lease(ttl); }
+  Status keep_alive(LeaseId lease) override { return inner_.keep_alive(lease); }
+  Status end_lease(LeaseId lease) override { return inner_.end_lease(lease); }
+
+ private:
+  Store& inner_;
+  StopSource& stop_;
+  bool was_overtaken_ = false;
+  int looks_since_ = 0;
+};
+
+TEST(Autoscaler, ADecisionOnAnOldLookChangesNothing) {
+  ASSERT_OK_AND_ASSIGN(const auto inner, open_store("mem://", system_runtime()));
+  ASSERT_OK(offer_workers(*inner, "node", 1));
+  ASSERT_OK_AND_ASSIGN(const auto ticket,
+                       JobTicket::enter(*inner, system_runtime(), demand("job")));
+  StopSource stop;
+  OvertakingStore store(*inner, stop);
+  EXPECT_FAILS(run_autoscaler(store, system_runtime(), {}, stop.get_token()),
+               StatusCode::kCancelled, "");
+  EXPECT_TRUE(store.was_overtaken());
+  EXPECT_GE(store.looks_since(), 1);  // it looked again before it wrote
 }
 
 TEST(Autoscaler, RefusesWhatMakesNoSense) {
