@@ -11,10 +11,10 @@
 namespace ffdl {
 namespace {
 
-using nlohmann::json;
+using Document = nlohmann::json;
 
-const std::string kProgram = FFDL_PROGRAM;
-const std::string kMember = FFDL_MEMBER_WORKER;
+const std::string kFfdl = FFDL_PROGRAM;
+const std::string kTrainer = FFDL_MEMBER_WORKER;
 
 class AutoscaleCommand : public ::testing::Test {
  protected:
@@ -22,25 +22,25 @@ class AutoscaleCommand : public ::testing::Test {
   ~AutoscaleCommand() override { ::unsetenv("TMPDIR"); }
 
   std::string store() const { return " --store tcp://" + folder_.path() + "/store "; }
-  std::string command(const std::string& name) const { return kProgram + " " + name + store(); }
+  std::string command(const std::string& name) const { return kFfdl + " " + name + store(); }
   std::string run(const std::string& job, const std::string& workers,
                   const std::string& program) const {
     return command("run") + "--autoscale --job " + job + " --workers " + workers + " -- " + program;
   }
-  json decided() const {
+  Document decided() const {
     const auto shown = run_program(command("autoscale") + "--show --json");
-    return shown.exit_code == 0 ? json::parse(shown.out) : json();
+    return shown.exit_code == 0 ? Document::parse(shown.out) : Document();
   }
   // Whether the jobs are told these numbers, in order of arrival, and have them.
   bool has(const std::map<std::string, int>& expected) const {
-    const json all = decided();
+    const Document all = decided();
     if (!all.contains("jobs") || all["jobs"].size() != expected.size()) return false;
-    for (const json& job : all["jobs"]) {
+    for (const Document& job : all["jobs"]) {
       const std::string name = job["job"];
       if (!expected.contains(name) || job["workers"] != expected.at(name)) return false;
       const auto shown = run_program(command("status " + name) + "--json");
       if (shown.exit_code != 0) return false;
-      const json status = json::parse(shown.out);
+      const Document status = Document::parse(shown.out);
       if (status["world_size"] != job["workers"] || status["running"] != job["workers"]) {
         return false;
       }
@@ -54,9 +54,9 @@ class AutoscaleCommand : public ::testing::Test {
 TEST_F(AutoscaleCommand, JobsShareTheWorkersAndOutliveTheAutoscaler) {
   auto autoscaler = std::make_unique<StartedProgram>(command("autoscale") + "--workers 2",
                                                      folder_.file("autoscale-1"));
-  StartedProgram a(run("a", "1:2", kMember), folder_.file("a"));
+  StartedProgram a(run("a", "1:2", kTrainer), folder_.file("a"));
   ASSERT_TRUE(comes_true([&] { return has({{"a", 2}}); })) << a.output();
-  StartedProgram b(run("b", "1:2", kMember), folder_.file("b"));
+  StartedProgram b(run("b", "1:2", kTrainer), folder_.file("b"));
   ASSERT_TRUE(comes_true([&] { return has({{"a", 1}, {"b", 1}}); })) << b.output();
 
   autoscaler->signal(SIGKILL);
@@ -97,7 +97,7 @@ TEST_F(AutoscaleCommand, WhoWaitsCanBeStopped) {
 
 TEST_F(AutoscaleCommand, ToldWhatIsWrong) {
   const auto fails = [](const std::string& arguments, const std::string& text) {
-    const auto outcome = run_program(kProgram + " " + arguments + " 2>&1");
+    const auto outcome = run_program(kFfdl + " " + arguments + " 2>&1");
     EXPECT_NE(outcome.exit_code, 0);
     EXPECT_NE(outcome.out.find(text), std::string::npos) << outcome.out;
   };

@@ -11,7 +11,7 @@ namespace {
 
 // Steps of 1 s with any number of workers, 1000 of the smallest batch; each sample is worth the
 // same.
-std::map<std::string, ApplicationProfile> programs() {
+std::map<std::string, ApplicationProfile> small_programs() {
   ApplicationProfile program;
   program.name = "net";
   for (int workers = 1; workers <= 8; ++workers) {
@@ -21,13 +21,13 @@ std::map<std::string, ApplicationProfile> programs() {
   return {{"net", program}};
 }
 
-SyntheticWorkload options(Arrivals arrivals) {
+SyntheticWorkload load_of(Arrivals arrivals) {
   return {.arrivals = arrivals, .jobs = 4000, .load = 0.5, .nodes = 5, .gpus_per_node = 8};
 }
 
 TEST(MakeWorkload, HasTheLoadThatWasAskedFor) {
   for (const Arrivals arrivals : {Arrivals::kPoisson, Arrivals::kBursty, Arrivals::kDiurnal}) {
-    ASSERT_OK_AND_ASSIGN(const auto jobs, make_workload(programs(), options(arrivals)));
+    ASSERT_OK_AND_ASSIGN(const auto jobs, make_workload(small_programs(), load_of(arrivals)));
     ASSERT_EQ(jobs.size(), 4000U);
     double gpu_s = 0, before = 0;
     for (const WorkloadJob& job : jobs) {
@@ -43,27 +43,28 @@ TEST(MakeWorkload, HasTheLoadThatWasAskedFor) {
 }
 
 TEST(MakeWorkload, BurstsAreTenMinutesOfAnHour) {
-  for (const WorkloadJob& job : make_workload(programs(), options(Arrivals::kBursty)).value()) {
+  for (const WorkloadJob& job :
+       make_workload(small_programs(), load_of(Arrivals::kBursty)).value()) {
     EXPECT_LT(std::fmod(job.submitted_s, 3600), 600);
   }
 }
 
 TEST(MakeWorkload, ASeedIsAWorkload) {
-  SyntheticWorkload one = options(Arrivals::kPoisson);
-  const auto first = make_workload(programs(), one).value();
-  EXPECT_EQ(make_workload(programs(), one)->back().submitted_s, first.back().submitted_s);
+  SyntheticWorkload one = load_of(Arrivals::kPoisson);
+  const auto first = make_workload(small_programs(), one).value();
+  EXPECT_EQ(make_workload(small_programs(), one)->back().submitted_s, first.back().submitted_s);
   one.seed = 2;
-  EXPECT_NE(make_workload(programs(), one)->back().submitted_s, first.back().submitted_s);
+  EXPECT_NE(make_workload(small_programs(), one)->back().submitted_s, first.back().submitted_s);
 }
 
 TEST(MakeWorkload, RefusesWhatMakesNoSense) {
-  SyntheticWorkload none = options(Arrivals::kPoisson);
+  SyntheticWorkload none = load_of(Arrivals::kPoisson);
   EXPECT_FAILS(make_workload({}, none), StatusCode::kInvalidArgument, "of 0 programs");
   none.load = 0;
-  EXPECT_FAILS(make_workload(programs(), none), StatusCode::kInvalidArgument, "a load of 0");
-  auto unmeasured = programs();
+  EXPECT_FAILS(make_workload(small_programs(), none), StatusCode::kInvalidArgument, "a load of 0");
+  auto unmeasured = small_programs();
   unmeasured["net"].placed = {{{16}, 8, 1.0, 0.0}};
-  EXPECT_FAILS(make_workload(unmeasured, options(Arrivals::kPoisson)), StatusCode::kInvalidArgument,
+  EXPECT_FAILS(make_workload(unmeasured, load_of(Arrivals::kPoisson)), StatusCode::kInvalidArgument,
                "knows the time of no step");
 }
 
