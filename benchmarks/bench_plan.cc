@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "benchmarks/harness/suite.h"
+#include "benchmarks/plan/live.h"
+#include "benchmarks/plan/live_worker.h"
 #include "ffdl/cluster_simulator.h"
 #include "ffdl/job_planner.h"
 #include "ffdl/plan_files.h"
@@ -103,6 +105,11 @@ void simulator_row(Suite& suite) {
 
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
+  if (argc == 5 && std::string(argv[1]) == "--role") {  // a worker of the live row
+    const ffdl::Status trained = run_live_worker(std::strtoull(argv[3], nullptr, 10), argv[4]);
+    if (!trained.ok()) fmt::print(stderr, "{}\n", trained.to_string());
+    return trained.ok() ? 0 : 1;
+  }
   return Suite::run("plan", argc, argv, [](Suite& suite) {
     const auto jobs = make_jobs(100, true);
     suite.self_check(PairSpec{.name = "plan",
@@ -114,5 +121,6 @@ int main(int argc, char** argv) {
     plan_row(suite, 1000, 10'000, true, 50);
     plan_row(suite, 10'000, 100'000, false, 500);
     simulator_row(suite);
+    live_row(suite);
   });
 }

@@ -3,17 +3,21 @@
 
 usage: plot_planner.py OUT_FOLDER LABEL=FILE...
 
-Needs matplotlib. The timeline is drawn for each file, the distributions for all together.
+Needs matplotlib. Allocation and jobs are drawn for each file, the distributions for all together.
 """
 
 import json
+import math
 import pathlib
+import re
 import sys
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+
+HOURS_MAX = 10  # drawn of a run: what comes after are the last few jobs
 
 
 def completion_hours(report):
@@ -31,7 +35,7 @@ def draw_distributions(reports, path):
              title="Completion times")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=100, bbox_inches="tight")
+    figure.savefig(path, dpi=70, bbox_inches="tight")
     plt.close(figure)
 
 
@@ -54,9 +58,37 @@ def draw_timeline(label, report, path):
     figure, axes = plt.subplots(figsize=(9, 3.5))
     axes.stackplot(hours, list(zip(*levels)), labels=programs, step="post")
     axes.set(xlabel="hours", ylabel="workers", title=f"Allocation over time, {label}",
-             xlim=(0, hours[-1]))
-    axes.legend(loc="upper right", ncols=3, fontsize="small")
-    figure.savefig(path, dpi=100, bbox_inches="tight")
+             xlim=(0, min(hours[-1], HOURS_MAX)))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=len(programs),
+                fontsize="small")
+    figure.savefig(path, dpi=70, bbox_inches="tight")
+    plt.close(figure)
+
+
+def draw_jobs(label, report, path):
+    """One line for each job: grey while it waits, otherwise the darker the more workers it has."""
+    end = {}  # of each job's last piece: since when, with how many workers
+    figure, axes = plt.subplots(figsize=(9, 4.5))
+    pieces = []
+    for second, job, count in report["timeline"]:
+        if job in end:
+            pieces.append((job, end[job][0], second, end[job][1]))
+        end[job] = (second, count)
+    for job, one in enumerate(report["per_job"]):
+        if one["completed_s"] is not None:
+            axes.plot([one["submitted_s"] / 3600, one["completed_s"] / 3600], [job, job],
+                      color="0.85", linewidth=1.5)
+    shades = plt.get_cmap("viridis_r")
+    for job, begin, stop, count in pieces:
+        if count > 0:
+            axes.plot([begin / 3600, stop / 3600], [job, job], linewidth=1.5,
+                      color=shades(min(math.log2(count) / 6, 1.0)))
+    axes.set(xlabel="hours", ylabel="job", title=f"The cluster's jobs, {label}",
+             xlim=(0, min(report["makespan_s"] / 3600, HOURS_MAX)))
+    scale = plt.cm.ScalarMappable(plt.Normalize(0, 6), shades)
+    bar = figure.colorbar(scale, ax=axes, label="workers", ticks=range(7))
+    bar.ax.set_yticklabels([str(2 ** i) for i in range(7)])
+    figure.savefig(path, dpi=70, bbox_inches="tight")
     plt.close(figure)
 
 
@@ -68,8 +100,9 @@ def main():
     for word in sys.argv[2:]:
         label, file = word.split("=", 1)
         reports[label] = json.loads(pathlib.Path(file).read_text())
-        name = "".join(c if c.isalnum() else "-" for c in label.lower())
-        draw_timeline(label, reports[label], out / f"planner-timeline-{name}.png")
+        name = re.sub("[^a-z0-9]+", "-", label.lower())
+        draw_timeline(label, reports[label], out / f"planner-allocation-{name}.png")
+        draw_jobs(label, reports[label], out / f"planner-jobs-{name}.png")
     draw_distributions(reports, out / "planner-completion.png")
 
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ffdl/export.h"
+#include "ffdl/job_scheduler.h"
 #include "ffdl/runtime.h"
 #include "ffdl/status.h"
 
@@ -56,16 +57,30 @@ enum class ClusterPolicy {
   kElastic,          // the planner
 };
 enum class PlanObjective { kThroughput, kGoodput };
+// Which global batch a job of the elastic policy trains with.
+enum class TrainingBatch {
+  kDynamic,   // the best one for its workers, anew after each epoch
+  kWorkload,  // what its owner asks for
+  kSmallest,  // that its profile knows, and the largest
+  kLargest,
+};
 
 struct ClusterOptions {
   int nodes = 16;
   int gpus_per_node = 4;
   ClusterPolicy policy = ClusterPolicy::kElastic;
   PlanObjective objective = PlanObjective::kGoodput;
-  bool dynamic_batch = true;        // elastic only; else the batch of the workload
-  double interval_s = 60;           // between decisions
-  double restart_s = 30;            // without progress after each change of a job's workers
-  double horizon_s = 30 * 86400.0;  // jobs that have not ended by then are reported as such
+  TrainingBatch batch = TrainingBatch::kDynamic;  // elastic only; the others: kWorkload
+  // Each sample is worth the same whatever the batch, as the paper assumes; otherwise what was
+  // measured of the gradients says what a step is worth.
+  bool samples_count_alike = false;
+  // Elastic only: of one job. Profiles know nothing of jobs larger than those that were measured.
+  int job_workers_max = 1'000'000;
+  bool known_speeds = false;  // elastic only: planned by the profiles, not by what jobs have shown
+  WhenFull when_full = WhenFull::kQueue;  // elastic only
+  double interval_s = 60;                 // between decisions
+  double restart_s = 30;                  // without progress after each change of a job's workers
+  double horizon_s = 30 * 86400.0;        // jobs that have not ended by then are reported as such
 };
 
 struct JobOutcome {
@@ -73,6 +88,7 @@ struct JobOutcome {
   double submitted_s = 0;
   double started_s = -1;    // -1: never
   double completed_s = -1;  // -1: not by the horizon
+  double dropped_s = -1;    // when it was turned away; -1: it was not
   int reallocations = 0;    // after its first allocation
 };
 

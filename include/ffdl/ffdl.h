@@ -1,6 +1,7 @@
 #pragma once
 
 // Everything public, for those who prefer one include.
+#include "ffdl/autoscaler.h"          // IWYU pragma: export
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
 #include "ffdl/batch_rule.h"          // IWYU pragma: export
 #include "ffdl/checkpoint.h"          // IWYU pragma: export
@@ -13,6 +14,7 @@
 #include "ffdl/export.h"              // IWYU pragma: export
 #include "ffdl/gradient_noise.h"      // IWYU pragma: export
 #include "ffdl/job_planner.h"         // IWYU pragma: export
+#include "ffdl/job_scheduler.h"       // IWYU pragma: export
 #include "ffdl/job_status.h"          // IWYU pragma: export
 #include "ffdl/launch_environment.h"  // IWYU pragma: export
 #include "ffdl/launcher.h"            // IWYU pragma: export
@@ -38,6 +40,7 @@
 #include "ffdl/store_server.h"        // IWYU pragma: export
 #include "ffdl/straggler_watch.h"     // IWYU pragma: export
 #include "ffdl/supervisor.h"          // IWYU pragma: export
+#include "ffdl/synthetic_workload.h"  // IWYU pragma: export
 #include "ffdl/types.h"               // IWYU pragma: export
 #include "ffdl/update_rule.h"         // IWYU pragma: export
 #include "ffdl/version.h"             // IWYU pragma: export

@@ -23,7 +23,8 @@ struct SupervisorOptions {
   std::string job = "job";
   std::vector<std::string> command{};  // what each worker runs
   int min_workers = 1;                 // of the job, as is the next: with fewer it is given up
-  int max_workers = 1;                 // so many are started, until scale_job() asks for others
+  int max_workers = 1;
+  int first_workers = 0;  // so many are started, until scale_job() asks for others; 0: max_workers
   // One supervisor runs on each node: workers number node * workers_per_node and up.
   int node = 0;
   int workers_per_node = 1;

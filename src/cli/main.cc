@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/autoscale.h"
 #include "cli/data.h"
 #include "cli/doctor.h"
 #include "cli/migrate.h"
@@ -39,9 +40,11 @@ int main(int argc, char** argv) {
   ffdl::Status outcome;
   int exit_code = 0;
   std::vector<std::string> program;
+  ffdl::cli::add_autoscale_command(app, outcome, exit_code);
   ffdl::cli::add_data_command(app, outcome);
   ffdl::cli::add_doctor_command(app, outcome);
   ffdl::cli::add_migrate_command(app, outcome);
+  ffdl::cli::add_offer_command(app, outcome);
   ffdl::cli::add_plan_command(app, outcome);
   const CLI::App* run = ffdl::cli::add_run_command(app, program, outcome, exit_code);
   ffdl::cli::add_scale_command(app, outcome);

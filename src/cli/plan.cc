@@ -87,7 +87,7 @@ void add_plan_command(CLI::App& app, Status& outcome) {
                      "folder of tables, one job each: steps per second by batch and workers");
   command->add_option("--workers", arguments->workers, "workers to share out")
       ->required()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1'000'000'000));
   command
       ->add_option("--batch", arguments->batch, "which batches of the tables: dynamic, min or max")
       ->transform(CLI::CheckedTransformer(

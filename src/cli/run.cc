@@ -19,6 +19,7 @@
 #include "cli/job_folder.h"
 #include "cli/run_arguments.h"
 #include "cli/signals.h"
+#include "ffdl/autoscaler.h"
 #include "ffdl/launcher.h"
 #include "ffdl/store.h"
 #include "ffdl/store_server.h"
@@ -95,6 +96,26 @@ void wait_for_others(Store& store, const std::string& job, const std::atomic<boo
   }
 }
 
+// Waits in the autoscaler's queue. `options` learns with how many workers the job begins.
+Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const std::vector<SizeOption>& sizes,
+                                            SupervisorOptions& options,
+                                            std::atomic<int>& signalled) {
+  FFDL_ASSIGN_OR_RETURN(auto ticket,
+                        JobTicket::enter(store, system_runtime(), {options.job, sizes}));
+  const SignalWatch watch([&](int signal) { signalled = signal; });
+  fmt::print(stderr, "ffdl: job '{}' waits for 'ffdl autoscale' to let it in\n", options.job);
+  while (signalled == 0) {
+    const auto admitted = ticket->wait_until_admitted(deadline_in(kLook));
+    if (admitted.status().code() == StatusCode::kTimeout) continue;
+    FFDL_RETURN_IF_ERROR(admitted.status());
+    options.first_workers = admitted->workers;
+    fmt::print(stderr, "ffdl: job '{}' begins with {} workers\n", options.job, admitted->workers);
+    return ticket;
+  }
+  return Status(StatusCode::kCancelled,
+                fmt::format("run job '{}': it was stopped while it waited", options.job));
+}
+
 // Runs the job. `signalled` becomes the first signal that ended it.
 Status supervise(const SupervisorOptions& options, Store& store, bool others_need_store,
                  std::atomic<int>& signalled) {
@@ -151,7 +172,14 @@ Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
     outcome = here.status();
     if (outcome.ok()) {
       announce(plan, options);
-      outcome = supervise(options, *here->store, here->server != nullptr, signalled);
+      std::unique_ptr<JobTicket> ticket;  // its share of the workers, until it has ended
+      if (!plan.sizes.empty()) {
+        auto admitted = queue_up(*here->store, plan.sizes, options, signalled);
+        outcome = admitted.status();
+        if (outcome.ok()) ticket = std::move(*admitted);
+      }
+      if (outcome.ok())
+        outcome = supervise(options, *here->store, here->server != nullptr, signalled);
     }
   }
   // A job that has a name may be run again, and go on from what its store says.
@@ -197,6 +225,14 @@ void add_places(CLI::App& command, RunArguments& to) {
   command.add_option("--rdzv-endpoint,--rdzv_endpoint", to.rdzv_endpoint,
                      "HOST[:PORT] where node 0 serves the store (port 29400)");
   command.add_option("--rdzv-backend,--rdzv_backend", to.rdzv_backend, "c10d or static: no matter");
+  command.add_flag(
+      "--autoscale", to.autoscale,
+      "'ffdl autoscale' with the same --store says when it begins, and how large it is");
+  command
+      .add_option("--scaling", to.scaling,
+                  "with --autoscale: how fast it is with 1, 2, ... workers, as 1,1.9,2.7")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_flag("--standalone", to.standalone, "a store of its own, which is the default");
   command.add_option("--master-addr,--master_addr", to.master_addr, "what MASTER_ADDR is to be");
   command.add_option("--master-port,--master_port", to.master_port, "what MASTER_PORT is to be")

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int kEndpointPort = 29400;  // torchrun's, as is the next
 constexpr int kMasterPort = 29500;
+constexpr double kUnknownScaling = 0.8;  // the power of the number of workers
 
 template <class... Args>
 Status wrong(fmt::format_string<Args...> format, Args&&... args) {
@@ -127,6 +129,33 @@ Status plan_store(const RunArguments& arguments, RunPlan& plan) {
   return {};
 }
 
+// What the job tells the autoscaler.
+Status plan_sizes(const RunArguments& arguments, RunPlan& plan) {
+  if (!arguments.autoscale) {
+    if (arguments.scaling.empty()) return {};
+    return wrong("--scaling is for --autoscale; give both");
+  }
+  if (arguments.store.empty()) {
+    return wrong("--autoscale and no --store; name the one that 'ffdl autoscale' has");
+  }
+  const SupervisorOptions& options = plan.supervisor;
+  const auto most = static_cast<size_t>(options.max_workers);
+  if (!arguments.scaling.empty() && arguments.scaling.size() != most) {
+    return wrong("--scaling has {} numbers and --workers says {}; give one for each of 1 to {}",
+                 arguments.scaling.size(), most, most);
+  }
+  for (int workers = options.min_workers; workers <= options.max_workers; ++workers) {
+    // Where nothing is known: each worker more is of less use, so that jobs share alike.
+    double value = std::pow(workers, kUnknownScaling);
+    if (!arguments.scaling.empty()) value = arguments.scaling[static_cast<size_t>(workers) - 1];
+    if (!std::isfinite(value) || value < 0) {
+      return wrong("--scaling says {} of {} workers; give 0 or more", value, workers);
+    }
+    plan.sizes.push_back({workers, value, 0});
+  }
+  return {};
+}
+
 // Where torchrun's programs make their own rendezvous.
 void plan_master(const RunArguments& arguments, const std::optional<Endpoint>& endpoint,
                  bool several, SupervisorOptions& options) {
@@ -175,6 +204,10 @@ Result<RunPlan> plan_run(const RunArguments& arguments) {
   FFDL_ASSIGN_OR_RETURN(const int nodes, plan_workers(arguments, options));
   if (nodes > 1) FFDL_RETURN_IF_ERROR(check_nodes(arguments));
   FFDL_RETURN_IF_ERROR(plan_store(arguments, plan));
+  if (arguments.autoscale && nodes > 1) {
+    return wrong("--autoscale with several nodes; such a job has one");
+  }
+  FFDL_RETURN_IF_ERROR(plan_sizes(arguments, plan));
   FFDL_ASSIGN_OR_RETURN(options.command, plan_command(arguments));
   std::optional<Endpoint> endpoint;
   if (!arguments.rdzv_endpoint.empty()) {

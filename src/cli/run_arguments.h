@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ffdl/job_planner.h"
 #include "ffdl/supervisor.h"
 
 namespace ffdl::cli {
@@ -25,6 +26,8 @@ struct RunArguments {
   int max_restarts = 3;
   double grace_s = 30;
   std::string log_dir{};
+  bool autoscale = false;
+  std::vector<double> scaling{};  // of 1, 2, ... workers; empty: not given
   bool is_module = false;
   bool no_python = false;
   std::vector<std::string> program{};
@@ -38,6 +41,8 @@ struct RunPlan {
   std::string serve{};      // address of the store to be served; empty: none
   bool is_private = false;  // the store is for this host alone, found by its folder
   std::string warning{};
+  std::vector<SizeOption>
+      sizes{};  // what `ffdl autoscale` may give it; empty: it does not take part
 };
 
 // Where the options of `ffdl run` end and the program begins (or "--" before it): an index of argv,

@@ -12,6 +12,7 @@
 
 #include "ffdl/cluster_simulator.h"
 #include "ffdl/plan_files.h"
+#include "ffdl/synthetic_workload.h"
 
 namespace ffdl::cli {
 namespace {
@@ -21,6 +22,7 @@ using Json = nlohmann::ordered_json;
 struct SimulateArguments {
   std::string workload;
   std::string profiles;
+  SyntheticWorkload drawn;
   ClusterOptions cluster;
   bool json = false;
 };
@@ -42,12 +44,15 @@ double mean(const std::vector<double>& values) {
 
 Json summary(const ClusterReport& report) {
   std::vector<double> completion, waiting;
+  int64_t dropped = 0;
   for (const JobOutcome& job : report.jobs) {
+    dropped += job.dropped_s >= 0 ? 1 : 0;
     if (job.completed_s >= 0) completion.push_back(job.completed_s - job.submitted_s);
     if (job.started_s >= 0) waiting.push_back(job.started_s - job.submitted_s);
   }
   return {{"jobs", report.jobs.size()},
           {"completed", completion.size()},
+          {"dropped", dropped},
           {"mean_jct_s", mean(completion)},
           {"median_jct_s", quantile(completion, 0.5)},
           {"p99_jct_s", quantile(completion, 0.99)},
@@ -69,6 +74,7 @@ void print_json(const ClusterReport& report) {
                                    {"submitted_s", job.submitted_s},
                                    {"started_s", known(job.started_s)},
                                    {"completed_s", known(job.completed_s)},
+                                   {"dropped_s", known(job.dropped_s)},
                                    {"reallocations", job.reallocations}});
   }
   document["timeline"] = Json::array();  // [second, job, workers from then on]
@@ -107,8 +113,13 @@ std::function<void(double)> progress_bar() {
 }
 
 Status run_simulate(const SimulateArguments& arguments) {
-  FFDL_ASSIGN_OR_RETURN(const std::vector<WorkloadJob> workload, load_workload(arguments.workload));
   FFDL_ASSIGN_OR_RETURN(const auto profiles, load_profiles(arguments.profiles));
+  SyntheticWorkload drawn = arguments.drawn;
+  drawn.nodes = arguments.cluster.nodes;
+  drawn.gpus_per_node = arguments.cluster.gpus_per_node;
+  FFDL_ASSIGN_OR_RETURN(const std::vector<WorkloadJob> workload,
+                        arguments.workload.empty() ? make_workload(profiles, drawn)
+                                                   : load_workload(arguments.workload));
   FFDL_ASSIGN_OR_RETURN(const ClusterReport report,
                         simulate_cluster(workload, profiles, arguments.cluster, progress_bar()));
   if (arguments.json) {
@@ -124,14 +135,31 @@ CLI::CheckedTransformer one_of(std::map<std::string, Choice> choices) {
   return CLI::CheckedTransformer(std::move(choices));
 }
 
+// Jobs from a file, or drawn.
+void add_workload(CLI::App& command, SimulateArguments& to) {
+  auto* source = command.add_option_group("source")->require_option(1);
+  source->add_option("--workload", to.workload, "jobs and when they arrive (CSV)");
+  source
+      ->add_option("--arrivals", to.drawn.arrivals,
+                   "draw them from the profiles: poisson, bursty or diurnal")
+      ->transform(one_of<Arrivals>({{"poisson", Arrivals::kPoisson},
+                                    {"bursty", Arrivals::kBursty},
+                                    {"diurnal", Arrivals::kDiurnal}}));
+  command.add_option("--jobs", to.drawn.jobs, "of --arrivals: how many")->capture_default_str();
+  command
+      .add_option("--load", to.drawn.load,
+                  "of --arrivals: what the jobs as they ask would use of the cluster, 1: all of it")
+      ->capture_default_str();
+  command.add_option("--seed", to.drawn.seed, "of --arrivals")->capture_default_str();
+}
+
 }  // namespace
 
 void add_simulate_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<SimulateArguments>();  // shared with the callback below
   ClusterOptions& cluster = arguments->cluster;
   CLI::App* command = app.add_subcommand("simulate", "Run a workload on a cluster in fast motion");
-  command->add_option("--workload", arguments->workload, "jobs and when they arrive (CSV)")
-      ->required();
+  add_workload(*command, *arguments);
   command->add_option("--profiles", arguments->profiles, "folder of measured profiles")->required();
   command->add_option("--nodes", cluster.nodes)->capture_default_str();
   command->add_option("--gpus-per-node", cluster.gpus_per_node)->capture_default_str();
@@ -147,8 +175,21 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
       ->add_option("--objective", cluster.objective, "of the elastic policy: throughput or goodput")
       ->transform(one_of<PlanObjective>(
           {{"throughput", PlanObjective::kThroughput}, {"goodput", PlanObjective::kGoodput}}));
-  command->add_option("--batch", cluster.dynamic_batch, "of the elastic policy: fixed or dynamic")
-      ->transform(one_of<bool>({{"fixed", false}, {"dynamic", true}}));
+  command
+      ->add_option("--batch", cluster.batch,
+                   "of the elastic policy: dynamic, fixed (as in the workload), min or max")
+      ->transform(one_of<TrainingBatch>({{"dynamic", TrainingBatch::kDynamic},
+                                         {"fixed", TrainingBatch::kWorkload},
+                                         {"min", TrainingBatch::kSmallest},
+                                         {"max", TrainingBatch::kLargest}}));
+  command->add_option("--job-workers", cluster.job_workers_max,
+                      "of the elastic policy: workers of a job at most (default: all)");
+  command->add_flag("--samples-alike", cluster.samples_count_alike,
+                    "each sample is worth the same, whatever the batch");
+  command
+      ->add_option("--when-full", cluster.when_full,
+                   "what becomes of a job that does not fit, of the elastic policy: queue or drop")
+      ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
   command->add_option("--interval", cluster.interval_s, "seconds between decisions")
       ->capture_default_str();
   command

@@ -12,6 +12,13 @@ namespace ffdl::launch {
 
 using base::MutexLock;
 
+namespace {
+
+// So long the watcher waits at a time. A quarter of whole seconds would be none.
+constexpr Duration kWatch = Duration(base::kNodeHeartbeat) / 4;
+
+}  // namespace
+
 NodeBoard::NodeBoard(Store& store, Runtime& runtime, Event& bell, std::string job)
     : store_(store),
       runtime_(runtime),
@@ -179,8 +186,7 @@ Status NodeBoard::tell_end(const std::string& id) {
 void NodeBoard::watch(const StopToken& stop) {
   Revision seen = 0;
   while (!stop.stop_requested()) {
-    const auto changed =
-        store_.wait_change(keys_.prefix(), seen, runtime_.now() + base::kNodeHeartbeat / 4);
+    const auto changed = store_.wait_change(keys_.prefix(), seen, runtime_.now() + kWatch);
     if (changed.status().code() == StatusCode::kTimeout) continue;
     if (changed.ok() && look().ok()) {
       seen = *changed;

@@ -53,6 +53,12 @@ Status check_options(const SupervisorOptions& options) {
     return base::invalid_argument("run job '{}': {} to {} workers; use 1 <= MIN <= MAX <= {}",
                                   options.job, options.min_workers, options.max_workers, most);
   }
+  if (options.first_workers != 0 && (options.first_workers < options.min_workers ||
+                                     options.first_workers > options.max_workers)) {
+    return base::invalid_argument(
+        "run job '{}': {} workers at first, of {} to {}; use one of these", options.job,
+        options.first_workers, options.min_workers, options.max_workers);
+  }
   if (options.workers_per_node < 1 || options.node < 0 ||
       options.node >= (options.max_workers - 1) / options.workers_per_node + 1) {
     return base::invalid_argument(
@@ -82,7 +88,10 @@ class Supervisor::Impl {
         workers_(static_cast<size_t>(
             std::min(options_.workers_per_node, options_.max_workers - first_))) {}
 
-  Status open() { return board_.open(status(), options_.max_workers); }
+  Status open() {
+    const int first = options_.first_workers;
+    return board_.open(status(), first == 0 ? options_.max_workers : first);
+  }
   Status run();
   void stop() {
     is_stopped_.store(true, std::memory_order_relaxed);  // the event orders it

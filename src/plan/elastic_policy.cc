@@ -20,20 +20,41 @@ constexpr double kUnknownRemaining_s = 3600;
 
 }  // namespace
 
+int ElasticPolicy::workers_max() const {
+  return std::min(options_.nodes * options_.gpus_per_node, options_.job_workers_max);
+}
+
+// By the measured times of steps, of the batch of the workload.
+std::vector<double> ElasticPolicy::known_rates(const SimJob& job) const {
+  std::vector<double> rates;
+  for (int workers = 1; workers <= workers_max(); ++workers) {
+    const BatchSplit split = job.application->limits().split(job.request->batch, workers);
+    const auto placement = packed(workers, options_.gpus_per_node);
+    const auto time = job.application->step_time(placement, split.local);
+    const auto batch = static_cast<double>(split.global(workers));
+    rates.push_back(time ? batch / time->total_s(split.accumulated) : 0);
+  }
+  return rates;
+}
+
 const std::vector<double>& ElasticPolicy::rates(const SimJob& job) {
   Rates& rates = rates_[job.index];
   const SpeedEstimator& estimator = *job.estimator;
   if (rates.version == estimator.version() && rates.gradients == job.gradients) return rates.of;
   rates.version = estimator.version();
   rates.gradients = job.gradients;
+  if (options_.known_speeds) {
+    rates.of = known_rates(job);
+    return rates.of;
+  }
   rates.of = {1.0};
   if (!estimator.knows_anything()) return rates.of;
-  BatchQuestion question = BatchRule{options_.dynamic_batch, options_.objective}.question(job);
+  BatchQuestion question = BatchRule{options_.batch, options_.objective}.question(job);
   if (!job.ran) question.gradients = estimator.first_gradients();
-  const int gpus = options_.nodes * options_.gpus_per_node;
   // Who asks for one worker only is taken at his word.
-  const int most =
-      job.request->workers == 1 ? 1 : std::min(gpus, kGrowthMax * estimator.model().workers_seen);
+  const int most = job.request->workers == 1
+                       ? 1
+                       : std::min(workers_max(), kGrowthMax * estimator.model().workers_seen);
   rates.of.clear();
   for (int workers = 1; workers <= most; ++workers) {
     const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
@@ -65,31 +86,31 @@ JobRequest ElasticPolicy::request_for(const SimJob& job) {
     const double rate = size < rates.size() && rates[size] > 0 ? rates[size] : one_worker;
     horizon_s = std::min(horizon_s, std::max(job.remaining() / rate / 2, 1.0));
   }
-  const double kept = horizon_s / (horizon_s + options_.restart_s);  // of a new size's value
   const double weight = goodput ? 1 / std::sqrt(remaining_s) : 1;
   for (int workers = 1; workers <= static_cast<int>(rates.size()); ++workers) {
     const double rate = rates[static_cast<size_t>(workers) - 1];
-    if (rate <= 0) continue;
-    request.sizes.push_back({workers, rate / one_worker * weight * (workers == now ? 1 : kept)});
+    if (rate > 0) request.sizes.push_back({workers, rate / one_worker * weight});
   }
+  discount_switches(request, options_.restart_s, horizon_s);
   return request;
 }
 
 Result<Decision> ElasticPolicy::decide(std::span<SimJob* const> active, double, double) {
   const int gpus = options_.nodes * options_.gpus_per_node;
-  std::vector<JobRequest> requests;
-  int64_t least = 0;
-  for (const SimJob* job : active) {
-    JobRequest request = request_for(*job);
-    if (!request.may_wait) {
-      least += request.sizes[0].workers;
-      if (least > gpus) break;
-    }
-    requests.push_back(std::move(request));
+  std::vector<ScheduledJob> jobs;
+  for (const SimJob* job : active) jobs.push_back({request_for(*job), job->workers() > 0});
+  FFDL_ASSIGN_OR_RETURN(Schedule schedule, schedule_jobs(jobs, gpus, options_.when_full));
+  if (!schedule.feasible) {
+    // What was learned meanwhile made the jobs' smallest sizes larger: the last ones stop.
+    for (ScheduledJob& job : jobs) job.is_admitted = false;
+    FFDL_ASSIGN_OR_RETURN(schedule, schedule_jobs(jobs, gpus, WhenFull::kQueue));
   }
-  FFDL_ASSIGN_OR_RETURN(const Plan plan, plan_jobs(requests, gpus));
   Decision decision{std::vector<int>(active.size()), std::vector<size_t>(active.size())};
-  for (size_t i = 0; i < plan.jobs.size(); ++i) decision.workers[i] = plan.jobs[i].workers;
+  decision.dropped.resize(active.size());
+  for (size_t i = 0; i < active.size(); ++i) {
+    decision.workers[i] = schedule.jobs[i].workers;
+    decision.dropped[i] = schedule.jobs[i].fate == JobFate::kDropped;
+  }
   // Large jobs take whole nodes first; small ones fill what is left.
   std::iota(decision.order.begin(), decision.order.end(), size_t{0});
   std::stable_sort(decision.order.begin(), decision.order.end(),

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "ffdl/job_planner.h"
+#include "ffdl/job_scheduler.h"
 #include "plan/policies.h"
 
 namespace ffdl::plan {
@@ -34,6 +34,8 @@ class ElasticPolicy : public Policy {
   };
 
   const std::vector<double>& rates(const SimJob& job);
+  int workers_max() const;  // of a job
+  std::vector<double> known_rates(const SimJob& job) const;
   JobRequest request_for(const SimJob& job);
 
   const ClusterOptions options_;

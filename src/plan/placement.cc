@@ -47,6 +47,12 @@ Allocation place(std::span<int> free, int workers, PlacementRule rule) {
   return allocation;
 }
 
+std::vector<int> packed(int workers, int per_node) {
+  std::vector<int> placement(static_cast<size_t>(workers / per_node), per_node);
+  if (workers % per_node > 0) placement.push_back(workers % per_node);
+  return placement;
+}
+
 void release(std::span<int> free, const Allocation& allocation) {
   for (const NodeShare& share : allocation) free[static_cast<size_t>(share.node)] += share.workers;
 }

@@ -26,6 +26,9 @@ int workers_of(const Allocation& allocation);
 // room on each node; what was placed is taken off it. Of equal nodes the first is taken.
 Allocation place(std::span<int> free, int workers, PlacementRule rule);
 
+// Onto empty nodes, as few as possible: how a job would be placed if it were alone.
+std::vector<int> packed(int workers, int per_node);
+
 // Gives the room of an allocation back.
 void release(std::span<int> free, const Allocation& allocation);
 

@@ -15,13 +15,6 @@ std::vector<size_t> in_order(size_t count) {
   return order;
 }
 
-// Packed onto empty nodes: how a job would be placed if it were alone.
-std::vector<int> alone(int workers, int gpus_per_node) {
-  std::vector<int> placement(static_cast<size_t>(workers / gpus_per_node), gpus_per_node);
-  if (workers % gpus_per_node > 0) placement.push_back(workers % gpus_per_node);
-  return placement;
-}
-
 // First come, first served: nobody overtakes, nobody is stopped.
 class FixedPolicy : public Policy {
  public:
@@ -59,7 +52,7 @@ class ShortestFirstPolicy : public Policy {
     for (const SimJob* job : active) {
       const int workers = job->request->workers;
       remaining.push_back(
-          job->remaining_s(alone(workers, options_.gpus_per_node),
+          job->remaining_s(packed(workers, options_.gpus_per_node),
                            job->application->limits().split(job->request->batch, workers)));
     }
     std::stable_sort(decision.order.begin(), decision.order.end(),
@@ -186,7 +179,7 @@ class ElasticTiresiasPolicy : public TiresiasPolicy {
 
   double speed(const SimJob& job, int workers) const {
     if (workers == 0) return 0;
-    const BatchRule rule{false, PlanObjective::kThroughput};
+    const BatchRule rule{TrainingBatch::kWorkload, PlanObjective::kThroughput};
     const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
     const auto one = best_configuration(job.estimator->model(), rule.question(job), 1, 1);
     const auto many =

@@ -15,6 +15,7 @@ struct Decision {
   std::vector<int> workers;   // of each active job; 0: none
   std::vector<size_t> order;  // in which jobs whose number changed are placed
   PlacementRule rule = PlacementRule::kPack;
+  std::vector<bool> dropped{};  // who is turned away; empty: nobody
 };
 
 // Decides again at each interval. Threads: none.   Owns: its own memory of the jobs.

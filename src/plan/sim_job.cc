@@ -53,15 +53,27 @@ double SimJob::remaining_s(std::vector<int> placement, const BatchSplit& how) co
   return seconds;
 }
 
+std::optional<int64_t> BatchRule::fixed_batch(const SimJob& job) const {
+  switch (batch) {
+    case TrainingBatch::kDynamic:
+      return std::nullopt;
+    case TrainingBatch::kWorkload:
+      break;
+    case TrainingBatch::kSmallest:
+      return job.application->limits().global_min;
+    case TrainingBatch::kLargest:
+      return job.application->limits().global_max;
+  }
+  return job.request->batch;
+}
+
 BatchQuestion BatchRule::question(const SimJob& job) const {
-  BatchQuestion question{job.application->limits(), job.gradients, objective, std::nullopt};
-  if (!dynamic) question.fixed_batch = job.request->batch;
-  return question;
+  return {job.application->limits(), job.gradients, objective, fixed_batch(job)};
 }
 
 BatchSplit BatchRule::choose(const SimJob& job) const {
   const BatchLimits& limits = job.application->limits();
-  if (!dynamic) return limits.split(job.request->batch, job.workers());
+  if (const auto fixed = fixed_batch(job)) return limits.split(*fixed, job.workers());
   if (job.ran && job.estimator->knows_anything()) {
     const auto best =
         best_configuration(job.estimator->model(), question(job), job.nodes(), job.workers());

@@ -29,11 +29,13 @@ struct SimJob {
 
   double started_s = -1;
   double completed_s = -1;
+  double dropped_s = -1;
   int reallocations = -1;  // the first allocation is none
 
   int workers() const { return workers_of(allocation); }
   int nodes() const { return static_cast<int>(allocation.size()); }
   bool done() const { return completed_s >= 0; }
+  bool over() const { return done() || dropped_s >= 0; }
 
   // Progress that is left, as a job knows it that was told how many epochs to train.
   double remaining() const {
@@ -47,9 +49,11 @@ struct SimJob {
 // How the batch of a running job is chosen, anew after each epoch: from the workload, or as is
 // best.
 struct BatchRule {
-  bool dynamic = false;
+  TrainingBatch batch = TrainingBatch::kWorkload;
   PlanObjective objective = PlanObjective::kGoodput;
 
+  // None: it is chosen.
+  std::optional<int64_t> fixed_batch(const SimJob& job) const;
   BatchQuestion question(const SimJob& job) const;
   BatchSplit choose(const SimJob& job) const;
 };

@@ -18,6 +18,10 @@ Status check_options(const ClusterOptions& options) {
     return invalid_argument("simulate a cluster: {} nodes of {} GPUs; give at least 1 of each",
                             options.nodes, options.gpus_per_node);
   }
+  if (options.job_workers_max < 1) {
+    return invalid_argument("simulate a cluster: at most {} workers of a job; give at least 1",
+                            options.job_workers_max);
+  }
   if (!(options.interval_s > 0) || !(options.restart_s >= 0) ||
       !std::isfinite(options.interval_s) || !std::isfinite(options.restart_s)) {
     return invalid_argument(
@@ -32,7 +36,7 @@ class Simulation {
   Simulation(const ClusterOptions& options, Runtime& runtime)
       : options_(options),
         runtime_(runtime),
-        rule_{options.policy == ClusterPolicy::kElastic && options.dynamic_batch,
+        rule_{options.policy == ClusterPolicy::kElastic ? options.batch : TrainingBatch::kWorkload,
               options.objective},
         policy_(plan::make_policy(options)),
         free_(static_cast<size_t>(options.nodes), options.gpus_per_node) {}
@@ -41,8 +45,13 @@ class Simulation {
                   const std::map<std::string, ApplicationProfile>& profiles) {
     const int workers_max = options_.nodes * options_.gpus_per_node;
     for (const auto& [name, profile] : profiles) {
-      FFDL_ASSIGN_OR_RETURN(plan::Application application,
-                            plan::Application::from_profile(profile));
+      ApplicationProfile used = profile;
+      if (options_.samples_count_alike) {
+        for (auto& [batch, epochs] : used.epochs) {
+          for (EpochStatistics& epoch : epochs) epoch.grad_sqr = 0, epoch.grad_var = 1;
+        }
+      }
+      FFDL_ASSIGN_OR_RETURN(plan::Application application, plan::Application::from_profile(used));
       applications_.emplace(name, std::move(application));
     }
     for (const WorkloadJob& request : workload) {
@@ -75,11 +84,11 @@ class Simulation {
     for (double now_s = 0; done < jobs_.size() && now_s < options_.horizon_s;) {
       done = 0;
       for (SimJob& job : jobs_) {
-        if (!job.done()) {
+        if (!job.over()) {
           FFDL_RETURN_IF_ERROR(plan::advance(job, now_s, options_.interval_s, rule_));
           if (job.done()) set_allocation(job, {}, job.completed_s);
         }
-        done += job.done() ? 1 : 0;
+        done += job.over() ? 1 : 0;
       }
       now_s += options_.interval_s;
       FFDL_RETURN_IF_ERROR(decide(now_s));
@@ -92,7 +101,7 @@ class Simulation {
   Status decide(double now_s) {
     std::vector<SimJob*> active;
     for (SimJob& job : jobs_) {
-      if (job.request->submitted_s <= now_s && !job.done()) active.push_back(&job);
+      if (job.request->submitted_s <= now_s && !job.over()) active.push_back(&job);
     }
     if (active.empty()) return {};
     const auto before = runtime_.now();
@@ -100,6 +109,9 @@ class Simulation {
                           policy_->decide(active, now_s, options_.interval_s));
     const auto took = runtime_.now() - before;
     report_.decision_ms.push_back(std::chrono::duration<double, std::milli>(took).count());
+    for (size_t i = 0; i < decision.dropped.size(); ++i) {
+      if (decision.dropped[i]) active[i]->dropped_s = now_s;
+    }
     // Everyone gives back before anyone takes.
     std::vector<bool> changes(active.size());
     for (size_t i = 0; i < active.size(); ++i) {
@@ -138,7 +150,7 @@ class Simulation {
     double used = 0;
     for (const SimJob& job : jobs_) {
       report_.jobs.push_back({job.request->name, job.request->submitted_s, job.started_s,
-                              job.completed_s, std::max(job.reallocations, 0)});
+                              job.completed_s, job.dropped_s, std::max(job.reallocations, 0)});
       report_.makespan_s = std::max(report_.makespan_s, job.completed_s);
       report_.reallocations += std::max(job.reallocations, 0);
       used += job.attained_gpu_s;

@@ -58,6 +58,29 @@ TEST_F(SimulateCommand, PrintsATable) {
   EXPECT_NE(outcome.out.find("mean_jct_s           190.0"), std::string::npos) << outcome.out;
 }
 
+TEST_F(SimulateCommand, DrawsAWorkloadAndDropsWhatDoesNotFit) {
+  const auto report = [&](const std::string& more) {
+    with("");  // the profiles
+    return json::parse(simulate("--profiles " + folder_.path() +
+                                "/profiles --nodes 1 --gpus-per-node 2 --json --objective "
+                                "throughput --arrivals bursty --jobs 40 --load 5 --seed 3 " +
+                                more)
+                           .out);
+  };
+  const json queued = report("--batch min");
+  EXPECT_EQ(queued["completed"], 40);
+  EXPECT_EQ(queued["dropped"], 0);
+  const json dropping = report("--batch min --when-full drop");
+  EXPECT_GT(dropping["dropped"], 0);
+  EXPECT_EQ(dropping["completed"].get<int>() + dropping["dropped"].get<int>(), 40);
+  int dropped = 0;
+  for (const json& job : dropping["per_job"]) {
+    dropped += job["dropped_s"].is_null() ? 0 : 1;
+    EXPECT_NE(job["dropped_s"].is_null(), job["completed_s"].is_null());
+  }
+  EXPECT_EQ(dropping["dropped"], dropped);
+}
+
 TEST_F(SimulateCommand, ToldWhatIsWrong) {
   const auto outcome = simulate(with("a,0,other,1,8\n") + " 2>&1");
   EXPECT_EQ(outcome.exit_code, 1);

@@ -115,6 +115,22 @@ TEST_F(SupervisorTest, AJobIsDoneWhenAllHaveFinished) {
   EXPECT_EQ(log_of("worker-1"), "1/2 1/2 worker-1 job 1:2 0\n");
 }
 
+TEST_F(SupervisorTest, BeginsWithAsManyAsItIsTold) {
+  run_shell("echo $RANK/$WORLD_SIZE");
+  options_.first_workers = 1;
+  {
+    Node node(*store_, options_);
+    EXPECT_OK(node.outcome());
+  }
+  EXPECT_EQ(log_of("worker-0"), "0/1\n");
+  EXPECT_EQ(log_of("worker-1"), "");
+  options_.first_workers = 3;
+  const auto exited = system_runtime().make_event();
+  ASSERT_OK_AND_ASSIGN(const auto launcher, make_local_launcher(*exited));
+  EXPECT_FAILS(Supervisor::start(*store_, system_runtime(), *launcher, *exited, options_),
+               StatusCode::kInvalidArgument, "3 workers at first, of 1 to 2");
+}
+
 TEST_F(SupervisorTest, WhoFailsIsStartedAgainSoOften) {
   options_.max_restarts = 2;
   run_shell("echo life $TORCHELASTIC_RESTART_COUNT; [ $RANK = 0 ] || exit 4");

@@ -51,5 +51,11 @@ TEST(Place, NeverTakesMoreThanThereIs) {
   }
 }
 
+TEST(Packed, FillsNodesOneAfterTheOther) {
+  EXPECT_EQ(packed(1, 4), (std::vector{1}));
+  EXPECT_EQ(packed(4, 4), (std::vector{4}));
+  EXPECT_EQ(packed(10, 4), (std::vector{4, 4, 2}));
+}
+
 }  // namespace
 }  // namespace ffdl::plan

@@ -118,12 +118,53 @@ TEST(Simulate, JobsThatCannotVaryTheirBatchGainNothingFromADynamicOne) {
     ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
     options.objective = objective;
     const auto dynamic = simulate_cluster(workload("rigid"), programs(), options).value();
-    options.dynamic_batch = false;
+    options.batch = TrainingBatch::kWorkload;
     const auto fixed = simulate_cluster(workload("rigid"), programs(), options).value();
     for (size_t i = 0; i < fixed.jobs.size(); ++i) {
       EXPECT_EQ(dynamic.jobs[i].completed_s, fixed.jobs[i].completed_s);
     }
   }
+}
+
+TEST(Simulate, JobsTrainWithTheBatchThatIsSaid) {
+  // A step of 128 takes longer than one of 32, and is worth more only where the gradients are
+  // noisy.
+  const auto mean = [](TrainingBatch batch, bool alike) {
+    ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
+    options.objective = PlanObjective::kThroughput;
+    options.batch = batch;
+    options.samples_count_alike = alike;
+    return mean_jct(simulate_cluster(workload("elastic"), programs(), options).value());
+  };
+  EXPECT_LT(mean(TrainingBatch::kSmallest, false), mean(TrainingBatch::kWorkload, false));
+  EXPECT_LT(mean(TrainingBatch::kWorkload, false), mean(TrainingBatch::kLargest, false));
+  EXPECT_GT(mean(TrainingBatch::kSmallest, true), mean(TrainingBatch::kWorkload, true));
+  EXPECT_GT(mean(TrainingBatch::kWorkload, true), mean(TrainingBatch::kLargest, true));
+}
+
+TEST(Simulate, InDropModeWhoDoesNotFitIsTurnedAwayAndNobodyElse) {
+  std::vector<WorkloadJob> jobs;
+  for (int i = 0; i < 12; ++i) jobs.push_back({"rigid", "rigid", 0, 2, 64});
+  ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
+  options.objective = PlanObjective::kThroughput;
+  options.when_full = WhenFull::kDrop;
+  const auto report = simulate_cluster(jobs, programs(), options).value();
+  for (size_t i = 0; i < jobs.size(); ++i) {  // eight workers, one each at least
+    EXPECT_EQ(report.jobs[i].completed_s > 0, i < 8) << i;
+    EXPECT_EQ(report.jobs[i].dropped_s, i < 8 ? -1 : 60) << i;
+    EXPECT_EQ(report.jobs[i].started_s > 0, i < 8) << i;
+  }
+}
+
+TEST(Simulate, KnownSpeedsArePlannedByFromTheFirstMinute) {
+  auto jobs = workload("rigid");
+  jobs.resize(1);
+  ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
+  options.objective = PlanObjective::kThroughput;
+  const auto first = [&] { return simulate_cluster(jobs, programs(), options)->timeline[0]; };
+  EXPECT_EQ(first().workers, 1);  // tried on one worker
+  options.known_speeds = true;
+  EXPECT_GT(first().workers, 1);
 }
 
 TEST(Simulate, CheaperSwitchesEndJobsSooner) {

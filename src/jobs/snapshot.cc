@@ -1,0 +1,95 @@
+#include "jobs/snapshot.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/log.h"
+#include "ffdl/supervisor.h"
+
+namespace ffdl::jobs {
+namespace {
+
+int offered(const Entry& entry) {
+  int workers = 0;
+  const char* end = entry.value.data() + entry.value.size();
+  const auto read = std::from_chars(entry.value.data(), end, workers);
+  if (read.ec == std::errc() && read.ptr == end && workers >= 0) return workers;
+  base::log_warning("autoscale: '{}' offers '{}', which is no number; offer again", entry.key,
+                    entry.value);
+  return 0;
+}
+
+void add_worker(const WorkerStatus& worker, JobFacts& job, int& begun) {
+  const std::string& phase = worker.phase;
+  // One that pauses between two lives holds its place.
+  if (phase == "running" || phase == "paused") ++begun;
+  if (phase == "finished" || phase == "lost") ++begun;
+  if (phase == "running" || phase == "paused" || phase == "stopping") ++job.running;
+}
+
+Status add_run(Store& store, JobFacts& job) {
+  FFDL_ASSIGN_OR_RETURN(const RunStatus run, read_run(store, job.demand.job));
+  if (run.nodes.empty()) return {};
+  job.wanted = static_cast<int>(run.wanted_workers.size());
+  int begun = 0, possible = 0;
+  for (const NodeStatus& node : run.nodes) {
+    possible += static_cast<int>(node.workers.size());
+    for (const WorkerStatus& worker : node.workers) add_worker(worker, job, begun);
+  }
+  job.is_starting = begun < std::min(job.wanted, possible);
+  return {};
+}
+
+// The last answers, for those jobs that are still there and in the same life. Those that are not
+// there are away, or do not run any more.
+void add_answers(Snapshot& snapshot) {
+  for (const Answer& answer : snapshot.answers) {
+    const auto job =
+        std::find_if(snapshot.jobs.begin(), snapshot.jobs.end(),
+                     [&](const JobFacts& one) { return one.demand.job == answer.allocation.job; });
+    if (job == snapshot.jobs.end()) {
+      JobFacts& away = snapshot.jobs.emplace_back();
+      away.demand.job = answer.allocation.job;
+      away.place = answer.place;
+      away.answer = answer.allocation;
+      away.is_away = true;
+    } else if (job->place == answer.place) {
+      job->answer = answer.allocation;
+    }
+  }
+}
+
+}  // namespace
+
+Result<Snapshot> take_snapshot(Store& store) {
+  FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> entries, store.list(kPrefix));
+  Snapshot snapshot;
+  for (const Entry& entry : entries) {
+    if (entry.key.starts_with(kOffers)) snapshot.workers += offered(entry);
+    if (entry.key.starts_with(kDemands)) {
+      auto record = parse_demand(entry.value);
+      if (!record.ok()) {
+        base::log_warning("autoscale: '{}': {}", entry.key, record.status().message());
+        continue;
+      }
+      JobFacts& job = snapshot.jobs.emplace_back();
+      job.demand = std::move(record->demand);
+      job.demand.job = entry.key.substr(kDemands.size());
+      job.place = record->place != 0 ? record->place : entry.revision;
+    }
+    if (entry.key == kAnswers) {
+      auto answers = parse_answers(entry.value);
+      if (answers.ok()) snapshot.answers = std::move(*answers);
+      if (!answers.ok()) base::log_warning("autoscale: {}", answers.status().message());
+      snapshot.answered = entry.revision;
+    }
+  }
+  add_answers(snapshot);
+  for (JobFacts& job : snapshot.jobs) FFDL_RETURN_IF_ERROR(add_run(store, job));
+  std::erase_if(snapshot.jobs, [](const JobFacts& job) { return job.is_away && job.wanted == 0; });
+  std::sort(snapshot.jobs.begin(), snapshot.jobs.end(),
+            [](const JobFacts& a, const JobFacts& b) { return a.place < b.place; });
+  return snapshot;
+}
+
+}  // namespace ffdl::jobs

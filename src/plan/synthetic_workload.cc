@@ -1,0 +1,116 @@
+#include "ffdl/synthetic_workload.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <random>
+
+#include "base/errors.h"
+#include "plan/placement.h"
+#include "plan/sim_job.h"
+
+namespace ffdl {
+namespace {
+
+constexpr double kHour = 3600;
+constexpr double kBurst = kHour / 6;
+
+// The standard library's distributions differ between systems; its generators do not.
+double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
+
+size_t below(std::mt19937_64& random, size_t end) { return random() % end; }
+
+// The rate at a time relative to its mean.
+double rate_at(Arrivals arrivals, double time_s) {
+  switch (arrivals) {
+    case Arrivals::kPoisson:
+      break;
+    case Arrivals::kBursty:
+      return std::fmod(time_s, kHour) < kBurst ? kHour / kBurst : 0;
+    case Arrivals::kDiurnal:
+      return 1 + 0.8 * std::sin(2 * M_PI * time_s / (24 * kHour));
+  }
+  return 1;
+}
+
+// The next arrival after `now_s`: a Poisson process of the greatest rate, thinned.
+double next_arrival(Arrivals arrivals, double mean_gap_s, double now_s, std::mt19937_64& random) {
+  constexpr double kRateMax = kHour / kBurst;
+  while (true) {
+    now_s -= mean_gap_s / kRateMax * std::log1p(-uniform(random));
+    if (uniform(random) * kRateMax < rate_at(arrivals, now_s)) return now_s;
+  }
+}
+
+struct Drawn {
+  WorkloadJob job;
+  double gpu_s = 0;  // as its owner asks for it
+};
+
+// Seconds of all its workers until it is done; infinite where that was not measured.
+double gpu_seconds(plan::Application& application, const WorkloadJob& request, int per_node) {
+  const plan::BatchSplit split = application.limits().split(request.batch, request.workers);
+  if (split.local < application.limits().local_min) return INFINITY;
+  plan::SimJob job;
+  job.request = &request;
+  job.application = &application;
+  return job.remaining_s(plan::packed(request.workers, per_node), split) * request.workers;
+}
+
+Result<Drawn> draw(plan::Application& application, int number, const SyntheticWorkload& options,
+                   std::mt19937_64& random) {
+  const plan::BatchLimits& limits = application.limits();
+  int doublings = 0;
+  while (limits.global_min << (doublings + 1) <= limits.global_max) ++doublings;
+  constexpr int kTries = 1000;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    Drawn drawn;
+    drawn.job.name = fmt::format("{}-{}", application.name(), number);
+    drawn.job.application = application.name();
+    drawn.job.workers = std::min(1 << below(random, 4), options.nodes * options.gpus_per_node);
+    drawn.job.batch = limits.global_min << below(random, static_cast<size_t>(doublings) + 1);
+    drawn.gpu_s = gpu_seconds(application, drawn.job, options.gpus_per_node);
+    if (std::isfinite(drawn.gpu_s)) return drawn;
+  }
+  return base::invalid_argument(
+      "draw a workload: the profile of '{}' knows the time of no step of 1 to 8 workers; measure "
+      "some",
+      application.name());
+}
+
+}  // namespace
+
+Result<std::vector<WorkloadJob>> make_workload(
+    const std::map<std::string, ApplicationProfile>& profiles, const SyntheticWorkload& options) {
+  if (profiles.empty() || options.jobs < 1 || !(options.load > 0) || !std::isfinite(options.load) ||
+      options.nodes < 1 || options.gpus_per_node < 1) {
+    return base::invalid_argument(
+        "draw a workload: {} jobs of {} programs at a load of {} on {} nodes of {} GPUs; give 1 or "
+        "more of each, and a load above 0",
+        options.jobs, profiles.size(), options.load, options.nodes, options.gpus_per_node);
+  }
+  std::deque<plan::Application> applications;
+  for (const auto& [name, profile] : profiles) {
+    FFDL_ASSIGN_OR_RETURN(plan::Application application, plan::Application::from_profile(profile));
+    applications.push_back(std::move(application));
+  }
+  std::mt19937_64 random(options.seed);
+  std::vector<WorkloadJob> jobs;
+  double gpu_s = 0;
+  for (int number = 0; number < options.jobs; ++number) {
+    plan::Application& application = applications[below(random, applications.size())];
+    FFDL_ASSIGN_OR_RETURN(Drawn drawn, draw(application, number, options, random));
+    gpu_s += drawn.gpu_s;
+    jobs.push_back(std::move(drawn.job));
+  }
+  const double mean_gap_s =
+      gpu_s / options.jobs / (options.load * options.nodes * options.gpus_per_node);
+  double now_s = 0;
+  for (WorkloadJob& job : jobs) {
+    now_s = next_arrival(options.arrivals, mean_gap_s, now_s, random);
+    job.submitted_s = now_s;
+  }
+  return jobs;
+}
+
+}  // namespace ffdl

@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include "ffdl/autoscaler.h"
+#include "jobs/records.h"
+#include "support/status_matchers.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+class JobTicketTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = open_store("mem://", system_runtime());
+    ASSERT_OK(opened);
+    store_ = std::move(opened).value();
+  }
+  Result<std::unique_ptr<JobTicket>> enter(const std::string& job) {
+    return JobTicket::enter(*store_, system_runtime(), {job, {{1, 1, 8}, {2, 1.9, 8}}});
+  }
+  Revision place_of(const std::string& job) const {
+    return store_->get(jobs::key_of(jobs::kDemands, job))->revision;
+  }
+  void answer(const std::string& job, Revision place, JobAllocation allocation) {
+    allocation.job = job;
+    ASSERT_OK(store_->put(jobs::kAnswers, encode(std::vector<jobs::Answer>{{place, allocation}})));
+  }
+
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(JobTicketTest, WaitsForItsOwnAnswer) {
+  ASSERT_OK_AND_ASSIGN(const auto ticket, enter("a"));
+  EXPECT_FAILS(ticket->wait_until_admitted(deadline_in(1ms)), StatusCode::kTimeout, "");
+  answer("a", 1, {.workers = 2});  // to another life
+  EXPECT_FAILS(ticket->wait_until_admitted(deadline_in(1ms)), StatusCode::kTimeout, "");
+  answer("a", place_of("a"), {.workers = 0, .reason = "it waits"});
+  EXPECT_FAILS(ticket->wait_until_admitted(deadline_in(1ms)), StatusCode::kTimeout, "");
+  answer("a", place_of("a"), {.workers = 2, .batch = 8});
+  ASSERT_OK_AND_ASSIGN(const AdmittedJob admitted, ticket->wait_until_admitted(deadline_in(60s)));
+  EXPECT_EQ(admitted.workers, 2);
+  EXPECT_EQ(admitted.batch, 8);
+}
+
+TEST_F(JobTicketTest, IsToldThatItWasTurnedAway) {
+  ASSERT_OK_AND_ASSIGN(const auto ticket, enter("a"));
+  answer("a", place_of("a"), {.is_dropped = true, .reason = "it needs 9 of 8 workers"});
+  EXPECT_FAILS(ticket->wait_until_admitted(deadline_in(60s)), StatusCode::kExhausted,
+               "turned away: it needs 9 of 8 workers");
+}
+
+TEST_F(JobTicketTest, EndsWithItsObject) {
+  auto ticket = enter("a");
+  ASSERT_OK(ticket);
+  EXPECT_FAILS(enter("a"), StatusCode::kConflict, "a job of this name is there");
+  *ticket = nullptr;
+  EXPECT_EQ(store_->list(jobs::kDemands)->size(), 0U);
+  EXPECT_OK(enter("a"));
+}
+
+TEST_F(JobTicketTest, KeepsItsPlaceWhenItsLeaseHasEnded) {
+  ASSERT_OK_AND_ASSIGN(const auto ticket, enter("a"));
+  const std::string key = jobs::key_of(jobs::kDemands, "a");
+  const Revision place = place_of("a");
+  ASSERT_OK(store_->end_lease(store_->get(key)->lease));
+  ASSERT_FALSE(store_->get(key).ok());
+  ASSERT_OK(store_->wait_change(key, store_->put("x", "").value(), deadline_in(60s)));
+  EXPECT_EQ(jobs::parse_demand(store_->get(key)->value)->place, place);
+}
+
+TEST_F(JobTicketTest, RefusesWhatMakesNoSense) {
+  EXPECT_FAILS(enter("a/b"), StatusCode::kInvalidArgument, "it is no name");
+  EXPECT_FAILS(enter(""), StatusCode::kInvalidArgument, "it is no name");
+  EXPECT_FAILS(JobTicket::enter(*store_, system_runtime(), {"a", {}}), StatusCode::kInvalidArgument,
+               "it has no size");
+  EXPECT_FAILS(JobTicket::enter(*store_, system_runtime(), {"a", {{0, 1, 0}}}),
+               StatusCode::kInvalidArgument, "the least is 1");
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,50 @@
+#include "jobs/records.h"
+
+#include <gtest/gtest.h>
+
+#include "support/status_matchers.h"
+
+namespace ffdl::jobs {
+namespace {
+
+TEST(JobRecords, AreReadAsTheyWereWritten) {
+  const DemandRecord demand{{"", {{1, 1, 8}, {4, 3.25, 64}}}, uint64_t{1} << 60};
+  ASSERT_OK_AND_ASSIGN(const DemandRecord read, parse_demand(encode(demand)));
+  EXPECT_EQ(read.demand.sizes, demand.demand.sizes);
+  EXPECT_EQ(read.place, demand.place);
+  const std::vector<Answer> answers = {{7, {"a", 2, 64, false, "so it is"}},
+                                       {8, {"b", 0, 0, true, "full"}}};
+  ASSERT_OK_AND_ASSIGN(const auto both, parse_answers(encode(answers)));
+  EXPECT_EQ(both, answers);
+  EXPECT_EQ(parse_answers(encode(std::vector<Answer>()))->size(), 0U);
+}
+
+TEST(JobRecords, WhatIsNoneIsCorrupt) {
+  for (const char* text :
+       {"", "{", "[]", "{}", R"({"place":-1,"sizes":[{"workers":1,"value":1,"batch":0}]})",
+        R"({"place":0,"sizes":[]})", R"({"place":0,"sizes":{"workers":1}})",
+        R"({"place":0,"sizes":[{"workers":0,"value":1,"batch":0}]})",
+        R"({"place":0,"sizes":[{"workers":1,"value":"1","batch":0}]})",
+        R"({"place":0,"sizes":[{"workers":5000000000,"value":1,"batch":0}]})",
+        R"({"place":0,"sizes":[7]})"}) {
+    EXPECT_FAILS(parse_demand(text), StatusCode::kCorrupt, "demand");
+  }
+  const std::string good =
+      R"([{"job":"a","place":1,"workers":1,"batch":0,"dropped":false,"reason":""}])";
+  EXPECT_OK(parse_answers(good));
+  for (const auto& [part, other] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"\"a\"", "1"},
+           {"\"place\"", "\"p\""},
+           {"false", "0"},
+           {"\"\"", "null"},
+           {"\"workers\":1", "\"workers\":-1"},
+           {"[{", "[7,{"},
+           {"[", "7["}}) {
+    std::string bad = good;
+    bad.replace(bad.find(part), part.size(), other);
+    EXPECT_FAILS(parse_answers(bad), StatusCode::kCorrupt, "decided");
+  }
+}
+
+}  // namespace
+}  // namespace ffdl::jobs

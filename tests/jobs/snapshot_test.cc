@@ -1,0 +1,113 @@
+#include "jobs/snapshot.h"
+
+#include <gtest/gtest.h>
+
+#include "ffdl/supervisor.h"
+#include "support/status_matchers.h"
+
+namespace ffdl::jobs {
+namespace {
+
+class SnapshotTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = open_store("mem://", system_runtime());
+    ASSERT_OK(opened);
+    store_ = std::move(opened).value();
+  }
+  void put(std::string_view key, const std::string& value) { ASSERT_OK(store_->put(key, value)); }
+  void put_demand(const std::string& job, Revision place) {
+    put(key_of(kDemands, job), encode(DemandRecord{{"", {{1, 1, 0}}}, place}));
+  }
+
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(SnapshotTest, AnEmptyStoreIsAnEmptyCluster) {
+  ASSERT_OK_AND_ASSIGN(const Snapshot empty, take_snapshot(*store_));
+  EXPECT_EQ(empty.workers, 0);
+  EXPECT_TRUE(empty.jobs.empty());
+  EXPECT_EQ(empty.answered, 0U);
+}
+
+TEST_F(SnapshotTest, JobsComeInOrderOfTheirPlaces) {
+  put_demand("late", 0);
+  put_demand("again", 1);  // it lost its lease, and kept its place
+  put(key_of(kDemands, "odd"), "not a record");
+  ASSERT_OK(offer_workers(*store_, "a", 2));
+  ASSERT_OK(offer_workers(*store_, "b", 3));
+  ASSERT_OK(offer_workers(*store_, "c", 1));
+  ASSERT_OK(offer_workers(*store_, "c", 0));
+  put(key_of(kOffers, "odd"), "many");
+  ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, take_snapshot(*store_));
+  EXPECT_EQ(snapshot.workers, 5);
+  ASSERT_EQ(snapshot.jobs.size(), 2U);
+  EXPECT_EQ(snapshot.jobs[0].demand.job, "again");
+  EXPECT_EQ(snapshot.jobs[1].demand.job, "late");
+  EXPECT_EQ(snapshot.jobs[0].granted(), 0);
+}
+
+TEST_F(SnapshotTest, AnAnswerToAnOlderLifeIsNone) {
+  put_demand("a", 5);
+  put_demand("b", 6);
+  put(kAnswers, encode(std::vector<Answer>{{5, {.job = "a", .workers = 2}},
+                                           {4, {.job = "b", .workers = 3}},
+                                           {3, {.job = "gone", .workers = 3}}}));
+  ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, take_snapshot(*store_));
+  EXPECT_EQ(snapshot.jobs[0].granted(), 2);
+  EXPECT_EQ(snapshot.jobs[1].answer, std::nullopt);
+  EXPECT_EQ(snapshot.answers.size(), 3U);
+  EXPECT_GT(snapshot.answered, 0U);
+  ASSERT_OK_AND_ASSIGN(const Allocations shown, read_allocations(*store_));
+  EXPECT_EQ(shown.jobs[0].workers, 2);
+  EXPECT_EQ(shown.jobs[1].reason, "nobody has decided yet");
+}
+
+TEST_F(SnapshotTest, WhoRunsWithoutADemandIsAway) {
+  const char* node = R"({"node":0,"process":1,"min_workers":1,"max_workers":1,"workers":[]})";
+  put("ffdl/b/launch/wanted", "1");
+  put("ffdl/b/launch/nodes/0", node);
+  put(kAnswers, encode(std::vector<Answer>{{5, {.job = "a", .workers = 1}},
+                                           {6, {.job = "b", .workers = 1}}}));
+  ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, take_snapshot(*store_));
+  ASSERT_EQ(snapshot.jobs.size(), 1U);  // the other one has ended
+  EXPECT_EQ(snapshot.jobs[0].demand.job, "b");
+  EXPECT_TRUE(snapshot.jobs[0].is_away);
+  EXPECT_EQ(snapshot.jobs[0].granted(), 1);
+}
+
+TEST_F(SnapshotTest, SeesWhoRuns) {
+  put_demand("a", 5);
+  const auto workers = [](const std::string& phases) {
+    std::string list;
+    for (const char phase : phases) {
+      const char* name = phase == 'r'   ? "running"
+                         : phase == 's' ? "stopping"
+                         : phase == 'p' ? "paused"
+                         : phase == 'f' ? "finished"
+                                        : "idle";
+      list += std::string(list.empty() ? "" : ",") + R"({"id":"worker-0","phase":")" + name +
+              R"(","process":1,"restarts":0})";
+    }
+    return R"({"node":0,"process":1,"min_workers":1,"max_workers":4,"workers":[)" + list + "]}";
+  };
+  struct Row {
+    const char *phases, *wanted;
+    int running;
+    bool is_starting;
+  };
+  for (const Row& row :
+       {Row{"rrii", "2", 2, false}, Row{"riii", "2", 1, true}, Row{"rpii", "2", 2, false},
+        Row{"rrss", "2", 4, false}, Row{"rfii", "2", 1, false}, Row{"rr", "4", 2, false}}) {
+    put("ffdl/a/launch/wanted", row.wanted);
+    put("ffdl/a/launch/nodes/0", workers(row.phases));
+    ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, take_snapshot(*store_));
+    const JobFacts& job = snapshot.jobs[0];
+    EXPECT_EQ(job.wanted, row.wanted[0] - '0') << row.phases;
+    EXPECT_EQ(job.running, row.running) << row.phases;
+    EXPECT_EQ(job.is_starting, row.is_starting) << row.phases;
+  }
+}
+
+}  // namespace
+}  // namespace ffdl::jobs
