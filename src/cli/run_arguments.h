@@ -25,6 +25,7 @@ struct RunArguments {
   int max_restarts = 3;
   double grace_s = 30;
   std::string log_dir{};
+  std::string python = "python3";
   bool is_module = false;
   bool no_python = false;
   std::vector<std::string> program{};
