@@ -4,7 +4,7 @@ The names are those of the C++ headers; arrays are read and written where they l
 exceptions of :mod:`ffdl.errors`. Times are seconds.
 """
 
-from . import errors
+from . import data, errors
 from ._ffdl import (
     AveragingLearner,
     AveragingStats,
@@ -127,6 +127,7 @@ __all__ = [
     "World",
     "__version__",
     "connect_communicator",
+    "data",
     "errors",
     "even_shares",
     "job_environment",
