@@ -134,9 +134,10 @@ def test_two_workers_share_each_step():
     def worker(number):
         with ElasticLoader(np.arange(40), batch_samples=10, epochs=2, num_workers=1) as loader:
             session = open_session(loader, store, f"m{number}", min_workers=2)
-            return [batch.tolist() for batch in run(loader, session)]
+            rank = session.world.rank
+            return rank, [batch.tolist() for batch in run(loader, session)]
 
-    first, second = on_threads(range(2), worker)
+    (_, first), (_, second) = sorted(on_threads(range(2), worker))
     assert {len(batch) for batch in first + second} == {5}
     together = [a + b for a, b in zip(first, second, strict=True)]
     alone = run(ElasticLoader(np.arange(40), batch_samples=10, epochs=2))
