@@ -33,6 +33,8 @@ def parse_arguments():
     parser.add_argument("--layers", type=int, default=4, help="[%(default)s]")
     parser.add_argument("--dropout", type=float, default=0.0, help="[%(default)s]")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="[%(default)s]")
+    parser.add_argument("--log", type=pathlib.Path,
+                        help="folder for lines about each step, which `ffdl report` draws")
     return parser.parse_args()
 
 
@@ -109,11 +111,16 @@ def main():
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     trainer = ffdl.torch.elastic(model, optimizer, loader, scheduler=scheduler, clip_norm=1.0)
     session = trainer.session
+    log = ffdl.report.RunLog(arguments.log) if arguments.log else None
     print(f"begins at step {session.step}, one of {session.world.size}", flush=True)
     for batch in trainer.batches():
         loss = loss_of(model, *batch)
         loss.backward()
         result = trainer.step()
+        if log is not None and result in (
+                ffdl.StepResult.CONTINUE, ffdl.StepResult.WORLD_CHANGED):
+            log.write("step", step=session.step, samples=len(batch[0]), loss=loss.item(),
+                      workers=session.world.size)
         if result == ffdl.StepResult.WORLD_CHANGED or session.step % 50 == 0:
             print(f"step {session.step}, one of {session.world.size}: loss {loss.item():.3f} "
                   "of its share", flush=True)

@@ -4,7 +4,7 @@ The names are those of the C++ headers; arrays are read and written where they l
 exceptions of :mod:`ffdl.errors`. Times are seconds.
 """
 
-from . import data, errors
+from . import data, errors, report
 from ._ffdl import (
     AveragingLearner,
     AveragingStats,
@@ -135,6 +135,7 @@ __all__ = [
     "make_local_communicators",
     "open_store",
     "remove_segment",
+    "report",
     "schedule_factor",
     "shared_array",
     "step_batch",

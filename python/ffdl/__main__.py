@@ -6,7 +6,11 @@ import sys
 
 
 def main() -> int:
-    """Becomes the program; its workers are run by this Python."""
+    """Becomes the program; its workers are run by this Python. Only reports are drawn here."""
+    if sys.argv[1:2] == ["report"]:
+        from .report.command import main as report
+
+        return report(sys.argv[2:])
     program = pathlib.Path(__file__).with_name("bin") / "ffdl"
     os.environ.setdefault("PYTHON_EXEC", sys.executable)
     try:

@@ -379,9 +379,10 @@ def test_language_model_example(tmp_path):
     text = tmp_path / "text"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 400)
     small = ["--context", 32, "--width", 32, "--layers", 1, "--epochs", 4, "--learning-rate", 3e-3,
-             "--loaders", 1]
+             "--loaders", 1, "--log", tmp_path / "log"]
     example = pathlib.Path(__file__).parents[2] / "examples" / "05_elastic_torch.py"
     first, second = run_workers(tmp_path, 2, example, "--data", text, *small)
     assert first[-1] == second[-1]
     loss = re.fullmatch(r"step \d+: loss (.*) of text that was not trained on", first[-1])[1]
     assert float(loss) < 2  # a letter by chance: 3.3
+    assert len(list((tmp_path / "log").glob("worker-*.jsonl"))) == 2

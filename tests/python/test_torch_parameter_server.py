@@ -1,7 +1,9 @@
 """An optimizer of PyTorch whose weights are in a parameter server."""
 
+import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -225,6 +227,24 @@ class Learners:
         for process in self._running.values():
             process.kill()
             process.wait()
+
+
+def test_query_example(tmp_path):
+    """Alone, and with two learners under `ffdl run`."""
+    words = ["red", "green", "blue", "grey", "pink", "white", "brown", "black"]
+    queries = [[f"is it {word} or {other} today", word] for word in words for other in words]
+    data = tmp_path / "queries.json"
+    data.write_text(json.dumps({"train": queries * 3, "test": queries}))
+    example = pathlib.Path(__file__).parents[2] / "examples" / "06_parameter_server_torch.py"
+    options = ["--data", data, "--epochs", "6", "--name", f"queries-{os.getpid()}"]
+    for command in ([], ["-m", "ffdl", "run", "--workers", "2"]):
+        printed = subprocess.run(
+            [sys.executable, *command, example, *options], capture_output=True, text=True,
+            timeout=240, check=True).stdout
+        ends = re.findall(r"([\d.]+)% of the test queries", printed)
+        assert len(ends) == (2 if command else 1), printed
+        # Red or green: the first one counts, which pairs of words tell.
+        assert max(map(float, ends)) > 80, printed
 
 
 def plain_accuracy(passes):

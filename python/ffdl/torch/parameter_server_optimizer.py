@@ -171,6 +171,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         while not self._role.end():
             pause.wait(_LOOK_S)
         self._weights.copy_(torch.from_numpy(server.weights()))
+        self.version = server.version
         self._role.server = None
 
     def __enter__(self) -> ParameterServerOptimizer:
