@@ -1,5 +1,6 @@
 """Samples for elastic training: what comes, from where, and who has it next."""
 
+import io
 import multiprocessing
 import os
 import pathlib
@@ -7,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tarfile
 
 import numpy as np
 import pytest
@@ -241,6 +243,24 @@ class Failing(Rows):
         return number
 
 
+class OfTwo(Exception):
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+
+class FailingOddly(Rows):
+    def __getitem__(self, number):
+        raise OfTwo("one", "x" * 1_000_000 + "two")
+
+
+def test_an_exception_that_cannot_travel_is_told():
+    with ElasticLoader(FailingOddly(4), batch_samples=4, num_workers=1) as loader:
+        session = open_session(loader)
+        with pytest.raises(ffdl.Error, match=r"(?s)in a process that loads:.*two\n$"):
+            loader.next()
+        assert session.step == 0
+
+
 class Deadly(Rows):
     def __getitem__(self, number):
         if number == 13:
@@ -381,3 +401,55 @@ def test_tensors_come_as_tensors():
             assert (batch["bit"] == (batch["n"] % 2 == 0)).all()
             batch["n"] += 1  # they are the receiver's own
         assert sorted(torch.cat([b["n"] for b in batches]).tolist()) == list(range(1, 51))
+
+
+def make_files(folder):
+    np.save(folder / "rows.npy", np.arange(60, dtype=np.float32).reshape(20, 3))
+    np.arange(101, dtype=np.uint16).tofile(folder / "tokens.bin")
+    (folder / "records.bin").write_bytes(b"head" + bytes(range(80)))
+    (folder / "lines.txt").write_text("".join(f"line {i}\n" for i in range(12)))
+    with tarfile.open(folder / "shard.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        for i in range(3):
+            for name, data in (("txt", b"text %d" % i), ("cls", b"%d" % i)):
+                info = tarfile.TarInfo(f"{i:04}.{name}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    return {path.name: [str(path)] for path in folder.iterdir()}
+
+
+def test_files_as_data_sets(tmp_path):
+    files = make_files(tmp_path)
+    rows = ffdl.open_npy(files["rows.npy"])
+    assert (rows.format.dtype, rows.format.shape, rows.format.is_fixed) == ("<f4", [3], True)
+    assert len(rows) == rows.samples == 20
+    assert (rows.read([7, 2]) == [[21, 22, 23], [6, 7, 8]]).all()
+    tokens = ffdl.open_tokens(files["tokens.bin"], window=10)
+    assert tokens.read([9])[0].tolist() == list(range(90, 101)) and len(tokens) == 10
+    records = ffdl.open_records(files["records.bin"], record_bytes=20, header_bytes=4)
+    assert records.read([1]).tolist() == [list(range(20, 40))]
+    lines = ffdl.open_lines(files["lines.txt"])
+    assert lines.read(np.array([11, 0])) == [b"line 11", b"line 0"]
+    assert not lines.format.is_fixed
+    shards = ffdl.open_tar_shards(files["shard.tar"])
+    assert ffdl.tar_fields(shards.read([2])[0]) == {"txt": b"text 2", "cls": b"2"}
+    for workers in (0, 1):
+        with ElasticLoader(rows, batch_samples=8, num_workers=workers) as loader:
+            batches = run(loader)
+        assert [batch.shape for batch in batches] == [(8, 3), (8, 3), (4, 3)]
+        assert sorted(np.concatenate(batches)[:, 0]) == list(range(0, 60, 3))
+        with ElasticLoader(shards, batch_samples=3, num_workers=workers,
+                           collate_fn=lambda samples: [
+                               ffdl.tar_fields(one)["cls"] for one in samples]) as loader:
+            assert sorted(run(loader)[0]) == [b"0", b"1", b"2"]
+
+
+def test_files_that_are_wrong(tmp_path):
+    files = make_files(tmp_path)
+    with pytest.raises(ffdl.NotFound, match="nowhere"):
+        ffdl.open_lines([str(tmp_path / "nowhere")])
+    with pytest.raises(ffdl.Corrupt):
+        ffdl.open_npy(files["lines.txt"])
+    with pytest.raises(ffdl.Corrupt):
+        ffdl.open_tf_records(files["lines.txt"])
+    with pytest.raises(ffdl.InvalidArgument):
+        ffdl.open_npy(files["rows.npy"]).read([20])

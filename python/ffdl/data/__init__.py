@@ -4,8 +4,8 @@
 needs NumPy alone, and knows tensors where they come.
 """
 
-from .collate import collate
 from .loader import ElasticLoader
+from .loading import collate
 from .shards import IterableShards
 
 __all__ = ["ElasticLoader", "IterableShards", "collate"]

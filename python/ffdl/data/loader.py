@@ -9,7 +9,7 @@ from typing import Any
 from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult
 from ..errors import InvalidArgument
 from . import forecast
-from .collate import Loading
+from .loading import Loading
 from .workers import WorkerPool
 
 
@@ -29,7 +29,8 @@ class ElasticLoader:
     even. Without PyTorch give ``loader.ledger`` to Session.open() and iterate over batches().
 
     dataset: has ``__len__`` and ``__getitem__``, or ``__getitems__`` too, as data sets of PyTorch and
-    Hugging Face; a NumPy array, or a tuple of arrays of as many rows; or ffdl.data.IterableShards.
+    Hugging Face; a NumPy array, or a tuple of arrays of as many rows; files, as an ffdl.DataSource; or
+    ffdl.data.IterableShards.
     batch_samples: with SampleOrder.GLOBAL (the default) those of a step over all workers, the same
     samples in the same step however many workers there are; with ON_DEMAND those of this worker,
     so that a faster one that takes more at a time is given more. The last of an epoch may be fewer.
@@ -41,10 +42,10 @@ class ElasticLoader:
     in each with its number. multiprocessing_context: 'fork', 'spawn' or 'forkserver'.
     pin_memory: tensors come in page-locked memory, where PyTorch has CUDA.
 
-    Before each batch the generators of ``random``, ``numpy.random`` and PyTorch are seeded from seed
-    and first sample, so that augmentation is the same wherever a batch is loaded; with
-    ``seed_generators=False`` they are left alone. Arrays of a batch from a process lie in shared
-    memory that is used again once none of them is in use.
+    Before each batch the generators of ``random``, ``numpy.random`` and PyTorch (of the CPU) are
+    seeded from seed and first sample, so that augmentation is the same wherever a batch is loaded;
+    with ``seed_generators=False`` they are left alone. Arrays of a batch from a process lie in
+    shared memory that is used again once none of them is in use.
     Threads: one at a time, that of the session. Raises InvalidArgument.
     """
 

@@ -16,7 +16,7 @@ from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, NamedTuple
 
 from ..errors import Error, InvalidArgument, PeerLost
-from .transfer import Packed, Slot, pack
+from .transfer import LARGE_BYTES, Packed, Slot, pack
 
 _LOOK_S = 1.0  # how often a worker looks whether the training process is there
 
@@ -61,8 +61,6 @@ def _serve(
                 if os.getppid() != parent:
                     return
             task = connection.recv()
-            if task is None:
-                return
             if task.brings_slot:
                 files.append(recv_handle(connection))
             connection.send(_perform(task, load, files, failure))
@@ -78,13 +76,18 @@ def _perform(
             raise failure
         return _Done(task.number, pack(load(*task.arguments), files[task.slot]))
     except Exception as error:
-        try:
-            pickled = pickle.dumps(error)
-            pickle.loads(pickled)
-        except Exception:
-            pickled = None
         text = "".join(traceback.format_exception(error))
-        return _Done(task.number, None, pickled, text[-2048:])
+        return _Done(task.number, None, _pickled(error), text[-LARGE_BYTES:])
+
+
+def _pickled(error: Exception) -> bytes | None:
+    """None for what is large, and what cannot be: that comes as text alone."""
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        return None
+    return pickled if len(pickled) <= LARGE_BYTES else None
 
 
 class _Worker:

@@ -221,7 +221,8 @@ class Elastic:
     def _seed_generator(self) -> None:
         first = self._ledger.leases[0]
         of_step = f"{self._seed} {self.session.step} {first.partition} {first.begin}"
-        torch.manual_seed(zlib.crc32(of_step.encode()))
+        # Of the CPU, where the model is; torch.manual_seed() remembers each call for all devices.
+        torch.default_generator.manual_seed(zlib.crc32(of_step.encode()))
 
     def _refuse_step(self, *_: Any) -> None:
         if not self._is_applying:
