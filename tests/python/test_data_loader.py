@@ -16,7 +16,7 @@ from elastic_jobs import churn, committed_steps, expect_each_sample_once, wait_f
 from ranks import on_threads
 
 import ffdl
-from ffdl.data import ElasticLoader, IterableShards, collate, forecast
+from ffdl.data import ElasticLoader, IterableShards, collate, forecast, transfer
 
 GLOBAL, ON_DEMAND = ffdl.SampleOrder.GLOBAL, ffdl.SampleOrder.ON_DEMAND
 
@@ -213,7 +213,7 @@ def test_collate():
             collate(wrong)
 
 
-@pytest.mark.parametrize("columns", [3, 40_000])
+@pytest.mark.parametrize("columns", [3, 1251, 40_000])
 def test_batches_that_are_kept_stay(columns):
     """Their memory is used again only when nobody has any of it."""
     with ElasticLoader(Rows(40, columns), batch_samples=4, num_workers=1) as loader:
@@ -251,6 +251,17 @@ class OfTwo(Exception):
 class FailingOddly(Rows):
     def __getitem__(self, number):
         raise OfTwo("one", "x" * 1_000_000 + "two")
+
+
+def test_what_is_packed_comes_out_again():
+    """Of any size: parts are aligned, and the last one ends where the file does."""
+    for sizes in ([5000], [4096, 1, 4097], [100, 4096], [], [9999, 10_001, 12_345]):
+        slot = transfer.Slot()
+        batch = [np.arange(size, dtype=np.uint8) for size in sizes] + ["x" * sum(sizes)]
+        unpacked = slot.unpack(transfer.pack(batch, slot.file))
+        assert all((a == b).all() for a, b in zip(unpacked[:-1], batch[:-1], strict=True))
+        assert unpacked[-1] == batch[-1]
+        assert all(a.ctypes.data % 64 == 0 for a in unpacked[:-1] if a.nbytes >= 4096)
 
 
 def test_an_exception_that_cannot_travel_is_told():

@@ -21,7 +21,7 @@ class Packed(NamedTuple):
 
     inline: bytes | None
     parts: list[tuple[int, int]]  # (offset, bytes): of the pickle if it is not inline, of arrays
-    end: int
+    end: int  # of the last part
 
 
 def pack(batch: Any, file: int) -> Packed:
@@ -45,9 +45,10 @@ def pack(batch: Any, file: int) -> Packed:
     parts = []
     end = 0
     for view in buffers if is_inline else [pickled, *buffers]:
-        parts.append((end, view.nbytes))
-        _write(file, view, end)
-        end = -(-(end + view.nbytes) // _ALIGNMENT) * _ALIGNMENT
+        begin = -(-end // _ALIGNMENT) * _ALIGNMENT
+        _write(file, view, begin)
+        end = begin + view.nbytes
+        parts.append((begin, view.nbytes))
     return Packed(bytes(pickled) if is_inline else None, parts, end)
 
 
