@@ -12,6 +12,14 @@ namespace ffdl::launch {
 
 using base::MutexLock;
 
+namespace {
+
+// Of whole seconds a quarter would be none at all.
+constexpr Duration kWatchPiece = Duration(base::kNodeHeartbeat) / 4;
+static_assert(kWatchPiece > Duration::zero());
+
+}  // namespace
+
 NodeBoard::NodeBoard(Store& store, Runtime& runtime, Event& bell, std::string job)
     : store_(store),
       runtime_(runtime),
@@ -179,8 +187,7 @@ Status NodeBoard::tell_end(const std::string& id) {
 void NodeBoard::watch(const StopToken& stop) {
   Revision seen = 0;
   while (!stop.stop_requested()) {
-    const auto changed =
-        store_.wait_change(keys_.prefix(), seen, runtime_.now() + base::kNodeHeartbeat / 4);
+    const auto changed = store_.wait_change(keys_.prefix(), seen, runtime_.now() + kWatchPiece);
     if (changed.status().code() == StatusCode::kTimeout) continue;
     if (changed.ok() && look().ok()) {
       seen = *changed;

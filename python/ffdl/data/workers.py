@@ -11,14 +11,14 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Hashable
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, NamedTuple
 
 from ..errors import Error, InvalidArgument, PeerLost
 from .transfer import LARGE_BYTES, Packed, Slot, pack
 
-_LOOK_S = 1.0  # how often a worker looks whether the training process is there
+_END_S = 1.0  # how long it takes at most to learn how a process has ended
 
 
 class _Task(NamedTuple):
@@ -47,8 +47,9 @@ def _serve(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
-    parent = os.getppid()
     files: list[int] = []
+    trainer = multiprocessing.parent_process()
+    assert trainer is not None
     failure = None
     try:
         if init is not None:
@@ -57,9 +58,9 @@ def _serve(
         failure = error
     try:
         while True:
-            while not connection.poll(_LOOK_S):
-                if os.getppid() != parent:
-                    return
+            # A pipe does not tell: each process that was forked has a copy of its other end, too.
+            if connection not in wait([connection, trainer.sentinel]):
+                return
             task = connection.recv()
             if task.brings_slot:
                 files.append(recv_handle(connection))
@@ -148,7 +149,7 @@ class _Worker:
         return done.number, _Outcome(self._slots[slot].unpack(done.packed))
 
     def _lost(self) -> Error:
-        self._process.join(_LOOK_S)
+        self._process.join(_END_S)
         code = self._process.exitcode
         how = f"was killed by signal {-code}" if code and code < 0 else f"ended with {code}"
         return PeerLost(
