@@ -7,7 +7,8 @@
 #include "benchmarks/harness/script.h"
 #include "benchmarks/harness/suite.h"
 
-// './dev bench python': what it costs a PyTorch program that its gradients are brought together.
+// './dev bench python': what it costs a PyTorch program that its gradients are brought together,
+// and that its samples are counted.
 namespace ffdl::bench {
 namespace {
 
@@ -67,8 +68,44 @@ void row(Suite& suite, const Comparison& comparison, Cell cell) {
   }
 }
 
+// As peers/loader.py knows them.
+struct Samples {
+  const char* name;
+  int bytes;
+  int mini_batch;
+  int batches;  // of a turn
+};
+
+void loader_row(Suite& suite, const Samples& samples, int workers) {
+  const std::string name = fmt::format("python/loader_vs_dataloader/{}/{}", samples.name, workers);
+  if (!suite.wants(name)) return;
+  const auto start_loader = [&](const char* kind) {
+    return start_script({"loader.py", kind, std::to_string(samples.bytes),
+                         std::to_string(samples.mini_batch), std::to_string(workers)});
+  };
+  auto subject = start_loader("ffdl");
+  if (!subject.ok()) return suite.missing(name, subject.status().to_string());
+  auto limit = start_loader("torch");
+  if (!limit.ok()) return suite.missing(name, limit.status().to_string());
+  const std::string turn = std::to_string(samples.batches);
+  suite.measure(
+      {.name = name,
+       .unit = "us",
+       .figure = [&](double seconds) { return seconds / samples.batches * 1e6; },
+       .subject = [&] { return (*subject)->ask_number(turn); },
+       .limit = [&] { return (*limit)->ask_number(turn); },
+       .limit_is = "DataLoader with persistent_workers, in the same session",
+       .target = Target{1.0},
+       .note = fmt::format("a batch of {} samples of {} bytes and a step of one worker, {} "
+                           "processes that load, {} batches in a row",
+                           samples.mini_batch, samples.bytes, workers, samples.batches)});
+}
+
 void rows(Suite& suite) {
   if (suite.options().smoke) return;  // PyTorch takes longer to load than a smoke test may
+  for (const Samples& samples : {Samples{"64B", 64, 32, 256}, Samples{"100KB", 100'000, 16, 64}}) {
+    for (const int workers : {0, 2}) loader_row(suite, samples, workers);
+  }
   const std::string ideal = "the same loop without DistributedDataParallel";
   const Comparison comparisons[] = {
       {"ddp_vs_ddp_noop", "ffdl", "noop", "DDP with a hook that communicates nothing"},

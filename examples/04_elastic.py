@@ -61,24 +61,22 @@ def main():
         momentum[:] = 0.9 * momentum + gradient
         weights[:] -= arguments.learning_rate * momentum
 
-    ledger = ffdl.PartitionLedger.create(
-        samples=len(images), epochs=arguments.epochs, shuffle=ffdl.Shuffle.SAMPLES,
-        order=ffdl.SampleOrder.GLOBAL, batch_samples=arguments.batch)
+    loader = ffdl.data.ElasticLoader(
+        (images, labels), batch_samples=arguments.batch, epochs=arguments.epochs)
     session = ffdl.Session.open(state=[weights, momentum], gradients=[gradient], apply=apply,
-                                participants=[ledger])
+                                participants=[loader.ledger])
     signal.signal(signal.SIGTERM, lambda *_: session.ask_to_leave())
     print(f"begins at step {session.step}, one of {session.world.size}", flush=True)
-    while not ledger.is_done:
-        mine = ledger.sample_indices(ledger.take())
-        if len(mine) > 0:
-            gradient[:] = compute_gradient(weights, images[mine], labels[mine])
-        result = session.end_step(ledger.taken)
+    for batch in loader.batches(session):
+        gradient[:] = compute_gradient(weights, *batch)
+        result = session.end_step(loader.taken)
         if result == ffdl.StepResult.WORLD_CHANGED:
             print(f"step {session.step}: one of {session.world.size} now", flush=True)
         if result == ffdl.StepResult.LEFT:
-            print(f"left after step {session.step}")
-            return
-    session.finish()
+            break
+    if not loader.is_done:
+        print(f"left after step {session.step}")
+        return
     right = np.mean((test_images @ weights).argmax(axis=1) == test_labels)
     print(f"step {session.step}: {right:.1%} of the test images, "
           f"weights {zlib.crc32(weights.tobytes()):08x}")

@@ -26,11 +26,15 @@ def parse_arguments():
     parser.add_argument("--epochs", type=int, default=1, help="[%(default)s]")
     parser.add_argument("--batch", type=int, default=16,
                         help="pieces of text in one step, over all workers [%(default)s]")
+    parser.add_argument("--loaders", type=int, default=0,
+                        help="processes of each worker that load pieces [%(default)s]")
     parser.add_argument("--context", type=int, default=64, help="characters of one [%(default)s]")
     parser.add_argument("--width", type=int, default=128, help="of the model [%(default)s]")
     parser.add_argument("--layers", type=int, default=4, help="[%(default)s]")
     parser.add_argument("--dropout", type=float, default=0.0, help="[%(default)s]")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="[%(default)s]")
+    parser.add_argument("--log", type=pathlib.Path,
+                        help="folder for lines about each step, which `ffdl report` draws")
     return parser.parse_args()
 
 
@@ -99,19 +103,24 @@ def main():
     torch.manual_seed(0)  # every worker begins with the same weights
     model = LanguageModel(characters, arguments.context, arguments.width, arguments.layers,
                           arguments.dropout)
-    ledger = ffdl.PartitionLedger.create(
-        samples=len(pieces), order=ffdl.SampleOrder.GLOBAL, batch_samples=arguments.batch,
-        shuffle=ffdl.Shuffle.SAMPLES, epochs=arguments.epochs)
-    steps = arguments.epochs * -(-len(pieces) // arguments.batch)
+    loader = ffdl.data.ElasticLoader(
+        pieces, batch_samples=arguments.batch, epochs=arguments.epochs,
+        num_workers=arguments.loaders)
+    steps = arguments.epochs * len(loader)
     optimizer = torch.optim.AdamW(model.parameters(), arguments.learning_rate)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    trainer = ffdl.torch.elastic(model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0)
+    trainer = ffdl.torch.elastic(model, optimizer, loader, scheduler=scheduler, clip_norm=1.0)
     session = trainer.session
+    log = ffdl.report.RunLog(arguments.log) if arguments.log else None
     print(f"begins at step {session.step}, one of {session.world.size}", flush=True)
-    for batch in trainer.batches(pieces):
+    for batch in trainer.batches():
         loss = loss_of(model, *batch)
         loss.backward()
         result = trainer.step()
+        if log is not None and result in (
+                ffdl.StepResult.CONTINUE, ffdl.StepResult.WORLD_CHANGED):
+            log.write("step", step=session.step, samples=len(batch[0]), loss=loss.item(),
+                      workers=session.world.size)
         if result == ffdl.StepResult.WORLD_CHANGED or session.step % 50 == 0:
             print(f"step {session.step}, one of {session.world.size}: loss {loss.item():.3f} "
                   "of its share", flush=True)

@@ -18,6 +18,7 @@ void bind_micro_batch_sum(pybind11::module_& module);
 void bind_listener(pybind11::module_& module);
 void bind_launch_environment(pybind11::module_& module);
 void bind_step_participant(pybind11::module_& module);
+void bind_data_source(pybind11::module_& module);
 void bind_partition_ledger(pybind11::module_& module);
 void bind_gradient_noise(pybind11::module_& module);
 void bind_batch_rule(pybind11::module_& module);

@@ -16,6 +16,7 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_listener(module);
   ffdl::python::bind_launch_environment(module);
   ffdl::python::bind_step_participant(module);
+  ffdl::python::bind_data_source(module);
   ffdl::python::bind_partition_ledger(module);
   ffdl::python::bind_gradient_noise(module);
   ffdl::python::bind_batch_rule(module);

@@ -4,7 +4,7 @@ The names are those of the C++ headers; arrays are read and written where they l
 exceptions of :mod:`ffdl.errors`. Times are seconds.
 """
 
-from . import errors
+from . import data, errors, report
 from ._ffdl import (
     AveragingLearner,
     AveragingStats,
@@ -12,6 +12,7 @@ from ._ffdl import (
     BatchRule,
     CommittedStep,
     Communicator,
+    DataSource,
     Decay,
     Entry,
     GradientNoise,
@@ -40,6 +41,7 @@ from ._ffdl import (
     PullMode,
     PushResult,
     ReduceOp,
+    SampleFormat,
     SampleOrder,
     SampleRange,
     SegmentInfo,
@@ -64,10 +66,17 @@ from ._ffdl import (
     job_environment,
     list_segments,
     make_local_communicators,
+    open_lines,
+    open_npy,
+    open_records,
     open_store,
+    open_tar_shards,
+    open_tf_records,
+    open_tokens,
     remove_segment,
     schedule_factor,
     step_batch,
+    tar_fields,
 )
 from .errors import *  # noqa: F403  # the exceptions are public names of the package too
 from .shared import shared_array
@@ -79,6 +88,7 @@ __all__ = [
     "BatchRule",
     "CommittedStep",
     "Communicator",
+    "DataSource",
     "Decay",
     "Entry",
     "GradientNoise",
@@ -107,6 +117,7 @@ __all__ = [
     "Pulled",
     "PushResult",
     "ReduceOp",
+    "SampleFormat",
     "SampleOrder",
     "SampleRange",
     "SegmentInfo",
@@ -127,15 +138,24 @@ __all__ = [
     "World",
     "__version__",
     "connect_communicator",
+    "data",
     "errors",
     "even_shares",
     "job_environment",
     "list_segments",
     "make_local_communicators",
+    "open_lines",
+    "open_npy",
+    "open_records",
     "open_store",
+    "open_tar_shards",
+    "open_tf_records",
+    "open_tokens",
     "remove_segment",
+    "report",
     "schedule_factor",
     "shared_array",
     "step_batch",
+    "tar_fields",
     *errors.__all__,
 ]

@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   CLI::App app("Elastic distributed training", "ffdl");
   app.set_version_flag("--version", FFDL_VERSION_STRING);
   app.require_subcommand(1);
+  app.footer("With the Python package 'ffdl report RUN' draws what a run was like.");
   ffdl::Status outcome;
   int exit_code = 0;
   std::vector<std::string> program;

@@ -240,6 +240,9 @@ void add_places(CLI::App& command, RunArguments& to) {
   command.add_option("--log-dir,--log_dir", to.log_dir,
                      "folder for files worker-N.log, instead of lines after [worker-N]");
   command.add_flag("-m,--module", to.is_module, "the program is a Python module");
+  command.add_option("--python", to.python, "what runs programs in .py and modules, with -u")
+      ->envname("PYTHON_EXEC")
+      ->capture_default_str();
   command.add_flag("--no-python,--no_python", to.no_python, "run the program itself, though .py");
 }
 
@@ -254,7 +257,7 @@ CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program
   add_sizes(*command, *arguments);
   add_places(*command, *arguments);
   command->footer(
-      "A program whose name ends in .py is run by python3 -u. SIGINT or SIGTERM asks the workers\n"
+      "A program whose name ends in .py is run by Python. SIGINT or SIGTERM asks the workers\n"
       "to end, a second one kills them. docs/launch.md lists the variables that a worker finds.\n\n"
       "Exit codes: 0 all workers finished; 1 too few workers are left, or the job could not be\n"
       "run; 2 the command line; 130 or 143 ended by SIGINT or SIGTERM.\n\n"

@@ -176,9 +176,9 @@ Result<std::vector<std::string>> plan_command(const RunArguments& arguments) {
     return wrong("--module and --no-python; use one");
   }
   if (arguments.is_module) {
-    command = {"python3", "-u", "-m"};
+    command = {arguments.python, "-u", "-m"};
   } else if (arguments.program.front().ends_with(".py") && !arguments.no_python) {
-    command = {"python3", "-u"};
+    command = {arguments.python, "-u"};
   }
   command.insert(command.end(), arguments.program.begin(), arguments.program.end());
   return command;

@@ -14,8 +14,9 @@ using base::MutexLock;
 
 namespace {
 
-// So long the watcher waits at a time. A quarter of whole seconds would be none.
-constexpr Duration kWatch = Duration(base::kNodeHeartbeat) / 4;
+// Of whole seconds a quarter would be none at all.
+constexpr Duration kWatchPiece = Duration(base::kNodeHeartbeat) / 4;
+static_assert(kWatchPiece > Duration::zero());
 
 }  // namespace
 
@@ -186,7 +187,7 @@ Status NodeBoard::tell_end(const std::string& id) {
 void NodeBoard::watch(const StopToken& stop) {
   Revision seen = 0;
   while (!stop.stop_requested()) {
-    const auto changed = store_.wait_change(keys_.prefix(), seen, runtime_.now() + kWatch);
+    const auto changed = store_.wait_change(keys_.prefix(), seen, runtime_.now() + kWatchPiece);
     if (changed.status().code() == StatusCode::kTimeout) continue;
     if (changed.ok() && look().ok()) {
       seen = *changed;

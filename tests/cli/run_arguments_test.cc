@@ -84,9 +84,10 @@ TEST(RunArguments, WhatRunsTheProgram) {
   EXPECT_EQ(plan_run(arguments)->supervisor.command, (Words{"a/train.py", "--lr", "3"}));
   arguments.no_python = false;
   arguments.is_module = true;
+  arguments.python = "venv/bin/python";
   arguments.program = {"package.train", "x"};
   EXPECT_EQ(plan_run(arguments)->supervisor.command,
-            (Words{"python3", "-u", "-m", "package.train", "x"}));
+            (Words{"venv/bin/python", "-u", "-m", "package.train", "x"}));
 }
 
 TEST(RunArguments, ContradictionsAreRefused) {

@@ -1,13 +1,53 @@
 """What an installed wheel can do with NumPy alone; ./dev check install runs it."""
 
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
 import numpy as np
 
 import ffdl
 
-server = ffdl.ParameterServer.create(parameters=10, rule=ffdl.UpdateRuleOptions(learning_rate=1.0))
-server.start()
-learner = ffdl.Learner.attach(server, timeout_s=10)
-learner.push(np.full(10, -1, np.float32), (0, 0, 1))
-learner.detach(timeout_s=10)
-assert (server.weights() == 1).all()
-print(f"ffdl {ffdl.__version__} from {ffdl.__file__}: one gradient folded")
+
+def run(*command):
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def folds_a_gradient():
+    server = ffdl.ParameterServer.create(
+        parameters=10, rule=ffdl.UpdateRuleOptions(learning_rate=1.0))
+    server.start()
+    learner = ffdl.Learner.attach(server, timeout_s=10)
+    learner.push(np.full(10, -1, np.float32), (0, 0, 1))
+    learner.detach(timeout_s=10)
+    assert (server.weights() == 1).all()
+
+
+def has_the_command(program):
+    """As a program and as a module, and both run the README's elastic program."""
+    for ffdl_command in ([pathlib.Path(sys.executable).with_name("ffdl")],
+                         [sys.executable, "-m", "ffdl"]):
+        assert run(*ffdl_command, "--version") == f"{ffdl.__version__}\n"
+        # No environment is activated: the workers' Python is found all the same.
+        printed = run(*ffdl_command, "run", "--workers", "2", program)
+        ends = re.findall(r"^\[worker-\d\] slope 2.50, offset -1.00$", printed, re.MULTILINE)
+        assert len(ends) == 2, printed
+
+
+def main():
+    assert "torch" not in sys.modules
+    readme = pathlib.Path(__file__).parents[2] / "README.md"
+    programs = re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL)
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "line.py"
+        program.write_text(programs[2])
+        has_the_command(program)
+    folds_a_gradient()
+    print(f"ffdl {ffdl.__version__} from {ffdl.__file__}: a gradient folded, two jobs run")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,11 @@ import glob
 import os
 import uuid
 
-import pytest
-import ranks
+# PyTorch's threads wait in loops: several tests or ranks beside each other wait for each other's.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
+import ranks  # noqa: E402
 
 
 @pytest.fixture

@@ -135,3 +135,27 @@ def churn(folder, worker):
     for one in (one for life in lives for one in life if "step" in one):
         assert states.setdefault(one["step"], one["state"]) == one["state"]
     return lives
+
+
+def committed_steps(lives):
+    """What lives have told of each step that is stable: the same, whoever told it."""
+    stable = {}
+    for one in (one for life in lives for one in life if "stable" in one):
+        assert stable.setdefault(one["stable"], one["parts"]) == one["parts"]
+    return stable
+
+
+def expect_each_sample_once(stable):
+    """What `stable` says of each step: no sample was left out or used twice in an epoch."""
+    of_partition = {}
+    for step in sorted(stable):
+        for partition, begin, end in stable[step]:
+            of_partition.setdefault(partition, []).append((begin, end))
+    lengths = set()
+    for ranges in of_partition.values():
+        position = 0
+        for begin, end in sorted(ranges):
+            assert begin == position
+            position = end
+        lengths.add(position)
+    assert len(of_partition) == 10 and max(lengths) - min(lengths) <= 12

@@ -9,7 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
-from elastic_jobs import churn
+from elastic_jobs import churn, committed_steps, expect_each_sample_once
 from ranks import SOON_S, on_threads
 
 import ffdl
@@ -306,23 +306,4 @@ def test_workers_come_leave_and_are_killed(tmp_path):
     lives = churn(tmp_path, pathlib.Path(__file__).with_name("elastic_worker.py"))
     steps = {one["step"] for life in lives for one in life if "step" in one}
     assert sorted(steps) == list(range(1, max(steps) + 1))
-    stable = {}
-    for one in (one for life in lives for one in life if "stable" in one):
-        assert stable.setdefault(one["stable"], one["parts"]) == one["parts"]
-    expect_each_sample_once(stable)
-
-
-def expect_each_sample_once(stable):
-    """What `stable` says of each step: no sample was left out or used twice in an epoch."""
-    of_partition = {}
-    for step in sorted(stable):
-        for partition, begin, end in stable[step]:
-            of_partition.setdefault(partition, []).append((begin, end))
-    lengths = set()
-    for ranges in of_partition.values():
-        position = 0
-        for begin, end in sorted(ranges):
-            assert begin == position
-            position = end
-        lengths.add(position)
-    assert len(of_partition) == 10 and max(lengths) - min(lengths) <= 12
+    expect_each_sample_once(committed_steps(lives))

@@ -273,6 +273,28 @@ def test_batches_of_a_dataset():
     expect_equal(train_alone(), state_of(model))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_a_loader(workers):
+    def train_from(dropout, **options):
+        model = make_model(*dropout)
+        loader = ffdl.data.ElasticLoader(
+            torch.utils.data.TensorDataset(*make_data()), batch_samples=BATCH, epochs=2, **options)
+        with loader:
+            trainer = open_trainer(model, ledger=loader)
+            for x, y in trainer.batches():
+                loss_of(model(x), y).backward()
+                trainer.step()
+        return state_of(model)
+
+    expect_equal(train_alone(), train_from([], num_workers=workers))
+    dropout = [torch.nn.Dropout(0.5)]  # as much of it wherever the batches are loaded
+    expect_equal(train_from(dropout), train_from(dropout, num_workers=workers))
+    trainer = open_trainer(make_model(), ledger=ffdl.data.ElasticLoader(
+        np.arange(SAMPLES), batch_samples=BATCH))
+    with pytest.raises(ffdl.InvalidArgument, match="give no arguments here"):
+        next(trainer.batches(make_data()[0]))
+
+
 def test_a_scheduler_of_epochs():
     model = make_model()
     optimizer = OPTIMIZERS["sgd"](model.parameters())
@@ -356,9 +378,11 @@ def test_processes_come_leave_and_are_killed(tmp_path):
 def test_language_model_example(tmp_path):
     text = tmp_path / "text"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 400)
-    small = ["--context", 32, "--width", 32, "--layers", 1, "--epochs", 4, "--learning-rate", 3e-3]
+    small = ["--context", 32, "--width", 32, "--layers", 1, "--epochs", 4, "--learning-rate", 3e-3,
+             "--loaders", 1, "--log", tmp_path / "log"]
     example = pathlib.Path(__file__).parents[2] / "examples" / "05_elastic_torch.py"
     first, second = run_workers(tmp_path, 2, example, "--data", text, *small)
     assert first[-1] == second[-1]
     loss = re.fullmatch(r"step \d+: loss (.*) of text that was not trained on", first[-1])[1]
     assert float(loss) < 2  # a letter by chance: 3.3
+    assert len(list((tmp_path / "log").glob("worker-*.jsonl"))) == 2

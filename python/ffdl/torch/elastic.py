@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import zlib
@@ -12,13 +13,14 @@ import torch
 from torch.utils.data import default_collate
 
 from .. import InvalidArgument, PartitionLedger, Session, StepResult
+from ..data import ElasticLoader
 from .common_state import Buffers, Gradients, Settings, make_optimizer_state
 
 
 def elastic(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    ledger: PartitionLedger,
+    samples: ElasticLoader | PartitionLedger,
     *,
     scheduler: Any = None,
     scheduler_unit: str = "step",
@@ -30,10 +32,9 @@ def elastic(
 
     ::
 
-        ledger = ffdl.PartitionLedger.create(
-            samples=len(data), order=ffdl.SampleOrder.GLOBAL, batch_samples=64, epochs=3)
-        trainer = ffdl.torch.elastic(model, optimizer, ledger)
-        for images, labels in trainer.batches(data):
+        loader = ffdl.data.ElasticLoader(dataset, batch_samples=64, epochs=3)
+        trainer = ffdl.torch.elastic(model, optimizer, loader)
+        for images, labels in trainer.batches():
             loss(model(images), labels).backward()
             trainer.step()
 
@@ -41,6 +42,7 @@ def elastic(
     dampening, Adam, AdamW, RMSprop, or one that has its state from the start, as Adagrad. Its
     state is made here, before the first step, so that its shape is fixed. ``trainer.step()`` steps
     it; the loop does not.
+    samples: a loader, or a ledger, whose batches() is given the data set.
     scheduler: of ``torch.optim.lr_scheduler``, stepped here too, after each step or, with
     ``scheduler_unit="epoch"``, each epoch; what it sets is part of the state. Nothing else may
     change the optimizer's hyperparameters.
@@ -59,7 +61,7 @@ def elastic(
     Raises InvalidArgument (what cannot be trained so), and what Session.open() does.
     """
     return Elastic(
-        model, optimizer, ledger, scheduler, scheduler_unit, clip_norm, seed, options
+        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, options
     )
 
 
@@ -74,7 +76,7 @@ class Elastic:
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
-        ledger: PartitionLedger,
+        samples: ElasticLoader | PartitionLedger,
         scheduler: Any,
         scheduler_unit: str,
         clip_norm: float | None,
@@ -86,7 +88,8 @@ class Elastic:
                 f"make '{type(model).__name__}' elastic: scheduler_unit is '{scheduler_unit}'; "
                 "give 'step' or 'epoch'"
             )
-        self._ledger = ledger
+        self._loader = samples if isinstance(samples, ElasticLoader) else None
+        self._ledger = samples if self._loader is None else self._loader.ledger
         self._optimizer = optimizer
         self._scheduler = scheduler
         self._each_epoch = scheduler_unit == "epoch"
@@ -108,7 +111,7 @@ class Elastic:
             state=[*state, *self._buffers.settled, self._settings.bytes],
             gradients=[*self._gradients.flat, *self._buffers.changes],
             apply=self._apply,
-            participants=[ledger],
+            participants=[self._ledger],
             **options,
         )
         self._settle()
@@ -124,23 +127,29 @@ class Elastic:
     ) -> Iterator[Any]:
         """What this worker trains on, a batch for each step that has samples for it.
 
-        dataset: gives a sample by its number; a batch is ``collate`` of them. None: a batch is the
-        numbers, int64[n]. samples: at most so many of a step; all that are due by default, which is
-        meant for SampleOrder.GLOBAL. After each batch call step(). When all epochs are done this
-        makes the last step stable and leaves the job.
+        With a loader, its batches; it takes none of these arguments. With a ledger, dataset: gives
+        a sample by its number; a batch is ``collate`` of them. None: a batch is the numbers,
+        int64[n]. samples: at most so many of a step; all that are due by default, which is meant
+        for SampleOrder.GLOBAL. After each batch call step(). When all epochs are done this makes
+        the last step stable and leaves the job.
         """
+        if self._loader is not None:
+            if dataset is not None or samples is not None or collate is not default_collate:
+                raise InvalidArgument(
+                    "iterate over batches: the loader has the data set and how it is read; give no "
+                    "arguments here"
+                )
+            load = self._next
+        else:
+            load = functools.partial(self._load, dataset, samples, collate)
         while not self._ledger.is_done:
-            numbers = self._ledger.sample_indices(self._ledger.take(samples))
             step = self.session.step
-            if len(numbers) == 0:
+            batch = load()
+            if batch is None:
                 self.step()
             else:
-                torch.manual_seed(self._seed_of(step, int(numbers[0])))
                 self._is_due = True
-                if dataset is None:
-                    yield torch.from_numpy(numbers)
-                else:
-                    yield collate([dataset[int(number)] for number in numbers])
+                yield batch
                 if self._is_due:
                     raise InvalidArgument(
                         f"take the next batch: step() was not called for the one of step "
@@ -191,8 +200,29 @@ class Elastic:
         self._buffers.put_in_place()
         self._gradients.zero()
 
-    def _seed_of(self, step: int, sample: int) -> int:
-        return zlib.crc32(f"{self._seed} {step} {sample}".encode())
+    def _next(self) -> Any:
+        assert self._loader is not None
+        batch = self._loader.next()  # which seeds, too, where it loads in this process
+        if batch is not None:
+            self._seed_generator()
+        return batch
+
+    def _load(
+        self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
+    ) -> Any:
+        numbers = self._ledger.sample_indices(self._ledger.take(samples))
+        if len(numbers) == 0:
+            return None
+        self._seed_generator()
+        if dataset is None:
+            return torch.from_numpy(numbers)
+        return collate([dataset[int(number)] for number in numbers])
+
+    def _seed_generator(self) -> None:
+        first = self._ledger.leases[0]
+        of_step = f"{self._seed} {self.session.step} {first.partition} {first.begin}"
+        # Of the CPU, where the model is; torch.manual_seed() remembers each call for all devices.
+        torch.default_generator.manual_seed(zlib.crc32(of_step.encode()))
 
     def _refuse_step(self, *_: Any) -> None:
         if not self._is_applying:

@@ -1,0 +1,143 @@
+#include "ffdl/data_source.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings.h"
+#include "record.h"
+#include "status.h"
+#include "waiting.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+// Memory of its own, which NumPy owns.
+py::array as_array(const SampleBatch& batch, const SampleFormat& format) {
+  std::vector<py::ssize_t> shape = {static_cast<py::ssize_t>(batch.size())};
+  shape.insert(shape.end(), format.shape.begin(), format.shape.end());
+  py::array array(py::dtype(format.dtype), shape);
+  auto* to = static_cast<std::byte*>(array.mutable_data());
+  py::gil_scoped_release others_may_run;
+  for (size_t i = 0; i < batch.size(); ++i, to += format.bytes) {
+    std::memcpy(to, batch[i].data(), format.bytes);
+  }
+  return array;
+}
+
+py::list as_bytes(const SampleBatch& batch) {
+  py::list samples;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    samples.append(py::bytes(reinterpret_cast<const char*>(batch[i].data()), batch[i].size()));
+  }
+  return samples;
+}
+
+py::object read(const DataSource& source, const std::vector<uint64_t>& indices) {
+  SampleBatch batch;
+  check(without_lock([&] { return source.read(indices, batch); }));
+  const SampleFormat format = source.format();
+  if (format.is_fixed) return as_array(batch, format);
+  return as_bytes(batch);
+}
+
+template <class Open>
+std::unique_ptr<DataSource> open(Open&& call) {
+  return take(without_lock(call));
+}
+
+void bind_formats(py::module_& module) {
+  constexpr const char* kErrors =
+      "\nRaises NotFound, Corrupt (what is in a file is not of its format), InvalidArgument.";
+  const auto define = [&](const char* name, auto function, std::string doc, const auto&... args) {
+    doc += kErrors;
+    module.def(name, function, py::arg("paths"), args..., doc.c_str());
+  };
+  define(
+      "open_records",
+      [](const Paths& paths, uint64_t record_bytes, uint64_t header_bytes) {
+        return open([&] { return open_records(paths, {record_bytes, header_bytes}); });
+      },
+      "Files of samples of so many bytes each, after a header: uint8[record_bytes].", py::kw_only(),
+      py::arg("record_bytes"), py::arg("header_bytes") = 0);
+  define(
+      "open_npy", [](const Paths& paths) { return open([&] { return open_npy(paths); }); },
+      "NumPy's .npy in C order; a sample is a row: array[i].");
+  define(
+      "open_tokens",
+      [](const Paths& paths, uint64_t window, uint64_t stride, uint64_t token_bytes,
+         uint64_t header_bytes) {
+        return open(
+            [&] { return open_tokens(paths, {window, stride, token_bytes, header_bytes}); });
+      },
+      "Sample i is the tokens [i * stride, i * stride + window + 1): the input is the first\n"
+      "`window` of them, the target the last. stride: 0 for window.",
+      py::kw_only(), py::arg("window"), py::arg("stride") = 0, py::arg("token_bytes") = 2,
+      py::arg("header_bytes") = 0);
+  define(
+      "open_lines",
+      [](const Paths& paths, bool json) {
+        return open([&] { return open_lines(paths, {.json = json}); });
+      },
+      "A sample is a line without its end, as bytes. json: each must be JSON.", py::kw_only(),
+      py::arg("json") = false);
+  define(
+      "open_tf_records",
+      [](const Paths& paths) { return open([&] { return open_tf_records(paths); }); },
+      "A sample is the data of a record, as bytes. Both checksums are verified.");
+  define(
+      "open_tar_shards",
+      [](const Paths& paths) { return open([&] { return open_tar_shards(paths); }); },
+      "WebDataset: a sample is the stretch of the archive with all files of one key, as bytes;\n"
+      "tar_fields() takes it apart. Not compressed.");
+}
+
+}  // namespace
+
+void bind_data_source(py::module_& module) {
+  Record<SampleFormat>(
+      module, "SampleFormat",
+      "What the samples of a source are. dtype: as NumPy writes it. shape: of one,\n"
+      "if all have the same size. bytes: of one; about so many where they differ.")
+      .field("dtype", &SampleFormat::dtype)
+      .field("shape", &SampleFormat::shape)
+      .field("bytes", &SampleFormat::bytes)
+      .field("is_fixed", &SampleFormat::is_fixed);
+  py::class_<DataSource>(module, "DataSource",
+                         R"(Numbered samples in files, for ElasticLoader or by themselves.
+
+    data = ffdl.open_tokens(["train.bin"], window=256)
+    loader = ffdl.data.ElasticLoader(data, batch_samples=64)
+
+Any thread, several at a time; also in processes that are forked. Use open_... to make one.)")
+      .def("__len__", [](const DataSource& source) { return source.samples(); })
+      .def_property_readonly("samples", &DataSource::samples)
+      .def_property_readonly("format", &DataSource::format)
+      .def("read", &read, py::arg("indices"),
+           "The samples of these numbers: an array [n, *shape] of its own memory where all have\n"
+           "the same size, a list of bytes otherwise. Raises InvalidArgument (a number that is\n"
+           "not there), Corrupt (names file and byte), Unavailable.");
+  bind_formats(module);
+  module.def(
+      "tar_fields",
+      [](const py::bytes& sample) {
+        const auto bytes = static_cast<std::string_view>(sample);
+        py::dict fields;
+        for (const TarField& field : take(tar_fields(std::as_bytes(std::span(bytes))))) {
+          fields[py::str(field.name)] =
+              py::bytes(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
+        }
+        return fields;
+      },
+      py::arg("sample"),
+      "The files of a sample of open_tar_shards(), by their names without the key, such as\n"
+      "'png'. Raises Corrupt.");
+}
+
+}  // namespace ffdl::python

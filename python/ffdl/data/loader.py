@@ -1,0 +1,197 @@
+"""The samples of each step as batches, read ahead by other processes where that is wanted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult
+from ..errors import InvalidArgument
+from . import forecast
+from .loading import Loading
+from .workers import WorkerPool
+
+
+class ElasticLoader:
+    """Batches for elastic training, in place of ``DataLoader`` and ``DistributedSampler``.
+
+    ::
+
+        loader = ffdl.data.ElasticLoader(dataset, batch_samples=64, epochs=3, num_workers=2)
+        trainer = ffdl.torch.elastic(model, optimizer, loader)
+        for images, labels in trainer.batches():
+            loss(model(images), labels).backward()
+            trainer.step()
+
+    Which samples a step uses is committed together with its gradients, by the ledger: each sample
+    is used once per epoch, whoever joins, leaves or dies; none is added or left out to make workers
+    even. Without PyTorch give ``loader.ledger`` to Session.open() and iterate over batches().
+
+    dataset: has ``__len__`` and ``__getitem__``, or ``__getitems__`` too, as data sets of PyTorch and
+    Hugging Face; a NumPy array, or a tuple of arrays of as many rows; files, as an ffdl.DataSource; or
+    ffdl.data.IterableShards.
+    batch_samples: with SampleOrder.GLOBAL (the default) those of a step over all workers, the same
+    samples in the same step however many workers there are; with ON_DEMAND those of this worker,
+    so that a faster one that takes more at a time is given more. The last of an epoch may be fewer.
+    shuffle, epochs, seed, partition_samples, micro_batch_samples, partitions_wanted, on_stable: of
+    PartitionLedger.create(). ON_DEMAND needs partition_samples.
+    collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
+    num_workers: processes that load; 0: next() does. They start here, and end with the loader: make
+    it before the session. prefetch_factor: how many batches each loads ahead. worker_init_fn: called
+    in each with its number. multiprocessing_context: 'fork', 'spawn' or 'forkserver'.
+    pin_memory: tensors come in page-locked memory, where PyTorch has CUDA.
+
+    Before each batch the generators of ``random``, ``numpy.random`` and PyTorch (of the CPU) are
+    seeded from seed and first sample, so that augmentation is the same wherever a batch is loaded;
+    with ``seed_generators=False`` they are left alone. Arrays of a batch from a process lie in
+    shared memory that is used again once none of them is in use.
+    Threads: one at a time, that of the session. Raises InvalidArgument.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        batch_samples: int,
+        epochs: int = 1,
+        shuffle: Shuffle = Shuffle.SAMPLES,
+        seed: int = 0,
+        order: SampleOrder = SampleOrder.GLOBAL,
+        partition_samples: int | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        prefetch_factor: int = 2,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: str | None = None,
+        pin_memory: bool = False,
+        seed_generators: bool = True,
+        **ledger_options: Any,
+    ) -> None:
+        if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1:
+            raise InvalidArgument(
+                f"make a loader: num_workers is {num_workers}, prefetch_factor {prefetch_factor}, "
+                f"batch_samples {batch_samples}; give at least 0, 1 and 1"
+            )
+        if order == SampleOrder.ON_DEMAND and partition_samples is None:
+            raise InvalidArgument(
+                "make a loader: no partition_samples; say how many samples a worker is given at a "
+                "time, the same at all workers"
+            )
+        self._load = Loading(dataset, collate_fn, seed if seed_generators else None)
+        samples = self._load.samples
+        if order == SampleOrder.GLOBAL:
+            ledger_options["batch_samples"] = batch_samples
+        self.ledger = PartitionLedger.create(
+            samples=samples, partition_samples=partition_samples, epochs=epochs, seed=seed,
+            shuffle=shuffle, order=order, **ledger_options)
+        self._samples = samples
+        self._batch_samples = batch_samples
+        self._is_global = order == SampleOrder.GLOBAL
+        self._has_one_partition = partition_samples is None or partition_samples >= samples
+        self._share: forecast.Share | None = None
+        self._pins = pin_memory
+        self._ahead = num_workers * prefetch_factor
+        self._pool: WorkerPool | None = None
+        if num_workers > 0:
+            self._pool = WorkerPool(
+                self._load, num_workers, context=multiprocessing_context, init=worker_init_fn)
+
+    @property
+    def taken(self) -> int:
+        """The samples that this step commits for this worker, its weight in the mean."""
+        return self.ledger.taken
+
+    @property
+    def is_done(self) -> bool:
+        return self.ledger.is_done
+
+    def __len__(self) -> int:
+        """Steps of an epoch, with SampleOrder.GLOBAL."""
+        if not self._is_global:
+            raise TypeError("how many steps an epoch has is open with SampleOrder.ON_DEMAND")
+        return -(-self._samples // self._batch_samples)
+
+    def next(self) -> Any:
+        """The batch of the present step; None: take part in the step with nothing.
+
+        Asked again in the same step, after one that is to be repeated, it gives what is due then.
+        Raises what data set and collate_fn do, PeerLost (a process that loads is gone).
+        """
+        ranges = self.ledger.take(None if self._is_global else self._batch_samples)
+        key = tuple((one.partition, one.begin, one.end) for one in ranges)
+        if self._pool is None:
+            return self._pinned(self._load(*self._arguments(key))) if key else None
+        ahead = self._forecast(key)
+        self._pool.keep({key, *ahead})
+        for one in (key, *ahead):
+            if one and one not in self._pool:
+                self._pool.start(one, self._arguments(one))
+        return self._pinned(self._pool.take(key)) if key else None
+
+    def batches(self, session: Session) -> Iterator[Any]:
+        """A batch for each step that has samples for this worker, in a loop over the session.
+
+        ::
+
+            for x, y in loader.batches(session):
+                compute_gradients(x, y)
+                if session.end_step(loader.taken) == ffdl.StepResult.LEFT:
+                    break
+
+        Takes part in the other steps itself, and ends where this worker leaves in one of them: then
+        not ``is_done``. When all epochs are done this makes the last step stable and leaves the job.
+        """
+        while not self.is_done:
+            batch = self.next()
+            if batch is not None:
+                yield batch
+            elif session.end_step(self.taken) == StepResult.LEFT:
+                return
+        session.finish()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the training stands, for a checkpoint; equal at all workers after a step."""
+        return {"ledger": self.ledger.save()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Before the session opens, of a loader with the same options. Raises Corrupt."""
+        self.ledger.restore(state["ledger"])
+
+    def close(self) -> None:
+        """Ends the processes; the same happens with the last reference."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def __enter__(self) -> ElasticLoader:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pool", None) is not None and not sys.is_finalizing():
+            self.close()
+
+    def _arguments(self, ranges: forecast.Ranges) -> tuple[Any, ...]:
+        return self.ledger.sample_indices(ranges), ranges[0][:2]
+
+    def _forecast(self, key: forecast.Ranges) -> list[forecast.Ranges]:
+        if not self._is_global:
+            leases = tuple((one.partition, one.begin, one.end) for one in self.ledger.leases)
+            return forecast.of_leases(leases, self._batch_samples, self._ahead)
+        if not self._has_one_partition:
+            return []
+        ledger = self.ledger
+        step = forecast.Step(
+            ledger.epoch * self._samples + ledger.committed, self._batch_samples, self._samples)
+        if len(key) == 1 and (share := step.share(key[0])) is not None:
+            self._share = share
+        return forecast.of_global_order(step, self._share, self._ahead) if self._share else []
+
+    def _pinned(self, batch: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if not self._pins or torch is None or not torch.cuda.is_available():
+            return batch
+        return torch.utils.data._utils.pin_memory.pin_memory(batch)

@@ -1,0 +1,120 @@
+"""Samples are read and become a batch."""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._ffdl import DataSource
+from ..errors import InvalidArgument
+
+_NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
+
+
+def collate(samples: Sequence[Any]) -> Any:
+    """A batch of samples of one form: arrays are stacked, fields and keys gathered one by one.
+
+    Numbers and arrays become an array, tensors a tensor (then all is done by PyTorch's
+    ``default_collate``), tuples a tuple of batches, dicts a dict of batches, all else a list.
+    Raises InvalidArgument where shapes or lengths differ.
+    """
+    first = samples[0]
+    if _holds_tensor(first):
+        return sys.modules["torch"].utils.data.default_collate(list(samples))
+    try:
+        if isinstance(first, _NUMBERS):
+            return np.stack([np.asarray(sample) for sample in samples])
+        if isinstance(first, Mapping):
+            return {key: collate([sample[key] for sample in samples]) for key in first}
+        if isinstance(first, (tuple, list)):
+            fields = [collate(field) for field in zip(*samples, strict=True)]
+            return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
+    except (ValueError, KeyError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(
+            f"collate {len(samples)} samples: {error}; give a collate_fn that brings them to one "
+            "form"
+        ) from None
+    return list(samples)
+
+
+def _holds_tensor(sample: Any) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if isinstance(sample, Mapping):
+        return any(map(_holds_tensor, sample.values()))
+    if isinstance(sample, (tuple, list)):
+        return any(map(_holds_tensor, sample))
+    return isinstance(sample, torch.Tensor)
+
+
+class Loading:
+    """How samples of a data set become a batch, here or in another process."""
+
+    def __init__(
+        self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int | None
+    ) -> None:
+        self._dataset = dataset
+        self._collate_fn = collate_fn
+        self._seed = seed
+        self.samples = _size_of(dataset)
+
+    def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Any:
+        """first: partition and position of the first sample, which no other epoch has."""
+        if self._seed is not None:
+            _seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))
+        dataset = self._dataset
+        if _is_arrays(dataset):
+            arrays = dataset if isinstance(dataset, tuple) else (dataset,)
+            taken = tuple(array[numbers] for array in arrays)
+            if self._collate_fn is None:
+                return taken if isinstance(dataset, tuple) else taken[0]
+            samples = list(zip(*taken, strict=True)) if len(taken) > 1 else list(taken[0])
+        elif isinstance(dataset, DataSource):
+            samples = dataset.read(numbers)
+            if self._collate_fn is None:
+                return samples
+            samples = list(samples)
+        elif hasattr(dataset, "__getitems__"):
+            samples = dataset.__getitems__(numbers.tolist())
+        else:
+            samples = [dataset[number] for number in numbers.tolist()]
+        return (self._collate_fn or collate)(samples)
+
+
+def _is_arrays(dataset: Any) -> bool:
+    if isinstance(dataset, tuple) and dataset:
+        return all(isinstance(array, np.ndarray) for array in dataset)
+    return isinstance(dataset, np.ndarray)
+
+
+def _size_of(dataset: Any) -> int:
+    what = f"load from a '{type(dataset).__name__}'"
+    if _is_arrays(dataset):
+        sizes = {len(array) for array in (dataset if isinstance(dataset, tuple) else (dataset,))}
+        if len(sizes) > 1:
+            raise InvalidArgument(f"{what}: arrays of {sorted(sizes)} rows; give as many of each")
+        return sizes.pop()
+    if isinstance(dataset, DataSource):
+        return dataset.samples
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InvalidArgument(
+            f"{what}: it has no __len__ and __getitem__; what can only be iterated over becomes a "
+            "data set by ffdl.data.IterableShards"
+        )
+    return len(dataset)
+
+
+def _seed_generators(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed() takes 100 times as long

@@ -1,0 +1,75 @@
+"""Data sets that can only be iterated over."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ..errors import Corrupt, InvalidArgument
+
+
+class IterableShards:
+    """Iterable shards, such as ``IterableDataset``\\ s, one after the other as a data set by number.
+
+        files = ["a.jsonl", "b.jsonl"]
+        data = ffdl.data.IterableShards([lambda f=f: open(f) for f in files])
+        loader = ffdl.data.ElasticLoader(data, shuffle=ffdl.Shuffle.PARTITIONS,
+                                         order=ffdl.SampleOrder.ON_DEMAND, partition_samples=1000)
+
+    shards: each an iterable that gives the same samples whenever it is begun, or a function that
+    returns one. counts: how many samples each has; None: they are counted, which iterates over all
+    of them once.
+
+    A sample is found by going on from the last one that was asked for, or from the beginning of its
+    shard if it comes before that: use an order in which samples of a shard follow each other, that
+    is Shuffle.NONE, or PARTITIONS with large partitions. Each process iterates by itself.
+    Raises InvalidArgument; reading, Corrupt where a shard ends before its count.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Iterable[Any] | Callable[[], Iterable[Any]]],
+        counts: Sequence[int] | None = None,
+    ) -> None:
+        self._shards = list(shards)
+        if counts is None:
+            counts = [sum(1 for _ in self._begin(number)) for number in range(len(self._shards))]
+        if len(counts) != len(self._shards) or any(count < 0 for count in counts):
+            raise InvalidArgument(
+                f"put {len(self._shards)} shards together: counts are {list(counts)}; give the "
+                "number of samples of each"
+            )
+        self._ends = list(itertools.accumulate(counts))
+        self._open = -1  # the shard that _rest is of
+        self._rest: Iterator[Any] = iter(())
+        self._next = 0  # the sample that it gives next
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, number: int) -> Any:
+        if not 0 <= number < len(self):
+            raise IndexError(f"sample {number} of {len(self)}")
+        shard = bisect.bisect_right(self._ends, number)
+        begin = self._ends[shard - 1] if shard > 0 else 0
+        if shard != self._open or number < self._next:
+            self._open, self._next, self._rest = shard, begin, self._begin(shard)
+        ahead = number - self._next
+        self._next = number + 1
+        for sample in itertools.islice(self._rest, ahead, None):
+            return sample
+        self._open = -1
+        raise Corrupt(
+            f"read sample {number - begin} of shard {shard}: it ends before, and was counted as "
+            f"{self._ends[shard] - begin} samples; count again, and give the same each time"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which iterates by itself."""
+        return self.__dict__ | {"_open": -1, "_rest": iter(()), "_next": 0}
+
+    def _begin(self, number: int) -> Iterator[Any]:
+        shard = self._shards[number]
+        return iter(shard if isinstance(shard, Iterable) else shard())

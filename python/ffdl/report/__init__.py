@@ -1,0 +1,9 @@
+"""What a run was like: ``ffdl report RUN`` draws throughput, stalls, staleness and loss.
+
+A run writes lines of JSON; :class:`RunLog` writes them from Python. docs/report.md has the format.
+Drawing needs matplotlib, and nothing else here does.
+"""
+
+from .run_log import RunLog
+
+__all__ = ["RunLog"]

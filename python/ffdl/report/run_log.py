@@ -1,0 +1,53 @@
+"""Lines of JSON about a run, as `ffdl report` reads them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pathlib
+import time
+from typing import Any
+
+from .._ffdl import job_environment
+
+
+class RunLog:
+    """Writes what one process of a run does, as lines of JSON in a file of its own.
+
+    ::
+
+        log = ffdl.report.RunLog("run")  # run/worker-0.jsonl under `ffdl run`
+        log.write("step", step=session.step, samples=len(x), loss=loss, workers=session.world.size)
+
+    folder: of the run, the same for all its processes; it is made. name: of the process; None: that
+    of the worker, or ``process-PID``. A file that is there is added to. Each line is in the hands of
+    the system when write() returns. Numbers that JSON does not have become null.
+    Threads: one at a time. Raises OSError.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], name: str | None = None) -> None:
+        environment = job_environment()
+        self.name = name or (environment.worker_id if environment else f"process-{os.getpid()}")
+        path = pathlib.Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        self._file = (path / f"{self.name}.jsonl").open("a", encoding="utf-8")
+
+    def write(self, event: str, **fields: Any) -> None:
+        """t_s: seconds, in a time that the processes of a host have in common."""
+        line = {"event": event, "t_s": round(time.time(), 4), "worker": self.name, **fields}
+        plain = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in line.items()
+        }
+        self._file.write(json.dumps(plain) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

@@ -1,0 +1,266 @@
+"""An optimizer whose weights and state are in a parameter server that learners share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from .. import (
+    InvalidArgument,
+    Learner,
+    LearningRateSchedule,
+    ParameterServer,
+    PullMode,
+    PushResult,
+    SampleRange,
+    Synchrony,
+    Timeout,
+)
+from .server_role import ServerRole
+from .server_rule import rule_of, schedule_of
+
+T = TypeVar("T")
+
+_LOOK_S = 0.1  # how often one that waits, or whose gradients wait, looks whether the server lives
+
+
+class ParameterServerOptimizer(torch.optim.Optimizer):
+    """GaDei for PyTorch: ``step()`` pushes the gradient to a parameter server and pulls the weights.
+
+    ::
+
+        opt = ffdl.torch.ParameterServerOptimizer(torch.optim.Adam(model.parameters()), "digits")
+        for images, labels in loader:
+            opt.zero_grad()
+            loss(model(images), labels).backward()
+            opt.step()
+        opt.close()
+
+    Learners are processes of one host that give the same name, by hand or under ``ffdl run``; they
+    come and go as they like. The first one makes the server, from its model's weights, and serves
+    it on threads beside its own work; where that process dies another one takes the server over,
+    with all that was pushed. Nobody waits for anybody with Synchrony.ASYNC (the default).
+
+    optimizer: says which arithmetic the server does and with which numbers: SGD (also with momentum
+    and nesterov), Adam, AdamW, Adagrad, as rule_of() maps them, with one parameter group; it is not
+    stepped itself. scheduler: of ``torch.optim.lr_scheduler`` as schedule_of() maps it, or an
+    ffdl.LearningRateSchedule: its steps are updates of the server, of all learners together, and
+    nobody steps it. What changes the learning rate in the loop is refused.
+    slot: of this learner, below learners_max; a process that is started again in the place of one
+    that was killed gives the same, and goes on at ``committed(slot)``. None: any free one.
+    timeout_s: how long a call waits, with the other synchronies, for learners that are behind.
+    server_options: of ParameterServer.create(), such as synchrony, staleness, learners_max,
+    clip_norm, non_finite, partitions and cut; those of the process that makes the server count.
+
+    Parameters: float32 on the CPU; they become views of one array. Gradients of several calls of
+    backward() add up, as ever. Sparse ones are made dense.
+
+    server: the ParameterServer where this process serves it, else None. version: gradients that
+    were in the weights of the last pull. learner: the ffdl.Learner.
+    Threads: one at a time. Raises InvalidArgument, Conflict, Exhausted (no free slot, no memory),
+    Timeout; Cancelled once the server has ended.
+    Source: GaDei (Zhang et al., ICDM 2017, arXiv 1611.06213), its shared-memory parameter server.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        name: str,
+        *,
+        scheduler: Any = None,
+        slot: int | None = None,
+        timeout_s: float = 60.0,
+        learners_max: int = 16,
+        **server_options: Any,
+    ) -> None:
+        rule = rule_of(optimizer)
+        given = isinstance(scheduler, LearningRateSchedule)
+        schedule = scheduler if given else schedule_of(scheduler)
+        group = optimizer.param_groups[0]
+        super().__init__(group["params"], {k: v for k, v in group.items() if k != "params"})
+        self._parameters: list[torch.nn.Parameter] = self.param_groups[0]["params"]
+        self._weights = _flatten(self._parameters)
+        self._places = [p.data_ptr() for p in self._parameters]
+        self._settings = self._present_settings()
+        self._timeout_s = timeout_s
+        self._looked_at = 0.0
+
+        def create() -> ParameterServer:
+            server = ParameterServer.create(
+                parameters=len(self._weights), name=name, rule=rule, schedule=schedule,
+                learners_max=learners_max, **({"partitions": learners_max} | server_options))
+            if server_options.get("cut") is None:
+                torch.from_numpy(server.weights()).copy_(self._weights)
+            server.start()
+            return server
+
+        self._role = ServerRole(name)
+        self.learner: Learner = self._role.attach(create, timeout_s, slot)
+        if self.learner.parameters != len(self._weights):
+            raise InvalidArgument(
+                f"learn from parameter server '{name}': it has {self.learner.parameters} "
+                f"parameters, and the model {len(self._weights)}; give another name, or the same "
+                "model"
+            )
+        self._is_closed = False
+        self._next_sample = self.committed(self.learner.slot)
+        self.version = self._pull()
+
+    @property
+    def server(self) -> ParameterServer | None:
+        return self._role.server
+
+    def committed(self, partition: int) -> int:
+        """The first sample of a partition that nobody has committed: where to go on with it."""
+        return self.learner.committed(partition)
+
+    @torch.no_grad()
+    def step(
+        self,
+        closure: Callable[[], Any] | None = None,
+        *,
+        samples: SampleRange | tuple[int, int, int] | None = None,
+    ) -> Any:
+        """Commits the gradients together with the samples that made them; then pulls the weights.
+
+        closure: computes the loss, once, as in PyTorch. samples: (partition, begin, end); positions
+        of a partition only grow. None: the next mini-batch of the partition that has the number of
+        this learner's slot. Raises InvalidArgument (no gradient; what was changed behind the
+        server's back), and NaN or Inf unless ``non_finite`` says otherwise.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._expect_unchanged()
+        slot = torch.from_numpy(self._wait(self.learner.gradient_slot))
+        self._collect(slot)
+        if samples is None:
+            samples = (self.learner.slot, self._next_sample, self._next_sample + 1)
+            self._next_sample += 1
+        if self.learner.push(samples) == PushResult.ACCUMULATED:
+            self._look()
+        self._wait(self.learner.begin_mini_batch)
+        self.version = self._pull()
+        return loss
+
+    def flush(self) -> None:
+        """Waits until all that was pushed is in the weights, and pulls them."""
+        self._wait(self.learner.flush)
+        self.version = self._pull(PullMode.SNAPSHOT)
+
+    def close(self) -> None:
+        """flush(), and gives the slot back.
+
+        The process that serves waits until the other learners have closed or died, has the final
+        weights then, and ends the server. Who comes later begins a new one.
+        """
+        if self._is_closed:
+            return
+        self.flush()
+        self._wait(self.learner.detach)
+        self._is_closed = True
+        server = self._role.server
+        if server is None:
+            return
+        pause = threading.Event()
+        while not self._role.end():
+            pause.wait(_LOOK_S)
+        self._weights.copy_(torch.from_numpy(server.weights()))
+        self.version = server.version
+        self._role.server = None
+
+    def __enter__(self) -> ParameterServerOptimizer:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The numbers of the update rule. State and weights are the server's: ``server.cut()``."""
+        return {"settings": self._settings, "version": self.version}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Checks that the numbers are the same. Raises InvalidArgument."""
+        if state_dict.get("settings") != self._settings:
+            raise InvalidArgument(
+                f"load the state of a parameter server's optimizer: it is of "
+                f"{state_dict.get('settings')}, and this one has {self._settings}; make it with "
+                "the same numbers, and its server with cut=ffdl.ParameterServerCut.load(path)"
+            )
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if self.param_groups:
+            raise InvalidArgument(
+                "add a parameter group: a parameter server has one, of fixed size; make the "
+                "optimizer with all parameters"
+            )
+        super().add_param_group(param_group)
+
+    def _wait(self, call: Callable[[float], T]) -> T:
+        """For others; takes over from a server that dies meanwhile."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return call(min(_LOOK_S, max(0.0, deadline - time.monotonic())))
+            except Timeout:
+                self._role.keep()
+                if time.monotonic() >= deadline:
+                    raise
+
+    def _look(self) -> None:
+        if time.monotonic() >= self._looked_at + _LOOK_S:
+            self._role.keep()
+            self._looked_at = time.monotonic()
+
+    def _pull(self, mode: PullMode = PullMode.RELAXED) -> int:
+        return self.learner.pull(self._weights.numpy(), mode)
+
+    def _collect(self, slot: torch.Tensor) -> None:
+        gradients = [p.grad for p in self._parameters]
+        if all(gradient is None for gradient in gradients):
+            raise InvalidArgument("step: no parameter has a gradient; call backward() before")
+        pieces = [
+            torch.zeros(p.numel()) if gradient is None else gradient.to_dense().reshape(-1)
+            for p, gradient in zip(self._parameters, gradients, strict=True)
+        ]
+        torch.cat(pieces, out=slot)
+
+    def _present_settings(self) -> dict[str, Any]:
+        return {k: v for k, v in self.param_groups[0].items() if k != "params"}
+
+    def _expect_unchanged(self) -> None:
+        if self._is_closed:
+            raise InvalidArgument("step: the optimizer was closed; make another to go on")
+        if self._present_settings() != self._settings:
+            raise InvalidArgument(
+                "step: the optimizer's numbers were changed, and the server that has them does not "
+                "see it; give scheduler= when you make the optimizer, and do not step it"
+            )
+        if [p.data_ptr() for p in self._parameters] != self._places:
+            raise InvalidArgument(
+                "step: the model's parameters lie in other memory than when the optimizer was "
+                "made; move or convert the model before"
+            )
+
+
+def _flatten(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
+    """One array, of which the parameters become views."""
+    for parameter in parameters:
+        if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
+            raise InvalidArgument(
+                f"put weights into a parameter server: a parameter is {parameter.dtype} on "
+                f"'{parameter.device}'; make it float32 on the CPU"
+            )
+    flat = torch.cat([p.detach().reshape(-1) for p in parameters])
+    begin = 0
+    for parameter in parameters:
+        end = begin + parameter.numel()
+        parameter.data = flat[begin:end].view_as(parameter)
+        begin = end
+    return flat

@@ -1,0 +1,286 @@
+"""An optimizer of PyTorch whose weights are in a parameter server."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from elastic_jobs import records, wait_for
+
+import ffdl
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch.optim import lr_scheduler  # noqa: E402
+from torch_digits import make_model, read_digits, right_of  # noqa: E402
+
+import ffdl.torch  # noqa: E402
+
+BULK = {"synchrony": ffdl.Synchrony.BULK, "timeout_s": 60}  # each step is folded before the next
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+    "nesterov": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8, nesterov=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.8, 0.99), weight_decay=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-6),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05),
+}
+
+
+def backward(model, step):
+    generator = torch.Generator().manual_seed(step)
+    x = torch.rand(8, 64, generator=generator)
+    torch.nn.functional.cross_entropy(model(x), torch.arange(8)).backward()
+
+
+def weights_of(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def expect_as_pytorch(name, make_optimizer, make_scheduler=lambda _: None, steps=12):
+    plain = make_model()
+    optimizer = make_optimizer(plain.parameters())
+    scheduler = make_scheduler(optimizer)
+    model = make_model()
+    template = make_optimizer(model.parameters())
+    opt = ffdl.torch.ParameterServerOptimizer(
+        template, name, scheduler=make_scheduler(template), **BULK)
+    for step in range(steps):
+        for one, target in ((optimizer, plain), (opt, model)):
+            one.zero_grad()
+            backward(target, step)
+            one.step()
+        if scheduler is not None:
+            scheduler.step()
+        torch.testing.assert_close(weights_of(model), weights_of(plain), rtol=1e-4, atol=1e-6)
+    assert opt.version == steps
+    opt.close()
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_a_rule_is_the_optimizer(rule, name):
+    expect_as_pytorch(name, OPTIMIZERS[rule])
+
+
+SCHEDULERS = {
+    "cosine": lambda o: lr_scheduler.CosineAnnealingLR(o, 12, eta_min=0.01),
+    "step": lambda o: lr_scheduler.StepLR(o, 3, gamma=0.5),
+    "linear": lambda o: lr_scheduler.LinearLR(o, 1.0, 0.1, total_iters=8),
+    "warmup": lambda o: lr_scheduler.LinearLR(o, 1 / 5, 1.0, total_iters=4),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_schedule_is_the_scheduler(schedule, name):
+    expect_as_pytorch(name, lambda p: torch.optim.SGD(p, lr=0.2), SCHEDULERS[schedule])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: torch.optim.RMSprop(p), "use SGD, Adam, AdamW or Adagrad"),
+        (lambda p: torch.optim.SGD(p, lr=1, momentum=0.9, dampening=0.1), "'dampening'"),
+        (lambda p: torch.optim.Adam(p, amsgrad=True), "'amsgrad'"),
+        (lambda p: torch.optim.SGD(p, lr=1, maximize=True), "'maximize'"),
+        (lambda p: torch.optim.Adagrad(p, lr_decay=0.1), "'lr_decay'"),
+        (lambda p: torch.optim.Adam(p, lr=torch.tensor(0.1)), "is a tensor"),
+        (lambda p: torch.optim.SGD([{"params": list(p)[:1]}, {"params": []}], lr=1), "2 parameter"),
+    ],
+)
+def test_optimizers_that_no_rule_is(make, message, name):
+    with pytest.raises(ffdl.InvalidArgument, match=message):
+        ffdl.torch.ParameterServerOptimizer(make(make_model().parameters()), name)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda o: lr_scheduler.ExponentialLR(o, 0.9), "use CosineAnnealingLR"),
+        (lambda o: lr_scheduler.LinearLR(o, 0.5, 1.0, total_iters=4), "factor 1 / 5"),
+    ],
+)
+def test_schedulers_that_no_schedule_is(make, message):
+    optimizer = torch.optim.SGD(make_model().parameters(), lr=0.1)
+    with pytest.raises(ffdl.InvalidArgument, match=message):
+        ffdl.torch.schedule_of(make(optimizer))
+    scheduler = lr_scheduler.StepLR(optimizer, 3)
+    optimizer.step()
+    scheduler.step()
+    with pytest.raises(ffdl.InvalidArgument, match="was stepped"):
+        ffdl.torch.schedule_of(scheduler)
+
+
+def make(name, model=None, **options):
+    model = model or make_model()
+    template = torch.optim.SGD(model.parameters(), lr=0.1)
+    return model, ffdl.torch.ParameterServerOptimizer(template, name, **(BULK | options))
+
+
+def test_what_would_be_wrong_is_said(name):
+    model, opt = make(name)
+    with pytest.raises(ffdl.InvalidArgument, match=r"call backward\(\) before"):
+        opt.step()
+    backward(model, 0)
+    opt.param_groups[0]["lr"] = 1.0
+    with pytest.raises(ffdl.InvalidArgument, match="give scheduler="):
+        opt.step()
+    opt.param_groups[0]["lr"] = 0.1
+    with pytest.raises(ffdl.InvalidArgument, match="of fixed size"):
+        opt.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
+    with pytest.raises(ffdl.InvalidArgument, match="cut="):
+        opt.load_state_dict({"settings": {"lr": 3}})
+    opt.load_state_dict(opt.state_dict())
+    with pytest.raises(ffdl.InvalidArgument, match="the model 650"):
+        make(name, torch.nn.Linear(64, 10))
+    opt.step()
+    model.double()
+    with pytest.raises(ffdl.InvalidArgument, match="in other memory"):
+        opt.step()
+    with pytest.raises(ffdl.InvalidArgument, match="make it float32"):
+        make(name, model)
+    opt.close()
+    with pytest.raises(ffdl.InvalidArgument, match="was closed"):
+        opt.step()
+
+
+def test_a_closure_and_parameters_without_gradients(name):
+    model, opt = make(name)
+    unused = model[2].weight.detach().clone()
+
+    def closure():
+        opt.zero_grad()
+        loss = model[0](torch.ones(1, 64)).square().mean()
+        loss.backward()
+        return loss
+
+    losses = [opt.step(closure).item() for _ in range(3)]
+    assert losses[0] > losses[1] > losses[2]
+    assert torch.equal(model[2].weight, unused)
+    opt.close()
+
+
+def test_a_server_goes_on_from_a_cut(name, tmp_path):
+    model, opt = make(name)
+    for step in range(3):
+        opt.zero_grad()
+        backward(model, step)
+        opt.step()
+    opt.server.cut().save(str(tmp_path / "cut"))
+    opt.close()
+    other, again = make(name, cut=ffdl.ParameterServerCut.load(str(tmp_path / "cut")))
+    assert torch.equal(weights_of(model), weights_of(other))
+    assert again.committed(0) == 3  # of the partition that has the number of the slot
+    again.close()
+
+
+def test_two_learners_of_a_process_share_weights(name):
+    first, a = make(name, synchrony=ffdl.Synchrony.ASYNC)
+    second, b = make(name, torch.nn.Sequential(*make_model()))
+    assert a.server is not None and b.server is None
+    for step in range(5):
+        for model, opt in ((first, a), (second, b)):
+            opt.zero_grad()
+            backward(model, step)
+            opt.step()
+    b.close()
+    a.close()
+    assert not torch.equal(weights_of(first), weights_of(make_model()))
+
+
+class Learners:
+    """Processes that each train on a share."""
+
+    def __init__(self, folder, name, passes):
+        self._folder = folder
+        self._arguments = [name, None, "2", str(passes), folder / "end"]
+        self._running = {}
+        self._lives = 0
+
+    def start(self, share):
+        program = pathlib.Path(__file__).with_name("server_torch_worker.py")
+        arguments = [str(share) if one is None else one for one in self._arguments]
+        self._lives += 1
+        log = self._folder / f"life-{self._lives}.log"
+        with log.open("w") as out:
+            self._running[share] = subprocess.Popen(
+                [sys.executable, "-u", program, *arguments], stdout=out, stderr=subprocess.STDOUT,
+                env=os.environ | {"OMP_NUM_THREADS": "1"})
+        return log
+
+    def kill(self, share):
+        self._running[share].kill()
+        assert self._running.pop(share).wait() == -signal.SIGKILL
+
+    def wait(self):
+        for process in self._running.values():
+            assert process.wait(120) == 0, "".join(
+                log.read_text() for log in sorted(self._folder.glob("*.log")))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+
+def test_query_example(tmp_path):
+    """Alone, and with two learners under `ffdl run`."""
+    words = ["red", "green", "blue", "grey", "pink", "white", "brown", "black"]
+    queries = [[f"is it {word} or {other} today", word] for word in words for other in words]
+    data = tmp_path / "queries.json"
+    data.write_text(json.dumps({"train": queries * 3, "test": queries}))
+    example = pathlib.Path(__file__).parents[2] / "examples" / "06_parameter_server_torch.py"
+    options = ["--data", data, "--epochs", "6", "--name", f"queries-{os.getpid()}"]
+    for command in ([], ["-m", "ffdl", "run", "--workers", "2"]):
+        printed = subprocess.run(
+            [sys.executable, *command, example, *options], capture_output=True, text=True,
+            timeout=240, check=True).stdout
+        ends = re.findall(r"([\d.]+)% of the test queries", printed)
+        assert len(ends) == (2 if command else 1), printed
+        # Red or green: the first one counts, which pairs of words tell.
+        assert max(map(float, ends)) > 80, printed
+
+
+def plain_accuracy(passes):
+    images, labels, test_images, test_labels = read_digits()
+    model = make_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
+    for begin in range(0, passes * len(images), 16):
+        mine = torch.arange(begin, begin + 16) % len(images)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images[mine]), labels[mine]).backward()
+        optimizer.step()
+    return right_of(model, test_images, test_labels)
+
+
+def test_learners_are_killed_and_the_digits_are_learned(name, tmp_path):
+    passes = 12
+
+    def trains(log):
+        wait_for(lambda: "passes" in log.read_text(), f"{log.name} trains")
+
+    with Learners(tmp_path, name, passes) as learners:
+        first = learners.start(0)
+        trains(first)
+        second = learners.start(1)
+        trains(second)
+        learners.kill(0)  # who serves
+        wait_for(lambda: '"serves": true' in second.read_text(), "the other one serves")
+        again = learners.start(0)
+        trains(again)
+        (tmp_path / "end").touch()
+        learners.wait()
+    end = records(second)[-1]
+    images = len(read_digits()[0])
+    for size, (committed, samples, repeated, missing) in zip(
+            (images // 2, images // 2), end["partitions"], strict=True):
+        assert committed == samples and repeated == missing == 0
+        assert committed % size == 0 and committed >= passes * size
+    assert end["lives"] == 2  # of the server
+    assert end["accuracy"] > plain_accuracy(passes) - 0.02
