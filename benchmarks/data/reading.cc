@@ -244,16 +244,23 @@ Status start_row(Suite& suite, const RecordFile& file) {
 Status small_rows(Suite& suite) {
   FFDL_ASSIGN_OR_RETURN(const auto file,
                         RecordFile::make(suite.options().smoke ? tiny(kSmall) : kSmall));
-  FFDL_RETURN_IF_ERROR(reading_row(
-      suite, *file,
-      {.name = "data/small_rec_per_s/1",
-       .unit = "rec/s",
-       .units_per_epoch = static_cast<double>(file->shape().records),
-       .options = {.threads = 0},
-       .target = 0.7,
-       .limit_is = "a loop over the mapped file in the same order, the next records fetched ahead",
-       .note = "records of 256 B, shuffled within partitions of 4096, copied, in one thread, with "
-               "the ledger's steps"}));
+  ReadingRow row = {
+      .name = "data/small_rec_per_s/1",
+      .unit = "rec/s",
+      .units_per_epoch = static_cast<double>(file->shape().records),
+      .access = FileAccess::kMapped,
+      .options = {.threads = 0},
+      .target = 0.7,
+      .limit_is = "a loop over the mapped file in the same order, the next records fetched ahead",
+      .note = "records of 256 B, shuffled within partitions of 4096, where they lie in the mapped "
+              "file, in one thread, with the ledger's steps"};
+  FFDL_RETURN_IF_ERROR(reading_row(suite, *file, row));
+  row.name = "data/small_rec_per_s/copied";
+  row.access = FileAccess::kCopied;
+  row.limit_copies = true;
+  row.limit_is = "the same loop with a copy of each record into a buffer";
+  row.note = "the same with the default access, which copies";
+  FFDL_RETURN_IF_ERROR(reading_row(suite, *file, row));
   FFDL_RETURN_IF_ERROR(prefetch_row(suite, *file));
   return start_row(suite, *file);
 }
