@@ -34,6 +34,9 @@ class FFDL_API SampleBatch {
   size_t size() const { return samples_.size(); }
   std::span<const std::byte> operator[](size_t i) const { return samples_[i]; }
   bool is_skipped(size_t i) const { return samples_[i].data() == nullptr; }
+  // All of them; those that are left out have no data.
+  std::span<const std::span<const std::byte>> samples() const { return samples_; }
+  size_t skipped() const { return skipped_; }
   // Keeps the memory for what comes next.
   void clear();
 
@@ -42,7 +45,15 @@ class FFDL_API SampleBatch {
   void add(std::span<const std::byte> sample) {
     samples_.push_back(sample.data() == nullptr ? std::span(&kNowhere, 0) : sample);
   }
-  void skip() { samples_.emplace_back(); }
+  void skip() {
+    samples_.emplace_back();
+    ++skipped_;
+  }
+  // For sources of small samples: all these bytes hold samples of this batch, in another order than
+  // that of their use. They are read from front to end before the first of them is used, which is
+  // faster than to wait for the memory of each.
+  void add_stretch(std::span<const std::byte> bytes) { stretches_.push_back(bytes); }
+  std::span<const std::span<const std::byte>> stretches() const { return stretches_; }
   // Memory until clear(), at a multiple of 16.
   std::span<std::byte> allocate(size_t bytes);
 
@@ -55,6 +66,8 @@ class FFDL_API SampleBatch {
   static constexpr std::byte kNowhere{};  // where one without bytes lies, which is not left out
   std::vector<std::span<const std::byte>> samples_{};
   std::vector<Chunk> chunks_{};
+  std::vector<std::span<const std::byte>> stretches_{};
+  size_t skipped_ = 0;
 };
 
 // A data set of numbered samples. Make your own for a format that has no open_... below.

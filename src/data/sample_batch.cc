@@ -6,6 +6,8 @@ namespace ffdl {
 
 void SampleBatch::clear() {
   samples_.clear();
+  stretches_.clear();
+  skipped_ = 0;
   // What took several pieces of memory will be given one that is large enough.
   size_t size = 0;
   for (const Chunk& chunk : chunks_) size += chunk.used;
