@@ -54,6 +54,9 @@ class FFDL_API SampleBatch {
   // faster than to wait for the memory of each.
   void add_stretch(std::span<const std::byte> bytes) { stretches_.push_back(bytes); }
   std::span<const std::span<const std::byte>> stretches() const { return stretches_; }
+  // For sources that read in another order than they were asked: of those from `first` on, the
+  // sample at first + places[i] comes to first + i.
+  void arrange(size_t first, std::span<const size_t> places);
   // Memory until clear(), at a multiple of 16.
   std::span<std::byte> allocate(size_t bytes);
 
@@ -146,6 +149,18 @@ FFDL_API OpenedSource open_tf_records(const Paths& paths, const FileOptions& opt
 FFDL_API OpenedSource open_tar_shards(const Paths& paths, const FileOptions& options = {});
 // Sources of one format, one after the other.
 FFDL_API OpenedSource join_sources(std::vector<std::unique_ptr<DataSource>> sources);
+
+// Sources of one format, of which any stretch of samples has as many of each as its weight says (to
+// a 1000th of all). It ends when each source has been used up once: those with larger weights for
+// their size are gone through again and again until then, and nothing is left out.
+FFDL_API OpenedSource mix_sources(std::vector<std::unique_ptr<DataSource>> sources,
+                                  const std::vector<double>& weights);
+// Parts of a source by weight (to a 1000th of all), such as {0.9, 0.1} to train and to evaluate
+// with: each sample is in exactly one part, which one follows from `seed` and the number of
+// samples. Borrows `whole`, which must outlive the parts; what it has skipped is told by each of
+// them. Errors: kInvalidArgument (of both, also a part without samples).
+FFDL_API Result<std::vector<std::unique_ptr<DataSource>>> split_source(
+    const DataSource& whole, const std::vector<double>& weights, uint64_t seed = 0);
 
 // One file of a sample of open_tar_shards(): "a/0017.left.png" has key "a/0017", name "left.png".
 struct TarField {

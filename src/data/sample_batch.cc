@@ -18,6 +18,12 @@ void SampleBatch::clear() {
   for (Chunk& chunk : chunks_) chunk.used = 0;
 }
 
+void SampleBatch::arrange(size_t first, std::span<const size_t> places) {
+  const std::vector<std::span<const std::byte>> before(
+      samples_.begin() + static_cast<std::ptrdiff_t>(first), samples_.end());
+  for (size_t i = 0; i < places.size(); ++i) samples_[first + i] = before[places[i]];
+}
+
 std::span<std::byte> SampleBatch::allocate(size_t bytes) {
   constexpr size_t kAlignment = 16;
   const size_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
