@@ -49,9 +49,9 @@ class FFDL_API SampleBatch {
     samples_.emplace_back();
     ++skipped_;
   }
-  // For sources of small samples: all these bytes hold samples of this batch, in another order than
-  // that of their use. They are read from front to end before the first of them is used, which is
-  // faster than to wait for the memory of each.
+  // For sources of small samples: these bytes, all of which may be read, hold samples of this batch
+  // in another order than that of their use. They are read from front to end before the first of
+  // them is used, which is faster than to wait for the memory of each.
   void add_stretch(std::span<const std::byte> bytes) { stretches_.push_back(bytes); }
   std::span<const std::span<const std::byte>> stretches() const { return stretches_; }
   // For sources that read in another order than they were asked: of those from `first` on, the
@@ -153,12 +153,14 @@ FFDL_API OpenedSource join_sources(std::vector<std::unique_ptr<DataSource>> sour
 // Sources of one format, of which any stretch of samples has as many of each as its weight says (to
 // a 1000th of all). It ends when each source has been used up once: those with larger weights for
 // their size are gone through again and again until then, and nothing is left out.
+// Errors: kInvalidArgument.
 FFDL_API OpenedSource mix_sources(std::vector<std::unique_ptr<DataSource>> sources,
                                   const std::vector<double>& weights);
 // Parts of a source by weight (to a 1000th of all), such as {0.9, 0.1} to train and to evaluate
 // with: each sample is in exactly one part, which one follows from `seed` and the number of
-// samples. Borrows `whole`, which must outlive the parts; what it has skipped is told by each of
-// them. Errors: kInvalidArgument (of both, also a part without samples).
+// samples. What `whole` has skipped is told by each of them.
+// Owns: nothing; borrows `whole`, which must outlive the parts.
+// Errors: kInvalidArgument, also for a part without samples.
 FFDL_API Result<std::vector<std::unique_ptr<DataSource>>> split_source(
     const DataSource& whole, const std::vector<double>& weights, uint64_t seed = 0);
 

@@ -10,7 +10,6 @@
 namespace ffdl {
 namespace {
 
-using testing::all_of;
 using testing::NumberedSource;
 using testing::read_texts;
 using Sources = std::vector<std::unique_ptr<DataSource>>;
