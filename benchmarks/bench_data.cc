@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "benchmarks/data/cold.h"
+#include "benchmarks/data/ledgers.h"
+#include "benchmarks/data/overhead.h"
 #include "benchmarks/data/reading.h"
+#include "benchmarks/data/scale.h"
 #include "benchmarks/harness/suite.h"
 #include "ffdl/partition_ledger.h"
 
@@ -15,67 +17,14 @@
 namespace ffdl::bench {
 namespace {
 
-// Of a thousand million samples, so that whatever grew with the data set would be seen.
-PartitionLedgerOptions options() {
-  return {.samples = 1'000'000'000,
-          .partition_samples = 4096,
-          .epochs = 0,
-          .shuffle = Shuffle::kSamples};
-}
-
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// One of the members of a job, and what all of them say.
-class Job {
- public:
-  explicit Job(int members) {
-    World world;
-    for (int rank = 0; rank < members; ++rank) {
-      world.members.push_back({fmt::format("worker-{}", rank), 1});
-    }
-    for (world.rank = 0; world.rank < members; ++world.rank) {
-      ledgers_.push_back(std::move(PartitionLedger::create(options())).value());
-      ledgers_.back()->world_changed(world);
-    }
-    records_.resize(ledgers_.size() * ledgers_[0]->record_bytes());
-  }
-
-  PartitionLedger& one() { return *ledgers_[0]; }
-
-  // Mean seconds in which one member takes, describes and applies a step; the others' part of it is
-  // not in it.
-  Result<double> seconds_per_step(int steps) {
-    const size_t bytes = one().record_bytes();
-    double seconds = 0;
-    for (int i = 0; i < steps; ++i) {
-      for (size_t rank = ledgers_.size(); rank-- > 0;) {
-        const auto begin = std::chrono::steady_clock::now();
-        FFDL_RETURN_IF_ERROR(ledgers_[rank]->take(256).status());
-        ledgers_[rank]->describe(std::span(records_).subspan(rank * bytes, bytes));
-        if (rank == 0) seconds += seconds_since(begin);
-      }
-      ++step_;
-      for (size_t rank = 0; rank < ledgers_.size(); ++rank) {
-        const auto begin = std::chrono::steady_clock::now();
-        ledgers_[rank]->applied(step_, StepRecords(records_, bytes, bytes));
-        if (rank == 0) seconds += seconds_since(begin);
-      }
-    }
-    return seconds / steps;
-  }
-
- private:
-  std::vector<std::unique_ptr<PartitionLedger>> ledgers_;
-  std::vector<std::byte> records_;
-  uint64_t step_ = 0;
-};
-
 void commit_row(Suite& suite, int members) {
   const std::string name = fmt::format("data/commit_us/{}", members);
   if (!suite.wants(name)) return;
-  Job job(members);
+  Ledgers job(members);
   suite.measure(ValueSpec{.name = name,
                           .unit = "us",
                           .sample = [&]() -> Result<double> {
@@ -87,29 +36,10 @@ void commit_row(Suite& suite, int members) {
                           .note = "take, describe and applied of one member in one step"});
 }
 
-void resume_row(Suite& suite) {
-  const std::string name = "data/resume_us";
-  if (!suite.wants(name)) return;
-  Job job(4);
-  suite.measure(ValueSpec{.name = name,
-                          .unit = "us",
-                          .sample = [&]() -> Result<double> {
-                            FFDL_RETURN_IF_ERROR(job.seconds_per_step(10).status());
-                            const auto saved = job.one().save();
-                            const auto begin = std::chrono::steady_clock::now();
-                            FFDL_RETURN_IF_ERROR(job.one().restore(saved));
-                            FFDL_RETURN_IF_ERROR(job.one().take(256).status());
-                            return 1e6 * seconds_since(begin);
-                          },
-                          .samples = suite.options().smoke ? 3 : 30,
-                          .target = Target{5000, true},
-                          .note = "restore of a saved state and the first take, 4 members"});
-}
-
 void indices_row(Suite& suite) {
   const std::string name = "data/indices_per_s";
   if (!suite.wants(name)) return;
-  Job job(1);
+  Ledgers job(1);
   const auto ranges = job.one().take();
   if (!ranges.ok()) return suite.failed(name, ranges.status());
   suite.measure(ValueSpec{.name = name,
@@ -130,9 +60,13 @@ void indices_row(Suite& suite) {
 
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
-  if (argc == 4 && std::string_view(argv[1]) == "--role") return play_first_batch(argv[3]);
+  if (argc == 4 && std::string_view(argv[1]) == "--role") {
+    const std::string_view role = argv[2];
+    if (role == "ledger-memory") return play_ledger_memory();
+    return role == "worker-memory" ? play_worker_memory(argv[3]) : play_first_batch(argv[3]);
+  }
   return Suite::run("data", argc, argv, [](Suite& suite) {
-    Job job(4);
+    Ledgers job(4);
     suite.self_check(PairSpec{.name = "data",
                               .unit = "us",
                               .figure = [](double seconds) { return 1e6 * seconds; },
@@ -141,8 +75,10 @@ int main(int argc, char** argv) {
     commit_row(suite, 2);
     commit_row(suite, 8);
     commit_row(suite, 64);
-    resume_row(suite);
+    scale_rows(suite);
     indices_row(suite);
     reading_rows(suite);
+    cold_rows(suite);
+    overhead_rows(suite);
   });
 }

@@ -34,6 +34,9 @@ class FFDL_API SampleBatch {
   size_t size() const { return samples_.size(); }
   std::span<const std::byte> operator[](size_t i) const { return samples_[i]; }
   bool is_skipped(size_t i) const { return samples_[i].data() == nullptr; }
+  // All of them; those that are left out have no data.
+  std::span<const std::span<const std::byte>> samples() const { return samples_; }
+  size_t skipped() const { return skipped_; }
   // Keeps the memory for what comes next.
   void clear();
 
@@ -42,7 +45,18 @@ class FFDL_API SampleBatch {
   void add(std::span<const std::byte> sample) {
     samples_.push_back(sample.data() == nullptr ? std::span(&kNowhere, 0) : sample);
   }
-  void skip() { samples_.emplace_back(); }
+  void skip() {
+    samples_.emplace_back();
+    ++skipped_;
+  }
+  // For sources of small samples: these bytes, all of which may be read, hold samples of this batch
+  // in another order than that of their use. They are read from front to end before the first of
+  // them is used, which is faster than to wait for the memory of each.
+  void add_stretch(std::span<const std::byte> bytes) { stretches_.push_back(bytes); }
+  std::span<const std::span<const std::byte>> stretches() const { return stretches_; }
+  // For sources that read in another order than they were asked: of those from `first` on, the
+  // sample at first + places[i] comes to first + i.
+  void arrange(size_t first, std::span<const size_t> places);
   // Memory until clear(), at a multiple of 16.
   std::span<std::byte> allocate(size_t bytes);
 
@@ -55,6 +69,8 @@ class FFDL_API SampleBatch {
   static constexpr std::byte kNowhere{};  // where one without bytes lies, which is not left out
   std::vector<std::span<const std::byte>> samples_{};
   std::vector<Chunk> chunks_{};
+  std::vector<std::span<const std::byte>> stretches_{};
+  size_t skipped_ = 0;
 };
 
 // A data set of numbered samples. Make your own for a format that has no open_... below.
@@ -133,6 +149,20 @@ FFDL_API OpenedSource open_tf_records(const Paths& paths, const FileOptions& opt
 FFDL_API OpenedSource open_tar_shards(const Paths& paths, const FileOptions& options = {});
 // Sources of one format, one after the other.
 FFDL_API OpenedSource join_sources(std::vector<std::unique_ptr<DataSource>> sources);
+
+// Sources of one format, of which any stretch of samples has as many of each as its weight says (to
+// a 1000th of all). It ends when each source has been used up once: those with larger weights for
+// their size are gone through again and again until then, and nothing is left out.
+// Errors: kInvalidArgument.
+FFDL_API OpenedSource mix_sources(std::vector<std::unique_ptr<DataSource>> sources,
+                                  const std::vector<double>& weights);
+// Parts of a source by weight (to a 1000th of all), such as {0.9, 0.1} to train and to evaluate
+// with: each sample is in exactly one part, which one follows from `seed` and the number of
+// samples. What `whole` has skipped is told by each of them.
+// Owns: nothing; borrows `whole`, which must outlive the parts.
+// Errors: kInvalidArgument, also for a part without samples.
+FFDL_API Result<std::vector<std::unique_ptr<DataSource>>> split_source(
+    const DataSource& whole, const std::vector<double>& weights, uint64_t seed = 0);
 
 // One file of a sample of open_tar_shards(): "a/0017.left.png" has key "a/0017", name "left.png".
 struct TarField {

@@ -247,6 +247,11 @@ inline constexpr size_t kScanLeapBytes = size_t{4} << 10;
 // Samples of a file that lie this much further apart than they are long are read one by one.
 inline constexpr uint64_t kReadGapFactor = 2;
 
+// Samples of this size and more, on average, are read each to its own place, whatever their order:
+// the kernel takes a while for each place, and a copy takes longer than that from here on. Smaller
+// ones that are used in another order than they lie in are brought into the caches together.
+inline constexpr uint64_t kReadInPlaceBytes = uint64_t{4} << 10;
+
 // What a reader of a pipeline reads at once: much beside what waking it costs, some milliseconds.
 // Pieces of partitions up to twice as long are not cut: samples that are shuffled within them are
 // then read in one go.

@@ -127,7 +127,8 @@ void BlockReader::drop(BlockPtr block) {
 
 Status BlockReader::fill(Block& block) const {
   block.memory.clear();
-  block.samples.clear();
+  block.samples = {};
+  block.touched = one_buffer_;  // they will lie in the order of their use
   FFDL_ASSIGN_OR_RETURN(block.indices, ledger_.sample_indices(std::span(&block.range, 1)));
   FFDL_RETURN_IF_ERROR(source_.read(block.indices, block.memory));
   if (block.memory.size() != block.indices.size()) {
@@ -135,14 +136,23 @@ Status BlockReader::fill(Block& block) const {
         "read {} samples: the data source gave {}; let its read() add or skip one for each",
         block.indices.size(), block.memory.size());
   }
-  block.samples.reserve(block.indices.size());
-  block.skipped = 0;
-  for (size_t i = 0; i < block.memory.size(); ++i) {
-    block.samples.push_back(block.memory[i]);
-    block.skipped += block.memory.is_skipped(i) ? 1 : 0;
-  }
-  if (one_buffer_) put_together(block.samples, block.memory);
+  block.samples = block.memory.samples();
+  block.skipped = block.memory.skipped();
+  if (!one_buffer_) return {};
+  block.together.assign(block.samples.begin(), block.samples.end());
+  put_together(block.together, block.memory);
+  block.samples = block.together;
   return {};
+}
+
+void touch(Block& block) {
+  constexpr size_t kLine = 64;
+  if (std::exchange(block.touched, true)) return;
+  for (const std::span<const std::byte> stretch : block.memory.stretches()) {
+    for (size_t at = 0; at < stretch.size(); at += kLine) {
+      static_cast<void>(*static_cast<const volatile std::byte*>(stretch.data() + at));
+    }
+  }
 }
 
 std::span<const std::byte> put_together(std::vector<std::span<const std::byte>>& samples,

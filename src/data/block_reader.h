@@ -26,9 +26,11 @@ struct Block {
   // Once it is ready:
   Status status{};
   std::vector<uint64_t> indices{};
-  std::vector<std::span<const std::byte>> samples{};  // without data: left out
-  size_t skipped = 0;                                 // of those
+  std::span<const std::span<const std::byte>> samples{};  // without data: left out
+  size_t skipped = 0;                                     // of those
   SampleBatch memory{};
+  std::vector<std::span<const std::byte>> together{};  // what `samples` are, with one_buffer
+  bool touched = false;                                // by who uses it
 };
 
 // Reads blocks of samples ahead, on threads of its own and on that of who needs one.
@@ -82,6 +84,10 @@ class BlockReader {
   bool stopping_ FFDL_GUARDED_BY(mutex_) = false;
   std::vector<base::Thread> threads_;  // last: they use all of the above
 };
+
+// Brings a block into the caches of this processor the first time, if its source said that it is
+// worth it.
+void touch(Block& block);
 
 // Samples that do not lie one behind the other are copied so that they do, into memory of a batch.
 // Gives all their bytes. What is left out has none.

@@ -1,6 +1,8 @@
 #include "data/data_set.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 namespace ffdl::data {
 
@@ -35,6 +37,21 @@ uint64_t DataSet::samples_before(uint64_t places, uint64_t epoch) const {
   const uint32_t last = partitions() - 1;
   const uint64_t missing = partition_samples - samples_of(last);
   return places * partition_samples - (place_of(last, epoch) < places ? missing : 0);
+}
+
+void DataSet::add_indices(const SampleRange& range, std::vector<uint64_t>& indices) const {
+  const uint64_t count = samples_of(range.partition);
+  const uint64_t first = range.partition * partition_samples;
+  const uint64_t epoch = range.begin / count;
+  const size_t before = indices.size();
+  indices.resize(before + static_cast<size_t>(range.end - range.begin));
+  const std::span<uint64_t> added = std::span(indices).subspan(before);
+  if (shuffle != Shuffle::kSamples) {
+    std::iota(added.begin(), added.end(), first + range.begin % count);
+    return;
+  }
+  order_within(range.partition, epoch).at_each(range.begin % count, added);
+  for (uint64_t& index : added) index += first;
 }
 
 Permutation DataSet::order_of(uint64_t epoch) const {

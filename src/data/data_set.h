@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "data/permutation.h"
 #include "ffdl/partition_ledger.h"
@@ -30,19 +31,8 @@ struct DataSet {
   // The samples of the first `places` partitions of an epoch.
   uint64_t samples_before(uint64_t places, uint64_t epoch) const;
 
-  // Calls to(index) with where each sample of a range that it has lies, in the order of training.
-  template <class To>
-  void for_each_index(const SampleRange& range, To to) const {
-    const uint64_t count = samples_of(range.partition);
-    const uint64_t first = range.partition * partition_samples;
-    const uint64_t epoch = range.begin / count;
-    if (shuffle != Shuffle::kSamples) {
-      for (uint64_t i = range.begin; i < range.end; ++i) to(first + i % count);
-      return;
-    }
-    const Permutation order = order_within(range.partition, epoch);
-    for (uint64_t i = range.begin; i < range.end; ++i) to(first + order.at(i % count));
-  }
+  // Adds where each sample of a range that it has lies, in the order of training.
+  void add_indices(const SampleRange& range, std::vector<uint64_t>& indices) const;
 
  private:
   Permutation order_of(uint64_t epoch) const;

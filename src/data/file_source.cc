@@ -7,29 +7,29 @@
 #include "base/limits.h"
 
 namespace ffdl::data {
-namespace {
 
 // The stretch of a file that samples lie in, and how many bytes they have together.
-struct Hull {
+struct FileSource::Hull {
   uint64_t begin = ~uint64_t{0};
   uint64_t end = 0;
   uint64_t bytes = 0;
+  bool in_order = false;   // samples are asked for as they lie
+  bool has_large = false;  // samples, on average
+
+  bool is_dense() const {
+    return end - begin <= base::kReadGapFactor * bytes + base::kScanLeapBytes;
+  }
 };
 
-Hull hull_of(const SampleTable& table, std::span<const uint64_t> indices) {
-  Hull hull;
-  if (table.format.is_fixed) {
-    uint64_t low = indices[0];
-    uint64_t high = indices[0];
-    for (const uint64_t sample : indices) {
-      low = std::min(low, sample);
-      high = std::max(high, sample);
-    }
-    return {table.extent(low).offset, table.extent(high).offset + table.format.bytes,
-            indices.size() * table.format.bytes};
+FileSource::Hull FileSource::hull_of(std::span<const uint64_t> indices, uint64_t low,
+                                     uint64_t high) const {
+  if (table_.format.is_fixed) {
+    return {table_.extent(low).offset, table_.extent(high).offset + table_.format.bytes,
+            indices.size() * table_.format.bytes};
   }
+  Hull hull;
   for (const uint64_t sample : indices) {
-    const Extent extent = table.extent(sample);
+    const Extent extent = table_.extent(sample);
     hull.begin = std::min(hull.begin, extent.offset);
     hull.end = std::max(hull.end, extent.offset + extent.bytes);
     hull.bytes += extent.bytes;
@@ -37,66 +37,125 @@ Hull hull_of(const SampleTable& table, std::span<const uint64_t> indices) {
   return hull;
 }
 
-bool is_dense(const Hull& hull) {
-  return hull.end - hull.begin <= base::kReadGapFactor * hull.bytes + base::kScanLeapBytes;
-}
-
-}  // namespace
-
 Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) const {
   if (indices.empty()) return {};
-  uint64_t last = 0;
-  for (const uint64_t sample : indices) last = std::max(last, sample);
-  if (last >= samples()) {
-    return base::invalid_argument("read sample {} of '{}': it has {}; ask for one of them", last,
+  uint64_t low = indices[0];
+  uint64_t high = indices[0];
+  uint64_t before = indices[0];
+  bool in_order = true;
+  for (const uint64_t sample : indices) {
+    low = std::min(low, sample);
+    high = std::max(high, sample);
+    in_order = in_order && before <= sample;
+    before = sample;
+  }
+  if (high >= samples()) {
+    return base::invalid_argument("read sample {} of '{}': it has {}; ask for one of them", high,
                                   file_->path(), samples());
   }
-  return access_ == FileAccess::kMapped ? read_mapped(indices, batch) : read_copied(indices, batch);
+  Hull hull = hull_of(indices, low, high);
+  hull.in_order = in_order;
+  hull.has_large = hull.bytes >= indices.size() * base::kReadInPlaceBytes;
+  if (access_ == FileAccess::kMapped) return read_mapped(indices, hull, batch);
+  if (hull.has_large || !hull.is_dense()) return read_in_place(indices, hull, batch);
+  return read_stretch(indices, hull, batch);
 }
 
-Status FileSource::read_mapped(std::span<const uint64_t> indices, SampleBatch& batch) const {
+Status FileSource::read_mapped(std::span<const uint64_t> indices, const Hull& hull,
+                               SampleBatch& batch) const {
   FFDL_RETURN_IF_ERROR(file_->check_size());
-  const Hull hull = hull_of(table_, indices);
-  const bool dense = is_dense(hull);
-  if (dense) file_->populate(hull.begin, hull.end - hull.begin);
-  for (const uint64_t sample : indices) {
-    const Extent extent = table_.extent(sample);
-    if (!dense) file_->populate(extent.offset, extent.bytes);
-    FFDL_RETURN_IF_ERROR(add(sample, file_->mapped(extent.offset, extent.bytes), batch));
-  }
-  return {};
-}
-
-Status FileSource::read_copied(std::span<const uint64_t> indices, SampleBatch& batch) const {
-  const Hull hull = hull_of(table_, indices);
-  if (is_dense(hull)) {
-    const auto bytes = batch.allocate(static_cast<size_t>(hull.end - hull.begin));
-    FFDL_RETURN_IF_ERROR(file_->read(hull.begin, bytes));
+  if (hull.is_dense()) {
+    file_->populate(hull.begin, hull.end - hull.begin);
+    add_stretch(hull, file_->mapped(hull.begin, hull.end - hull.begin), batch);
+  } else {
     for (const uint64_t sample : indices) {
       const Extent extent = table_.extent(sample);
-      const auto place = static_cast<size_t>(extent.offset - hull.begin);
-      FFDL_RETURN_IF_ERROR(
-          add(sample, bytes.subspan(place, static_cast<size_t>(extent.bytes)), batch));
+      file_->populate(extent.offset, extent.bytes);
     }
+  }
+  return add_all(
+      indices, [&](const Extent& extent) { return file_->mapped(extent.offset, extent.bytes); },
+      batch);
+}
+
+void FileSource::add_stretch(const Hull& hull, std::span<const std::byte> bytes,
+                             SampleBatch& batch) {
+  if (!hull.in_order && !hull.has_large) batch.add_stretch(bytes);
+}
+
+// All that samples lie in at once, and what lies between them.
+Status FileSource::read_stretch(std::span<const uint64_t> indices, const Hull& hull,
+                                SampleBatch& batch) const {
+  const auto buffer = batch.allocate(static_cast<size_t>(hull.end - hull.begin));
+  FFDL_RETURN_IF_ERROR(file_->read(hull.begin, buffer));
+  const std::span<const std::byte> bytes = buffer;
+  add_stretch(hull, bytes, batch);
+  return add_all(
+      indices,
+      [&](const Extent& extent) {
+        return bytes.subspan(static_cast<size_t>(extent.offset - hull.begin),
+                             static_cast<size_t>(extent.bytes));
+      },
+      batch);
+}
+
+// Each sample to its own place, in the order of `indices`; but from the front of the file to its
+// end, and what lies one behind the other there in one call.
+Status FileSource::read_in_place(std::span<const uint64_t> indices, const Hull& hull,
+                                 SampleBatch& batch) const {
+  struct Part {
+    Extent extent{};
+    std::byte* to = nullptr;
+  };
+  std::vector<Part> parts(indices.size());
+  std::byte* const buffer = batch.allocate(static_cast<size_t>(hull.bytes)).data();
+  std::byte* end = buffer;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    parts[i] = {table_.extent(indices[i]), end};
+    end += parts[i].extent.bytes;
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return a.extent.offset < b.extent.offset; });
+  std::vector<iovec> run;
+  uint64_t run_begin = 0;
+  uint64_t run_end = 0;
+  for (const Part& part : parts) {
+    if (part.extent.bytes == 0) continue;
+    if (part.extent.offset != run_end) {
+      FFDL_RETURN_IF_ERROR(file_->read_parts(run_begin, run));
+      run.clear();
+      run_begin = part.extent.offset;
+    }
+    run.push_back({part.to, static_cast<size_t>(part.extent.bytes)});
+    run_end = part.extent.offset + part.extent.bytes;
+  }
+  FFDL_RETURN_IF_ERROR(file_->read_parts(run_begin, run));
+  const std::byte* next = buffer;
+  return add_all(
+      indices,
+      [&](const Extent& extent) {
+        const std::span<const std::byte> bytes(next, static_cast<size_t>(extent.bytes));
+        next += bytes.size();
+        return bytes;
+      },
+      batch);
+}
+
+template <class Bytes>
+Status FileSource::add_all(std::span<const uint64_t> indices, Bytes bytes,
+                           SampleBatch& batch) const {
+  if (table_.check == nullptr) {
+    for (const uint64_t sample : indices) batch.add(bytes(table_.extent(sample)));
     return {};
   }
-  auto rest = batch.allocate(static_cast<size_t>(hull.bytes));
   for (const uint64_t sample : indices) {
-    const Extent extent = table_.extent(sample);
-    const auto bytes = rest.first(static_cast<size_t>(extent.bytes));
-    rest = rest.subspan(bytes.size());
-    FFDL_RETURN_IF_ERROR(file_->read(extent.offset, bytes));
-    FFDL_RETURN_IF_ERROR(add(sample, bytes, batch));
+    FFDL_RETURN_IF_ERROR(add_checked(sample, bytes(table_.extent(sample)), batch));
   }
   return {};
 }
 
-Status FileSource::add(uint64_t sample, std::span<const std::byte> stored,
-                       SampleBatch& batch) const {
-  if (table_.check == nullptr) {
-    batch.add(stored);
-    return {};
-  }
+Status FileSource::add_checked(uint64_t sample, std::span<const std::byte> stored,
+                               SampleBatch& batch) const {
   const std::string_view problem = table_.check(stored);
   if (problem.empty()) {
     batch.add(stored.first(stored.size() - static_cast<size_t>(table_.trailer_bytes)));

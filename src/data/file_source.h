@@ -60,9 +60,19 @@ class FileSource final : public DataSource {
   SkippedData skipped() const override;
 
  private:
-  Status read_mapped(std::span<const uint64_t> indices, SampleBatch& batch) const;
-  Status read_copied(std::span<const uint64_t> indices, SampleBatch& batch) const;
-  Status add(uint64_t sample, std::span<const std::byte> stored, SampleBatch& batch) const;
+  struct Hull;
+
+  Hull hull_of(std::span<const uint64_t> indices, uint64_t low, uint64_t high) const;
+  static void add_stretch(const Hull& hull, std::span<const std::byte> bytes, SampleBatch& batch);
+  Status read_mapped(std::span<const uint64_t> indices, const Hull& hull, SampleBatch& batch) const;
+  Status read_stretch(std::span<const uint64_t> indices, const Hull& hull,
+                      SampleBatch& batch) const;
+  Status read_in_place(std::span<const uint64_t> indices, const Hull& hull,
+                       SampleBatch& batch) const;
+  // Each where bytes(extent) says that it lies, asked in the order of `indices`.
+  template <class Bytes>
+  Status add_all(std::span<const uint64_t> indices, Bytes bytes, SampleBatch& batch) const;
+  Status add_checked(uint64_t sample, std::span<const std::byte> stored, SampleBatch& batch) const;
 
   const std::unique_ptr<InputFile> file_;
   const SampleTable table_;

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 
 #include "base/errors.h"
 #include "base/limits.h"
@@ -38,6 +40,42 @@ Status cut_short(const std::string& path, uint64_t size, uint64_t opened) {
                     path, size, opened);
 }
 
+Status cannot_read(const std::string& path, uint64_t offset, int error) {
+  return make_error(StatusCode::kUnavailable, "read data file '{}' at byte {}: {}; check the disk",
+                    path, offset, base::errno_text(error));
+}
+
+constexpr uint64_t kPage = 4096;  // where pages are larger, what is asked of them is refused
+// Populated at once, for which a mark is kept: what the kernel maps around a page that is touched.
+constexpr uint64_t kPopulatedBytes = uint64_t{64} << 10;
+
+// What the kernel is asked for at once, ahead of the copy that takes a piece after the other. For
+// less it is not worth a call.
+constexpr uint64_t kAskBytes = uint64_t{512} << 10;
+
+void ask_for(int fd, uint64_t offset, uint64_t bytes) {
+  if (bytes < kAskBytes) return;
+  // A hint: who cannot follow it reads all the same.
+  static_cast<void>(::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                                    POSIX_FADV_WILLNEED));
+}
+
+// Whether all of it is in memory; begins with a page.
+bool is_resident(const std::byte* begin, uint64_t bytes) {
+  std::array<unsigned char, 512> pages;
+  while (bytes > 0) {
+    const uint64_t part = std::min(bytes, pages.size() * kPage);
+    if (::mincore(const_cast<std::byte*>(begin), part, pages.data()) != 0) return false;
+    const auto end = pages.begin() + static_cast<std::ptrdiff_t>((part + kPage - 1) / kPage);
+    if (std::any_of(pages.begin(), end, [](unsigned char page) { return (page & 1) == 0; })) {
+      return false;
+    }
+    begin += part;
+    bytes -= part;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<InputFile>> InputFile::open(const std::string& path) {
@@ -60,17 +98,36 @@ InputFile::~InputFile() {
 }
 
 Status InputFile::read(uint64_t offset, std::span<std::byte> to) const {
+  ask_for(fd_, offset, to.size());
   while (!to.empty()) {
     const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return make_error(StatusCode::kUnavailable,
-                        "read {} bytes at byte {} of data file '{}': {}; check the disk", to.size(),
-                        offset, path_, base::errno_text(errno));
-    }
+    if (got < 0) return cannot_read(path_, offset, errno);
     if (got == 0) return cut_short(path_, offset, size_);
     offset += static_cast<uint64_t>(got);
     to = to.subspan(static_cast<size_t>(got));
+  }
+  return {};
+}
+
+Status InputFile::read_parts(uint64_t offset, std::span<iovec> parts) const {
+  uint64_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  ask_for(fd_, offset, bytes);
+  while (!parts.empty()) {
+    const auto count = static_cast<int>(std::min<size_t>(parts.size(), IOV_MAX));
+    const ssize_t got = ::preadv(fd_, parts.data(), count, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return cannot_read(path_, offset, errno);
+    if (got == 0) return cut_short(path_, offset, size_);
+    offset += static_cast<uint64_t>(got);
+    for (auto left = static_cast<size_t>(got); left > 0;) {
+      const size_t here = std::min(left, parts[0].iov_len);
+      parts[0].iov_base = static_cast<std::byte*>(parts[0].iov_base) + here;
+      parts[0].iov_len -= here;
+      left -= here;
+      if (parts[0].iov_len == 0) parts = parts.subspan(1);
+    }
   }
   return {};
 }
@@ -84,6 +141,7 @@ Status InputFile::map() {
                       base::errno_text(errno));
   }
   map_ = static_cast<const std::byte*>(map);
+  populated_ = std::vector<std::atomic<bool>>((size_ - 1) / kPopulatedBytes + 1);
   return {};
 }
 
@@ -95,11 +153,19 @@ Status InputFile::check_size() const {
 }
 
 void InputFile::populate(uint64_t offset, uint64_t bytes) const {
-  constexpr uint64_t kPage = 4096;  // where pages are larger this is refused
-  const uint64_t begin = offset / kPage * kPage;
+  if (bytes == 0) return;
+  const uint64_t first = offset / kPopulatedBytes;
+  const uint64_t end = (offset + bytes - 1) / kPopulatedBytes + 1;
+  const std::byte* const begin = map_ + first * kPopulatedBytes;
+  const uint64_t size = std::min(end * kPopulatedBytes, size_) - first * kPopulatedBytes;
+  bool before = true;
+  for (uint64_t i = first; i < end; ++i) {
+    before = before && populated_[i].load(std::memory_order_relaxed);
+  }
+  if (before && is_resident(begin, size)) return;
   // What fails here is found by whoever reads: this only saves the wait.
-  static_cast<void>(
-      ::madvise(const_cast<std::byte*>(map_ + begin), offset + bytes - begin, MADV_POPULATE_READ));
+  if (::madvise(const_cast<std::byte*>(begin), size, MADV_POPULATE_READ) != 0) return;
+  for (uint64_t i = first; i < end; ++i) populated_[i].store(true, std::memory_order_relaxed);
 }
 
 Result<std::span<const std::byte>> FileScanner::at(uint64_t offset, size_t bytes) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/uio.h>
+
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +32,8 @@ class InputFile {
 
   // All of `to`.
   Status read(uint64_t offset, std::span<std::byte> to) const;
+  // All of each, one behind the other in the file; none is empty. Uses `parts` up.
+  Status read_parts(uint64_t offset, std::span<iovec> parts) const;
 
   // Makes the bytes of the file memory of this process.
   Status map();
@@ -38,7 +43,9 @@ class InputFile {
   }
   // Whether all of the file is still there.
   Status check_size() const;
-  // Waits until mapped bytes are in memory, where the kernel can (5.14).
+  // Waits until mapped bytes are in memory and in the page table, where the kernel can (5.14).
+  // What was once, and is in memory still, is not looked up again page by page: that takes longer
+  // than reading it.
   void populate(uint64_t offset, uint64_t bytes) const;
 
  private:
@@ -48,6 +55,8 @@ class InputFile {
   const int fd_;
   uint64_t size_ = 0;
   const std::byte* map_ = nullptr;
+  // Which parts of the map have been populated. Relaxed: hints, which order nothing.
+  mutable std::vector<std::atomic<bool>> populated_{};
 };
 
 // Reads a file from its front to its end in pieces, for those who look for where samples lie.

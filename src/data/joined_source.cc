@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "data/same_format.h"
 #include "ffdl/data_source.h"
 
 namespace ffdl {
@@ -45,12 +46,7 @@ class JoinedSource final : public DataSource {
 
   SkippedData skipped() const override {
     SkippedData all;
-    for (const auto& source : sources_) {
-      SkippedData one = source->skipped();
-      all.samples += one.samples;
-      all.bytes += one.bytes;
-      if (all.first.empty()) all.first = std::move(one.first);
-    }
+    for (const auto& source : sources_) data::add_skipped(source->skipped(), all);
     return all;
   }
 
@@ -63,20 +59,9 @@ class JoinedSource final : public DataSource {
 }  // namespace
 
 OpenedSource join_sources(std::vector<std::unique_ptr<DataSource>> sources) {
+  FFDL_RETURN_IF_ERROR(data::have_one_format(sources, "join data sources"));
   uint64_t samples = 0;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const SampleFormat first = sources[0]->format();
-    const SampleFormat format = sources[i]->format();
-    samples += sources[i]->samples();
-    if (format.dtype == first.dtype && format.shape == first.shape &&
-        format.is_fixed == first.is_fixed) {
-      continue;
-    }
-    return invalid_argument(
-        "join data sources: samples of source {} are {} bytes of '{}' and those of source 0 are {} "
-        "of '{}'; join what has one format",
-        i, format.bytes, format.dtype, first.bytes, first.dtype);
-  }
+  for (const auto& source : sources) samples += source->samples();
   if (samples == 0) {
     return invalid_argument("open a data set: there is no sample in its {} files; name others",
                             sources.size());

@@ -289,8 +289,7 @@ Result<std::vector<uint64_t>> PartitionLedger::sample_indices(
           "partitions; give ranges of take() or leases()",
           range.begin, range.end, range.partition, data_set.partitions());
     }
-    indices.reserve(indices.size() + static_cast<size_t>(range.end - range.begin));
-    data_set.for_each_index(range, [&](uint64_t index) { indices.push_back(index); });
+    data_set.add_indices(range, indices);
   }
   return indices;
 }

@@ -1,8 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "data/permutation_kernels.h"
 
 namespace ffdl::data {
 
@@ -28,17 +30,15 @@ class Permutation {
   uint64_t at(uint64_t index) const;
   uint64_t index_of(uint64_t value) const;  // at(index_of(value)) == value
 
- private:
-  static constexpr size_t kRounds = 8;
+  // values[i] = at(first + i), several at a time.
+  void at_each(uint64_t first, std::span<uint64_t> values) const;
 
+ private:
   uint64_t once(uint64_t number) const;
   uint64_t once_back(uint64_t number) const;
 
   const uint64_t size_;
-  const int right_bits_;
-  const uint64_t right_mask_;
-  const uint64_t left_mask_;
-  std::array<uint64_t, kRounds> keys_;
+  PermutationRounds rounds_{};
 };
 
 }  // namespace ffdl::data

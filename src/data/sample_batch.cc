@@ -6,6 +6,8 @@ namespace ffdl {
 
 void SampleBatch::clear() {
   samples_.clear();
+  stretches_.clear();
+  skipped_ = 0;
   // What took several pieces of memory will be given one that is large enough.
   size_t size = 0;
   for (const Chunk& chunk : chunks_) size += chunk.used;
@@ -14,6 +16,12 @@ void SampleBatch::clear() {
     allocate(size);
   }
   for (Chunk& chunk : chunks_) chunk.used = 0;
+}
+
+void SampleBatch::arrange(size_t first, std::span<const size_t> places) {
+  const std::vector<std::span<const std::byte>> before(
+      samples_.begin() + static_cast<std::ptrdiff_t>(first), samples_.end());
+  for (size_t i = 0; i < places.size(); ++i) samples_[first + i] = before[places[i]];
 }
 
 std::span<std::byte> SampleBatch::allocate(size_t bytes) {

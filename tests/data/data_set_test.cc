@@ -10,7 +10,7 @@ namespace {
 
 std::vector<uint64_t> indices(const DataSet& data, const SampleRange& range) {
   std::vector<uint64_t> all;
-  data.for_each_index(range, [&](uint64_t index) { all.push_back(index); });
+  data.add_indices(range, all);
   return all;
 }
 

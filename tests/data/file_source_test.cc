@@ -43,6 +43,72 @@ TEST_P(FileSourceTest, ReadsDenseAndScatteredSamplesInTheOrderAskedFor) {
   EXPECT_EQ(read_texts(*source, {}), Texts{});
 }
 
+// Such samples are read each to its own place: more of them at once than one system call takes,
+// some twice, with gaps between them, and one that has no bytes.
+TEST_P(FileSourceTest, ReadsLargeSamplesInTheOrderAskedFor) {
+  const auto line = [](uint64_t i) {
+    return i == 5 ? std::string() : std::string(4100 + i % 7, static_cast<char>('a' + i % 26));
+  };
+  std::string bytes;
+  std::vector<uint64_t> indices;
+  for (uint64_t i = 0; i < 1200; ++i) {
+    bytes += line(i) + '\n';
+    indices.push_back(i * 7 % 1200);
+  }
+  indices.push_back(5);
+  indices.push_back(indices[3]);
+  ASSERT_OK_AND_ASSIGN(const auto source,
+                       open_lines({folder_.write("file", bytes)}, {}, options()));
+  const Texts texts = read_texts(*source, indices);
+  ASSERT_EQ(texts.size(), indices.size());
+  for (size_t i = 0; i < indices.size(); ++i) ASSERT_EQ(texts[i], line(indices[i])) << i;
+
+  std::string records;
+  for (uint64_t i = 0; i < 1200; ++i) records += std::string(5000, line(i + 6)[0]);
+  ASSERT_OK_AND_ASSIGN(const auto fixed, open_records({folder_.write("records", records)},
+                                                      {.record_bytes = 5000}, options()));
+  const Texts found = read_texts(*fixed, indices);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    ASSERT_EQ(found[i], std::string(5000, line(indices[i] + 6)[0])) << i;
+  }
+}
+
+TEST_P(FileSourceTest, SaysWhereSmallSamplesLieThatAreUsedInAnotherOrder) {
+  ASSERT_OK_AND_ASSIGN(const auto source, open_records({folder_.write("file", numbers(10'000))},
+                                                       {.record_bytes = 4}, options()));
+  ASSERT_OK_AND_ASSIGN(const auto large, open_records({folder_.write("large", numbers(10'000))},
+                                                      {.record_bytes = 8000}, options()));
+  const struct {
+    const DataSource& source;
+    std::vector<uint64_t> indices;
+    std::vector<std::string> stretches;
+  } cases[] = {
+      {*source, {7, 5, 6}, {"000500060007"}},
+      {*source, {5, 6, 7}, {}},
+      {*source, {9999, 0}, {}},
+      {*large, {2, 0, 1}, {}},
+  };
+  for (const auto& [from, indices, stretches] : cases) {
+    SampleBatch batch;
+    ASSERT_OK(from.read(indices, batch));
+    std::vector<std::string> found;
+    for (const auto& stretch : batch.stretches()) found.push_back(testing::text_of(stretch));
+    EXPECT_EQ(found, stretches);
+  }
+}
+
+TEST_P(FileSourceTest, ReadsLargeWindowsThatOverlap) {
+  std::string bytes(12'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i / 2 % 251);
+  ASSERT_OK_AND_ASSIGN(const auto source, open_tokens({folder_.write("file", bytes)},
+                                                      {.window = 2999, .stride = 500}, options()));
+  const Texts texts = read_texts(*source, {3, 0, 6});
+  ASSERT_EQ(texts.size(), 3U);
+  EXPECT_EQ(texts[0], bytes.substr(3000, 6000));
+  EXPECT_EQ(texts[1], bytes.substr(0, 6000));
+  EXPECT_EQ(texts[2], bytes.substr(6000, 6000));
+}
+
 TEST_P(FileSourceTest, RefusesASampleThatIsNotThere) {
   ASSERT_OK_AND_ASSIGN(const auto source, open_records({folder_.write("file", numbers(3))},
                                                        {.record_bytes = 4}, options()));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "base/limits.h"
 #include "data/source_text.h"
@@ -31,6 +32,35 @@ TEST(InputFile, ReadsAndMaps) {
   ASSERT_OK(file->map());
   file->populate(2, 5);
   EXPECT_EQ(text_of(file->mapped(2, 5)), "23456");
+}
+
+TEST(InputFile, ReadsToManyPlaces) {
+  const TempFolder folder;
+  ASSERT_OK_AND_ASSIGN(const auto file, InputFile::open(folder.write("file", "0123456789")));
+  std::string first(3, '\0');
+  std::string second(4, '\0');
+  std::vector<iovec> parts = {{second.data(), second.size()}, {first.data(), first.size()}};
+  ASSERT_OK(file->read_parts(2, parts));
+  EXPECT_EQ(second, "2345");
+  EXPECT_EQ(first, "678");
+  EXPECT_OK(file->read_parts(2, {}));
+  parts = {{second.data(), second.size()}, {first.data(), first.size()}};
+  EXPECT_FAILS(file->read_parts(5, parts), StatusCode::kCorrupt, "ends at byte 10");
+}
+
+TEST(InputFile, PopulatesPartsOfAnySizeAgainAndAgain) {
+  const TempFolder folder;
+  const std::string bytes(1'000'000, 'x');
+  const std::string path = folder.write("file", bytes);
+  ASSERT_OK_AND_ASSIGN(const auto file, InputFile::open(path));
+  ASSERT_OK(file->map());
+  for (const uint64_t offset : {0, 1, 65'535, 65'536, 999'999}) {
+    for (int time = 0; time < 3; ++time) {
+      file->populate(offset, bytes.size() - offset);
+      EXPECT_EQ(text_of(file->mapped(offset, bytes.size() - offset)), bytes.substr(offset));
+    }
+  }
+  file->populate(bytes.size(), 0);
 }
 
 TEST(InputFile, AFileThatWasCutShortIsSeen) {

@@ -208,7 +208,7 @@ TEST(LedgerState, InOneOrderTheSequenceDoesNotDependOnTheMembers) {
       state.commit(step, claims);
       steps.emplace_back();
       for (const auto& part : state.last().parts) {
-        global.data.for_each_index(part.range, [&](uint64_t i) { steps.back().push_back(i); });
+        global.data.add_indices(part.range, steps.back());
       }
     }
     return steps;

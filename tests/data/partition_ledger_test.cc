@@ -166,6 +166,58 @@ TEST(PartitionLedger, HoldsAsManyPartitionsAsItWants) {
   EXPECT_EQ(text_of(all[1].leases()), "1:0-4 4:0-4") << "no more are left";
 }
 
+// As a static split would let it wait: twice the steps. Here the fast one takes what the slow one
+// would have had, and the end of the epoch is shared out.
+TEST(PartitionLedger, AFastMemberDoesTheMostOfAnEpoch) {
+  const PartitionLedgerOptions large = {.samples = 200'000, .partition_samples = 4096};
+  Members both("f s", {large, large});
+  uint64_t steps = 0;
+  uint64_t fast = 0;
+  for (; !both[0].is_done(); ++steps) {
+    ASSERT_OK(both[0].take(192).status());
+    ASSERT_OK(both[1].take(64).status());
+    fast += both[0].taken();
+    both.step(steps + 1);
+  }
+  EXPECT_LE(steps, (200'000 / 256) * 105 / 100);
+  EXPECT_NEAR(static_cast<double>(fast), 150'000, 7'500);
+}
+
+// In the middle of an epoch, with all that it needs in what one of three members has saved.
+TEST(PartitionLedger, GoesOnWithAnotherNumberOfMembers) {
+  const PartitionLedgerOptions large = {
+      .samples = 100'003, .partition_samples = 512, .seed = 3, .shuffle = Shuffle::kSamples};
+  for (const char* const after : {"d", "d e", "a d e f g"}) {
+    std::vector<int> used(large.samples);
+    const auto step = [&](Members& all, size_t count, uint64_t number) {
+      for (size_t rank = 0; rank < count; ++rank) {
+        const auto ranges = all[rank].take(100 + 20 * rank);
+        ASSERT_OK(ranges.status());
+        const auto indices = all[rank].sample_indices(*ranges);
+        ASSERT_OK(indices.status());
+        for (const uint64_t index : *indices) ++used[index];
+      }
+      all.step(number);
+    };
+    Members before("a b c", {large, large, large});
+    uint64_t number = 0;
+    while (number < 101) step(before, 3, ++number);
+    ASSERT_GT(before[0].committed(), 0U);
+    const std::vector<std::byte> saved = before[2].save();
+    EXPECT_LE(saved.size(), 1024U);
+
+    const size_t count = members(after).size();
+    Members then(after, std::vector(count, large));
+    for (size_t rank = 0; rank < count; ++rank) {
+      ASSERT_OK(then[rank].restore(saved));
+      then[rank].world_changed(world_of(after, static_cast<int>(rank)));
+      EXPECT_EQ(then[rank].committed(), before[0].committed());
+    }
+    while (!then[0].is_done()) step(then, count, ++number);
+    EXPECT_EQ(std::count(used.begin(), used.end(), 1), 100'003) << "with " << after;
+  }
+}
+
 TEST(PartitionLedger, WhoIsNoMemberHasNothing) {
   const auto ledger = make(options());
   EXPECT_EQ(take(*ledger), "") << "no world yet";

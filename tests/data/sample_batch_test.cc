@@ -44,8 +44,14 @@ TEST(SampleBatch, AnEmptySampleIsNotASkippedOne) {
   EXPECT_FALSE(batch.is_skipped(0));
   EXPECT_TRUE(batch[0].empty());
   EXPECT_TRUE(batch.is_skipped(1));
+  EXPECT_EQ(batch.skipped(), 1U);
+  EXPECT_EQ(batch.samples().size(), 2U);
+  batch.add_stretch(batch.allocate(10));
+  EXPECT_EQ(batch.stretches().size(), 1U);
   batch.clear();
   EXPECT_EQ(batch.size(), 0U);
+  EXPECT_EQ(batch.skipped(), 0U);
+  EXPECT_TRUE(batch.stretches().empty());
 }
 
 }  // namespace

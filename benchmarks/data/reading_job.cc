@@ -1,0 +1,62 @@
+#include "benchmarks/data/reading_job.h"
+
+#include <chrono>
+
+#include "benchmarks/limits.h"
+
+namespace ffdl::bench {
+
+Result<std::unique_ptr<Reading>> Reading::open(const std::string& path, const Shape& shape,
+                                               const Options& options) {
+  auto reading = std::make_unique<Reading>();
+  reading->batch_samples_ = shape.batch;
+  FFDL_ASSIGN_OR_RETURN(reading->source_, open_records({path}, {.record_bytes = shape.record_bytes},
+                                                       {.access = options.access}));
+  FFDL_ASSIGN_OR_RETURN(reading->ledger_,
+                        PartitionLedger::create({.samples = reading->source_->samples(),
+                                                 .partition_samples = shape.partition,
+                                                 .epochs = 0,
+                                                 .shuffle = options.shuffle}));
+  World world;
+  world.members = {{"worker", 1}};
+  reading->ledger_->world_changed(world);
+  FFDL_ASSIGN_OR_RETURN(
+      reading->pipeline_,
+      DataPipeline::create(*reading->source_, *reading->ledger_, options.pipeline));
+  return reading;
+}
+
+Result<uint64_t> Reading::sum_of_batch() {
+  FFDL_RETURN_IF_ERROR(pipeline_->next(batch_, batch_samples_));
+  uint64_t sum = 0;
+  for (const auto& sample : batch_.samples) sum += sum_of(sample);
+  std::vector<std::byte>& record = record_;
+  record.resize(ledger_->record_bytes());
+  ledger_->describe(record);
+  ledger_->applied(++step_, StepRecords(record, record.size(), record.size()));
+  return sum;
+}
+
+Result<double> Reading::epoch(uint64_t expected) {
+  const auto begin = std::chrono::steady_clock::now();
+  const uint64_t now = ledger_->epoch();
+  uint64_t sum = 0;
+  while (ledger_->epoch() == now) {
+    FFDL_ASSIGN_OR_RETURN(const uint64_t part, sum_of_batch());
+    sum += part;
+  }
+  const auto end = std::chrono::steady_clock::now();
+  if (sum == expected) return std::chrono::duration<double>(end - begin).count();
+  return Status(StatusCode::kInternal, "read an epoch: its bytes have another sum than the file");
+}
+
+Result<std::vector<uint64_t>> Reading::order() {
+  std::vector<uint64_t> all;
+  for (const uint64_t now = ledger_->epoch(); ledger_->epoch() == now;) {
+    FFDL_RETURN_IF_ERROR(sum_of_batch().status());
+    all.insert(all.end(), batch_.indices.begin(), batch_.indices.end());
+  }
+  return all;
+}
+
+}  // namespace ffdl::bench

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/data/record_file.h"
+#include "ffdl/data_pipeline.h"
+
+namespace ffdl::bench {
+
+// A job of one member that reads a file, epoch after epoch.
+class Reading {
+ public:
+  struct Options {
+    FileAccess access = FileAccess::kCopied;
+    DataPipelineOptions pipeline{};
+    Shuffle shuffle = Shuffle::kSamples;
+  };
+  static Result<std::unique_ptr<Reading>> open(const std::string& path, const Shape& shape,
+                                               const Options& options);
+
+  // The next batch, and its sum; the step that uses it is applied before the one after it.
+  Result<uint64_t> sum_of_batch();
+  // Seconds of one epoch, which must give this sum.
+  Result<double> epoch(uint64_t expected);
+  // The order of an epoch, for who reads without a ledger.
+  Result<std::vector<uint64_t>> order();
+
+  const DataSource& source() const { return *source_; }
+
+ private:
+  std::unique_ptr<DataSource> source_{};
+  std::unique_ptr<PartitionLedger> ledger_{};
+  std::unique_ptr<DataPipeline> pipeline_{};
+  DataBatch batch_{};
+  uint64_t batch_samples_ = 0;
+  std::vector<std::byte> record_{};
+  uint64_t step_ = 0;
+};
+
+}  // namespace ffdl::bench

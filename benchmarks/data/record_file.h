@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "ffdl/status.h"
+
+namespace ffdl::bench {
+
+// Records of one size, how many a partition has and how many a step takes.
+struct Shape {
+  uint64_t records = 0;
+  uint64_t record_bytes = 0;
+  uint64_t partition = 0;
+  uint64_t batch = 0;
+};
+
+inline constexpr Shape kSmall = {200'000, 256, 4096, 256};
+inline constexpr Shape kLarge = {2'000, 100'000, 64, 32};
+
+inline Shape tiny(Shape shape) {
+  shape.records /= 100;
+  return shape;
+}
+
+// A file of records in a folder of its own, and in memory for the limits.
+class RecordFile {
+ public:
+  static Result<std::unique_ptr<RecordFile>> make(const Shape& shape);
+  ~RecordFile();
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+
+  const Shape& shape() const { return shape_; }
+  std::string path() const { return folder_ + "/records"; }
+  std::span<const std::byte> bytes() const { return map_; }
+  // Takes it out of the system's memory, so that it is read from the disk again. False where that
+  // is not possible, as on tmpfs.
+  bool evict();
+
+ private:
+  RecordFile(std::string folder, const Shape& shape) : folder_(std::move(folder)), shape_(shape) {}
+  Status fill();
+
+  const std::string folder_;
+  const Shape shape_;
+  std::span<const std::byte> map_{};
+};
+
+}  // namespace ffdl::bench
