@@ -16,17 +16,17 @@ constexpr double kSpread = 2.0;  // its standard deviation, for one sample
 constexpr double kNorm = kDimensions * kMean * kMean;
 constexpr double kVariance = kDimensions * kSpread * kSpread;
 
-using Gradient = std::vector<double>;
+using Vector = std::vector<double>;
 
 // The mean over `samples` samples.
-Gradient draw(std::mt19937& random, uint64_t samples) {
+Vector draw(std::mt19937& random, uint64_t samples) {
   std::normal_distribution<double> normal(kMean, kSpread / std::sqrt(static_cast<double>(samples)));
-  Gradient gradient(kDimensions);
+  Vector gradient(kDimensions);
   for (double& element : gradient) element = normal(random);
   return gradient;
 }
 
-double norm(const Gradient& gradient) {
+double norm(const Vector& gradient) {
   double sum = 0;
   for (const double element : gradient) sum += element * element;
   return sum;
@@ -39,13 +39,13 @@ TEST(NoiseOfParts, IsUnbiasedWithUnequalParts) {
   NoiseSample mean;
   for (int step = 0; step < kSteps; ++step) {
     std::vector<Contribution> parts;
-    Gradient sum(kDimensions);
+    Vector sum(kDimensions);
     for (const uint64_t share : shares) {
       if (share == 0) {  // its gradient is anything
         parts.push_back({0, std::nan("")});
         continue;
       }
-      const Gradient gradient = draw(random, share);
+      const Vector gradient = draw(random, share);
       parts.push_back({share, norm(gradient)});
       for (size_t i = 0; i < kDimensions; ++i) {
         sum[i] += gradient[i] * static_cast<double>(share) / 32;
@@ -65,9 +65,9 @@ TEST(NoiseOfPair, IsUnbiased) {
   constexpr int kPairs = 4000;
   NoiseSample mean;
   for (int pair = 0; pair < kPairs; ++pair) {
-    const Gradient one = draw(random, 8);
-    const Gradient two = draw(random, 8);
-    Gradient difference(kDimensions);
+    const Vector one = draw(random, 8);
+    const Vector two = draw(random, 8);
+    Vector difference(kDimensions);
     for (size_t i = 0; i < kDimensions; ++i) difference[i] = one[i] - two[i];
     const auto sample = noise_of_pair(8, norm(two), norm(difference));
     ASSERT_TRUE(sample);

@@ -32,7 +32,7 @@ def has_the_command(program):
                          [sys.executable, "-m", "ffdl"]):
         assert run(*ffdl_command, "--version") == f"{ffdl.__version__}\n"
         # No environment is activated: the workers' Python is found all the same.
-        printed = run(*ffdl_command, "run", "--workers", "2", program)
+        printed = run(*ffdl_command, "run", "--workers", "1:2", program)
         ends = re.findall(r"^\[worker-\d\] slope 2.50, offset -1.00$", printed, re.MULTILINE)
         assert len(ends) == 2, printed
 
