@@ -10,17 +10,16 @@ using base::MutexLock;
 
 Status Session::Impl::finish() {
   FFDL_RETURN_IF_ERROR(Status(over_));
-  bool has_settled = false;
   while (true) {
     Status settled = begin_step();
-    if (settled.ok()) settled = exchange_messages(0);
+    if (settled.ok()) settled = exchange_messages(0, Step::kNone);
     if (settled.ok()) settled = become_active();
     if (settled.ok()) {
       tell_stable();
+      // Others go on, such as those who came at the end. They have the state, and shall not wait
+      // for a step of this member.
+      if (!messages_.are_all_done()) abort_communicator();
       if (checkpoints_) FFDL_RETURN_IF_ERROR(wait_for_checkpoint(Until::kIdle));
-      // Who came at the end has the state now, and does not wait for this member's steps.
-      if (has_settled) abort_communicator();
-      has_settled = true;
       FFDL_ASSIGN_OR_RETURN(const bool has_left, leave_or_be_needed());
       if (has_left) return {};
     } else if (is_final(settled)) {

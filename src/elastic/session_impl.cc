@@ -183,7 +183,7 @@ Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
   attempt.is_intact = !micro_batches_.is_on();
   attempt.status = std::exchange(micro_batches_failed_, Status());
   if (attempt.status.ok()) attempt.status = begin_step();
-  if (attempt.status.ok()) attempt.status = exchange_messages(samples);
+  if (attempt.status.ok()) attempt.status = exchange_messages(samples, Step::kNext);
   if (attempt.status.ok()) attempt.status = become_active();
   if (!attempt.status.ok()) return attempt;
   tell_stable();
@@ -196,10 +196,11 @@ Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
 }
 
 // Whoever contributes here has applied all steps up to `step_`, and is in step with this world.
-Status Session::Impl::exchange_messages(uint64_t samples) {
-  const auto mine = messages_.describe(
-      {step_ + 1, samples, successor_->ready(),
-       checkpoints_ ? checkpoints_->word(step_ + 1) : elastic::CheckpointWord{}});
+Status Session::Impl::exchange_messages(uint64_t samples, Step step) {
+  const auto mine =
+      messages_.describe({step_ + 1, samples, successor_->ready(),
+                          checkpoints_ ? checkpoints_->word(step_ + 1) : elastic::CheckpointWord{},
+                          step == Step::kNone ? uint64_t{1} : 0});
   const auto all = messages_.receive(world_.size());
   FFDL_RETURN_IF_ERROR(communicator()->all_gather(
       as_bytes(mine.data(), mine.size()), as_bytes(all.data(), all.size()), operation_deadline()));

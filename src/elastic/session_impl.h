@@ -47,7 +47,8 @@ class Session::Impl {
   bool is_contribution_due() const;
   Status begin_step();
   Attempt try_step(uint64_t samples);
-  Status exchange_messages(uint64_t samples);
+  enum class Step { kNext, kNone };
+  Status exchange_messages(uint64_t samples, Step step);
   Status become_active();
   void tell_stable();
   Status average(uint64_t samples, bool& is_intact);

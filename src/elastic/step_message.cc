@@ -46,6 +46,13 @@ std::vector<CheckpointWord> StepMessages::checkpoint_words() const {
   return words;
 }
 
+bool StepMessages::are_all_done() const {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (header(rank).is_last == 0) return false;
+  }
+  return true;
+}
+
 std::optional<uint64_t> StepMessages::agreed_next() const {
   const uint64_t first = header(0).next;
   for (int rank = 1; rank < ranks(); ++rank) {

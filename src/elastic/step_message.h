@@ -17,8 +17,9 @@ struct StepHeader {
   uint64_t samples = 0;  // that its gradients are the mean of
   uint64_t next = 0;     // the generation that it is ready to change over to; 0: none
   CheckpointWord checkpoint{};
+  uint64_t is_last = 0;  // 1: there is no such step, the training is done
 };
-static_assert(sizeof(StepHeader) == 48);
+static_assert(sizeof(StepHeader) == 56);
 
 // One member's bytes of a step: the header, then the record of each participant, each at a multiple
 // of 8. And those of all members, as they come out of an all_gather.
@@ -37,6 +38,7 @@ class StepMessages {
   int ranks() const { return static_cast<int>(all_.size() / stride_); }
   StepHeader header(int rank) const;
   uint64_t samples() const;  // of all
+  bool are_all_done() const;
   std::vector<CheckpointWord> checkpoint_words() const;
   // That all of `ranks` are ready for; none while they are not, or not for the same.
   std::optional<uint64_t> agreed_next() const;

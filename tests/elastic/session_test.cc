@@ -263,6 +263,25 @@ TEST_F(SessionTest, WhoComesAtTheEndHasTheState) {
   EXPECT_GT(steps_of_newcomer, end_step_) << "it has not begun anew";
 }
 
+// The world changed in the last step: the other is at the first step that it has no samples for.
+TEST_F(SessionTest, WhoComesInTheLastStepIsNotHeldUp) {
+  std::atomic<uint64_t> last_step = 0;
+  end_step_ = 1;
+  std::thread first = start({.id = "a", .after_step = [&](Session& session, StepResult result) {
+                               last_step = session.step();
+                               return result != StepResult::kWorldChanged;
+                             }});
+  while (last_step == 0) std::this_thread::yield();
+  uint64_t steps_of_newcomer = 0;
+  EXPECT_OK(run({.id = "b", .after_step = [&](Session& session, StepResult) {
+                   steps_of_newcomer = session.step();
+                   return false;
+                 }}));
+  first.join();
+  EXPECT_OK(outcome_["a"]);
+  EXPECT_GT(steps_of_newcomer, last_step) << "it has not begun anew";
+}
+
 // Nobody waits until a newcomer has gradients, too.
 TEST_F(SessionTest, ANewcomerIsPartOfItsFirstStepBeforeItComputes) {
   std::atomic<bool> is_over = false;

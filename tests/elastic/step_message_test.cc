@@ -78,6 +78,14 @@ TEST(StepMessages, WhatIsSaidOfCheckpointsIsThatOfAll) {
   EXPECT_EQ(words[1].pending, 2U);
 }
 
+TEST(StepMessages, TheTrainingIsDoneWhenAllSaySo) {
+  StepMessages messages({});
+  gather(messages, {{4, 0, 0, {}, 1}, {4, 0, 0, {}, 1}});
+  EXPECT_TRUE(messages.are_all_done());
+  gather(messages, {{4, 0, 0, {}, 1}, {4, 0, 0, {}, 0}});
+  EXPECT_FALSE(messages.are_all_done());
+}
+
 TEST(StepMessages, AllMustBeReadyForTheSame) {
   StepMessages messages({});
   gather(messages, {{1, 0, 8}, {1, 0, 8}});

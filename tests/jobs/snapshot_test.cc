@@ -91,14 +91,14 @@ TEST_F(SnapshotTest, SeesWhoRuns) {
     }
     return R"({"node":0,"process":1,"min_workers":1,"max_workers":4,"workers":[)" + list + "]}";
   };
-  struct Row {
+  struct Phases {
     const char *phases, *wanted;
     int running;
     bool is_starting;
   };
-  for (const Row& row :
-       {Row{"rrii", "2", 2, false}, Row{"riii", "2", 1, true}, Row{"rpii", "2", 2, false},
-        Row{"rrss", "2", 4, false}, Row{"rfii", "2", 1, false}, Row{"rr", "4", 2, false}}) {
+  for (const Phases& row : {Phases{"rrii", "2", 2, false}, Phases{"riii", "2", 1, true},
+                            Phases{"rpii", "2", 2, false}, Phases{"rrss", "2", 4, false},
+                            Phases{"rfii", "2", 1, false}, Phases{"rr", "4", 2, false}}) {
     put("ffdl/a/launch/wanted", row.wanted);
     put("ffdl/a/launch/nodes/0", workers(row.phases));
     ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, take_snapshot(*store_));
