@@ -74,12 +74,13 @@ class Job:
 
 
 def run_workers(folder, workers, program, *arguments):
-    """The lines that each printed, of a job that has begun with all of them."""
+    """The lines that each printed, of a job that has begun with all of them; no lines of a log."""
     with Job(folder, program, *arguments, min_workers=workers) as job:
         logs = [job.start(number) for number in range(workers)]
         for number in range(workers):
             job.wait(number)
-    return [log.read_text().splitlines() for log in logs]
+    printed = [log.read_text().splitlines() for log in logs]
+    return [[line for line in lines if not line.startswith("ffdl ")] for lines in printed]
 
 
 def records(log):
