@@ -12,7 +12,8 @@
 #include "benchmarks/harness/memory.h"
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/suite.h"
-#include "benchmarks/training/twins.h"
+#include "benchmarks/rescale/twins.h"
+#include "benchmarks/training/checkpoint_twin.h"
 #include "ffdl/checkpoint.h"
 #include "ffdl/store_server.h"
 
@@ -40,14 +41,14 @@ void stall_row(Suite& suite) {
   const std::string name = "training/checkpoint_stall";
   if (!suite.wants(name)) return;
   const Shape shape = suite.options().smoke ? Shape{1, 4} : Shape{10, 32};
-  const auto twins = CheckpointTwins::start(shape);
+  const auto twins = Twins::start(shape);
   if (!twins.ok()) return suite.failed(name, twins.status());
   suite.measure(PairSpec{
       .name = name,
       .unit = "ms",
       .figure = [](double seconds) { return 1e3 * seconds; },
-      .subject = [&] { return (*twins)->ten_steps("with"); },
-      .limit = [&] { return (*twins)->ten_steps("bare"); },
+      .subject = [&] { return (*twins)->train("with"); },
+      .limit = [&] { return (*twins)->train("bare"); },
       .limit_is = "the same ten steps without checkpoints",
       .target = Target{.bound = 0.98},
       .note = "ten steps of 2 workers, 80 MB of state, 32 rows a step, with one checkpoint"});

@@ -1,53 +1,7 @@
-#include <fmt/format.h>
-
-#include "benchmarks/harness/resident.h"
 #include "benchmarks/rescale/rows.h"
-#include "benchmarks/rescale/store_folder.h"
-#include "benchmarks/rescale/trainer.h"
+#include "benchmarks/rescale/twins.h"
 
 namespace ffdl::bench {
-namespace {
-
-// Two members of one job, and of a communicator beside it.
-class Twins {
- public:
-  static Result<std::unique_ptr<Twins>> start(const Shape& shape) {
-    FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
-    auto twins = std::unique_ptr<Twins>(new Twins(std::move(store)));
-    for (int rank = 0; rank < 2; ++rank) {
-      FFDL_ASSIGN_OR_RETURN(
-          twins->ranks_[rank],
-          Resident::start_self({"--role", "twin", twins->store_->path(), std::to_string(rank),
-                                std::to_string(shape.layers), std::to_string(shape.rows)}));
-    }
-    for (const auto& rank : twins->ranks_) FFDL_RETURN_IF_ERROR(rank->ask("").status());
-    return twins;
-  }
-  ~Twins() {
-    for (const auto& rank : ranks_) {
-      if (rank) rank->kill_now();
-    }
-  }
-  Twins(const Twins&) = delete;
-  Twins& operator=(const Twins&) = delete;
-
-  // Seconds of one step, of the first rank.
-  Result<double> step(const std::string& how) {
-    for (const auto& rank : ranks_) FFDL_RETURN_IF_ERROR(rank->tell(how));
-    FFDL_ASSIGN_OR_RETURN(const double seconds, ranks_[0]->ask_number(""));
-    FFDL_RETURN_IF_ERROR(ranks_[1]->ask("").status());
-    return seconds;
-  }
-
- private:
-  explicit Twins(std::unique_ptr<StoreFolder> store) : store_(std::move(store)) {}
-
-  const std::unique_ptr<StoreFolder> store_;
-  std::unique_ptr<Resident> ranks_[2];
-};
-
-}  // namespace
-
 void overhead_row(Suite& suite) {
   const std::string name = "rescale/idle_overhead";
   if (!suite.wants(name)) return;
@@ -58,8 +12,8 @@ void overhead_row(Suite& suite) {
       .name = name,
       .unit = "ms",
       .figure = [](double seconds) { return 1e3 * seconds; },
-      .subject = [&] { return (*twins)->step("session"); },
-      .limit = [&] { return (*twins)->step("bare"); },
+      .subject = [&] { return (*twins)->train("session"); },
+      .limit = [&] { return (*twins)->train("bare"); },
       .limit_is = "the same step without a session: gradients, all_reduce, apply()",
       .pairs = 2000,
       .target = Target{.bound = 0.99},

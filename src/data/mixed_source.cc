@@ -61,11 +61,7 @@ class MixedSource final : public DataSource {
     return {};
   }
 
-  SkippedData skipped() const override {
-    SkippedData all;
-    for (const auto& source : sources_) data::add_skipped(source->skipped(), all);
-    return all;
-  }
+  SkippedData skipped() const override { return data::skipped_in(sources_); }
 
  private:
   const std::vector<std::unique_ptr<DataSource>> sources_;

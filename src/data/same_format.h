@@ -29,10 +29,15 @@ inline Status have_one_format(const std::vector<std::unique_ptr<DataSource>>& so
   return {};
 }
 
-inline void add_skipped(SkippedData one, SkippedData& all) {
-  all.samples += one.samples;
-  all.bytes += one.bytes;
-  if (all.first.empty()) all.first = std::move(one.first);
+inline SkippedData skipped_in(const std::vector<std::unique_ptr<DataSource>>& sources) {
+  SkippedData all;
+  for (const auto& source : sources) {
+    SkippedData one = source->skipped();
+    all.samples += one.samples;
+    all.bytes += one.bytes;
+    if (all.first.empty()) all.first = std::move(one.first);
+  }
+  return all;
 }
 
 }  // namespace ffdl::data

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/errors.h"
+#include "ffdl/micro_batch_sum.h"
 
 namespace ffdl {
 namespace {
@@ -58,8 +59,7 @@ Result<StepBatch> step_batch(const BatchRule& rule, int rank, int workers,
   FFDL_RETURN_IF_ERROR(check(rule, rank, workers));
   StepBatch batch;
   batch.samples = samples_of_step(rule, workers);
-  const auto count = static_cast<uint64_t>(workers);
-  batch.share = batch.samples / count + (static_cast<uint64_t>(rank) < batch.samples % count);
+  batch.share = even_shares(batch.samples, workers)[static_cast<size_t>(rank)];
   const uint64_t most = rule.micro_batch_max > 0 ? rule.micro_batch_max : UINT64_MAX;
   batch.micro_batches = batch.share / most + (batch.share % most != 0);
 

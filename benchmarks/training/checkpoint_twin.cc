@@ -1,8 +1,11 @@
-#include "benchmarks/training/twins.h"
+#include "benchmarks/training/checkpoint_twin.h"
 
 #include <iostream>
+#include <memory>
 
 #include "benchmarks/harness/pairs.h"
+#include "benchmarks/harness/resident.h"
+#include "benchmarks/rescale/trainer.h"
 
 namespace ffdl::bench {
 namespace {
@@ -45,32 +48,6 @@ struct Job {
 };
 
 }  // namespace
-
-Result<std::unique_ptr<CheckpointTwins>> CheckpointTwins::start(const Shape& shape) {
-  FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
-  auto twins = std::unique_ptr<CheckpointTwins>(new CheckpointTwins(std::move(store)));
-  for (int rank = 0; rank < 2; ++rank) {
-    FFDL_ASSIGN_OR_RETURN(
-        twins->ranks_[rank],
-        Resident::start_self({"--role", "twin", twins->store_->path(), std::to_string(rank),
-                              std::to_string(shape.layers), std::to_string(shape.rows)}));
-  }
-  for (const auto& rank : twins->ranks_) FFDL_RETURN_IF_ERROR(rank->ask("").status());
-  return twins;
-}
-
-CheckpointTwins::~CheckpointTwins() {
-  for (const auto& rank : ranks_) {
-    if (rank) rank->kill_now();
-  }
-}
-
-Result<double> CheckpointTwins::ten_steps(const std::string& how) {
-  for (const auto& rank : ranks_) FFDL_RETURN_IF_ERROR(rank->tell(how));
-  FFDL_ASSIGN_OR_RETURN(const double seconds, ranks_[0]->ask_number(""));
-  FFDL_RETURN_IF_ERROR(ranks_[1]->ask("").status());
-  return seconds;
-}
 
 Status play_checkpoint_twin(const std::vector<std::string>& arguments) {
   const std::string& folder = arguments[0];
