@@ -37,9 +37,11 @@ the job, as it asked or as another has taken over; the step counts if Session.st
       .value("LEFT", StepResult::kLeft)
       .finalize();
   Record<SessionStats>(module, "SessionStats",
-                       "What one Session has done. bytes_received, bytes_sent: of state.")
+                       "What one Session has done. early_buckets: averaged before end_step() was\n"
+                       "called. bytes_received, bytes_sent: of state.")
       .field("steps", &SessionStats::steps)
       .field("retried_steps", &SessionStats::retried_steps)
+      .field("early_buckets", &SessionStats::early_buckets)
       .field("worlds", &SessionStats::worlds)
       .field("healed", &SessionStats::healed)
       .field("bytes_received", &SessionStats::bytes_received)
@@ -178,6 +180,8 @@ participants: StepParticipants, the same kinds in the same order at all members.
 micro_batch_shares: a PartitionLedger of them, with SampleOrder.GLOBAL. Gradients are then given
 one micro-batch at a time (add_micro_batch), of `micro_batch_samples` samples if whole, and the
 state has the same bits whatever the number of members.
+bucket_bytes: not 0: gradients may be averaged while later ones are computed (begin_average), as many
+at a time, in their order and of one dtype, as have so many bytes; the same at all members.
 store: None for that of the job that `ffdl run` has started this process for; id, job, min_workers,
 max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
 id: of this member; a new life has the same.
@@ -195,7 +199,7 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       [](py::object store, const py::object& state, const py::object& gradients,
          const py::function& apply, const py::object& on_world, const py::object& begin_anew,
          const py::sequence& participants, const py::object& micro_batch_shares,
-         uint64_t micro_batch_samples, std::optional<std::string> id,
+         uint64_t micro_batch_samples, uint64_t bucket_bytes, std::optional<std::string> id,
          std::optional<std::string> job, std::optional<int> min_workers,
          std::optional<int> max_workers, std::optional<std::string> takes_over_from,
          Backend backend, std::string address, bool verify_state, double heartbeat_s,
@@ -211,6 +215,7 @@ void bind_session_open(py::class_<SessionHandle>& session) {
         take_participants(participants, *handle, options);
         take_shares(micro_batch_shares, *handle, options);
         options.micro_batch_samples = micro_batch_samples;
+        options.bucket_bytes = bucket_bytes;
         options.communicator.backend = backend;
         options.communicator.address = std::move(address);
         options.verify_state = verify_state;
@@ -225,7 +230,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       py::arg("store") = py::none(), py::kw_only(), py::arg("state"), py::arg("gradients"),
       py::arg("apply"), py::arg("on_world") = py::none(), py::arg("begin_anew") = py::none(),
       py::arg("participants") = py::tuple(), py::arg("micro_batch_shares") = py::none(),
-      py::arg("micro_batch_samples") = d.micro_batch_samples, py::arg("id") = py::none(),
+      py::arg("micro_batch_samples") = d.micro_batch_samples,
+      py::arg("bucket_bytes") = d.bucket_bytes, py::arg("id") = py::none(),
       py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
       py::arg("max_workers") = py::none(), py::arg("takes_over_from") = py::none(),
       py::arg("backend") = d.communicator.backend, py::arg("address") = d.communicator.address,
@@ -265,6 +271,20 @@ WORLD_CHANGED: then they are the mean over all.)")
 With `micro_batch_shares` alone, once for each micro-batch of the member's share; those that are not
 given are empty. A step that failed shows in end_step(), as RETRY_STEP or HEALED. Waits for the
 others in the first step of a world. Raises InvalidArgument (more than the share).)")
+      .def(
+          "begin_average",
+          [](SessionHandle& handle, size_t end, uint64_t samples) {
+            Session& used = handle.use();
+            check(run_session(handle, [&] { return used.begin_average(end, samples); }));
+          },
+          py::arg("end"), py::arg("samples"),
+          R"(The first `end` gradients hold the mean over `samples` samples of this member's step.
+
+They are not read or written before end_step(), which is given the same number: a thread averages
+whole buckets of them from now on. With `bucket_bytes` alone, as often as one likes; the sums are the
+same without it, and other members need not call it. A step that failed shows in end_step(), as
+RETRY_STEP or HEALED. Does not wait. Raises InvalidArgument (there are fewer gradients, or other
+samples were given in this step).)")
       .def(
           "finish",
           [](SessionHandle& handle) {

@@ -622,6 +622,7 @@ class StepResult(enum.Enum):
 class SessionStats:
     steps: int
     retried_steps: int
+    early_buckets: int
     worlds: int
     healed: int
     bytes_received: int
@@ -644,6 +645,7 @@ class Session:
         participants: Sequence[StepParticipant] = ...,
         micro_batch_shares: PartitionLedger | None = None,
         micro_batch_samples: int = ...,
+        bucket_bytes: int = ...,
         id: str | None = None,
         job: str | None = None,
         min_workers: int | None = None,
@@ -661,6 +663,7 @@ class Session:
         recovery_timeout_s: float = ...,
     ) -> Session: ...
     def add_micro_batch(self, samples: int) -> None: ...
+    def begin_average(self, end: int, samples: int) -> None: ...
     def end_step(self, samples: int) -> StepResult: ...
     def finish(self) -> None: ...
     def ask_to_leave(self) -> None: ...

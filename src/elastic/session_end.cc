@@ -10,7 +10,11 @@ using base::MutexLock;
 
 Status Session::Impl::finish() {
   FFDL_RETURN_IF_ERROR(Status(over_));
+  if (averaging_.noted_samples()) {
+    return base::invalid_argument("finish: the gradients of a step are being averaged; end it");
+  }
   while (true) {
+    averaging_.drop();
     Status settled = begin_step();
     if (settled.ok()) settled = exchange_messages(0, Step::kNone);
     if (settled.ok()) settled = become_active();

@@ -25,6 +25,7 @@ enum class Mutant {
   kLastApply,         // A1: the label has the world of the last step, not the last one in step
   kStepAlone,         // A2: labels are compared by their steps alone
   kParticipantApart,  // A7: what a participant keeps is not part of the state
+  kFirstBucket,       // A3: a step counts when its first bucket was averaged
 };
 
 struct MutantName {
@@ -47,6 +48,7 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kLastApply, "last-apply"},
     MutantName{Mutant::kStepAlone, "step-alone"},
     MutantName{Mutant::kParticipantApart, "participant-apart"},
+    MutantName{Mutant::kFirstBucket, "first-bucket"},
 };
 
 }  // namespace ffdl::sim

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
@@ -16,11 +17,11 @@ namespace ffdl::sim {
 // the model and one in a participant. The checker keeps the histories.
 class Chain final : public Trainable, public StepParticipant {
  public:
-  explicit Chain(Shared& shared) : shared_(shared) {}
+  explicit Chain(Shared& shared);
 
   // Of the model.
   std::vector<Buffer> state() override { return {{&model_, 1, DType::kInt64}}; }
-  std::vector<Buffer> gradients() override { return {{&gradient_, 1, DType::kFloat64}}; }
+  std::vector<Buffer> gradients() override;
   void apply() override;
   void on_world(const World& world) override;
   Status begin_anew() override;
@@ -37,8 +38,9 @@ class Chain final : public Trainable, public StepParticipant {
 
   // Random numbers, of no samples.
   void compute();
-  // The mean over these samples.
-  void compute(std::span<const SampleRange> ranges);
+  // The mean over these samples: one of the gradients.
+  void compute(std::span<const SampleRange> ranges, size_t which = 0);
+  size_t gradient_count() const { return gradients_.size(); }
   // That gradients were of what this step commits; of a step that was not made here nothing is
   // known.
   void check_samples(const CommittedStep& committed);
@@ -49,12 +51,14 @@ class Chain final : public Trainable, public StepParticipant {
   uint64_t last_apply() const { return last_apply_; }
 
  private:
+  uint64_t sum_over(uint64_t samples);
+
   Shared& shared_;
   int64_t model_ = 0;
   uint64_t records_ = 0;
   uint64_t before_ = 0;  // the name before this step's apply()
   bool has_applied_ = false;
-  double gradient_ = 0;
+  std::vector<double> gradients_;
   std::map<uint64_t, uint64_t> sums_;  // of the values of each step's samples, by its gradient
   uint64_t last_apply_ = 0;
   World world_;
@@ -75,6 +79,7 @@ class SessionWorker final : public Process {
   void run();
   Status live();
   Result<StepResult> make_step(Chain& chain, PartitionLedger& ledger);
+  Status compute_buckets(Chain& chain, PartitionLedger& ledger, std::span<const SampleRange> taken);
   Result<std::unique_ptr<PartitionLedger>> make_ledger(Chain& chain);
   SessionOptions options(Chain& chain, PartitionLedger& ledger);
   SimCommunicator::Hooks hooks(const World& world, Chain& chain);

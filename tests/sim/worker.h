@@ -31,6 +31,7 @@ enum class Training {
   kOnDemand,      // samples, taken on demand
   kGlobal,        // samples of one order
   kMicroBatches,  // the same, one micro-batch at a time
+  kBuckets,       // samples on demand, and averaged while later gradients are computed
 };
 
 // What all workers of a simulation share.

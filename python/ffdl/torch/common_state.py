@@ -84,32 +84,41 @@ class Gradients:
             sizes[parameter.dtype] = begin + parameter.numel()
         by_dtype = {dtype: torch.zeros(size, dtype=dtype) for dtype, size in sizes.items()}
         self.flat = list(by_dtype.values())
-        self._views = [
-            by_dtype[p.dtype][begin : begin + p.numel()].view_as(p)
+        # By `data`, each has a version of its own, which counts what is done to it in place.
+        self.views = [
+            by_dtype[p.dtype][begin : begin + p.numel()].view_as(p).data
             for p, begin in zip(parameters, places, strict=True)
         ]
         self.attach()
 
     def attach(self) -> None:
-        for parameter, view in zip(self._parameters, self._views, strict=True):
+        for parameter, view in zip(self._parameters, self.views, strict=True):
             if parameter.grad is not view:
                 parameter.grad = view
 
-    def collect(self) -> None:
-        """Brings in what does not lie in the views, such as after zero_grad()."""
+    def expect_unmoved(self) -> None:
         if [p.data_ptr() for p in self._parameters] != self._places:
             raise InvalidArgument(
                 "end a step: the model's parameters lie in other memory than when it was made "
                 "elastic; move or convert it before"
             )
-        for parameter, view in zip(self._parameters, self._views, strict=True):
-            gradient = parameter.grad
-            if gradient is view:
-                continue
-            if gradient is None:
-                view.zero_()
-            else:
-                view.copy_(gradient.to_dense())
+
+    def collect(self) -> None:
+        """Brings in what does not lie in the views, such as after zero_grad()."""
+        self.expect_unmoved()
+        for parameter, view in zip(self._parameters, self.views, strict=True):
+            self.collect_one(parameter, view)
+
+    @staticmethod
+    def collect_one(parameter: torch.nn.Parameter, view: torch.Tensor) -> None:
+        gradient = parameter.grad
+        if gradient is view:
+            return
+        if gradient is None:
+            view.zero_()
+        else:
+            view.copy_(gradient.detach().to_dense())
+        parameter.grad = view
 
     def zero(self) -> None:
         for flat in self.flat:

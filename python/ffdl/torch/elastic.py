@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import signal
 import threading
@@ -15,6 +16,7 @@ from torch.utils.data import default_collate
 from .. import InvalidArgument, PartitionLedger, Session, StepResult
 from ..data import ElasticLoader
 from .common_state import Buffers, Gradients, Settings, make_optimizer_state
+from .overlap import Overlap
 
 
 def elastic(
@@ -26,6 +28,7 @@ def elastic(
     scheduler_unit: str = "step",
     clip_norm: float | None = None,
     seed: int = 0,
+    bucket_bytes: int = 25 << 20,
     **options: Any,
 ) -> Elastic:
     """Makes a training loop elastic; returns when this worker is part of the job.
@@ -49,6 +52,9 @@ def elastic(
     clip_norm: of the mean gradient over all workers, as ``torch.nn.utils.clip_grad_norm_``.
     seed: before each batch PyTorch's generator is seeded from it, the step and the batch's first
     sample, so that dropout does not depend on what a worker did before.
+    bucket_bytes: gradients are averaged during backward, so many bytes at a time, the last parameters'
+    first; 0: none before step(). The same for all workers. From backward() to step() they may not be
+    read or changed, and a step has one backward(), others being within ``trainer.no_sync()``.
     options: those of Session.open(), such as ``verify_state``, and store and id where the program
     was not started by ``ffdl run``.
 
@@ -61,7 +67,7 @@ def elastic(
     Raises InvalidArgument (what cannot be trained so), and what Session.open() does.
     """
     return Elastic(
-        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, options
+        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, bucket_bytes, options
     )
 
 
@@ -81,6 +87,7 @@ class Elastic:
         scheduler_unit: str,
         clip_norm: float | None,
         seed: int,
+        bucket_bytes: int,
         options: dict[str, Any],
     ) -> None:
         if scheduler_unit not in ("step", "epoch"):
@@ -101,6 +108,7 @@ class Elastic:
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._parameters = parameters
         self._gradients = Gradients(model, parameters)
+        self._overlap = Overlap(parameters, self._gradients, bucket_bytes)
         self._buffers = Buffers(model)
         state = [p.detach() for p in model.parameters()]
         state += make_optimizer_state(optimizer, parameters)
@@ -109,7 +117,8 @@ class Elastic:
         self.session = Session.open(
             options.pop("store", None),
             state=[*state, *self._buffers.settled, self._settings.bytes],
-            gradients=[*self._gradients.flat, *self._buffers.changes],
+            gradients=[*self._overlap.gradients, *self._buffers.changes],
+            bucket_bytes=bucket_bytes,
             apply=self._apply,
             participants=[self._ledger],
             **options,
@@ -149,6 +158,7 @@ class Elastic:
                 self.step()
             else:
                 self._is_due = True
+                self._overlap.begin_step(self.session, self._ledger.taken)
                 yield batch
                 if self._is_due:
                     raise InvalidArgument(
@@ -158,6 +168,13 @@ class Elastic:
             if self.left:
                 return
         self.session.finish()
+
+    def no_sync(self) -> contextlib.AbstractContextManager[None]:
+        """Within it backward() adds to the gradients of a step, and averages none of them yet.
+
+        As that of DistributedDataParallel: around all but the last backward() of a step.
+        """
+        return self._overlap.no_sync()
 
     def step(self) -> StepResult:
         """Averages the gradients, applies them, and changes the world where it must.
@@ -169,6 +186,7 @@ class Elastic:
         self._is_due = False
         self._settings.expect_unchanged()
         if self._ledger.taken > 0:
+            self._overlap.end_step()
             self._gradients.collect()
             self._buffers.collect()
         result = self.session.end_step(self._ledger.taken)
