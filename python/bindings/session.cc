@@ -180,8 +180,8 @@ participants: StepParticipants, the same kinds in the same order at all members.
 micro_batch_shares: a PartitionLedger of them, with SampleOrder.GLOBAL. Gradients are then given
 one micro-batch at a time (add_micro_batch), of `micro_batch_samples` samples if whole, and the
 state has the same bits whatever the number of members.
-bucket_bytes: not 0: gradients may be averaged while later ones are computed (begin_average), as many
-at a time, in their order and of one dtype, as have so many bytes; the same at all members.
+bucket_bytes: not 0: gradients may be averaged while later ones are computed (begin_average), as
+many at a time, in their order and of one dtype, as have so many bytes; the same at all members.
 store: None for that of the job that `ffdl run` has started this process for; id, job, min_workers,
 max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
 id: of this member; a new life has the same.
@@ -281,8 +281,8 @@ others in the first step of a world. Raises InvalidArgument (more than the share
           R"(The first `end` gradients hold the mean over `samples` samples of this member's step.
 
 They are not read or written before end_step(), which is given the same number: a thread averages
-whole buckets of them from now on. With `bucket_bytes` alone, as often as one likes; the sums are the
-same without it, and other members need not call it. A step that failed shows in end_step(), as
+whole buckets of them from now on. With `bucket_bytes` alone, as often as one likes; the sums are
+the same without it, and other members need not call it. A step that failed shows in end_step(), as
 RETRY_STEP or HEALED. Does not wait. Raises InvalidArgument (there are fewer gradients, or other
 samples were given in this step).)")
       .def(

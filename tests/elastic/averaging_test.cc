@@ -117,10 +117,10 @@ class Rank {
 };
 
 // The samples of the ranks, and up to which buffer each begins early.
-std::vector<Rank::Values> means(const std::vector<uint64_t>& samples,
-                                const std::vector<size_t>& early, uint64_t bucket_bytes) {
+std::vector<Rank::Values> averages(const std::vector<uint64_t>& samples,
+                                   const std::vector<size_t>& early, uint64_t bucket_bytes) {
   const auto world = *make_local_communicators(1, members_named(static_cast<int>(samples.size())));
-  std::vector<Rank::Values> means(samples.size());
+  std::vector<Rank::Values> all(samples.size());
   on_each(world, [&](Communicator& communicator, int number) {
     const auto of_rank = static_cast<size_t>(number);
     Rank rank(communicator, bucket_bytes);
@@ -135,19 +135,19 @@ std::vector<Rank::Values> means(const std::vector<uint64_t>& samples,
       ASSERT_OK(rank.end(samples[of_rank]));
       rank.averaging.drop();
     }
-    means[of_rank] = rank.values();
+    all[of_rank] = rank.values();
   });
-  return means;
+  return all;
 }
 
 TEST(Averaging, TheSameBitsHoweverEarly) {
   for (const std::vector<uint64_t>& samples :
        {std::vector<uint64_t>{4, 4, 4}, {1, 5, 3}, {0, 2, 7}}) {
-    const auto expected = means(samples, {0, 0, 0}, 0);
+    const auto expected = averages(samples, {0, 0, 0}, 0);
     EXPECT_EQ(expected[0], expected[1]);
     for (const std::vector<size_t>& early : {std::vector<size_t>{3, 3, 3}, {0, 3, 1}, {1, 2, 0}}) {
-      EXPECT_EQ(means(samples, early, 1), expected);
-      EXPECT_EQ(means(samples, early, kCount * 8), expected);
+      EXPECT_EQ(averages(samples, early, 1), expected);
+      EXPECT_EQ(averages(samples, early, kCount * 8), expected);
     }
   }
 }

@@ -52,9 +52,10 @@ def elastic(
     clip_norm: of the mean gradient over all workers, as ``torch.nn.utils.clip_grad_norm_``.
     seed: before each batch PyTorch's generator is seeded from it, the step and the batch's first
     sample, so that dropout does not depend on what a worker did before.
-    bucket_bytes: gradients are averaged during backward, so many bytes at a time, the last parameters'
-    first; 0: none before step(). The same for all workers. From backward() to step() they may not be
-    read or changed, and a step has one backward(), others being within ``trainer.no_sync()``.
+    bucket_bytes: gradients are averaged during backward, so many bytes at a time, those of the last
+    parameters first; 0: none before step(). The same for all workers. From backward() to step()
+    they may not be read or changed; of several backward() of a step all but the last are within
+    ``trainer.no_sync()``.
     options: those of Session.open(), such as ``verify_state``, and store and id where the program
     was not started by ``ffdl run``.
 
