@@ -125,22 +125,6 @@ def test_gradients_that_are_changed_after_backward_are_refused(change):
             trainer.step()
 
 
-def test_other_buckets_are_refused():
-    store = ffdl.open_store("mem://")
-
-    def worker(number):
-        try:
-            open_trainer(make_model(), store=store, id=f"m{number}", min_workers=2,
-                         bucket_bytes=number, recovery_timeout_s=1, operation_timeout_s=61)
-        except ffdl.InvalidArgument as refused:
-            return str(refused)
-        except ffdl.Error:
-            return ""
-        return ""
-
-    assert "buckets" in "".join(on_threads(range(2), worker))
-
-
 def test_the_model_is_copied_and_saved_without_the_trainer():
     model = make_model()
     train(open_trainer(model), model)
