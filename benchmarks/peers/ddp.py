@@ -90,7 +90,7 @@ def make_step(rank, kind, workers, parameters, mini_batch, rendezvous):
 def main():
     kind = sys.argv[1]
     workers, parameters, mini_batch = map(int, sys.argv[2:])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = f"{folder}/rendezvous"
         resident.serve(workers, make_step, kind, workers, parameters, mini_batch, place)
 
