@@ -1,10 +1,11 @@
 """One step of training in several processes, with and without what brings their gradients together.
 
-usage: ddp.py ideal|noop|gloo|ffdl|elastic|elastic_late WORKERS PARAMETERS MINI_BATCH
+usage: ddp.py ideal|noop|gloo|ffdl|elastic|elastic_overlap|elastic_late WORKERS PARAMETERS MINI_BATCH
 
 ideal: no DistributedDataParallel at all. noop: one whose hook communicates nothing. gloo: as it comes.
 ffdl: back end ffdl, buckets in shared memory. elastic: ffdl.torch.elastic in place of
-DistributedDataParallel; elastic_late: the same, with no gradient averaged during backward.
+DistributedDataParallel, as it comes; elastic_overlap: gradients are averaged during backward;
+elastic_late: they are not.
 """
 
 import datetime
@@ -43,7 +44,7 @@ def make_elastic_step(rank, kind, workers, parameters, mini_batch, folder):
     trainer = ffdl.torch.elastic(
         network, torch.optim.SGD(network.parameters(), lr=1e-6, fused=True), ledger,
         store=ffdl.open_store(f"file://{folder}"), id=f"worker-{rank}", min_workers=workers,
-        **({} if kind == "elastic" else {"bucket_bytes": 0}))
+        overlap={"elastic": None, "elastic_overlap": True, "elastic_late": False}[kind])
     inputs, wanted = torch.randn(mini_batch, width), torch.randn(mini_batch, width)
     batches = trainer.batches()
 

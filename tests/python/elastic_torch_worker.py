@@ -39,6 +39,7 @@ def train(end_file):
         samples=SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=BATCH, epochs=0)
     trainer = ffdl.torch.elastic(
         model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0, verify_state=True,
+        overlap=True,
         bucket_bytes=64)
     for batch in trainer.batches():
         x = data[batch]

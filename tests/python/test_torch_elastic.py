@@ -16,7 +16,8 @@ import ffdl.torch  # noqa: E402
 
 SAMPLES, BATCH = 60, 12
 # Each parameter is a bucket.
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True, "bucket_bytes": 1}
+PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True, "overlap": True,
+           "bucket_bytes": 1}
 loss_of = torch.nn.functional.mse_loss
 
 

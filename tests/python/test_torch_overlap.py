@@ -20,15 +20,17 @@ from test_torch_elastic import (  # noqa: E402
     train,
 )
 
+from ffdl.torch.overlap import is_worth_it  # noqa: E402
 
-def train_two(bucket_bytes, make_loss, middle=()):
+
+def train_two(make_loss, middle=(), **options):
     """The model after training by two workers; make_loss(trainer, model, x, y) runs backward."""
     store = ffdl.open_store("mem://")
 
     def worker(number):
         model = make_model(*(make() for make in middle))
         trainer = open_trainer(
-            model, store=store, id=f"m{number}", min_workers=2, bucket_bytes=bucket_bytes)
+            model, store=store, id=f"m{number}", min_workers=2, **options)
         x, y = make_data()
         for batch in trainer.batches():
             make_loss(trainer, model, x[batch], y[batch])
@@ -71,14 +73,16 @@ def with_the_gradients_of_gradients(trainer, model, x, y):
     [plain_loss, in_two_halves, without_the_last_layer, with_the_gradients_of_gradients],
 )
 def test_the_same_bits_as_after_backward(make_loss):
-    late = train_two(0, make_loss)
-    expect_equal(late, train_two(1, make_loss))
-    expect_equal(late, train_two(100, make_loss))  # two parameters or three
+    late = train_two(make_loss, overlap=False)
+    expect_equal(late, train_two(make_loss))
+    expect_equal(late, train_two(make_loss, bucket_bytes=100))  # two parameters or three
+    expect_equal(late, train_two(make_loss, bucket_bytes=0))
+    expect_equal(late, train_two(make_loss, overlap=None))
 
 
 def test_buffers_come_with_the_last_bucket():
     middle = [lambda: torch.nn.BatchNorm1d(8)]
-    expect_equal(train_two(0, plain_loss, middle), train_two(1, plain_loss, middle))
+    expect_equal(train_two(plain_loss, middle, overlap=False), train_two(plain_loss, middle))
 
 
 def test_some_are_averaged_before_the_step_ends():
@@ -105,20 +109,29 @@ def test_a_second_backward_is_refused():
         trainer.step()
 
 
+@pytest.mark.parametrize(
+    ("workers", "of_this_host", "processors", "threads", "expected"),
+    [(2, 2, 2, 1, False), (2, 2, 4, 1, True), (2, 2, 4, 2, False), (2, 2, 5, 2, True),
+     (4, 2, 2, 1, True), (1, 1, 8, 1, False)],
+)
+def test_where_it_is_worth_it(workers, of_this_host, processors, threads, expected):
+    assert is_worth_it(workers, of_this_host, processors, threads) == expected
+
+
 def clip(model):
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
 
 
 @pytest.mark.parametrize("change", [clip, lambda model: model.zero_grad(set_to_none=True)])
 def test_gradients_that_are_changed_after_backward_are_refused(change):
-    for bucket_bytes in (0, 1):
+    for overlap in (False, None, True):
         model = make_model()
-        trainer = open_trainer(model, bucket_bytes=bucket_bytes)
+        trainer = open_trainer(model, overlap=overlap)
         x, y = make_data()
         batch = next(iter(trainer.batches()))
         loss_of(model(x[batch]), y[batch]).backward()
         change(model)
-        if bucket_bytes == 0:
+        if overlap is False:
             trainer.step()
             continue
         with pytest.raises(ffdl.InvalidArgument, match="changed after backward"):

@@ -28,6 +28,7 @@ def elastic(
     scheduler_unit: str = "step",
     clip_norm: float | None = None,
     seed: int = 0,
+    overlap: bool | None = None,
     bucket_bytes: int = 25 << 20,
     **options: Any,
 ) -> Elastic:
@@ -52,10 +53,11 @@ def elastic(
     clip_norm: of the mean gradient over all workers, as ``torch.nn.utils.clip_grad_norm_``.
     seed: before each batch PyTorch's generator is seeded from it, the step and the batch's first
     sample, so that dropout does not depend on what a worker did before.
-    bucket_bytes: gradients are averaged during backward, so many bytes at a time, those of the last
-    parameters first; 0: none before step(). The same for all workers. From backward() to step()
-    they may not be read or changed; of several backward() of a step all but the last are within
-    ``trainer.no_sync()``.
+    overlap: whether gradients are averaged during backward. None: where there are other hosts, or a
+    processor of this one is free for it. From backward() to step() they may then not be read or
+    changed, and of several backward() of a step all but the last are within ``trainer.no_sync()``.
+    With False they are this worker's until step().
+    bucket_bytes: so many at a time, those of the last parameters first. The same for all workers.
     options: those of Session.open(), such as ``verify_state``, and store and id where the program
     was not started by ``ffdl run``.
 
@@ -68,7 +70,8 @@ def elastic(
     Raises InvalidArgument (what cannot be trained so), and what Session.open() does.
     """
     return Elastic(
-        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, bucket_bytes, options
+        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, overlap,
+        bucket_bytes, options
     )
 
 
@@ -88,6 +91,7 @@ class Elastic:
         scheduler_unit: str,
         clip_norm: float | None,
         seed: int,
+        overlap: bool | None,
         bucket_bytes: int,
         options: dict[str, Any],
     ) -> None:
@@ -109,7 +113,7 @@ class Elastic:
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._parameters = parameters
         self._gradients = Gradients(model, parameters)
-        self._overlap = Overlap(parameters, self._gradients, bucket_bytes)
+        self._overlap = Overlap(parameters, self._gradients, bucket_bytes, overlap)
         self._buffers = Buffers(model)
         state = [p.detach() for p in model.parameters()]
         state += make_optimizer_state(optimizer, parameters)
