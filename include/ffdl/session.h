@@ -113,8 +113,7 @@ struct SessionStats {
 // Threads: one thread; ask_to_leave() from any, and from a signal handler's thread.
 // Owns: a membership, communicators, two tasks of the runtime, one more where begin_average() is
 //       called, and one more and a copy of this member's share of the state where there are
-//       checkpoints. `trainable`, `store`, `runtime` and
-//       the participants must outlive it.
+//       checkpoints. `trainable`, `store`, `runtime` and the participants must outlive it.
 // Blocks: open() until a world has formed, its state is here and, where others train, they have
 //         ended a step; end_step() until all members have come, which `operation_timeout` bounds,
 //         and then `recovery_timeout`; finish() until a checkpoint that was begun is written. The

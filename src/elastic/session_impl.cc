@@ -177,6 +177,7 @@ Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
   Attempt attempt;
   attempt.status = std::exchange(micro_batches_failed_, Status());
   if (attempt.status.ok()) attempt.status = begin_step();
+  if (!attempt.status.ok()) abort_communicator();  // of a life that is over nobody ends a bucket
   pause_averaging();
   if (attempt.status.ok()) attempt.status = exchange_messages(samples, Step::kNext);
   if (attempt.status.ok()) attempt.status = become_active();

@@ -19,7 +19,6 @@ namespace {
 constexpr uint64_t kBatchMax = 5;
 constexpr uint64_t kMicroBatch = 2;
 constexpr size_t kBuckets = 3;
-
 constexpr double kGradientStep = 1000;
 
 template <class... Numbers>
