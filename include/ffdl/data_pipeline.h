@@ -8,7 +8,7 @@
 
 #include "ffdl/data_source.h"
 #include "ffdl/export.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/sample_ledger.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
 
@@ -62,14 +62,14 @@ class FFDL_API DataPipeline final {
  public:
   // Errors: kInvalidArgument (the ledger is of another number of samples).
   static Result<std::unique_ptr<DataPipeline>> create(const DataSource& source,
-                                                      PartitionLedger& ledger,
+                                                      SampleLedger& ledger,
                                                       const DataPipelineOptions& options);
   ~DataPipeline();
   DataPipeline(const DataPipeline&) = delete;
   DataPipeline& operator=(const DataPipeline&) = delete;
 
   // Takes up to `count` samples from the ledger and gives them.
-  Status next(DataBatch& batch, uint64_t count = PartitionLedger::kAll);
+  Status next(DataBatch& batch, uint64_t count = SampleLedger::kAll);
 
   DataPipelineStats stats() const;
 

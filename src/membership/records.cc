@@ -152,12 +152,6 @@ void check(const WorldRecord& record, Fields& fields) {
 
 }  // namespace
 
-bool is_name(std::string_view text) {
-  return !text.empty() && text.size() <= base::kMemberIdMax &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
-}
-
 std::string encode(const WorldRecord& record) {
   return dump({{"format", kFormat},
                {"generation", record.generation},

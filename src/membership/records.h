@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.h"
 #include "ffdl/membership.h"
 
 // What membership writes to the store. JSON: a person with the store's own client reads it, and it
@@ -68,7 +69,6 @@ Result<Member> parse_leader(std::string_view text);
 // A decimal number alone: an incarnation.
 Result<uint64_t> parse_number(std::string_view text);
 
-// Whether a text can be part of a key: 1 to 128 printable characters of ASCII without '/'.
-bool is_name(std::string_view text);
+using base::is_name;
 
 }  // namespace ffdl::membership

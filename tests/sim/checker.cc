@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "data/audit.h"
+
 namespace ffdl::sim {
 namespace {
 
@@ -119,7 +121,10 @@ void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
                           step.step, lineage));
   }
   if (!is_new) return;
+  if (lineage > newest_lineage_) samples_ = 0;
+  newest_lineage_ = std::max(newest_lineage_, lineage);
   for (const auto& part : step.parts) {
+    if (lineage == newest_lineage_) samples_ += part.range.end - part.range.begin;
     auto& ranges = ranges_[{lineage, part.range.partition}];
     const auto next = ranges.lower_bound(part.range.begin);
     const bool overlaps = (next != ranges.end() && next->first < part.range.end) ||
@@ -129,6 +134,18 @@ void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
                             step.step, part.range.begin, part.range.end, part.range.partition));
     }
     ranges.emplace(part.range.begin, part.range.end);
+  }
+}
+
+void Checker::check_samples(const data::DataSet& data, uint64_t epochs) {
+  data::Audit audit(data, 0);
+  for (const auto& [number, step] : committed_) {
+    if (number.first == newest_lineage_) audit.add(1, step, "a member");
+  }
+  const CommitAudit made = audit.finish({});
+  if (made.problems > 0) violation("I4: " + made.first_problems.front());
+  if (made.epochs < epochs) {
+    violation(fmt::format("I4: {} epochs were committed of {}", made.epochs, epochs));
   }
 }
 

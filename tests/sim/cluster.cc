@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "membership/keys.h"
+#include "sim/ledger_cluster.h"
 #include "sim/session_worker.h"
 #include "sim/worker.h"
 #include "store/memory_store.h"
@@ -30,9 +31,11 @@ MembershipOptions short_times() {
 
 class Cluster {
  public:
-  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training)
+  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training,
+          uint64_t epochs)
       : runtime_(runtime),
         of_(of),
+        epochs_(epochs),
         kinds_(has_takeovers ? kKinds : kTakeOver),
         store_node_(runtime.make_node("store")),
         store_(store_node_),
@@ -54,7 +57,7 @@ class Cluster {
     const uint64_t first = 1 + runtime_.below(3);
     for (uint64_t i = 0; i < first; ++i) start_worker(fmt::format("w{}", i));
     const Duration end = 2s + runtime_.up_to(5s);
-    while (runtime_.elapsed() < end && checker_.violation().empty()) {
+    while (is_under_way(end) && checker_.violation().empty()) {
       runtime_.sleep(runtime_.up_to(200ms));
       launch();
       if (runtime_.chance(trouble_)) act();
@@ -72,6 +75,7 @@ class Cluster {
     }
     for (const auto& worker : workers_) worker->node().kill();
     workers_.clear();
+    if (epochs_ > 0) checker_.check_samples(SessionWorker::data_set(), epochs_);
   }
 
  private:
@@ -84,6 +88,11 @@ class Cluster {
     Duration at;
     Member member;
   };
+
+  bool is_under_way(Duration end) const {
+    if (epochs_ == 0) return runtime_.elapsed() < end;
+    return checker_.samples() < epochs_ * SessionWorker::data_set().samples;
+  }
 
   // Each schedule has some kinds of trouble and not others.
   void draw() {
@@ -268,6 +277,7 @@ class Cluster {
 
   SimRuntime& runtime_;
   const Of of_;
+  const uint64_t epochs_;
   const uint64_t kinds_;  // of trouble
   SimNode& store_node_;
   store::MemoryStore store_;
@@ -294,11 +304,12 @@ Training training_of(uint64_t number) {
 
 }  // namespace
 
-Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
-  SimRuntime runtime(seed, stacks);
+Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of, uint64_t epochs) {
+  if (of == Of::kLedger) return simulate_ledger(seed, epochs > 0 ? epochs : 1 + seed % 5, stacks);
+  SimRuntime runtime(seed, stacks, epochs);
   // Those that found a fault once are what they were then.
   auto cluster =
-      std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4));
+      std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4), epochs);
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();

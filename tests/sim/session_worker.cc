@@ -206,11 +206,10 @@ Result<StepResult> SessionWorker::make_step(Chain& chain, PartitionLedger& ledge
   return session_->end_step(ledger.taken());
 }
 
-// Small epochs, so that a schedule has some ends of them.
 Result<std::unique_ptr<PartitionLedger>> SessionWorker::make_ledger(Chain& chain) {
   PartitionLedgerOptions options;
-  options.samples = 100;
-  options.partition_samples = 13;
+  options.samples = data_set().samples;
+  options.partition_samples = data_set().partition_samples;
   options.epochs = 0;
   options.on_stable = [this, &chain](const CommittedStep& step) {
     shared_.checker.on_committed(chain.world().lineage, step);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "data/data_set.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
 #include "sim/process.h"
@@ -65,6 +66,9 @@ class SessionWorker final : public Process {
  public:
   SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
                 std::string takes_over_from);
+
+  // Small epochs, so that a schedule has some ends of them.
+  static data::DataSet data_set() { return {.samples = 100, .partition_samples = 13}; }
 
   const Member* self() const override { return session_ ? &session_->self() : nullptr; }
   bool may_use_state() const override {

@@ -62,6 +62,8 @@ HEADERS = {
     "data_pipeline.h": "data",
     "data_source.h": "data",
     "partition_ledger.h": "data",
+    "sample_ledger.h": "data",
+    "store_ledger.h": "data",
     "checkpoint.h": "elastic",
     "session.h": "elastic",
     "batch_rule.h": "elastic",
