@@ -93,11 +93,11 @@ class StoreLedger::Impl {
 
   Result<std::vector<SampleRange>> take(uint64_t count) {
     FFDL_RETURN_IF_ERROR(standing());
-    if (is_unsettled_) return taken_;
+    if (unknown_ == Turn::kCommit) return taken_;
     if (!state().is_done() && under_way_ < count && (under_way_ == 0 || asked_ < count)) {
       // Somebody may have died, or begun the next epoch.
       if (leases_.empty()) must_look_ = true;
-      FFDL_RETURN_IF_ERROR(take_turn(0, count));
+      FFDL_RETURN_IF_ERROR(take_turn(Turn::kAnnounce, 0, count));
     }
     taken_ = front(std::min(count, under_way_));
     return taken_;
@@ -106,9 +106,7 @@ class StoreLedger::Impl {
   Status advance() {
     FFDL_RETURN_IF_ERROR(standing());
     if (taken_.empty()) return {};
-    is_unsettled_ = true;
-    FFDL_RETURN_IF_ERROR(take_turn(taken(), asked_));
-    is_unsettled_ = false;
+    FFDL_RETURN_IF_ERROR(take_turn(Turn::kCommit, taken(), asked_));
     taken_.clear();
     ++stats_.commits;
     return {};
@@ -128,7 +126,7 @@ class StoreLedger::Impl {
     FFDL_RETURN_IF_ERROR(write([&](StoredLedger& next) -> Result<Change> {
       if (!next.rank_of(self_)) return Change::kNone;
       // What advance() may not have committed was used.
-      next.leave(self_, /*left_alone=*/!is_unsettled_);
+      next.leave(self_, /*left_alone=*/unknown_ != Turn::kCommit);
       return Change::kPut;
     }));
     over_ = make_error(StatusCode::kCancelled, "use the ledger of job '{}': '{}' has left", job_,
@@ -147,6 +145,7 @@ class StoreLedger::Impl {
 
  private:
   enum class Change { kNone, kPut };
+  enum class Turn { kNone, kAnnounce, kCommit };
 
   std::string worker_key(const std::string& id) const { return prefix_ + "workers/" + id; }
   std::string ledger_key() const { return prefix_ + "ledger"; }
@@ -174,8 +173,13 @@ class StoreLedger::Impl {
     return anew;
   }
 
-  // Commits and announces at once. A turn whose outcome was unknown is not taken again.
-  Status take_turn(uint64_t done, uint64_t next_count) {
+  // Commits and announces at once. The same turn whose outcome was unknown is not taken again.
+  Status take_turn(Turn turn, uint64_t done, uint64_t next_count) {
+    if (unknown_ != Turn::kNone && unknown_ != turn) {
+      FFDL_RETURN_IF_ERROR(look());
+      note_turns();
+    }
+    unknown_ = turn;
     FFDL_RETURN_IF_ERROR(write([&](StoredLedger& next) -> Result<Change> {
       const auto rank = next.rank_of(self_);
       if (!rank) return end("it did not renew its lease, or another life has begun");
@@ -184,9 +188,14 @@ class StoreLedger::Impl {
       // Who waits would wake the others who do.
       return done > 0 || next.under_way(*rank) > 0 ? Change::kPut : Change::kNone;
     }));
-    if (const auto rank = ledger_.rank_of(self_)) turns_ = ledger_.turns(*rank);
+    note_turns();
     asked_ = next_count;
     return {};
+  }
+  // What became of the last turn is known.
+  void note_turns() {
+    if (const auto rank = ledger_.rank_of(self_)) turns_ = ledger_.turns(*rank);
+    unknown_ = Turn::kNone;
   }
 
   // Those that so many samples can lie in, and one to read ahead.
@@ -295,9 +304,9 @@ class StoreLedger::Impl {
 
   Revision seen_ = 0;
   bool must_look_ = true;
-  bool is_shared_ = false;     // others wrote between this worker's last two looks
-  bool is_unsettled_ = false;  // whether advance() took effect is unknown
-  uint64_t turns_ = 0;
+  bool is_shared_ = false;  // others wrote between this worker's last two looks
+  uint64_t turns_ = 0;           // of this life, that are known to have taken effect
+  Turn unknown_ = Turn::kNone;  // whether it took effect
   uint64_t asked_ = 0;  // how many samples it said it would take
   std::vector<SampleRange> taken_{};
   uint64_t told_ = 0;

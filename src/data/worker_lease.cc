@@ -1,6 +1,6 @@
 #include "data/worker_lease.h"
 
-#include <algorithm>
+#include <chrono>
 #include <stop_token>
 #include <utility>
 
@@ -16,7 +16,7 @@ Result<std::unique_ptr<WorkerLease>> WorkerLease::take(Store& store, Runtime& ru
   auto taken =
       std::unique_ptr<WorkerLease>(new WorkerLease(store, runtime, std::move(key), lease));
   FFDL_ASSIGN_OR_RETURN(taken->lease_, store.grant_lease(lease));
-  FFDL_RETURN_IF_ERROR(store.put(taken->key_, "", taken->lease_).status());
+  FFDL_RETURN_IF_ERROR(taken->put());
   return taken;
 }
 
@@ -28,9 +28,18 @@ WorkerLease::~WorkerLease() {
 
 Status WorkerLease::begin(uint64_t incarnation) {
   value_ = std::to_string(incarnation);
-  FFDL_RETURN_IF_ERROR(store_.put(key_, value_, lease_).status());
+  FFDL_RETURN_IF_ERROR(put());
   task_ = runtime_.spawn("ffdl-ledger", [this](const StopToken& stop) { run(stop); });
   return {};
+}
+
+Status WorkerLease::put() {
+  const auto put = store_.put(key_, value_, lease_);
+  if (put.status().code() != StatusCode::kNotFound) return put.status();
+  return make_error(StatusCode::kUnavailable,
+                    "put '{}': the store took longer than the lease of {} ms; try again, or give "
+                    "it a longer one",
+                    key_, std::chrono::ceil<std::chrono::milliseconds>(duration_).count());
 }
 
 Status WorkerLease::standing() const {

@@ -34,6 +34,7 @@ class WorkerLease {
       : store_(store), runtime_(runtime), key_(std::move(key)), duration_(lease) {}
   void run(const StopToken& stop);
   Status renew();
+  Status put();
 
   Store& store_;
   Runtime& runtime_;

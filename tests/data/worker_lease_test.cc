@@ -47,7 +47,7 @@ TEST_F(WorkerLeaseTest, ALifeThatNeverBeginsEndsWithItsLease) {
     ASSERT_OK_AND_ASSIGN(auto lease, WorkerLease::take(store, node, "k", 1s));
     runtime_.sleep(2s);
     EXPECT_FAILS(store.get("k"), StatusCode::kNotFound, "'k'");
-    EXPECT_FAILS(lease->begin(1), StatusCode::kNotFound, "lease");
+    EXPECT_FAILS(lease->begin(1), StatusCode::kUnavailable, "longer than the lease of 1000 ms");
   });
 }
 
@@ -67,7 +67,7 @@ TEST_F(WorkerLeaseTest, WhoLostItToAnotherLifeIsOver) {
     ASSERT_OK_AND_ASSIGN(auto lease, WorkerLease::take(store, node, "k", 1s));
     ASSERT_OK(lease->begin(7));
     ASSERT_OK(store.end_lease(store.get("k")->lease));
-    ASSERT_OK(store.put("k", "8"));
+    ASSERT_OK(store.put("k", "8", kNoLease));
     runtime_.sleep(1s);
     EXPECT_FAILS(lease->standing(), StatusCode::kCancelled, "another life has the key");
     lease.reset();

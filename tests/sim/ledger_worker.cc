@@ -76,7 +76,7 @@ Status LedgerWorker::insist(Call&& call) {
 Status LedgerWorker::live() {
   StoreLedgerOptions options;
   options.data = job_.data;
-  options.data.partitions_wanted = static_cast<int>(runtime_.below(4));
+  options.data.partitions_wanted = static_cast<int>(1 + runtime_.below(3));
   options.data.on_stable = [this](const CommittedStep& step) {
     job_.checker.on_committed(lineage_, step, id_);
   };
