@@ -49,8 +49,7 @@ class BlockReader {
   };
 
   // one_buffer: the samples of a block lie one behind the other.
-  BlockReader(const DataSource& source, const SampleLedger& ledger, int threads,
-              bool one_buffer);
+  BlockReader(const DataSource& source, const SampleLedger& ledger, int threads, bool one_buffer);
   ~BlockReader();
 
   // What there is, or will be.

@@ -168,7 +168,8 @@ void LedgerState::share_the_rest(std::span<const Claim> claims) {
   }
   for (size_t rank = 0; rank < claims.size(); ++rank) {
     if (free[rank] > 0 || claims[rank].under_way > 0 || claims[rank].partitions == 0) continue;
-    const auto most = static_cast<size_t>(std::max_element(free.begin(), free.end()) - free.begin());
+    const auto most =
+        static_cast<size_t>(std::max_element(free.begin(), free.end()) - free.begin());
     std::vector<SampleRange>& theirs = leases_[most];
     const uint64_t step = std::max(claims[most].samples, claims[most].under_way);
     if (free[most] == 0 || (theirs.size() < 2 && free[most] <= step)) return;

@@ -61,8 +61,8 @@ class StoreLedger::Impl {
   }
 
   Status join(std::span<const std::byte> from) {
-    FFDL_ASSIGN_OR_RETURN(lease_, data::WorkerLease::take(store_, runtime_, worker_key(self_.id),
-                                                          duration_));
+    FFDL_ASSIGN_OR_RETURN(
+        lease_, data::WorkerLease::take(store_, runtime_, worker_key(self_.id), duration_));
     FFDL_RETURN_IF_ERROR(write([&](StoredLedger& next) -> Result<Change> {
       if (next.lineage() < lineage_ || revision_ == 0) {
         FFDL_ASSIGN_OR_RETURN(next, begin(from, next));
@@ -241,9 +241,8 @@ class StoreLedger::Impl {
       return at == entries.end() ? std::optional<std::string>() : at->value;
     };
     for (const Entry& entry : entries) seen_ = std::max(seen_, entry.revision);
-    const auto ledger = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
-      return entry.key == ledger_key();
-    });
+    const auto ledger = std::find_if(entries.begin(), entries.end(),
+                                     [&](const Entry& entry) { return entry.key == ledger_key(); });
     if (ledger == entries.end()) {
       return revision_ == 0 ? Status() : end("the ledger is gone from the store");
     }
@@ -304,10 +303,10 @@ class StoreLedger::Impl {
 
   Revision seen_ = 0;
   bool must_look_ = true;
-  bool is_shared_ = false;  // others wrote between this worker's last two looks
-  uint64_t turns_ = 0;           // of this life, that are known to have taken effect
+  bool is_shared_ = false;      // others wrote between this worker's last two looks
+  uint64_t turns_ = 0;          // of this life, that are known to have taken effect
   Turn unknown_ = Turn::kNone;  // whether it took effect
-  uint64_t asked_ = 0;  // how many samples it said it would take
+  uint64_t asked_ = 0;          // how many samples it said it would take
   std::vector<SampleRange> taken_{};
   uint64_t told_ = 0;
   StoreLedgerStats stats_{};

@@ -45,8 +45,8 @@ class StoredLedger {
   uint64_t lineage() const { return lineage_; }
   uint64_t repeated() const { return repeated_; }
 
-  // As a job begins that goes on from here, or anew: nobody is there, and no incarnation of `before`
-  // comes again.
+  // As a job begins that goes on from here, or anew: nobody is there, and no incarnation of
+  // `before` comes again.
   void begin_lineage(uint64_t lineage, const StoredLedger* before);
 
   std::string encode() const;

@@ -13,8 +13,7 @@ using base::make_error;
 
 Result<std::unique_ptr<WorkerLease>> WorkerLease::take(Store& store, Runtime& runtime,
                                                        std::string key, Duration lease) {
-  auto taken =
-      std::unique_ptr<WorkerLease>(new WorkerLease(store, runtime, std::move(key), lease));
+  auto taken = std::unique_ptr<WorkerLease>(new WorkerLease(store, runtime, std::move(key), lease));
   FFDL_ASSIGN_OR_RETURN(taken->lease_, store.grant_lease(lease));
   FFDL_RETURN_IF_ERROR(taken->put());
   return taken;
@@ -76,8 +75,7 @@ Status WorkerLease::renew() {
                       key_);
   }
   FFDL_ASSIGN_OR_RETURN(const LeaseId lease, store_.grant_lease(duration_));
-  const auto put =
-      store_.compare_and_put(key_, entry.ok() ? entry->revision : 0, value_, lease);
+  const auto put = store_.compare_and_put(key_, entry.ok() ? entry->revision : 0, value_, lease);
   if (put.ok()) lease_ = lease;
   return put.ok() ? Status() : put.status();
 }

@@ -40,8 +40,8 @@ class WorkerLease {
   Runtime& runtime_;
   const std::string key_;
   const Duration duration_;
-  std::string value_{};        // of the task, and of begin() before it
-  LeaseId lease_ = kNoLease;   // of the task while there is one
+  std::string value_{};       // of the task, and of begin() before it
+  LeaseId lease_ = kNoLease;  // of the task while there is one
   mutable base::Mutex mutex_;
   Status over_ FFDL_GUARDED_BY(mutex_){};
   std::unique_ptr<Task> task_;  // last: it uses all of the above

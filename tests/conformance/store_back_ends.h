@@ -82,22 +82,22 @@ class OverEachStore : public ::testing::TestWithParam<BackEnd> {
 
 inline auto all_back_ends() {
   return ::testing::Values(
-        BackEnd{"mem", [] { return make_store(1, [](StoreUnderTest&) { return "mem://"; }); }},
-        BackEnd{"file",
-                [] {
-                  return make_store(2, [](StoreUnderTest& under_test) {
-                    return "file://" + under_test.folder.path() + "/store";
-                  });
-                }},
-        BackEnd{"tcp", [] { return make_store(2, served); }},
-        // The first of them has the server inside.
-        BackEnd{"tcp_folder",
-                [] {
-                  return make_store(2, [](StoreUnderTest& under_test) {
-                    return "tcp://" + under_test.folder.path() + "/store";
-                  });
-                }},
-        BackEnd{"etcd", make_etcd});
+      BackEnd{"mem", [] { return make_store(1, [](StoreUnderTest&) { return "mem://"; }); }},
+      BackEnd{"file",
+              [] {
+                return make_store(2, [](StoreUnderTest& under_test) {
+                  return "file://" + under_test.folder.path() + "/store";
+                });
+              }},
+      BackEnd{"tcp", [] { return make_store(2, served); }},
+      // The first of them has the server inside.
+      BackEnd{"tcp_folder",
+              [] {
+                return make_store(2, [](StoreUnderTest& under_test) {
+                  return "tcp://" + under_test.folder.path() + "/store";
+                });
+              }},
+      BackEnd{"etcd", make_etcd});
 }
 
 inline std::string name_of(const ::testing::TestParamInfo<BackEnd>& test) {

@@ -175,8 +175,7 @@ TEST_F(StoreLedgerTest, ANewLifeUnderAnIdEndsTheOneBefore) {
 
 TEST_F(StoreLedgerTest, ACommitWhoseReplyWasLostHappensOnce) {
   FlakyStore flaky(*store_);
-  ASSERT_OK_AND_ASSIGN(const auto worker,
-                       StoreLedger::join(options("a"), flaky, system_runtime()));
+  ASSERT_OK_AND_ASSIGN(const auto worker, StoreLedger::join(options("a"), flaky, system_runtime()));
   for (int turn = 0; !worker->is_done(); ++turn) {
     const StatusCode fault = turn % 2 == 0 ? StatusCode::kTimeout : StatusCode::kUnavailable;
     ASSERT_OK_AND_ASSIGN(const auto ranges, worker->take(3));
@@ -195,8 +194,7 @@ TEST_F(StoreLedgerTest, ACommitWhoseReplyWasLostHappensOnce) {
 
 TEST_F(StoreLedgerTest, ATakeWhoseReplyWasLostIsAskedAgain) {
   FlakyStore flaky(*store_);
-  ASSERT_OK_AND_ASSIGN(const auto worker,
-                       StoreLedger::join(options("a"), flaky, system_runtime()));
+  ASSERT_OK_AND_ASSIGN(const auto worker, StoreLedger::join(options("a"), flaky, system_runtime()));
   flaky.fails = StatusCode::kTimeout;
   EXPECT_EQ(worker->take(3).status().code(), StatusCode::kTimeout);
   flaky.fails = StatusCode::kOk;
@@ -206,8 +204,7 @@ TEST_F(StoreLedgerTest, ATakeWhoseReplyWasLostIsAskedAgain) {
 
 TEST_F(StoreLedgerTest, ALostReplyToOneCallIsNotTakenForThatOfAnother) {
   FlakyStore flaky(*store_);
-  ASSERT_OK_AND_ASSIGN(const auto worker,
-                       StoreLedger::join(options("a"), flaky, system_runtime()));
+  ASSERT_OK_AND_ASSIGN(const auto worker, StoreLedger::join(options("a"), flaky, system_runtime()));
   ASSERT_OK(worker->take(2));
   flaky.fails = StatusCode::kTimeout;
   EXPECT_EQ(worker->take(5).status().code(), StatusCode::kTimeout);
@@ -333,9 +330,7 @@ class Reference : public StoreLedgerTest {
     worker.log = std::move(CommitLog::open(folder_.file(id), data_)).value();
     StoreLedgerOptions mine = options(id);
     mine.data.shuffle = Shuffle::kSamples;
-    mine.data.on_stable = [log = worker.log.get()](const CommittedStep& step) {
-      log->write(step);
-    };
+    mine.data.on_stable = [log = worker.log.get()](const CommittedStep& step) { log->write(step); };
     worker.ledger = std::move(StoreLedger::join(mine, *store_, system_runtime())).value();
     worker.pipeline = std::move(DataPipeline::create(source_, *worker.ledger, {})).value();
     worker.batch = batch;
@@ -361,8 +356,7 @@ class Reference : public StoreLedgerTest {
     return counts;
   }
   void expect_audited() {
-    ASSERT_OK_AND_ASSIGN(const CommitAudit audit,
-                         audit_commit_logs(paths_, {.complete = true}));
+    ASSERT_OK_AND_ASSIGN(const CommitAudit audit, audit_commit_logs(paths_, {.complete = true}));
     EXPECT_EQ(audit.first_problems, std::vector<std::string>());
     EXPECT_EQ(audit.samples, 10'007U);
   }

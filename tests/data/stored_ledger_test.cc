@@ -63,9 +63,9 @@ TEST(StoredLedger, AtTheEndOfAnEpochNobodyIsGivenWhatAnotherWorksOn) {
     uint64_t under_way;
     const char* shared;
   };
-  for (const Row& row : {Row{0, "a  | b 0:0-16"}, Row{2, "a 0:0-9 | b 0:9-16"},
-                         Row{7, "a 0:0-12 | b 0:12-16"}, Row{9, "a 0:0-16 | b "},
-                         Row{16, "a 0:0-16 | b "}}) {
+  for (const Row& row :
+       {Row{0, "a  | b 0:0-16"}, Row{2, "a 0:0-9 | b 0:9-16"}, Row{7, "a 0:0-12 | b 0:12-16"},
+        Row{9, "a 0:0-16 | b "}, Row{16, "a 0:0-16 | b "}}) {
     StoredLedger ledger = with_workers(stored_rules(16, 16), "ab");
     if (row.under_way > 0) ledger.take_turn(0, {0, row.under_way, 1});
     ledger.take_turn(1, {0, 4, 1});
@@ -135,8 +135,7 @@ TEST(StoredLedger, GoesThroughBytes) {
   ledger.take_turn(1, {0, 2, 2});
   ledger.take_turn(1, {2, 2, 2});
   const std::string bytes = ledger.encode();
-  ASSERT_OK_AND_ASSIGN(const StoredLedger again,
-                       StoredLedger::decode(bytes, stored_rules(40, 4)));
+  ASSERT_OK_AND_ASSIGN(const StoredLedger again, StoredLedger::decode(bytes, stored_rules(40, 4)));
   EXPECT_EQ(again.encode(), bytes);
   EXPECT_EQ(again.under_way(1), 2U);
   EXPECT_FAILS(StoredLedger::decode(bytes, stored_rules(41, 4)), StatusCode::kCorrupt,

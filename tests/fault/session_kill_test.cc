@@ -2,7 +2,7 @@
 // other at random. What each
 // member says of what it did must fit together: equal states after equal steps, and in the audit
 // each sample once per epoch.
-//   session_kill_test [--events N] [--state BYTES]
+//   session_kill_test [--events N | --epochs N] [--state BYTES]
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "elastic/state_copy.h"
+#include "ffdl/commit_log.h"
 #include "ffdl/log.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
@@ -71,36 +71,35 @@ constexpr int kNobody = -1;
 
 std::string id_of(int number) { return number == kNobody ? "" : fmt::format("w{}", number); }
 
+PartitionLedgerOptions data_of_job() {
+  return {.samples = kSamples, .partition_samples = kPartition, .epochs = 0, .seed = 5};
+}
+
 // Writes what is stable, and nothing else: another member may have taken back what is not.
 struct Diary {
-  std::ofstream file;
+  std::unique_ptr<CommitLog> commits;
+  std::ofstream states;                 // a line for each: the step, and what the state was then
   std::map<uint64_t, uint64_t> hashes;  // of the states after steps, by step
 };
 
 Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
-  PartitionLedgerOptions options;
-  options.samples = kSamples;
-  options.partition_samples = kPartition;
-  options.epochs = 0;
-  options.seed = 5;
+  PartitionLedgerOptions options = data_of_job();
   options.on_stable = [&diary](const CommittedStep& step) {
-    for (const auto& part : step.parts) {
-      diary.file << fmt::format("step {} {}.{} {} {} {}\n", step.step, part.member.id,
-                                part.member.incarnation, part.range.partition, part.range.begin,
-                                part.range.end);
-    }
+    diary.commits->write(step);
     const auto hash = diary.hashes.find(step.step);
-    if (hash != diary.hashes.end()) {
-      diary.file << fmt::format("state {} {:016x}\n", step.step, hash->second);
-      diary.hashes.erase(hash);
-    }
-    diary.file.flush();
+    if (hash == diary.hashes.end()) return;
+    diary.states << fmt::format("{} {:016x}\n", step.step, hash->second) << std::flush;
+    diary.hashes.erase(hash);
   };
   return PartitionLedger::create(options);
 }
 
 Status train(const Job& job, int number, int predecessor, Board& board) {
-  Diary diary = {std::ofstream(fmt::format("{}/audit-{}-{}", job.folder, number, getpid())), {}};
+  const auto path = [&](const char* what) {
+    return fmt::format("{}/{}-{}-{}", job.folder, what, number, getpid());
+  };
+  FFDL_ASSIGN_OR_RETURN(auto commits, CommitLog::open(path("commits"), data_of_job()));
+  Diary diary = {std::move(commits), std::ofstream(path("states")), {}};
   FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(diary));
   FFDL_ASSIGN_OR_RETURN(const auto store,
                         open_store("tcp://" + job.folder + "/store", system_runtime()));
@@ -127,9 +126,7 @@ Status train(const Job& job, int number, int predecessor, Board& board) {
     worker.generation = session->world().generation;
     ++worker.steps;
   }
-  FFDL_RETURN_IF_ERROR(session->finish());
-  diary.file << "end\n";
-  return {};
+  return session->finish();
 }
 
 // --- the parent ----------------------------------------------------------------------------------
@@ -138,10 +135,13 @@ class Jobs {
  public:
   Jobs(Job job, Board& board, uint64_t seed) : job_(std::move(job)), board_(board), random_(seed) {}
 
-  // False: a member ended in error.
-  bool run(int events) {
+  // So many events, or as many as there are in so many epochs. False: a member ended in error.
+  bool run(int events, uint64_t epochs) {
     for (int number = 0; number < 2; ++number) start(number);
-    for (int done = 0; done < events && !board_.is_wrong;) {
+    const auto is_over = [&](int done) {
+      return epochs > 0 ? board_.epoch >= epochs : done >= events;
+    };
+    for (int done = 0; !is_over(done) && !board_.is_wrong;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 150));
       reap();
       if (act()) ++done;
@@ -276,86 +276,37 @@ class Jobs {
 
 // --- what they wrote -----------------------------------------------------------------------------
 
-class Audit {
- public:
-  // Lines that a killed process did not write to their ends are left out.
-  void read(const std::string& path) {
+// That all who tell of a state after a step tell the same.
+bool are_equal(const std::vector<std::string>& paths) {
+  std::map<std::string, std::string> states;  // by step
+  for (const std::string& path : paths) {
     std::ifstream file(path);
-    std::map<uint64_t, std::string> told;
-    bool is_whole = false;
+    // A line that a killed process did not write to its end is left out.
     for (std::string line; std::getline(file, line) && !file.eof();) {
-      if (line == "end") {
-        is_whole = true;
-        break;
-      }
-      const size_t space = line.find(' ', 6);
-      const uint64_t step = std::stoull(line.substr(line.find(' ') + 1));
-      if (line.starts_with("step")) told[step] += line.substr(space) + "\n";
-      if (line.starts_with("state")) same(states_, step, line, "states");
+      const size_t space = line.find(' ');
+      const std::string hash = line.substr(space);
+      const auto [known, is_new] = states.emplace(line.substr(0, space), hash);
+      if (is_new || known->second == hash) continue;
+      fmt::print("two states of step {}:{} and{}\n", known->first, known->second, hash);
+      return false;
     }
-    // The last one of a killed process may have been cut between its parts.
-    if (!is_whole && !told.empty()) told.erase(std::prev(told.end()));
-    for (const auto& [step, parts] : told) same(steps_, step, parts, "audits");
   }
+  return true;
+}
 
-  // All of so many epochs, each sample once.
-  void check(uint64_t epochs) {
-    std::map<uint32_t, std::map<uint64_t, uint64_t>> ranges;
-    for (const auto& [step, parts] : steps_) {
-      for (size_t at = 0; at < parts.size(); at = parts.find('\n', at) + 1) {
-        const std::string line = parts.substr(at, parts.find('\n', at) - at);
-        char member[64];
-        unsigned partition = 0;
-        unsigned long long begin = 0;
-        unsigned long long end = 0;
-        if (std::sscanf(line.c_str(), " %63s %u %llu %llu", member, &partition, &begin, &end) !=
-            4) {
-          problem(fmt::format("step {} has a line '{}'", step, line));
-        }
-        if (!ranges[partition].emplace(begin, end).second) {
-          problem(fmt::format("samples from {} of partition {} came twice", begin, partition));
-        }
-      }
-    }
-    uint64_t samples = 0;
-    for (const auto& [partition, of_it] : ranges) {
-      uint64_t next = 0;
-      for (const auto& [begin, end] : of_it) {
-        if (begin != next) {
-          problem(fmt::format("partition {}: {} follows on {}", partition, begin, next));
-        }
-        next = end;
-        samples += end - begin;
-      }
-    }
-    samples_ = samples;
-    if (samples < epochs * kSamples) {
-      problem(fmt::format("{} samples in {} epochs of {}", samples, epochs, kSamples));
-    }
+// Each sample once in so many epochs, and in what was begun of the next.
+bool is_audited(const std::vector<std::string>& paths, uint64_t epochs) {
+  const auto audit = audit_commit_logs(paths);
+  if (!audit.ok()) {
+    fmt::print("{}\n", audit.status().to_string());
+    return false;
   }
-
-  bool ok() const { return problems_ == 0; }
-  std::string counts() const {
-    return fmt::format("{} steps, {} samples", steps_.size(), samples_);
-  }
-
- private:
-  void same(std::map<uint64_t, std::string>& all, uint64_t step, const std::string& what,
-            const char* kind) {
-    const auto [known, is_new] = all.emplace(step, what);
-    if (!is_new && known->second != what) {
-      problem(fmt::format("two {} of step {}:\n{}\n{}", kind, step, known->second, what));
-    }
-  }
-  void problem(const std::string& what) {
-    if (++problems_ <= 5) fmt::print("{}\n", what);
-  }
-
-  std::map<uint64_t, std::string> states_;
-  std::map<uint64_t, std::string> steps_;
-  uint64_t samples_ = 0;
-  int problems_ = 0;
-};
+  for (const std::string& problem : audit->first_problems) fmt::print("{}\n", problem);
+  fmt::print("{} steps committed {} samples: {} epochs of {}, {} missing, {} repeated\n",
+             audit->steps, audit->samples, audit->epochs, kSamples, audit->missing,
+             audit->repeated);
+  return audit->problems == 0 && audit->epochs >= epochs;
+}
 
 uint64_t argument(int argc, char** argv, std::string_view name, uint64_t otherwise) {
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -365,21 +316,24 @@ uint64_t argument(int argc, char** argv, std::string_view name, uint64_t otherwi
 }
 
 int run(int argc, char** argv) {
+  const uint64_t epochs = argument(argc, argv, "--epochs", 0);
   const int events = static_cast<int>(argument(argc, argv, "--events", 60));
   const uint64_t seed = argument(argc, argv, "--seed", std::random_device()());
   const TempFolder folder;
   Board& board = testing::make_shared_board<Board>();
   board.last_epoch = ~uint64_t{0};
   Jobs jobs({folder.path(), argument(argc, argv, "--state", 80'000) / 8}, board, seed);
-  const bool all_well = jobs.run(events);
-  Audit audit;
+  const bool all_well = jobs.run(events, epochs);
+  std::vector<std::string> commits;
+  std::vector<std::string> states;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
-    if (entry.path().filename().string().starts_with("audit-")) audit.read(entry.path());
+    const std::string name = entry.path().filename();
+    if (name.starts_with("commits-")) commits.push_back(entry.path());
+    if (name.starts_with("states-")) states.push_back(entry.path());
   }
-  audit.check(jobs.last_epoch());
-  fmt::print("seed {}: {}; {}: {}\n", seed, jobs.counts(), audit.counts(),
-             all_well && audit.ok() ? "well" : "not well");
-  return all_well && audit.ok() ? 0 : 1;
+  const bool is_right = all_well && are_equal(states) && is_audited(commits, jobs.last_epoch());
+  fmt::print("seed {}: {}: {}\n", seed, jobs.counts(), is_right ? "well" : "not well");
+  return is_right ? 0 : 1;
 }
 
 }  // namespace

@@ -35,9 +35,8 @@ class LedgerCluster {
     while (!is_done() && checker_.violation().empty()) {
       runtime_.sleep(runtime_.up_to(100ms));
       faults_.store_is_away = runtime_.elapsed() < away_until_;
-      std::erase_if(workers_, [&](const auto& worker) {
-        return worker->has_ended() && !is_done(*worker);
-      });
+      std::erase_if(workers_,
+                    [&](const auto& worker) { return worker->has_ended() && !is_done(*worker); });
       if (runtime_.chance(trouble_)) act();
       if (count_living() == 0 || runtime_.chance(0.05)) start_new();
     }
@@ -96,10 +95,9 @@ class LedgerCluster {
   }
 
   size_t count_living() const {
-    return static_cast<size_t>(
-        std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) {
-          return !worker->has_ended() && !worker->node().is_killed();
-        }));
+    return static_cast<size_t>(std::count_if(
+        workers_.begin(), workers_.end(),
+        [](const auto& worker) { return !worker->has_ended() && !worker->node().is_killed(); }));
   }
   LedgerWorker* any_living() {
     std::vector<LedgerWorker*> living;

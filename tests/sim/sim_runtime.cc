@@ -219,7 +219,8 @@ std::string SimRuntime::run(std::function<void()> director) {
       if (!advance_time()) return "all wait for ever: " + describe();
       continue;
     }
-    if (++switches_ > kSwitchesMax + epochs_ * kSwitchesOfAnEpoch) return "they do not end: " + describe();
+    if (++switches_ > kSwitchesMax + epochs_ * kSwitchesOfAnEpoch)
+      return "they do not end: " + describe();
     Fiber& next = *ready_[below(ready_.size())];
     hash_ = (hash_ ^ next.number ^ static_cast<uint64_t>(now_.count())) * 0x9e3779b97f4a7c15U;
     hash_ ^= hash_ >> 29;
