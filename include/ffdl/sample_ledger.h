@@ -12,9 +12,9 @@
 namespace ffdl {
 
 // Which samples one worker computes its gradients from, whatever commits them: the steps of a
-// session (PartitionLedger), a store (StoreLedger) or the slot of a learner (LearnerLedger). What
-// a DataPipeline reads by. It knows samples as numbers and reads nothing.
-// Threads: one at a time; samples() and sample_indices() from any.
+// session (PartitionLedger) or a store (StoreLedger). What a DataPipeline reads by. It knows
+// samples as numbers and reads nothing. Threads: one at a time; samples() and sample_indices() from
+// any.
 class FFDL_API SampleLedger {
  public:
   static constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();

@@ -18,6 +18,8 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_step_participant(module);
   ffdl::python::bind_data_source(module);
   ffdl::python::bind_partition_ledger(module);
+  ffdl::python::bind_store_ledger(module);
+  ffdl::python::bind_commit_log(module);
   ffdl::python::bind_gradient_noise(module);
   ffdl::python::bind_batch_rule(module);
   ffdl::python::bind_straggler_watch(module);

@@ -548,6 +548,67 @@ class PartitionLedger(StepParticipant):
     def save(self) -> bytes: ...
     def restore(self, bytes: bytes) -> None: ...
 
+class StoreLedgerStats:
+    commits: int
+    puts: int
+    conflicts: int
+    looks: int
+    repeated: int
+
+class StoreLedger:
+    taken: int
+    leases: list[SampleRange]
+    epoch: int
+    committed: int
+    is_done: bool
+    self: Member
+    stats: StoreLedgerStats
+    @staticmethod
+    def join(
+        store: Store,
+        *,
+        id: str,
+        samples: int,
+        partition_samples: int | None = None,
+        epochs: int = ...,
+        seed: int = ...,
+        shuffle: Shuffle = ...,
+        order: SampleOrder = ...,
+        partitions_wanted: int = ...,
+        job: str = ...,
+        lineage: int = ...,
+        from_: bytes = ...,
+        lease_s: float = ...,
+        on_stable: Callable[[CommittedStep], object] | None = None,
+    ) -> StoreLedger: ...
+    def take(self, count: int | None = None) -> list[SampleRange]: ...
+    def advance(self) -> None: ...
+    def wait(self, timeout_s: float = ...) -> None: ...
+    def leave(self) -> None: ...
+    def want(self, partitions: int) -> None: ...
+    def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
+    def save(self) -> bytes: ...
+
+class CommitLog:
+    @staticmethod
+    def open(
+        path: str, *, samples: int, partition_samples: int | None = None, epochs: int = ...
+    ) -> CommitLog: ...
+    def write(self, step: CommittedStep, lineage: int = 1) -> None: ...
+
+class CommitAudit:
+    steps: int
+    samples: int
+    epochs: int
+    under_way: int
+    missing: int
+    repeated: int
+    cut_lines: int
+    problems: int
+    first_problems: list[str]
+
+def audit_commit_logs(paths: Sequence[str], *, complete: bool = ...) -> CommitAudit: ...
+
 class NoiseScale:
     variance: float
     squared_norm: float

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult
+from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult, Store, StoreLedger
 from ..errors import InvalidArgument
 from . import forecast
 from .loading import Loading
@@ -36,6 +37,8 @@ class ElasticLoader:
     so that a faster one that takes more at a time is given more. The last of an epoch may be fewer.
     shuffle, epochs, seed, partition_samples, micro_batch_samples, partitions_wanted, on_stable: of
     PartitionLedger.create(). ON_DEMAND needs partition_samples.
+    store, id: for workers without a session. The ledger is a StoreLedger of that Store, which this
+    worker joins as `id`, and loader.ledger.advance() commits each batch; needs ON_DEMAND.
     collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
     num_workers: processes that load; 0: next() does. They start here, and end with the loader: make
     it before the session. prefetch_factor: how many batches each loads ahead. worker_init_fn: called
@@ -66,6 +69,7 @@ class ElasticLoader:
         multiprocessing_context: str | None = None,
         pin_memory: bool = False,
         seed_generators: bool = True,
+        store: Store | None = None,
         **ledger_options: Any,
     ) -> None:
         if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1:
@@ -82,7 +86,13 @@ class ElasticLoader:
         samples = self._load.samples
         if order == SampleOrder.GLOBAL:
             ledger_options["batch_samples"] = batch_samples
-        self.ledger = PartitionLedger.create(
+        if store is not None and order == SampleOrder.GLOBAL:
+            raise InvalidArgument(
+                "make a loader over a store: one order for all needs members that step together; "
+                "use SampleOrder.ON_DEMAND, or a session"
+            )
+        make = PartitionLedger.create if store is None else partial(StoreLedger.join, store)
+        self.ledger: Any = make(
             samples=samples, partition_samples=partition_samples, epochs=epochs, seed=seed,
             shuffle=shuffle, order=order, **ledger_options)
         self._samples = samples
