@@ -30,6 +30,7 @@
 #include "ffdl/partition_ledger.h"    // IWYU pragma: export
 #include "ffdl/plan_files.h"          // IWYU pragma: export
 #include "ffdl/runtime.h"             // IWYU pragma: export
+#include "ffdl/sample_ledger.h"       // IWYU pragma: export
 #include "ffdl/scaling_model.h"       // IWYU pragma: export
 #include "ffdl/session.h"             // IWYU pragma: export
 #include "ffdl/shared_memory.h"       // IWYU pragma: export
@@ -37,6 +38,7 @@
 #include "ffdl/status.h"              // IWYU pragma: export
 #include "ffdl/step_participant.h"    // IWYU pragma: export
 #include "ffdl/store.h"               // IWYU pragma: export
+#include "ffdl/store_ledger.h"        // IWYU pragma: export
 #include "ffdl/store_server.h"        // IWYU pragma: export
 #include "ffdl/straggler_watch.h"     // IWYU pragma: export
 #include "ffdl/supervisor.h"          // IWYU pragma: export

@@ -35,7 +35,7 @@ struct StoreLedgerOptions {
 
 struct StoreLedgerStats {
   uint64_t commits = 0;    // of this worker
-  uint64_t puts = 0;       // compare-and-puts, whatever came of them
+  uint64_t attempts = 0;   // compare-and-puts, whatever came of them
   uint64_t conflicts = 0;  // of these, that another was faster than
   uint64_t looks = 0;      // reads of the ledger and of who is there
   // Of the job: samples that were given out again though one who died, or was taken for dead, may

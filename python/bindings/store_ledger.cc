@@ -160,11 +160,11 @@ void bind_store_ledger_use(py::class_<StoreLedgerHandle>& ledger) {
 
 void bind_store_ledger(py::module_& module) {
   Record<StoreLedgerStats>(module, "StoreLedgerStats",
-                           "commits, puts, conflicts, looks: of this worker, see the header.\n"
+                           "commits, attempts, conflicts, looks: of this worker, see the header.\n"
                            "repeated: samples of the job that may have been used twice, after a\n"
                            "worker died with them taken and not committed.")
       .field("commits", &StoreLedgerStats::commits)
-      .field("puts", &StoreLedgerStats::puts)
+      .field("attempts", &StoreLedgerStats::attempts)
       .field("conflicts", &StoreLedgerStats::conflicts)
       .field("looks", &StoreLedgerStats::looks)
       .field("repeated", &StoreLedgerStats::repeated);

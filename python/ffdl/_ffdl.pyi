@@ -550,7 +550,7 @@ class PartitionLedger(StepParticipant):
 
 class StoreLedgerStats:
     commits: int
-    puts: int
+    attempts: int
     conflicts: int
     looks: int
     repeated: int

@@ -213,7 +213,7 @@ class StoreLedger::Impl {
       for (const Member& dead : dead_) next.leave(dead, /*left_alone=*/false);
       FFDL_ASSIGN_OR_RETURN(const Change made, change(next));
       if (made == Change::kNone) return {};
-      ++stats_.puts;
+      ++stats_.attempts;
       const auto put = store_.compare_and_put(ledger_key(), revision_, next.encode());
       // Where others write too, the next one looks first.
       must_look_ = !put.ok() || is_shared_;

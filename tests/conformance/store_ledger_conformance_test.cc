@@ -43,7 +43,7 @@ void train(Store& store, const std::string& id, Job& job) {
   const std::lock_guard lock(job.mutex);
   const StoreLedgerStats stats = ledger->stats();
   job.stats.commits += stats.commits;
-  job.stats.puts += stats.puts;
+  job.stats.attempts += stats.attempts;
   job.stats.conflicts += stats.conflicts;
   job.stats.looks += stats.looks;
   job.stats.repeated = stats.repeated;
@@ -68,7 +68,7 @@ TEST_P(StoreLedgerConformance, WorkersShareEachEpoch) {
   const auto per_commit = [&](uint64_t count) {
     return std::to_string(static_cast<double>(count) / static_cast<double>(job.stats.commits));
   };
-  RecordProperty("puts_per_commit", per_commit(job.stats.puts));
+  RecordProperty("attempts_per_commit", per_commit(job.stats.attempts));
   RecordProperty("conflicts_per_commit", per_commit(job.stats.conflicts));
   RecordProperty("looks_per_commit", per_commit(job.stats.looks));
 }

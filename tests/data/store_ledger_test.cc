@@ -96,7 +96,7 @@ TEST_F(StoreLedgerTest, OneWorkerNeedsOnePutForEachCommit) {
   EXPECT_EQ(stats.commits, 40U);
   EXPECT_EQ(stats.conflicts, 0U);
   EXPECT_EQ(stats.repeated, 0U);
-  EXPECT_EQ(stats.puts, 42U) << "one to join, one to say what it takes first";
+  EXPECT_EQ(stats.attempts, 42U) << "one to join, one to say what it takes first";
   EXPECT_LE(stats.looks, 3U);
   EXPECT_TRUE(worker->take()->empty());
   EXPECT_OK(worker->advance());  // nothing was taken
@@ -273,9 +273,9 @@ TEST_F(StoreLedgerTest, WaitsWhileOthersHoldTheRest) {
   const auto waiting = join("waiting");
   EXPECT_TRUE(waiting->take(5)->empty());
   EXPECT_FAILS(waiting->wait(deadline_in(0s)), StatusCode::kTimeout, "");
-  const uint64_t puts = waiting->stats().puts;
+  const uint64_t attempts = waiting->stats().attempts;
   EXPECT_TRUE(waiting->take(5)->empty());
-  EXPECT_EQ(waiting->stats().puts, puts) << "who waits changes nothing";
+  EXPECT_EQ(waiting->stats().attempts, attempts) << "who waits changes nothing";
   holder.reset();
   EXPECT_OK(waiting->wait(deadline_in(10s)));
   EXPECT_EQ(data::samples_in(*waiting->take(5)), 5U);
