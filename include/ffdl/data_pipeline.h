@@ -42,10 +42,9 @@ struct DataPipelineStats {
   uint64_t not_needed = 0;  // read ahead, and another's when their turn came
 };
 
-// The samples of each step of a session: what the ledger says that this member computes its
-// gradient from, read ahead off the training thread. It has no state but the ledger's: a change of
-// the world, a step that is repeated and a restored checkpoint are followed by what take() says
-// then.
+// The samples of each step: what the ledger says that this worker computes its gradient from, read
+// ahead off the training thread. It has no state but the ledger's: a change of the world, a step
+// that is repeated and a restored checkpoint are followed by what take() says then. With a session:
 //   DataPipeline::create(source, *ledger, {})
 //   while (!ledger->is_done()) {
 //     status = pipeline->next(batch, 256);       // no samples: take part in the step with nothing

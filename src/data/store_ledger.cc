@@ -61,6 +61,8 @@ class StoreLedger::Impl {
   }
 
   Status join(std::span<const std::byte> from) {
+    // Who cannot join does not touch the key of another life.
+    FFDL_RETURN_IF_ERROR(look());
     FFDL_ASSIGN_OR_RETURN(
         lease_, data::WorkerLease::take(store_, runtime_, worker_key(self_.id), duration_));
     FFDL_RETURN_IF_ERROR(write([&](StoredLedger& next) -> Result<Change> {
