@@ -32,6 +32,7 @@
 #include "ffdl/runtime.h"             // IWYU pragma: export
 #include "ffdl/scaling_model.h"       // IWYU pragma: export
 #include "ffdl/session.h"             // IWYU pragma: export
+#include "ffdl/shard_folder.h"        // IWYU pragma: export
 #include "ffdl/shared_memory.h"       // IWYU pragma: export
 #include "ffdl/sparse_gradient.h"     // IWYU pragma: export
 #include "ffdl/status.h"              // IWYU pragma: export
