@@ -60,7 +60,8 @@ TEST(PackedTar, ThatWasCutShortFailsOrGivesItsBeginning) {
   const std::string all = noise(600'000);
   const auto text = [&](size_t i) { return all.substr(6000 * i, 6000); };
   for (size_t i = 0; i < 100; ++i) archive += tar_member(fmt::format("{}.txt", i), text(i));
-  for (const Packing packing : testing::kPackings) {
+  // The others may hold all of it in one block.
+  for (const Packing packing : {Packing::kGzip, Packing::kZstd}) {
     const std::string packed = pack(packing, archive + tar_end());
     const std::string path = folder.write("file", packed.substr(0, packed.size() * 3 / 4));
     EXPECT_FAILS(open_tar_shards({path}), StatusCode::kCorrupt, "unpack '" + path + "'");

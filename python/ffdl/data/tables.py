@@ -221,7 +221,7 @@ class _File:
             return call()
         except FileNotFoundError:
             raise NotFound(f"{doing} '{self.path}': there is none; check the path") from None
-        except (arrow.ArrowInvalid, arrow.ArrowSerializationError) as error:
+        except (arrow.ArrowInvalid, arrow.ArrowSerializationError, EOFError) as error:
             raise Corrupt(f"{doing} '{self.path}': {error}; copy or write it again") from error
         except arrow.ArrowNotImplementedError as error:
             raise Unimplemented(f"{doing} '{self.path}': {error}; write it otherwise") from error
