@@ -178,6 +178,10 @@ Status is_readable(const IndexJson& config) {
     return base::make_error(StatusCode::kUnimplemented,
                             "it is encrypted; write it without encryption");
   }
+  if (!member_of(config, "compression_level").is_null()) {
+    return base::make_error(StatusCode::kUnimplemented,
+                            "it is compressed within its chunks; compress whole chunks, or none");
+  }
   std::string loader = "PyTreeLoader";
   read_text(config, "item_loader", loader);
   if (loader == "PyTreeLoader" && !config.contains("format")) return {};

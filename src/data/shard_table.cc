@@ -1,6 +1,7 @@
 #include "data/shard_table.h"
 
 #include <cstring>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,13 @@ uint32_t word_at(std::span<const std::byte> bytes, size_t i) {
   uint32_t word = 0;
   std::memcpy(&word, bytes.data() + i * sizeof word, sizeof word);
   return word;
+}
+
+// How a chunk ends whose rows of plain values newer versions of LitData keep otherwise.
+constexpr std::string_view kArrowRows("LDARW01\0", 8);
+
+bool is_arrow_rows(std::span<const std::byte> end) {
+  return std::memcmp(end.data(), kArrowRows.data(), kArrowRows.size()) == 0;
 }
 
 }  // namespace
@@ -49,7 +57,15 @@ Result<SampleTable> find_shard_samples(FileScanner& file, const ShardContents& s
     extents.push_back({at, end - at});
     at = end;
   }
-  if (at != file.size()) return bad_shard("bytes of no sample follow", at);
+  if (at != file.size()) {
+    FFDL_ASSIGN_OR_RETURN(const auto end,
+                          file.at(file.size() - kArrowRows.size(), kArrowRows.size()));
+    if (!is_arrow_rows(end)) return bad_shard("bytes of no sample follow", at);
+    return base::make_error(StatusCode::kUnimplemented,
+                            "open shard '{}': its rows are a table of Arrow behind byte {}; write "
+                            "them as Parquet, or as bytes and arrays",
+                            file.path(), at);
+  }
   SampleTable table;
   add_listed(table, std::move(extents));
   return table;

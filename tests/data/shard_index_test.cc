@@ -132,6 +132,7 @@ TEST(LitdataIndex, RefusesWhatIsNone) {
     const char* problem;
   } cases[] = {
       {"/config/encryption", {{"algorithm", "fernet"}}, StatusCode::kUnimplemented, "encrypted"},
+      {"/config/compression_level", "batch", StatusCode::kUnimplemented, "within its chunks"},
       {"/config/item_loader", "TokensLoader", StatusCode::kUnimplemented, "open_tokens()"},
       {"/config/format", "mds", StatusCode::kUnimplemented, "open_mds()"},
       {"/config/compression", "lzma", StatusCode::kUnimplemented, "compression 'lzma'"},

@@ -58,5 +58,11 @@ TEST(ShardTable, RefusesOffsetsThatAreNone) {
   }
 }
 
+TEST(ShardTable, NamesRowsThatAreKeptOtherwise) {
+  const std::string bytes = shard({"", ""}) + "a table" + std::string("LDARW01\0", 8);
+  EXPECT_FAILS(find_in(bytes, {bytes.size(), 2}), StatusCode::kUnimplemented,
+               "a table of Arrow behind byte 16");
+}
+
 }  // namespace
 }  // namespace ffdl::data

@@ -72,15 +72,13 @@ inline std::string mds_index(std::vector<nlohmann::json> shards) {
 }
 
 inline nlohmann::json litdata_config() {
-  return {
-      {"compression", nullptr},
-      {"chunk_size", nullptr},
-      {"chunk_bytes", 64},
-      {"data_format", {"int", "bytes"}},
-      {"data_spec",
-       R"([1, {"type": "builtins.dict", "context": "[\"label\", \"image\"]", "children_spec": []}])"},
-      {"encryption", nullptr},
-      {"item_loader", "PyTreeLoader"}};
+  return {{"compression", nullptr},
+          {"chunk_size", nullptr},
+          {"chunk_bytes", 64},
+          {"data_format", {"int", "bytes"}},
+          {"data_spec", R"([1, {"type": "builtins.dict", "context": "[\"label\", \"image\"]"}])"},
+          {"encryption", nullptr},
+          {"item_loader", "PyTreeLoader"}};
 }
 
 inline nlohmann::json litdata_chunk(const std::string& name, uint64_t items, uint64_t bytes) {
