@@ -179,8 +179,9 @@ Status is_readable(const IndexJson& config) {
                             "it is encrypted; write it without encryption");
   }
   if (!member_of(config, "compression_level").is_null()) {
-    return base::make_error(StatusCode::kUnimplemented,
-                            "it is compressed within its chunks; compress whole chunks, or none");
+    return base::make_error(
+        StatusCode::kUnimplemented,
+        "it is compressed within its chunks; write it with compression_level 'chunk', or without");
   }
   std::string loader = "PyTreeLoader";
   read_text(config, "item_loader", loader);
