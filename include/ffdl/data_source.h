@@ -134,7 +134,8 @@ struct LineOptions {
 // The samples of one or more files of a format, in this order, as one data set.
 // Errors: kInvalidArgument, kNotFound, kCorrupt (what is in a file is not of its format; with kSkip
 //         what follows in that file is left out and counted), kUnavailable, kExhausted (too many
-//         files).
+//         files, or one that holds more than unpacked_bytes), kUnimplemented (a compressed file
+//         and a build without FFDL_WITH_ARCHIVE).
 // Blocks: for the disk: lines, TFRecord and tar read what is needed to know where samples lie.
 //         They may be compressed (gzip, bzip2, xz, zstd, lz4): these are unpacked once to open them
 //         and each time that one of their samples is asked for and they are not in memory any more.

@@ -32,8 +32,9 @@ struct ShardColumn {
 //         samples are left out then.
 // Blocks: for the disk. A shard with hashes is read as a whole before its first sample is given.
 FFDL_API OpenedSource open_mds(const Paths& folders, const FileOptions& options = {});
-// Items of any structure (PyTreeLoader); those of TokensLoader and Parquet have sources of their
-// own.
+// Items of any structure (PyTreeLoader), compressed by whole chunks or not at all. What else newer
+// versions of LitData write (tokens, Parquet, rows as Arrow, frames within chunks) is
+// kUnimplemented and says so.
 FFDL_API OpenedSource open_litdata(const Paths& folders, const FileOptions& options = {});
 
 // Of a folder of either format, in the order of shard_fields().

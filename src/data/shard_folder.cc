@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/limits.h"
 #include "data/hashed_source.h"
 #include "data/packed_source.h"
 #include "data/shard_index.h"
@@ -20,17 +21,14 @@ namespace {
 using data::InputFile;
 using data::Shard;
 using data::ShardIndex;
-// An index; it has some hundred bytes for each shard.
-constexpr uint64_t kIndexBytesMax = uint64_t{256} << 20;
-
 using ParseIndex = Result<ShardIndex> (*)(std::string_view text);
 
 Result<ShardIndex> read_index(const std::string& folder, ParseIndex parse) {
   FFDL_ASSIGN_OR_RETURN(const auto file, InputFile::open(folder + "/index.json"));
-  if (file->size() > kIndexBytesMax) {
+  if (file->size() > base::kShardIndexBytesMax) {
     return base::make_error(StatusCode::kExhausted,
                             "open shards '{}': it has {} bytes, more than {}; make larger shards",
-                            file->path(), file->size(), kIndexBytesMax);
+                            file->path(), file->size(), base::kShardIndexBytesMax);
   }
   std::string text(static_cast<size_t>(file->size()), '\0');
   FFDL_RETURN_IF_ERROR(file->read(0, std::as_writable_bytes(std::span(text))));

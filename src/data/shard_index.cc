@@ -187,8 +187,8 @@ Status is_readable(const IndexJson& config) {
   read_text(config, "item_loader", loader);
   if (loader == "PyTreeLoader" && !config.contains("format")) return {};
   return base::make_error(StatusCode::kUnimplemented,
-                          "its items are for '{}' and not for PyTreeLoader; open tokens with "
-                          "open_tokens(), MDS with open_mds() and Parquet in Python",
+                          "its items are for '{}' and not for PyTreeLoader; write tokens as "
+                          "files for open_tokens(), open MDS with open_mds() and Parquet in Python",
                           loader);
 }
 
