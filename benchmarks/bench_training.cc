@@ -15,7 +15,6 @@
 #include "benchmarks/rescale/twins.h"
 #include "benchmarks/training/checkpoint_twin.h"
 #include "ffdl/checkpoint.h"
-#include "ffdl/store_server.h"
 
 // './dev bench training': what checkpoints cost those who train, and what they take.
 namespace ffdl::bench {
@@ -181,9 +180,7 @@ void resume_row(Suite& suite) {
 // A child of this program: one of two who train, or their store.
 int play_training_role(const std::vector<std::string>& arguments) {
   if (arguments[0] == "server") {
-    const auto server = StoreServer::start({.folder = arguments[1]});
-    if (server.ok()) wait_for_the_end();
-    return server.ok() ? 0 : 1;
+    return play_store_server(arguments[1]).ok() ? 0 : 1;
   }
   const Status played = play_checkpoint_twin({arguments.begin() + 1, arguments.end()});
   if (!played.ok()) fmt::print(stderr, "{}\n", played.to_string());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "ffdl/partition_ledger.h"
@@ -15,6 +16,8 @@ struct LedgerHandle final : ParticipantHandle {
     return *ledger;
   }
 
+  SampleOrder order = SampleOrder::kOnDemand;
+  uint64_t micro_batch_samples = 1;
   std::unique_ptr<PartitionLedger> ledger;
 };
 

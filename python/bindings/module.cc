@@ -21,6 +21,7 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_gradient_noise(module);
   ffdl::python::bind_batch_rule(module);
   ffdl::python::bind_straggler_watch(module);
+  ffdl::python::bind_checkpoint(module);
   ffdl::python::bind_session(module);
   ffdl::python::bind_diagnose(module);
 }

@@ -61,6 +61,8 @@ std::unique_ptr<LedgerHandle> create_ledger(PartitionLedgerOptions options,
       raised->in([&] { on_stable(parts_of(step)); });
     };
   }
+  handle->order = options.order;
+  handle->micro_batch_samples = options.micro_batch_samples;
   handle->ledger = take(PartitionLedger::create(options));
   return handle;
 }
@@ -167,11 +169,14 @@ Each sample is committed once per epoch, whoever joins, leaves or dies: a partic
 taken: the samples that this step commits for this member, its weight in the mean; 0 when what it
 took is another's now. shares: with SampleOrder.GLOBAL, how many micro-batches each rank has of the
 present step; empty otherwise. leases: what this member holds, as a list of SampleRange, in the
-order in which it will take it. epoch: counts from 0. committed: samples of this epoch.
+order in which it will take it. epoch: counts from 0. committed: samples of this epoch. order,
+micro_batch_samples: as it was created.
 One thread at a time, that of the session; never waits. The header is ffdl/partition_ledger.h.)");
   bind_ledger_create(ledger);
   bind_ledger_use(ledger);
-  ledger.def_property_readonly("taken", [](const LedgerHandle& h) { return h.use().taken(); })
+  ledger.def_readonly("order", &LedgerHandle::order)
+      .def_readonly("micro_batch_samples", &LedgerHandle::micro_batch_samples)
+      .def_property_readonly("taken", [](const LedgerHandle& h) { return h.use().taken(); })
       .def_property_readonly("shares", [](const LedgerHandle& h) { return h.use().shares(); })
       .def_property_readonly("leases", [](const LedgerHandle& h) { return h.use().leases(); })
       .def_property_readonly("epoch", [](const LedgerHandle& h) { return h.use().epoch(); })

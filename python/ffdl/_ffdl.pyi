@@ -2,6 +2,7 @@
 
 import builtins
 import enum
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, overload
@@ -522,6 +523,8 @@ class CommittedStep:
 class StepParticipant: ...
 
 class PartitionLedger(StepParticipant):
+    order: SampleOrder
+    micro_batch_samples: int
     taken: int
     shares: list[int]
     leases: list[SampleRange]
@@ -612,6 +615,47 @@ class StragglerWatch(StepParticipant):
         on_straggler: Callable[[Straggler], object] | None = None,
     ) -> StragglerWatch: ...
 
+class CheckpointOptions:
+    folder: str
+    every_steps: int
+    every_s: float
+    keep_last: int
+    keep_best: int
+    metric: Callable[[], float] | None
+    note: Callable[[], bytes] | None
+    names: list[str]
+    resume: bool
+    skip_damaged: bool
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        every_steps: int = ...,
+        every_s: float = ...,
+        keep_last: int = ...,
+        keep_best: int = ...,
+        metric: Callable[[], float] | None = None,
+        note: Callable[[], bytes] | None = None,
+        names: Sequence[str] = ...,
+        resume: bool = ...,
+        skip_damaged: bool = ...,
+    ) -> None: ...
+
+class Checkpoint:
+    folder: str
+    job: str
+    lineage: int
+    generation: int
+    step: int
+    metric: float | None
+    note: bytes
+    participants: bytes
+
+def save_checkpoint(
+    options: CheckpointOptions, tensors: _Elements, *, step: int = 0, job: str = ...
+) -> Checkpoint: ...
+def load_checkpoint(options: CheckpointOptions, tensors: _Elements) -> Checkpoint: ...
+
 class StepResult(enum.Enum):
     CONTINUE = ...
     WORLD_CHANGED = ...
@@ -626,6 +670,8 @@ class SessionStats:
     healed: int
     bytes_received: int
     bytes_sent: int
+    checkpoints: int
+    dropped_checkpoints: int
 
 class Session:
     self: Member
@@ -644,6 +690,7 @@ class Session:
         participants: Sequence[StepParticipant] = ...,
         micro_batch_shares: PartitionLedger | None = None,
         micro_batch_samples: int = ...,
+        checkpoints: CheckpointOptions | None = None,
         id: str | None = None,
         job: str | None = None,
         min_workers: int | None = None,
@@ -663,6 +710,8 @@ class Session:
     def add_micro_batch(self, samples: int) -> None: ...
     def end_step(self, samples: int) -> StepResult: ...
     def finish(self) -> None: ...
+    def request_checkpoint(self) -> None: ...
+    def checkpoint_status(self) -> None: ...
     def ask_to_leave(self) -> None: ...
     def standing(self) -> None: ...
 

@@ -98,7 +98,7 @@ def test_what_is_read_ahead_is_what_comes(order, partition):
     while not loader.is_done:
         ranges = loader.ledger.take(None if order == GLOBAL else 8)
         keys.append(tuple((r.partition, r.begin, r.end) for r in ranges))
-        told.append(loader._forecast(keys[-1]))
+        told.append(loader._forecast(keys[-1], 8))
         session.end_step(loader.taken)
     right = sum(key in ahead for key, ahead in zip(keys[1:], told))
     if order == GLOBAL and partition is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult
 from ..errors import InvalidArgument
-from . import forecast
+from . import forecast, parts
 from .loading import Loading
 from .workers import WorkerPool
 
@@ -118,16 +118,36 @@ class ElasticLoader:
         Asked again in the same step, after one that is to be repeated, it gives what is due then.
         Raises what data set and collate_fn do, PeerLost (a process that loads is gone).
         """
-        ranges = self.ledger.take(None if self._is_global else self._batch_samples)
-        key = tuple((one.partition, one.begin, one.end) for one in ranges)
-        if self._pool is None:
-            return self._pinned(self._load(*self._arguments(key))) if key else None
-        ahead = self._forecast(key)
-        self._pool.keep({key, *ahead})
-        for one in (key, *ahead):
-            if one and one not in self._pool:
-                self._pool.start(one, self._arguments(one))
-        return self._pinned(self._pool.take(key)) if key else None
+        for _, batch in self.next_parts(parts.whole):
+            return batch
+        return None
+
+    def next_parts(
+        self, cut: parts.Cut, samples: int | None = None
+    ) -> Iterator[tuple[forecast.Ranges, Any]]:
+        """The batch of the present step in parts, each beside the ranges of its samples.
+
+        cut: the parts of a step's ranges, as ffdl.data.parts has them; the same in each step, as
+        parts are loaded ahead, too. samples: of this step, with ON_DEMAND; None: batch_samples.
+        Nothing where the step has no samples for this worker. Raises as next() does.
+        """
+        if samples is None:
+            samples = self._batch_samples
+        ranges = self.ledger.take(None if self._is_global else samples)
+        step = tuple((one.partition, one.begin, one.end) for one in ranges)
+        keys = cut(step)
+        if self._pool is not None:
+            ahead = [key for one in self._forecast(step, samples) for key in cut(one)]
+            self._pool.keep({*keys, *ahead})
+            for key in (*keys, *ahead):
+                if key not in self._pool:
+                    self._pool.start(key, self._arguments(key))
+        for key in keys:
+            if self._pool is not None:
+                batch = self._pool.take(key)
+            else:
+                batch = self._load(*self._arguments(key))
+            yield key, self._pinned(batch)
 
     def batches(self, session: Session) -> Iterator[Any]:
         """A batch for each step that has samples for this worker, in a loop over the session.
@@ -177,10 +197,12 @@ class ElasticLoader:
     def _arguments(self, ranges: forecast.Ranges) -> tuple[Any, ...]:
         return self.ledger.sample_indices(ranges), ranges[0][:2]
 
-    def _forecast(self, key: forecast.Ranges) -> list[forecast.Ranges]:
+    def _forecast(self, key: forecast.Ranges, samples: int) -> list[forecast.Ranges]:
+        if samples == 0:
+            return []
         if not self._is_global:
             leases = tuple((one.partition, one.begin, one.end) for one in self.ledger.leases)
-            return forecast.of_leases(leases, self._batch_samples, self._ahead)
+            return forecast.of_leases(leases, samples, self._ahead)
         if not self._has_one_partition:
             return []
         ledger = self.ledger
