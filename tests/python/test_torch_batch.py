@@ -13,6 +13,7 @@ from ffdl.torch.step_plan import StepPlan  # noqa: E402
 from test_torch_elastic import (  # noqa: E402
     BATCH,
     OPTIMIZERS,
+    SAMPLES,
     expect_close,
     expect_equal,
     loss_of,
@@ -27,6 +28,10 @@ from test_torch_elastic import (  # noqa: E402
 
 LINEAR = ffdl.LearningRateRule.LINEAR
 ADA_SCALE = ffdl.LearningRateRule.ADA_SCALE
+
+
+def on_demand(epochs=1):
+    return ffdl.PartitionLedger.create(samples=SAMPLES, partition_samples=30, epochs=epochs)
 
 
 def train_in_micro_batches(rank, workers, url, loads):
@@ -65,8 +70,7 @@ def test_the_same_bits_whatever_the_number_of_workers(tmp_path, torch_processes)
 def test_micro_batches_that_cannot_be():
     model = make_model()
     with pytest.raises(ffdl.InvalidArgument, match="SampleOrder.GLOBAL"):
-        open_trainer(model, ledger=make_ledger(order=ffdl.SampleOrder.ON_DEMAND),
-                     micro_batch_samples=3)
+        open_trainer(model, ledger=on_demand(), micro_batch_samples=3)
     with pytest.raises(ffdl.InvalidArgument, match="was created with 1; give both the same"):
         open_trainer(make_model(), micro_batch_samples=3)
     with pytest.raises(ffdl.InvalidArgument, match="leave one of them out"):
@@ -119,10 +123,8 @@ def test_a_batch_that_grows_with_the_workers():
 
     def worker(number):
         model = make_model()
-        ledger = make_ledger(
-            epochs=1, order=ffdl.SampleOrder.ON_DEMAND, partition_samples=30)
         trainer = open_trainer(
-            model, "sgd", store, f"m{number}", ledger, min_workers=2, batch_rule=rule)
+            model, "sgd", store, f"m{number}", on_demand(), min_workers=2, batch_rule=rule)
         batch = next(iter(trainer.batches()))
         loss_of(model(x[batch]), y[batch]).backward()
         trainer.step()
@@ -214,8 +216,7 @@ def test_noise_is_measured_and_known_to_all():
 
 def test_ada_scale_measures_by_itself():
     model = make_model()
-    ledger = make_ledger(epochs=4, order=ffdl.SampleOrder.ON_DEMAND, partition_samples=30)
-    trainer = open_trainer(model, "sgd", ledger=ledger, batch_rule=ffdl.BatchRule(
+    trainer = open_trainer(model, "sgd", ledger=on_demand(epochs=4), batch_rule=ffdl.BatchRule(
         samples=6, workers=1, learning_rate=ADA_SCALE))
     train(trainer, model)
     assert trainer.noise_scale.measurements > 0

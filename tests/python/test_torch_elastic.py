@@ -56,8 +56,10 @@ OPTIMIZERS = {
 def open_trainer(model, optimizer="momentum", store=None, id="a", ledger=None, **options):
     if isinstance(optimizer, str):
         optimizer = OPTIMIZERS[optimizer](model.parameters())
+    if ledger is None:
+        ledger = make_ledger()
     return ffdl.torch.elastic(
-        model, optimizer, ledger or make_ledger(), store=store or ffdl.open_store("mem://"), id=id,
+        model, optimizer, ledger, store=store or ffdl.open_store("mem://"), id=id,
         **(PATIENT | options))
 
 

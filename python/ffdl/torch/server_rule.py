@@ -18,8 +18,9 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
     """The update rule of the same arithmetic.
 
     SGD: ``sgd``, with momentum ``momentum``, with nesterov ``nesterov``; Adam, AdamW and Adagrad: by
-    their names; SparseAdam: ``adam``, for gradients of rows. One parameter group. Raises InvalidArgument for what no rule does: dampening,
-    amsgrad, maximize, lr_decay, an initial accumulator, and other optimizers.
+    their names; SparseAdam: ``adam``, for gradients of rows, which differs in where epsilon is
+    added. One parameter group. Raises InvalidArgument for what no rule does: dampening, amsgrad,
+    maximize, lr_decay, an initial accumulator, and other optimizers.
     """
     if len(optimizer.param_groups) != 1:
         raise _refuse(optimizer, f"it has {len(optimizer.param_groups)} parameter groups; give all "
