@@ -113,33 +113,34 @@ void pause_rows(Suite& suite) {
     return start_script({"elastic.py", folder, id, "10", "48"});
   }};
   AuditResult audits;
-  series_rows(suite, series, End::kLeaves,
-              {pause_row(name("out_stop_ms"), 15, "1 to 2 workers: " + pauses),
-               pause_row(name("in_stop_ms"), 5, "2 to 1 workers, one leaves"),
-               pause_row(name("no_event_stop_ms"), std::nullopt,
-                         "the worst of 11 of the undisturbed steps with 2 workers")},
-              [](const Cycle& cycle) {
-                return std::vector<double>{cycle.out.stop_ms, cycle.back.stop_ms,
-                                           cycle.calm.stop_ms};
-              },
-              audits);
-  series_rows(suite, series, End::kKilled,
-              {pause_row(name("kill_stop_ms"), 20,
-                         "SIGKILL of one of 2 workers; the gradients that are computed again are "
-                         "not in it")},
-              [](const Cycle& cycle) { return std::vector<double>{cycle.back.stop_ms}; }, audits);
+  series_rows(
+      suite, series, End::kLeaves,
+      {pause_row(name("out_stop_ms"), 15, "1 to 2 workers: " + pauses),
+       pause_row(name("in_stop_ms"), 5, "2 to 1 workers, one leaves"),
+       pause_row(name("no_event_stop_ms"), std::nullopt,
+                 "the worst of 11 of the undisturbed steps with 2 workers")},
+      [](const Cycle& cycle) {
+        return std::vector<double>{cycle.out.stop_ms, cycle.back.stop_ms, cycle.calm.stop_ms};
+      },
+      audits);
+  series_rows(
+      suite, series, End::kKilled,
+      {pause_row(name("kill_stop_ms"), 20,
+                 "SIGKILL of one of 2 workers; the gradients that are computed again are "
+                 "not in it")},
+      [](const Cycle& cycle) { return std::vector<double>{cycle.back.stop_ms}; }, audits);
   if (audits.steps == 0) return;
-  suite.measure(ValueSpec{
-      .name = "python/elastic_samples_lost_or_repeated",
-      .sample =
-          [&audits] {
-            return static_cast<double>(audits.samples_lost + audits.samples_repeated +
-                                       audits.steps_lost);
-          },
-      .samples = 1,
-      .warm_up = 0,
-      .target = Target{0, true},
-      .note = fmt::format("of {} steps of those jobs", audits.steps)});
+  suite.measure(ValueSpec{.name = "python/elastic_samples_lost_or_repeated",
+                          .sample =
+                              [&audits] {
+                                return static_cast<double>(audits.samples_lost +
+                                                           audits.samples_repeated +
+                                                           audits.steps_lost);
+                              },
+                          .samples = 1,
+                          .warm_up = 0,
+                          .target = Target{0, true},
+                          .note = fmt::format("of {} steps of those jobs", audits.steps)});
 }
 
 void rows(Suite& suite) {

@@ -101,10 +101,9 @@ void DenseModel::apply() {
 StartWorker trainers(const Shape& shape) {
   return [shape](const std::string& folder,
                  const std::string& id) -> Result<std::unique_ptr<Resident>> {
-    FFDL_ASSIGN_OR_RETURN(
-        auto process, Resident::start_self({"--role", "trainer", folder, id,
-                                            std::to_string(shape.layers),
-                                            std::to_string(shape.rows)}));
+    FFDL_ASSIGN_OR_RETURN(auto process, Resident::start_self({"--role", "trainer", folder, id,
+                                                              std::to_string(shape.layers),
+                                                              std::to_string(shape.rows)}));
     FFDL_RETURN_IF_ERROR(process->ask("", kStartPatience).status());
     return process;
   };

@@ -15,7 +15,8 @@ constexpr std::chrono::seconds kTrainingPatience(600);
 
 Result<std::unique_ptr<Training>> Training::start(StartWorker start_worker) {
   FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
-  auto training = std::unique_ptr<Training>(new Training(std::move(store), std::move(start_worker)));
+  auto training =
+      std::unique_ptr<Training>(new Training(std::move(store), std::move(start_worker)));
   FFDL_RETURN_IF_ERROR(training->add().status());
   return training;
 }

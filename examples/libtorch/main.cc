@@ -144,18 +144,16 @@ struct Outcome {
 
 // `end_step` is told the session after each step; true: ask to leave.
 Result<Outcome> train(Place place, const std::function<bool(ffdl::Session&)>& after_step) {
-  FFDL_ASSIGN_OR_RETURN(
-      const auto ledger,
-      ffdl::PartitionLedger::create({.samples = kPoints,
-                                     .partition_samples = kPoints,
-                                     .epochs = kEpochs,
-                                     .shuffle = ffdl::Shuffle::kSamples,
-                                     .order = ffdl::SampleOrder::kGlobal,
-                                     .batch_samples = kBatch}));
+  FFDL_ASSIGN_OR_RETURN(const auto ledger,
+                        ffdl::PartitionLedger::create({.samples = kPoints,
+                                                       .partition_samples = kPoints,
+                                                       .epochs = kEpochs,
+                                                       .shuffle = ffdl::Shuffle::kSamples,
+                                                       .order = ffdl::SampleOrder::kGlobal,
+                                                       .batch_samples = kBatch}));
   Model model;
   place.options.participants = {ledger.get()};
-  FFDL_ASSIGN_OR_RETURN(const auto session,
-                        ffdl::Session::open(place.options, model, place.store));
+  FFDL_ASSIGN_OR_RETURN(const auto session, ffdl::Session::open(place.options, model, place.store));
   Outcome outcome;
   while (!ledger->is_done() && !outcome.left) {
     FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take());
@@ -173,17 +171,15 @@ Result<Outcome> train(Place place, const std::function<bool(ffdl::Session&)>& af
 }
 
 Status train_as_worker(const ffdl::JobEnvironment& told) {
-  FFDL_ASSIGN_OR_RETURN(const auto store,
-                        ffdl::open_store(told.store_url, ffdl::system_runtime(),
-                                         {.secret = told.store_secret}));
+  FFDL_ASSIGN_OR_RETURN(const auto store, ffdl::open_store(told.store_url, ffdl::system_runtime(),
+                                                           {.secret = told.store_secret}));
   Place place{*store};
   place.options.self.id = told.worker_id;
   place.options.membership.job = told.job;
   place.options.membership.min_workers = told.min_workers;
   place.options.membership.max_workers = told.max_workers;
   place.options.membership.takes_over_from = told.takes_over_from;
-  FFDL_ASSIGN_OR_RETURN(const Outcome outcome,
-                        train(place, [](ffdl::Session&) { return false; }));
+  FFDL_ASSIGN_OR_RETURN(const Outcome outcome, train(place, [](ffdl::Session&) { return false; }));
   std::printf("%s: %.0f %% after %llu steps, %d workers at most\n", told.worker_id.c_str(),
               100 * outcome.accuracy, static_cast<unsigned long long>(outcome.steps),
               outcome.size_max);

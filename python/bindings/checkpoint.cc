@@ -64,8 +64,8 @@ void bind_options(py::module_& module) {
 
 folder: seen by all members, and made if it is absent; of one job at a time. Folder, and when, are
 the same at all members. every_steps: after each step whose number it divides; 0: not by steps.
-every_s: so many seconds after the last one; 0: not by time. keep_last: how many stay. keep_best: and
-beside them so many with the least metric.
+every_s: so many seconds after the last one; 0: not by time. keep_last: how many stay. keep_best:
+beside those, so many with the least metric.
 metric(): asked with each checkpoint, a number. note(): bytes that are kept with it, such as a
 generator's state; those of rank 0 are. Both are called inside calls of the session, on its thread.
 names: of the arrays of the state, each its own; by default state.0, state.1 and so on.
@@ -73,28 +73,27 @@ resume: a job that begins takes the newest checkpoint in the folder, of whatever
 members, and where there is none its initial state. A job that lost all its members takes its own
 without being asked. skip_damaged: the next older one that is whole instead of an error.
 Checkpoints are safetensors files. docs/checkpoints.md; the header is ffdl/checkpoint.h.)");
-  options.def(
-      py::init([](const py::object& folder, uint64_t every_steps, double every_s, int keep_last,
-                  int keep_best, py::object metric, py::object note, std::vector<std::string> names,
-                  bool resume, bool skip_damaged) {
-        Handle handle;
-        handle.options.folder = path_of(folder);
-        handle.options.every_steps = every_steps;
-        handle.options.every = every_of(every_s);
-        handle.options.keep_last = keep_last;
-        handle.options.keep_best = keep_best;
-        handle.options.names = std::move(names);
-        handle.options.resume = resume;
-        handle.options.skip_damaged = skip_damaged;
-        handle.metric = std::move(metric);
-        handle.note = std::move(note);
-        return handle;
-      }),
-      py::arg("folder"), py::kw_only(), py::arg("every_steps") = d.every_steps,
-      py::arg("every_s") = 0.0, py::arg("keep_last") = d.keep_last,
-      py::arg("keep_best") = d.keep_best, py::arg("metric") = py::none(),
-      py::arg("note") = py::none(), py::arg("names") = d.names, py::arg("resume") = d.resume,
-      py::arg("skip_damaged") = d.skip_damaged);
+  options.def(py::init([](const py::object& folder, uint64_t every_steps, double every_s,
+                          int keep_last, int keep_best, py::object metric, py::object note,
+                          std::vector<std::string> names, bool resume, bool skip_damaged) {
+                Handle handle;
+                handle.options.folder = path_of(folder);
+                handle.options.every_steps = every_steps;
+                handle.options.every = every_of(every_s);
+                handle.options.keep_last = keep_last;
+                handle.options.keep_best = keep_best;
+                handle.options.names = std::move(names);
+                handle.options.resume = resume;
+                handle.options.skip_damaged = skip_damaged;
+                handle.metric = std::move(metric);
+                handle.note = std::move(note);
+                return handle;
+              }),
+              py::arg("folder"), py::kw_only(), py::arg("every_steps") = d.every_steps,
+              py::arg("every_s") = 0.0, py::arg("keep_last") = d.keep_last,
+              py::arg("keep_best") = d.keep_best, py::arg("metric") = py::none(),
+              py::arg("note") = py::none(), py::arg("names") = d.names,
+              py::arg("resume") = d.resume, py::arg("skip_damaged") = d.skip_damaged);
   options
       .def_property_readonly("folder", [](const Handle& handle) { return handle.options.folder; })
       .def_property_readonly("every_steps",
@@ -171,9 +170,8 @@ void bind_checkpoint(py::module_& module) {
         if (options.metric) options.metric = [value = options.metric()] { return value; };
         if (options.note) options.note = [bytes = options.note()] { return bytes; };
         raised.rethrow();
-        return take(without_lock([&] {
-          return save_checkpoint(options, {std::move(job), step, state.buffers});
-        }));
+        return take(without_lock(
+            [&] { return save_checkpoint(options, {std::move(job), step, state.buffers}); }));
       },
       py::arg("options"), py::arg("tensors"), py::kw_only(), py::arg("step") = 0,
       py::arg("job") = CheckpointState{}.job,

@@ -37,10 +37,11 @@ the job, as it asked or as another has taken over; the step counts if Session.st
       .value("HEALED", StepResult::kHealed)
       .value("LEFT", StepResult::kLeft)
       .finalize();
-  Record<SessionStats>(module, "SessionStats",
-                       "What one Session has done. bytes_received, bytes_sent: of state. checkpoints:\n"
-                       "published, with a share of this member; dropped_checkpoints: with one,\n"
-                       "but nothing came of them.")
+  Record<SessionStats>(
+      module, "SessionStats",
+      "What one Session has done. bytes_received, bytes_sent: of state. checkpoints:\n"
+      "published, with a share of this member; dropped_checkpoints: with one,\n"
+      "but nothing came of them.")
       .field("steps", &SessionStats::steps)
       .field("retried_steps", &SessionStats::retried_steps)
       .field("worlds", &SessionStats::worlds)
@@ -130,8 +131,8 @@ void take_shares(const py::object& given, const SessionHandle& handle, SessionOp
 void take_checkpoints(const py::object& given, SessionHandle& handle, SessionOptions& options) {
   if (given.is_none()) return;
   if (!py::isinstance<CheckpointOptionsHandle>(given)) {
-    throw py::type_error("open a session: 'checkpoints' is " +
-                         py::repr(given).cast<std::string>() + "; give CheckpointOptions");
+    throw py::type_error("open a session: 'checkpoints' is " + py::repr(given).cast<std::string>() +
+                         "; give CheckpointOptions");
   }
   options.checkpoints = handle.trainable.checkpoint_functions.use(
       given.cast<CheckpointOptionsHandle&>(), handle.trainable.raised);
@@ -219,9 +220,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       [](py::object store, const py::object& state, const py::object& gradients,
          const py::function& apply, const py::object& on_world, const py::object& begin_anew,
          const py::sequence& participants, const py::object& micro_batch_shares,
-         uint64_t micro_batch_samples, const py::object& checkpoints,
-         std::optional<std::string> id, std::optional<std::string> job,
-         std::optional<int> min_workers,
+         uint64_t micro_batch_samples, const py::object& checkpoints, std::optional<std::string> id,
+         std::optional<std::string> job, std::optional<int> min_workers,
          std::optional<int> max_workers, std::optional<std::string> takes_over_from,
          Backend backend, std::string address, bool verify_state, double heartbeat_s,
          double lease_s, double gather_s, double step_timeout_s, double fence_after_s,
@@ -251,9 +251,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       py::arg("store") = py::none(), py::kw_only(), py::arg("state"), py::arg("gradients"),
       py::arg("apply"), py::arg("on_world") = py::none(), py::arg("begin_anew") = py::none(),
       py::arg("participants") = py::tuple(), py::arg("micro_batch_shares") = py::none(),
-      py::arg("micro_batch_samples") = d.micro_batch_samples,
-      py::arg("checkpoints") = py::none(), py::arg("id") = py::none(),
-      py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
+      py::arg("micro_batch_samples") = d.micro_batch_samples, py::arg("checkpoints") = py::none(),
+      py::arg("id") = py::none(), py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
       py::arg("max_workers") = py::none(), py::arg("takes_over_from") = py::none(),
       py::arg("backend") = d.communicator.backend, py::arg("address") = d.communicator.address,
       py::arg("verify_state") = d.verify_state,

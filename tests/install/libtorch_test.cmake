@@ -15,7 +15,7 @@ endif()
 file(REMOVE_RECURSE "${SCRATCH}")
 run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${SCRATCH}/prefix" --component ffdl)
 run(${CMAKE_COMMAND} -S "${SOURCE}/examples/libtorch" -B "${SCRATCH}/build" -G Ninja "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}"
-  "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix;${torch}")
+  "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix" "-DTorch_ROOT=${torch}/Torch")
 run(${CMAKE_COMMAND} --build "${SCRATCH}/build")
 set(program "${SCRATCH}/build/elastic_libtorch")
 execute_process(COMMAND "${program}" OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)

@@ -158,6 +158,9 @@ def test_a_loader_gives_what_the_rule_says():
 
 
 def test_a_batch_of_one_size_cannot_grow():
+    trainer = open_trainer(make_model(), batch_rule=ffdl.BatchRule(samples=BATCH))
+    with pytest.raises(ffdl.InvalidArgument, match="leave 'samples' out"):
+        next(trainer.batches(samples=3))
     with pytest.raises(ffdl.InvalidArgument, match="SampleOrder.ON_DEMAND"):
         open_trainer(make_model(), batch_rule=ffdl.BatchRule(samples=BATCH, workers=1))
 

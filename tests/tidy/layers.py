@@ -107,6 +107,7 @@ THIRD_PARTY = {
     "grpcpp": ("src/pool",),
     "CLI": ("src/cli", "tests/cli", "examples", "benchmarks"),
     "pybind11": ("python/bindings",),
+    "torch": ("examples/libtorch",),
     "Eigen": ("examples", "benchmarks"),
     "zlib.h": ("examples", "benchmarks", "tests"),
     "gtest": ("tests",),

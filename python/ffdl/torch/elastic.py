@@ -195,6 +195,11 @@ class Elastic:
                     "iterate over batches: the loader has the data set and how it is read; give no "
                     "arguments here"
                 )
+        if samples is not None and self._plan.rule is not None:
+            raise InvalidArgument(
+                "iterate over batches: the batch rule says how many samples a step has; leave "
+                "'samples' out"
+            )
         while not self._ledger.is_done:
             step = self.session.step
             self._gradients.drop_aside()
