@@ -53,7 +53,7 @@ double seconds_of(const CheckpointOptionsHandle& handle) {
   return std::chrono::duration<double>(handle.options.every).count();
 }
 
-void bind_options(py::module_& module) {
+void bind_checkpoint_options(py::module_& module) {
   using Handle = CheckpointOptionsHandle;
   const CheckpointOptions d;
   py::class_<Handle> options(module, "CheckpointOptions",
@@ -156,7 +156,7 @@ CheckpointOptions CheckpointFunctions::use(const CheckpointOptionsHandle& given,
 }
 
 void bind_checkpoint(py::module_& module) {
-  bind_options(module);
+  bind_checkpoint_options(module);
   bind_checkpoint_values(module);
   module.def(
       "save_checkpoint",
