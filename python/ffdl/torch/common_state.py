@@ -92,6 +92,7 @@ class Gradients:
         by_dtype = {dtype: torch.zeros(size, dtype=dtype) for dtype, size in sizes.items()}
         self.flat = list(by_dtype.values())
         self._aside: list[torch.Tensor] = []
+        self._has_aside = False
         self._views = [
             by_dtype[p.dtype][begin : begin + p.numel()].view_as(p)
             for p, begin in zip(parameters, places, strict=True)
@@ -130,17 +131,19 @@ class Gradients:
             self._aside = [torch.zeros_like(flat) for flat in self.flat]
         for aside, flat in zip(self._aside, self.flat, strict=True):
             aside.add_(flat, alpha=share)
+        self._has_aside = True
         self.zero()
 
     def bring_back(self) -> None:
         """What was set aside becomes the gradients."""
         for aside, flat in zip(self._aside, self.flat, strict=True):
             flat.copy_(aside)
-        self.drop_aside()
 
     def drop_aside(self) -> None:
-        for aside in self._aside:
-            aside.zero_()
+        if self._has_aside:
+            for aside in self._aside:
+                aside.zero_()
+        self._has_aside = False
 
 
 class Buffers:
