@@ -24,6 +24,10 @@ void bind_gradient_noise(pybind11::module_& module);
 void bind_batch_rule(pybind11::module_& module);
 void bind_session(pybind11::module_& module);
 void bind_straggler_watch(pybind11::module_& module);
+void bind_elastic_policy(pybind11::module_& module);
+void bind_policy_follower(pybind11::module_& module);
+void bind_step_meter(pybind11::module_& module);
+void bind_replace_stragglers(pybind11::module_& module);
 void bind_diagnose(pybind11::module_& module);
 
 }  // namespace ffdl::python

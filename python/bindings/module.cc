@@ -21,6 +21,10 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_gradient_noise(module);
   ffdl::python::bind_batch_rule(module);
   ffdl::python::bind_straggler_watch(module);
+  ffdl::python::bind_elastic_policy(module);
+  ffdl::python::bind_policy_follower(module);
+  ffdl::python::bind_step_meter(module);
+  ffdl::python::bind_replace_stragglers(module);
   ffdl::python::bind_session(module);
   ffdl::python::bind_diagnose(module);
 }

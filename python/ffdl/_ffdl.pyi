@@ -2,6 +2,7 @@
 
 import builtins
 import enum
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, overload
@@ -14,6 +15,7 @@ _Rows = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 _Samples = SampleRange | tuple[int, int, int]
 _Member = Member | tuple[str, int] | str
 _World = World | tuple[int, int, Sequence[_Member]]
+_Policy = Any  # an ElasticPolicy, or an object with decide(observation, now_s)
 _Elements = Any  # an array, a tensor (DLPack) or a buffer; or a list of them
 
 __version__: str
@@ -611,6 +613,175 @@ class StragglerWatch(StepParticipant):
         steps: int = ...,
         on_straggler: Callable[[Straggler], object] | None = None,
     ) -> StragglerWatch: ...
+
+class MetricValue:
+    sum: float
+    members: int
+    mean: float
+    def __init__(self, sum: float, members: int = 1) -> None: ...
+
+class SizeSpeed:
+    workers: int
+    samples_per_s: float
+    age_s: float
+    def __init__(self, workers: int, samples_per_s: float, age_s: float = 0.0) -> None: ...
+
+class Observation:
+    workers: int
+    step: int
+    step_s: float
+    samples_per_s: float
+    communication_share: float
+    speeds: list[SizeSpeed]
+    idle_workers: int | None
+    metrics: dict[str, MetricValue]
+    def __init__(
+        self,
+        *,
+        workers: int,
+        step: int = 0,
+        step_s: float = 0.0,
+        samples_per_s: float = 0.0,
+        communication_share: float = 0.0,
+        speeds: Sequence[SizeSpeed] = (),
+        idle_workers: int | None = None,
+        metrics: dict[str, MetricValue] = {},
+    ) -> None: ...
+
+class SizeDecision:
+    workers: int
+    reason: str
+    def __init__(self, workers: int, reason: str = "") -> None: ...
+
+class ElasticPolicy:
+    def decide(self, observation: Observation, now_s: float) -> SizeDecision: ...
+
+class EfficiencyPolicyOptions:
+    def __init__(
+        self, *, grow_above: float = ..., shrink_below: float = ..., trusted_for_s: float = ...
+    ) -> None: ...
+
+class QueuePolicyOptions:
+    def __init__(self, *, per_worker: float, metric: str = ...) -> None: ...
+
+class NoisePolicyOptions:
+    def __init__(self, *, samples_per_worker: float, metric: str = ...) -> None: ...
+
+class SchedulePolicyOptions:
+    def __init__(
+        self, *, sizes: Sequence[tuple[float, int]], utc_offset_s: float = 0.0
+    ) -> None: ...
+
+class IdlePolicyOptions:
+    def __init__(self, *, keep_idle: int = ...) -> None: ...
+
+@overload
+def make_policy(options: EfficiencyPolicyOptions) -> ElasticPolicy: ...
+@overload
+def make_policy(options: QueuePolicyOptions) -> ElasticPolicy: ...
+@overload
+def make_policy(options: NoisePolicyOptions) -> ElasticPolicy: ...
+@overload
+def make_policy(options: SchedulePolicyOptions) -> ElasticPolicy: ...
+@overload
+def make_policy(options: IdlePolicyOptions) -> ElasticPolicy: ...
+
+class SteadyOptions:
+    min_workers: int
+    max_workers: int
+    cooldown_s: float
+    confirmations: int
+    tolerance: float
+    step_max: int
+    def __init__(
+        self,
+        *,
+        min_workers: int = ...,
+        max_workers: int = ...,
+        cooldown_s: float = ...,
+        confirmations: int = ...,
+        tolerance: float = ...,
+        step_max: int = ...,
+    ) -> None: ...
+
+class LoadedPolicy:
+    policy: ElasticPolicy
+    steady: SteadyOptions
+
+def load_policy(file: str | os.PathLike[str]) -> LoadedPolicy: ...
+
+class TracePoint:
+    at_s: float
+    observation: Observation
+    def __init__(self, at_s: float, observation: Observation) -> None: ...
+
+class ReplayPoint:
+    at_s: float
+    workers: int
+    proposed: int
+    reason: str
+
+class PolicyReplay:
+    points: list[ReplayPoint]
+    changes: int
+    reversals: int
+    unmeasured: int
+    seconds: float
+    worker_seconds: float
+    oscillation: float
+    mean_workers: float
+
+def load_policy_trace(file: str | os.PathLike[str]) -> list[TracePoint]: ...
+def replay_policy(
+    trace: Sequence[TracePoint],
+    policy: _Policy,
+    steady: SteadyOptions = ...,
+    *,
+    first_workers: int | None = None,
+    reversal_window_s: float = ...,
+) -> PolicyReplay: ...
+
+class PolicyFollowerStats:
+    decisions: int
+    changes: int
+
+class PolicyFollower:
+    stats: PolicyFollowerStats
+    @staticmethod
+    def start(
+        policy: _Policy,
+        store: Store | None = None,
+        *,
+        job: str | None = None,
+        steady: SteadyOptions = ...,
+        interval_s: float = ...,
+        log_file: str | os.PathLike[str] | None = None,
+    ) -> PolicyFollower: ...
+    def stop(self) -> None: ...
+    def __enter__(self) -> PolicyFollower: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+class StepMeter(StepParticipant):
+    @staticmethod
+    def create(
+        store: Store | None = None,
+        *,
+        job: str | None = None,
+        steps: int = ...,
+        metrics: dict[str, Callable[[], float | None]] = {},
+    ) -> StepMeter: ...
+
+class StragglerReplacement(StepParticipant):
+    stragglers: list[Straggler]
+    @staticmethod
+    def create(
+        store: Store | None = None,
+        *,
+        job: str | None = None,
+        factor: float = ...,
+        steps: int = ...,
+        on_straggler: Callable[[Straggler], object] | None = None,
+    ) -> StragglerReplacement: ...
 
 class StepResult(enum.Enum):
     CONTINUE = ...

@@ -156,6 +156,16 @@ Status plan_sizes(const RunArguments& arguments, RunPlan& plan) {
   return {};
 }
 
+Status check_policy(const RunArguments& arguments) {
+  if (!arguments.policy.empty() && arguments.autoscale) {
+    return wrong("--policy and --autoscale; use one to say how large the job is");
+  }
+  if (arguments.policy.empty() && !arguments.policy_log.empty()) {
+    return wrong("--policy-log is for --policy; give both");
+  }
+  return {};
+}
+
 // Where torchrun's programs make their own rendezvous.
 void plan_master(const RunArguments& arguments, const std::optional<Endpoint>& endpoint,
                  bool several, SupervisorOptions& options) {
@@ -208,6 +218,7 @@ Result<RunPlan> plan_run(const RunArguments& arguments) {
     return wrong("--autoscale with several nodes; such a job has one");
   }
   FFDL_RETURN_IF_ERROR(plan_sizes(arguments, plan));
+  FFDL_RETURN_IF_ERROR(check_policy(arguments));
   FFDL_ASSIGN_OR_RETURN(options.command, plan_command(arguments));
   std::optional<Endpoint> endpoint;
   if (!arguments.rdzv_endpoint.empty()) {

@@ -16,6 +16,7 @@ INTERNAL = {
     "plan": ("base",),
     "pool": ("base", "wire"),
     "jobs": ("base", "wire"),
+    "steer": ("base",),
     "observe": ("base",),
     "cli": (),
 }
@@ -29,6 +30,7 @@ PUBLIC = {
     "launch": ("store", "membership"),
     "pool": ("store", "membership", "launch"),
     "jobs": ("store", "plan", "launch"),
+    "steer": ("store", "launch", "elastic", "jobs"),
 }
 
 # Public header -> the module that defines what it declares.
@@ -67,7 +69,12 @@ HEADERS = {
     "batch_rule.h": "elastic",
     "gradient_noise.h": "elastic",
     "straggler_watch.h": "elastic",
-    "elastic_policy.h": "elastic",
+    "elastic_policy.h": "steer",
+    "job_profile.h": "steer",
+    "policy_follower.h": "steer",
+    "policy_replay.h": "steer",
+    "step_meter.h": "steer",
+    "replace_stragglers.h": "steer",
     "autoscaler.h": "jobs",
     "cluster_simulator.h": "plan",
     "job_planner.h": "plan",
@@ -96,10 +103,10 @@ THIRD_PARTY = {
     "google": ("src/wire",),
     "httplib.h": ("src/store/etcd_http.cc", "src/observe"),
     "nlohmann": ("src/store/etcd_messages.cc", "src/membership/records.cc", "src/launch/records.cc",
-                 "src/jobs/records.cc",
+                 "src/jobs/records.cc", "src/steer",
                  "src/data", "src/elastic", "src/plan", "src/cli",
                  "examples", "benchmarks", "tests"),
-    "yaml-cpp": ("src/plan", "src/jobs"),
+    "yaml-cpp": ("src/plan", "src/jobs", "src/steer"),
     "zstd.h": ("src/data",),
     "hwloc.h": ("src/ps",),
     "gloo": ("src/comm/gloo_links.cc",),
