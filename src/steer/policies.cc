@@ -178,7 +178,7 @@ Result<std::unique_ptr<ElasticPolicy>> make_policy(const EfficiencyPolicyOptions
         options.grow_above, options.shrink_below,
         std::chrono::duration<double>(options.trusted_for).count());
   }
-  return std::make_unique<EfficiencyPolicy>(options);
+  return std::unique_ptr<ElasticPolicy>(std::make_unique<EfficiencyPolicy>(options));
 }
 
 Result<std::unique_ptr<ElasticPolicy>> make_policy(const QueuePolicyOptions& options) {
@@ -187,7 +187,7 @@ Result<std::unique_ptr<ElasticPolicy>> make_policy(const QueuePolicyOptions& opt
         "make a queue policy: metric '{}', per_worker {}; give a name, and above 0", options.metric,
         options.per_worker);
   }
-  return std::make_unique<QueuePolicy>(options);
+  return std::unique_ptr<ElasticPolicy>(std::make_unique<QueuePolicy>(options));
 }
 
 Result<std::unique_ptr<ElasticPolicy>> make_policy(const NoisePolicyOptions& options) {
@@ -196,7 +196,7 @@ Result<std::unique_ptr<ElasticPolicy>> make_policy(const NoisePolicyOptions& opt
         "make a noise policy: metric '{}', samples_per_worker {}; give a name, and above 0",
         options.metric, options.samples_per_worker);
   }
-  return std::make_unique<NoisePolicy>(options);
+  return std::unique_ptr<ElasticPolicy>(std::make_unique<NoisePolicy>(options));
 }
 
 Result<std::unique_ptr<ElasticPolicy>> make_policy(const SchedulePolicyOptions& options) {
@@ -215,7 +215,7 @@ Result<std::unique_ptr<ElasticPolicy>> make_policy(const SchedulePolicyOptions& 
           size.workers, std::chrono::duration<double>(size.from).count());
     }
   }
-  return std::make_unique<SchedulePolicy>(options);
+  return std::unique_ptr<ElasticPolicy>(std::make_unique<SchedulePolicy>(options));
 }
 
 Result<std::unique_ptr<ElasticPolicy>> make_policy(const IdlePolicyOptions& options) {
@@ -223,7 +223,7 @@ Result<std::unique_ptr<ElasticPolicy>> make_policy(const IdlePolicyOptions& opti
     return base::invalid_argument("make an idle policy: keep_idle is {}; give 0 or more",
                                   options.keep_idle);
   }
-  return std::make_unique<IdlePolicy>(options);
+  return std::unique_ptr<ElasticPolicy>(std::make_unique<IdlePolicy>(options));
 }
 
 }  // namespace ffdl

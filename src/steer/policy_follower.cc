@@ -58,7 +58,7 @@ class PolicyFollower::Impl {
  private:
   // What stays the same is told once.
   void complain(const Status& done) {
-    const std::string reason = done.ok() ? "" : done.message();
+    const std::string reason(done.ok() ? "" : done.message());
     if (!reason.empty() && reason != complained_of_) {
       base::log_warning("policy of job '{}': {}; trying again", options_.job, reason);
     }

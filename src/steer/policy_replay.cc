@@ -35,14 +35,16 @@ class Changes {
     if (from == to) return;
     const int direction = to > from ? 1 : -1;
     ++replay_.changes;
-    if (last_ && direction == -last_->second && at - last_->first <= window_) ++replay_.reversals;
-    last_ = {at, direction};
+    if (direction == -last_direction_ && at - last_at_ <= window_) ++replay_.reversals;
+    last_at_ = at;
+    last_direction_ = direction;
   }
 
  private:
   PolicyReplay& replay_;
   const Duration window_;
-  std::optional<std::pair<WallTime, int>> last_;
+  WallTime last_at_{};
+  int last_direction_ = 0;  // none yet
 };
 
 }  // namespace

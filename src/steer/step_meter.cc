@@ -118,7 +118,7 @@ class StepMeter::Impl {
     }
     if (text.empty()) return;
     const auto done = store_.put(steer::measured_key(options_.job), text);
-    const std::string reason = done.ok() ? "" : done.status().message();
+    const std::string reason(done.ok() ? "" : done.status().message());
     if (!reason.empty() && reason != complained_of_) {
       base::log_warning("meter of job '{}': {}; the next measurement is tried", options_.job,
                         reason);

@@ -1,9 +1,10 @@
-// Reads arbitrary bytes as what jobs and the autoscaler tell each other through the store: they are
-// refused as corrupt, or say the same when they are written again.
+// Reads arbitrary bytes as what jobs, the autoscaler and meters tell each other through the store,
+// and as lines of a policy's log: they are refused, or say the same when they are written again.
 #include <string_view>
 
 #include "base/check.h"
 #include "jobs/records.h"
+#include "steer/records.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ffdl;
@@ -22,6 +23,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (answers.ok()) {
     const auto again = jobs::parse_answers(encode(*answers));
     FFDL_CHECK(again.ok() && *again == *answers, "answers that were written can be read");
+  }
+  const auto measured = steer::parse_measurement(text);
+  FFDL_CHECK(measured.ok() || measured.status().code() == StatusCode::kCorrupt,
+             "the only thing wrong");
+  if (measured.ok()) {
+    const auto again = steer::parse_measurement(steer::encode(*measured));
+    FFDL_CHECK(again.ok() && *again == *measured, "a measurement that was written can be read");
+  }
+  const auto seen = steer::parse_observation(text);
+  FFDL_CHECK(seen.ok() || seen.status().code() == StatusCode::kInvalidArgument,
+             "the only thing wrong");
+  if (seen.ok() && *seen) {
+    const auto again = steer::parse_observation(
+        steer::encode({.at = (*seen)->at, .observation = (*seen)->observation}));
+    FFDL_CHECK(again.ok() && *again, "an observation that was logged can be read");
+    FFDL_CHECK((*again)->observation.workers == (*seen)->observation.workers, "and is the same");
   }
   return 0;
 }
