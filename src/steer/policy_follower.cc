@@ -114,7 +114,8 @@ class PolicyFollower::Impl {
       base::log_info("policy of job '{}': {} workers instead of {}: {}", options_.job,
                      decision.workers, measured.workers, decision.reason);
     }
-    return asked;
+    // Workers still come or go: the next measurement is decided on.
+    return asked.code() == StatusCode::kUnavailable ? Status() : asked;
   }
 
   Store& store_;

@@ -87,27 +87,27 @@ class StragglerReplacement::Impl {
       due = due_;
     }
     if (!due) return true;
-    const std::string& id = due->member.id;
+    const Status outcome = replace_now(*due);
+    if (outcome.code() == StatusCode::kUnavailable) return false;
+    if (outcome.ok()) return true;  // it is due until the world has changed
+    base::log_warning("straggler '{}' of job '{}': {}; it stays", due->member.id, options_.job,
+                      outcome.message());
+    base::MutexLock lock(mutex_);
+    due_.reset();
+    return true;
+  }
+
+  Status replace_now(const Straggler& due) {
+    const std::string& id = due.member.id;
     const auto number = number_of(id);
-    if (!number) {
-      base::log_warning("straggler '{}' of job '{}': no worker of 'ffdl run'; nobody replaces it",
-                        id, options_.job);
-      return true;
-    }
-    const auto to =
-        migrate_worker(store_, options_.job, *number, std::nullopt, DuringChange::kRefuse);
-    const StatusCode code = to.status().code();
-    if (code == StatusCode::kUnavailable) return false;
-    if (!to.ok()) {
-      base::log_warning("straggler '{}' of job '{}': {}; it stays", id, options_.job,
-                        to.status().message());
-      return true;
-    }
+    if (!number) return base::invalid_argument("replace it: 'ffdl run' has not started it");
+    FFDL_ASSIGN_OR_RETURN(const int to, migrate_worker(store_, options_.job, *number, std::nullopt,
+                                                       DuringChange::kRefuse));
     base::log_info(
         "straggler '{}' of job '{}': {:.2f} times the median in {} steps, up to step {}; worker-{} "
         "takes over",
-        id, options_.job, due->factor, due->steps, due->step, *to);
-    return true;
+        id, options_.job, due.factor, due.steps, due.step, to);
+    return {};
   }
 
   Store& store_;
