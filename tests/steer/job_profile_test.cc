@@ -18,7 +18,7 @@ TEST(ProfileJob, MeasuresEachSizeFromTheLargestOn) {
       profile_job(job.store(), system_runtime(),
                   {.job = "steered", .min_workers = 1, .max_workers = 3, .steps = 10}, {});
   ASSERT_OK(profile);
-  EXPECT_TRUE(job.has_world_of({"worker-0"}));
+  EXPECT_TRUE(testing::comes_true([&] { return job.has_world_of({"worker-0"}); }));
   EXPECT_OK(job.finish());
   EXPECT_EQ(profile->job, "steered");
   EXPECT_EQ(profile->global_batch, 24U);

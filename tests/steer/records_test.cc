@@ -32,7 +32,7 @@ TEST(SteerRecords, AMeasurementIsReadAsItWasWritten) {
 TEST(SteerRecords, WhatIsNoMeasurementIsCorrupt) {
   const std::string good = encode(Measurement{1, 1, 1, 1, 1, 1, 0, 1, {}});
   ASSERT_OK(parse_measurement(good));
-  for (const std::string text : {std::string(), std::string("[]"), std::string("{}"),
+  for (const std::string& text : {std::string(), std::string("[]"), std::string("{}"),
                                  std::string("null"), good.substr(0, good.size() / 2)}) {
     EXPECT_EQ(parse_measurement(text).status().code(), StatusCode::kCorrupt) << text;
   }
