@@ -14,7 +14,7 @@ namespace ffdl {
 namespace {
 
 // For the end, and for that of the job.
-constexpr Duration kLook = std::chrono::milliseconds(500);
+constexpr Duration kProfileLook = std::chrono::milliseconds(500);
 
 class Profiler {
  public:
@@ -45,7 +45,8 @@ class Profiler {
                                 "for longer",
                                 options_.job, so_far(workers));
       }
-      const auto read = wait_measurement(store_, options_.job, seen_, runtime_.now() + kLook);
+      const auto read =
+          wait_measurement(store_, options_.job, seen_, runtime_.now() + kProfileLook);
       if (read.status().code() == StatusCode::kTimeout) {
         FFDL_RETURN_IF_ERROR(expect_running(workers));
         continue;

@@ -19,7 +19,7 @@ namespace ffdl {
 namespace {
 
 // For the end.
-constexpr Duration kLook = std::chrono::milliseconds(100);
+constexpr Duration kFollowerLook = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -66,7 +66,7 @@ class PolicyFollower::Impl {
   }
 
   Status turn() {
-    const Time look_until = runtime_.now() + kLook;
+    const Time look_until = runtime_.now() + kFollowerLook;
     if (runtime_.now() < next_) {
       runtime_.make_event()->wait_until(std::min(look_until, next_));
       return {};

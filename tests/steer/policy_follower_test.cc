@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::comes_true;
 
-constexpr SteadyOptions kAtOnce{.cooldown = 0s, .confirmations = 1};
+constexpr SteadyOptions kSwift{.cooldown = 0s, .confirmations = 1};
 
 // The records of a job, without processes.
 class RecordedJob : public ::testing::Test {
@@ -44,7 +44,7 @@ class RecordedJob : public ::testing::Test {
   std::unique_ptr<PolicyFollower> follow(const std::string& log = "") {
     auto follower =
         PolicyFollower::start(*store_, system_runtime(), *policy_,
-                              {.job = "j", .steady = kAtOnce, .interval = 0s, .log_file = log});
+                              {.job = "j", .steady = kSwift, .interval = 0s, .log_file = log});
     EXPECT_OK(follower);
     return *std::move(follower);
   }
@@ -133,7 +133,7 @@ TEST(PolicyFollower, AJobFollowsItsPolicyWhileItTrains) {
   const std::string log = job.file("sizes.jsonl");
   auto follower =
       PolicyFollower::start(job.store(), system_runtime(), **policy,
-                            {.job = "steered", .steady = kAtOnce, .interval = 0s, .log_file = log});
+                            {.job = "steered", .steady = kSwift, .interval = 0s, .log_file = log});
   ASSERT_OK(follower);
   job.write("queue", "25");
   EXPECT_TRUE(comes_true([&] { return job.has_world_of({"worker-0", "worker-1", "worker-2"}); }));
