@@ -28,6 +28,7 @@ struct ReplacementHandle final : ParticipantHandle {
   }
 
   JobStore store;
+  py::object on_straggler;  // gone after the replacement, with the lock
   std::unique_ptr<StragglerReplacement> replacement;
 };
 
@@ -42,8 +43,10 @@ std::unique_ptr<ReplacementHandle> create_replacement(py::object store,
   options.watch.factor = factor;
   options.watch.steps = steps;
   if (!on_straggler.is_none()) {
-    options.watch.on_straggler = [raised = handle->raised, on_straggler](const Straggler& slow) {
-      raised->in([&] { on_straggler(slow); });
+    handle->on_straggler = on_straggler;
+    options.watch.on_straggler = [raised = handle->raised,
+                                  function = &handle->on_straggler](const Straggler& slow) {
+      raised->in([&] { (*function)(slow); });
     };
   }
   handle->replacement = take(StragglerReplacement::create(handle->store.store(), options));

@@ -26,6 +26,7 @@ struct MeterHandle final : ParticipantHandle {
   StepParticipant& participant() const override { return *meter; }
 
   JobStore store;
+  std::map<std::string, py::function> measures;  // gone after the meter, with the lock
   std::unique_ptr<StepMeter> meter;
 };
 
@@ -39,14 +40,15 @@ double number_or_nothing(const py::object& said) {
 
 std::unique_ptr<MeterHandle> create_meter(py::object store, std::optional<std::string> job,
                                           uint64_t steps,
-                                          const std::map<std::string, py::function>& metrics) {
+                                          std::map<std::string, py::function> metrics) {
   auto handle =
       std::make_unique<MeterHandle>(JobStore("measure steps", std::move(store), std::move(job)));
   StepMeterOptions options{.job = handle->store.job, .steps = steps};
-  for (const auto& [name, measure] : metrics) {
-    options.metrics[name] = [raised = handle->raised, measure] {
+  handle->measures = std::move(metrics);
+  for (const auto& [name, measure] : handle->measures) {
+    options.metrics[name] = [raised = handle->raised, function = &measure] {
       double value = std::numeric_limits<double>::quiet_NaN();
-      raised->in([&] { value = number_or_nothing(measure()); });
+      raised->in([&] { value = number_or_nothing((*function)()); });
       return value;
     };
   }

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "support/program.h"
-#include "support/started_program.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -46,30 +45,6 @@ TEST_F(ProfileCommand, WritesWhatThePlannerReads) {
     EXPECT_GT(point["memory_bytes"], 0);
     EXPECT_GE(point["communication_share"], 0.0);
   }
-}
-
-TEST_F(ProfileCommand, AJobThatRunsFollowsItsPolicy) {
-  folder_.write("queue.yaml", "{policy: queue, per_worker: 10, cooldown_s: 0, confirmations: 1}");
-  folder_.write("queue", "25");
-  StartedProgram job(std::string(FFDL_PROGRAM) + " run --job q --workers 1:3 --policy " +
-                         folder_.file("queue.yaml") + " --policy-log " + folder_.file("log") +
-                         " -- " + FFDL_STEERED_WORKER + " " + folder_.path(),
-                     folder_.file("out"));
-  const auto logged = [&](int workers) {
-    std::ifstream log(folder_.file("log"));
-    for (std::string line; std::getline(log, line);) {
-      const Document decision = Document::parse(line, nullptr, false);
-      if (decision.is_object() && decision["observation"]["workers"] == workers) return true;
-    }
-    return false;
-  };
-  ASSERT_TRUE(comes_true([&] { return logged(3); })) << job.output();  // stays
-  folder_.write("queue", "5");
-  ASSERT_TRUE(comes_true([&] { return logged(1); })) << job.output();
-  folder_.write("queue", "15");
-  ASSERT_TRUE(comes_true([&] { return logged(2); })) << job.output();
-  folder_.write("end", "now");
-  EXPECT_EQ(job.wait(), 0) << job.output();
 }
 
 TEST_F(ProfileCommand, SaysWhyThereIsNoProfile) {
