@@ -53,7 +53,8 @@ enum class StepResult {
   kContinue,      // the step was applied
   kWorldChanged,  // it was applied, and the next one has other members
   kRetryStep,     // it was not: compute the gradients again, of the samples that are due now
-  kHealed,        // it was not, and the state is that of others now: drop what was computed
+  kHealed,        // it was not, and the state is that of others, or of a checkpoint, now: drop what
+                  // was computed
   kLeft,          // this member is out of the job, as it asked or as another has taken over from
                   // it; the step counts if the step counter has moved
 };
@@ -104,7 +105,8 @@ struct SessionStats {
 // state from one of them while they compute their next gradients, and takes part in that step with
 // no samples: open() returns after it.
 // A member that dies ends nobody's session: the others settle the step that they were in, form a
-// world without it, and go on from the newest state that any of them holds.
+// world without it, and go on from the newest state that any of them holds, or, with consistent
+// recovery (membership.h), from the newest checkpoint.
 // Threads: one thread; ask_to_leave() from any, and from a signal handler's thread.
 // Owns: a membership, communicators, two tasks of the runtime, one more and a copy of this member's
 //       share of the state where there are checkpoints. `trainable`, `store`, `runtime` and
@@ -160,7 +162,8 @@ class FFDL_API Session {
   // Asks to be left out: end_step() goes on as before until it returns kLeft.
   void ask_to_leave();
   // The training is done. To be called by all members after the same step: makes that one stable,
-  // and leaves.
+  // and leaves. Errors: also kWorldChanged (a member died, and with consistent recovery all went
+  // back: train on from step()).
   Status finish();
 
   class Impl;

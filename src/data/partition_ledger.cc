@@ -154,7 +154,7 @@ class PartitionLedger::Impl {
   }
 
   void world_changed(const World& world) {
-    state_.change_members(world.members, !world.carriers.empty());
+    state_.change_members(world.members, !world.begins_anew());
     self_.reset();
     if (world.rank >= 0) self_ = world.members[static_cast<size_t>(world.rank)];
     find_rank();

@@ -43,6 +43,12 @@ Status check(const SessionOptions& options, Trainable& trainable) {
         "every at least 0",
         options.self.id);
   }
+  if (checkpoints.folder.empty() && options.membership.recovery == Recovery::kConsistent) {
+    return base::invalid_argument(
+        "open a session as '{}': consistent recovery, and no folder of checkpoints to go back to; "
+        "name one",
+        options.self.id);
+  }
   if (options.operation_timeout <= options.membership.step_timeout) {
     return base::invalid_argument(
         "open a session as '{}': operation_timeout must be longer than membership.step_timeout, "

@@ -107,7 +107,7 @@ Status Session::Impl::open() {
   if (!entry.ok()) return end_life(entry.status());
   StepResult result = *entry == Entry::kLeft ? StepResult::kLeft : StepResult::kContinue;
   // It came to those who compute a step: they shall not wait until it has gradients, too.
-  bool is_due = *entry == Entry::kHealed && !world_.carriers.empty();
+  bool is_due = *entry == Entry::kHealed && !world_.begins_anew();
   while (is_due) {
     FFDL_ASSIGN_OR_RETURN(result, end_step(0));
     is_due = result == StepResult::kRetryStep || result == StepResult::kHealed;
@@ -345,7 +345,7 @@ Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
   successor_->set_present(world_);
   ++stats_.worlds;
   membership_->report_progress(world_.generation, step_);
-  if (world_.carriers.empty()) FFDL_RETURN_IF_ERROR(begin_anew());
+  if (world_.begins_anew()) FFDL_RETURN_IF_ERROR(begin_anew());
   FFDL_ASSIGN_OR_RETURN(const std::vector<Report> reports, gather_reports());
   FFDL_ASSIGN_OR_RETURN(const RescalePlan plan, elastic::plan_rescale(reports, world_));
   FFDL_RETURN_IF_ERROR(check_fit(plan));
@@ -354,7 +354,7 @@ Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
 
 Result<std::vector<Report>> Session::Impl::gather_reports() {
   FFDL_RETURN_IF_ERROR(membership_->standing());
-  const bool must_hash = options_.verify_state || world_.carriers.empty();
+  const bool must_hash = options_.verify_state || world_.begins_anew();
   Report mine = {
       elastic::kReportFormat, model_, holds_ ? 1U : 0U, lineage_, generation_, step_, history_, 0};
   if (must_hash) mine.hash = elastic::hash_of(state_, save_beside());
@@ -398,7 +398,8 @@ Result<Session::Impl::Entry> Session::Impl::take_part(const RescalePlan& plan) {
     base::log_info("job '{}': generation {} has {} members, from step {}", options_.membership.job,
                    world_.generation, world_.size(), step_);
   }
-  return from == RescalePlan::kOwn ? Entry::kSame : Entry::kHealed;
+  const bool is_same = from == RescalePlan::kOwn && !world_.begins_anew();
+  return is_same ? Entry::kSame : Entry::kHealed;
 }
 
 // Beside a state that still counts it is received, and put in its place when it is whole: whoever

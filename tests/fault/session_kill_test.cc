@@ -1,8 +1,9 @@
 // One job trains on while its members are killed, stopped, start, leave and take over from each
 // other at random. What each
 // member says of what it did must fit together: equal states after equal steps, and in the audit
-// each sample once per epoch.
-//   session_kill_test [--events N] [--state BYTES]
+// each sample once per epoch. With consistent recovery whoever is killed takes all back to the newest
+// checkpoint; then the audit is of the steps that count in the end.
+//   session_kill_test [--events N] [--state BYTES] [--recovery consistent]
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -65,6 +66,7 @@ struct Board {
 struct Job {
   std::string folder;
   size_t elements = 0;
+  Recovery recovery = Recovery::kForward;
 };
 
 constexpr int kNobody = -1;
@@ -75,6 +77,19 @@ std::string id_of(int number) { return number == kNobody ? "" : fmt::format("w{}
 struct Diary {
   std::ofstream file;
   std::map<uint64_t, uint64_t> hashes;  // of the states after steps, by step
+  uint64_t lineage = 0;                 // that the steps belong to
+};
+
+class DiaryModel final : public testing::SmallModel {
+ public:
+  DiaryModel(size_t elements, Diary& diary) : SmallModel(elements), diary_(diary) {}
+  void on_world(const World& world) override {
+    if (world.lineage != diary_.lineage) diary_.hashes.clear();
+    diary_.lineage = world.lineage;
+  }
+
+ private:
+  Diary& diary_;
 };
 
 Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
@@ -85,13 +100,13 @@ Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
   options.seed = 5;
   options.on_stable = [&diary](const CommittedStep& step) {
     for (const auto& part : step.parts) {
-      diary.file << fmt::format("step {} {}.{} {} {} {}\n", step.step, part.member.id,
-                                part.member.incarnation, part.range.partition, part.range.begin,
-                                part.range.end);
+      diary.file << fmt::format("step {}.{} {}.{} {} {} {}\n", diary.lineage, step.step,
+                                part.member.id, part.member.incarnation, part.range.partition,
+                                part.range.begin, part.range.end);
     }
     const auto hash = diary.hashes.find(step.step);
     if (hash != diary.hashes.end()) {
-      diary.file << fmt::format("state {} {:016x}\n", step.step, hash->second);
+      diary.file << fmt::format("state {}.{} {:016x}\n", diary.lineage, step.step, hash->second);
       diary.hashes.erase(hash);
     }
     diary.file.flush();
@@ -99,35 +114,56 @@ Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
   return PartitionLedger::create(options);
 }
 
+// Until all epochs are done, or it has left.
+Result<bool> train_epochs(const Job& job, Session& session, PartitionLedger& ledger,
+                          DiaryModel& model, Diary& diary, Board::Worker& worker, Board& board) {
+  while (ledger.epoch() < board.last_epoch) {
+    if (worker.leave) session.ask_to_leave();
+    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger.take(kBatch));
+    uint64_t position = 0;
+    for (const SampleRange& range : ranges) position += range.partition * 1000 + range.begin;
+    model.compute(position);
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, session.end_step(ledger.taken()));
+    if (result == StepResult::kLeft) return true;
+    if (job.recovery == Recovery::kForward && session.world().lineage != 1) {
+      give_up(board, "the job began anew");
+    }
+    diary.hashes[session.step()] = elastic::hash_of(model.state(), {});
+    board.epoch = std::max<uint64_t>(board.epoch, ledger.epoch());
+    worker.generation = session.world().generation;
+    ++worker.steps;
+  }
+  return false;
+}
+
 Status train(const Job& job, int number, int predecessor, Board& board) {
-  Diary diary = {std::ofstream(fmt::format("{}/audit-{}-{}", job.folder, number, getpid())), {}};
+  Diary diary = {
+      std::ofstream(fmt::format("{}/audit-{}-{}", job.folder, number, getpid())), {}, 0};
   FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(diary));
   FFDL_ASSIGN_OR_RETURN(const auto store,
                         open_store("tcp://" + job.folder + "/store", system_runtime()));
-  testing::SmallModel model(job.elements);
+  DiaryModel model(job.elements, diary);
   SessionOptions options;
   options.self.id = id_of(number);
   options.membership.takes_over_from = id_of(predecessor);
   options.participants = {ledger.get()};
   options.membership.heartbeat = kLease / 10;
   options.membership.lease = kLease;
+  options.membership.recovery = job.recovery;
+  if (job.recovery == Recovery::kConsistent) {
+    options.checkpoints.folder = job.folder + "/checkpoints";
+    options.checkpoints.every_steps = 7;
+  }
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));
   Board::Worker& worker = board.workers[static_cast<size_t>(number)];
-  while (ledger->epoch() < board.last_epoch) {
-    if (worker.leave) session->ask_to_leave();
-    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take(kBatch));
-    uint64_t position = 0;
-    for (const SampleRange& range : ranges) position += range.partition * 1000 + range.begin;
-    model.compute(position);
-    FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
-    if (result == StepResult::kLeft) return {};
-    if (session->world().lineage != 1) give_up(board, "the job began anew");
-    diary.hashes[session->step()] = elastic::hash_of(model.state(), {});
-    board.epoch = std::max<uint64_t>(board.epoch, ledger->epoch());
-    worker.generation = session->world().generation;
-    ++worker.steps;
-  }
-  FFDL_RETURN_IF_ERROR(session->finish());
+  Status finished;
+  do {
+    FFDL_ASSIGN_OR_RETURN(const bool has_left, train_epochs(job, *session, *ledger, model, diary,
+                                                            worker, board));
+    if (has_left) return {};
+    finished = session->finish();
+  } while (finished.code() == StatusCode::kWorldChanged);  // they went back
+  FFDL_RETURN_IF_ERROR(std::move(finished));
   diary.file << "end\n";
   return {};
 }
@@ -278,19 +314,20 @@ class Jobs {
 
 class Audit {
  public:
+  using Step = std::pair<uint64_t, uint64_t>;  // lineage, and number
+
   // Lines that a killed process did not write to their ends are left out.
   void read(const std::string& path) {
     std::ifstream file(path);
-    std::map<uint64_t, std::string> told;
+    std::map<Step, std::string> told;
     bool is_whole = false;
     for (std::string line; std::getline(file, line) && !file.eof();) {
       if (line == "end") {
         is_whole = true;
         break;
       }
-      const size_t space = line.find(' ', 6);
-      const uint64_t step = std::stoull(line.substr(line.find(' ') + 1));
-      if (line.starts_with("step")) told[step] += line.substr(space) + "\n";
+      const Step step = step_of(line);
+      if (line.starts_with("step")) told[step] += line.substr(line.find(' ', 6)) + "\n";
       if (line.starts_with("state")) same(states_, step, line, "states");
     }
     // The last one of a killed process may have been cut between its parts.
@@ -301,7 +338,7 @@ class Audit {
   // All of so many epochs, each sample once.
   void check(uint64_t epochs) {
     std::map<uint32_t, std::map<uint64_t, uint64_t>> ranges;
-    for (const auto& [step, parts] : steps_) {
+    for (const auto& [step, parts] : surviving()) {
       for (size_t at = 0; at < parts.size(); at = parts.find('\n', at) + 1) {
         const std::string line = parts.substr(at, parts.find('\n', at) - at);
         char member[64];
@@ -334,25 +371,46 @@ class Audit {
     }
   }
 
-  bool ok() const { return problems_ == 0; }
-  std::string counts() const {
-    return fmt::format("{} steps, {} samples", steps_.size(), samples_);
-  }
-
- private:
-  void same(std::map<uint64_t, std::string>& all, uint64_t step, const std::string& what,
-            const char* kind) {
-    const auto [known, is_new] = all.emplace(step, what);
-    if (!is_new && known->second != what) {
-      problem(fmt::format("two {} of step {}:\n{}\n{}", kind, step, known->second, what));
-    }
-  }
   void problem(const std::string& what) {
     if (++problems_ <= 5) fmt::print("{}\n", what);
   }
 
-  std::map<uint64_t, std::string> states_;
-  std::map<uint64_t, std::string> steps_;
+  bool ok() const { return problems_ == 0; }
+  uint64_t lineages() const { return steps_.empty() ? 0 : steps_.rbegin()->first.first; }
+  std::string counts() const {
+    return fmt::format("{} steps, {} samples, {} lineages", steps_.size(), samples_, lineages());
+  }
+
+ private:
+  // "step 2.17 ..."
+  static Step step_of(const std::string& line) {
+    const size_t begin = line.find(' ') + 1;
+    return {std::stoull(line.substr(begin)), std::stoull(line.substr(line.find('.', begin) + 1))};
+  }
+  // What counts in the end: of each lineage the steps before those that a later one made again.
+  std::map<uint64_t, std::string> surviving() const {
+    std::map<uint64_t, std::string> steps;
+    uint64_t end = ~uint64_t{0};
+    uint64_t first = end;
+    uint64_t lineage = 0;
+    for (auto one = steps_.rbegin(); one != steps_.rend(); ++one) {
+      if (one->first.first != lineage) end = std::min(end, first);
+      lineage = one->first.first;
+      first = one->first.second;
+      if (first < end) steps[first] = one->second;
+    }
+    return steps;
+  }
+  void same(std::map<Step, std::string>& all, Step step, const std::string& what,
+            const char* kind) {
+    const auto [known, is_new] = all.emplace(step, what);
+    if (!is_new && known->second != what) {
+      problem(fmt::format("two {} of step {}.{}:\n{}\n{}", kind, step.first, step.second,
+                          known->second, what));
+    }
+  }
+  std::map<Step, std::string> states_;
+  std::map<Step, std::string> steps_;
   uint64_t samples_ = 0;
   int problems_ = 0;
 };
@@ -370,13 +428,17 @@ int run(int argc, char** argv) {
   const TempFolder folder;
   Board& board = testing::make_shared_board<Board>();
   board.last_epoch = ~uint64_t{0};
-  Jobs jobs({folder.path(), argument(argc, argv, "--state", 80'000) / 8}, board, seed);
+  const bool goes_back = std::find(argv, argv + argc, std::string_view("consistent")) != argv + argc;
+  Jobs jobs({folder.path(), argument(argc, argv, "--state", 80'000) / 8,
+             goes_back ? Recovery::kConsistent : Recovery::kForward},
+            board, seed);
   const bool all_well = jobs.run(events);
   Audit audit;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     if (entry.path().filename().string().starts_with("audit-")) audit.read(entry.path());
   }
   audit.check(jobs.last_epoch());
+  if (goes_back != (audit.lineages() > 1)) audit.problem("somebody was killed, and nobody went back");
   fmt::print("seed {}: {}; {}: {}\n", seed, jobs.counts(), audit.counts(),
              all_well && audit.ok() ? "well" : "not well");
   return all_well && audit.ok() ? 0 : 1;

@@ -42,6 +42,11 @@ void Checker::on_seen(uint64_t generation, const std::vector<Member>& members) {
 
 void Checker::check_restart(const membership::WorldRecord& next) {
   if (!record_ || next.lineage == record_->lineage) return;
+  if (next.restart_base != record_->checkpoint) {
+    violation(fmt::format("I11: lineage {} begins from another than the newest checkpoint",
+                          next.lineage));
+  }
+  if (next.gives_up()) return;  // on_act() sees to those who live
   for (const Member& carrier : record_->carriers) {
     void_.emplace(carrier.id, carrier.incarnation);
     if (!is_alive_(carrier)) continue;
@@ -65,8 +70,18 @@ void Checker::check_publication(const membership::WorldRecord& next) {
 
 void Checker::check_active(uint64_t generation) {
   const auto base = bases_.find(generation);
+  for (const Member& member : members_.at(generation)) {
+    settled_[{member.id, member.incarnation}] = record_->lineage;
+  }
   if (base == bases_.end()) return;  // checked when the base is known
   const Steps& steps = base->second.steps;
+  const bool is_first = begun_.insert(record_->lineage).second;
+  const Steps& begin =
+      record_->restart_base ? saved_.at(record_->restart_base->manifest).steps : Steps();
+  if (is_first && steps != begin) {
+    violation(fmt::format("I11: lineage {} begins with another state than its checkpoint's",
+                          record_->lineage));
+  }
   if (!is_prefix(stable_[record_->lineage], steps)) {
     violation(fmt::format("I9: generation {} is active without a stable step", generation));
   }
@@ -132,9 +147,22 @@ void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
   }
 }
 
-void Checker::on_act(const Member& member) {
-  if (void_.contains({member.id, member.incarnation})) {
-    violation(fmt::format("I11: '{}' uses a state that was given up", member.id));
+// Once a lineage is active, one member at least of each world that was active before has settled:
+// no step of it can be whole any more, whatever the others of it still give.
+void Checker::on_act(const World& world) {
+  const Member& self = world.members[static_cast<size_t>(world.rank)];
+  const auto gave_up = [&](const Member& member) {
+    const auto settled = settled_.find({member.id, member.incarnation});
+    return settled != settled_.end() && settled->second > world.lineage;
+  };
+  if (void_.contains({self.id, self.incarnation}) || gave_up(self)) {
+    violation(fmt::format("I11: '{}' uses a state that was given up", self.id));
+  }
+  if (!record_ || world.lineage >= record_->active_lineage) return;
+  if (active_.contains(world.generation) &&
+      std::none_of(world.members.begin(), world.members.end(), gave_up)) {
+    violation(fmt::format("I11: generation {} goes on in lineage {}, beside lineage {}",
+                          world.generation, world.lineage, record_->active_lineage));
   }
 }
 

@@ -44,8 +44,8 @@ class Checker {
   void on_sum(const std::vector<SharedState>& states);
   // All members of this world have applied these steps.
   void on_stable(const World& world, const std::vector<uint64_t>& steps);
-  // A member uses its state: it contributes, or applies.
-  void on_act(const Member& member);
+  // The member that sees this world uses its state in it: it contributes, or applies.
+  void on_act(const World& world);
   // A checkpoint is written, to be published under this name.
   void on_saved(const std::string& manifest, const State& state) { saved_[manifest] = state; }
   const State& saved(const std::string& manifest) const { return saved_.at(manifest); }
@@ -72,7 +72,7 @@ class Checker {
   void check_publication(const membership::WorldRecord& next);
   void check_active(uint64_t generation);
 
-  const IsAlive is_alive_;
+  IsAlive is_alive_;
   std::optional<membership::WorldRecord> record_;
   Revision revision_ = 0;
   std::map<uint64_t, std::vector<Member>> members_;  // by generation
@@ -84,7 +84,10 @@ class Checker {
   // By lineage and partition, from begin to end: pieces of one may be given to several members.
   std::map<std::pair<uint64_t, uint32_t>, std::map<uint64_t, uint64_t>> ranges_;
   std::map<uint64_t, std::vector<uint64_t>> histories_ = {{0, {}}};  // by name
-  std::set<std::pair<std::string, uint64_t>> void_;  // lives whose state was given up
+  using Life = std::pair<std::string, uint64_t>;
+  std::set<Life> void_;               // whose state was given up
+  std::map<Life, uint64_t> settled_;  // by the lineage of the last active world that had it
+  std::set<uint64_t> begun_;          // lineages whose first world was active
   uint64_t stable_steps_ = 0;
   uint64_t working_generation_ = 0;
   std::string violation_;

@@ -19,8 +19,9 @@ using namespace std::chrono_literals;
 constexpr size_t kWorkersMax = 4;
 
 // Short against each other as the defaults are, and short for the sake of many schedules.
-MembershipOptions short_times() {
+MembershipOptions short_times(Recovery recovery) {
   MembershipOptions options;
+  options.recovery = recovery;
   options.heartbeat = 90ms;
   options.step_timeout = 2s;
   options.fence_after = 1500ms;
@@ -30,7 +31,8 @@ MembershipOptions short_times() {
 
 class Cluster {
  public:
-  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training)
+  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training,
+          Recovery recovery)
       : runtime_(runtime),
         of_(of),
         kinds_(has_takeovers ? kKinds : kTakeOver),
@@ -42,7 +44,7 @@ class Cluster {
                 bus_,
                 exchange_,
                 [this](const Member& member) { return is_alive(member); },
-                short_times(),
+                short_times(recovery),
                 {},
                 mutant,
                 training} {}
@@ -297,8 +299,10 @@ Training training_of(uint64_t number) {
 Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
   SimRuntime runtime(seed, stacks);
   // Those that found a fault once are what they were then.
+  const bool goes_back = of == Of::kMembership && seed % 8 == 3;
   auto cluster =
-      std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4));
+      std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4),
+                                goes_back ? Recovery::kConsistent : Recovery::kForward);
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();

@@ -107,7 +107,7 @@ void Chain::applied(uint64_t step, const StepRecords& records) {
     std::memcpy(&number, records.of(rank).data(), sizeof number);
     records_ = mix(records_, number);
   }
-  shared_.checker.on_act(world_.members[static_cast<size_t>(world_.rank)]);
+  shared_.checker.on_act(world_);
   shared_.checker.on_step(before, name(), step);
 }
 
@@ -254,9 +254,7 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
       if (state != states.front()) shared_.checker.violation("I6: one sum of different states");
     }
   };
-  hooks.act = [this, self = world.members[static_cast<size_t>(world.rank)]] {
-    shared_.checker.on_act(self);
-  };
+  hooks.act = [this, world] { shared_.checker.on_act(world); };
   // The only message of a report's size that begins as one does, and goes on with a hash.
   hooks.tamper = [this, &chain](std::vector<std::byte>& bytes) {
     if (bytes.size() != sizeof(elastic::Report)) return;
