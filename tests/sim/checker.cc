@@ -57,6 +57,7 @@ void Checker::check_restart(const membership::WorldRecord& next) {
 
 void Checker::check_publication(const membership::WorldRecord& next) {
   if (!next.checkpoint || !record_ || record_->checkpoint == next.checkpoint) return;
+  if (read_) read_checkpoint(*next.checkpoint);
   const State& state = saved_.at(next.checkpoint->manifest);
   if (state.lineage != next.lineage) {
     violation(fmt::format("I11: a checkpoint of lineage {} is published in lineage {}",
@@ -66,6 +67,16 @@ void Checker::check_publication(const membership::WorldRecord& next) {
       !is_prefix(saved_.at(record_->checkpoint->manifest).steps, state.steps)) {
     violation("I8: a checkpoint replaces a newer one");
   }
+}
+
+void Checker::read_checkpoint(const CheckpointPointer& checkpoint) {
+  auto state = read_(checkpoint);
+  if (!state || state->steps.size() != checkpoint.step) {
+    violation(fmt::format("a checkpoint is published that {}: '{}'",
+                          state ? "holds no state that ever was" : "cannot be loaded",
+                          checkpoint.manifest));
+  }
+  saved_[checkpoint.manifest] = std::move(state).value_or(State{});
 }
 
 void Checker::check_active(uint64_t generation) {

@@ -31,8 +31,12 @@ using SharedState = std::shared_ptr<const State>;
 class Checker {
  public:
   using IsAlive = std::function<bool(const Member&)>;
-  // `is_alive` says whether that life of a member still may use its state.
-  explicit Checker(IsAlive is_alive) : is_alive_(std::move(is_alive)) {}
+  // What a checkpoint on the disk holds; nothing: it cannot be loaded.
+  using ReadCheckpoint = std::function<std::optional<State>(const CheckpointPointer&)>;
+  // `is_alive` says whether that life of a member still may use its state. Without `read` a
+  // checkpoint is what on_saved() said.
+  explicit Checker(IsAlive is_alive, ReadCheckpoint read = {})
+      : is_alive_(std::move(is_alive)), read_(std::move(read)) {}
 
   // A write of the record took effect, of a writer who had read the revision `expected`.
   void on_world(Revision expected, const Entry& entry);
@@ -64,15 +68,18 @@ class Checker {
 
   const std::optional<membership::WorldRecord>& record() const { return record_; }
   uint64_t stable_steps() const { return stable_steps_; }
+  uint64_t checkpoints() const { return saved_.size(); }
   // The last world in which a step became stable.
   uint64_t working_generation() const { return working_generation_; }
 
  private:
   void check_restart(const membership::WorldRecord& next);
   void check_publication(const membership::WorldRecord& next);
+  void read_checkpoint(const CheckpointPointer& checkpoint);
   void check_active(uint64_t generation);
 
   IsAlive is_alive_;
+  ReadCheckpoint read_;
   std::optional<membership::WorldRecord> record_;
   Revision revision_ = 0;
   std::map<uint64_t, std::vector<Member>> members_;  // by generation

@@ -32,13 +32,17 @@ MembershipOptions short_times(Recovery recovery) {
 class Cluster {
  public:
   Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training,
-          Recovery recovery)
+          Recovery recovery, bool has_disk)
       : runtime_(runtime),
         of_(of),
         kinds_(has_takeovers ? kKinds : kTakeOver),
         store_node_(runtime.make_node("store")),
         store_(store_node_),
-        checker_([this](const Member& member) { return is_alive(member); }),
+        checker_([this](const Member& member) { return is_alive(member); },
+                 has_disk ? Checker::ReadCheckpoint([this](const CheckpointPointer& pointer) {
+                   return read_checkpoint(disk_, checker_, pointer);
+                 })
+                          : nullptr),
         shared_{runtime,
                 checker_,
                 bus_,
@@ -47,7 +51,8 @@ class Cluster {
                 short_times(recovery),
                 {},
                 mutant,
-                training} {}
+                training,
+                {has_disk ? &disk_ : nullptr, 0, 1, {}}} {}
 
   const Checker& checker() const { return checker_; }
 
@@ -103,6 +108,11 @@ class Cluster {
                     some(0.04)};
     trouble_ = 0.2 + some(0.8);
     reports_ = some(1);
+    if (shared_.checkpointing.disk != nullptr) {
+      shared_.checkpointing.every_steps = 1 + runtime_.below(8);
+      shared_.checkpointing.keep_last = 1 + static_cast<int>(runtime_.below(2));
+      shared_.checkpointing.faults = {runtime_.up_to(20ms), some(0.02), false};
+    }
     for (uint64_t kind = 0; kind < kinds_; ++kind) enabled_[kind] = runtime_.chance(0.5);
   }
 
@@ -114,6 +124,10 @@ class Cluster {
     const auto kind = static_cast<Kind>(runtime_.below(kinds_));
     if (!enabled_[kind]) return;
     if (kind == kStart) return start_new("");
+    if (kind == kStoreAway && shared_.checkpointing.disk != nullptr && runtime_.chance(0.5)) {
+      full_until_ = runtime_.elapsed() + runtime_.up_to(1s);
+      return;
+    }
     if (kind == kStoreAway) {
       away_until_ = runtime_.elapsed() + runtime_.up_to(1s);
       return;
@@ -188,6 +202,7 @@ class Cluster {
   void launch() {
     const Duration now = runtime_.elapsed();
     faults_.store_is_away = now < away_until_;
+    shared_.checkpointing.faults.is_full = now < full_until_;
     for (const Due& due : take_due(due_, now)) {
       start_worker(due.id, due.takes_over_from);
     }
@@ -221,7 +236,8 @@ class Cluster {
   // --- the end ---
 
   void calm_down() {
-    away_until_ = {};
+    away_until_ = full_until_ = {};
+    shared_.checkpointing.faults = {1ms, 0, false};
     faults_ = {1ms, 0, 0, false};
     shared_.pace.hang = 0;
     shared_.pace.fail = 0;
@@ -274,6 +290,7 @@ class Cluster {
   SimNode& store_node_;
   store::MemoryStore store_;
   Faults faults_;
+  testing::MemoryFiles disk_;
   Bus bus_;
   Exchange exchange_;
   Checker checker_;
@@ -282,6 +299,7 @@ class Cluster {
   std::vector<Due> due_;
   std::vector<Death> deaths_;
   Duration away_until_{};
+  Duration full_until_{};  // of the disk
   double trouble_ = 0;
   double reports_ = 0;
   bool enabled_[kKinds] = {};
@@ -299,10 +317,11 @@ Training training_of(uint64_t number) {
 Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
   SimRuntime runtime(seed, stacks);
   // Those that found a fault once are what they were then.
-  const bool goes_back = of == Of::kMembership && seed % 8 == 3;
+  const bool has_disk = of == Of::kSession && seed % 4 == 3;
+  const bool goes_back = of == Of::kMembership ? seed % 8 == 3 : has_disk && seed % 8 == 3;
   auto cluster =
       std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4),
-                                goes_back ? Recovery::kConsistent : Recovery::kForward);
+                                goes_back ? Recovery::kConsistent : Recovery::kForward, has_disk);
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();

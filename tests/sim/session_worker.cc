@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "elastic/checkpoint_folder.h"
 #include "elastic/hash.h"
 #include "elastic/rescale.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr uint64_t kBatchMax = 5;
 constexpr uint64_t kMicroBatch = 2;
+constexpr const char* kCheckpoints = "/checkpoints";
 
 template <class... Numbers>
 uint64_t mix(Numbers... numbers) {
@@ -79,7 +81,9 @@ void Chain::check_samples(const CommittedStep& committed) {
   }
 }
 
-uint64_t Chain::name() const { return model_ == 0 && records_ == 0 ? 0 : mix(model_, records_); }
+uint64_t Chain::name_of(int64_t model, uint64_t records) {
+  return model == 0 && records == 0 ? 0 : mix(model, records);
+}
 
 void Chain::apply() {
   before_ = name();
@@ -145,6 +149,20 @@ Status Chain::restore(std::span<const std::byte> bytes) {
   return {};
 }
 
+std::optional<State> read_checkpoint(testing::MemoryFiles& disk, const Checker& checker,
+                                     const CheckpointPointer& pointer) {
+  int64_t model = 0;
+  const std::vector<Buffer> into = {{&model, 1, DType::kInt64}};
+  const elastic::CheckpointFolder folder(disk, kCheckpoints);
+  const auto loaded = folder.load({pointer.manifest, pointer.hash},
+                                  elastic::describe_tensors(into, {}).value(), into);
+  // What the first of the participants keeps, behind its length.
+  uint64_t parts[2] = {};
+  if (!loaded.ok() || loaded->participants.size() < sizeof parts) return std::nullopt;
+  std::memcpy(parts, loaded->participants.data(), sizeof parts);
+  return State{loaded->lineage, loaded->generation, checker.steps(Chain::name_of(model, parts[1]))};
+}
+
 // --- SessionWorker -------------------------------------------------------------------------------
 
 SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store,
@@ -152,6 +170,10 @@ SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<Faul
     : Process(node, std::move(store), std::move(id), std::move(takes_over_from)),
       shared_(shared),
       runtime_(shared.runtime) {
+  const Checkpointing& disk = shared_.checkpointing;
+  if (disk.disk != nullptr) {
+    files_ = std::make_unique<SimFiles>(*disk.disk, runtime_, node_, disk.faults);
+  }
   task_ = node_.spawn("user", [this](const StopToken&) {
     run();
     has_ended_ = true;
@@ -165,7 +187,8 @@ void SessionWorker::run() {
     has_left = ended.ok();
     session_.reset();
     if (node_.is_killed()) return;
-    if (ended.code() == StatusCode::kInternal || ended.code() == StatusCode::kInvalidArgument) {
+    if (ended.code() == StatusCode::kInternal || ended.code() == StatusCode::kInvalidArgument ||
+        ended.code() == StatusCode::kCorrupt) {
       shared_.checker.violation(ended.to_string());
     }
     runtime_.sleep(runtime_.up_to(100ms));
@@ -233,6 +256,12 @@ SessionOptions SessionWorker::options(Chain& chain, PartitionLedger& ledger) {
   if (shared_.training == Training::kMicroBatches) {
     options.micro_batch_shares = [&ledger] { return ledger.shares(); };
     options.micro_batch_samples = kMicroBatch;
+  }
+  if (files_) {
+    options.checkpoints.folder = kCheckpoints;
+    options.checkpoints.every_steps = shared_.checkpointing.every_steps;
+    options.checkpoints.keep_last = shared_.checkpointing.keep_last;
+    options.checkpoints.files = files_.get();
   }
   options.operation_timeout = 4s;
   options.recovery_timeout = 60s;

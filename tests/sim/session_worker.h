@@ -43,7 +43,8 @@ class Chain final : public Trainable, public StepParticipant {
   // known.
   void check_samples(const CommittedStep& committed);
   // Names both, and so all steps.
-  uint64_t name() const;
+  uint64_t name() const { return name_of(model_, records_); }
+  static uint64_t name_of(int64_t model, uint64_t records);
   const World& world() const { return world_; }
   // The generation in which the last step was applied here.
   uint64_t last_apply() const { return last_apply_; }
@@ -59,6 +60,10 @@ class Chain final : public Trainable, public StepParticipant {
   uint64_t last_apply_ = 0;
   World world_;
 };
+
+// What a checkpoint of sessions holds, as they would load it; nothing: they could not.
+std::optional<State> read_checkpoint(testing::MemoryFiles& disk, const Checker& checker,
+                                     const CheckpointPointer& pointer);
 
 // One process of a training job: the real Session, over a communicator of the simulation.
 class SessionWorker final : public Process {
@@ -81,6 +86,7 @@ class SessionWorker final : public Process {
 
   Shared& shared_;
   SimRuntime& runtime_;
+  std::unique_ptr<SimFiles> files_;  // none: there is no disk
   std::unique_ptr<Session> session_;
   std::unique_ptr<Task> task_;  // last: it uses all of the above
 };

@@ -11,6 +11,7 @@
 #include "sim/mutants.h"
 #include "sim/process.h"
 #include "sim/sim_communicator.h"
+#include "sim/sim_files.h"
 #include "sim/sim_runtime.h"
 
 namespace ffdl::sim {
@@ -33,6 +34,14 @@ enum class Training {
   kMicroBatches,  // the same, one micro-batch at a time
 };
 
+// Of sessions; none where there is no disk.
+struct Checkpointing {
+  testing::MemoryFiles* disk = nullptr;
+  uint64_t every_steps = 0;
+  int keep_last = 1;
+  DiskFaults faults{};
+};
+
 // What all workers of a simulation share.
 struct Shared {
   SimRuntime& runtime;
@@ -44,6 +53,7 @@ struct Shared {
   Pace pace;
   Mutant mutant = Mutant::kNone;
   Training training = Training::kNumbers;
+  Checkpointing checkpointing{};
 };
 
 // One process of a training job: the real Membership, and above it the steps of a session as
