@@ -74,8 +74,8 @@ struct MembershipOptions {
 class FFDL_API Membership {
  public:
   // Takes the next incarnation of `self.id` (self.incarnation is not looked at) and becomes a
-  // candidate. Errors: kInvalidArgument, and those of Store. Where the job has another recovery than
-  // these options this life ends with kInvalidArgument as soon as the job's record is read.
+  // candidate. Errors: kInvalidArgument, and those of Store. Where the job has another recovery
+  // than these options this life ends with kInvalidArgument as soon as the job's record is read.
   static Result<std::unique_ptr<Membership>> join(Store& store, Runtime& runtime, Member self,
                                                   const MembershipOptions& options = {});
   ~Membership();

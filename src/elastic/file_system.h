@@ -59,7 +59,8 @@ class FileSystem {
 
 FileSystem& system_files();
 
-// What disks and file systems want addresses and lengths to be multiples of that they take directly.
+// What disks and file systems want addresses and lengths to be multiples of that they take
+// directly.
 inline constexpr uint64_t kBlockBytes = 4096;
 // Less than this is not worth a request of its own.
 inline constexpr uint64_t kDirectBytesMin = uint64_t{256} << 10;

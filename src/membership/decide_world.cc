@@ -54,8 +54,8 @@ class Decision {
                        [&](const Member& m) { return contains(record_.carriers, m); });
   }
 
-  // With consistent recovery, when a carrier is lost and somebody stays to train. The next world has
-  // a carrier as any other does: when it is active that one has settled, so that no step of the
+  // With consistent recovery, when a carrier is lost and somebody stays to train. The next world
+  // has a carrier as any other does: when it is active that one has settled, so that no step of the
   // lineage before can become stable any more.
   bool must_go_back() const {
     if (record_.recovery != Recovery::kConsistent || record_.gives_up()) return false;

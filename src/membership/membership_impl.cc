@@ -27,8 +27,8 @@ World world_seen_by(const Member& self, const membership::WorldRecord& record) {
   const auto place = std::find(record.members.begin(), record.members.end(), self);
   const int rank =
       place == record.members.end() ? -1 : static_cast<int>(place - record.members.begin());
-  return {record.generation, rank,           record.members,   record.lineage,
-          record.phase,      record.carriers, record.gives_up()};
+  return {record.generation, rank, record.members, record.lineage, record.phase, record.carriers,
+          record.gives_up()};
 }
 
 // Orders the states of one lineage.
@@ -242,7 +242,8 @@ Status Membership::Impl::look() {
   const auto& record = sightings_.record();
   if (record && record->recovery != options_.recovery) {
     return base::invalid_argument(
-        "join job '{}' as '{}': its recovery from a death is {}, this member's {}; give all members "
+        "join job '{}' as '{}': its recovery from a death is {}, this member's {}; give all "
+        "members "
         "the same MembershipOptions::recovery, or the job another name",
         options_.job, self_.id, to_string(record->recovery), to_string(options_.recovery));
   }

@@ -60,15 +60,16 @@ TEST(FileSystem, WhatLiesAlikeInMemoryAndFileIsCutAtBlocks) {
 TEST(FileSystem, LargeWritesOfAllPlacesAreThere) {
   constexpr size_t kSize = (3 << 20) + 777;
   const auto memory = std::make_unique<std::byte[]>(kSize + kBlockBytes);
-  std::byte* const page = memory.get() + (kBlockBytes - reinterpret_cast<uintptr_t>(memory.get()) %
-                                                            kBlockBytes);
+  std::byte* const page =
+      memory.get() + (kBlockBytes - reinterpret_cast<uintptr_t>(memory.get()) % kBlockBytes);
   for (size_t i = 0; i < kSize; ++i) page[i] = static_cast<std::byte>(i * i >> 7);
   const TempFolder temp;
   for (const auto& path : {temp.file("file"), "/dev/shm/" + std::to_string(getpid())}) {
     for (const size_t shift : {0, 1, 4095}) {
       ASSERT_OK_AND_ASSIGN(const auto file, system_files().create(path));
       // The end first, then the begin: holes and pieces that meet within a block.
-      for (const auto& [begin, end] : {std::pair<size_t, size_t>{1'000'001, kSize}, {0, 1'000'001}}) {
+      for (const auto& [begin, end] :
+           {std::pair<size_t, size_t>{1'000'001, kSize}, {0, 1'000'001}}) {
         const std::span bytes(page + begin, end - begin);
         ASSERT_OK(file->write(begin + shift, bytes));
       }

@@ -38,7 +38,7 @@ constexpr uint64_t kBatch = 10;
 struct Told {
   std::atomic<bool> is_killed = false;
   std::atomic<uint64_t> end = ~uint64_t{0};  // all finish after this step
-  bool may_go_back = false;  // steps are made again, by others
+  bool may_go_back = false;                  // steps are made again, by others
   std::mutex mutex;
   std::map<uint64_t, CommittedStep> steps;
   std::map<uint64_t, uint64_t> states;

@@ -1,8 +1,8 @@
 // One job trains on while its members are killed, stopped, start, leave and take over from each
 // other at random. What each
 // member says of what it did must fit together: equal states after equal steps, and in the audit
-// each sample once per epoch. With consistent recovery whoever is killed takes all back to the newest
-// checkpoint; then the audit is of the steps that count in the end.
+// each sample once per epoch. With consistent recovery whoever is killed takes all back to the
+// newest checkpoint; then the audit is of the steps that count in the end.
 //   session_kill_test [--events N] [--state BYTES] [--recovery consistent]
 #include <fmt/format.h>
 #include <signal.h>
@@ -137,8 +137,7 @@ Result<bool> train_epochs(const Job& job, Session& session, PartitionLedger& led
 }
 
 Status train(const Job& job, int number, int predecessor, Board& board) {
-  Diary diary = {
-      std::ofstream(fmt::format("{}/audit-{}-{}", job.folder, number, getpid())), {}, 0};
+  Diary diary = {std::ofstream(fmt::format("{}/audit-{}-{}", job.folder, number, getpid())), {}, 0};
   FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(diary));
   FFDL_ASSIGN_OR_RETURN(const auto store,
                         open_store("tcp://" + job.folder + "/store", system_runtime()));
@@ -158,8 +157,8 @@ Status train(const Job& job, int number, int predecessor, Board& board) {
   Board::Worker& worker = board.workers[static_cast<size_t>(number)];
   Status finished;
   do {
-    FFDL_ASSIGN_OR_RETURN(const bool has_left, train_epochs(job, *session, *ledger, model, diary,
-                                                            worker, board));
+    FFDL_ASSIGN_OR_RETURN(const bool has_left,
+                          train_epochs(job, *session, *ledger, model, diary, worker, board));
     if (has_left) return {};
     finished = session->finish();
   } while (finished.code() == StatusCode::kWorldChanged);  // they went back
@@ -428,7 +427,8 @@ int run(int argc, char** argv) {
   const TempFolder folder;
   Board& board = testing::make_shared_board<Board>();
   board.last_epoch = ~uint64_t{0};
-  const bool goes_back = std::find(argv, argv + argc, std::string_view("consistent")) != argv + argc;
+  const bool goes_back =
+      std::find(argv, argv + argc, std::string_view("consistent")) != argv + argc;
   Jobs jobs({folder.path(), argument(argc, argv, "--state", 80'000) / 8,
              goes_back ? Recovery::kConsistent : Recovery::kForward},
             board, seed);
@@ -438,7 +438,8 @@ int run(int argc, char** argv) {
     if (entry.path().filename().string().starts_with("audit-")) audit.read(entry.path());
   }
   audit.check(jobs.last_epoch());
-  if (goes_back != (audit.lineages() > 1)) audit.problem("somebody was killed, and nobody went back");
+  if (goes_back != (audit.lineages() > 1))
+    audit.problem("somebody was killed, and nobody went back");
   fmt::print("seed {}: {}; {}: {}\n", seed, jobs.counts(), audit.counts(),
              all_well && audit.ok() ? "well" : "not well");
   return all_well && audit.ok() ? 0 : 1;

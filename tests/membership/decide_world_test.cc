@@ -272,9 +272,9 @@ TEST(DecideWorld, AWorldThatGoesBackStillNeedsACarrier) {
   record.active_lineage = 2;
   record.lineage = 3;
   ASSERT_TRUE(record.gives_up());
-  Facts facts = facts_of({.candidates = "d", .leaving = "", .stalled = "", .dead = "",
-                          .takes_over = ""},
-                         record.carriers);
+  Facts facts =
+      facts_of({.candidates = "d", .leaving = "", .stalled = "", .dead = "", .takes_over = ""},
+               record.carriers);
   EXPECT_EQ(decide_world(record, facts, at(0s), options()).waiting_for, members("a b"));
   facts.dead = {{"a", 1}, {"b", 1}};
   const WorldDecision anew = decide_world(record, facts, at(0s), options());

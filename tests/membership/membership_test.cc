@@ -236,8 +236,8 @@ TEST_P(MembershipTest, CheckpointsOnlyMoveForward) {
   EXPECT_EQ(record().checkpoint->manifest, "eleven");
 }
 
-// Members that leave take nobody back, one that dies does; the others live on as carriers of a state
-// that is given up.
+// Members that leave take nobody back, one that dies does; the others live on as carriers of a
+// state that is given up.
 TEST_P(MembershipTest, WithConsistentRecoveryADeathTakesTheOthersBack) {
   MembershipOptions options = patient();
   options.recovery = Recovery::kConsistent;

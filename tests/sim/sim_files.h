@@ -24,8 +24,7 @@ struct DiskFaults {
 // times; and when the process is killed in the middle of a write a part of that is there.
 class SimFiles final : public elastic::FileSystem {
  public:
-  SimFiles(testing::MemoryFiles& disk, SimRuntime& runtime, SimNode& node,
-           const DiskFaults& faults)
+  SimFiles(testing::MemoryFiles& disk, SimRuntime& runtime, SimNode& node, const DiskFaults& faults)
       : disk_(disk), runtime_(runtime), node_(node), faults_(faults) {}
 
   Result<std::unique_ptr<elastic::OutputFile>> create(const std::string& path) override {
@@ -58,9 +57,7 @@ class SimFiles final : public elastic::FileSystem {
     FFDL_RETURN_IF_ERROR(wait(path));
     return disk_.remove_folder(path);
   }
-  bool exists(const std::string& path) override {
-    return wait(path).ok() && disk_.exists(path);
-  }
+  bool exists(const std::string& path) override { return wait(path).ok() && disk_.exists(path); }
   Result<std::vector<std::string>> list(const std::string& path) override {
     FFDL_RETURN_IF_ERROR(wait(path));
     return disk_.list(path);
