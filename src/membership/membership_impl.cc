@@ -243,9 +243,9 @@ Status Membership::Impl::look() {
   if (record && record->recovery != options_.recovery) {
     return base::invalid_argument(
         "join job '{}' as '{}': its recovery from a death is {}, this member's {}; give all "
-        "members "
-        "the same MembershipOptions::recovery, or the job another name",
-        options_.job, self_.id, to_string(record->recovery), to_string(options_.recovery));
+        "members the same MembershipOptions::recovery, or the job another name",
+        options_.job, self_.id, membership::to_string(record->recovery),
+        membership::to_string(options_.recovery));
   }
   if (record) note_record(*record, sightings_.record_revision());
   std::vector<Member> candidates;

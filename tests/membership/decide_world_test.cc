@@ -232,12 +232,9 @@ TEST(DecideWorld, WithConsistentRecoveryALossTakesAllBack) {
     record.members = record.carriers = members("a b c");
     record.active_lineage = record.lineage = 2;
     record.checkpoint = CheckpointPointer{2, 5, 50, "saved", 1};
-    Facts facts = facts_of({.candidates = test.candidates,
-                            .leaving = test.leaving,
-                            .stalled = test.stalled,
-                            .dead = test.dead,
-                            .takes_over = ""},
-                           record.carriers);
+    const Case as_case = {test.name, "", true, "", test.candidates, test.leaving, test.stalled,
+                          test.dead, 0s, "",   ""};
+    Facts facts = facts_of(as_case, record.carriers);
     for (const Member& member : members(test.left)) facts.left[member.id] = member.incarnation;
     // The options of this leader say nothing: the record does.
     const WorldDecision decision = decide_world(record, facts, at(9s), options());
@@ -272,9 +269,8 @@ TEST(DecideWorld, AWorldThatGoesBackStillNeedsACarrier) {
   record.active_lineage = 2;
   record.lineage = 3;
   ASSERT_TRUE(record.gives_up());
-  Facts facts =
-      facts_of({.candidates = "d", .leaving = "", .stalled = "", .dead = "", .takes_over = ""},
-               record.carriers);
+  const Case only_d = {"only d", "", true, "", "d", "", "", "", 0s, "", ""};
+  Facts facts = facts_of(only_d, record.carriers);
   EXPECT_EQ(decide_world(record, facts, at(0s), options()).waiting_for, members("a b"));
   facts.dead = {{"a", 1}, {"b", 1}};
   const WorldDecision anew = decide_world(record, facts, at(0s), options());
@@ -338,6 +334,10 @@ TEST(DecideWorld, FewerThanTheLeastFormNothing) {
 
 // Any facts at all: what is formed holds a carrier, unless each of them is dead or fenced.
 TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
+  const auto holds_carrier = [](const WorldRecord& record) {
+    return std::any_of(record.members.begin(), record.members.end(),
+                       [](const Member& member) { return member.id == "b" || member.id == "d"; });
+  };
   for (unsigned bits = 0; bits < 1U << 16; ++bits) {
     WorldRecord record;
     record.generation = 7;
@@ -367,10 +367,14 @@ TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
     const WorldDecision decision = decide_world(record, facts, at(kFenced), options());
     if (!decision.next) continue;
     const auto& next = *decision.next;
-    const bool holds = std::any_of(next.members.begin(), next.members.end(),
-                                   [&](const Member& m) { return m.id == "b" || m.id == "d"; });
+    const bool holds = holds_carrier(next);
     EXPECT_EQ(next.lineage, holds ? 1U : 2U) << bits;
     EXPECT_TRUE(holds || all_are_gone) << bits;
+    record.recovery = Recovery::kConsistent;
+    const auto back = decide_world(record, facts, at(kFenced), options()).next;
+    ASSERT_TRUE(back) << bits;
+    EXPECT_TRUE(holds_carrier(*back) || all_are_gone) << bits;
+    EXPECT_EQ(back->members, next.members) << bits;
   }
 }
 

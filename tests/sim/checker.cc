@@ -86,7 +86,7 @@ void Checker::check_active(uint64_t generation) {
   }
   if (base == bases_.end()) return;  // checked when the base is known
   const Steps& steps = base->second.steps;
-  const bool is_first = begun_.insert(record_->lineage).second;
+  const bool is_first = last_active_.insert_or_assign(record_->lineage, generation).second;
   const Steps& begin =
       record_->restart_base ? saved_.at(record_->restart_base->manifest).steps : Steps();
   if (is_first && steps != begin) {
@@ -158,8 +158,8 @@ void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
   }
 }
 
-// Once a lineage is active, one member at least of each world that was active before has settled:
-// no step of it can be whole any more, whatever the others of it still give.
+// Once a lineage is active, one member at least of the last active world before it has settled: no
+// step of that can be whole any more, whatever the others of it still give.
 void Checker::on_act(const World& world) {
   const Member& self = world.members[static_cast<size_t>(world.rank)];
   const auto gave_up = [&](const Member& member) {
@@ -170,7 +170,8 @@ void Checker::on_act(const World& world) {
     violation(fmt::format("I11: '{}' uses a state that was given up", self.id));
   }
   if (!record_ || world.lineage >= record_->active_lineage) return;
-  if (active_.contains(world.generation) &&
+  const auto last = last_active_.find(world.lineage);
+  if (last != last_active_.end() && last->second == world.generation &&
       std::none_of(world.members.begin(), world.members.end(), gave_up)) {
     violation(fmt::format("I11: generation {} goes on in lineage {}, beside lineage {}",
                           world.generation, world.lineage, record_->active_lineage));

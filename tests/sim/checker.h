@@ -92,9 +92,9 @@ class Checker {
   std::map<std::pair<uint64_t, uint32_t>, std::map<uint64_t, uint64_t>> ranges_;
   std::map<uint64_t, std::vector<uint64_t>> histories_ = {{0, {}}};  // by name
   using Life = std::pair<std::string, uint64_t>;
-  std::set<Life> void_;               // whose state was given up
-  std::map<Life, uint64_t> settled_;  // by the lineage of the last active world that had it
-  std::set<uint64_t> begun_;          // lineages whose first world was active
+  std::set<Life> void_;                       // whose state was given up
+  std::map<Life, uint64_t> settled_;          // by the lineage of the last active world that had it
+  std::map<uint64_t, uint64_t> last_active_;  // generation, by lineage
   uint64_t stable_steps_ = 0;
   uint64_t working_generation_ = 0;
   std::string violation_;
