@@ -329,6 +329,7 @@ Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
   outcome.schedule_hash = runtime.schedule_hash();
   outcome.switches = runtime.switches();
   outcome.stable_steps = checker.stable_steps();
+  outcome.checkpoints = checker.checkpoints();
   if (checker.record()) {
     outcome.generations = checker.record()->generation;
     outcome.lineages = checker.record()->lineage;

@@ -19,6 +19,7 @@ struct Outcome {
   uint64_t stable_steps = 0;
   uint64_t generations = 0;
   uint64_t lineages = 0;
+  uint64_t checkpoints = 0;
 };
 
 // Workers train for some seconds of made-up time while a seeded adversary kills, stops and cuts

@@ -27,6 +27,7 @@ enum class Mutant {
   kLastApply,         // A1: the label has the world of the last step, not the last one in step
   kStepAlone,         // A2: labels are compared by their steps alone
   kParticipantApart,  // A7: what a participant keeps is not part of the state
+  kTornShard,         // of what is written to the disk a half is zeros, and nobody is told
 };
 
 struct MutantName {
@@ -51,6 +52,7 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kLastApply, "last-apply"},
     MutantName{Mutant::kStepAlone, "step-alone"},
     MutantName{Mutant::kParticipantApart, "participant-apart"},
+    MutantName{Mutant::kTornShard, "torn-shard"},
 };
 
 }  // namespace ffdl::sim

@@ -172,7 +172,7 @@ SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<Faul
       runtime_(shared.runtime) {
   const Checkpointing& disk = shared_.checkpointing;
   if (disk.disk != nullptr) {
-    files_ = std::make_unique<SimFiles>(*disk.disk, runtime_, node_, disk.faults);
+    files_ = std::make_unique<SimFiles>(*disk.disk, runtime_, node_, disk.faults, shared_.mutant);
   }
   task_ = node_.spawn("user", [this](const StopToken&) {
     run();

@@ -24,8 +24,9 @@ struct DiskFaults {
 // times; and when the process is killed in the middle of a write a part of that is there.
 class SimFiles final : public elastic::FileSystem {
  public:
-  SimFiles(testing::MemoryFiles& disk, SimRuntime& runtime, SimNode& node, const DiskFaults& faults)
-      : disk_(disk), runtime_(runtime), node_(node), faults_(faults) {}
+  SimFiles(testing::MemoryFiles& disk, SimRuntime& runtime, SimNode& node, const DiskFaults& faults,
+           Mutant mutant)
+      : disk_(disk), runtime_(runtime), node_(node), faults_(faults), mutant_(mutant) {}
 
   Result<std::unique_ptr<elastic::OutputFile>> create(const std::string& path) override {
     FFDL_RETURN_IF_ERROR(room(path));
@@ -72,6 +73,10 @@ class SimFiles final : public elastic::FileSystem {
       const size_t half = bytes.size() / 2;
       FFDL_RETURN_IF_ERROR(file_->write(offset, bytes.first(half)));
       FFDL_RETURN_IF_ERROR(files_.room(path_));
+      const bool is_lost =
+          files_.mutant_ == Mutant::kTornShard && path_.find("shard-") != path_.npos;
+      const std::vector<std::byte> zeros(is_lost && offset > 0 ? bytes.size() - half : 0);
+      if (!zeros.empty()) return file_->write(offset + half, zeros);
       return file_->write(offset + half, bytes.subspan(half));
     }
     Status sync() override {
@@ -102,6 +107,7 @@ class SimFiles final : public elastic::FileSystem {
   SimRuntime& runtime_;
   SimNode& node_;
   const DiskFaults& faults_;
+  const Mutant mutant_;
 };
 
 }  // namespace ffdl::sim

@@ -118,6 +118,7 @@ struct Board {
     uint64_t steps = 0;
     uint64_t generations = 0;
     uint64_t lineages = 0;
+    uint64_t checkpoints = 0;
   };
   std::array<Part, kJobsMax> parts;
   std::atomic<bool> found;
@@ -138,6 +139,7 @@ void search(const Command& command, uint64_t start, uint64_t job, Board& board) 
     part.steps += outcome.stable_steps;
     part.generations += outcome.generations;
     part.lineages += outcome.lineages;
+    part.checkpoints += outcome.checkpoints;
     if (outcome.violation.empty()) continue;
     fmt::print("{}\nrepeat: {}\n", outcome.violation, repeat(command, start + i));
     board.found.store(true, std::memory_order_relaxed);
@@ -182,12 +184,13 @@ bool run_many(const Command& command) {
     sum.steps += part.steps;
     sum.generations += part.generations;
     sum.lineages += part.lineages;
+    sum.checkpoints += part.checkpoints;
   }
   fmt::print(
       "{}: {} schedules from seed {} in {:.1f} s: {} steps in {} generations, {} lineages, "
-      "{} switches\n",
+      "{} checkpoints, {} switches\n",
       command.mutant.name, sum.schedules, start, seconds_since(began), sum.steps, sum.generations,
-      sum.lineages, sum.switches);
+      sum.lineages, sum.checkpoints, sum.switches);
   if (!all_ended) fmt::print("one of {} processes did not get to its end\n", command.jobs);
   return all_ended && board.found.load(std::memory_order_relaxed) == command.expect_found;
 }
