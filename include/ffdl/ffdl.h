@@ -28,6 +28,7 @@
 #include "ffdl/operation_queue.h"     // IWYU pragma: export
 #include "ffdl/parameter_server.h"    // IWYU pragma: export
 #include "ffdl/partition_ledger.h"    // IWYU pragma: export
+#include "ffdl/placed_plan.h"         // IWYU pragma: export
 #include "ffdl/plan_files.h"          // IWYU pragma: export
 #include "ffdl/runtime.h"             // IWYU pragma: export
 #include "ffdl/scaling_model.h"       // IWYU pragma: export
