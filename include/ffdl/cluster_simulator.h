@@ -36,9 +36,9 @@ struct EpochStatistics {
 // What was measured of one program: the first three, or a table of throughputs.
 struct ApplicationProfile {
   std::string name;
-  std::vector<MeasuredStep> placed;  // for these placements exactly
-  std::vector<MeasuredStep> spread;  // for this number of nodes and workers, however placed
-  std::map<int64_t, std::vector<EpochStatistics>> epochs;  // by global batch, equally many each
+  std::vector<MeasuredStep> placed{};  // for these placements exactly
+  std::vector<MeasuredStep> spread{};  // for this number of nodes and workers, however placed
+  std::map<int64_t, std::vector<EpochStatistics>> epochs{};  // by global batch, equally many each
   // Steps per second, wherever the workers are. Nothing else than these is possible; each sample is
   // worth the same; and only a job's own `duration_s` says how long it trains.
   std::map<int64_t, std::map<int, double>> throughputs{};  // by global batch, then workers
@@ -54,8 +54,8 @@ struct WorkloadSource {
 };
 
 struct WorkloadJob {
-  std::string name;
-  std::string application;  // empty: it is drawn (synthetic_workload.h)
+  std::string name{};
+  std::string application{};  // empty: it is drawn (synthetic_workload.h)
   double submitted_s = 0;
   int workers = 0;    // what its owner asks for
   int64_t batch = 0;  // global

@@ -1,6 +1,7 @@
 #pragma once
 
 // Everything public, for those who prefer one include.
+#include "ffdl/agreed_batch.h"        // IWYU pragma: export
 #include "ffdl/autoscaler.h"          // IWYU pragma: export
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
 #include "ffdl/batch_rule.h"          // IWYU pragma: export
@@ -13,6 +14,7 @@
 #include "ffdl/diagnose.h"            // IWYU pragma: export
 #include "ffdl/export.h"              // IWYU pragma: export
 #include "ffdl/gradient_noise.h"      // IWYU pragma: export
+#include "ffdl/job_link.h"            // IWYU pragma: export
 #include "ffdl/job_planner.h"         // IWYU pragma: export
 #include "ffdl/job_scheduler.h"       // IWYU pragma: export
 #include "ffdl/job_status.h"          // IWYU pragma: export

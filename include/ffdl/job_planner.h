@@ -32,11 +32,11 @@ struct SizeOption {
 
 struct JobRequest {
   std::string name;
-  std::vector<SizeOption> sizes;  // any order; each number of workers at most once
-  bool may_wait = false;          // 0 workers, worth 0, is allowed too
-  int current_workers = 0;        // 0: not running
-  double switch_cost = 0;         // taken off the value of every other size than the current one
-  std::string source{};           // where it was read, for messages: "'jobs.yaml': line 3, column 5"
+  std::vector<SizeOption> sizes{};  // any order; each number of workers at most once
+  bool may_wait = false;            // 0 workers, worth 0, is allowed too
+  int current_workers = 0;          // 0: not running
+  double switch_cost = 0;           // taken off the value of every other size than the current one
+  std::string source{};  // where it was read, for messages: "'jobs.yaml': line 3, column 5"
 };
 
 // What one job got, and the sizes beside it: what fewer or more workers would change.

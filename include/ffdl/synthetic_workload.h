@@ -32,10 +32,10 @@ struct SyntheticWorkload {
 
 // Each job trains one of the programs, all equally likely, to its end. Its owner asks for 1, 2, 4
 // or 8 workers, and for a batch that is a power of two times the smallest, at random among those
-// that so many workers can do; so it is as good a guess as an owner makes who has not tried. A table
-// of throughputs says nothing of an end: such a job asks for one of its batches and takes 10 minutes
-// to 10 hours, any order of magnitude equally likely.
-// The same seed gives the same workload. Errors: kInvalidArgument.
+// that so many workers can do; so it is as good a guess as an owner makes who has not tried. A
+// table of throughputs says nothing of an end: such a job asks for one of its batches and takes 10
+// minutes to 10 hours, any order of magnitude equally likely. The same seed gives the same
+// workload. Errors: kInvalidArgument.
 FFDL_API Result<std::vector<WorkloadJob>> make_workload(
     const std::map<std::string, ApplicationProfile>& profiles, const SyntheticWorkload& options);
 

@@ -22,6 +22,8 @@ void bind_data_source(pybind11::module_& module);
 void bind_partition_ledger(pybind11::module_& module);
 void bind_gradient_noise(pybind11::module_& module);
 void bind_batch_rule(pybind11::module_& module);
+void bind_agreed_batch(pybind11::module_& module);
+void bind_job_link(pybind11::module_& module);
 void bind_session(pybind11::module_& module);
 void bind_straggler_watch(pybind11::module_& module);
 void bind_diagnose(pybind11::module_& module);

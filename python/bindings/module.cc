@@ -21,6 +21,8 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_gradient_noise(module);
   ffdl::python::bind_batch_rule(module);
   ffdl::python::bind_straggler_watch(module);
+  ffdl::python::bind_agreed_batch(module);
+  ffdl::python::bind_job_link(module);
   ffdl::python::bind_session(module);
   ffdl::python::bind_diagnose(module);
 }

@@ -6,6 +6,8 @@ exceptions of :mod:`ffdl.errors`. Times are seconds.
 
 from . import data, errors, report
 from ._ffdl import (
+    AdmittedJob,
+    AgreedBatch,
     AveragingLearner,
     AveragingStats,
     Backend,
@@ -18,6 +20,7 @@ from ._ffdl import (
     GradientNoise,
     GradientType,
     JobEnvironment,
+    JobLink,
     Learner,
     LearnerProgress,
     LearnerStats,
@@ -82,6 +85,8 @@ from .errors import *  # noqa: F403  # the exceptions are public names of the pa
 from .shared import shared_array
 
 __all__ = [
+    "AdmittedJob",
+    "AgreedBatch",
     "AveragingLearner",
     "AveragingStats",
     "Backend",
@@ -94,6 +99,7 @@ __all__ = [
     "GradientNoise",
     "GradientType",
     "JobEnvironment",
+    "JobLink",
     "Learner",
     "LearnerProgress",
     "LearnerStats",

@@ -612,6 +612,23 @@ class StragglerWatch(StepParticipant):
         on_straggler: Callable[[Straggler], object] | None = None,
     ) -> StragglerWatch: ...
 
+class AgreedBatch(StepParticipant):
+    samples: int
+    share: int
+    @staticmethod
+    def create(samples: int) -> AgreedBatch: ...
+    def want(self, samples: int, members: int) -> None: ...
+
+class AdmittedJob:
+    workers: int
+    batch: int
+
+class JobLink:
+    wanted: AdmittedJob
+    @staticmethod
+    def open(store: Store, job: str, *, interval_s: float = ...) -> JobLink: ...
+    def report(self, workers: int, batch: int, step_s: float) -> None: ...
+
 class StepResult(enum.Enum):
     CONTINUE = ...
     WORLD_CHANGED = ...

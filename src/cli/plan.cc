@@ -116,10 +116,9 @@ std::string first_that_does_not_fit(const std::vector<JobRequest>& jobs, int64_t
   int64_t least = 0;
   for (const JobRequest& job : jobs) {
     if (job.may_wait || job.sizes.empty()) continue;
-    least += std::min_element(job.sizes.begin(), job.sizes.end(),
-                              [](const SizeOption& a, const SizeOption& b) {
-                                return a.workers < b.workers;
-                              })
+    least += std::min_element(
+                 job.sizes.begin(), job.sizes.end(),
+                 [](const SizeOption& a, const SizeOption& b) { return a.workers < b.workers; })
                  ->workers;
     if (least > workers) return fmt::format("{}: job '{}' is one too many: ", job.source, job.name);
   }
@@ -133,8 +132,8 @@ Status show(const Plan& plan, const PlanArguments& arguments, const std::vector<
   if (!plan.feasible) {
     std::string where = first_that_does_not_fit(jobs, workers);
     if (where.empty()) {
-      where = fmt::format("'{}': ",
-                          arguments.jobs.empty() ? arguments.throughputs : arguments.jobs);
+      where =
+          fmt::format("'{}': ", arguments.jobs.empty() ? arguments.throughputs : arguments.jobs);
     }
     return Status(StatusCode::kExhausted, fmt::format("plan {}{}", where, plan.reason));
   }

@@ -233,6 +233,9 @@ void add_places(CLI::App& command, RunArguments& to) {
                   "with --autoscale: how fast it is with 1, 2, ... workers, as 1,1.9,2.7")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command.add_option("--profile", to.profile,
+                     "with --autoscale, in place of --scaling: what 'ffdl profile' has written, or "
+                     "a file for 'ffdl plan --jobs' with this one job");
   command.add_flag("--standalone", to.standalone, "a store of its own, which is the default");
   command.add_option("--master-addr,--master_addr", to.master_addr, "what MASTER_ADDR is to be");
   command.add_option("--master-port,--master_port", to.master_port, "what MASTER_PORT is to be")

@@ -144,10 +144,10 @@ Result<std::map<std::string, ApplicationProfile>> load_programs(
     const SimulateArguments& arguments, std::span<const WorkloadJob> workload) {
   if (!arguments.profiles.empty()) return load_profiles(arguments.profiles);
   if (!arguments.throughputs.empty()) return load_throughput_profiles(arguments.throughputs);
-  const bool says_lengths =
-      !workload.empty() && std::all_of(workload.begin(), workload.end(), [](const WorkloadJob& job) {
-        return job.application.empty();
-      });
+  const bool says_lengths = !workload.empty() && std::all_of(workload.begin(), workload.end(),
+                                                             [](const WorkloadJob& job) {
+                                                               return job.application.empty();
+                                                             });
   if (!says_lengths) {
     return Status(StatusCode::kInvalidArgument,
                   "simulate: nothing says how fast the jobs are; give --profiles or --throughputs");
@@ -203,7 +203,8 @@ void add_workload(CLI::App& command, SimulateArguments& to) {
       .add_option("--load", to.drawn.load,
                   "of --arrivals: what the jobs as they ask would use of the cluster, 1: all of it")
       ->capture_default_str();
-  command.add_option("--seed", to.drawn.seed, "of --arrivals, and of what the jobs of a trace train")
+  command
+      .add_option("--seed", to.drawn.seed, "of --arrivals, and of what the jobs of a trace train")
       ->capture_default_str();
 }
 
@@ -214,7 +215,8 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
   ClusterOptions& cluster = arguments->cluster;
   CLI::App* command = app.add_subcommand("simulate", "Run a workload on a cluster in fast motion");
   add_workload(*command, *arguments);
-  auto* programs = command->add_option_group("programs", "what the jobs train")->require_option(0, 1);
+  auto* programs =
+      command->add_option_group("programs", "what the jobs train")->require_option(0, 1);
   programs->add_option("--profiles", arguments->profiles, "folder of measured profiles");
   programs->add_option("--throughputs", arguments->throughputs,
                        "folder of tables: steps per second by batch and workers. With neither, k "
@@ -254,9 +256,10 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
       ->add_option("--restart-cost", cluster.restart_s, "seconds that a change of size stops a job")
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "print one JSON document");
-  command->add_option("--timeline", arguments->timeline,
-                      "file for a picture (.png, .svg, .pdf) of the cluster and its jobs over time, "
-                      "which the ffdl of the Python package draws; in .json, what it is drawn from");
+  command->add_option(
+      "--timeline", arguments->timeline,
+      "file for a picture (.png, .svg, .pdf) of the cluster and its jobs over time, "
+      "which the ffdl of the Python package draws; in .json, what it is drawn from");
   command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });
 }
 

@@ -32,7 +32,7 @@ struct BatchLimits {
   int64_t global_min = 0;  // also the one that gradient statistics refer to
   int64_t global_max = 0;
   int64_t local_min = 0;
-  int64_t local_max = 0;  // what a device's memory holds
+  int64_t local_max = 0;   // what a device's memory holds
   bool is_listed = false;  // by a table: no batch is cut or made up
 
   // One worker accumulates at least once beyond the smallest batch: without two parts of a batch
@@ -101,7 +101,7 @@ class Application {
   std::vector<std::vector<EpochStatistics>> statistics_;  // by batch, then epoch
   std::vector<double> progress_;
   std::map<std::vector<int>, std::map<int64_t, StepTime>> placed_;
-  std::vector<Sample> samples_;  // nodes, workers, local batch
+  std::vector<Sample> samples_;                     // nodes, workers, local batch
   std::map<int64_t, std::map<int, double>> table_;  // steps per second by batch and workers
   std::map<std::pair<std::vector<int>, int64_t>, std::optional<StepTime>> known_;
 };

@@ -18,7 +18,7 @@ struct Gang {
 enum class Places { kFound, kNone, kUnknown };
 
 struct FoundPlaces {
-  Places outcome = Places::kUnknown;  // unknown: the steps were used up
+  Places outcome = Places::kUnknown;           // unknown: the steps were used up
   std::vector<std::vector<NodeWorkers>> of{};  // each gang, if found
   size_t blocked = 0;  // if there are none: already the first so many gangs do not fit together
 };

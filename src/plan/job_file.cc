@@ -153,7 +153,8 @@ class JobFile {
   Result<YAML::Node> required(const YAML::Node& map, const char* key) const {
     const YAML::Node value = map[key];
     if (value.IsDefined()) return value;
-    return error_at(map, fmt::format("no '{}' in a profile; measure again with 'ffdl profile'", key));
+    return error_at(map,
+                    fmt::format("no '{}' in a profile; measure again with 'ffdl profile'", key));
   }
 
   Result<plan::ProfilePoint> read_point(const YAML::Node& node) const {
@@ -203,9 +204,8 @@ class JobFile {
     FFDL_ASSIGN_OR_RETURN(const plan::JobProfile profile, read_profile(root));
     FFDL_ASSIGN_OR_RETURN(const YAML::Node name, required(root, "job"));
     if (!name.IsScalar()) return error_at(name, "not a name; measure again");
-    return std::vector{JobRequest{.name = name.Scalar(),
-                                  .sizes = plan::sizes_of(profile, {}),
-                                  .source = where(root.Mark())}};
+    return std::vector{JobRequest{
+        .name = name.Scalar(), .sizes = plan::sizes_of(profile, {}), .source = where(root.Mark())}};
   }
 
   Result<JobRequest> read_job(const YAML::Node& node) const {
@@ -214,37 +214,37 @@ class JobFile {
     int min_workers = 1, max_workers = INT32_MAX;
     std::optional<plan::JobProfile> profile;
     plan::ProfileLimits limits;
-    Status read = for_each(
-        node, "a job", kJobKeys,
-        [&](const std::string& key, const YAML::Node& value) -> Result<bool> {
-          if (key == "name" && value.IsScalar()) {
-            job.name = value.Scalar();
-          } else if (key == "scaling" || key == "sizes") {
-            if (!job.sizes.empty()) return error_at(value, "sizes twice; give scaling or sizes");
-            FFDL_RETURN_IF_ERROR(read_sizes(value, key == "scaling", job.sizes));
-          } else if (key == "profile") {
-            FFDL_ASSIGN_OR_RETURN(profile, read_profile_of(value));
-          } else if (key == "min_batch") {
-            FFDL_ASSIGN_OR_RETURN(limits.min_batch, integer(value, 1));
-          } else if (key == "max_batch") {
-            FFDL_ASSIGN_OR_RETURN(limits.max_batch, integer(value, 1));
-          } else if (key == "device_memory") {
-            FFDL_ASSIGN_OR_RETURN(limits.device_memory, bytes(value));
-          } else if (key == "min_workers") {
-            FFDL_ASSIGN_OR_RETURN(min_workers, integer(value, 1));
-          } else if (key == "max_workers") {
-            FFDL_ASSIGN_OR_RETURN(max_workers, integer(value, 1));
-          } else if (key == "may_wait") {
-            FFDL_ASSIGN_OR_RETURN(job.may_wait, truth(value));
-          } else if (key == "current_workers") {
-            FFDL_ASSIGN_OR_RETURN(job.current_workers, integer(value, 0));
-          } else if (key == "switch_cost") {
-            FFDL_ASSIGN_OR_RETURN(job.switch_cost, number(value, 0));
-          } else {
-            return false;
-          }
-          return true;
-        });
+    Status read = for_each(node, "a job", kJobKeys,
+                           [&](const std::string& key, const YAML::Node& value) -> Result<bool> {
+                             if (key == "name" && value.IsScalar()) {
+                               job.name = value.Scalar();
+                             } else if (key == "scaling" || key == "sizes") {
+                               if (!job.sizes.empty())
+                                 return error_at(value, "sizes twice; give scaling or sizes");
+                               FFDL_RETURN_IF_ERROR(read_sizes(value, key == "scaling", job.sizes));
+                             } else if (key == "profile") {
+                               FFDL_ASSIGN_OR_RETURN(profile, read_profile_of(value));
+                             } else if (key == "min_batch") {
+                               FFDL_ASSIGN_OR_RETURN(limits.min_batch, integer(value, 1));
+                             } else if (key == "max_batch") {
+                               FFDL_ASSIGN_OR_RETURN(limits.max_batch, integer(value, 1));
+                             } else if (key == "device_memory") {
+                               FFDL_ASSIGN_OR_RETURN(limits.device_memory, bytes(value));
+                             } else if (key == "min_workers") {
+                               FFDL_ASSIGN_OR_RETURN(min_workers, integer(value, 1));
+                             } else if (key == "max_workers") {
+                               FFDL_ASSIGN_OR_RETURN(max_workers, integer(value, 1));
+                             } else if (key == "may_wait") {
+                               FFDL_ASSIGN_OR_RETURN(job.may_wait, truth(value));
+                             } else if (key == "current_workers") {
+                               FFDL_ASSIGN_OR_RETURN(job.current_workers, integer(value, 0));
+                             } else if (key == "switch_cost") {
+                               FFDL_ASSIGN_OR_RETURN(job.switch_cost, number(value, 0));
+                             } else {
+                               return false;
+                             }
+                             return true;
+                           });
     if (!read.ok()) return read;
     if (job.name.empty()) return error_at(node, "a job without a name; write one");
     if (profile) {

@@ -128,7 +128,8 @@ class Planner {
                             .switch_cost = jobs_[job].switch_cost};
       for (const int size : origins.back()) request.sizes.push_back(option({job, size}));
       if (request.sizes.empty() && !request.may_wait) {
-        if (why_.empty()) why_ = fmt::format("job '{}' fits on these nodes in no size", request.name);
+        if (why_.empty())
+          why_ = fmt::format("job '{}' fits on these nodes in no size", request.name);
         return std::optional<Part>();
       }
       requests.push_back(std::move(request));
@@ -164,9 +165,9 @@ class Planner {
         continue;
       }
       const SizeOption& there = option({job, *same});
-      const bool is_better = here.value > there.value ||
-                             (here.value == there.value && is_demanding(there) &&
-                              !is_demanding(here));
+      const bool is_better =
+          here.value > there.value ||
+          (here.value == there.value && is_demanding(there) && !is_demanding(here));
       if (is_better) *same = size;
     }
     return best;
@@ -241,9 +242,8 @@ class Planner {
     for (int size = 0; size < static_cast<int>(jobs_[job].sizes.size()); ++size) {
       if (option({job, size}).workers <= workers_max) sizes.push_back(size);
     }
-    std::stable_sort(sizes.begin(), sizes.end(), [&](int a, int b) {
-      return option({job, a}).value > option({job, b}).value;
-    });
+    std::stable_sort(sizes.begin(), sizes.end(),
+                     [&](int a, int b) { return option({job, a}).value > option({job, b}).value; });
     return sizes;
   }
 
@@ -266,10 +266,11 @@ class Planner {
 
   PlacedPlan finished(double open, double unresolved) const {
     if (!best_) {
-      PlacedPlan none = refused(
-          std::max(open, unresolved) > -INFINITY
-              ? fmt::format("none of {} plans could be placed; allow more of them", plans_)
-              : "the jobs' sizes do not fit on these nodes together; let some wait, or demand less");
+      PlacedPlan none =
+          refused(std::max(open, unresolved) > -INFINITY
+                      ? fmt::format("none of {} plans could be placed; allow more of them", plans_)
+                      : "the jobs' sizes do not fit on these nodes together; let some wait, or "
+                        "demand less");
       none.plans_tried = plans_;
       return none;
     }
@@ -297,9 +298,9 @@ class Planner {
     }
     share.explanation = explain(share);
     const Chosen free{job, free_sizes_[job]};
-    const bool differs = free.size == kWaits ? chosen.size != kWaits
-                                             : chosen.size == kWaits ||
-                                                   option(free).value != option(chosen).value;
+    const bool differs = free.size == kWaits
+                             ? chosen.size != kWaits
+                             : chosen.size == kWaits || option(free).value != option(chosen).value;
     if (!differs) return share;
     share.explanation +=
         free.size == kWaits
@@ -313,7 +314,8 @@ class Planner {
     if (share.workers == 0) return fmt::format("{} waits", share.name);
     std::string places;
     for (const NodeWorkers& place : share.nodes) {
-      places += fmt::format("{}{} on node {}", places.empty() ? "" : ", ", place.workers, place.node);
+      places +=
+          fmt::format("{}{} on node {}", places.empty() ? "" : ", ", place.workers, place.node);
     }
     return fmt::format("{} gets {} worker{}, worth {:.4g}: {}", share.name, share.workers,
                        share.workers == 1 ? "" : "s", share.value, places);
@@ -325,8 +327,8 @@ class Planner {
   int workers_ = 0;
   std::vector<Chosen> impossible_;
   int plans_ = 0;
-  std::string why_;               // the first thing that made a part impossible
-  std::vector<int> free_sizes_;   // of the best plan without boundaries
+  std::string why_;              // the first thing that made a part impossible
+  std::vector<int> free_sizes_;  // of the best plan without boundaries
   std::optional<Placed> best_;
 };
 

@@ -61,7 +61,8 @@ double SimJob::progress_in(double seconds, const std::vector<int>& placement,
     const auto speed = true_speed(*application, placement, how, total, at);
     if (!speed) return 0;
     const bool is_last = at + 1 == application->epochs();
-    const double needs_s = is_last ? INFINITY : (application->progress_after(at) - to) / speed->rate;
+    const double needs_s =
+        is_last ? INFINITY : (application->progress_after(at) - to) / speed->rate;
     if (needs_s >= seconds) return to + speed->rate * seconds;
     to = application->progress_after(at);
     seconds -= needs_s;

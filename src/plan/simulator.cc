@@ -33,8 +33,8 @@ Status check_options(const ClusterOptions& options) {
 
 // What is wrong with a job, and where it was read.
 template <class... Args>
-Status about(const WorkloadJob& job, size_t column,
-             fmt::format_string<Args...> wrong, Args&&... args) {
+Status about(const WorkloadJob& job, size_t column, fmt::format_string<Args...> wrong,
+             Args&&... args) {
   const std::string told = fmt::format(wrong, std::forward<Args>(args)...);
   const WorkloadSource& source = job.source;
   if (source.line == 0) return invalid_argument("simulate job '{}': {}", job.name, told);
@@ -111,8 +111,8 @@ class Simulation {
     const int workers_max = options_.nodes * options_.gpus_per_node;
     const auto& limits = application.limits();
     if (request.workers < 1 || request.workers > workers_max) {
-      return about(request, source.workers_column,
-                   "it asks for {} workers of {}; ask for fewer", request.workers, workers_max);
+      return about(request, source.workers_column, "it asks for {} workers of {}; ask for fewer",
+                   request.workers, workers_max);
     }
     if (request.batch < limits.global_min || request.batch > limits.global_max) {
       return about(request, source.batch_column, "a batch of {}; its profile knows {} to {}",

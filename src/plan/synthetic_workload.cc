@@ -126,10 +126,12 @@ std::vector<WorkloadJob> choices_of(std::deque<plan::Application>& applications,
   for (plan::Application& application : applications) {
     const plan::BatchLimits& limits = application.limits();
     std::vector<int64_t> batches = application.batches();
-    if (!application.is_table()) batches = {std::max(limits.global_min, limits.local_min * workers)};
+    if (!application.is_table())
+      batches = {std::max(limits.global_min, limits.local_min * workers)};
     for (const int64_t batch : batches) {
       const plan::BatchSplit split = limits.split(batch, workers);
-      if (batch > limits.global_max || !knows(application, workers, split.local, per_node)) continue;
+      if (batch > limits.global_max || !knows(application, workers, split.local, per_node))
+        continue;
       choices.push_back({.name = {}, .application = application.name(), .batch = batch});
     }
   }
@@ -152,13 +154,14 @@ Status draw_programs(std::span<WorkloadJob> workload,
       entry->second = choices_of(applications, job.workers, options.gpus_per_node);
     }
     if (entry->second.empty()) {
-      const std::string wrong = fits ? "no program was measured with so many"
-                                     : fmt::format("there are {} nodes of {} GPUs", options.nodes,
-                                                   options.gpus_per_node);
+      const std::string wrong =
+          fits ? "no program was measured with so many"
+               : fmt::format("there are {} nodes of {} GPUs", options.nodes, options.gpus_per_node);
       return base::invalid_argument(
           "read '{}': line {}, column {}: job '{}' has {} workers, and {}; leave it out, or give a "
           "larger cluster or other programs",
-          job.source.file, job.source.line, job.source.workers_column, job.name, job.workers, wrong);
+          job.source.file, job.source.line, job.source.workers_column, job.name, job.workers,
+          wrong);
     }
     const WorkloadJob& chosen = entry->second[below(random, entry->second.size())];
     job.application = chosen.application;

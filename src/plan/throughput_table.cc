@@ -97,9 +97,9 @@ Result<JobRequest> load_table(const fs::path& path, BatchChoice choice) {
   JobRequest job;
   job.name = path.stem().string();
   job.sizes = best_sizes(rows, workers);
-  const auto least = std::find(workers.begin(), workers.end(), job.sizes[0].workers);
+  const auto smallest = std::find(workers.begin(), workers.end(), job.sizes[0].workers);
   job.source =
-      fmt::format("'{}': line 1, column {}", path.string(), least - workers.begin() + 2);
+      fmt::format("'{}': line 1, column {}", path.string(), smallest - workers.begin() + 2);
   return job;
 }
 

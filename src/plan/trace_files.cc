@@ -156,7 +156,8 @@ Result<std::vector<WorkloadJob>> read_trace(const CsvFile& csv, const std::strin
     job.name = csv.text(row, name);
     FFDL_ASSIGN_OR_RETURN(job.submitted_s, csv.number(row, time));
     FFDL_ASSIGN_OR_RETURN(job.duration_s, csv.number(row, duration));
-    if (job.duration_s <= 0) return csv.error_at(row, duration, "a job of 0 s or less; leave it out");
+    if (job.duration_s <= 0)
+      return csv.error_at(row, duration, "a job of 0 s or less; leave it out");
     FFDL_ASSIGN_OR_RETURN(job.workers, read_workers(csv, row, workers));
     job.source = {.file = file, .line = csv.line(row), .workers_column = workers + 1};
     jobs.push_back(std::move(job));

@@ -13,17 +13,14 @@ using Vector = std::array<double, kCount>;
 using Matrix = std::array<Vector, kCount>;
 
 constexpr double kErrorBefore = 0.05;  // of an observation, relative, before any was compared
-constexpr double kErrorWeight = 2;     // in observations: how much that is believed
+constexpr double kErrorWeight = 4;     // in observations: how much that is believed
 constexpr double kStep = 0.05;         // of a parameter's scale, for differences
 constexpr int kRounds = 3;             // the errors and the covariance depend on each other
 
 Vector parameters_of(const ScalingModel& model) {
-  return {model.compute_base_s,
-          model.compute_per_sample_s,
-          model.within_node.base_s,
-          model.within_node.per_worker_s,
-          model.across_nodes.base_s,
-          model.across_nodes.per_worker_s,
+  return {model.compute_base_s,      model.compute_per_sample_s,
+          model.within_node.base_s,  model.within_node.per_worker_s,
+          model.across_nodes.base_s, model.across_nodes.per_worker_s,
           1 / model.overlap};
 }
 
@@ -113,7 +110,7 @@ void estimate_uncertainty(std::span<const StepObservation> observations, Scaling
   const auto count = static_cast<double>(observations.size());
   compute_s /= count;
   batch = std::max(batch / count, 1.0);
-  model.parameter_scale = {compute_s,       compute_s / batch, compute_s, compute_s / 10,
+  model.parameter_scale = {compute_s, compute_s / batch, compute_s, compute_s / 10,
                            compute_s, compute_s / 10,    0.5};
   const std::vector<Told> told = told_by(observations, model);
   double square_error = 0;
@@ -132,8 +129,9 @@ void estimate_uncertainty(std::span<const StepObservation> observations, Scaling
     model.covariance = inverse_of(precision);
     double free = static_cast<double>(told.size());  // of the errors, less what the fit has used up
     for (size_t i = 0; i < kCount; ++i) free -= 1 - model.covariance[i][i];
+    // Less two, as Student's distribution is wider: the size of the errors is an estimate, too.
     variance = (kErrorWeight * kErrorBefore * kErrorBefore + square_error) /
-               (kErrorWeight + std::max(free, 0.0));
+               (kErrorWeight - 2 + std::max(free, 0.0));
   }
 }
 

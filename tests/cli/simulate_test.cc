@@ -88,7 +88,8 @@ TEST_F(SimulateCommand, RunsATraceWithTablesOrWithout) {
       folder_.write("trace.csv",
                     "job_id,submission_time,duration,num_gpu\na,1000,100,1\nb,1000,50,2\n");
   folder_.write("tables/net.csv", "global_batch_size,1,2\n8,1,1.5\n");
-  for (const std::string& programs : {std::string(), " --throughputs " + folder_.path() + "/tables"}) {
+  for (const std::string& programs :
+       {std::string(), " --throughputs " + folder_.path() + "/tables"}) {
     const auto outcome = simulate(trace + programs);
     ASSERT_EQ(outcome.exit_code, 0);
     const json document = json::parse(outcome.out);

@@ -23,5 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = jobs::parse_answers(encode(*answers));
     FFDL_CHECK(again.ok() && *again == *answers, "answers that were written can be read");
   }
+  const auto speeds = jobs::parse_speeds(text);
+  FFDL_CHECK(speeds.ok() || speeds.status().code() == StatusCode::kCorrupt, "the only thing wrong");
+  if (speeds.ok()) {
+    const auto again = jobs::parse_speeds(encode(*speeds));
+    FFDL_CHECK(again.ok() && *again == *speeds, "speeds that were written can be read");
+  }
   return 0;
 }

@@ -40,8 +40,11 @@ TEST(FindPlaces, Table) {
       {"but they do if one may be cut", {{3, 1}, {3, 1}, {2, 2}}, {4, 4}, Places::kFound, 0},
       {"apart", {{3, 0, 1}}, {4, 4}, Places::kNone, 1},
       {"apart, on three", {{3, 0, 1}, {3, 0, 1}}, {2, 2, 2}, Places::kFound, 0},
-      {"the greedy way is a dead end", {{3, 1}, {3, 1}, {2, 1}, {2, 1}, {2, 1}}, {6, 6},
-       Places::kFound, 0},
+      {"the greedy way is a dead end",
+       {{3, 1}, {3, 1}, {2, 1}, {2, 1}, {2, 1}},
+       {6, 6},
+       Places::kFound,
+       0},
       {"two and two of one and one", {{2, 0, 1}, {2, 0, 1}, {2, 1}}, {3, 2, 1}, Places::kFound, 0},
   };
   for (const auto& row : rows) {

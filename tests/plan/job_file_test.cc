@@ -103,8 +103,9 @@ TEST(JobFile, ComplaintsOfAProfileNameItsFileLineAndColumn) {
     std::string text;
     const char* message;
   } cases[] = {
-      {"job: a\n", "line 1, column 1: no profile, as its 'format' is not 'ffdl-profile-1'; write "
-                   "one with 'ffdl profile'"},
+      {"job: a\n",
+       "line 1, column 1: no profile, as its 'format' is not 'ffdl-profile-1'; write "
+       "one with 'ffdl profile'"},
       {"format: ffdl-profile-1\njob: a\npoints: []\n",
        "line 1, column 1: no 'global_batch' in a profile; measure again with 'ffdl profile'"},
       {profile("[]"), "line 4, column 9: no list of points; measure one at least"},

@@ -94,8 +94,8 @@ TEST(DrawPrograms, GivesEachJobOneThatItsWorkersCanTrain) {
   std::map<std::pair<std::string, int64_t>, int> drawn;
   for (size_t i = 1; i < trace.size(); ++i) {
     ++drawn[{trace[i].application, trace[i].batch}];
-    EXPECT_TRUE(tables()[trace[i].application].throughputs[trace[i].batch].contains(
-        trace[i].workers));
+    EXPECT_TRUE(
+        tables()[trace[i].application].throughputs[trace[i].batch].contains(trace[i].workers));
   }
   EXPECT_EQ(drawn.size(), 3U);
 }

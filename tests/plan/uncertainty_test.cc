@@ -61,8 +61,8 @@ double covered(const std::vector<int>& sizes, const std::vector<int>& asked) {
     for (const int workers : asked) {
       for (const int64_t batch : {24, 48}) {
         const int nodes = (workers + 3) / 4;
-        const double wrong = std::abs(std::log(model.step_s(nodes, workers, batch) /
-                                               truth.step_s(nodes, workers, batch)));
+        const double wrong = std::abs(
+            std::log(model.step_s(nodes, workers, batch) / truth.step_s(nodes, workers, batch)));
         inside += wrong <= 2 * model.uncertainty(nodes, workers, batch) ? 1 : 0;
         ++all;
       }

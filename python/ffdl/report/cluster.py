@@ -32,7 +32,7 @@ def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.i
         levels[-1] = list(used.values())
     axes.stackplot(hours, list(zip(*levels, strict=True)), labels=programs, step="post")
     axes.set(xlabel="hours", ylabel="workers", xlim=(0, min(hours[-1], hours_max) or 1))
-    axes.legend(loc="upper right", ncols=3, fontsize="small")
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=6, fontsize="small", frameon=False)
 
 
 def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) -> None:
