@@ -3,7 +3,8 @@
 
 usage: plot_planner.py OUT_FOLDER LABEL=FILE...
 
-Needs matplotlib and the Python package ffdl, whose 'ffdl simulate --timeline' draws the same. Allocation and jobs are drawn for each file, the distributions for all together.
+Needs matplotlib and the Python package ffdl, whose `ffdl simulate --timeline` draws the same.
+Allocation and jobs are drawn for each file, the distributions for all together.
 """
 
 import json
@@ -42,7 +43,7 @@ def draw_distributions(reports, path):
 def draw_alone(draw, report, title, path):
     figure, axes = plt.subplots(figsize=(9, 4))
     draw(axes, report, HOURS_MAX)
-    axes.set_title(title)
+    axes.set_title(title, pad=22)  # above a legend
     figure.savefig(path, dpi=70, bbox_inches="tight")
     plt.close(figure)
 

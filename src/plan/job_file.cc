@@ -208,6 +208,23 @@ class JobFile {
         .name = name.Scalar(), .sizes = plan::sizes_of(profile, {}), .source = where(root.Mark())}};
   }
 
+  // What only a profile has a use for.
+  Status check_limits(const YAML::Node& job, bool has_profile,
+                      const plan::ProfileLimits& limits) const {
+    const bool any = limits.min_batch > 0 || limits.max_batch > 0 || limits.device_memory > 0;
+    if (!has_profile && any) {
+      return error_at(job, "min_batch, max_batch or device_memory, and no profile; give one");
+    }
+    if (limits.max_batch > 0 && limits.max_batch < limits.min_batch) {
+      return error_at(job, "a max_batch below the min_batch; exchange them");
+    }
+    if (has_profile && limits.max_workers >= UINT16_MAX) {
+      return error_at(job, fmt::format("max_workers of {}; at most {} are possible",
+                                       limits.max_workers, UINT16_MAX - 1));
+    }
+    return {};
+  }
+
   Result<JobRequest> read_job(const YAML::Node& node) const {
     JobRequest job;
     job.source = where(node.Mark());
@@ -247,12 +264,10 @@ class JobFile {
                            });
     if (!read.ok()) return read;
     if (job.name.empty()) return error_at(node, "a job without a name; write one");
+    if (max_workers < INT32_MAX) limits.max_workers = max_workers;
+    FFDL_RETURN_IF_ERROR(check_limits(node, profile.has_value(), limits));
     if (profile) {
       if (!job.sizes.empty()) return error_at(node, "sizes twice; give a profile or sizes");
-      if (max_workers < INT32_MAX) limits.max_workers = max_workers;
-      if (limits.max_batch > 0 && limits.max_batch < std::max(limits.min_batch, int64_t{1})) {
-        return error_at(node, "a max_batch below the min_batch; exchange them");
-      }
       job.sizes = plan::sizes_of(*profile, limits);
     }
     std::erase_if(job.sizes, [&](const SizeOption& size) {

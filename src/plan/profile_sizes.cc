@@ -45,8 +45,9 @@ class Memory {
 
 std::vector<int64_t> candidates(const JobProfile& profile, const ProfileLimits& limits) {
   if (limits.min_batch == 0 && limits.max_batch == 0) return {profile.batch};
-  const int64_t least = limits.min_batch > 0 ? limits.min_batch : profile.batch;
-  const int64_t most = limits.max_batch > 0 ? limits.max_batch : profile.batch;
+  const int64_t most =
+      limits.max_batch > 0 ? limits.max_batch : std::max(profile.batch, limits.min_batch);
+  const int64_t least = limits.min_batch > 0 ? limits.min_batch : std::min(profile.batch, most);
   std::vector<int64_t> batches;
   for (auto batch = static_cast<double>(least); batch < static_cast<double>(most);
        batch *= kBatchRatio) {

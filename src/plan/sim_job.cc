@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "base/errors.h"
+#include "plan/job_error.h"
 
 namespace ffdl::plan {
 namespace {
@@ -113,10 +113,11 @@ Status advance(SimJob& job, double now_s, double seconds, const BatchRule& rule)
   while (seconds > 0 && !job.done()) {
     const auto speed = true_speed(*job.application, placement, job.split, job.workers(), job.epoch);
     if (!speed) {
-      return base::invalid_argument(
-          "simulate '{}': the profile of '{}' has no step time for {} workers "
-          "on {} nodes with {} samples each; ask for a size that was measured",
-          job.request->name, job.application->name(), job.workers(), job.nodes(), job.split.local);
+      return job_error(*job.request, job.request->source.workers_column,
+                       "the profile of '{}' has no step time for {} workers on {} nodes with {} "
+                       "samples each; ask "
+                       "for a size that was measured",
+                       job.application->name(), job.workers(), job.nodes(), job.split.local);
     }
     job.gradients = speed->gradients;
     job.ran = true;

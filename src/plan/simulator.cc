@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "base/errors.h"
+#include "plan/job_error.h"
 #include "plan/policies.h"
 #include "plan/sim_job.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 using base::invalid_argument;
 using plan::Allocation;
+using plan::job_error;
 using plan::SimJob;
 
 Status check_options(const ClusterOptions& options) {
@@ -29,17 +31,6 @@ Status check_options(const ClusterOptions& options) {
         options.interval_s, options.restart_s);
   }
   return {};
-}
-
-// What is wrong with a job, and where it was read.
-template <class... Args>
-Status about(const WorkloadJob& job, size_t column, fmt::format_string<Args...> wrong,
-             Args&&... args) {
-  const std::string told = fmt::format(wrong, std::forward<Args>(args)...);
-  const WorkloadSource& source = job.source;
-  if (source.line == 0) return invalid_argument("simulate job '{}': {}", job.name, told);
-  return invalid_argument("read '{}': line {}, column {}: job '{}': {}", source.file, source.line,
-                          std::max<size_t>(column, 1), job.name, told);
 }
 
 class Simulation {
@@ -67,8 +58,8 @@ class Simulation {
     for (const WorkloadJob& request : workload) {
       const auto application = applications_.find(request.application);
       if (application == applications_.end()) {
-        return about(request, request.source.application_column,
-                     "there is no profile of '{}'; add one", request.application);
+        return job_error(request, request.source.application_column,
+                         "there is no profile of '{}'; add one", request.application);
       }
       FFDL_RETURN_IF_ERROR(check_job(request, application->second));
       SimJob job;
@@ -111,30 +102,31 @@ class Simulation {
     const int workers_max = options_.nodes * options_.gpus_per_node;
     const auto& limits = application.limits();
     if (request.workers < 1 || request.workers > workers_max) {
-      return about(request, source.workers_column, "it asks for {} workers of {}; ask for fewer",
-                   request.workers, workers_max);
+      return job_error(request, source.workers_column,
+                       "it asks for {} workers of {}; ask for fewer", request.workers, workers_max);
     }
     if (request.batch < limits.global_min || request.batch > limits.global_max) {
-      return about(request, source.batch_column, "a batch of {}; its profile knows {} to {}",
-                   request.batch, limits.global_min, limits.global_max);
+      return job_error(request, source.batch_column, "a batch of {}; its profile knows {} to {}",
+                       request.batch, limits.global_min, limits.global_max);
     }
     if (!std::isfinite(request.duration_s) || request.duration_s < 0) {
-      return about(request, 0, "it takes {} s; give 0 or more", request.duration_s);
+      return job_error(request, 0, "it takes {} s; give 0 or more", request.duration_s);
     }
     const bool is_table = application.is_table();
     if (!is_table && request.duration_s == 0) return {};
     const auto split = limits.split(request.batch, request.workers);
     const auto placement = plan::packed(request.workers, options_.gpus_per_node);
     if (!application.step_time(placement, std::max(split.local, limits.local_min))) {
-      return about(request, source.workers_column,
-                   "its profile knows no step of batch {} on {} workers; ask for a size that was "
-                   "measured",
-                   request.batch, request.workers);
+      return job_error(
+          request, source.workers_column,
+          "its profile knows no step of batch {} on {} workers; ask for a size that was "
+          "measured",
+          request.batch, request.workers);
     }
     if (is_table && request.duration_s == 0) {
-      return about(request, source.application_column,
-                   "no table says how long '{}' trains; give the job a duration",
-                   request.application);
+      return job_error(request, source.application_column,
+                       "no table says how long '{}' trains; give the job a duration",
+                       request.application);
     }
     return {};
   }

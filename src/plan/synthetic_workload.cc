@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/errors.h"
+#include "plan/job_error.h"
 #include "plan/placement.h"
 #include "plan/sim_job.h"
 
@@ -157,11 +158,10 @@ Status draw_programs(std::span<WorkloadJob> workload,
       const std::string wrong =
           fits ? "no program was measured with so many"
                : fmt::format("there are {} nodes of {} GPUs", options.nodes, options.gpus_per_node);
-      return base::invalid_argument(
-          "read '{}': line {}, column {}: job '{}' has {} workers, and {}; leave it out, or give a "
-          "larger cluster or other programs",
-          job.source.file, job.source.line, job.source.workers_column, job.name, job.workers,
-          wrong);
+      return plan::job_error(job, job.source.workers_column,
+                             "it has {} workers, and {}; leave it out, or give a larger cluster or "
+                             "other programs",
+                             job.workers, wrong);
     }
     const WorkloadJob& chosen = entry->second[below(random, entry->second.size())];
     job.application = chosen.application;

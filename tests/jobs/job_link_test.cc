@@ -152,6 +152,27 @@ Status train(Store& store, const std::string& id, uint64_t last_batch, Steps& st
   return session->finish();
 }
 
+// From the demand to the step: the autoscaler decides size and batch, and the members follow.
+TEST_F(JobLinkTest, ARunningJobFollowsTheAutoscaler) {
+  ASSERT_OK(offer_workers(*store_, "node", 2));
+  ASSERT_OK_AND_ASSIGN(const auto ticket, JobTicket::enter(*store_, system_runtime(),
+                                                           {"job", {{1, 1, 8}, {2, 1.9, 24}}}));
+  const auto autoscaler = system_runtime().spawn("autoscaler", [&](const StopToken& stop) {
+    EXPECT_FAILS(run_autoscaler(*store_, system_runtime(), {}, stop), StatusCode::kCancelled, "");
+  });
+  Steps steps;
+  Status outcomes[2];
+  const auto train_as = [&](const std::string& id) {
+    return train(*store_, id, 24, steps, [](uint64_t wanted) { EXPECT_EQ(wanted, 24U); });
+  };
+  std::thread other([&] { outcomes[1] = train_as("b"); });
+  outcomes[0] = train_as("a");
+  other.join();
+  EXPECT_OK(outcomes[0]);
+  EXPECT_OK(outcomes[1]);
+  EXPECT_EQ(steps.samples().rbegin()->second, 24U);
+}
+
 // The batch becomes another while the job trains, at one step for all members, and nobody stops.
 TEST_F(JobLinkTest, ARunningJobFollowsItsBatch) {
   Steps steps;

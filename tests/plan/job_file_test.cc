@@ -82,6 +82,10 @@ TEST(JobFile, ComplaintsNameFileLineAndColumn) {
        "line 3, column 39: 2 workers were there before; list each size once"},
       {"jobs:\n  - name: a\n    sizes: [{scaling: 1}]\n",
        "line 3, column 13: a size without workers; write how many"},
+      {"jobs:\n  - {name: a, scaling: [1], device_memory: 5}\n",
+       "line 2, column 5: min_batch, max_batch or device_memory, and no profile; give one"},
+      {"jobs:\n  - {name: a, scaling: [1], min_batch: 5, max_batch: 4}\n",
+       "line 2, column 5: min_batch, max_batch or device_memory, and no profile; give one"},
       {"{\"jobs\": [\n  {\"name\": \"a\",\n",
        "line 3, column 1: end of map flow not found; correct the syntax"},
   };
@@ -127,6 +131,16 @@ TEST(JobFile, ComplaintsOfAProfileNameItsFileLineAndColumn) {
   }
   TempFolder folder;
   const std::string file = folder.write("p.json", profile("[" + good + "]"));
+  const auto limited = [&](const std::string& limits) {
+    const std::string jobs =
+        folder.write("jobs.yaml", "jobs: [{name: x, profile: p.json, " + limits + "}]\n");
+    return std::string(load_job_requests(jobs).status().message());
+  };
+  EXPECT_NE(limited("min_batch: 5, max_batch: 4").find("column 8: a max_batch below"),
+            std::string::npos);
+  EXPECT_NE(limited("max_workers: 65535").find("column 8: max_workers of 65535; at most 65534"),
+            std::string::npos);
+  EXPECT_EQ(limited("min_batch: 16, max_workers: 3"), "");
   const auto job = load_job_requests(file);
   ASSERT_TRUE(job.ok()) << job.status().message();
   EXPECT_EQ((*job)[0].name, "a");

@@ -68,10 +68,10 @@ TEST(SimJob, SaysWhichSizeWasNotMeasured) {
   SimpleJobs jobs;
   SimJob& job = jobs.add(4);
   reallocate(job, {{0, 2}, {1, 2}}, 0, kFixed);
-  EXPECT_EQ(
-      advance(job, 0, 60, kFixed).message(),
-      "simulate 'job0': the profile of 'simple' has no step time for 4 workers on 2 nodes with 2 "
-      "samples each; ask for a size that was measured");
+  EXPECT_EQ(advance(job, 0, 60, kFixed).message(),
+            "simulate job 'job0': the profile of 'simple' has no step time for 4 workers on 2 "
+            "nodes with 2 "
+            "samples each; ask for a size that was measured");
 }
 
 }  // namespace

@@ -106,9 +106,10 @@ TEST(DrawPrograms, WhoCanTrainNothingIsNamedWithItsLine) {
   job.workers = 3;
   job.source = {.file = "t.csv", .line = 7, .workers_column = 4};
   SyntheticWorkload options{.nodes = 16, .gpus_per_node = 4};
-  EXPECT_FAILS(draw_programs(std::span(&job, 1), tables(), options), StatusCode::kInvalidArgument,
-               "read 't.csv': line 7, column 4: job 'a' has 3 workers, and no program was measured "
-               "with so many");
+  EXPECT_FAILS(
+      draw_programs(std::span(&job, 1), tables(), options), StatusCode::kInvalidArgument,
+      "read 't.csv': line 7, column 4: job 'a': it has 3 workers, and no program was measured "
+      "with so many");
   options.nodes = 1;
   job.workers = 8;
   EXPECT_FAILS(draw_programs(std::span(&job, 1), tables(), options), StatusCode::kInvalidArgument,
