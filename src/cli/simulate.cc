@@ -22,6 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t kUnmeasuredMax = 100'000;
+
 struct SimulateArguments {
   std::string workload;
   std::string profiles;
@@ -152,8 +154,15 @@ Result<std::map<std::string, ApplicationProfile>> load_programs(
     return Status(StatusCode::kInvalidArgument,
                   "simulate: nothing says how fast the jobs are; give --profiles or --throughputs");
   }
-  const int workers = arguments.cluster.nodes * arguments.cluster.gpus_per_node;
-  return std::map<std::string, ApplicationProfile>{{"any", unmeasured_program("any", workers)}};
+  const int64_t workers = int64_t{arguments.cluster.nodes} * arguments.cluster.gpus_per_node;
+  if (workers > kUnmeasuredMax) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("simulate: {} workers, and nothing says how fast jobs are with so "
+                              "many; give --throughputs, or at most {} workers",
+                              workers, kUnmeasuredMax));
+  }
+  return std::map<std::string, ApplicationProfile>{
+      {"any", unmeasured_program("any", static_cast<int>(workers))}};
 }
 
 Status run_simulate(const SimulateArguments& arguments) {

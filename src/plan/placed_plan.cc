@@ -41,6 +41,8 @@ struct LessBound {
   bool operator()(const Part& a, const Part& b) const { return a.bound < b.bound; }
 };
 
+using Parts = std::priority_queue<Part, std::vector<Part>, LessBound>;
+
 struct Placed {
   std::vector<int> sizes{};
   std::vector<std::vector<NodeWorkers>> nodes{};
@@ -69,34 +71,44 @@ class Planner {
     FFDL_ASSIGN_OR_RETURN(const std::optional<Part> all, solve(impossible_, {}));
     if (!all) return refused(why_);
     free_sizes_ = all->sizes;
-    std::priority_queue<Part, std::vector<Part>, LessBound> parts;
+    Parts parts;
     parts.push(*all);
     double unresolved = -INFINITY;
-    while (!parts.empty() && plans_ < options_.plans_max) {
+    while (!parts.empty() && !is_beaten(parts.top().bound)) {
       const Part part = parts.top();
-      if (is_beaten(part.bound)) break;
       parts.pop();
       std::vector<size_t> order = demanding_first(part.sizes);
       const FoundPlaces found = place(part.sizes, order);
       if (found.outcome == Places::kFound) break;  // no other part is worth more
-      if (found.outcome == Places::kUnknown) unresolved = std::max(unresolved, part.bound);
       place_what_fits(part.sizes, order);
-      std::vector<Chosen> with = part.with;
       order.resize(std::min(order.size(), found.blocked));
-      for (const size_t job : order) {
-        const Chosen one{job, part.sizes[job]};
-        if (std::find(part.with.begin(), part.with.end(), one) != part.with.end()) continue;
-        std::vector<Chosen> without = part.without;
-        without.push_back(one);
-        FFDL_ASSIGN_OR_RETURN(const std::optional<Part> child, solve(without, with));
-        if (child && !is_beaten(child->bound)) parts.push(*child);
-        with.push_back(one);
+      FFDL_ASSIGN_OR_RETURN(const bool is_whole, branch(part, order, parts));
+      if (!is_whole || found.outcome == Places::kUnknown) {
+        unresolved = std::max(unresolved, part.bound);
       }
+      if (!is_whole) break;
     }
     return finished(parts.empty() ? -INFINITY : parts.top().bound, unresolved);
   }
 
  private:
+  // Adds the parts of a part in which one of the blocked jobs has another size than in its best
+  // plan. False: not all of them, as enough plans were made.
+  Result<bool> branch(const Part& part, const std::vector<size_t>& blocked, Parts& parts) {
+    std::vector<Chosen> with = part.with;
+    for (const size_t job : blocked) {
+      const Chosen one{job, part.sizes[job]};
+      if (std::find(part.with.begin(), part.with.end(), one) != part.with.end()) continue;
+      if (plans_ >= options_.plans_max) return false;
+      std::vector<Chosen> without = part.without;
+      without.push_back(one);
+      FFDL_ASSIGN_OR_RETURN(const std::optional<Part> child, solve(without, with));
+      if (child && !is_beaten(child->bound)) parts.push(*child);
+      with.push_back(one);
+    }
+    return true;
+  }
+
   const SizeOption& option(const Chosen& one) const {
     return jobs_[one.job].sizes[static_cast<size_t>(one.size)];
   }

@@ -150,7 +150,8 @@ Status draw_programs(std::span<WorkloadJob> workload,
   for (WorkloadJob& job : workload) {
     if (!job.application.empty()) continue;
     const auto [entry, is_new] = by_workers.try_emplace(job.workers);
-    const bool fits = job.workers >= 1 && job.workers <= options.nodes * options.gpus_per_node;
+    const bool fits =
+        job.workers >= 1 && job.workers <= int64_t{options.nodes} * options.gpus_per_node;
     if (is_new && fits) {
       entry->second = choices_of(applications, job.workers, options.gpus_per_node);
     }

@@ -1,13 +1,39 @@
-// Reads arbitrary bytes as what jobs and the autoscaler tell each other through the store: they are
-// refused as corrupt, or say the same when they are written again.
+// Reads arbitrary bytes as what jobs and the autoscaler tell each other through the store, and as
+// what the members of a job have agreed on: they are refused as corrupt, or say the same when they
+// are written again.
+#include <algorithm>
+#include <string>
 #include <string_view>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "base/check.h"
+#include "ffdl/agreed_batch.h"
 #include "jobs/records.h"
+
+namespace {
+
+// With the checksum that makes them whole.
+void read_agreed_batch(std::string bytes) {
+  using namespace ffdl;
+  const XXH64_hash_t sum = XXH3_64bits(bytes.data(), bytes.size());
+  bytes.append(reinterpret_cast<const char*>(&sum), sizeof sum);
+  const auto state = std::as_bytes(std::span(bytes));
+  const auto batch = AgreedBatch::create(8);
+  const Status restored = (*batch)->restore(state);
+  FFDL_CHECK(restored.ok() || restored.code() == StatusCode::kCorrupt, "the only thing wrong");
+  if (!restored.ok()) return;
+  const auto saved = (*batch)->save();
+  FFDL_CHECK(std::equal(saved.begin(), saved.end(), state.begin(), state.end()), "it is the same");
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ffdl;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  read_agreed_batch(std::string(text));
   const auto demand = jobs::parse_demand(text);
   FFDL_CHECK(demand.ok() || demand.status().code() == StatusCode::kCorrupt, "the only thing wrong");
   if (demand.ok()) {
