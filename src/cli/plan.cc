@@ -50,7 +50,7 @@ Json summary(const Plan& plan, int workers) {
 }
 
 template <class Share>
-Json to_json(const Share& share) {
+Json share_to_json(const Share& share) {
   Json job = {{"job", share.name},
               {"workers", share.workers},
               {"batch", share.batch},
@@ -63,7 +63,7 @@ void print_json(const Plan& plan, int workers) {
   Json document = summary(plan, workers);
   document["jobs"] = Json::array();
   for (const JobShare& share : plan.jobs) {
-    Json job = to_json(share);
+    Json job = share_to_json(share);
     job["smaller"] = to_json(share.smaller);
     job["larger"] = to_json(share.larger);
     job["explanation"] = explain(share);
@@ -79,7 +79,7 @@ void print_json(const PlacedPlan& plan, int workers) {
   document["plans_tried"] = plan.plans_tried;
   document["jobs"] = Json::array();
   for (const PlacedShare& share : plan.jobs) {
-    Json job = to_json(share);
+    Json job = share_to_json(share);
     job["nodes"] = Json::array();
     for (const NodeWorkers& place : share.nodes) {
       job["nodes"].push_back({{"node", place.node}, {"workers", place.workers}});
@@ -171,7 +171,9 @@ void add_plan_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<PlanArguments>();  // shared with the callback below
   CLI::App* command = app.add_subcommand("plan", "Decide which job gets how many workers");
   auto* source = command->add_option_group("source")->require_option(1);
-  source->add_option("--jobs", arguments->jobs, "jobs and what each size is worth (YAML or JSON)");
+  source->add_option("--jobs", arguments->jobs,
+                     "jobs and what each size is worth (YAML or JSON), or what 'ffdl profile' has "
+                     "written");
   source->add_option("--throughputs", arguments->throughputs,
                      "folder of tables, one job each: steps per second by batch and workers");
   auto* cluster = command->add_option_group("cluster")->require_option(1);

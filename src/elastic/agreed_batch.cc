@@ -13,7 +13,7 @@
 namespace ffdl {
 namespace {
 
-constexpr std::string_view kMagic = "ffdlbat1";
+constexpr std::string_view kBatchMagic = "ffdlbat1";
 
 // What travels, and what is agreed: so many samples with so many members.
 struct Wish {
@@ -66,7 +66,7 @@ class AgreedBatch::Impl {
   }
 
   std::vector<std::byte> save() const {
-    base::ByteWriter out(kMagic);
+    base::ByteWriter out(kBatchMagic);
     for (const uint64_t value : {samples_, agreed_.samples, agreed_.members}) out.number(value);
     const std::string text = std::move(out).finish();
     const auto bytes = std::as_bytes(std::span(text));
@@ -74,7 +74,7 @@ class AgreedBatch::Impl {
   }
 
   Status restore(std::span<const std::byte> bytes) {
-    base::ByteReader in({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kMagic);
+    base::ByteReader in({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kBatchMagic);
     const uint64_t samples = in.number();
     const Wish agreed = {in.number(), in.number()};
     std::string_view wrong = in.problem();

@@ -7,6 +7,8 @@
 namespace ffdl::plan {
 namespace {
 
+constexpr int kDepthMax = 10'000;  // pieces of gangs on nodes: what the stack holds easily
+
 int most_on(const Gang& gang, int room) {
   return gang.per_node_max > 0 ? std::min(gang.per_node_max, room) : room;
 }
@@ -50,26 +52,26 @@ class Search {
     if (left == 0) return place_from(gang + 1);
     const Gang& one = gangs_[gang];
     auto& places = places_[gang];
-    if (next == order.size() || --steps_left_ <= 0) return false;
     if (one.nodes_max > 0 && static_cast<int>(places.size()) == one.nodes_max) return false;
-    const int node = order[next];
-    const int room = room_of(node);
-    const bool has_twin = next > 0 && original_room(gang, order[next - 1]) == room;
-    int most = std::min(most_on(one, room), left);
-    if (has_twin) most = std::min(most, before);
-    for (int taken = most; taken >= 0; --taken) {
-      if (taken > 0) {
+    if (++depth_ > kDepthMax) steps_left_ = 0;
+    for (size_t at = next; at < order.size() && --steps_left_ > 0; ++at) {
+      const int node = order[at];
+      const int room = room_of(node);
+      int most = std::min(most_on(one, room), left);
+      if (at > 0 && original_room(gang, order[at - 1]) == room) {
+        if (at > next) continue;  // it took nothing there
+        most = std::min(most, before);
+      }
+      for (int taken = most; taken > 0; --taken) {
         places.push_back({node, taken});
         room_of(node) -= taken;
-      }
-      const bool done = spread(gang, order, next + 1, left - taken, taken);
-      if (done) return true;
-      if (taken > 0) {
+        if (spread(gang, order, at + 1, left - taken, taken)) return true;
         room_of(node) += taken;
         places.pop_back();
+        if (steps_left_ <= 0) return false;
       }
-      if (steps_left_ <= 0) return false;
     }
+    --depth_;
     return false;
   }
 
@@ -86,6 +88,7 @@ class Search {
   const std::span<const Gang> gangs_;
   std::vector<int>& room_;
   int steps_left_;
+  int depth_ = 0;
   size_t farthest_ = 0;
   std::vector<std::vector<NodeWorkers>> places_;
 };
@@ -100,6 +103,25 @@ bool could_fit(const Gang& gang, std::span<const int> room) {
     most.resize(static_cast<size_t>(gang.nodes_max));
   }
   return std::accumulate(most.begin(), most.end(), int64_t{0}) >= gang.workers;
+}
+
+std::vector<NodeWorkers> fill_places(int workers, std::vector<int>& room) {
+  std::vector<NodeWorkers> places;
+  while (workers > 0) {
+    // The tightest node that holds all, or the one that holds most.
+    size_t best = 0;
+    for (size_t node = 1; node < room.size(); ++node) {
+      const bool holds = room[node] >= workers, best_holds = room[best] >= workers;
+      const bool is_better =
+          holds && best_holds ? room[node] < room[best] : room[node] > room[best];
+      if (is_better) best = node;
+    }
+    const int taken = std::min(workers, room[best]);
+    room[best] -= taken;
+    workers -= taken;
+    places.push_back({static_cast<int>(best), taken});
+  }
+  return places;
 }
 
 FoundPlaces find_places(std::span<const Gang> gangs, std::vector<int>& room, int steps_max) {

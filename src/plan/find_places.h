@@ -26,6 +26,9 @@ struct FoundPlaces {
 // Whether a gang could lie on these nodes if it were alone.
 bool could_fit(const Gang& gang, std::span<const int> room);
 
+// Places for workers that may lie anywhere, on as few nodes as possible. There is room for them.
+std::vector<NodeWorkers> fill_places(int workers, std::vector<int>& room);
+
 // Places for all gangs at once: a search that tries full nodes and best fits first, and in the end
 // everything. `room` is left with what is not taken.
 FoundPlaces find_places(std::span<const Gang> gangs, std::vector<int>& room, int steps_max);

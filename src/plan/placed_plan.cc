@@ -221,8 +221,7 @@ class Planner {
       return option({a, placed.sizes[a]}).workers > option({b, placed.sizes[b]}).workers;
     });
     for (const size_t job : others) {
-      const Gang gang{option({job, placed.sizes[job]}).workers};
-      placed.nodes[job] = find_places(std::span(&gang, 1), room, INT32_MAX).of[0];
+      placed.nodes[job] = plan::fill_places(option({job, placed.sizes[job]}).workers, room);
     }
   }
 

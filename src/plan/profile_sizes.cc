@@ -9,7 +9,7 @@
 namespace ffdl::plan {
 namespace {
 
-constexpr double kBatchRatio = 1.189207115002721;  // the fourth root of 2
+constexpr double kCandidateRatio = 1.189207115002721;  // the fourth root of 2
 
 // Each worker's part where all have as much, rounded up.
 int64_t local_of(int64_t batch, int workers) { return (batch + workers - 1) / workers; }
@@ -50,7 +50,7 @@ std::vector<int64_t> candidates(const JobProfile& profile, const ProfileLimits& 
   const int64_t least = limits.min_batch > 0 ? limits.min_batch : std::min(profile.batch, most);
   std::vector<int64_t> batches;
   for (auto batch = static_cast<double>(least); batch < static_cast<double>(most);
-       batch *= kBatchRatio) {
+       batch *= kCandidateRatio) {
     batches.push_back(std::llround(batch));
   }
   batches.push_back(most);

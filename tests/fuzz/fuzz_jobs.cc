@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto speeds = jobs::parse_speeds(text);
   FFDL_CHECK(speeds.ok() || speeds.status().code() == StatusCode::kCorrupt, "the only thing wrong");
   if (speeds.ok()) {
-    const auto again = jobs::parse_speeds(encode(*speeds));
+    const auto again = jobs::parse_speeds(jobs::encode(*speeds));
     FFDL_CHECK(again.ok() && *again == *speeds, "speeds that were written can be read");
   }
   return 0;

@@ -118,6 +118,19 @@ TEST(FindPlaces, FindsThemWheneverThereAreAny) {
   EXPECT_GT(found_none, 500);
 }
 
+TEST(FindPlaces, ManyPiecesAreNoDangerToTheStack) {
+  std::vector<Gang> gangs(1, Gang{200'000, 0, 1});
+  std::vector<int> room(200'000, 1);
+  EXPECT_EQ(find_places(gangs, room, INT32_MAX).outcome, Places::kUnknown);
+}
+
+TEST(FillPlaces, TakesWholeNodesAndTheTightestRest) {
+  std::vector<int> room = {4, 3, 4, 2};
+  EXPECT_EQ(fill_places(6, room), (std::vector<NodeWorkers>{{0, 4}, {3, 2}}));
+  EXPECT_EQ(room, (std::vector{0, 3, 4, 0}));
+  EXPECT_EQ(fill_places(3, room), (std::vector<NodeWorkers>{{1, 3}}));
+}
+
 TEST(CouldFit, LooksAtOneGangAlone) {
   EXPECT_TRUE(could_fit({4, 1, 0}, std::vector{2, 4}));
   EXPECT_FALSE(could_fit({5, 1, 0}, std::vector{2, 4}));

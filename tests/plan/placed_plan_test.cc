@@ -17,7 +17,7 @@ SizeOption on_one_node(int workers, double value) {
 }
 SizeOption anywhere(int workers, double value) { return {.workers = workers, .value = value}; }
 
-JobRequest job(std::string name, std::vector<SizeOption> sizes, bool may_wait = false) {
+JobRequest named(std::string name, std::vector<SizeOption> sizes, bool may_wait = false) {
   return {.name = std::move(name), .sizes = std::move(sizes), .may_wait = may_wait};
 }
 
@@ -29,9 +29,9 @@ std::vector<int> workers_of(const PlacedPlan& plan) {
 
 TEST(PlacedPlan, AJobIsCutOverNodesOnlyWhereThatIsWorthIt) {
   const std::vector<JobRequest> jobs = {
-      job("a", {on_one_node(3, 2.9), anywhere(3, 2), anywhere(2, 1.9)}),
-      job("b", {on_one_node(3, 2.9), anywhere(3, 2), anywhere(2, 1.9)}),
-      job("c", {on_one_node(2, 1.95), anywhere(2, 1.2)})};
+      named("a", {on_one_node(3, 2.9), anywhere(3, 2), anywhere(2, 1.9)}),
+      named("b", {on_one_node(3, 2.9), anywhere(3, 2), anywhere(2, 1.9)}),
+      named("c", {on_one_node(2, 1.95), anywhere(2, 1.2)})};
   ASSERT_OK_AND_ASSIGN(const PlacedPlan plan, plan_placed_jobs(jobs, std::vector{4, 4}));
   // Two of three workers leave one on each node: c across them, or one of the others smaller.
   EXPECT_TRUE(plan.is_best);
@@ -45,8 +45,8 @@ TEST(PlacedPlan, AJobIsCutOverNodesOnlyWhereThatIsWorthIt) {
 }
 
 TEST(PlacedPlan, WorkersThatMustLieApartDo) {
-  JobRequest spread = job("spread", {{.workers = 2, .value = 1, .per_node_max = 1},
-                                     {.workers = 3, .value = 2, .per_node_max = 1}});
+  JobRequest spread = named("spread", {{.workers = 2, .value = 1, .per_node_max = 1},
+                                       {.workers = 3, .value = 2, .per_node_max = 1}});
   const auto plan = [&](std::vector<int> nodes) { return plan_placed_jobs({{spread}}, nodes); };
   EXPECT_EQ(plan({8, 1, 1})->jobs[0].nodes, (std::vector<NodeWorkers>{{0, 1}, {1, 1}, {2, 1}}));
   EXPECT_EQ(workers_of(*plan({8, 8})), (std::vector{2}));
@@ -55,8 +55,8 @@ TEST(PlacedPlan, WorkersThatMustLieApartDo) {
 }
 
 TEST(PlacedPlan, AGangHasAllOrWaits) {
-  const JobRequest gang = job("gang", {on_one_node(4, 4)}, true);
-  const JobRequest other = job("other", {on_one_node(3, 3)});
+  const JobRequest gang = named("gang", {on_one_node(4, 4)}, true);
+  const JobRequest other = named("other", {on_one_node(3, 3)});
   ASSERT_OK_AND_ASSIGN(const PlacedPlan plan,
                        plan_placed_jobs(std::vector{gang, other}, std::vector{5, 2}));
   EXPECT_TRUE(plan.is_best);
@@ -66,7 +66,7 @@ TEST(PlacedPlan, AGangHasAllOrWaits) {
 }
 
 TEST(PlacedPlan, WhatDoesNotFitTogetherIsAnAnswer) {
-  const std::vector<JobRequest> jobs(3, job("a", {on_one_node(3, 1)}));
+  const std::vector<JobRequest> jobs(3, named("a", {on_one_node(3, 1)}));
   ASSERT_OK_AND_ASSIGN(const PlacedPlan plan, plan_placed_jobs(jobs, std::vector{5, 5}));
   EXPECT_FALSE(plan.feasible);
   EXPECT_EQ(plan.reason,
@@ -75,7 +75,7 @@ TEST(PlacedPlan, WhatDoesNotFitTogetherIsAnAnswer) {
 
 TEST(PlacedPlan, RefusesWhatMakesNoSense) {
   EXPECT_FAILS(plan_placed_jobs({}, std::vector{-1}), StatusCode::kInvalidArgument, "0 or more");
-  EXPECT_FAILS(plan_placed_jobs(std::vector{job("a", {on_one_node(0, 1)})}, std::vector{4}),
+  EXPECT_FAILS(plan_placed_jobs(std::vector{named("a", {on_one_node(0, 1)})}, std::vector{4}),
                StatusCode::kInvalidArgument, "job 'a'");
 }
 
@@ -93,7 +93,7 @@ Instance draw_instance(std::mt19937& random) {
   instance.nodes[0] = draw(2, 5);
   const int jobs = draw(3, 4);
   for (int i = 0; i < jobs; ++i) {
-    JobRequest one = job(std::to_string(i), {}, draw(0, 3) > 0);
+    JobRequest one = named(std::to_string(i), {}, draw(0, 3) > 0);
     const int sizes = draw(1, 3);
     for (int size = 0; size < sizes; ++size) {
       const int workers = draw(1, 4);
@@ -190,7 +190,7 @@ TEST(PlacedPlan, ManyJobsOnManyNodes) {
   std::mt19937 random(3);
   std::vector<JobRequest> jobs;
   for (int i = 0; i < 60; ++i) {
-    JobRequest one = job(std::to_string(i), {});
+    JobRequest one = named(std::to_string(i), {});
     const double power = 0.5 + 0.45 * static_cast<double>(random() % 1000) / 1000;
     for (int k = 1; k <= 8; ++k) {
       const double value = std::pow(k, power);

@@ -30,8 +30,10 @@ def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.i
             hours.append(second / _HOUR)
             levels.append([])
         levels[-1] = list(used.values())
-    axes.stackplot(hours, list(zip(*levels, strict=True)), labels=programs, step="post")
     axes.set(xlabel="hours", ylabel="workers", xlim=(0, min(hours[-1], hours_max) or 1))
+    if not programs:
+        return
+    axes.stackplot(hours, list(zip(*levels, strict=True)), labels=programs, step="post")
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=6, fontsize="small", frameon=False)
 
 
