@@ -15,22 +15,17 @@ namespace {
 
 constexpr std::string_view kBatchMagic = "ffdlbat1";
 
-// What travels, and what is agreed: so many samples with so many members.
-struct Wish {
-  uint64_t samples = 0;
-  uint64_t members = 0;
-};
-static_assert(sizeof(Wish) == 16);
-
-bool is_one(const Wish& wish) {
-  return wish.samples > 0 && wish.samples <= base::kSamplesMax && wish.members > 0 &&
-         wish.members <= base::kRanksMax;
-}
-
 }  // namespace
 
 class AgreedBatch::Impl {
  public:
+  // What travels, and what is agreed: so many samples with so many members.
+  struct Wish {
+    uint64_t samples = 0;
+    uint64_t members = 0;
+  };
+  static_assert(sizeof(Wish) == 16);
+
   explicit Impl(uint64_t samples) : samples_(samples) {}
 
   void want(const Wish& wish) {
@@ -92,6 +87,11 @@ class AgreedBatch::Impl {
   }
 
  private:
+  static bool is_one(const Wish& wish) {
+    return wish.samples > 0 && wish.samples <= base::kSamplesMax && wish.members > 0 &&
+           wish.members <= base::kRanksMax;
+  }
+
   void follow() {
     if (is_one(agreed_) && agreed_.members == static_cast<uint64_t>(members_)) {
       samples_ = agreed_.samples;
@@ -125,7 +125,7 @@ void AgreedBatch::want(uint64_t samples, int members) {
 uint64_t AgreedBatch::samples() const { return impl_->samples(); }
 uint64_t AgreedBatch::share() const { return impl_->share(); }
 
-size_t AgreedBatch::record_bytes() const { return sizeof(Wish); }
+size_t AgreedBatch::record_bytes() const { return sizeof(Impl::Wish); }
 void AgreedBatch::describe(std::span<std::byte> record) { impl_->describe(record); }
 void AgreedBatch::applied(uint64_t /*step*/, const StepRecords& records) {
   impl_->applied(records);
