@@ -26,8 +26,8 @@ Status device_error(std::string_view doing, const DeviceFailure& failure) {
       if (!failure.driver_missing.empty()) {
         return make_error(StatusCode::kUnimplemented,
                           "{}: the driver's library was looked for as the loader does "
-                          "(LD_LIBRARY_PATH, then /etc/ld.so.cache): {}; install NVIDIA's driver "
-                          "(Debian: nvidia-driver-cuda), or give the container its GPUs",
+                          "(LD_LIBRARY_PATH, then /etc/ld.so.cache): {}; install NVIDIA's driver, "
+                          "or give the container its GPUs",
                           doing, failure.driver_missing);
       }
       return make_error(StatusCode::kUnimplemented,

@@ -27,7 +27,7 @@ struct Size {
 };
 
 struct Arrays {
-  std::vector<base::DeviceMemory> memory;
+  std::vector<base::DeviceMemory> memory{};
   uint64_t count = 0;
 
   float* at(size_t i) const { return reinterpret_cast<float*>(memory[i].get()); }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "comm/device_reduce.h"
 #include "cuda/device_arrays.h"
 #include "support/reduce_arrays.h"

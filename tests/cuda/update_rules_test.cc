@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "base/half_arithmetic.h"
 #include "cuda/device_arrays.h"
 #include "ps/device_update.h"
 #include "ps/rule_arithmetic.h"

@@ -19,12 +19,12 @@ inline constexpr UpdateRuleKind kAllRules[] = {UpdateRuleKind::kSgd,      Update
                                                UpdateRuleKind::kNesterov, UpdateRuleKind::kAdagrad,
                                                UpdateRuleKind::kAverage};
 
-struct alignas(64) RuleBlock {
+struct RuleBlock {
   static constexpr uint64_t kCount = 1040;  // what kernels of the processor take: whole lines
-  float gradient[kCount];
-  uint16_t half_gradient[kCount];
-  float weights[kCount];
-  float state[2][kCount];
+  alignas(64) float gradient[kCount];
+  alignas(64) uint16_t half_gradient[kCount];
+  alignas(64) float weights[kCount];
+  alignas(64) float state[2][kCount];
 
   RuleBlock(uint32_t seed, DType gradient_type) {
     std::mt19937 random(seed);

@@ -18,6 +18,8 @@ INTERNAL = {
     "jobs": ("base", "wire"),
     "observe": ("base",),
     "cli": (),
+    # A folder of its own beside src/: all that names CUDA, and the stub in its place.
+    "cuda": ("base", "comm", "ps"),
 }
 
 # Module -> modules that it knows only through their public headers.
@@ -103,6 +105,8 @@ THIRD_PARTY = {
     "zstd.h": ("src/data",),
     "hwloc.h": ("src/ps",),
     "gloo": ("src/comm/gloo_links.cc",),
+    "cuda_runtime.h": ("cuda",),
+    "cuda_runtime_api.h": ("cuda",),
     "prometheus": ("src/observe",),
     "grpcpp": ("src/pool",),
     "CLI": ("src/cli", "tests/cli", "examples", "benchmarks"),

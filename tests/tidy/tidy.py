@@ -23,7 +23,7 @@ CODE = (".h", ".cc", ".cu")
 TEXT = (*CODE, ".py", ".pyi", ".sh", ".md", ".txt", ".cmake", ".toml", ".json", ".in")
 SKIPPED = {"build", "dist", "__pycache__", ".git", ".venv", ".pytest_cache"}
 
-LIBRARY = ("src", "include")
+LIBRARY = ("src", "include", "cuda")
 DATA_PLANE = ("base", "shm", "net", "ps", "comm", "cli")
 
 # (pattern in code without comments and strings, where it is looked for, where it is allowed, advice)
@@ -131,6 +131,7 @@ class Tidy:
     def check_includes(self, name):
         parts = name.split("/")
         module = parts[1] if parts[0] == "src" and len(parts) > 2 else None
+        module = "cuda" if parts[0] == "cuda" else module
         if module and module not in layers.INTERNAL:
             self.report(name, 1, f"module '{module}' is not in tests/tidy/layers.py; add its row "
                                  "there and in docs/ARCHITECTURE.md")
