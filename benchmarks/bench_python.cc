@@ -2,10 +2,12 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/harness/script.h"
 #include "benchmarks/harness/suite.h"
+#include "benchmarks/rescale/series.h"
 
 // './dev bench python': what it costs a PyTorch program that its gradients are brought together,
 // and that its samples are counted.
@@ -31,6 +33,7 @@ struct Cell {
 
 // Where nothing but the communication differs. The rest is reported.
 std::optional<Target> target_of(const Comparison& comparison, Cell cell) {
+  if (comparison.subject == "elastic") return Target{0.85};
   if (comparison.limit != "noop") return std::nullopt;
   return Target{cell.millions >= 10 && cell.mini_batch == 16 ? 0.95 : 0.90};
 }
@@ -101,13 +104,56 @@ void loader_row(Suite& suite, const Samples& samples, int workers) {
                            samples.mini_batch, samples.bytes, workers, samples.batches)});
 }
 
+// How long those who stay stand still when workers of ffdl.torch.elastic come and go.
+void pause_rows(Suite& suite) {
+  const std::string pauses =
+      "time inside trainer.step() and batches() of the worst step, less the mean of 50 undisturbed "
+      "ones; ten layers, SGD with momentum, mini-batches of 48";
+  const auto name = [](const char* row) { return fmt::format("python/elastic_{}/80MB", row); };
+  const Series series = {.start_worker = [](const std::string& folder, const std::string& id) {
+    return start_script({"elastic.py", folder, id, "10", "48"});
+  }};
+  AuditResult audits;
+  series_rows(
+      suite, series, End::kLeaves,
+      {pause_row(name("out_stop_ms"), 15, "1 to 2 workers: " + pauses),
+       pause_row(name("in_stop_ms"), 5, "2 to 1 workers, one leaves"),
+       pause_row(name("no_event_stop_ms"), std::nullopt,
+                 "the worst of 11 of the undisturbed steps with 2 workers")},
+      [](const Cycle& cycle) {
+        return std::vector<double>{cycle.out.stop_ms, cycle.back.stop_ms, cycle.calm.stop_ms};
+      },
+      audits);
+  series_rows(
+      suite, series, End::kKilled,
+      {pause_row(name("kill_stop_ms"), 20,
+                 "SIGKILL of one of 2 workers; the gradients that are computed again are "
+                 "not in it")},
+      [](const Cycle& cycle) { return std::vector<double>{cycle.back.stop_ms}; }, audits);
+  if (audits.steps == 0) return;
+  suite.measure(ValueSpec{.name = "python/elastic_samples_lost_or_repeated",
+                          .sample =
+                              [&audits] {
+                                return static_cast<double>(audits.samples_lost +
+                                                           audits.samples_repeated +
+                                                           audits.steps_lost);
+                              },
+                          .samples = 1,
+                          .warm_up = 0,
+                          .target = Target{0, true},
+                          .note = fmt::format("of {} steps of those jobs", audits.steps)});
+}
+
 void rows(Suite& suite) {
   if (suite.options().smoke) return;  // PyTorch takes longer to load than a smoke test may
   for (const Samples& samples : {Samples{"64B", 64, 32, 256}, Samples{"100KB", 100'000, 16, 64}}) {
     for (const int workers : {0, 2}) loader_row(suite, samples, workers);
   }
+  pause_rows(suite);
   const std::string ideal = "the same loop without DistributedDataParallel";
   const Comparison comparisons[] = {
+      {"elastic_vs_ideal", "elastic", "ideal", "the same loop of one process, without elastic()"},
+      {"overlap", "elastic_overlap", "elastic_late", "elastic() with overlap=False"},
       {"ddp_vs_ddp_noop", "ffdl", "noop", "DDP with a hook that communicates nothing"},
       {"ddp_vs_ideal", "ffdl", "ideal", ideal},
       {"gloo_vs_ideal", "gloo", "ideal", ideal}};
@@ -122,5 +168,8 @@ void rows(Suite& suite) {
 }  // namespace ffdl::bench
 
 int main(int argc, char** argv) {
+  if (argc == 4 && std::string_view(argv[1]) == "--role") {  // the store of a job
+    return ffdl::bench::play_store_server(argv[3]).ok() ? 0 : 1;
+  }
   return ffdl::bench::Suite::run("python", argc, argv, ffdl::bench::rows);
 }

@@ -11,7 +11,7 @@ if(PROJECT_IS_TOP_LEVEL)
 endif()
 
 # Position independent rounding: no multiply-add unless a kernel asks for one (docs/decisions/0003-rounding.md).
-add_compile_options(-ffp-contract=off)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>")
 
 if(FFDL_SANITIZE)
   add_compile_options(-fsanitize=${FFDL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -5,7 +5,9 @@
 
 starts two. While they train, `ffdl scale text 1` takes one away and `ffdl scale text 2` brings it
 back; one that is killed starts again by itself. Each step uses the same characters however many
-workers there are, so the losses are those of one undisturbed worker.
+workers there are, so the losses are those of one undisturbed worker. With --checkpoints FOLDER a
+job that lost all of its workers, or is started again, goes on from the last checkpoint, at any
+number of workers.
 """
 
 import argparse
@@ -33,6 +35,10 @@ def parse_arguments():
     parser.add_argument("--layers", type=int, default=4, help="[%(default)s]")
     parser.add_argument("--dropout", type=float, default=0.0, help="[%(default)s]")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="[%(default)s]")
+    parser.add_argument("--checkpoints", type=pathlib.Path,
+                        help="folder to write them to, and to go on from")
+    parser.add_argument("--every", type=int, default=100,
+                        help="steps from one checkpoint to the next [%(default)s]")
     parser.add_argument("--log", type=pathlib.Path,
                         help="folder for lines about each step, which `ffdl report` draws")
     return parser.parse_args()
@@ -109,7 +115,11 @@ def main():
     steps = arguments.epochs * len(loader)
     optimizer = torch.optim.AdamW(model.parameters(), arguments.learning_rate)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    trainer = ffdl.torch.elastic(model, optimizer, loader, scheduler=scheduler, clip_norm=1.0)
+    checkpoints = ffdl.CheckpointOptions(
+        arguments.checkpoints, every_steps=arguments.every, resume=True
+    ) if arguments.checkpoints else None
+    trainer = ffdl.torch.elastic(model, optimizer, loader, scheduler=scheduler, clip_norm=1.0,
+                                 checkpoints=checkpoints)
     session = trainer.session
     log = ffdl.report.RunLog(arguments.log) if arguments.log else None
     print(f"begins at step {session.step}, one of {session.world.size}", flush=True)

@@ -22,15 +22,33 @@ logged() {
   [[ ! -t 2 ]] || printf '\r\e[K' >&2
 }
 
-# A Python that can make virtual environments and build extensions. $PYTHON goes first.
-usable_python() {
-  local candidate
-  for candidate in ${PYTHON:+"$PYTHON"} /usr/bin/python3 python3; do
-    if "$candidate" - 2>/dev/null <<'PY'; then
+# Whether it can make virtual environments and build extensions.
+is_usable() {
+  "$1" - 2>/dev/null <<'PY'
 import ensurepip, os, sys, sysconfig, venv
 header = os.path.join(sysconfig.get_path("include"), "Python.h")
 sys.exit(sys.version_info < (3, 10) or not os.path.exists(header))
 PY
+}
+
+# One that can. $PYTHON goes first.
+usable_python() {
+  local candidate
+  for candidate in ${PYTHON:+"$PYTHON"} /usr/bin/python3 python3; do
+    if is_usable "$candidate"; then
+      printf '%s\n' "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+# One of that version, such as 3.12, which can do the same: by its name, or of pyenv, whose shims only say
+# where others are.
+find_python() {
+  local candidate
+  for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python; do
+    if is_usable "$candidate"; then
       printf '%s\n' "$candidate"
       return
     fi

@@ -8,6 +8,7 @@
 
 #include "benchmarks/data/record_file.h"
 #include "ffdl/data_pipeline.h"
+#include "ffdl/partition_ledger.h"
 
 namespace ffdl::bench {
 

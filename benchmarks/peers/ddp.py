@@ -1,9 +1,11 @@
 """One step of training in several processes, with and without what brings their gradients together.
 
-usage: ddp.py ideal|noop|gloo|ffdl WORKERS PARAMETERS MINI_BATCH
+usage: ddp.py ideal|noop|gloo|ffdl|elastic|elastic_overlap|elastic_late WORKERS PARAMETERS MINI_BATCH
 
 ideal: no DistributedDataParallel at all. noop: one whose hook communicates nothing. gloo: as it comes.
-ffdl: back end ffdl, buckets in shared memory.
+ffdl: back end ffdl, buckets in shared memory. elastic: ffdl.torch.elastic in place of
+DistributedDataParallel, as it comes; elastic_overlap: gradients are averaged during backward;
+elastic_late: they are not.
 """
 
 import datetime
@@ -31,7 +33,32 @@ def communicate_nothing(state, bucket: dist.GradBucket) -> torch.futures.Future[
     return future
 
 
+def make_elastic_step(rank, kind, workers, parameters, mini_batch, folder):
+    import ffdl.torch
+
+    network = make_network(parameters)
+    width = network[0].in_features
+    ledger = ffdl.PartitionLedger.create(
+        samples=1000 * workers * mini_batch, order=ffdl.SampleOrder.GLOBAL,
+        batch_samples=workers * mini_batch, epochs=0)
+    trainer = ffdl.torch.elastic(
+        network, torch.optim.SGD(network.parameters(), lr=1e-6, fused=True), ledger,
+        store=ffdl.open_store(f"file://{folder}"), id=f"worker-{rank}", min_workers=workers,
+        overlap={"elastic": None, "elastic_overlap": True, "elastic_late": False}[kind])
+    inputs, wanted = torch.randn(mini_batch, width), torch.randn(mini_batch, width)
+    batches = trainer.batches()
+
+    def step():
+        next(batches)
+        torch.nn.functional.mse_loss(network(inputs), wanted).backward()
+        trainer.step()
+
+    return step
+
+
 def make_step(rank, kind, workers, parameters, mini_batch, rendezvous):
+    if kind.startswith("elastic"):
+        return make_elastic_step(rank, kind, workers, parameters, mini_batch, rendezvous)
     network = make_network(parameters)
     width = network[0].in_features
     if kind != "ideal":
@@ -64,7 +91,7 @@ def make_step(rank, kind, workers, parameters, mini_batch, rendezvous):
 def main():
     kind = sys.argv[1]
     workers, parameters, mini_batch = map(int, sys.argv[2:])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = f"{folder}/rendezvous"
         resident.serve(workers, make_step, kind, workers, parameters, mini_batch, place)
 

@@ -1,7 +1,10 @@
 #include "benchmarks/rescale/pause.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <sstream>
 
 namespace ffdl::bench {
 namespace {
@@ -50,6 +53,26 @@ std::optional<Pause> pause_of_nothing(std::span<const StepTime> steps, const Pau
   Pause pause;
   for (const StepTime& step : calm.first(window)) add_excess(pause, step, normal_s);
   return pause;
+}
+
+std::string write_steps(const std::vector<StepTime>& steps) {
+  std::string line;
+  for (const StepTime& step : steps) {
+    line += fmt::format("{} {:.9f} {} {} ", step.end.time_since_epoch().count(), step.in_session_s,
+                        step.generation, step.members);
+  }
+  return line;
+}
+
+std::vector<StepTime> read_steps(const std::string& line) {
+  std::vector<StepTime> steps;
+  std::istringstream words(line);
+  int64_t end_ns = 0;
+  for (StepTime step; words >> end_ns >> step.in_session_s >> step.generation >> step.members;) {
+    step.end = Time(std::chrono::nanoseconds(end_ns));
+    steps.push_back(step);
+  }
+  return steps;
 }
 
 }  // namespace ffdl::bench

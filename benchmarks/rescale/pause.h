@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "ffdl/types.h"
 
@@ -19,6 +21,10 @@ struct StepTime {
 
   bool operator==(const StepTime&) const = default;
 };
+
+// Steps as one line of text, and back.
+std::string write_steps(const std::vector<StepTime>& steps);
+std::vector<StepTime> read_steps(const std::string& line);
 
 // Steps that a normal one is the mean of, and steps after a switch that still count as its pause.
 struct PauseRule {

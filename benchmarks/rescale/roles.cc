@@ -11,9 +11,9 @@
 
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/rescale/rows.h"
+#include "benchmarks/rescale/store_folder.h"
 #include "benchmarks/rescale/trainer.h"
 #include "ffdl/membership.h"
-#include "ffdl/store_server.h"
 
 namespace ffdl::bench {
 namespace {
@@ -88,9 +88,7 @@ Status play_member(const std::vector<std::string>& arguments) {
 
 // FOLDER
 Status play_server(const std::vector<std::string>& arguments) {
-  FFDL_ASSIGN_OR_RETURN(const auto server, StoreServer::start({.folder = arguments[0]}));
-  wait_for_the_end();
-  return {};
+  return play_store_server(arguments[0]);
 }
 
 // PORT

@@ -3,8 +3,15 @@
 #include <filesystem>
 
 #include "benchmarks/harness/folder.h"
+#include "ffdl/store_server.h"
 
 namespace ffdl::bench {
+
+Status play_store_server(const std::string& folder) {
+  FFDL_ASSIGN_OR_RETURN(const auto server, StoreServer::start({.folder = folder}));
+  wait_for_the_end();
+  return {};
+}
 
 Result<std::unique_ptr<StoreFolder>> StoreFolder::start() {
   FFDL_ASSIGN_OR_RETURN(const std::string path, make_folder());

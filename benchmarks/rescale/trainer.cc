@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kWidth = 1000;
 constexpr Duration kConnectPatience = std::chrono::seconds(60);
+constexpr std::chrono::seconds kStartPatience(600);
 
 // What the thread that trains has done, for the one that answers questions.
 class History {
@@ -97,24 +98,15 @@ void DenseModel::apply() {
   }
 }
 
-std::string write_steps(const std::vector<StepTime>& steps) {
-  std::string line;
-  for (const StepTime& step : steps) {
-    line += fmt::format("{} {:.9f} {} {} ", step.end.time_since_epoch().count(), step.in_session_s,
-                        step.generation, step.members);
-  }
-  return line;
-}
-
-std::vector<StepTime> read_steps(const std::string& line) {
-  std::vector<StepTime> steps;
-  std::istringstream words(line);
-  int64_t end_ns = 0;
-  for (StepTime step; words >> end_ns >> step.in_session_s >> step.generation >> step.members;) {
-    step.end = Time(std::chrono::nanoseconds(end_ns));
-    steps.push_back(step);
-  }
-  return steps;
+StartWorker trainers(const Shape& shape) {
+  return [shape](const std::string& folder,
+                 const std::string& id) -> Result<std::unique_ptr<Resident>> {
+    FFDL_ASSIGN_OR_RETURN(auto process, Resident::start_self({"--role", "trainer", folder, id,
+                                                              std::to_string(shape.layers),
+                                                              std::to_string(shape.rows)}));
+    FFDL_RETURN_IF_ERROR(process->ask("", kStartPatience).status());
+    return process;
+  };
 }
 
 Status play_trainer(const std::vector<std::string>& arguments) {

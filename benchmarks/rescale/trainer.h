@@ -1,12 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "benchmarks/dense_net.h"
 #include "benchmarks/harness/memory.h"
-#include "benchmarks/rescale/pause.h"
+#include "benchmarks/rescale/training.h"
 #include "ffdl/session.h"
 
 // Children of bench_rescale that train.
@@ -36,13 +35,10 @@ class DenseModel final : public Trainable {
   Memory gradient_;
 };
 
-// Steps as one line of text.
-std::string write_steps(const std::vector<StepTime>& steps);
-std::vector<StepTime> read_steps(const std::string& line);
+// Starts this program again in the role "trainer".
+StartWorker trainers(const Shape& shape);
 
-// FOLDER ID LAYERS ROWS: one member of a job, which trains until it is killed or leaves. Asked
-// "after M K" it answers when its last K steps had M members each; "report" gives the
-// steps since the last report, as read_steps() reads them; "leave" makes it leave.
+// FOLDER ID LAYERS ROWS: a worker as StartWorker says.
 Status play_trainer(const std::vector<std::string>& arguments);
 
 // FOLDER RANK LAYERS ROWS: one of two members of a job that train by a session and without: asked

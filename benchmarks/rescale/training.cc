@@ -13,9 +13,10 @@ constexpr std::chrono::seconds kTrainingPatience(600);
 
 }  // namespace
 
-Result<std::unique_ptr<Training>> Training::start(const Shape& shape) {
+Result<std::unique_ptr<Training>> Training::start(StartWorker start_worker) {
   FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
-  auto training = std::unique_ptr<Training>(new Training(std::move(store), shape));
+  auto training =
+      std::unique_ptr<Training>(new Training(std::move(store), std::move(start_worker)));
   FFDL_RETURN_IF_ERROR(training->add().status());
   return training;
 }
@@ -34,11 +35,7 @@ Result<Time> Training::add() {
   end(gone_);
   const Time request = std::chrono::steady_clock::now();
   ids_.push_back(fmt::format("worker{}", ids_.size()));
-  FFDL_ASSIGN_OR_RETURN(
-      auto process,
-      Resident::start_self({"--role", "trainer", store_->path(), ids_.back(),
-                            std::to_string(shape_.layers), std::to_string(shape_.rows)}));
-  FFDL_RETURN_IF_ERROR(process->ask("", kTrainingPatience).status());
+  FFDL_ASSIGN_OR_RETURN(auto process, start_worker_(store_->path(), ids_.back()));
   workers_.push_back({std::move(process), {}});
   return request;
 }

@@ -1,5 +1,7 @@
 #include "benchmarks/training/checkpoint_twin.h"
 
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -47,6 +49,19 @@ struct Job {
   std::unique_ptr<Session> session;
 };
 
+// What the thread that writes has used of the processors since it began.
+double writer_cpu_seconds() {
+  double seconds = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    uint64_t ns = 0;
+    if (name == "ffdl-checkpoint") std::ifstream(task.path() / "schedstat") >> ns;
+    seconds += 1e-9 * static_cast<double>(ns);
+  }
+  return seconds;
+}
+
 }  // namespace
 
 Status play_checkpoint_twin(const std::vector<std::string>& arguments) {
@@ -65,6 +80,10 @@ Status play_checkpoint_twin(const std::vector<std::string>& arguments) {
   answer("ready");
   uint64_t taken = 0;
   for (std::string line; std::getline(std::cin, line);) {
+    if (line == "cpu") {
+      answer(std::to_string(writer_cpu_seconds()));
+      continue;
+    }
     Job& job = line == "with" ? with : bare;
     Status outcome;
     const double seconds = seconds_of([&] { outcome = job.steps(kEvery); });

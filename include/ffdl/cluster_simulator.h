@@ -33,20 +33,35 @@ struct EpochStatistics {
   double grad_var = 0;
 };
 
-// What was measured of one program.
+// What was measured of one program: the first three, or a table of throughputs.
 struct ApplicationProfile {
   std::string name;
-  std::vector<MeasuredStep> placed;  // for these placements exactly
-  std::vector<MeasuredStep> spread;  // for this number of nodes and workers, however placed
-  std::map<int64_t, std::vector<EpochStatistics>> epochs;  // by global batch, equally many each
+  std::vector<MeasuredStep> placed{};  // for these placements exactly
+  std::vector<MeasuredStep> spread{};  // for this number of nodes and workers, however placed
+  std::map<int64_t, std::vector<EpochStatistics>> epochs{};  // by global batch, equally many each
+  // Steps per second, wherever the workers are. Nothing else than these is possible; each sample is
+  // worth the same; and only a job's own `duration_s` says how long it trains.
+  std::map<int64_t, std::map<int, double>> throughputs{};  // by global batch, then workers
+};
+
+// Where a job was read, for messages; line 0: nowhere.
+struct WorkloadSource {
+  std::string file{};
+  size_t line = 0;
+  size_t workers_column = 0;  // counted from 1, as the others; 0: there is none
+  size_t batch_column = 0;
+  size_t application_column = 0;
 };
 
 struct WorkloadJob {
-  std::string name;
-  std::string application;
+  std::string name{};
+  std::string application{};  // empty: it is drawn (synthetic_workload.h)
   double submitted_s = 0;
   int workers = 0;    // what its owner asks for
   int64_t batch = 0;  // global
+  // With these workers and this batch, were nothing to change. 0: it trains its program to the end.
+  double duration_s = 0;
+  WorkloadSource source{};
 };
 
 enum class ClusterPolicy {
@@ -80,7 +95,8 @@ struct ClusterOptions {
   WhenFull when_full = WhenFull::kQueue;  // elastic only
   double interval_s = 60;                 // between decisions
   double restart_s = 30;                  // without progress after each change of a job's workers
-  double horizon_s = 30 * 86400.0;        // jobs that have not ended by then are reported as such
+  // After the last arrival: jobs that have not ended by then are reported as such.
+  double horizon_s = 30 * 86400.0;
 };
 
 struct JobOutcome {
@@ -90,6 +106,7 @@ struct JobOutcome {
   double completed_s = -1;  // -1: not by the horizon
   double dropped_s = -1;    // when it was turned away; -1: it was not
   int reallocations = 0;    // after its first allocation
+  std::string application{};
 };
 
 // One job's workers from a moment on.

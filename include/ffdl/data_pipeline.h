@@ -8,7 +8,7 @@
 
 #include "ffdl/data_source.h"
 #include "ffdl/export.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/sample_ledger.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
 
@@ -42,10 +42,9 @@ struct DataPipelineStats {
   uint64_t not_needed = 0;  // read ahead, and another's when their turn came
 };
 
-// The samples of each step of a session: what the ledger says that this member computes its
-// gradient from, read ahead off the training thread. It has no state but the ledger's: a change of
-// the world, a step that is repeated and a restored checkpoint are followed by what take() says
-// then.
+// The samples of each step: what the ledger says that this worker computes its gradient from, read
+// ahead off the training thread. It has no state but the ledger's: a change of the world, a step
+// that is repeated and a restored checkpoint are followed by what take() says then. With a session:
 //   DataPipeline::create(source, *ledger, {})
 //   while (!ledger->is_done()) {
 //     status = pipeline->next(batch, 256);       // no samples: take part in the step with nothing
@@ -62,14 +61,14 @@ class FFDL_API DataPipeline final {
  public:
   // Errors: kInvalidArgument (the ledger is of another number of samples).
   static Result<std::unique_ptr<DataPipeline>> create(const DataSource& source,
-                                                      PartitionLedger& ledger,
+                                                      SampleLedger& ledger,
                                                       const DataPipelineOptions& options);
   ~DataPipeline();
   DataPipeline(const DataPipeline&) = delete;
   DataPipeline& operator=(const DataPipeline&) = delete;
 
   // Takes up to `count` samples from the ledger and gives them.
-  Status next(DataBatch& batch, uint64_t count = PartitionLedger::kAll);
+  Status next(DataBatch& batch, uint64_t count = SampleLedger::kAll);
 
   DataPipelineStats stats() const;
 

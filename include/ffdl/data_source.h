@@ -105,6 +105,11 @@ enum class OnCorrupt : uint32_t { kFail, kSkip };
 struct FileOptions {
   FileAccess access = FileAccess::kCopied;
   OnCorrupt on_corrupt = OnCorrupt::kFail;
+  // Compressed files are unpacked as a whole, one that holds more than this is refused, and those
+  // used last stay in memory up to so many bytes; their samples are copied in both ways of access.
+  uint64_t unpacked_bytes = uint64_t{1} << 30;
+  // Of shards: those that their index tells are compared when a shard is first read.
+  bool check_hashes = true;
 };
 
 struct RecordOptions {
@@ -129,8 +134,11 @@ struct LineOptions {
 // The samples of one or more files of a format, in this order, as one data set.
 // Errors: kInvalidArgument, kNotFound, kCorrupt (what is in a file is not of its format; with kSkip
 //         what follows in that file is left out and counted), kUnavailable, kExhausted (too many
-//         files).
+//         files, or one that holds more than unpacked_bytes), kUnimplemented (a compressed file
+//         and a build without FFDL_WITH_ARCHIVE).
 // Blocks: for the disk: lines, TFRecord and tar read what is needed to know where samples lie.
+//         They may be compressed (gzip, bzip2, xz, zstd, lz4): these are unpacked once to open them
+//         and each time that one of their samples is asked for and they are not in memory any more.
 using OpenedSource = Result<std::unique_ptr<DataSource>>;
 using Paths = std::vector<std::string>;
 FFDL_API OpenedSource open_records(const Paths& paths, const RecordOptions& records,
@@ -145,7 +153,7 @@ FFDL_API OpenedSource open_lines(const Paths& paths, const LineOptions& lines = 
 // A sample is the data of a record. Both checksums are verified.
 FFDL_API OpenedSource open_tf_records(const Paths& paths, const FileOptions& options = {});
 // WebDataset: a sample is the stretch of the archive that holds all files of one key, the path up
-// to the first dot of its last part; tar_fields() takes it apart. Not compressed.
+// to the first dot of its last part; tar_fields() takes it apart.
 FFDL_API OpenedSource open_tar_shards(const Paths& paths, const FileOptions& options = {});
 // Sources of one format, one after the other.
 FFDL_API OpenedSource join_sources(std::vector<std::unique_ptr<DataSource>> sources);

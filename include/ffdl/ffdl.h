@@ -1,6 +1,7 @@
 #pragma once
 
 // Everything public, for those who prefer one include.
+#include "ffdl/agreed_batch.h"        // IWYU pragma: export
 #include "ffdl/autoscaler.h"          // IWYU pragma: export
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
 #include "ffdl/batch_rule.h"          // IWYU pragma: export
@@ -11,9 +12,12 @@
 #include "ffdl/data_pipeline.h"       // IWYU pragma: export
 #include "ffdl/data_source.h"         // IWYU pragma: export
 #include "ffdl/diagnose.h"            // IWYU pragma: export
+#include "ffdl/elastic_policy.h"      // IWYU pragma: export
 #include "ffdl/export.h"              // IWYU pragma: export
 #include "ffdl/gradient_noise.h"      // IWYU pragma: export
+#include "ffdl/job_link.h"            // IWYU pragma: export
 #include "ffdl/job_planner.h"         // IWYU pragma: export
+#include "ffdl/job_profile.h"         // IWYU pragma: export
 #include "ffdl/job_scheduler.h"       // IWYU pragma: export
 #include "ffdl/job_status.h"          // IWYU pragma: export
 #include "ffdl/launch_environment.h"  // IWYU pragma: export
@@ -28,15 +32,23 @@
 #include "ffdl/operation_queue.h"     // IWYU pragma: export
 #include "ffdl/parameter_server.h"    // IWYU pragma: export
 #include "ffdl/partition_ledger.h"    // IWYU pragma: export
+#include "ffdl/placed_plan.h"         // IWYU pragma: export
 #include "ffdl/plan_files.h"          // IWYU pragma: export
+#include "ffdl/policy_follower.h"     // IWYU pragma: export
+#include "ffdl/policy_replay.h"       // IWYU pragma: export
+#include "ffdl/replace_stragglers.h"  // IWYU pragma: export
 #include "ffdl/runtime.h"             // IWYU pragma: export
+#include "ffdl/sample_ledger.h"       // IWYU pragma: export
 #include "ffdl/scaling_model.h"       // IWYU pragma: export
 #include "ffdl/session.h"             // IWYU pragma: export
+#include "ffdl/shard_folder.h"        // IWYU pragma: export
 #include "ffdl/shared_memory.h"       // IWYU pragma: export
 #include "ffdl/sparse_gradient.h"     // IWYU pragma: export
 #include "ffdl/status.h"              // IWYU pragma: export
+#include "ffdl/step_meter.h"          // IWYU pragma: export
 #include "ffdl/step_participant.h"    // IWYU pragma: export
 #include "ffdl/store.h"               // IWYU pragma: export
+#include "ffdl/store_ledger.h"        // IWYU pragma: export
 #include "ffdl/store_server.h"        // IWYU pragma: export
 #include "ffdl/straggler_watch.h"     // IWYU pragma: export
 #include "ffdl/supervisor.h"          // IWYU pragma: export

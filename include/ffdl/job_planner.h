@@ -21,16 +21,22 @@ struct SizeOption {
   int workers = 0;
   double value = 0;   // what that size is worth: for the paper's objective, the scaling factor S(k)
   int64_t batch = 0;  // the global batch that makes it so; only passed through
+  // Standard deviation of the value relative to it, where a model predicts it; only passed through.
+  float uncertainty = 0;
+  // How its workers must lie to be worth that, for plan_placed_jobs(); 0: as they like.
+  int16_t nodes_max = 0;     // on so many nodes at most (PACK)
+  int16_t per_node_max = 0;  // so many on one node at most (SPREAD)
 
   bool operator==(const SizeOption&) const = default;
 };
 
 struct JobRequest {
   std::string name;
-  std::vector<SizeOption> sizes;  // any order; each number of workers at most once
-  bool may_wait = false;          // 0 workers, worth 0, is allowed too
-  int current_workers = 0;        // 0: not running
-  double switch_cost = 0;         // taken off the value of every other size than the current one
+  std::vector<SizeOption> sizes{};  // any order; each number of workers at most once
+  bool may_wait = false;            // 0 workers, worth 0, is allowed too
+  int current_workers = 0;          // 0: not running
+  double switch_cost = 0;           // taken off the value of every other size than the current one
+  std::string source{};  // where it was read, for messages: "'jobs.yaml': line 3, column 5"
 };
 
 // What one job got, and the sizes beside it: what fewer or more workers would change.
@@ -39,6 +45,7 @@ struct JobShare {
   int workers = 0;  // 0: it waits
   int64_t batch = 0;
   double value = 0;  // as requested, before any switch cost
+  float uncertainty = 0;
   std::optional<SizeOption> smaller;
   std::optional<SizeOption> larger;
 };
@@ -56,6 +63,8 @@ struct Plan {
 // Time: linear in the number of sizes where the values are concave. Otherwise the sizes that cannot
 // be part of a best plan are excluded by a bound first, and the dynamic program runs over the rest:
 // at worst jobs x workers x sizes steps and 2 bytes x jobs x workers of memory.
+//
+// Nothing is asked of where workers lie: placed_plan.h does.
 //
 // Errors: kInvalidArgument (a request that makes no sense; the message names the job), kExhausted
 // (the table would need more than 2 GiB). Too few workers for all jobs is not an error but a plan

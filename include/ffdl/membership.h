@@ -27,10 +27,18 @@ struct CheckpointPointer {
   bool operator==(const CheckpointPointer&) const = default;
 };
 
+// What those who are left go on from when a member dies, or hangs, that has not said that it goes.
+enum class Recovery {
+  kForward,     // the newest step that any of them holds: nothing is lost, and nobody reads a disk
+  kConsistent,  // the newest checkpoint that was published, all of them, as after the death of all;
+                // where there is none the initial state
+};
+
 // docs/timeouts.md says what each time is for and how they depend on each other. join() refuses
 // times whose order cannot work.
 struct MembershipOptions {
   std::string job = "job";                             // jobs of one store have different names
+  Recovery recovery = Recovery::kForward;              // the same at all members of a job
   int min_workers = 1;                                 // with fewer no world is formed
   int max_workers = 256;                               // with more the latest wait
   Duration heartbeat = std::chrono::milliseconds(75);  // between two renewals of the lease
@@ -66,7 +74,8 @@ struct MembershipOptions {
 class FFDL_API Membership {
  public:
   // Takes the next incarnation of `self.id` (self.incarnation is not looked at) and becomes a
-  // candidate. Errors: kInvalidArgument, and those of Store.
+  // candidate. Errors: kInvalidArgument, and those of Store. Where the job has another recovery
+  // than these options this life ends with kInvalidArgument as soon as the job's record is read.
   static Result<std::unique_ptr<Membership>> join(Store& store, Runtime& runtime, Member self,
                                                   const MembershipOptions& options = {});
   ~Membership();
@@ -99,7 +108,7 @@ class FFDL_API Membership {
   // deadline passed. Asks for a newer one, of the same members if nothing else has changed.
   void report_failure(uint64_t generation);
 
-  // The checkpoint that a job without carriers begins anew from, and the one that the present
+  // The checkpoint that a job that begins anew would begin from, and the one that the present
   // lineage began from. None: the initial state.
   std::optional<CheckpointPointer> checkpoint() const;
   std::optional<CheckpointPointer> restart_base() const;

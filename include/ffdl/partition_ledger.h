@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "ffdl/export.h"
+#include "ffdl/sample_ledger.h"
 #include "ffdl/status.h"
 #include "ffdl/step_participant.h"
 #include "ffdl/types.h"
@@ -77,10 +77,8 @@ struct PartitionLedgerOptions {
 // Threads: one at a time, that of the session; samples() and sample_indices() from any.
 // Blocks: never.
 // Errors: kInvalidArgument, and at take() what is wrong with the job.
-class FFDL_API PartitionLedger final : public StepParticipant {
+class FFDL_API PartitionLedger final : public StepParticipant, public SampleLedger {
  public:
-  static constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
-
   static Result<std::unique_ptr<PartitionLedger>> create(const PartitionLedgerOptions& options);
   ~PartitionLedger() override;
   PartitionLedger(const PartitionLedger&) = delete;
@@ -92,13 +90,12 @@ class FFDL_API PartitionLedger final : public StepParticipant {
   // Errors: kInvalidArgument (a member has other options), kInternal (one has another state),
   // kExhausted (steps wait for stable()): this member would go on with samples that are not in
   // order. restore() of a good state ends it.
-  Result<std::vector<SampleRange>> take(uint64_t count = kAll);
+  Result<std::vector<SampleRange>> take(uint64_t count = kAll) override;
   // The samples that this step commits for this member: its weight in a mean. 0 when what it took
   // is not its own any more, after a change of the world.
-  uint64_t taken() const;
-  // What this member holds, in the order in which it will take it: what to read ahead. Changes with
-  // each step.
-  const std::vector<SampleRange>& leases() const;
+  uint64_t taken() const override;
+  // Changes with each step.
+  const std::vector<SampleRange>& leases() const override;
   // Of kGlobal: how many micro-batches each rank has of the present step, for
   // SessionOptions::micro_batch_shares (session.h). At the end of an epoch the last of them are
   // short or empty. Of kOnDemand: none.
@@ -106,15 +103,11 @@ class FFDL_API PartitionLedger final : public StepParticipant {
   // Asks for so many partitions from the next step on (partitions_wanted); 0: for no more at all.
   void want(int partitions);
 
-  uint64_t samples() const;    // of the data set
-  uint64_t epoch() const;      // counts from 0; options.epochs when all is done
-  uint64_t committed() const;  // samples of this epoch
-  bool is_done() const;
-
-  // Where the samples of ranges lie in the data set, in the order of training. Sample i lies in
-  // partition i / partition_samples.
-  // Errors: kInvalidArgument (a range that no ledger with these options gives).
-  Result<std::vector<uint64_t>> sample_indices(std::span<const SampleRange> ranges) const;
+  uint64_t samples() const override;
+  uint64_t epoch() const override;
+  uint64_t committed() const override;
+  bool is_done() const override;
+  Result<std::vector<uint64_t>> sample_indices(std::span<const SampleRange> ranges) const override;
 
   size_t record_bytes() const override;
   void describe(std::span<std::byte> record) override;

@@ -53,7 +53,8 @@ enum class StepResult {
   kContinue,      // the step was applied
   kWorldChanged,  // it was applied, and the next one has other members
   kRetryStep,     // it was not: compute the gradients again, of the samples that are due now
-  kHealed,        // it was not, and the state is that of others now: drop what was computed
+  kHealed,        // it was not, and the state is that of others, or of a checkpoint, now: drop what
+                  // was computed
   kLeft,          // this member is out of the job, as it asked or as another has taken over from
                   // it; the step counts if the step counter has moved
 };
@@ -77,6 +78,10 @@ struct SessionOptions {
   // over `micro_batch_samples` is their number. What it costs: docs/session.md.
   std::function<std::vector<uint64_t>()> micro_batch_shares{};
   uint64_t micro_batch_samples = 1;  // of a whole one: any other is scaled before it is added
+  // Not 0: gradients may be averaged while backward computes later ones (begin_average), a bucket
+  // at a time: as many of gradients(), in their order and of one dtype, as have so many bytes.
+  // Equal at all members. When it pays: docs/session.md.
+  uint64_t bucket_bytes = 0;
   Duration operation_timeout = std::chrono::minutes(6);  // of one collective
   Duration recovery_timeout = std::chrono::minutes(10);  // until a world works again
   bool verify_state = false;  // whenever the world changes the whole state is hashed and compared
@@ -86,6 +91,7 @@ struct SessionOptions {
 struct SessionStats {
   uint64_t steps = 0;           // applied here
   uint64_t retried_steps = 0;   // kRetryStep, and those that the session repeated by itself
+  uint64_t early_buckets = 0;   // averaged before end_step() was called
   uint64_t worlds = 0;          // entered
   uint64_t healed = 0;          // times that the state was taken over from another
   uint64_t bytes_received = 0;  // of state
@@ -104,11 +110,12 @@ struct SessionStats {
 // state from one of them while they compute their next gradients, and takes part in that step with
 // no samples: open() returns after it.
 // A member that dies ends nobody's session: the others settle the step that they were in, form a
-// world without it, and go on from the newest state that any of them holds.
+// world without it, and go on from the newest state that any of them holds, or, with consistent
+// recovery (membership.h), from the newest checkpoint.
 // Threads: one thread; ask_to_leave() from any, and from a signal handler's thread.
-// Owns: a membership, communicators, two tasks of the runtime, one more and a copy of this member's
-//       share of the state where there are checkpoints. `trainable`, `store`, `runtime` and
-//       the participants must outlive it.
+// Owns: a membership, communicators, two tasks of the runtime, one more where begin_average() is
+//       called, and one more and a copy of this member's share of the state where there are
+//       checkpoints. `trainable`, `store`, `runtime` and the participants must outlive it.
 // Blocks: open() until a world has formed, its state is here and, where others train, they have
 //         ended a step; end_step() until all members have come, which `operation_timeout` bounds,
 //         and then `recovery_timeout`; finish() until a checkpoint that was begun is written. The
@@ -133,6 +140,14 @@ class FFDL_API Session {
   // that failed is computed again. Blocks in the first step of a world, until all members are in
   // it. Errors: kInvalidArgument (more than this member's share).
   Status add_micro_batch(uint64_t samples);
+
+  // The first `end` of gradients() hold the mean over `samples` samples of this member, all that it
+  // has in this step, and are not read or written before end_step() returns: a task averages whole
+  // buckets of them from now on. Only with SessionOptions::bucket_bytes, as often as one likes; the
+  // sums are the same without it, and other members need not call it. What happens to others shows
+  // in end_step(), as kRetryStep or kHealed. Does not wait. Errors: kInvalidArgument (there are
+  // fewer gradients, or other `samples` were given in this step).
+  Status begin_average(size_t end, uint64_t samples);
 
   // gradients() hold the mean over `samples` samples of this member; 0: nothing, and they are not
   // read. To be called by all members, also those without samples. Afterwards gradients() are
@@ -160,7 +175,8 @@ class FFDL_API Session {
   // Asks to be left out: end_step() goes on as before until it returns kLeft.
   void ask_to_leave();
   // The training is done. To be called by all members after the same step: makes that one stable,
-  // and leaves.
+  // and leaves. Errors: also kWorldChanged (a member died, and with consistent recovery all went
+  // back: train on from step()).
   Status finish();
 
   class Impl;

@@ -44,8 +44,8 @@ class FFDL_API StepParticipant {
 
   // The bytes of one record: the same at all members, and for life.
   virtual size_t record_bytes() const = 0;
-  // What this member says with the step that it is about to contribute to. Asked again when the
-  // step is to be repeated.
+  // What this member says with the step that it is about to contribute to: before its first
+  // gradient is averaged. Asked again when the step is to be repeated.
   virtual void describe(std::span<std::byte> record) = 0;
   // All have contributed: the gradients hold their mean, and are about to be applied. Not called
   // for a step without samples.
@@ -59,7 +59,7 @@ class FFDL_API StepParticipant {
   virtual void stable(uint64_t step) = 0;
 
   // Whether it looks at the gradients in describe(): a session that is given them one micro-batch
-  // at a time has none to show, and refuses such a participant.
+  // at a time, or averages them in buckets, has not all to show, and refuses such a participant.
   virtual bool reads_gradients() const { return false; }
 
   // After world_changed(): whether what this member has computed for its present step, and not yet

@@ -35,8 +35,9 @@ struct StragglerWatchOptions {
 
 // Finds members that compute slower than the others: a participant of a session's steps
 // (step_participant.h). What counts is the time from the end of a step to this member's
-// contribution to the next, for each of its samples; who has none is not looked at. Waiting for
-// others does not count, waiting for data does. A change of the world begins anew.
+// contribution to the next (its first bucket, where it calls begin_average()), for each of its
+// samples; who has none is not looked at. Waiting for others does not count, waiting for data does.
+// A change of the world begins anew.
 // Threads: one at a time, that of the session. Blocks: never. Cost: 8 bytes of each member a step.
 class FFDL_API StragglerWatch final : public StepParticipant {
  public:

@@ -114,10 +114,14 @@ struct World {
   std::vector<Member> members{};
   uint64_t lineage = 0;  // counts how often the job began anew, from nothing or from a checkpoint
   Phase phase = Phase::kActive;
-  // Members of the last world that was active: each has every step that is settled. None: all
-  // members begin anew, and whatever state they hold is void.
+  // Members of the last world that was active: each has every step that is settled. None: nobody
+  // holds the state.
   std::vector<Member> carriers{};
+  // They do, but of a lineage that is given up by this world: the job goes back.
+  bool gives_up = false;
 
+  // All members begin anew, and whatever state they hold is void.
+  bool begins_anew() const { return carriers.empty() || gives_up; }
   int size() const { return static_cast<int>(members.size()); }
 };
 

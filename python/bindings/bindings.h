@@ -20,10 +20,19 @@ void bind_launch_environment(pybind11::module_& module);
 void bind_step_participant(pybind11::module_& module);
 void bind_data_source(pybind11::module_& module);
 void bind_partition_ledger(pybind11::module_& module);
+void bind_store_ledger(pybind11::module_& module);
+void bind_commit_log(pybind11::module_& module);
 void bind_gradient_noise(pybind11::module_& module);
 void bind_batch_rule(pybind11::module_& module);
-void bind_session(pybind11::module_& module);
+void bind_agreed_batch(pybind11::module_& module);
+void bind_job_link(pybind11::module_& module);
 void bind_straggler_watch(pybind11::module_& module);
+void bind_checkpoint(pybind11::module_& module);
+void bind_elastic_policy(pybind11::module_& module);
+void bind_policy_follower(pybind11::module_& module);
+void bind_step_meter(pybind11::module_& module);
+void bind_replace_stragglers(pybind11::module_& module);
+void bind_session(pybind11::module_& module);
 void bind_diagnose(pybind11::module_& module);
 
 }  // namespace ffdl::python

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "ffdl/shard_folder.h"
 #include "record.h"
 #include "status.h"
 #include "waiting.h"
@@ -52,6 +53,14 @@ std::unique_ptr<DataSource> open(Open&& call) {
   return take(without_lock(call));
 }
 
+const uint64_t kUnpackedBytes = FileOptions().unpacked_bytes;
+
+std::string with_packed(const char* doc) {
+  return std::string(doc) +
+         "\nFiles that are compressed (gzip, bzip2, xz, zstd, lz4) are unpacked as a whole, and\n"
+         "those used last stay in memory up to unpacked_bytes.";
+}
+
 void bind_formats(py::module_& module) {
   constexpr const char* kErrors =
       "\nRaises NotFound, Corrupt (what is in a file is not of its format), InvalidArgument.";
@@ -82,20 +91,73 @@ void bind_formats(py::module_& module) {
       py::arg("header_bytes") = 0);
   define(
       "open_lines",
-      [](const Paths& paths, bool json) {
-        return open([&] { return open_lines(paths, {.json = json}); });
+      [](const Paths& paths, bool json, uint64_t unpacked_bytes) {
+        return open(
+            [&] { return open_lines(paths, {.json = json}, {.unpacked_bytes = unpacked_bytes}); });
       },
-      "A sample is a line without its end, as bytes. json: each must be JSON.", py::kw_only(),
-      py::arg("json") = false);
+      with_packed("A sample is a line without its end, as bytes. json: each must be JSON."),
+      py::kw_only(), py::arg("json") = false, py::arg("unpacked_bytes") = kUnpackedBytes);
   define(
       "open_tf_records",
-      [](const Paths& paths) { return open([&] { return open_tf_records(paths); }); },
-      "A sample is the data of a record, as bytes. Both checksums are verified.");
+      [](const Paths& paths, uint64_t unpacked_bytes) {
+        return open([&] { return open_tf_records(paths, {.unpacked_bytes = unpacked_bytes}); });
+      },
+      with_packed("A sample is the data of a record, as bytes. Both checksums are verified."),
+      py::kw_only(), py::arg("unpacked_bytes") = kUnpackedBytes);
   define(
       "open_tar_shards",
-      [](const Paths& paths) { return open([&] { return open_tar_shards(paths); }); },
-      "WebDataset: a sample is the stretch of the archive with all files of one key, as bytes;\n"
-      "tar_fields() takes it apart. Not compressed.");
+      [](const Paths& paths, uint64_t unpacked_bytes) {
+        return open([&] { return open_tar_shards(paths, {.unpacked_bytes = unpacked_bytes}); });
+      },
+      with_packed("WebDataset: a sample is the stretch of the archive with all files of one key,\n"
+                  "as bytes; tar_fields() takes it apart."),
+      py::kw_only(), py::arg("unpacked_bytes") = kUnpackedBytes);
+}
+
+void bind_shard_folders(py::module_& module) {
+  Record<ShardColumn>(module, "ShardColumn",
+                      "A column of the samples of a folder of shards. encoding: of its bytes, in\n"
+                      "the words of the format. bytes: of each sample; 0: the sample says.")
+      .field("name", &ShardColumn::name)
+      .field("encoding", &ShardColumn::encoding)
+      .field("bytes", &ShardColumn::bytes);
+  const auto define = [&](const char* name, auto function, const char* what) {
+    module.def(
+        name,
+        [function](const Paths& folders, bool check_hashes, uint64_t unpacked_bytes) {
+          const FileOptions options = {.unpacked_bytes = unpacked_bytes,
+                                       .check_hashes = check_hashes};
+          return open([&] { return function(folders, options); });
+        },
+        py::arg("folders"), py::kw_only(), py::arg("check_hashes") = FileOptions().check_hashes,
+        py::arg("unpacked_bytes") = kUnpackedBytes,
+        (std::string("Folders of shards with an index.json, as ") + what +
+         " writes them;\n"
+         "shard_fields() takes a sample apart. Compressed shards (zstd, gz, bz2) are\n"
+         "unpacked when one of their samples is asked for, up to unpacked_bytes of them\n"
+         "stay in memory. check_hashes: those of the index are compared when a shard is\n"
+         "first read. Raises NotFound, Corrupt, Unimplemented, InvalidArgument.")
+            .c_str());
+  };
+  define("open_mds", open_mds, "MosaicML Streaming");
+  define("open_litdata", open_litdata, "LitData");
+  module.def(
+      "shard_columns", [](const std::string& folder) { return take(shard_columns(folder)); },
+      py::arg("folder"), "What shard_fields() needs of a folder. Raises NotFound, Corrupt.");
+  module.def(
+      "shard_fields",
+      [](const py::bytes& sample, const std::vector<ShardColumn>& columns) {
+        const auto bytes = static_cast<std::string_view>(sample);
+        const auto fields = take(shard_fields(std::as_bytes(std::span(bytes)), columns));
+        py::dict found;
+        for (size_t i = 0; i < columns.size(); ++i) {
+          found[py::str(columns[i].name)] =
+              py::bytes(reinterpret_cast<const char*>(fields[i].data()), fields[i].size());
+        }
+        return found;
+      },
+      py::arg("sample"), py::arg("columns"),
+      "The bytes of each column of a sample, by its name. Raises Corrupt.");
 }
 
 }  // namespace
@@ -124,6 +186,7 @@ Any thread, several at a time; also in processes that are forked. Use open_... t
            "the same size, a list of bytes otherwise. Raises InvalidArgument (a number that is\n"
            "not there), Corrupt (names file and byte), Unavailable.");
   bind_formats(module);
+  bind_shard_folders(module);
   module.def(
       "tar_fields",
       [](const py::bytes& sample) {

@@ -18,9 +18,18 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_step_participant(module);
   ffdl::python::bind_data_source(module);
   ffdl::python::bind_partition_ledger(module);
+  ffdl::python::bind_store_ledger(module);
+  ffdl::python::bind_commit_log(module);
   ffdl::python::bind_gradient_noise(module);
   ffdl::python::bind_batch_rule(module);
   ffdl::python::bind_straggler_watch(module);
+  ffdl::python::bind_agreed_batch(module);
+  ffdl::python::bind_job_link(module);
+  ffdl::python::bind_checkpoint(module);
+  ffdl::python::bind_elastic_policy(module);
+  ffdl::python::bind_policy_follower(module);
+  ffdl::python::bind_step_meter(module);
+  ffdl::python::bind_replace_stragglers(module);
   ffdl::python::bind_session(module);
   ffdl::python::bind_diagnose(module);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "committed_step.h"
 #include "ledger_handle.h"
 #include "record.h"
 #include "status.h"
@@ -19,17 +20,6 @@ namespace py = pybind11;
 
 namespace ffdl::python {
 namespace {
-
-struct CommittedParts {
-  uint64_t step = 0;
-  std::vector<std::pair<Member, SampleRange>> parts;
-};
-
-CommittedParts parts_of(const CommittedStep& committed) {
-  CommittedParts step{.step = committed.step, .parts = {}};
-  for (const auto& part : committed.parts) step.parts.emplace_back(part.member, part.range);
-  return step;
-}
 
 void bind_ledger_values(py::module_& module) {
   py::native_enum<Shuffle>(module, "Shuffle", "enum.Enum", "What changes from epoch to epoch.")
@@ -56,11 +46,10 @@ std::unique_ptr<LedgerHandle> create_ledger(PartitionLedgerOptions options,
                                             const py::object& on_stable) {
   auto handle = std::make_unique<LedgerHandle>();
   options.partition_samples = partition_samples.value_or(options.samples);
-  if (!on_stable.is_none()) {
-    options.on_stable = [raised = handle->raised, on_stable](const CommittedStep& step) {
-      raised->in([&] { on_stable(parts_of(step)); });
-    };
-  }
+  handle->on_stable = on_stable;
+  options.on_stable = telling(handle->raised, on_stable);
+  handle->order = options.order;
+  handle->micro_batch_samples = options.micro_batch_samples;
   handle->ledger = take(PartitionLedger::create(options));
   return handle;
 }
@@ -123,20 +112,13 @@ Raises InvalidArgument (a member has other options), Internal (one has another s
       .def(
           "sample_indices",
           [](const LedgerHandle& handle, const std::vector<SampleRange>& ranges) {
-            const auto indices = take(handle.use().sample_indices(ranges));
-            py::array_t<int64_t> array(static_cast<py::ssize_t>(indices.size()));
-            std::copy(indices.begin(), indices.end(), array.mutable_data());
-            return array;
+            return indices_of(handle.use(), ranges);
           },
           py::arg("ranges"),
           "Where the samples of ranges lie in the data set, in the order of training: int64[n].\n"
           "Raises InvalidArgument (a range that no ledger with these options gives).")
       .def(
-          "save",
-          [](const LedgerHandle& handle) {
-            const auto bytes = handle.use().save();
-            return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-          },
+          "save", [](const LedgerHandle& handle) { return bytes_of(handle.use().save()); },
           "The state as bytes; it is part of what the session's members hold in common.")
       .def(
           "restore",
@@ -167,11 +149,14 @@ Each sample is committed once per epoch, whoever joins, leaves or dies: a partic
 taken: the samples that this step commits for this member, its weight in the mean; 0 when what it
 took is another's now. shares: with SampleOrder.GLOBAL, how many micro-batches each rank has of the
 present step; empty otherwise. leases: what this member holds, as a list of SampleRange, in the
-order in which it will take it. epoch: counts from 0. committed: samples of this epoch.
+order in which it will take it. epoch: counts from 0. committed: samples of this epoch. order,
+micro_batch_samples: as it was created.
 One thread at a time, that of the session; never waits. The header is ffdl/partition_ledger.h.)");
   bind_ledger_create(ledger);
   bind_ledger_use(ledger);
-  ledger.def_property_readonly("taken", [](const LedgerHandle& h) { return h.use().taken(); })
+  ledger.def_readonly("order", &LedgerHandle::order)
+      .def_readonly("micro_batch_samples", &LedgerHandle::micro_batch_samples)
+      .def_property_readonly("taken", [](const LedgerHandle& h) { return h.use().taken(); })
       .def_property_readonly("shares", [](const LedgerHandle& h) { return h.use().shares(); })
       .def_property_readonly("leases", [](const LedgerHandle& h) { return h.use().leases(); })
       .def_property_readonly("epoch", [](const LedgerHandle& h) { return h.use().epoch(); })

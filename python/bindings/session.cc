@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "checkpoint_options.h"
 #include "ffdl/launch_environment.h"
 #include "ledger_handle.h"
 #include "record.h"
@@ -36,14 +37,20 @@ the job, as it asked or as another has taken over; the step counts if Session.st
       .value("HEALED", StepResult::kHealed)
       .value("LEFT", StepResult::kLeft)
       .finalize();
-  Record<SessionStats>(module, "SessionStats",
-                       "What one Session has done. bytes_received, bytes_sent: of state.")
+  Record<SessionStats>(
+      module, "SessionStats",
+      "What one Session has done. early_buckets: averaged before end_step() was called.\n"
+      "bytes_received, bytes_sent: of state. checkpoints: published, with a share of this\n"
+      "member; dropped_checkpoints: with one, but nothing came of them.")
       .field("steps", &SessionStats::steps)
       .field("retried_steps", &SessionStats::retried_steps)
+      .field("early_buckets", &SessionStats::early_buckets)
       .field("worlds", &SessionStats::worlds)
       .field("healed", &SessionStats::healed)
       .field("bytes_received", &SessionStats::bytes_received)
-      .field("bytes_sent", &SessionStats::bytes_sent);
+      .field("bytes_sent", &SessionStats::bytes_sent)
+      .field("checkpoints", &SessionStats::checkpoints)
+      .field("dropped_checkpoints", &SessionStats::dropped_checkpoints);
 }
 
 // What Session.open() was given beside arrays and functions. None: what `ffdl run` says, or the
@@ -105,6 +112,13 @@ void take_shares(const py::object& given, const SessionHandle& handle, SessionOp
   if (given.is_none()) return;
   for (const auto& [object, participant] : handle.participants) {
     if (!object.is(given) || !py::isinstance<LedgerHandle>(given)) continue;
+    const uint64_t counted = given.cast<LedgerHandle&>().micro_batch_samples;
+    if (counted != options.micro_batch_samples) {
+      raise_invalid_argument("open a session: 'micro_batch_samples' is " +
+                             std::to_string(options.micro_batch_samples) +
+                             ", and the ledger was created with " + std::to_string(counted) +
+                             "; give both the same");
+    }
     options.micro_batch_shares = [ledger = given.cast<LedgerHandle&>().ledger.get()] {
       return ledger->shares();
     };
@@ -113,6 +127,16 @@ void take_shares(const py::object& given, const SessionHandle& handle, SessionOp
   throw py::type_error("open a session: 'micro_batch_shares' is " +
                        py::repr(given).cast<std::string>() +
                        "; give the PartitionLedger that is among the participants");
+}
+
+void take_checkpoints(const py::object& given, SessionHandle& handle, SessionOptions& options) {
+  if (given.is_none()) return;
+  if (!py::isinstance<CheckpointOptionsHandle>(given)) {
+    throw py::type_error("open a session: 'checkpoints' is " + py::repr(given).cast<std::string>() +
+                         "; give CheckpointOptions");
+  }
+  options.checkpoints = handle.trainable.checkpoint_functions.use(
+      given.cast<CheckpointOptionsHandle&>(), handle.trainable.raised);
 }
 
 Duration seconds(const char* name, double given) {
@@ -178,6 +202,10 @@ participants: StepParticipants, the same kinds in the same order at all members.
 micro_batch_shares: a PartitionLedger of them, with SampleOrder.GLOBAL. Gradients are then given
 one micro-batch at a time (add_micro_batch), of `micro_batch_samples` samples if whole, and the
 state has the same bits whatever the number of members.
+bucket_bytes: not 0: gradients may be averaged while later ones are computed (begin_average), as
+many at a time, in their order and of one dtype, as have so many bytes; the same at all members.
+checkpoints: CheckpointOptions, for a job that loses all its members and for the next one; written
+beside the training. None: none.
 store: None for that of the job that `ffdl run` has started this process for; id, job, min_workers,
 max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
 id: of this member; a new life has the same.
@@ -195,7 +223,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       [](py::object store, const py::object& state, const py::object& gradients,
          const py::function& apply, const py::object& on_world, const py::object& begin_anew,
          const py::sequence& participants, const py::object& micro_batch_shares,
-         uint64_t micro_batch_samples, std::optional<std::string> id,
+         uint64_t micro_batch_samples, uint64_t bucket_bytes, const py::object& checkpoints,
+         std::optional<std::string> id,
          std::optional<std::string> job, std::optional<int> min_workers,
          std::optional<int> max_workers, std::optional<std::string> takes_over_from,
          Backend backend, std::string address, bool verify_state, double heartbeat_s,
@@ -209,8 +238,10 @@ void bind_session_open(py::class_<SessionHandle>& session) {
         handle->trainable.begin_anew_function = function_or_nothing(begin_anew);
         SessionOptions options;
         take_participants(participants, *handle, options);
-        take_shares(micro_batch_shares, *handle, options);
         options.micro_batch_samples = micro_batch_samples;
+        options.bucket_bytes = bucket_bytes;
+        take_shares(micro_batch_shares, *handle, options);
+        take_checkpoints(checkpoints, *handle, options);
         options.communicator.backend = backend;
         options.communicator.address = std::move(address);
         options.verify_state = verify_state;
@@ -225,8 +256,9 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       py::arg("store") = py::none(), py::kw_only(), py::arg("state"), py::arg("gradients"),
       py::arg("apply"), py::arg("on_world") = py::none(), py::arg("begin_anew") = py::none(),
       py::arg("participants") = py::tuple(), py::arg("micro_batch_shares") = py::none(),
-      py::arg("micro_batch_samples") = d.micro_batch_samples, py::arg("id") = py::none(),
-      py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
+      py::arg("micro_batch_samples") = d.micro_batch_samples,
+      py::arg("bucket_bytes") = d.bucket_bytes, py::arg("checkpoints") = py::none(),
+      py::arg("id") = py::none(), py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
       py::arg("max_workers") = py::none(), py::arg("takes_over_from") = py::none(),
       py::arg("backend") = d.communicator.backend, py::arg("address") = d.communicator.address,
       py::arg("verify_state") = d.verify_state,
@@ -266,6 +298,20 @@ With `micro_batch_shares` alone, once for each micro-batch of the member's share
 given are empty. A step that failed shows in end_step(), as RETRY_STEP or HEALED. Waits for the
 others in the first step of a world. Raises InvalidArgument (more than the share).)")
       .def(
+          "begin_average",
+          [](SessionHandle& handle, size_t end, uint64_t samples) {
+            Session& used = handle.use();
+            check(run_session(handle, [&] { return used.begin_average(end, samples); }));
+          },
+          py::arg("end"), py::arg("samples"),
+          R"(The first `end` gradients hold the mean over `samples` samples of this member's step.
+
+They are not read or written before end_step(), which is given the same number: a thread averages
+whole buckets of them from now on. With `bucket_bytes` alone, as often as one likes; the sums are
+the same without it, and other members need not call it. A step that failed shows in end_step(), as
+RETRY_STEP or HEALED. Does not wait. Raises InvalidArgument (there are fewer gradients, or other
+samples were given in this step).)")
+      .def(
           "finish",
           [](SessionHandle& handle) {
             Session& used = handle.use();
@@ -273,6 +319,22 @@ others in the first step of a world. Raises InvalidArgument (more than the share
           },
           "The training is done: makes the last step stable, and leaves. Called by all members\n"
           "after the same step.")
+      .def(
+          "request_checkpoint",
+          [](SessionHandle& handle) {
+            handle.expect_no_fork();
+            without_lock([&] { handle.session->request_checkpoint(); });
+          },
+          "A checkpoint shall be taken after the next step, or soon after: while one is being\n"
+          "written no other is begun. From any thread.")
+      .def(
+          "checkpoint_status",
+          [](const SessionHandle& handle) {
+            handle.expect_no_fork();
+            check(without_lock([&] { return handle.session->checkpoint_status(); }));
+          },
+          "Raises why nothing came of the last checkpoint of this member, such as Exhausted for a\n"
+          "full disk; nothing if it was published, or there was none. From any thread.")
       .def(
           "ask_to_leave",
           [](SessionHandle& handle) { without_lock([&] { handle.session->ask_to_leave(); }); },
@@ -292,7 +354,8 @@ template <class Visit>
 int visit_functions(SessionHandle& handle, Visit&& visit) {
   for (const py::object* function :
        {&handle.trainable.apply_function, &handle.trainable.on_world_function,
-        &handle.trainable.begin_anew_function}) {
+        &handle.trainable.begin_anew_function, &handle.trainable.checkpoint_functions.metric,
+        &handle.trainable.checkpoint_functions.note}) {
     if (const int result = visit(function->ptr()); result != 0) return result;
   }
   return 0;
@@ -315,6 +378,7 @@ void be_collected(PyHeapTypeObject* heap_type) {
     handle.trainable.apply_function = {};
     handle.trainable.on_world_function = {};
     handle.trainable.begin_anew_function = {};
+    handle.trainable.checkpoint_functions = {};
     return 0;
   };
 }

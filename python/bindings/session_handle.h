@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "buffers.h"
+#include "checkpoint_options.h"
 #include "ffdl/session.h"
 #include "participant_handle.h"
 #include "raised.h"
@@ -31,6 +32,7 @@ struct PythonTrainable final : Trainable {
   pybind11::object apply_function;
   pybind11::object on_world_function;
   pybind11::object begin_anew_function;
+  CheckpointFunctions checkpoint_functions;
   Raised raised;
 };
 

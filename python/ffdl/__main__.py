@@ -6,12 +6,18 @@ import sys
 
 
 def main() -> int:
-    """Becomes the program; its workers are run by this Python. Only reports are drawn here."""
+    """Becomes the program; its workers are run by this Python. Only pictures are drawn here."""
     if sys.argv[1:2] == ["report"]:
         from .report.command import main as report
 
         return report(sys.argv[2:])
     program = pathlib.Path(__file__).with_name("bin") / "ffdl"
+    if sys.argv[1:2] == ["simulate"]:
+        from .report.cluster import main as simulate
+        from .report.cluster import picture_of
+
+        if picture_of(sys.argv[2:]):
+            return simulate(program, sys.argv[1:])
     os.environ.setdefault("PYTHON_EXEC", sys.executable)
     try:
         os.execv(program, ["ffdl", *sys.argv[1:]])

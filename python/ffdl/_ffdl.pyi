@@ -2,6 +2,7 @@
 
 import builtins
 import enum
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, overload
@@ -14,6 +15,7 @@ _Rows = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 _Samples = SampleRange | tuple[int, int, int]
 _Member = Member | tuple[str, int] | str
 _World = World | tuple[int, int, Sequence[_Member]]
+_Policy = Any  # an ElasticPolicy, or an object with decide(observation, now_s)
 _Elements = Any  # an array, a tensor (DLPack) or a buffer; or a list of them
 
 __version__: str
@@ -501,10 +503,26 @@ def open_tokens(
     token_bytes: int = ...,
     header_bytes: int = ...,
 ) -> DataSource: ...
-def open_lines(paths: Sequence[str], *, json: bool = ...) -> DataSource: ...
-def open_tf_records(paths: Sequence[str]) -> DataSource: ...
-def open_tar_shards(paths: Sequence[str]) -> DataSource: ...
+def open_lines(
+    paths: Sequence[str], *, json: bool = ..., unpacked_bytes: int = ...
+) -> DataSource: ...
+def open_tf_records(paths: Sequence[str], *, unpacked_bytes: int = ...) -> DataSource: ...
+def open_tar_shards(paths: Sequence[str], *, unpacked_bytes: int = ...) -> DataSource: ...
 def tar_fields(sample: bytes) -> dict[str, bytes]: ...
+
+class ShardColumn:
+    name: str
+    encoding: str
+    bytes: int
+
+def open_mds(
+    folders: Sequence[str], *, check_hashes: bool = ..., unpacked_bytes: int = ...
+) -> DataSource: ...
+def open_litdata(
+    folders: Sequence[str], *, check_hashes: bool = ..., unpacked_bytes: int = ...
+) -> DataSource: ...
+def shard_columns(folder: str) -> list[ShardColumn]: ...
+def shard_fields(sample: bytes, columns: Sequence[ShardColumn]) -> dict[str, bytes]: ...
 
 class Shuffle(enum.Enum):
     NONE = ...
@@ -522,6 +540,8 @@ class CommittedStep:
 class StepParticipant: ...
 
 class PartitionLedger(StepParticipant):
+    order: SampleOrder
+    micro_batch_samples: int
     taken: int
     shares: list[int]
     leases: list[SampleRange]
@@ -547,6 +567,67 @@ class PartitionLedger(StepParticipant):
     def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
     def save(self) -> bytes: ...
     def restore(self, bytes: bytes) -> None: ...
+
+class StoreLedgerStats:
+    commits: int
+    attempts: int
+    conflicts: int
+    looks: int
+    repeated: int
+
+class StoreLedger:
+    taken: int
+    leases: list[SampleRange]
+    epoch: int
+    committed: int
+    is_done: bool
+    self: Member
+    stats: StoreLedgerStats
+    @staticmethod
+    def join(
+        store: Store,
+        *,
+        id: str,
+        samples: int,
+        partition_samples: int | None = None,
+        epochs: int = ...,
+        seed: int = ...,
+        shuffle: Shuffle = ...,
+        order: SampleOrder = ...,
+        partitions_wanted: int = ...,
+        job: str = ...,
+        lineage: int = ...,
+        from_: bytes = ...,
+        lease_s: float = ...,
+        on_stable: Callable[[CommittedStep], object] | None = None,
+    ) -> StoreLedger: ...
+    def take(self, count: int | None = None) -> list[SampleRange]: ...
+    def advance(self) -> None: ...
+    def wait(self, timeout_s: float = ...) -> None: ...
+    def leave(self) -> None: ...
+    def want(self, partitions: int) -> None: ...
+    def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
+    def save(self) -> bytes: ...
+
+class CommitLog:
+    @staticmethod
+    def open(
+        path: str, *, samples: int, partition_samples: int | None = None, epochs: int = ...
+    ) -> CommitLog: ...
+    def write(self, step: CommittedStep, lineage: int = 1) -> None: ...
+
+class CommitAudit:
+    steps: int
+    samples: int
+    epochs: int
+    under_way: int
+    missing: int
+    repeated: int
+    cut_lines: int
+    problems: int
+    first_problems: list[str]
+
+def audit_commit_logs(paths: Sequence[str], *, complete: bool = ...) -> CommitAudit: ...
 
 class NoiseScale:
     variance: float
@@ -612,6 +693,233 @@ class StragglerWatch(StepParticipant):
         on_straggler: Callable[[Straggler], object] | None = None,
     ) -> StragglerWatch: ...
 
+class AgreedBatch(StepParticipant):
+    samples: int
+    share: int
+    @staticmethod
+    def create(samples: int) -> AgreedBatch: ...
+    def want(self, samples: int, members: int) -> None: ...
+
+class AdmittedJob:
+    workers: int
+    batch: int
+
+class JobLink:
+    wanted: AdmittedJob
+    @staticmethod
+    def open(store: Store, job: str, *, interval_s: float = ...) -> JobLink: ...
+    def report(self, workers: int, batch: int, step_s: float) -> None: ...
+
+class CheckpointOptions:
+    folder: str
+    every_steps: int
+    every_s: float
+    keep_last: int
+    keep_best: int
+    metric: Callable[[], float] | None
+    note: Callable[[], bytes] | None
+    names: list[str]
+    resume: bool
+    skip_damaged: bool
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        every_steps: int = ...,
+        every_s: float = ...,
+        keep_last: int = ...,
+        keep_best: int = ...,
+        metric: Callable[[], float] | None = None,
+        note: Callable[[], bytes] | None = None,
+        names: Sequence[str] = ...,
+        resume: bool = ...,
+        skip_damaged: bool = ...,
+    ) -> None: ...
+
+class Checkpoint:
+    folder: str
+    job: str
+    lineage: int
+    generation: int
+    step: int
+    metric: float | None
+    note: bytes
+    participants: bytes
+
+def save_checkpoint(
+    options: CheckpointOptions, tensors: _Elements, *, step: int = 0, job: str = ...
+) -> Checkpoint: ...
+def load_checkpoint(options: CheckpointOptions, tensors: _Elements) -> Checkpoint: ...
+
+class MetricValue:
+    sum: float
+    members: int
+    mean: float
+    def __init__(self, sum: float, members: int = 1) -> None: ...
+
+class SizeSpeed:
+    workers: int
+    samples_per_s: float
+    age_s: float
+    def __init__(self, workers: int, samples_per_s: float, age_s: float = 0.0) -> None: ...
+
+class Observation:
+    workers: int
+    step: int
+    step_s: float
+    samples_per_s: float
+    communication_share: float
+    speeds: list[SizeSpeed]
+    idle_workers: int | None
+    metrics: dict[str, MetricValue]
+    def __init__(
+        self,
+        *,
+        workers: int,
+        step: int = 0,
+        step_s: float = 0.0,
+        samples_per_s: float = 0.0,
+        communication_share: float = 0.0,
+        speeds: Sequence[SizeSpeed] = (),
+        idle_workers: int | None = None,
+        metrics: dict[str, MetricValue] = {},
+    ) -> None: ...
+
+class SizeDecision:
+    workers: int
+    reason: str
+    def __init__(self, workers: int, reason: str = "") -> None: ...
+
+class ElasticPolicy:
+    def decide(self, observation: Observation, now_s: float) -> SizeDecision: ...
+
+class EfficiencyPolicyOptions:
+    def __init__(
+        self, *, grow_above: float = ..., shrink_below: float = ..., trusted_for_s: float = ...
+    ) -> None: ...
+
+class QueuePolicyOptions:
+    def __init__(self, *, per_worker: float, metric: str = ...) -> None: ...
+
+class NoisePolicyOptions:
+    def __init__(self, *, samples_per_worker: float, metric: str = ...) -> None: ...
+
+class SchedulePolicyOptions:
+    def __init__(
+        self, *, sizes: Sequence[tuple[float, int]], utc_offset_s: float = 0.0
+    ) -> None: ...
+
+class IdlePolicyOptions:
+    def __init__(self, *, keep_idle: int = ...) -> None: ...
+
+@overload
+def make_policy(options: EfficiencyPolicyOptions) -> ElasticPolicy: ...
+@overload
+def make_policy(options: QueuePolicyOptions) -> ElasticPolicy: ...
+@overload
+def make_policy(options: NoisePolicyOptions) -> ElasticPolicy: ...
+@overload
+def make_policy(options: SchedulePolicyOptions) -> ElasticPolicy: ...
+@overload
+def make_policy(options: IdlePolicyOptions) -> ElasticPolicy: ...
+
+class SteadyOptions:
+    min_workers: int
+    max_workers: int
+    cooldown_s: float
+    confirmations: int
+    tolerance: float
+    step_max: int
+    def __init__(
+        self,
+        *,
+        min_workers: int = ...,
+        max_workers: int = ...,
+        cooldown_s: float = ...,
+        confirmations: int = ...,
+        tolerance: float = ...,
+        step_max: int = ...,
+    ) -> None: ...
+
+class LoadedPolicy:
+    policy: ElasticPolicy
+    steady: SteadyOptions
+
+def load_policy(file: str | os.PathLike[str]) -> LoadedPolicy: ...
+
+class TracePoint:
+    at_s: float
+    observation: Observation
+    def __init__(self, at_s: float, observation: Observation) -> None: ...
+
+class ReplayPoint:
+    at_s: float
+    workers: int
+    proposed: int
+    reason: str
+
+class PolicyReplay:
+    points: list[ReplayPoint]
+    changes: int
+    reversals: int
+    unmeasured: int
+    seconds: float
+    worker_seconds: float
+    oscillation: float
+    mean_workers: float
+
+def load_policy_trace(file: str | os.PathLike[str]) -> list[TracePoint]: ...
+def replay_policy(
+    trace: Sequence[TracePoint],
+    policy: _Policy,
+    steady: SteadyOptions = ...,
+    *,
+    first_workers: int | None = None,
+    reversal_window_s: float = ...,
+) -> PolicyReplay: ...
+
+class PolicyFollowerStats:
+    decisions: int
+    changes: int
+
+class PolicyFollower:
+    stats: PolicyFollowerStats
+    @staticmethod
+    def start(
+        policy: _Policy,
+        store: Store | None = None,
+        *,
+        job: str | None = None,
+        steady: SteadyOptions = ...,
+        interval_s: float = ...,
+        log_file: str | os.PathLike[str] | None = None,
+    ) -> PolicyFollower: ...
+    def stop(self) -> None: ...
+    def __enter__(self) -> PolicyFollower: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+class StepMeter(StepParticipant):
+    @staticmethod
+    def create(
+        store: Store | None = None,
+        *,
+        job: str | None = None,
+        steps: int = ...,
+        metrics: dict[str, Callable[[], float | None]] = {},
+    ) -> StepMeter: ...
+
+class StragglerReplacement(StepParticipant):
+    stragglers: list[Straggler]
+    @staticmethod
+    def create(
+        store: Store | None = None,
+        *,
+        job: str | None = None,
+        factor: float = ...,
+        steps: int = ...,
+        on_straggler: Callable[[Straggler], object] | None = None,
+    ) -> StragglerReplacement: ...
+
 class StepResult(enum.Enum):
     CONTINUE = ...
     WORLD_CHANGED = ...
@@ -622,10 +930,13 @@ class StepResult(enum.Enum):
 class SessionStats:
     steps: int
     retried_steps: int
+    early_buckets: int
     worlds: int
     healed: int
     bytes_received: int
     bytes_sent: int
+    checkpoints: int
+    dropped_checkpoints: int
 
 class Session:
     self: Member
@@ -644,6 +955,8 @@ class Session:
         participants: Sequence[StepParticipant] = ...,
         micro_batch_shares: PartitionLedger | None = None,
         micro_batch_samples: int = ...,
+        bucket_bytes: int = ...,
+        checkpoints: CheckpointOptions | None = None,
         id: str | None = None,
         job: str | None = None,
         min_workers: int | None = None,
@@ -661,8 +974,11 @@ class Session:
         recovery_timeout_s: float = ...,
     ) -> Session: ...
     def add_micro_batch(self, samples: int) -> None: ...
+    def begin_average(self, end: int, samples: int) -> None: ...
     def end_step(self, samples: int) -> StepResult: ...
     def finish(self) -> None: ...
+    def request_checkpoint(self) -> None: ...
+    def checkpoint_status(self) -> None: ...
     def ask_to_leave(self) -> None: ...
     def standing(self) -> None: ...
 

@@ -270,6 +270,9 @@ inline constexpr uint64_t kSampleBytesMax = uint64_t{1} << 40;
 // an archive: what is longer is none.
 inline constexpr uint64_t kHeaderTextMax = uint64_t{64} << 10;
 
+// The index of a folder of shards; it has some hundred bytes for each of them.
+inline constexpr uint64_t kShardIndexBytesMax = uint64_t{256} << 20;
+
 // Steps that wait to be stable. A step is when the next one returns, so that two are plenty.
 inline constexpr size_t kUnstableStepsMax = 64;
 

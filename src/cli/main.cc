@@ -10,6 +10,8 @@
 #include "cli/doctor.h"
 #include "cli/migrate.h"
 #include "cli/plan.h"
+#include "cli/policy.h"
+#include "cli/profile.h"
 #include "cli/run.h"
 #include "cli/run_arguments.h"
 #include "cli/scale.h"
@@ -47,13 +49,16 @@ int main(int argc, char** argv) {
   ffdl::cli::add_migrate_command(app, outcome);
   ffdl::cli::add_offer_command(app, outcome);
   ffdl::cli::add_plan_command(app, outcome);
+  ffdl::cli::add_policy_command(app, outcome, exit_code);
+  const CLI::App* profile = ffdl::cli::add_profile_command(app, program, outcome, exit_code);
   const CLI::App* run = ffdl::cli::add_run_command(app, program, outcome, exit_code);
   ffdl::cli::add_scale_command(app, outcome);
   ffdl::cli::add_simulate_command(app, outcome);
   ffdl::cli::add_stats_command(app, outcome);
   ffdl::cli::add_status_command(app, outcome);
-  if (argc > 1 && std::string_view(argv[1]) == "run") {
-    const int end = ffdl::cli::options_end(*run, argc, argv);
+  const std::string_view chosen = argc > 1 ? argv[1] : "";
+  if (chosen == "run" || chosen == "profile") {
+    const int end = ffdl::cli::options_end(chosen == "run" ? *run : *profile, argc, argv);
     program.assign(argv + end, argv + argc);
     if (!program.empty() && program.front() == "--") program.erase(program.begin());
     argc = end;

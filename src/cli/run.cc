@@ -20,7 +20,9 @@
 #include "cli/run_arguments.h"
 #include "cli/signals.h"
 #include "ffdl/autoscaler.h"
+#include "ffdl/elastic_policy.h"
 #include "ffdl/launcher.h"
+#include "ffdl/policy_follower.h"
 #include "ffdl/store.h"
 #include "ffdl/store_server.h"
 #include "ffdl/supervisor.h"
@@ -116,9 +118,8 @@ Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const std::vector<Size
                 fmt::format("run job '{}': it was stopped while it waited", options.job));
 }
 
-// Runs the job. `signalled` becomes the first signal that ended it.
 Status supervise(const SupervisorOptions& options, Store& store, bool others_need_store,
-                 std::atomic<int>& signalled) {
+                 const Beside& beside, std::atomic<int>& signalled) {
   std::atomic<bool> is_killed = false;
   const auto exited = system_runtime().make_event();
   FFDL_ASSIGN_OR_RETURN(const auto launcher, make_local_launcher(*exited));
@@ -134,7 +135,12 @@ Status supervise(const SupervisorOptions& options, Store& store, bool others_nee
     is_killed = true;
     supervisor->kill();
   });
+  std::shared_ptr<void> companion;
+  if (beside) {
+    FFDL_ASSIGN_OR_RETURN(companion, beside(store, *supervisor, options));
+  }
   Status outcome = supervisor->run();
+  companion.reset();
   if (others_need_store) wait_for_others(store, options.job, is_killed);
   return outcome;
 }
@@ -152,7 +158,34 @@ Status make_log_folder(std::string& path) {
   return {};
 }
 
+// Makes the job follow its policy.
+Result<std::shared_ptr<void>> follow(const LoadedPolicy& loaded, const std::string& log_file,
+                                     Store& store, const SupervisorOptions& options) {
+  PolicyFollowerOptions following;
+  following.job = options.job;
+  following.steady = loaded.steady;
+  following.log_file = log_file;
+  FFDL_ASSIGN_OR_RETURN(auto follower,
+                        PolicyFollower::start(store, system_runtime(), *loaded.policy, following));
+  return std::shared_ptr<void>(std::move(follower));
+}
+
 Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
+  if (arguments.policy.empty() || arguments.node_rank > 0) {
+    return run_job(arguments, {}, signalled);
+  }
+  FFDL_ASSIGN_OR_RETURN(const LoadedPolicy loaded, load_policy(arguments.policy));
+  return run_job(
+      arguments,
+      [&](Store& store, Supervisor&, const SupervisorOptions& options) {
+        return follow(loaded, arguments.policy_log, store, options);
+      },
+      signalled);
+}
+
+}  // namespace
+
+Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<int>& signalled) {
   FFDL_ASSIGN_OR_RETURN(const RunPlan plan, plan_run(arguments));
   SupervisorOptions options = plan.supervisor;
   const bool is_named = !options.job.empty();
@@ -178,8 +211,9 @@ Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
         outcome = admitted.status();
         if (outcome.ok()) ticket = std::move(*admitted);
       }
-      if (outcome.ok())
-        outcome = supervise(options, *here->store, here->server != nullptr, signalled);
+      if (outcome.ok()) {
+        outcome = supervise(options, *here->store, here->server != nullptr, beside, signalled);
+      }
     }
   }
   // A job that has a name may be run again, and go on from what its store says.
@@ -187,15 +221,14 @@ Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
   return outcome;
 }
 
-// A signal is no failure, but an end that the caller may want to know.
-Status run(const RunArguments& arguments, int& exit_code) {
-  std::atomic<int> signalled = 0;
-  Status outcome = run(arguments, signalled);
+Status without_signal(const Status& outcome, int signalled, int& exit_code) {
   if (outcome.code() == StatusCode::kInvalidArgument) exit_code = 2;
   if (outcome.code() != StatusCode::kCancelled || signalled == 0) return outcome;
   exit_code = 128 + signalled;
   return {};
 }
+
+namespace {
 
 void add_sizes(CLI::App& command, RunArguments& to) {
   command.add_option("--workers", to.workers,
@@ -225,14 +258,6 @@ void add_places(CLI::App& command, RunArguments& to) {
   command.add_option("--rdzv-endpoint,--rdzv_endpoint", to.rdzv_endpoint,
                      "HOST[:PORT] where node 0 serves the store (port 29400)");
   command.add_option("--rdzv-backend,--rdzv_backend", to.rdzv_backend, "c10d or static: no matter");
-  command.add_flag(
-      "--autoscale", to.autoscale,
-      "'ffdl autoscale' with the same --store says when it begins, and how large it is");
-  command
-      .add_option("--scaling", to.scaling,
-                  "with --autoscale: how fast it is with 1, 2, ... workers, as 1,1.9,2.7")
-      ->delimiter(',')
-      ->allow_extra_args(false);
   command.add_flag("--standalone", to.standalone, "a store of its own, which is the default");
   command.add_option("--master-addr,--master_addr", to.master_addr, "what MASTER_ADDR is to be");
   command.add_option("--master-port,--master_port", to.master_port, "what MASTER_PORT is to be")
@@ -246,7 +271,30 @@ void add_places(CLI::App& command, RunArguments& to) {
   command.add_flag("--no-python,--no_python", to.no_python, "run the program itself, though .py");
 }
 
+void add_steering(CLI::App& command, RunArguments& to) {
+  command.add_flag(
+      "--autoscale", to.autoscale,
+      "'ffdl autoscale' with the same --store says when it begins, and how large it is");
+  command
+      .add_option("--scaling", to.scaling,
+                  "with --autoscale: how fast it is with 1, 2, ... workers, as 1,1.9,2.7")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--profile", to.profile,
+                     "with --autoscale, in place of --scaling: what 'ffdl profile' has written, or "
+                     "a file for 'ffdl plan --jobs' with this one job");
+  command.add_option("--policy", to.policy,
+                     "file that says how large it is by what it measures (docs/policies.md)");
+  command.add_option("--policy-log", to.policy_log,
+                     "with --policy: file that every decision is added to, for 'ffdl policy'");
+}
+
 }  // namespace
+
+void add_run_options(CLI::App& command, RunArguments& to) {
+  add_sizes(command, to);
+  add_places(command, to);
+}
 
 CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program, Status& outcome,
                           int& exit_code) {
@@ -254,8 +302,8 @@ CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program
   CLI::App* command = app.add_subcommand("run",
                                          "Run the workers of a job, and keep them running: ffdl "
                                          "run [OPTIONS] [--] PROGRAM [ARGUMENTS]");
-  add_sizes(*command, *arguments);
-  add_places(*command, *arguments);
+  add_run_options(*command, *arguments);
+  add_steering(*command, *arguments);
   command->footer(
       "A program whose name ends in .py is run by Python. SIGINT or SIGTERM asks the workers\n"
       "to end, a second one kills them. docs/launch.md lists the variables that a worker finds.\n\n"
@@ -263,10 +311,13 @@ CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program
       "run; 2 the command line; 130 or 143 ended by SIGINT or SIGTERM.\n\n"
       "Examples:\n  ffdl run --workers 4 ./train --epochs 3\n"
       "  ffdl run --job digits --workers 1:4 train.py\n"
+      "  ffdl run --workers 1:4 --policy queue.yaml --policy-log sizes.jsonl train.py\n"
       "  ffdl scale digits 2\n  ffdl status digits --watch");
   command->callback([arguments, &program, &outcome, &exit_code] {
     arguments->program = program;
-    outcome = run(*arguments, exit_code);
+    std::atomic<int> signalled = 0;
+    const Status ended = run(*arguments, signalled);
+    outcome = without_signal(ended, signalled, exit_code);
   });
   return command;
 }

@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "ffdl/plan_files.h"
+
 namespace ffdl::cli {
 namespace {
 
@@ -129,16 +131,35 @@ Status plan_store(const RunArguments& arguments, RunPlan& plan) {
   return {};
 }
 
+// What a file says of the job's sizes.
+Status plan_profiled_sizes(const RunArguments& arguments, RunPlan& plan) {
+  if (!arguments.scaling.empty()) return wrong("--scaling and --profile; give one of them");
+  FFDL_ASSIGN_OR_RETURN(const auto jobs, load_job_requests(arguments.profile));
+  const SupervisorOptions& options = plan.supervisor;
+  for (const SizeOption& size : jobs.front().sizes) {
+    const bool is_within =
+        size.workers >= options.min_workers && size.workers <= options.max_workers;
+    if (is_within) plan.sizes.push_back({size.workers, size.value, size.batch});
+  }
+  if (jobs.size() == 1 && !plan.sizes.empty()) return {};
+  return wrong(
+      "--profile '{}' has {} jobs, the first with {} sizes of --workers {}:{}; it should "
+      "have one, with such a size",
+      arguments.profile, jobs.size(), plan.sizes.size(), options.min_workers, options.max_workers);
+}
+
 // What the job tells the autoscaler.
 Status plan_sizes(const RunArguments& arguments, RunPlan& plan) {
   if (!arguments.autoscale) {
-    if (arguments.scaling.empty()) return {};
-    return wrong("--scaling is for --autoscale; give both");
+    if (arguments.scaling.empty() && arguments.profile.empty()) return {};
+    return wrong("{} is for --autoscale; give both",
+                 arguments.scaling.empty() ? "--profile" : "--scaling");
   }
   if (arguments.store.empty()) {
     return wrong("--autoscale and no --store; name the one that 'ffdl autoscale' has");
   }
   const SupervisorOptions& options = plan.supervisor;
+  if (!arguments.profile.empty()) return plan_profiled_sizes(arguments, plan);
   const auto most = static_cast<size_t>(options.max_workers);
   if (!arguments.scaling.empty() && arguments.scaling.size() != most) {
     return wrong("--scaling has {} numbers and --workers says {}; give one for each of 1 to {}",
@@ -152,6 +173,16 @@ Status plan_sizes(const RunArguments& arguments, RunPlan& plan) {
       return wrong("--scaling says {} of {} workers; give 0 or more", value, workers);
     }
     plan.sizes.push_back({workers, value, 0});
+  }
+  return {};
+}
+
+Status check_policy(const RunArguments& arguments) {
+  if (!arguments.policy.empty() && arguments.autoscale) {
+    return wrong("--policy and --autoscale; use one to say how large the job is");
+  }
+  if (arguments.policy.empty() && !arguments.policy_log.empty()) {
+    return wrong("--policy-log is for --policy; give both");
   }
   return {};
 }
@@ -208,6 +239,7 @@ Result<RunPlan> plan_run(const RunArguments& arguments) {
     return wrong("--autoscale with several nodes; such a job has one");
   }
   FFDL_RETURN_IF_ERROR(plan_sizes(arguments, plan));
+  FFDL_RETURN_IF_ERROR(check_policy(arguments));
   FFDL_ASSIGN_OR_RETURN(options.command, plan_command(arguments));
   std::optional<Endpoint> endpoint;
   if (!arguments.rdzv_endpoint.empty()) {

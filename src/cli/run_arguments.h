@@ -28,6 +28,9 @@ struct RunArguments {
   std::string log_dir{};
   bool autoscale = false;
   std::vector<double> scaling{};  // of 1, 2, ... workers; empty: not given
+  std::string profile{};          // file that says it instead; empty: none
+  std::string policy{};           // a file; empty: it follows none
+  std::string policy_log{};
   std::string python = "python3";
   bool is_module = false;
   bool no_python = false;

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -19,9 +22,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t kUnmeasuredMax = 100'000;
+
 struct SimulateArguments {
   std::string workload;
   std::string profiles;
+  std::string throughputs;
+  std::string timeline;
   SyntheticWorkload drawn;
   ClusterOptions cluster;
   bool json = false;
@@ -65,12 +72,13 @@ Json summary(const ClusterReport& report) {
           {"decision_ms_max", quantile(report.decision_ms, 1)}};
 }
 
-void print_json(const ClusterReport& report) {
+std::string to_json(const ClusterReport& report) {
   Json document = summary(report);
   document["per_job"] = Json::array();
   for (const JobOutcome& job : report.jobs) {
     const auto known = [](double time) { return time < 0 ? Json(nullptr) : Json(time); };
     document["per_job"].push_back({{"job", job.name},
+                                   {"application", job.application},
                                    {"submitted_s", job.submitted_s},
                                    {"started_s", known(job.started_s)},
                                    {"completed_s", known(job.completed_s)},
@@ -81,7 +89,7 @@ void print_json(const ClusterReport& report) {
   for (const AllocationChange& change : report.timeline) {
     document["timeline"].push_back({change.time_s, change.job, change.workers});
   }
-  fmt::print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void print_table(const ClusterReport& report) {
@@ -112,18 +120,70 @@ std::function<void(double)> progress_bar() {
   };
 }
 
+// This program has no means to draw: the one of the Python package asks it for the document that
+// it draws from, and draws.
+Status check_timeline(const std::string& path) {
+  if (path.empty() || path.ends_with(".json")) return {};
+  return Status(StatusCode::kUnimplemented,
+                fmt::format("draw '{}': this is the program alone, and the ffdl of the Python "
+                            "package draws; install that ('pip install .' in the sources), or name "
+                            "a file in .json, which holds what is drawn",
+                            path));
+}
+
+Status write_timeline(const std::string& path, const ClusterReport& report) {
+  if (path.empty()) return {};
+  std::ofstream file(path);
+  file << to_json(report) << '\n';
+  file.close();
+  if (file) return {};
+  return Status(StatusCode::kUnavailable,
+                fmt::format("write '{}': {}; name another file", path, std::strerror(errno)));
+}
+
+// What the jobs train: programs that were measured, or one that grows with its workers.
+Result<std::map<std::string, ApplicationProfile>> load_programs(
+    const SimulateArguments& arguments, std::span<const WorkloadJob> workload) {
+  if (!arguments.profiles.empty()) return load_profiles(arguments.profiles);
+  if (!arguments.throughputs.empty()) return load_throughput_profiles(arguments.throughputs);
+  const bool says_lengths = !workload.empty() && std::all_of(workload.begin(), workload.end(),
+                                                             [](const WorkloadJob& job) {
+                                                               return job.application.empty();
+                                                             });
+  if (!says_lengths) {
+    return Status(StatusCode::kInvalidArgument,
+                  "simulate: nothing says how fast the jobs are; give --profiles or --throughputs");
+  }
+  const int64_t workers = int64_t{arguments.cluster.nodes} * arguments.cluster.gpus_per_node;
+  if (workers > kUnmeasuredMax) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("simulate: {} workers, and nothing says how fast jobs are with so "
+                              "many; give --throughputs, or at most {} workers",
+                              workers, kUnmeasuredMax));
+  }
+  return std::map<std::string, ApplicationProfile>{
+      {"any", unmeasured_program("any", static_cast<int>(workers))}};
+}
+
 Status run_simulate(const SimulateArguments& arguments) {
-  FFDL_ASSIGN_OR_RETURN(const auto profiles, load_profiles(arguments.profiles));
+  FFDL_RETURN_IF_ERROR(check_timeline(arguments.timeline));
   SyntheticWorkload drawn = arguments.drawn;
   drawn.nodes = arguments.cluster.nodes;
   drawn.gpus_per_node = arguments.cluster.gpus_per_node;
-  FFDL_ASSIGN_OR_RETURN(const std::vector<WorkloadJob> workload,
-                        arguments.workload.empty() ? make_workload(profiles, drawn)
-                                                   : load_workload(arguments.workload));
+  std::vector<WorkloadJob> workload;
+  if (!arguments.workload.empty()) {
+    FFDL_ASSIGN_OR_RETURN(workload, load_workload(arguments.workload));
+  }
+  FFDL_ASSIGN_OR_RETURN(const auto programs, load_programs(arguments, workload));
+  if (arguments.workload.empty()) {
+    FFDL_ASSIGN_OR_RETURN(workload, make_workload(programs, drawn));
+  }
+  FFDL_RETURN_IF_ERROR(draw_programs(workload, programs, drawn));
   FFDL_ASSIGN_OR_RETURN(const ClusterReport report,
-                        simulate_cluster(workload, profiles, arguments.cluster, progress_bar()));
+                        simulate_cluster(workload, programs, arguments.cluster, progress_bar()));
+  FFDL_RETURN_IF_ERROR(write_timeline(arguments.timeline, report));
   if (arguments.json) {
-    print_json(report);
+    fmt::print("{}\n", to_json(report));
   } else {
     print_table(report);
   }
@@ -138,10 +198,12 @@ CLI::CheckedTransformer one_of(std::map<std::string, Choice> choices) {
 // Jobs from a file, or drawn.
 void add_workload(CLI::App& command, SimulateArguments& to) {
   auto* source = command.add_option_group("source")->require_option(1);
-  source->add_option("--workload", to.workload, "jobs and when they arrive (CSV)");
+  source->add_option("--workload", to.workload,
+                     "jobs and when they arrive (CSV): name, time, application, num_replicas, "
+                     "batch_size; or a trace: job_id, submission_time, duration, num_gpu");
   source
       ->add_option("--arrivals", to.drawn.arrivals,
-                   "draw them from the profiles: poisson, bursty or diurnal")
+                   "draw them from the programs: poisson, bursty or diurnal")
       ->transform(one_of<Arrivals>({{"poisson", Arrivals::kPoisson},
                                     {"bursty", Arrivals::kBursty},
                                     {"diurnal", Arrivals::kDiurnal}}));
@@ -150,7 +212,9 @@ void add_workload(CLI::App& command, SimulateArguments& to) {
       .add_option("--load", to.drawn.load,
                   "of --arrivals: what the jobs as they ask would use of the cluster, 1: all of it")
       ->capture_default_str();
-  command.add_option("--seed", to.drawn.seed, "of --arrivals")->capture_default_str();
+  command
+      .add_option("--seed", to.drawn.seed, "of --arrivals, and of what the jobs of a trace train")
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -160,7 +224,12 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
   ClusterOptions& cluster = arguments->cluster;
   CLI::App* command = app.add_subcommand("simulate", "Run a workload on a cluster in fast motion");
   add_workload(*command, *arguments);
-  command->add_option("--profiles", arguments->profiles, "folder of measured profiles")->required();
+  auto* programs =
+      command->add_option_group("programs", "what the jobs train")->require_option(0, 1);
+  programs->add_option("--profiles", arguments->profiles, "folder of measured profiles");
+  programs->add_option("--throughputs", arguments->throughputs,
+                       "folder of tables: steps per second by batch and workers. With neither, k "
+                       "workers of a trace's job are k to the power of 0.8 times as fast as one");
   command->add_option("--nodes", cluster.nodes)->capture_default_str();
   command->add_option("--gpus-per-node", cluster.gpus_per_node)->capture_default_str();
   command
@@ -196,6 +265,10 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
       ->add_option("--restart-cost", cluster.restart_s, "seconds that a change of size stops a job")
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "print one JSON document");
+  command->add_option(
+      "--timeline", arguments->timeline,
+      "file for a picture (.png, .svg, .pdf) of the cluster and its jobs over time, "
+      "which the ffdl of the Python package draws; in .json, what it is drawn from");
   command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });
 }
 

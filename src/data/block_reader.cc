@@ -9,7 +9,7 @@
 
 namespace ffdl::data {
 
-BlockReader::BlockReader(const DataSource& source, const PartitionLedger& ledger, int threads,
+BlockReader::BlockReader(const DataSource& source, const SampleLedger& ledger, int threads,
                          bool one_buffer)
     : source_(source), ledger_(ledger), one_buffer_(one_buffer) {
   for (int i = 0; i < threads; ++i) {

@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "data/read_plan.h"
 #include "ffdl/data_source.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/sample_ledger.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
 
@@ -49,8 +49,7 @@ class BlockReader {
   };
 
   // one_buffer: the samples of a block lie one behind the other.
-  BlockReader(const DataSource& source, const PartitionLedger& ledger, int threads,
-              bool one_buffer);
+  BlockReader(const DataSource& source, const SampleLedger& ledger, int threads, bool one_buffer);
   ~BlockReader();
 
   // What there is, or will be.
@@ -73,7 +72,7 @@ class BlockReader {
   Status fill(Block& block) const;
 
   const DataSource& source_;
-  const PartitionLedger& ledger_;
+  const SampleLedger& ledger_;
   const bool one_buffer_;
   mutable base::Mutex mutex_;
   base::Condition wanted_;

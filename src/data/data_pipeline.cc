@@ -27,7 +27,7 @@ data::ReadRules read_rules_of(const SampleFormat& format, const DataPipelineOpti
 
 class DataPipeline::Impl {
  public:
-  Impl(const DataSource& source, PartitionLedger& ledger, const DataPipelineOptions& options)
+  Impl(const DataSource& source, SampleLedger& ledger, const DataPipelineOptions& options)
       : ledger_(ledger),
         options_(options),
         rules_(read_rules_of(source.format(), options)),
@@ -91,7 +91,7 @@ class DataPipeline::Impl {
     }
   }
 
-  PartitionLedger& ledger_;
+  SampleLedger& ledger_;
   const DataPipelineOptions options_;
   const data::ReadRules rules_;
   SampleBatch gathered_{};  // the samples of the last batch, if they were put together
@@ -99,7 +99,7 @@ class DataPipeline::Impl {
 };
 
 Result<std::unique_ptr<DataPipeline>> DataPipeline::create(const DataSource& source,
-                                                           PartitionLedger& ledger,
+                                                           SampleLedger& ledger,
                                                            const DataPipelineOptions& options) {
   if (ledger.samples() != source.samples()) {
     return invalid_argument(

@@ -149,34 +149,17 @@ Status FileSource::add_all(std::span<const uint64_t> indices, Bytes bytes,
     return {};
   }
   for (const uint64_t sample : indices) {
-    FFDL_RETURN_IF_ERROR(add_checked(sample, bytes(table_.extent(sample)), batch));
+    FFDL_RETURN_IF_ERROR(table_.add(sample, bytes(table_.extent(sample)), checked_, batch));
   }
   return {};
 }
 
-Status FileSource::add_checked(uint64_t sample, std::span<const std::byte> stored,
-                               SampleBatch& batch) const {
-  const std::string_view problem = table_.check(stored);
-  if (problem.empty()) {
-    batch.add(stored.first(stored.size() - static_cast<size_t>(table_.trailer_bytes)));
-    return {};
-  }
-  const Status why = base::make_error(
-      StatusCode::kCorrupt,
-      "read sample {} of '{}': {} at byte {}; replace the file, or leave such samples out with "
-      "OnCorrupt::kSkip",
-      sample, file_->path(), problem, table_.extent(sample).offset);
-  if (on_corrupt_ == OnCorrupt::kFail) return why;
-  batch.skip();
-  const base::MutexLock lock(mutex_);
-  if (skipped_.first.empty()) skipped_.first = why.message();
-  ++skipped_.samples;
+Status SampleTable::add(uint64_t sample, std::span<const std::byte> stored,
+                        const SampleCheck& checked, SampleBatch& batch) const {
+  const std::string_view problem = check == nullptr ? "" : check(stored);
+  if (!problem.empty()) return checked.refuse(sample, extent(sample).offset, problem, batch);
+  batch.add(stored.first(stored.size() - static_cast<size_t>(trailer_bytes)));
   return {};
-}
-
-SkippedData FileSource::skipped() const {
-  const base::MutexLock lock(mutex_);
-  return skipped_;
 }
 
 OpenedSource open_files(const Paths& paths, const FileOptions& options, const FindSamples& find) {
@@ -186,21 +169,29 @@ OpenedSource open_files(const Paths& paths, const FileOptions& options, const Fi
   std::vector<std::unique_ptr<DataSource>> sources;
   for (const std::string& path : paths) {
     FFDL_ASSIGN_OR_RETURN(auto file, InputFile::open(path));
-    FFDL_ASSIGN_OR_RETURN(SampleTable table, find(*file, options.on_corrupt));
-    if (options.access == FileAccess::kMapped) FFDL_RETURN_IF_ERROR(file->map());
-    sources.push_back(std::make_unique<FileSource>(std::move(file), std::move(table),
-                                                   options.on_corrupt, options.access));
+    FFDL_ASSIGN_OR_RETURN(auto source, open_file(std::move(file), options, find));
+    sources.push_back(std::move(source));
   }
   return join_sources(std::move(sources));
 }
 
-Status give_up_rest(const InputFile& file, uint64_t offset, std::string_view what,
+Result<std::unique_ptr<FileSource>> open_file(std::unique_ptr<InputFile> file,
+                                              const FileOptions& options, const FindSamples& find) {
+  FileScanner scanner(*file);
+  FFDL_ASSIGN_OR_RETURN(SampleTable table, find(scanner, options.on_corrupt));
+  if (options.access == FileAccess::kMapped) FFDL_RETURN_IF_ERROR(file->map());
+  return std::make_unique<FileSource>(std::move(file), std::move(table), options.on_corrupt,
+                                      options.access);
+}
+
+Status give_up_rest(const FileScanner& file, uint64_t offset, std::string_view what,
                     OnCorrupt on_corrupt, SampleTable& table) {
-  Status why = base::make_error(
-      StatusCode::kCorrupt,
-      "open data file '{}': {} at byte {} of {}; replace the file, or leave out what follows with "
-      "OnCorrupt::kSkip",
-      file.path(), what, offset, file.size());
+  Status why = base::make_error(StatusCode::kCorrupt,
+                                "open data file '{}': {} at byte {} of {}{}; replace the file, or "
+                                "leave out what follows with "
+                                "OnCorrupt::kSkip",
+                                file.path(), what, offset, file.size(),
+                                file.is_unpacked() ? " unpacked" : "");
   if (on_corrupt == OnCorrupt::kFail) return why;
   table.skipped.first = why.message();
   table.skipped.bytes += file.size() - offset;

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mutex.h"
 #include "data/input_file.h"
+#include "data/sample_check.h"
 #include "ffdl/data_source.h"
 #include "ffdl/status.h"
 
@@ -41,6 +41,9 @@ struct SampleTable {
     if (!format.is_fixed) return listed[static_cast<size_t>(sample)];
     return {first + sample * stride, format.bytes};
   }
+  // Adds one whose bytes are `stored`, once they are checked.
+  Status add(uint64_t sample, std::span<const std::byte> stored, const SampleCheck& checked,
+             SampleBatch& batch) const;
 };
 
 // The samples of one file.
@@ -50,14 +53,15 @@ class FileSource final : public DataSource {
              FileAccess access)
       : file_(std::move(file)),
         table_(std::move(table)),
-        on_corrupt_(on_corrupt),
         access_(access),
-        skipped_(table_.skipped) {}
+        checked_(file_->path(), on_corrupt, table_.skipped) {}
+
+  const InputFile& file() const { return *file_; }
 
   uint64_t samples() const override { return table_.samples(); }
   SampleFormat format() const override { return table_.format; }
   Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override;
-  SkippedData skipped() const override;
+  SkippedData skipped() const override { return checked_.skipped(); }
 
  private:
   struct Hull;
@@ -72,23 +76,23 @@ class FileSource final : public DataSource {
   // Each where bytes(extent) says that it lies, asked in the order of `indices`.
   template <class Bytes>
   Status add_all(std::span<const uint64_t> indices, Bytes bytes, SampleBatch& batch) const;
-  Status add_checked(uint64_t sample, std::span<const std::byte> stored, SampleBatch& batch) const;
 
   const std::unique_ptr<InputFile> file_;
   const SampleTable table_;
-  const OnCorrupt on_corrupt_;
   const FileAccess access_;
-  mutable base::Mutex mutex_;
-  mutable SkippedData skipped_ FFDL_GUARDED_BY(mutex_);
+  const SampleCheck checked_;
 };
 
 // Opens each path, has `find` look where its samples lie, and joins what came of it.
-using FindSamples = std::function<Result<SampleTable>(const InputFile& file, OnCorrupt on_corrupt)>;
+using FindSamples = std::function<Result<SampleTable>(FileScanner& file, OnCorrupt on_corrupt)>;
 OpenedSource open_files(const Paths& paths, const FileOptions& options, const FindSamples& find);
+// One of them, which is open.
+Result<std::unique_ptr<FileSource>> open_file(std::unique_ptr<InputFile> file,
+                                              const FileOptions& options, const FindSamples& find);
 
 // For who looks for samples and finds something else at a byte of a file: the error, or with kSkip
 // that the rest of the file is left out.
-Status give_up_rest(const InputFile& file, uint64_t offset, std::string_view what,
+Status give_up_rest(const FileScanner& file, uint64_t offset, std::string_view what,
                     OnCorrupt on_corrupt, SampleTable& table);
 
 // Samples of different sizes: lists them all, and says how large they are on average.

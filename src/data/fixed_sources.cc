@@ -9,16 +9,16 @@ namespace ffdl {
 namespace {
 
 using base::invalid_argument;
-using data::InputFile;
+using data::FileScanner;
 using data::SampleTable;
 
-Status has_header(const InputFile& file, uint64_t header_bytes) {
+Status has_header(const FileScanner& file, uint64_t header_bytes) {
   if (header_bytes <= file.size()) return {};
   return invalid_argument("open data file '{}': it has {} bytes, fewer than header_bytes {}",
                           file.path(), file.size(), header_bytes);
 }
 
-Result<SampleTable> find_records(const InputFile& file, const RecordOptions& options) {
+Result<SampleTable> find_records(const FileScanner& file, const RecordOptions& options) {
   FFDL_RETURN_IF_ERROR(has_header(file, options.header_bytes));
   const uint64_t bytes = file.size() - options.header_bytes;
   if (bytes % options.record_bytes != 0) {
@@ -36,7 +36,7 @@ Result<SampleTable> find_records(const InputFile& file, const RecordOptions& opt
   return table;
 }
 
-Result<SampleTable> find_windows(const InputFile& file, const TokenOptions& options) {
+Result<SampleTable> find_windows(const FileScanner& file, const TokenOptions& options) {
   FFDL_RETURN_IF_ERROR(has_header(file, options.header_bytes));
   const uint64_t bytes = file.size() - options.header_bytes;
   if (bytes % options.token_bytes != 0) {
@@ -73,9 +73,8 @@ OpenedSource open_records(const Paths& paths, const RecordOptions& records,
     return invalid_argument("open records: record_bytes is {}; give 1 to {}", records.record_bytes,
                             base::kSampleBytesMax);
   }
-  return data::open_files(paths, options, [&](const InputFile& file, OnCorrupt) {
-    return find_records(file, records);
-  });
+  return data::open_files(
+      paths, options, [&](FileScanner& file, OnCorrupt) { return find_records(file, records); });
 }
 
 OpenedSource open_tokens(const Paths& paths, const TokenOptions& tokens,
@@ -89,8 +88,8 @@ OpenedSource open_tokens(const Paths& paths, const TokenOptions& tokens,
     return invalid_argument("open tokens: token_bytes is {}; give 2 (uint16) or 4 (uint32)",
                             tokens.token_bytes);
   }
-  return data::open_files(
-      paths, options, [&](const InputFile& file, OnCorrupt) { return find_windows(file, tokens); });
+  return data::open_files(paths, options,
+                          [&](FileScanner& file, OnCorrupt) { return find_windows(file, tokens); });
 }
 
 }  // namespace ffdl

@@ -169,12 +169,16 @@ void InputFile::populate(uint64_t offset, uint64_t bytes) const {
 }
 
 Result<std::span<const std::byte>> FileScanner::at(uint64_t offset, size_t bytes) {
+  if (offset >= size_) return std::span<const std::byte>();
+  if (is_unpacked()) {
+    const auto rest = unpacked_.subspan(static_cast<size_t>(offset));
+    return rest.first(std::min(bytes, rest.size()));
+  }
   const uint64_t end = begin_ + piece_.size();
-  if (offset >= file_.size()) return std::span<const std::byte>();
-  if (offset + bytes > end && end < file_.size()) {
+  if (offset + bytes > end && end < size_) {
     // Who leaps over what it does not need is spared reading it.
     const size_t piece = offset <= end ? base::kScanBytes : base::kScanLeapBytes;
-    piece_.resize(std::min<uint64_t>(std::max(piece, bytes), file_.size() - offset));
+    piece_.resize(std::min<uint64_t>(std::max(piece, bytes), size_ - offset));
     begin_ = offset;
     FFDL_RETURN_IF_ERROR(file_.read(offset, piece_));
   }

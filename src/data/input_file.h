@@ -59,17 +59,28 @@ class InputFile {
   mutable std::vector<std::atomic<bool>> populated_{};
 };
 
-// Reads a file from its front to its end in pieces, for those who look for where samples lie.
+// Reads a file, or what a compressed one holds, from its front to its end in pieces, for those who
+// look for where samples lie.
 class FileScanner {
  public:
-  explicit FileScanner(const InputFile& file) : file_(file) {}
+  explicit FileScanner(const InputFile& file) : file_(file), size_(file.size()) {}
+  // What a compressed file holds; is_cut: it held more, which is lost.
+  FileScanner(const InputFile& file, std::span<const std::byte> unpacked, bool is_cut)
+      : file_(file), size_(unpacked.size()), unpacked_(unpacked), is_cut_(is_cut) {}
 
+  const std::string& path() const { return file_.path(); }
+  uint64_t size() const { return size_; }
+  bool is_unpacked() const { return unpacked_.data() != nullptr; }
+  bool is_cut() const { return is_cut_; }
   // Up to `bytes` from `offset`, fewer only at the end of the file; until the next call. Offsets
   // only grow.
   Result<std::span<const std::byte>> at(uint64_t offset, size_t bytes);
 
  private:
   const InputFile& file_;
+  const uint64_t size_;
+  const std::span<const std::byte> unpacked_{};
+  const bool is_cut_ = false;
   std::vector<std::byte> piece_{};
   uint64_t begin_ = 0;  // of the piece in the file
 };

@@ -159,26 +159,29 @@ void LedgerState::hand_out_partitions(std::span<const Claim> claims) {
 }
 
 // At the end of an epoch: who has nothing is given the last partition of who has the most, or half
-// of its only one if that has more than a step's work left. Who did not work is left with nothing.
+// of its only one if that has more than a step's work left, but nothing that work is under way on.
+// Who did not work is left with nothing.
 void LedgerState::share_the_rest(std::span<const Claim> claims) {
-  std::vector<uint64_t> samples(claims.size());
-  for (size_t rank = 0; rank < claims.size(); ++rank) samples[rank] = held(rank);
+  std::vector<uint64_t> free(claims.size());
   for (size_t rank = 0; rank < claims.size(); ++rank) {
-    if (samples[rank] > 0 || claims[rank].partitions == 0) continue;
+    free[rank] = held(rank) - claims[rank].under_way;
+  }
+  for (size_t rank = 0; rank < claims.size(); ++rank) {
+    if (free[rank] > 0 || claims[rank].under_way > 0 || claims[rank].partitions == 0) continue;
     const auto most =
-        static_cast<size_t>(std::max_element(samples.begin(), samples.end()) - samples.begin());
+        static_cast<size_t>(std::max_element(free.begin(), free.end()) - free.begin());
     std::vector<SampleRange>& theirs = leases_[most];
-    if (theirs.size() < 2 && samples[most] <= claims[most].samples) return;
+    const uint64_t step = std::max(claims[most].samples, claims[most].under_way);
+    if (free[most] == 0 || (theirs.size() < 2 && free[most] <= step)) return;
     SampleRange part = theirs.back();
-    if (theirs.size() == 1 && claims[most].samples > 0) {
-      part.begin += (part.end - part.begin + 1) / 2;
-      theirs.back().end = part.begin;
-    } else {
-      theirs.pop_back();
-    }
+    uint64_t given = std::min(free[most], part.end - part.begin);
+    if (theirs.size() == 1 && step > 0) given /= 2;
+    part.begin = part.end - given;
+    theirs.back().end = part.begin;
+    if (theirs.back().begin == part.begin) theirs.pop_back();
     leases_[rank].push_back(part);
-    samples[rank] = part.end - part.begin;
-    samples[most] -= samples[rank];
+    free[rank] = given;
+    free[most] -= given;
   }
 }
 

@@ -30,6 +30,9 @@ struct LedgerRules {
 struct Claim {
   uint64_t samples = 0;     // from the front of its leases
   uint64_t partitions = 1;  // that it wants to hold
+  // Of what is then at the front of its leases: not to be given to others, as its work on it is
+  // under way. Members that step together have none.
+  uint64_t under_way = 0;
 };
 
 // The state of a ledger: a function of its rules and of the calls of change_members() and commit(),

@@ -3,12 +3,13 @@
 
 #include "base/limits.h"
 #include "data/file_source.h"
+#include "data/packed_source.h"
 
 namespace ffdl {
 namespace {
 
 using data::Extent;
-using data::InputFile;
+using data::FileScanner;
 using data::SampleTable;
 
 std::string_view check_json(std::span<const std::byte> line) {
@@ -16,12 +17,11 @@ std::string_view check_json(std::span<const std::byte> line) {
   return nlohmann::json::accept(text, text + line.size()) ? "" : "the line is not JSON";
 }
 
-Result<SampleTable> find_lines(const InputFile& file, const LineOptions& options) {
-  data::FileScanner scanner(file);
+Result<SampleTable> find_lines(FileScanner& file, const LineOptions& options) {
   std::vector<Extent> lines;
   uint64_t begin = 0;  // of the line that is being read
   for (uint64_t at = 0; at < file.size();) {
-    FFDL_ASSIGN_OR_RETURN(const auto piece, scanner.at(at, base::kScanBytes));
+    FFDL_ASSIGN_OR_RETURN(const auto piece, file.at(at, base::kScanBytes));
     for (size_t from = 0; from < piece.size();) {
       const auto* rest = piece.data() + from;
       const auto* end = static_cast<const std::byte*>(memchr(rest, '\n', piece.size() - from));
@@ -32,8 +32,14 @@ Result<SampleTable> find_lines(const InputFile& file, const LineOptions& options
     }
     at += piece.size();
   }
-  if (begin < file.size()) lines.push_back({begin, file.size() - begin});
   SampleTable table;
+  if (begin < file.size()) {
+    if (file.is_cut()) {  // half a line
+      table.skipped.bytes = file.size() - begin;
+    } else {
+      lines.push_back({begin, file.size() - begin});
+    }
+  }
   if (options.json) table.check = check_json;
   data::add_listed(table, std::move(lines));
   return table;
@@ -42,8 +48,8 @@ Result<SampleTable> find_lines(const InputFile& file, const LineOptions& options
 }  // namespace
 
 OpenedSource open_lines(const Paths& paths, const LineOptions& lines, const FileOptions& options) {
-  return data::open_files(
-      paths, options, [&](const InputFile& file, OnCorrupt) { return find_lines(file, lines); });
+  return data::open_maybe_packed(
+      paths, options, [lines](FileScanner& file, OnCorrupt) { return find_lines(file, lines); });
 }
 
 }  // namespace ffdl

@@ -12,22 +12,18 @@ namespace ffdl {
 namespace {
 
 using base::make_error;
-using data::InputFile;
+using data::FileScanner;
 using data::NpyHeader;
 using data::SampleTable;
 
-Result<NpyHeader> read_header(const InputFile& file) {
-  std::string bytes(12, '\0');
-  const auto read = [&] {
-    const size_t size = std::min<uint64_t>(bytes.size(), file.size());
-    bytes.resize(size);
-    return file.read(0, std::as_writable_bytes(std::span(bytes)));
+Result<NpyHeader> read_header(FileScanner& file) {
+  const auto text_of = [](std::span<const std::byte> bytes) {
+    return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
-  FFDL_RETURN_IF_ERROR(read());
-  FFDL_ASSIGN_OR_RETURN(const uint64_t size, data::npy_header_bytes(bytes));
-  bytes.resize(static_cast<size_t>(size));
-  FFDL_RETURN_IF_ERROR(read());
-  return data::parse_npy_header(bytes);
+  FFDL_ASSIGN_OR_RETURN(const auto begin, file.at(0, 12));
+  FFDL_ASSIGN_OR_RETURN(const uint64_t size, data::npy_header_bytes(text_of(begin)));
+  FFDL_ASSIGN_OR_RETURN(const auto header, file.at(0, static_cast<size_t>(size)));
+  return data::parse_npy_header(text_of(header));
 }
 
 // Bytes of one row of a header's array; nothing: more than can be.
@@ -40,7 +36,7 @@ std::optional<uint64_t> row_bytes(const NpyHeader& header) {
   return bytes;
 }
 
-Result<SampleTable> find_rows(const InputFile& file) {
+Result<SampleTable> find_rows(FileScanner& file) {
   auto read = read_header(file);
   if (!read.ok()) {
     return std::move(read).status().with_context(fmt::format("open array '{}'", file.path()));
@@ -79,7 +75,7 @@ Result<SampleTable> find_rows(const InputFile& file) {
 
 OpenedSource open_npy(const Paths& paths, const FileOptions& options) {
   return data::open_files(paths, options,
-                          [](const InputFile& file, OnCorrupt) { return find_rows(file); });
+                          [](FileScanner& file, OnCorrupt) { return find_rows(file); });
 }
 
 }  // namespace ffdl

@@ -11,6 +11,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "data/ledger_options.h"
 #include "data/ledger_state.h"
 
 namespace ffdl {
@@ -21,6 +22,7 @@ using base::make_error;
 using data::Claim;
 using data::LedgerRules;
 using data::LedgerState;
+using data::samples_in;
 
 // What travels. The ranges themselves need not: they are the front of what the member holds, which
 // all know; the checksum says that they know the same.
@@ -41,70 +43,12 @@ uint64_t checksum(const std::vector<SampleRange>& ranges) {
   return sum;
 }
 
-uint64_t samples_in(const std::vector<SampleRange>& ranges) {
-  uint64_t sum = 0;
-  for (const SampleRange& range : ranges) sum += range.end - range.begin;
-  return sum;
-}
-
-Status check_batch(const PartitionLedgerOptions& options) {
-  const uint64_t batch = options.batch_samples;
-  const uint64_t micro_batch = options.micro_batch_samples;
-  if (options.order == SampleOrder::kOnDemand) {
-    if (batch == 0 && micro_batch == 1) return {};
-    return invalid_argument(
-        "make a partition ledger: batch_samples {} and micro_batch_samples {} have no meaning on "
-        "demand; say in take() how many samples a member uses, or use SampleOrder::kGlobal",
-        batch, micro_batch);
-  }
-  if (batch > 0 && batch <= base::kSamplesMax && micro_batch > 0 && batch % micro_batch == 0) {
-    return {};
-  }
-  return invalid_argument(
-      "make a partition ledger: batch_samples is {} and micro_batch_samples {}; give at least 1 "
-      "of each, and at most {}, the first a multiple of the second",
-      batch, micro_batch, base::kSamplesMax);
-}
-
-Status check(const PartitionLedgerOptions& options) {
-  if (options.samples < 1 || options.samples > base::kSamplesMax) {
-    return invalid_argument("make a partition ledger: samples is {}; give 1 to {}", options.samples,
-                            base::kSamplesMax);
-  }
-  if (options.partition_samples < 1 || options.partition_samples > base::kPartitionSamplesMax ||
-      (options.samples - 1) / options.partition_samples >= base::kPartitionsMax) {
-    return invalid_argument(
-        "make a partition ledger: partition_samples is {} for {} samples; give 1 to {}, and make "
-        "at most {} partitions",
-        options.partition_samples, options.samples, base::kPartitionSamplesMax,
-        base::kPartitionsMax);
-  }
-  if (options.epochs > base::kEpochsMax) {
-    return invalid_argument("make a partition ledger: epochs is {}; give at most {}, or 0",
-                            options.epochs, base::kEpochsMax);
-  }
-  return check_batch(options);
-}
-
-LedgerRules rules_of(const PartitionLedgerOptions& options) {
-  LedgerRules rules;
-  rules.data.samples = options.samples;
-  rules.data.partition_samples = options.partition_samples;
-  rules.data.seed = options.seed;
-  rules.data.shuffle = options.shuffle;
-  rules.epochs = options.epochs == 0 ? base::kEpochsMax : options.epochs;
-  rules.order = options.order;
-  rules.batch_samples = options.batch_samples;
-  rules.micro_batch_samples = options.micro_batch_samples;
-  return rules;
-}
-
 }  // namespace
 
 class PartitionLedger::Impl {
  public:
   explicit Impl(const PartitionLedgerOptions& options)
-      : rules_(rules_of(options)),
+      : rules_(data::rules_of(options)),
         rules_digest_(rules_.digest()),
         on_stable_(options.on_stable),
         state_(rules_) {
@@ -154,7 +98,7 @@ class PartitionLedger::Impl {
   }
 
   void world_changed(const World& world) {
-    state_.change_members(world.members, !world.carriers.empty());
+    state_.change_members(world.members, !world.begins_anew());
     self_.reset();
     if (world.rank >= 0) self_ = world.members[static_cast<size_t>(world.rank)];
     find_rank();
@@ -258,7 +202,7 @@ class PartitionLedger::Impl {
 
 Result<std::unique_ptr<PartitionLedger>> PartitionLedger::create(
     const PartitionLedgerOptions& options) {
-  FFDL_RETURN_IF_ERROR(check(options));
+  FFDL_RETURN_IF_ERROR(data::check_options(options));
   return std::unique_ptr<PartitionLedger>(new PartitionLedger(std::make_unique<Impl>(options)));
 }
 
@@ -280,18 +224,7 @@ bool PartitionLedger::is_done() const { return impl_->state().is_done(); }
 
 Result<std::vector<uint64_t>> PartitionLedger::sample_indices(
     std::span<const SampleRange> ranges) const {
-  const data::DataSet& data_set = impl_->rules().data;
-  std::vector<uint64_t> indices;
-  for (const SampleRange& range : ranges) {
-    if (!data_set.has(range)) {
-      return invalid_argument(
-          "look up samples [{}, {}) of partition {}: there are none within one epoch of {} "
-          "partitions; give ranges of take() or leases()",
-          range.begin, range.end, range.partition, data_set.partitions());
-    }
-    data_set.add_indices(range, indices);
-  }
-  return indices;
+  return data::look_up(ranges, impl_->rules().data);
 }
 
 size_t PartitionLedger::record_bytes() const { return sizeof(Record); }

@@ -4,13 +4,14 @@
 
 #include "base/errors.h"
 #include "data/file_source.h"
+#include "data/packed_source.h"
 #include "data/tar_member.h"
 
 namespace ffdl {
 namespace {
 
 using data::Extent;
-using data::InputFile;
+using data::FileScanner;
 using data::SampleTable;
 using data::TarMember;
 
@@ -40,25 +41,7 @@ class Samples {
   std::vector<Extent> extents_{};
 };
 
-bool is_compressed(std::span<const std::byte> begin) {
-  const auto starts_with = [&](std::initializer_list<int> magic) {
-    return begin.size() >= magic.size() &&
-           std::equal(magic.begin(), magic.end(), begin.begin(),
-                      [](int a, std::byte b) { return static_cast<std::byte>(a) == b; });
-  };
-  return starts_with({0x1f, 0x8b}) || starts_with({0x28, 0xb5, 0x2f, 0xfd}) ||
-         starts_with({0xfd, '7', 'z', 'X', 'Z'}) || starts_with({'B', 'Z', 'h'});
-}
-
-Result<SampleTable> find_members(const InputFile& file, OnCorrupt on_corrupt) {
-  data::FileScanner scanner(file);
-  FFDL_ASSIGN_OR_RETURN(const auto begin, scanner.at(0, 8));
-  if (is_compressed(begin)) {
-    return base::make_error(StatusCode::kUnimplemented,
-                            "open archive '{}': it is compressed, and its samples could only be "
-                            "read in turn; unpack it to a plain .tar",
-                            file.path());
-  }
+Result<SampleTable> find_members(FileScanner& file, OnCorrupt on_corrupt) {
   SampleTable table;
   Samples samples;
   const auto give_up = [&](uint64_t offset, std::string_view what) {
@@ -66,7 +49,7 @@ Result<SampleTable> find_members(const InputFile& file, OnCorrupt on_corrupt) {
   };
   for (uint64_t at = 0;;) {
     auto read = data::read_tar_member(
-        at, [&](uint64_t offset, size_t bytes) { return scanner.at(offset, bytes); });
+        at, [&](uint64_t offset, size_t bytes) { return file.at(offset, bytes); });
     if (!read.ok()) {
       if (read.status().code() != StatusCode::kCorrupt) {
         return std::move(read).status().with_context(fmt::format("open archive '{}'", file.path()));
@@ -94,7 +77,7 @@ Result<SampleTable> find_members(const InputFile& file, OnCorrupt on_corrupt) {
 }  // namespace
 
 OpenedSource open_tar_shards(const Paths& paths, const FileOptions& options) {
-  return data::open_files(paths, options, find_members);
+  return data::open_maybe_packed(paths, options, find_members);
 }
 
 Result<std::vector<TarField>> tar_fields(std::span<const std::byte> sample) {

@@ -4,12 +4,13 @@
 #include "base/limits.h"
 #include "data/crc32c.h"
 #include "data/file_source.h"
+#include "data/packed_source.h"
 
 namespace ffdl {
 namespace {
 
 using data::Extent;
-using data::InputFile;
+using data::FileScanner;
 using data::SampleTable;
 using RecordBytes = std::span<const std::byte>;
 
@@ -34,14 +35,13 @@ std::string_view check_record(RecordBytes stored) {
              : "the checksum of the data is wrong";
 }
 
-Result<SampleTable> find_tf_records(const InputFile& file, OnCorrupt on_corrupt) {
+Result<SampleTable> find_tf_records(FileScanner& file, OnCorrupt on_corrupt) {
   SampleTable table;
   table.trailer_bytes = kTrailerBytes;
   table.check = check_record;
-  data::FileScanner scanner(file);
   std::vector<Extent> records;
   for (uint64_t at = 0; at < file.size();) {
-    FFDL_ASSIGN_OR_RETURN(const RecordBytes header, scanner.at(at, kHeaderBytes));
+    FFDL_ASSIGN_OR_RETURN(const RecordBytes header, file.at(at, kHeaderBytes));
     std::string_view problem;
     uint64_t bytes = 0;
     if (header.size() < kHeaderBytes) {
@@ -69,7 +69,12 @@ Result<SampleTable> find_tf_records(const InputFile& file, OnCorrupt on_corrupt)
 }  // namespace
 
 OpenedSource open_tf_records(const Paths& paths, const FileOptions& options) {
-  return data::open_files(paths, options, find_tf_records);
+  // The length of a record may look like the beginning of a compressed file.
+  const auto is_plain = [](RecordBytes begin) {
+    return begin.size() >= kHeaderBytes &&
+           has_checksum(begin.first(8), number_at<uint32_t>(begin, 8));
+  };
+  return data::open_maybe_packed(paths, options, find_tf_records, is_plain);
 }
 
 }  // namespace ffdl

@@ -79,11 +79,8 @@ void Checkpointer::copy_share(const Moment& moment, Pending& pending) {
   uint64_t bytes = 0;
   for (const Piece& piece : pieces)
     bytes += piece.count * element_bytes(tensors_[piece.tensor].dtype);
-  if (bytes > copy_bytes_) {
-    copy_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    copy_bytes_ = bytes;
-  }
-  std::byte* to = copy_.get();
+  copy_.reserve(bytes);
+  std::byte* to = copy_.data();
   for (const Piece& piece : pieces) {
     const TensorFacts& tensor = tensors_[piece.tensor];
     const auto* from = static_cast<const std::byte*>(moment.state[piece.tensor].data) +

@@ -9,6 +9,7 @@
 
 #include "base/mutex.h"
 #include "elastic/checkpoint_folder.h"
+#include "elastic/page_buffer.h"
 #include "elastic/publication.h"
 #include "ffdl/checkpoint.h"
 #include "ffdl/membership.h"
@@ -115,8 +116,7 @@ class Checkpointer {
   Time last_;
 
   // Written while none is pending, read while one is.
-  std::unique_ptr<std::byte[]> copy_;
-  uint64_t copy_bytes_ = 0;
+  PageBuffer copy_;
 
   mutable base::Mutex mutex_;
   // Shared: the task writes what it has found while the session's thread hears of it.

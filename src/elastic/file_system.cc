@@ -35,28 +35,57 @@ class Descriptor {
   const int fd_;
 };
 
+// Whole blocks that lie alike in memory and in the file are taken by the disk out of the caller's
+// memory, without a copy in the system's cache; what is before and after them goes through it.
 class SystemOutputFile final : public OutputFile {
  public:
-  SystemOutputFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  SystemOutputFile(std::string path, int fd)
+      : path_(std::move(path)),
+        fd_(fd),
+        direct_(::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)),
+        is_direct_(direct_.get() >= 0) {}
 
   Status write(uint64_t offset, std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t put =
-          ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return failed(fmt::format("write at byte {} of", offset), path_, errno);
-      bytes = bytes.subspan(static_cast<size_t>(put));
-      offset += static_cast<uint64_t>(put);
-    }
-    return {};
+    const BlockCut cut = cut_at_blocks(offset, bytes);
+    FFDL_RETURN_IF_ERROR(put(fd_.get(), offset, cut.before));
+    offset += cut.before.size();
+    FFDL_RETURN_IF_ERROR(put_directly(offset, cut.blocks));
+    return put(fd_.get(), offset + cut.blocks.size(), cut.after);
   }
   Status sync() override {
     return ::fsync(fd_.get()) == 0 ? Status() : failed("write to the disk", path_, errno);
   }
 
  private:
+  // Where the file system cannot, or only a part was taken, the rest goes the other way: that one
+  // says what is wrong, if anything is.
+  Status put_directly(uint64_t offset, std::span<const std::byte> bytes) {
+    while (is_direct_ && !bytes.empty()) {
+      const ssize_t taken =
+          ::pwrite(direct_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (taken < 0 && errno == EINTR) continue;
+      is_direct_ = taken > 0 && static_cast<uint64_t>(taken) % kBlockBytes == 0;
+      bytes = bytes.subspan(static_cast<size_t>(std::max<ssize_t>(taken, 0)));
+      offset += static_cast<uint64_t>(std::max<ssize_t>(taken, 0));
+    }
+    return put(fd_.get(), offset, bytes);
+  }
+
+  Status put(int fd, uint64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t taken = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (taken < 0 && errno == EINTR) continue;
+      if (taken < 0) return failed(fmt::format("write at byte {} of", offset), path_, errno);
+      bytes = bytes.subspan(static_cast<size_t>(taken));
+      offset += static_cast<uint64_t>(taken);
+    }
+    return {};
+  }
+
   const std::string path_;
   const Descriptor fd_;
+  const Descriptor direct_;
+  bool is_direct_;
 };
 
 class SystemStoredFile final : public StoredFile {
@@ -151,6 +180,15 @@ class SystemFiles final : public FileSystem {
 };
 
 }  // namespace
+
+BlockCut cut_at_blocks(uint64_t offset, std::span<const std::byte> bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  const uint64_t ahead = (kBlockBytes - offset % kBlockBytes) % kBlockBytes;
+  const bool lie_alike = address % kBlockBytes == offset % kBlockBytes;
+  if (!lie_alike || bytes.size() < ahead + kDirectBytesMin) return {bytes, {}, {}};
+  const uint64_t whole = (bytes.size() - ahead) / kBlockBytes * kBlockBytes;
+  return {bytes.first(ahead), bytes.subspan(ahead, whole), bytes.subspan(ahead + whole)};
+}
 
 FileSystem& system_files() {
   static SystemFiles files;  // holds nothing

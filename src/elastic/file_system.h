@@ -20,6 +20,7 @@ namespace ffdl::elastic {
 class OutputFile {
  public:
   virtual ~OutputFile() = default;
+  // Large writes are cheapest where `bytes` lie at a multiple of kBlockBytes as `offset` does.
   virtual Status write(uint64_t offset, std::span<const std::byte> bytes) = 0;
   // On the disk when it returns.
   virtual Status sync() = 0;
@@ -57,6 +58,20 @@ class FileSystem {
 };
 
 FileSystem& system_files();
+
+// What disks and file systems want addresses and lengths to be multiples of that they take
+// directly.
+inline constexpr uint64_t kBlockBytes = 4096;
+// Less than this is not worth a request of its own.
+inline constexpr uint64_t kDirectBytesMin = uint64_t{256} << 10;
+
+// The whole blocks of what is written at `offset` of a file, where it lies in memory as there.
+struct BlockCut {
+  std::span<const std::byte> before{};
+  std::span<const std::byte> blocks{};
+  std::span<const std::byte> after{};
+};
+BlockCut cut_at_blocks(uint64_t offset, std::span<const std::byte> bytes);
 
 // Puts `text` in the place of the file: whoever is killed meanwhile leaves the old one or the new
 // one. On the disk when it returns.

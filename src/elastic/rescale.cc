@@ -43,7 +43,7 @@ class Plan {
   }
 
  private:
-  bool begins_anew() const { return world_.carriers.empty(); }
+  bool begins_anew() const { return world_.begins_anew(); }
   bool counts(size_t rank) const {
     return reports_[rank].holds != 0 && reports_[rank].lineage == world_.lineage;
   }

@@ -36,7 +36,7 @@ struct RescalePlan {
 };
 
 // The base is the highest label (generation, step) of this lineage, whoever has it; in a world
-// without carriers what rank 0 begins with, which may be a checkpoint: the history that begins
+// that begins anew what rank 0 begins with, which may be a checkpoint: the history that begins
 // there is the hash of that state. Those who have it share the work of giving it. Errors: kInternal
 // (equal labels of unequal states, or nobody has one), kInvalidArgument (members of other
 // versions).

@@ -15,7 +15,8 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kMetadata = "__metadata__";
-constexpr uint64_t kHeadAlignment = 64;
+// So that the tensors begin where a disk's block does.
+constexpr uint64_t kHeadAlignment = 4096;
 
 struct DTypeName {
   DType dtype;

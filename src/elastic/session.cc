@@ -25,12 +25,18 @@ Status check(const SessionOptions& options, Trainable& trainable) {
         "open a session as '{}': micro_batch_samples is 0; give those of a whole micro-batch",
         options.self.id);
   }
-  for (const StepParticipant* participant : options.participants) {
-    if (!options.micro_batch_shares || !participant->reads_gradients()) continue;
+  if (options.micro_batch_shares && options.bucket_bytes > 0) {
     return base::invalid_argument(
-        "open a session as '{}': micro-batches, and a participant that reads whole gradients, such "
-        "as GradientNoise; leave one of them out",
+        "open a session as '{}': micro_batch_shares and bucket_bytes; leave one of them out",
         options.self.id);
+  }
+  const bool has_whole_gradients = !options.micro_batch_shares && options.bucket_bytes == 0;
+  for (const StepParticipant* participant : options.participants) {
+    if (has_whole_gradients || !participant->reads_gradients()) continue;
+    return base::invalid_argument(
+        "open a session as '{}': {}, and a participant that reads whole gradients, such as "
+        "GradientNoise; leave one of them out",
+        options.self.id, options.bucket_bytes > 0 ? "bucket_bytes" : "micro-batches");
   }
   const CheckpointOptions& checkpoints = options.checkpoints;
   if (!checkpoints.folder.empty()) {
@@ -41,6 +47,12 @@ Status check(const SessionOptions& options, Trainable& trainable) {
     return base::invalid_argument(
         "open a session as '{}': keep_last of its checkpoints must be at least 1, keep_best and "
         "every at least 0",
+        options.self.id);
+  }
+  if (checkpoints.folder.empty() && options.membership.recovery == Recovery::kConsistent) {
+    return base::invalid_argument(
+        "open a session as '{}': consistent recovery, and no folder of checkpoints to go back to; "
+        "name one",
         options.self.id);
   }
   if (options.operation_timeout <= options.membership.step_timeout) {
@@ -66,6 +78,9 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options, Tr
 }
 
 Status Session::add_micro_batch(uint64_t samples) { return impl_->add_micro_batch(samples); }
+Status Session::begin_average(size_t end, uint64_t samples) {
+  return impl_->begin_average(end, samples);
+}
 Result<StepResult> Session::end_step(uint64_t samples) { return impl_->end_step(samples); }
 const Member& Session::self() const { return impl_->self(); }
 Status Session::standing() const { return impl_->standing(); }

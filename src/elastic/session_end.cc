@@ -10,7 +10,12 @@ using base::MutexLock;
 
 Status Session::Impl::finish() {
   FFDL_RETURN_IF_ERROR(Status(over_));
+  if (averaging_.noted_samples()) {
+    return base::invalid_argument("finish: the gradients of a step are being averaged; end it");
+  }
+  const uint64_t lineage = world_.lineage;
   while (true) {
+    averaging_.drop();
     Status settled = begin_step();
     if (settled.ok()) settled = exchange_messages(0, Step::kNone);
     if (settled.ok()) settled = become_active();
@@ -28,6 +33,12 @@ Status Session::Impl::finish() {
     const auto entry = recover(settled.ok() ? Old::kKeep : Old::kAbort);
     if (!entry.ok()) return end_life(entry.status());
     if (*entry == Entry::kLeft) return {};
+    if (world_.lineage != lineage) {
+      return make_error(StatusCode::kWorldChanged,
+                        "finish job '{}': a member died, and all went back to step {}; train on "
+                        "from there, and finish again",
+                        options_.membership.job, step_);
+    }
   }
 }
 

@@ -33,21 +33,12 @@ uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradien
       hash.add(static_cast<uint64_t>(buffer.dtype));
     }
   }
+  for (const auto bucket : elastic::cut_buckets(gradients, options.bucket_bytes)) {
+    hash.add(bucket.size());
+  }
   for (const StepParticipant* one : options.participants) hash.add(one->record_bytes());
   hash.add(options.checkpoints.folder.empty() ? 0 : 1);
   return hash.digest();
-}
-
-// The runs of one dtype: an operation has no more.
-std::vector<std::span<const Buffer>> runs_of(std::span<const Buffer> buffers) {
-  std::vector<std::span<const Buffer>> runs;
-  while (!buffers.empty()) {
-    size_t count = 1;
-    while (count < buffers.size() && buffers[count].dtype == buffers[0].dtype) ++count;
-    runs.push_back(buffers.first(count));
-    buffers = buffers.subspan(count);
-  }
-  return runs;
 }
 
 // connect_communicator() by the store of the session. `look` counts until it has connected; what
@@ -79,13 +70,16 @@ Session::Impl::Impl(const SessionOptions& options, Trainable& trainable, Store& 
       runtime_(runtime),
       state_(trainable.state()),
       gradients_(trainable.gradients()),
-      gradient_runs_(runs_of(gradients_)),
-      micro_batches_(gradient_runs_, options_.micro_batch_shares, options_.micro_batch_samples,
+      buckets_(elastic::cut_buckets(gradients_, options_.bucket_bytes)),
+      micro_batches_(buckets_, options_.micro_batch_shares, options_.micro_batch_samples,
                      [this] { return standing(); }),
       model_(model_of(state_, gradients_, options_)),
       beginning_(save_beside()),
       messages_(options_.participants),
-      given_(runtime.make_event()) {}
+      given_(runtime.make_event()),
+      averaging_(
+          buckets_, messages_,
+          {runtime, [this] { return standing(); }, [this] { return operation_deadline(); }}) {}
 
 Session::Impl::~Impl() {
   abort_communicator();
@@ -107,7 +101,7 @@ Status Session::Impl::open() {
   if (!entry.ok()) return end_life(entry.status());
   StepResult result = *entry == Entry::kLeft ? StepResult::kLeft : StepResult::kContinue;
   // It came to those who compute a step: they shall not wait until it has gradients, too.
-  bool is_due = *entry == Entry::kHealed && !world_.carriers.empty();
+  bool is_due = *entry == Entry::kHealed && !world_.begins_anew();
   while (is_due) {
     FFDL_ASSIGN_OR_RETURN(result, end_step(0));
     is_due = result == StepResult::kRetryStep || result == StepResult::kHealed;
@@ -140,6 +134,7 @@ Status Session::Impl::add_micro_batch(uint64_t samples) {
 
 Result<StepResult> Session::Impl::end_step(uint64_t samples) {
   FFDL_RETURN_IF_ERROR(Status(over_));
+  FFDL_RETURN_IF_ERROR(check_noted(samples));
   bool has_changed = false;
   while (true) {
     const Attempt attempt = try_step(samples);
@@ -180,14 +175,18 @@ Status Session::Impl::begin_step() {
 
 Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
   Attempt attempt;
-  attempt.is_intact = !micro_batches_.is_on();
   attempt.status = std::exchange(micro_batches_failed_, Status());
   if (attempt.status.ok()) attempt.status = begin_step();
+  if (!attempt.status.ok()) abort_communicator();  // of a life that is over nobody ends a bucket
+  pause_averaging();
   if (attempt.status.ok()) attempt.status = exchange_messages(samples, Step::kNext);
   if (attempt.status.ok()) attempt.status = become_active();
-  if (!attempt.status.ok()) return attempt;
-  tell_stable();
-  attempt.status = average(samples, attempt.is_intact);
+  if (attempt.status.ok()) {
+    tell_stable();
+    attempt.status = average();
+  }
+  attempt.is_intact = !micro_batches_.is_on() && averaging_.is_intact();
+  averaging_.drop();
   if (attempt.status.ok()) {
     apply();
     attempt.status = look();
@@ -195,15 +194,18 @@ Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
   return attempt;
 }
 
+std::span<std::byte> Session::Impl::describe(uint64_t samples, Step step) {
+  return messages_.describe(
+      {step_ + 1, samples, successor_->ready(),
+       checkpoints_ ? checkpoints_->word(step_ + 1) : elastic::CheckpointWord{},
+       step == Step::kNone ? uint64_t{1} : 0});
+}
+
 // Whoever contributes here has applied all steps up to `step_`, and is in step with this world.
 Status Session::Impl::exchange_messages(uint64_t samples, Step step) {
-  const auto mine =
-      messages_.describe({step_ + 1, samples, successor_->ready(),
-                          checkpoints_ ? checkpoints_->word(step_ + 1) : elastic::CheckpointWord{},
-                          step == Step::kNone ? uint64_t{1} : 0});
-  const auto all = messages_.receive(world_.size());
-  FFDL_RETURN_IF_ERROR(communicator()->all_gather(
-      as_bytes(mine.data(), mine.size()), as_bytes(all.data(), all.size()), operation_deadline()));
+  if (!averaging_.has_gathered()) {
+    FFDL_RETURN_IF_ERROR(averaging_.gather(*communicator(), describe(samples, step)));
+  }
   if (checkpoints_) checkpoints_->hear(world_, messages_.checkpoint_words());
   return membership_->standing();
 }
@@ -236,27 +238,11 @@ void Session::Impl::tell_stable() {
   if (checkpoints_) checkpoints_->stable(step_);
 }
 
-Status Session::Impl::average(uint64_t samples, bool& is_intact) {
+Status Session::Impl::average() {
+  if (!micro_batches_.is_on()) return averaging_.average(*communicator());
   const uint64_t sum = messages_.samples();
-  if (micro_batches_.is_on()) {
-    if (sum > 0) FFDL_RETURN_IF_ERROR(micro_batches_.finish(sum, operation_deadline()));
-    if (sum == 0) micro_batches_.drop();
-    return membership_->standing();
-  }
-  if (sum == 0) return {};
-  bool are_equal = true;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    are_equal = are_equal && messages_.header(rank).samples == samples;
-  }
-  is_intact = false;
-  if (!are_equal) {
-    elastic::scale(gradients_, static_cast<double>(samples) / static_cast<double>(sum));
-  }
-  for (const auto run : gradient_runs_) {
-    FFDL_RETURN_IF_ERROR(membership_->standing());
-    FFDL_RETURN_IF_ERROR(communicator()->all_reduce(
-        run, are_equal ? ReduceOp::kMean : ReduceOp::kSum, operation_deadline()));
-  }
+  if (sum > 0) FFDL_RETURN_IF_ERROR(micro_batches_.finish(sum, operation_deadline()));
+  if (sum == 0) micro_batches_.drop();
   return membership_->standing();
 }
 
@@ -345,7 +331,7 @@ Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
   successor_->set_present(world_);
   ++stats_.worlds;
   membership_->report_progress(world_.generation, step_);
-  if (world_.carriers.empty()) FFDL_RETURN_IF_ERROR(begin_anew());
+  if (world_.begins_anew()) FFDL_RETURN_IF_ERROR(begin_anew());
   FFDL_ASSIGN_OR_RETURN(const std::vector<Report> reports, gather_reports());
   FFDL_ASSIGN_OR_RETURN(const RescalePlan plan, elastic::plan_rescale(reports, world_));
   FFDL_RETURN_IF_ERROR(check_fit(plan));
@@ -354,7 +340,7 @@ Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
 
 Result<std::vector<Report>> Session::Impl::gather_reports() {
   FFDL_RETURN_IF_ERROR(membership_->standing());
-  const bool must_hash = options_.verify_state || world_.carriers.empty();
+  const bool must_hash = options_.verify_state || world_.begins_anew();
   Report mine = {
       elastic::kReportFormat, model_, holds_ ? 1U : 0U, lineage_, generation_, step_, history_, 0};
   if (must_hash) mine.hash = elastic::hash_of(state_, save_beside());
@@ -369,8 +355,8 @@ Status Session::Impl::check_fit(const RescalePlan& plan) const {
   for (const int rank : plan.refused) {
     if (rank == world_.rank) {
       return base::invalid_argument(
-          "join job '{}' as '{}': the others' state, gradients or participants have other shapes; "
-          "run the same program with the same model everywhere",
+          "join job '{}' as '{}': the others' state, gradients, buckets or participants have other "
+          "shapes; run the same program with the same model everywhere",
           options_.membership.job, options_.self.id);
     }
   }
@@ -398,7 +384,8 @@ Result<Session::Impl::Entry> Session::Impl::take_part(const RescalePlan& plan) {
     base::log_info("job '{}': generation {} has {} members, from step {}", options_.membership.job,
                    world_.generation, world_.size(), step_);
   }
-  return from == RescalePlan::kOwn ? Entry::kSame : Entry::kHealed;
+  const bool is_same = from == RescalePlan::kOwn && !world_.begins_anew();
+  return is_same ? Entry::kSame : Entry::kHealed;
 }
 
 // Beside a state that still counts it is received, and put in its place when it is whole: whoever

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "elastic/averaging.h"
 #include "elastic/checkpointer.h"
 #include "elastic/micro_batches.h"
 #include "elastic/rescale.h"
@@ -23,6 +24,7 @@ class Session::Impl {
 
   Status open();
   Status add_micro_batch(uint64_t samples);
+  Status begin_average(size_t end, uint64_t samples);
   Result<StepResult> end_step(uint64_t samples);
   Status finish();
   const Member& self() const { return self_; }
@@ -48,10 +50,13 @@ class Session::Impl {
   Status begin_step();
   Attempt try_step(uint64_t samples);
   enum class Step { kNext, kNone };
+  std::span<std::byte> describe(uint64_t samples, Step step);
+  Status check_noted(uint64_t samples) const;
+  void pause_averaging();
   Status exchange_messages(uint64_t samples, Step step);
   Status become_active();
   void tell_stable();
-  Status average(uint64_t samples, bool& is_intact);
+  Status average();
   void apply();
   Result<StepResult> change_over(uint64_t generation);
 
@@ -94,7 +99,7 @@ class Session::Impl {
   Runtime& runtime_;
   const std::vector<Buffer> state_;
   const std::vector<Buffer> gradients_;
-  const std::vector<std::span<const Buffer>> gradient_runs_;  // of one dtype each
+  const std::vector<std::span<const Buffer>> buckets_;
   elastic::MicroBatches micro_batches_;
   Status micro_batches_failed_;       // in this step, by what end_step() has to see to
   uint64_t model_ = 0;                // a hash of what both consist of
@@ -102,7 +107,7 @@ class Session::Impl {
   bool is_pristine_ = true;           // the state is what it was when the session was opened
 
   Member self_;
-  elastic::StepMessages messages_;
+  elastic::StepMessages messages_;  // the task of `averaging_` writes them
   World world_;
   bool is_active_ = false;
   uint64_t step_ = 0;
@@ -128,7 +133,8 @@ class Session::Impl {
   // Gives the state to others while the user computes; of this world's communicator.
   std::unique_ptr<Task> giving_;
   std::unique_ptr<Event> given_;
-  uint64_t bytes_given_ = 0;  // written by the task before `given_` is set
+  uint64_t bytes_given_ = 0;      // written by the task before `given_` is set
+  elastic::Averaging averaging_;  // last: its task uses most of the above
 };
 
 }  // namespace ffdl

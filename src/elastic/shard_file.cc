@@ -9,6 +9,10 @@
 namespace ffdl::elastic {
 namespace {
 
+// Written at once: large for a disk that takes it out of memory itself. What was hashed just before
+// is in the caches still.
+constexpr uint64_t kWriteBytes = 4 * base::kShardPieceBytes;
+
 std::string hash_key(std::string_view name) { return fmt::format("xxh3:{}", name); }
 std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
@@ -44,10 +48,13 @@ Result<ShardFacts> write_shard(FileSystem& files, const std::string& folder,
       const TensorEntry& entry = head.tensors[i];
       const std::span bytes(static_cast<const std::byte*>(parts[i].data), entry.end - entry.begin);
       Hash hash;
-      for (uint64_t at = 0; at < bytes.size(); at += base::kShardPieceBytes) {
-        const auto piece = bytes.subspan(at, std::min(base::kShardPieceBytes, bytes.size() - at));
+      for (uint64_t at = 0; at < bytes.size();) {
+        const uint64_t offset = head_bytes + entry.begin + at;
+        const uint64_t left_of_piece = kWriteBytes - offset % kWriteBytes;
+        const auto piece = bytes.subspan(at, std::min(left_of_piece, bytes.size() - at));
         hash.add(piece.data(), piece.size());
-        FFDL_RETURN_IF_ERROR(file->write(head_bytes + entry.begin + at, piece));
+        FFDL_RETURN_IF_ERROR(file->write(offset, piece));
+        at += piece.size();
       }
       head.metadata[hash_key(entry.name)] = hash_text(hash.digest());
     }

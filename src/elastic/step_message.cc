@@ -40,6 +40,13 @@ uint64_t StepMessages::samples() const {
   return sum;
 }
 
+bool StepMessages::are_samples_equal() const {
+  for (int rank = 1; rank < ranks(); ++rank) {
+    if (header(rank).samples != header(0).samples) return false;
+  }
+  return true;
+}
+
 std::vector<CheckpointWord> StepMessages::checkpoint_words() const {
   std::vector<CheckpointWord> words;
   for (int rank = 0; rank < ranks(); ++rank) words.push_back(header(rank).checkpoint);

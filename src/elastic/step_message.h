@@ -38,6 +38,7 @@ class StepMessages {
   int ranks() const { return static_cast<int>(all_.size() / stride_); }
   StepHeader header(int rank) const;
   uint64_t samples() const;  // of all
+  bool are_samples_equal() const;
   bool are_all_done() const;
   std::vector<CheckpointWord> checkpoint_words() const;
   // That all of `ranks` are ready for; none while they are not, or not for the same.

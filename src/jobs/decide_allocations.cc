@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ffdl/job_scheduler.h"
+#include "jobs/learn_sizes.h"
 
 namespace ffdl::jobs {
 namespace {
@@ -20,9 +21,10 @@ bool is_growing(const JobFacts& job) {
 }
 
 ScheduledJob to_be_scheduled(const JobFacts& job, const AutoscalerOptions& options) {
-  ScheduledJob scheduled{
-      {.name = job.demand.job, .sizes = job.demand.sizes, .current_workers = job.granted()},
-      job.granted() > 0};
+  ScheduledJob scheduled{{.name = job.demand.job,
+                          .sizes = learn_sizes(job.demand.sizes, job.speeds),
+                          .current_workers = job.granted()},
+                         job.granted() > 0};
   discount_switches(scheduled.request, seconds(options.switch_cost), seconds(options.horizon));
   return scheduled;
 }

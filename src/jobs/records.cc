@@ -55,6 +55,21 @@ bool read_answer(const Json& object, Answer& answer) {
   return true;
 }
 
+bool read_speed(const Json& object, MeasuredSpeed& speed) {
+  uint64_t workers = 0, batch = 0;
+  if (!object.is_object() || !read_number(object, "workers", INT32_MAX, workers) ||
+      !read_number(object, "batch", INT64_MAX, batch) ||
+      !read_number(object, "steps", UINT64_MAX, speed.steps)) {
+    return false;
+  }
+  const auto step_s = object.find("step_s");
+  if (step_s == object.end() || !step_s->is_number()) return false;
+  speed.workers = static_cast<int>(workers);
+  speed.batch = static_cast<int64_t>(batch);
+  speed.step_s = step_s->get<double>();
+  return std::isfinite(speed.step_s) && speed.step_s > 0 && workers > 0 && batch > 0;
+}
+
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -80,6 +95,27 @@ std::string encode(const std::vector<Answer>& answers) {
                     {"reason", answer.allocation.reason}});
   }
   return dump(list);
+}
+
+std::string encode(const std::vector<MeasuredSpeed>& speeds) {
+  Json list = Json::array();
+  for (const MeasuredSpeed& speed : speeds) {
+    list.push_back({{"workers", speed.workers},
+                    {"batch", speed.batch},
+                    {"steps", speed.steps},
+                    {"step_s", speed.step_s}});
+  }
+  return dump(list);
+}
+
+Result<std::vector<MeasuredSpeed>> parse_speeds(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_array()) return corrupt("how fast a job was");
+  std::vector<MeasuredSpeed> speeds;
+  for (const Json& one : json) {
+    if (!read_speed(one, speeds.emplace_back())) return corrupt("how fast a job was");
+  }
+  return speeds;
 }
 
 Result<DemandRecord> parse_demand(std::string_view text) {

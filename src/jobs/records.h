@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ffdl/autoscaler.h"
+#include "ffdl/job_link.h"
 
 // What jobs and the autoscaler write to the store.
 namespace ffdl::jobs {
@@ -17,6 +18,10 @@ inline constexpr std::string_view kOffers = "ffdl-jobs/offers/";         // then
 inline constexpr std::string_view kDemands = "ffdl-jobs/demands/";       // then the job's, by lease
 // Of all jobs in one record, so that a decision on what is not so any more changes nothing.
 inline constexpr std::string_view kAnswers = "ffdl-jobs/answers";
+
+// How fast each job has been (job_link.h), then its name; by lease. Apart from the others, so that
+// nothing is decided anew at each report.
+inline constexpr std::string_view kSpeeds = "ffdl-speeds/";
 
 inline std::string key_of(std::string_view folder, std::string_view name) {
   return fmt::format("{}{}", folder, name);
@@ -41,5 +46,7 @@ std::string encode(const std::vector<Answer>& answers);
 // The job's name is that of the key. Errors: kCorrupt.
 Result<DemandRecord> parse_demand(std::string_view text);
 Result<std::vector<Answer>> parse_answers(std::string_view text);
+std::string encode(const std::vector<MeasuredSpeed>& speeds);
+Result<std::vector<MeasuredSpeed>> parse_speeds(std::string_view text);
 
 }  // namespace ffdl::jobs

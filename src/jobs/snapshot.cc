@@ -59,6 +59,22 @@ void add_answers(Snapshot& snapshot) {
   }
 }
 
+Status add_speeds(Store& store, Snapshot& snapshot) {
+  FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> entries, store.list(kSpeeds));
+  for (const Entry& entry : entries) {
+    const auto job = std::find_if(
+        snapshot.jobs.begin(), snapshot.jobs.end(),
+        [&](const JobFacts& one) { return entry.key == key_of(kSpeeds, one.demand.job); });
+    if (job == snapshot.jobs.end()) continue;
+    auto speeds = parse_speeds(entry.value);
+    if (speeds.ok()) job->speeds = std::move(*speeds);
+    if (!speeds.ok()) {
+      base::log_warning("autoscale: '{}': {}", entry.key, speeds.status().message());
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Snapshot> take_snapshot(Store& store) {
@@ -86,6 +102,7 @@ Result<Snapshot> take_snapshot(Store& store) {
   }
   add_answers(snapshot);
   for (JobFacts& job : snapshot.jobs) FFDL_RETURN_IF_ERROR(add_run(store, job));
+  FFDL_RETURN_IF_ERROR(add_speeds(store, snapshot));
   std::erase_if(snapshot.jobs, [](const JobFacts& job) { return job.is_away && job.wanted == 0; });
   std::sort(snapshot.jobs.begin(), snapshot.jobs.end(),
             [](const JobFacts& a, const JobFacts& b) { return a.place < b.place; });

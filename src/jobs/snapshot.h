@@ -19,6 +19,7 @@ struct JobFacts {
   // It runs, and its demand is not there: its lease has ended, though it may come back. It keeps
   // what it has.
   bool is_away = false;
+  std::vector<MeasuredSpeed> speeds{};  // as it has reported
 
   // The workers that it was told it has; 0: it was not let in.
   int granted() const { return answer ? answer->workers : 0; }

@@ -28,10 +28,17 @@ class Decision {
     const Members wanted = choose();
     const bool begins_anew = record_.carriers.empty();
     if (!begins_anew && !holds_carrier(wanted)) return without_carrier(wanted);
-    return form(wanted, false);
+    return form(wanted, must_go_back() ? From::kCheckpoint : From::kCarriers);
   }
 
  private:
+  // What the next world begins with.
+  enum class From {
+    kCarriers,    // the newest state of theirs
+    kCheckpoint,  // not that, though some carriers are there
+    kNobody,      // there are none
+  };
+
   const Candidate* find_successor(const Member& member) const {
     return facts_.find_successor(member, record_.carriers);
   }
@@ -45,6 +52,19 @@ class Decision {
   bool holds_carrier(const Members& members) const {
     return std::any_of(members.begin(), members.end(),
                        [&](const Member& m) { return contains(record_.carriers, m); });
+  }
+
+  // With consistent recovery, when a carrier is lost and somebody stays to train. The next world
+  // has a carrier as any other does: when it is active that one has settled, so that no step of the
+  // lineage before can become stable any more.
+  bool must_go_back() const {
+    if (record_.recovery != Recovery::kConsistent || record_.gives_up()) return false;
+    const bool somebody_stays =
+        std::any_of(facts_.candidates.begin(), facts_.candidates.end(),
+                    [](const Candidate& candidate) { return !candidate.leaving; });
+    return somebody_stays &&
+           std::any_of(record_.carriers.begin(), record_.carriers.end(),
+                       [&](const Member& carrier) { return facts_.is_lost(carrier); });
   }
 
   // Who is in the world keeps its place, or its successor has it; carriers that are not come before
@@ -134,7 +154,7 @@ class Decision {
       if (end > now_) decision.waiting_for.push_back(carrier);
       last_end = std::max(last_end, end);
     }
-    if (decision.waiting_for.empty()) return form(wanted, true);
+    if (decision.waiting_for.empty()) return form(wanted, From::kNobody);
     decision.again = last_end;
     decision.reason = fmt::format(
         "wait for '{}', who alone have the state: none of them answers, and none is known to be "
@@ -143,9 +163,9 @@ class Decision {
     return decision;
   }
 
-  WorldDecision form(const Members& wanted, bool restart) const {
+  WorldDecision form(const Members& wanted, From from) const {
     WorldDecision decision;
-    if (wanted == record_.members && !restart && !has_failed()) {
+    if (wanted == record_.members && from == From::kCarriers && !has_failed()) {
       decision.reason = "nobody came or went";
       return decision;
     }
@@ -154,16 +174,26 @@ class Decision {
           fmt::format("{} of at least {} workers are here", wanted.size(), options_.min_workers);
       return decision;
     }
-    const Time wait_until = when_to_form(wanted);
+    const Time wait_until = from == From::kCheckpoint ? now_ : when_to_form(wanted);
     if (wait_until > now_) {
       decision.again = wait_until;
       decision.reason = "newcomers wait for others";
       return decision;
     }
-    decision.next = next_record(wanted, restart);
+    decision.next = next_record(wanted, from);
     decision.reason = fmt::format("generation {}: '{}'{}", decision.next->generation, names(wanted),
-                                  restart ? " begin anew, as nobody has the state" : "");
+                                  why_anew(from));
     return decision;
+  }
+
+  std::string why_anew(From from) const {
+    if (from == From::kCarriers) return "";
+    if (from == From::kNobody) return " begin anew, as nobody has the state";
+    Members lost;
+    for (const Member& carrier : record_.carriers) {
+      if (facts_.is_lost(carrier)) lost.push_back(carrier);
+    }
+    return fmt::format(" go back to the newest checkpoint, as '{}' is lost", names(lost));
   }
 
   // A loss or a failure is answered at once. Growth waits: for more to come, and for the world that
@@ -189,13 +219,13 @@ class Decision {
     });
   }
 
-  WorldRecord next_record(const Members& wanted, bool restart) const {
+  WorldRecord next_record(const Members& wanted, From from) const {
     WorldRecord next = record_;
     ++next.generation;
     next.phase = Phase::kForming;
     next.members = wanted;
-    if (restart) next.carriers.clear();
-    if (restart || record_.lineage == 0) {
+    if (from == From::kNobody) next.carriers.clear();
+    if (from != From::kCarriers || record_.lineage == 0) {
       ++next.lineage;
       next.restart_base = record_.checkpoint;
     }
@@ -213,7 +243,8 @@ class Decision {
 WorldDecision decide_world(const std::optional<WorldRecord>& record, const Facts& facts, Time now,
                            const MembershipOptions& options) {
   // No record is one without members, carriers and lineage, whose world is over.
-  const WorldRecord before = record.value_or(WorldRecord{.phase = Phase::kActive});
+  const WorldRecord before =
+      record.value_or(WorldRecord{.phase = Phase::kActive, .recovery = options.recovery});
   return Decision(before, facts, now, options).decide();
 }
 

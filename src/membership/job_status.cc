@@ -27,7 +27,8 @@ void take_candidate(std::string_view id, const Entry& entry,
 Status take_world(const Entry& entry, JobStatus& status) {
   FFDL_ASSIGN_OR_RETURN(const auto record, membership::parse_world(entry.value));
   status.world = {record.generation, -1,           record.members,
-                  record.lineage,    record.phase, record.carriers};
+                  record.lineage,    record.phase, record.carriers,
+                  record.gives_up()};
   status.active_generation = record.active_generation;
   status.term = record.term;
   status.checkpoint = record.checkpoint;

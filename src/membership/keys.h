@@ -25,6 +25,9 @@ class Keys {
   // The last incarnation of an id whose death is proved. Written by its launcher or by itself.
   std::string deaths() const { return prefix() + "dead/"; }
   std::string death(std::string_view id) const { return deaths().append(id); }
+  // The last incarnation of an id that has left, as it may. Written by itself.
+  std::string departures() const { return prefix() + "left/"; }
+  std::string departure(std::string_view id) const { return departures().append(id); }
 
   // The last incarnation of an id. Counts for ever.
   std::string incarnation(std::string_view id) const {

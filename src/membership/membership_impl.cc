@@ -27,7 +27,8 @@ World world_seen_by(const Member& self, const membership::WorldRecord& record) {
   const auto place = std::find(record.members.begin(), record.members.end(), self);
   const int rank =
       place == record.members.end() ? -1 : static_cast<int>(place - record.members.begin());
-  return {record.generation, rank, record.members, record.lineage, record.phase, record.carriers};
+  return {record.generation, rank, record.members, record.lineage, record.phase, record.carriers,
+          record.gives_up()};
 }
 
 // Orders the states of one lineage.
@@ -238,7 +239,15 @@ Status Membership::Impl::look() {
                         self_.id, candidate.member.incarnation, self_.incarnation);
     }
   }
-  if (sightings_.record()) note_record(*sightings_.record(), sightings_.record_revision());
+  const auto& record = sightings_.record();
+  if (record && record->recovery != options_.recovery) {
+    return base::invalid_argument(
+        "join job '{}' as '{}': its recovery from a death is {}, this member's {}; give all "
+        "members the same MembershipOptions::recovery, or the job another name",
+        options_.job, self_.id, membership::to_string(record->recovery),
+        membership::to_string(options_.recovery));
+  }
+  if (record) note_record(*record, sightings_.record_revision());
   std::vector<Member> candidates;
   for (const auto& candidate : facts.candidates) candidates.push_back(candidate.member);
   {
@@ -487,6 +496,7 @@ Status Membership::Impl::activate(uint64_t generation, Time deadline) {
         WorldRecord next = record;
         next.phase = Phase::kActive;
         next.active_generation = generation;
+        next.active_lineage = record.lineage;
         next.carriers = record.members;
         return std::optional<WorldRecord>(std::move(next));
       });
@@ -570,6 +580,9 @@ Status Membership::Impl::leave(Time deadline) {
   task.reset();
   end(make_error(StatusCode::kCancelled, "member '{}': it has left job '{}'", self_.id,
                  options_.job));
+  // In this order: once it is known to be gone it is known to have left.
+  FFDL_RETURN_IF_ERROR(
+      store_.put(keys_.departure(self_.id), std::to_string(self_.incarnation), kNoLease).status());
   FFDL_RETURN_IF_ERROR(report_death(store_, options_.job, self_));
   return store_.end_lease(lease_);
 }

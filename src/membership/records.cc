@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kFormat = 1;
+constexpr uint64_t kFormat = 2;
 
 Status is_corrupt(std::string_view what, std::string_view why) {
   return base::make_error(StatusCode::kCorrupt,
@@ -146,16 +146,17 @@ void check(const WorldRecord& record, Fields& fields) {
     fields.fail("active_generation");
   }
   if (active && record.carriers != record.members) fields.fail("carriers");
+  if (active ? record.active_lineage != record.lineage : record.active_lineage > record.lineage) {
+    fields.fail("active_lineage");
+  }
   if (record.lineage == 0) fields.fail("lineage");
   if (record.term == 0) fields.fail("term");
 }
 
 }  // namespace
 
-bool is_name(std::string_view text) {
-  return !text.empty() && text.size() <= base::kMemberIdMax &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
+std::string_view to_string(Recovery recovery) {
+  return recovery == Recovery::kConsistent ? "consistent" : "forward";
 }
 
 std::string encode(const WorldRecord& record) {
@@ -165,7 +166,9 @@ std::string encode(const WorldRecord& record) {
                {"members", to_json(record.members)},
                {"carriers", to_json(record.carriers)},
                {"active_generation", record.active_generation},
+               {"active_lineage", record.active_lineage},
                {"lineage", record.lineage},
+               {"recovery", to_string(record.recovery)},
                {"term", record.term},
                {"leader", to_json(record.leader)},
                {"checkpoint", to_json(record.checkpoint)},
@@ -184,7 +187,11 @@ Result<WorldRecord> parse_world(std::string_view text) {
   record.members = take_members(fields, "members");
   record.carriers = take_members(fields, "carriers");
   record.active_generation = fields.number("active_generation");
+  record.active_lineage = fields.number("active_lineage");
   record.lineage = fields.number("lineage");
+  const std::string recovery = fields.text("recovery");
+  if (recovery != "forward" && recovery != "consistent") fields.fail("recovery");
+  record.recovery = recovery == "consistent" ? Recovery::kConsistent : Recovery::kForward;
   record.term = fields.number("term");
   record.leader = take_member(fields, fields.find("leader"));
   record.checkpoint = take_checkpoint(fields, "checkpoint");

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.h"
 #include "ffdl/membership.h"
 
 // What membership writes to the store. JSON: a person with the store's own client reads it, and it
@@ -21,13 +22,17 @@ struct WorldRecord {
   std::vector<Member> members{};   // in the order of ranks
   std::vector<Member> carriers{};  // members of the last active world; none: all begin anew
   uint64_t active_generation = 0;  // of the last active world, in any lineage
+  uint64_t active_lineage = 0;     // the lineage of that world
   uint64_t lineage = 0;
+  Recovery recovery = Recovery::kForward;
   uint64_t term = 0;  // counts the leaders
   Member leader{};
   std::optional<CheckpointPointer> checkpoint{};    // the newest
   std::optional<CheckpointPointer> restart_base{};  // what this lineage began from
 
   bool operator==(const WorldRecord&) const = default;
+  // Its carriers live, and what they hold is of a lineage that is over.
+  bool gives_up() const { return !carriers.empty() && active_lineage != lineage; }
 };
 
 struct CandidateRecord {
@@ -54,6 +59,8 @@ inline bool contains(const std::vector<Member>& members, const Member& member) {
   return std::find(members.begin(), members.end(), member) != members.end();
 }
 
+std::string_view to_string(Recovery recovery);
+
 std::string encode(const WorldRecord& record);
 std::string encode(const CandidateRecord& candidate);
 std::string encode(const Progress& progress);
@@ -68,7 +75,6 @@ Result<Member> parse_leader(std::string_view text);
 // A decimal number alone: an incarnation.
 Result<uint64_t> parse_number(std::string_view text);
 
-// Whether a text can be part of a key: 1 to 128 printable characters of ASCII without '/'.
-bool is_name(std::string_view text);
+using base::is_name;
 
 }  // namespace ffdl::membership

@@ -44,6 +44,13 @@ bool Facts::is_dead(const Member& member) const {
   return found != dead.end() && found->second >= member.incarnation;
 }
 
+bool Facts::is_lost(const Member& member) const {
+  const auto departure = left.find(member.id);
+  if (departure != left.end() && departure->second >= member.incarnation) return false;
+  const Candidate* candidate = find(member);
+  return candidate == nullptr || candidate->stalled;
+}
+
 Status Sightings::update(std::span<const Entry> entries, Time now) {
   const Entry* world = find_entry(entries, keys_.world());
   const Revision revision = world == nullptr ? 0 : world->revision;
@@ -68,15 +75,19 @@ Status Sightings::update(std::span<const Entry> entries, Time now) {
     }
   }
 
+  const auto note = [](std::map<std::string, uint64_t>& lives, std::string_view id,
+                       const Entry& entry) {
+    const auto incarnation = parse_number(entry.value);
+    if (!id.empty()) lives[std::string(id)] = incarnation.ok() ? *incarnation : 0;
+  };
   facts_.dead.clear();
+  facts_.left.clear();
   std::map<std::string, Known> seen;
   for (const Entry& entry : entries) {
     const auto candidate = rest_of(entry.key, keys_.candidates());
     if (!candidate.empty()) see_candidate(candidate, entry, now, seen);
-    const auto death = rest_of(entry.key, keys_.deaths());
-    if (!death.empty())
-      facts_.dead[std::string(death)] =
-          parse_number(entry.value).ok() ? *parse_number(entry.value) : 0;
+    note(facts_.dead, rest_of(entry.key, keys_.deaths()), entry);
+    note(facts_.left, rest_of(entry.key, keys_.departures()), entry);
   }
   known_ = std::move(seen);
   facts_.candidates.clear();

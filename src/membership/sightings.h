@@ -33,6 +33,7 @@ struct Candidate {
 struct Facts {
   std::vector<Candidate> candidates;     // whose leases have not ended, by id
   std::map<std::string, uint64_t> dead;  // id -> its last incarnation whose death is proved
+  std::map<std::string, uint64_t> left;  // id -> its last incarnation that has left of its own
   std::map<std::string, Time> absent;    // carriers that are no candidates -> first seen so
 
   const Candidate* find(const Member& member) const;
@@ -40,6 +41,8 @@ struct Facts {
   // of several the first that came.
   const Candidate* find_successor(const Member& member, const std::vector<Member>& carriers) const;
   bool is_dead(const Member& member) const;
+  // It is gone, or stands still, and has not said that it goes.
+  bool is_lost(const Member& member) const;
 };
 
 // What one member has seen under the job's keys, and since when: snapshots of the store in, facts

@@ -1,6 +1,7 @@
 #include "plan/application.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/errors.h"
@@ -41,6 +42,7 @@ int64_t largest_local_batch(const ApplicationProfile& profile, int64_t global_ma
 }  // namespace
 
 BatchSplit BatchLimits::split(int64_t batch, int workers) const {
+  if (is_listed) return {.local = batch, .is_whole = true};
   const int64_t each = divided_up(batch, workers);
   int64_t accumulated = divided_up(each, local_max) - 1;
   if (workers == 1 && batch > global_min) accumulated = std::max<int64_t>(accumulated, 1);
@@ -48,7 +50,46 @@ BatchSplit BatchLimits::split(int64_t batch, int workers) const {
   return {std::min(divided_up(each, parts), global_max / (workers * parts)), accumulated};
 }
 
+Result<Application> Application::from_table(const ApplicationProfile& profile) {
+  Application app;
+  app.name_ = profile.name;
+  app.table_ = profile.throughputs;
+  for (const auto& [batch, rates] : profile.throughputs) {
+    for (const auto& [workers, rate] : rates) {
+      if (workers > 0 && batch > 0 && rate > 0 && std::isfinite(rate)) continue;
+      return base::invalid_argument(
+          "use profile '{}': {} steps per second of batch {} on {} workers; leave out what is not "
+          "possible",
+          profile.name, rate, batch, workers);
+    }
+    app.batches_.push_back(batch);
+    app.statistics_.push_back({{INFINITY, 0, 1}});  // each sample is worth the same
+  }
+  app.progress_ = {INFINITY};
+  const int64_t least = app.batches_.front(), most = app.batches_.back();
+  app.limits_ = {least, most, least, most, true};
+  return app;
+}
+
+std::optional<int64_t> Application::best_batch(int workers) const {
+  std::optional<int64_t> best;
+  double best_rate = 0;
+  for (const auto& [batch, rates] : table_) {
+    const auto found = rates.find(workers);
+    if (found == rates.end()) continue;
+    const double rate = found->second * static_cast<double>(batch);
+    if (rate > best_rate) best_rate = rate, best = batch;
+  }
+  return best;
+}
+
+int Application::least_workers(int64_t batch) const {
+  const auto row = table_.find(batch);
+  return row == table_.end() || row->second.empty() ? 1 : row->second.begin()->first;
+}
+
 Result<Application> Application::from_profile(const ApplicationProfile& profile) {
+  if (!profile.throughputs.empty()) return from_table(profile);
   if (profile.placed.empty() || profile.epochs.empty() || profile.epochs.begin()->second.empty()) {
     return base::invalid_argument(
         "use profile '{}': no step times or no epochs; measure at least one of each", profile.name);
@@ -124,6 +165,13 @@ std::optional<StepTime> Application::placed_time(const std::vector<int>& placeme
 
 std::optional<StepTime> Application::step_time(std::span<const int> placement,
                                                int64_t local_batch) {
+  if (is_table()) {
+    const auto row = table_.find(local_batch);
+    if (row == table_.end()) return std::nullopt;
+    const auto cell = row->second.find(std::accumulate(placement.begin(), placement.end(), 0));
+    if (cell == row->second.end()) return std::nullopt;
+    return StepTime{1 / cell->second, 0};
+  }
   const std::vector<int> ring = first_rotation(placement);
   const auto [entry, is_new] = known_.try_emplace({ring, local_batch});
   if (!is_new) return entry->second;

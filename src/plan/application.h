@@ -18,8 +18,12 @@ namespace ffdl::plan {
 struct BatchSplit {
   int64_t local = 0;
   int64_t accumulated = 0;
+  // Of a program known by a table: the batch is that of a row, however it is cut. `local` is it.
+  bool is_whole = false;
 
-  int64_t global(int workers) const { return workers * local * (accumulated + 1); }
+  int64_t global(int workers) const {
+    return is_whole ? local : workers * local * (accumulated + 1);
+  }
   bool operator==(const BatchSplit&) const = default;
 };
 
@@ -28,7 +32,8 @@ struct BatchLimits {
   int64_t global_min = 0;  // also the one that gradient statistics refer to
   int64_t global_max = 0;
   int64_t local_min = 0;
-  int64_t local_max = 0;  // what a device's memory holds
+  int64_t local_max = 0;   // what a device's memory holds
+  bool is_listed = false;  // by a table: no batch is cut or made up
 
   // One worker accumulates at least once beyond the smallest batch: without two parts of a batch
   // the variance of its gradient cannot be measured.
@@ -70,7 +75,14 @@ class Application {
   const std::vector<int64_t>& batches() const { return batches_; }  // that were measured, rising
   size_t epochs() const { return progress_.size(); }
 
-  // Progress at which an epoch, counted from 0, is over.
+  // Whether a table of throughputs is all that is known.
+  bool is_table() const { return limits_.is_listed; }
+  // The batch of the table that makes most of so many workers; nothing where none is possible.
+  std::optional<int64_t> best_batch(int workers) const;
+  // The fewest workers that a batch is possible with; 1 where there is no table.
+  int least_workers(int64_t batch) const;
+
+  // Progress at which an epoch, counted from 0, is over; infinite for a table's only one.
   double progress_after(size_t epoch) const { return progress_[epoch]; }
 
   // The statistics of an epoch; between two measured batches, in proportion.
@@ -80,6 +92,7 @@ class Application {
   std::optional<StepTime> step_time(std::span<const int> placement, int64_t local_batch);
 
  private:
+  static Result<Application> from_table(const ApplicationProfile& profile);
   std::optional<StepTime> placed_time(const std::vector<int>& placement, int64_t local_batch) const;
 
   std::string name_;
@@ -88,7 +101,8 @@ class Application {
   std::vector<std::vector<EpochStatistics>> statistics_;  // by batch, then epoch
   std::vector<double> progress_;
   std::map<std::vector<int>, std::map<int64_t, StepTime>> placed_;
-  std::vector<Sample> samples_;  // nodes, workers, local batch
+  std::vector<Sample> samples_;                     // nodes, workers, local batch
+  std::map<int64_t, std::map<int, double>> table_;  // steps per second by batch and workers
   std::map<std::pair<std::vector<int>, int64_t>, std::optional<StepTime>> known_;
 };
 

@@ -32,6 +32,7 @@ class CsvFile {
   // Where a column of this name is. Errors: kInvalidArgument (there is none; says which there are).
   Result<size_t> column(std::string_view name) const;
 
+  size_t line(size_t row) const { return rows_[row].line; }  // of the file, counted from 1
   const std::string& text(size_t row, size_t column) const { return rows_[row].cells[column]; }
   Result<double> number(size_t row, size_t column) const;  // finite
   Result<int64_t> integer(size_t row, size_t column, int64_t least) const;

@@ -24,15 +24,21 @@ int ElasticPolicy::workers_max() const {
   return std::min(options_.nodes * options_.gpus_per_node, options_.job_workers_max);
 }
 
-// By the measured times of steps, of the batch of the workload.
+// By the measured times of steps, of the batch of the workload; or of a table's best.
 std::vector<double> ElasticPolicy::known_rates(const SimJob& job) const {
+  const BatchLimits& limits = job.application->limits();
+  const auto fixed = job.application->is_table()
+                         ? BatchRule{options_.batch, options_.objective}.fixed_batch(job)
+                         : job.request->batch;
   std::vector<double> rates;
   for (int workers = 1; workers <= workers_max(); ++workers) {
-    const BatchSplit split = job.application->limits().split(job.request->batch, workers);
+    const auto chosen = fixed ? fixed : job.application->best_batch(workers);
+    const BatchSplit split = limits.split(chosen.value_or(limits.global_min), workers);
     const auto placement = packed(workers, options_.gpus_per_node);
     const auto time = job.application->step_time(placement, split.local);
-    const auto batch = static_cast<double>(split.global(workers));
-    rates.push_back(time ? batch / time->total_s(split.accumulated) : 0);
+    auto worth = static_cast<double>(split.global(workers));
+    if (job.application->is_table()) worth /= static_cast<double>(limits.global_min);
+    rates.push_back(time ? worth / time->total_s(split.accumulated) : 0);
   }
   return rates;
 }
@@ -43,7 +49,7 @@ const std::vector<double>& ElasticPolicy::rates(const SimJob& job) {
   if (rates.version == estimator.version() && rates.gradients == job.gradients) return rates.of;
   rates.version = estimator.version();
   rates.gradients = job.gradients;
-  if (options_.known_speeds) {
+  if (options_.known_speeds || job.application->is_table()) {
     rates.of = known_rates(job);
     return rates.of;
   }
@@ -80,7 +86,7 @@ JobRequest ElasticPolicy::request_for(const SimJob& job) {
   const double one_worker = *first / static_cast<double>(first - rates.begin() + 1);
 
   double remaining_s = kUnknownRemaining_s, horizon_s = kHorizonMax_s;
-  if (job.estimator->knows_anything() && goodput) {
+  if ((job.estimator->knows_anything() || job.application->is_table()) && goodput) {
     remaining_s = std::max(job.remaining() / one_worker, 1.0);
     const size_t size = static_cast<size_t>(std::max(now, 1)) - 1;
     const double rate = size < rates.size() && rates[size] > 0 ? rates[size] : one_worker;

@@ -3,22 +3,35 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 
 #include "base/errors.h"
 #include "ffdl/plan_files.h"
 #include "plan/csv.h"
+#include "plan/profile_sizes.h"
 
 // JSON is read as YAML too, of which it is a part: so both know the line and column of every value.
 namespace ffdl {
 namespace {
 
+constexpr std::string_view kProfileFormat = "ffdl-profile-1";
+constexpr std::string_view kJobKeys =
+    "name, scaling, sizes, profile, min_workers, max_workers, min_batch, max_batch, device_memory, "
+    "may_wait, current_workers, switch_cost";
+
 class JobFile {
  public:
   explicit JobFile(std::string path) : path_(std::move(path)) {}
 
-  Result<std::vector<JobRequest>> read() {
+  Result<std::vector<JobRequest>> read() const {
+    return read<std::vector<JobRequest>>(&JobFile::read_root);
+  }
+
+ private:
+  template <class T>
+  Result<T> read(Result<T> (JobFile::*parse)(const YAML::Node&) const) const {
     try {
-      return read_jobs(YAML::LoadFile(path_));
+      return (this->*parse)(YAML::LoadFile(path_));
     } catch (const YAML::BadFile&) {
       return base::make_error(StatusCode::kNotFound, "read '{}': no such file; check the path",
                               path_);
@@ -27,10 +40,12 @@ class JobFile {
     }
   }
 
- private:
+  std::string where(const YAML::Mark& mark) const {
+    return fmt::format("'{}': line {}, column {}", path_, std::max(mark.line, 0) + 1,
+                       std::max(mark.column, 0) + 1);
+  }
   Status error_at(const YAML::Mark& mark, std::string_view what) const {
-    return base::invalid_argument("read '{}': line {}, column {}: {}", path_,
-                                  std::max(mark.line, 0) + 1, std::max(mark.column, 0) + 1, what);
+    return base::invalid_argument("read {}: {}", where(mark), what);
   }
   Status error_at(const YAML::Node& node, std::string_view what) const {
     return error_at(node.Mark(), what);
@@ -50,6 +65,18 @@ class JobFile {
       return error_at(node, fmt::format("not a whole number from {} on; write one", least));
     }
     return static_cast<int>(*value);
+  }
+
+  Result<int16_t> few(const YAML::Node& node) const {
+    FFDL_ASSIGN_OR_RETURN(const int value, integer(node, 1));
+    if (value > INT16_MAX) return error_at(node, fmt::format("more than {}", INT16_MAX));
+    return static_cast<int16_t>(value);
+  }
+
+  Result<int64_t> bytes(const YAML::Node& node) const {
+    const auto value = node.IsScalar() ? plan::parse_integer(node.Scalar()) : std::nullopt;
+    if (!value || *value < 1) return error_at(node, "not a number of bytes; write a whole one");
+    return *value;
   }
 
   Result<bool> truth(const YAML::Node& node) const {
@@ -77,7 +104,7 @@ class JobFile {
 
   Result<SizeOption> read_size(const YAML::Node& node) const {
     SizeOption size;
-    Status read = for_each(node, "a size", "workers, scaling, batch",
+    Status read = for_each(node, "a size", "workers, scaling, batch, nodes_max, per_node_max",
                            [&](const std::string& key, const YAML::Node& value) -> Result<bool> {
                              if (key == "workers") {
                                FFDL_ASSIGN_OR_RETURN(size.workers, integer(value, 1));
@@ -85,6 +112,10 @@ class JobFile {
                                FFDL_ASSIGN_OR_RETURN(size.value, number(value, 0));
                              } else if (key == "batch") {
                                FFDL_ASSIGN_OR_RETURN(size.batch, integer(value, 1));
+                             } else if (key == "nodes_max") {
+                               FFDL_ASSIGN_OR_RETURN(size.nodes_max, few(value));
+                             } else if (key == "per_node_max") {
+                               FFDL_ASSIGN_OR_RETURN(size.per_node_max, few(value));
                              } else {
                                return false;
                              }
@@ -105,7 +136,10 @@ class JobFile {
       } else {
         FFDL_ASSIGN_OR_RETURN(size, read_size(node));
       }
-      const auto same = [&](const SizeOption& other) { return other.workers == size.workers; };
+      const auto same = [&](const SizeOption& other) {
+        return other.workers == size.workers && other.nodes_max == size.nodes_max &&
+               other.per_node_max == size.per_node_max;
+      };
       if (std::any_of(sizes.begin(), sizes.end(), same)) {
         return error_at(
             node, fmt::format("{} workers were there before; list each size once", size.workers));
@@ -115,35 +149,127 @@ class JobFile {
     return {};
   }
 
+  // One entry that must be there.
+  Result<YAML::Node> required(const YAML::Node& map, const char* key) const {
+    const YAML::Node value = map[key];
+    if (value.IsDefined()) return value;
+    return error_at(map,
+                    fmt::format("no '{}' in a profile; measure again with 'ffdl profile'", key));
+  }
+
+  Result<plan::ProfilePoint> read_point(const YAML::Node& node) const {
+    if (!node.IsMap()) return error_at(node, "a point of a profile is not a map; measure again");
+    plan::ProfilePoint point;
+    FFDL_ASSIGN_OR_RETURN(const YAML::Node workers, required(node, "workers"));
+    FFDL_ASSIGN_OR_RETURN(point.workers, integer(workers, 1));
+    FFDL_ASSIGN_OR_RETURN(const YAML::Node batch, required(node, "batch"));
+    FFDL_ASSIGN_OR_RETURN(point.batch, integer(batch, 1));
+    FFDL_ASSIGN_OR_RETURN(const YAML::Node step_s, required(node, "step_s"));
+    FFDL_ASSIGN_OR_RETURN(point.step_s, number(step_s, 0));
+    if (point.step_s <= 0) return error_at(step_s, "a step of 0 s; measure again");
+    FFDL_ASSIGN_OR_RETURN(const YAML::Node share, required(node, "communication_share"));
+    FFDL_ASSIGN_OR_RETURN(point.communication_share, number(share, 0));
+    if (point.communication_share > 1) return error_at(share, "a share above 1; measure again");
+    const YAML::Node memory = node["memory_bytes"];
+    if (memory.IsDefined() && !memory.IsNull()) {
+      FFDL_ASSIGN_OR_RETURN(const double amount, number(memory, 0));
+      point.memory_bytes = static_cast<int64_t>(amount);
+    }
+    return point;
+  }
+
+  // What 'ffdl profile' writes. Keys that are not known are its business.
+  Result<plan::JobProfile> read_profile(const YAML::Node& root) const {
+    const YAML::Node format = root.IsMap() ? root["format"] : YAML::Node();
+    if (!format.IsDefined() || !format.IsScalar() || format.Scalar() != kProfileFormat) {
+      return error_at(root, fmt::format("no profile, as its 'format' is not '{}'; write one with "
+                                        "'ffdl profile'",
+                                        kProfileFormat));
+    }
+    plan::JobProfile profile;
+    FFDL_ASSIGN_OR_RETURN(const YAML::Node batch, required(root, "global_batch"));
+    FFDL_ASSIGN_OR_RETURN(profile.batch, integer(batch, 1));
+    FFDL_ASSIGN_OR_RETURN(const YAML::Node points, required(root, "points"));
+    if (!points.IsSequence() || points.size() == 0) {
+      return error_at(points, "no list of points; measure one at least");
+    }
+    for (const YAML::Node& point : points) {
+      FFDL_ASSIGN_OR_RETURN(profile.points.emplace_back(), read_point(point));
+    }
+    return profile;
+  }
+
+  // The profile itself is the job.
+  Result<std::vector<JobRequest>> read_profiled_job(const YAML::Node& root) const {
+    FFDL_ASSIGN_OR_RETURN(const plan::JobProfile profile, read_profile(root));
+    FFDL_ASSIGN_OR_RETURN(const YAML::Node name, required(root, "job"));
+    if (!name.IsScalar()) return error_at(name, "not a name; measure again");
+    return std::vector{JobRequest{
+        .name = name.Scalar(), .sizes = plan::sizes_of(profile, {}), .source = where(root.Mark())}};
+  }
+
+  // What only a profile has a use for.
+  Status check_limits(const YAML::Node& job, bool has_profile,
+                      const plan::ProfileLimits& limits) const {
+    const bool any = limits.min_batch > 0 || limits.max_batch > 0 || limits.device_memory > 0;
+    if (!has_profile && any) {
+      return error_at(job, "min_batch, max_batch or device_memory, and no profile; give one");
+    }
+    if (limits.max_batch > 0 && limits.max_batch < limits.min_batch) {
+      return error_at(job, "a max_batch below the min_batch; exchange them");
+    }
+    if (has_profile && limits.max_workers >= UINT16_MAX) {
+      return error_at(job, fmt::format("max_workers of {}; at most {} are possible",
+                                       limits.max_workers, UINT16_MAX - 1));
+    }
+    return {};
+  }
+
   Result<JobRequest> read_job(const YAML::Node& node) const {
     JobRequest job;
+    job.source = where(node.Mark());
     int min_workers = 1, max_workers = INT32_MAX;
-    Status read = for_each(
-        node, "a job",
-        "name, scaling, sizes, min_workers, max_workers, may_wait, current_workers, switch_cost",
-        [&](const std::string& key, const YAML::Node& value) -> Result<bool> {
-          if (key == "name" && value.IsScalar()) {
-            job.name = value.Scalar();
-          } else if (key == "scaling" || key == "sizes") {
-            if (!job.sizes.empty()) return error_at(value, "sizes twice; give scaling or sizes");
-            FFDL_RETURN_IF_ERROR(read_sizes(value, key == "scaling", job.sizes));
-          } else if (key == "min_workers") {
-            FFDL_ASSIGN_OR_RETURN(min_workers, integer(value, 1));
-          } else if (key == "max_workers") {
-            FFDL_ASSIGN_OR_RETURN(max_workers, integer(value, 1));
-          } else if (key == "may_wait") {
-            FFDL_ASSIGN_OR_RETURN(job.may_wait, truth(value));
-          } else if (key == "current_workers") {
-            FFDL_ASSIGN_OR_RETURN(job.current_workers, integer(value, 0));
-          } else if (key == "switch_cost") {
-            FFDL_ASSIGN_OR_RETURN(job.switch_cost, number(value, 0));
-          } else {
-            return false;
-          }
-          return true;
-        });
+    std::optional<plan::JobProfile> profile;
+    plan::ProfileLimits limits;
+    Status read = for_each(node, "a job", kJobKeys,
+                           [&](const std::string& key, const YAML::Node& value) -> Result<bool> {
+                             if (key == "name" && value.IsScalar()) {
+                               job.name = value.Scalar();
+                             } else if (key == "scaling" || key == "sizes") {
+                               if (!job.sizes.empty())
+                                 return error_at(value, "sizes twice; give scaling or sizes");
+                               FFDL_RETURN_IF_ERROR(read_sizes(value, key == "scaling", job.sizes));
+                             } else if (key == "profile") {
+                               FFDL_ASSIGN_OR_RETURN(profile, read_profile_of(value));
+                             } else if (key == "min_batch") {
+                               FFDL_ASSIGN_OR_RETURN(limits.min_batch, integer(value, 1));
+                             } else if (key == "max_batch") {
+                               FFDL_ASSIGN_OR_RETURN(limits.max_batch, integer(value, 1));
+                             } else if (key == "device_memory") {
+                               FFDL_ASSIGN_OR_RETURN(limits.device_memory, bytes(value));
+                             } else if (key == "min_workers") {
+                               FFDL_ASSIGN_OR_RETURN(min_workers, integer(value, 1));
+                             } else if (key == "max_workers") {
+                               FFDL_ASSIGN_OR_RETURN(max_workers, integer(value, 1));
+                             } else if (key == "may_wait") {
+                               FFDL_ASSIGN_OR_RETURN(job.may_wait, truth(value));
+                             } else if (key == "current_workers") {
+                               FFDL_ASSIGN_OR_RETURN(job.current_workers, integer(value, 0));
+                             } else if (key == "switch_cost") {
+                               FFDL_ASSIGN_OR_RETURN(job.switch_cost, number(value, 0));
+                             } else {
+                               return false;
+                             }
+                             return true;
+                           });
     if (!read.ok()) return read;
     if (job.name.empty()) return error_at(node, "a job without a name; write one");
+    if (max_workers < INT32_MAX) limits.max_workers = max_workers;
+    FFDL_RETURN_IF_ERROR(check_limits(node, profile.has_value(), limits));
+    if (profile) {
+      if (!job.sizes.empty()) return error_at(node, "sizes twice; give a profile or sizes");
+      job.sizes = plan::sizes_of(*profile, limits);
+    }
     std::erase_if(job.sizes, [&](const SizeOption& size) {
       return size.workers < min_workers || size.workers > max_workers;
     });
@@ -152,6 +278,18 @@ class JobFile {
                       fmt::format("job '{}' has no size within its limits; list one", job.name));
     }
     return job;
+  }
+
+  // The profile that a job names, beside the file that names it.
+  Result<plan::JobProfile> read_profile_of(const YAML::Node& node) const {
+    if (!node.IsScalar()) return error_at(node, "not the name of a file; write one");
+    const auto path = std::filesystem::path(path_).parent_path() / node.Scalar();
+    return JobFile(path.string()).read<plan::JobProfile>(&JobFile::read_profile);
+  }
+
+  Result<std::vector<JobRequest>> read_root(const YAML::Node& root) const {
+    const bool is_profile = root.IsMap() && root["format"].IsDefined();
+    return is_profile ? read_profiled_job(root) : read_jobs(root);
   }
 
   Result<std::vector<JobRequest>> read_jobs(const YAML::Node& root) const {

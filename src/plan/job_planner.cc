@@ -77,6 +77,7 @@ JobShare make_share(const JobRequest& job, std::span<const SizeOption> ordered, 
     share.workers = size.workers;
     share.batch = size.batch;
     share.value = size.value;
+    share.uncertainty = size.uncertainty;
   }
   if (pick > waiting) share.smaller = ordered[pick - waiting - 1];
   if (pick == waiting && waiting == 1) share.smaller = SizeOption{};
@@ -127,6 +128,7 @@ std::string explain(const JobShare& share) {
                          ? fmt::format("{} waits", share.name)
                          : fmt::format("{} gets {} worker{}, worth {:.4g}", share.name,
                                        share.workers, share.workers == 1 ? "" : "s", share.value);
+  if (share.uncertainty > 0) text += fmt::format(" +- {:.0f} %", 100 * share.uncertainty);
   if (share.larger) {
     text += fmt::format("; {} more would add {:.4g}", share.larger->workers - share.workers,
                         share.larger->value - share.value);

@@ -1,6 +1,7 @@
 #include "plan/policies.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 
@@ -156,9 +157,10 @@ class ElasticTiresiasPolicy : public TiresiasPolicy {
     }
     if (waiting > kWaitingMax) {
       for (size_t i = 0; i < active.size(); ++i) {
-        if (states_[active[i]->index].demoted && decision.workers[i] > 1) {
-          serve(i, 1 - decision.workers[i]);
-          decision.workers[i] = 1;
+        const int least = active[i]->application->least_workers(active[i]->request->batch);
+        if (states_[active[i]->index].demoted && decision.workers[i] > least) {
+          serve(i, least - decision.workers[i]);
+          decision.workers[i] = least;
         }
       }
       for (const size_t i : decision.order) {
@@ -179,6 +181,12 @@ class ElasticTiresiasPolicy : public TiresiasPolicy {
 
   double speed(const SimJob& job, int workers) const {
     if (workers == 0) return 0;
+    if (job.application->is_table()) {
+      const int least = job.application->least_workers(job.request->batch);
+      const auto few = job.application->step_time(std::array{least}, job.request->batch);
+      const auto many = job.application->step_time(std::array{workers}, job.request->batch);
+      return few && many ? few->step_s / many->step_s : 0;
+    }
     const BatchRule rule{TrainingBatch::kWorkload, PlanObjective::kThroughput};
     const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
     const auto one = best_configuration(job.estimator->model(), rule.question(job), 1, 1);
@@ -188,21 +196,42 @@ class ElasticTiresiasPolicy : public TiresiasPolicy {
   }
 
   void expand(std::span<SimJob* const> active, int free, std::vector<int>& workers) const {
-    std::vector<double> gains;
-    for (size_t i = 0; i < active.size(); ++i) gains.push_back(gain(*active[i], workers[i]));
-    for (; free > 0; --free) {
-      const auto best = std::max_element(gains.begin(), gains.end());
-      if (best == gains.end() || *best <= 0) return;
-      const auto i = static_cast<size_t>(best - gains.begin());
-      ++workers[i];
-      *best = gain(*active[i], workers[i]);
+    std::vector<Growth> growths;
+    for (size_t i = 0; i < active.size(); ++i) growths.push_back(growth(*active[i], workers[i]));
+    while (free > 0) {
+      const auto best =
+          std::max_element(growths.begin(), growths.end(),
+                           [](const Growth& a, const Growth& b) { return a.gain < b.gain; });
+      if (best == growths.end() || best->gain <= 0) return;
+      const auto i = static_cast<size_t>(best - growths.begin());
+      if (best->workers > free) {
+        *best = {};
+        continue;
+      }
+      workers[i] += best->workers;
+      free -= best->workers;
+      *best = growth(*active[i], workers[i]);
     }
   }
 
-  // Nobody starts here a job whose speed is unknown, or grows one beyond twice its wish.
-  double gain(const SimJob& job, int workers) const {
-    if (!job.estimator->knows_anything() || workers >= 2 * job.request->workers) return 0;
-    return speed(job, workers + 1) - speed(job, workers);
+  struct Growth {
+    int workers = 0;
+    double gain = 0;  // of each of them
+  };
+
+  // By one worker, or to the next size of a table. Nobody starts here a job whose speed is unknown,
+  // or grows one beyond twice its wish.
+  Growth growth(const SimJob& job, int workers) const {
+    const bool is_table = job.application->is_table();
+    const int most = is_table ? 2 * job.request->workers : workers + 1;
+    if (!is_table && !job.estimator->knows_anything()) return {};
+    if (workers >= 2 * job.request->workers) return {};
+    for (int larger = workers + 1; larger <= most; ++larger) {
+      const double faster = speed(job, larger);
+      if (is_table && faster == 0) continue;
+      return {larger - workers, (faster - speed(job, workers)) / (larger - workers)};
+    }
+    return {};
   }
 
   const ClusterOptions options_;

@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "plan/uncertainty.h"
+
 namespace ffdl {
 namespace {
 
@@ -113,6 +115,7 @@ ScalingModel fit_scaling_model(std::span<const StepObservation> observations) {
   if (!across_seen) {
     best.across_nodes = {best.within_node.base_s * 1.1, best.within_node.per_worker_s * 1.1};
   }
+  plan::estimate_uncertainty(observations, best);
   return best;
 }
 

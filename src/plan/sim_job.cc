@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
-#include "base/errors.h"
+#include "plan/job_error.h"
 
 namespace ffdl::plan {
 namespace {
@@ -40,17 +41,32 @@ std::optional<Speed> true_speed(Application& application, std::span<const int> p
 
 }  // namespace
 
-double SimJob::remaining_s(std::vector<int> placement, const BatchSplit& how) const {
-  int total = 0;
-  for (const int one : placement) total += one;
+double SimJob::remaining_s(const std::vector<int>& placement, const BatchSplit& how) const {
+  const int total = std::accumulate(placement.begin(), placement.end(), 0);
   double seconds = 0, from = progress;
-  for (size_t at = epoch; at < application->epochs(); ++at) {
+  for (size_t at = epoch; from < end(); ++at) {
     const auto speed = true_speed(*application, placement, how, total, at);
     if (!speed) return INFINITY;
-    seconds += (application->progress_after(at) - from) / speed->rate;
-    from = application->progress_after(at);
+    seconds += (end_of(at) - from) / speed->rate;
+    from = end_of(at);
   }
   return seconds;
+}
+
+double SimJob::progress_in(double seconds, const std::vector<int>& placement,
+                           const BatchSplit& how) const {
+  const int total = std::accumulate(placement.begin(), placement.end(), 0);
+  double to = progress;
+  for (size_t at = epoch;; ++at) {
+    const auto speed = true_speed(*application, placement, how, total, at);
+    if (!speed) return 0;
+    const bool is_last = at + 1 == application->epochs();
+    const double needs_s =
+        is_last ? INFINITY : (application->progress_after(at) - to) / speed->rate;
+    if (needs_s >= seconds) return to + speed->rate * seconds;
+    to = application->progress_after(at);
+    seconds -= needs_s;
+  }
 }
 
 std::optional<int64_t> BatchRule::fixed_batch(const SimJob& job) const {
@@ -74,6 +90,10 @@ BatchQuestion BatchRule::question(const SimJob& job) const {
 BatchSplit BatchRule::choose(const SimJob& job) const {
   const BatchLimits& limits = job.application->limits();
   if (const auto fixed = fixed_batch(job)) return limits.split(*fixed, job.workers());
+  if (job.application->is_table()) {
+    const auto best = job.application->best_batch(job.workers());
+    return limits.split(best.value_or(limits.global_min), job.workers());
+  }
   if (job.ran && job.estimator->knows_anything()) {
     const auto best =
         best_configuration(job.estimator->model(), question(job), job.nodes(), job.workers());
@@ -93,26 +113,31 @@ Status advance(SimJob& job, double now_s, double seconds, const BatchRule& rule)
   while (seconds > 0 && !job.done()) {
     const auto speed = true_speed(*job.application, placement, job.split, job.workers(), job.epoch);
     if (!speed) {
-      return base::invalid_argument(
-          "simulate '{}': the profile of '{}' has no step time for {} workers "
-          "on {} nodes with {} samples each; ask for a size that was measured",
-          job.request->name, job.application->name(), job.workers(), job.nodes(), job.split.local);
+      return job_error(*job.request, job.request->source.workers_column,
+                       "the profile of '{}' has no step time for {} workers on {} nodes with {} "
+                       "samples each; ask "
+                       "for a size that was measured",
+                       job.application->name(), job.workers(), job.nodes(), job.split.local);
     }
     job.gradients = speed->gradients;
     job.ran = true;
-    if (job.estimator != nullptr) {
+    if (job.estimator != nullptr && !job.application->is_table()) {
       job.estimator->observe(
           {job.nodes(), job.workers(), job.split.local, speed->time.step_s, speed->time.sync_s},
           speed->gradients);
     }
-    const double epoch_end = job.application->progress_after(job.epoch);
+    const double epoch_end = job.end_of(job.epoch);
     double used = seconds;
     if (job.progress + speed->rate * seconds < epoch_end) {
       job.progress += speed->rate * seconds;
     } else {
       used = std::min(seconds, std::nearbyint((epoch_end - job.progress) / speed->rate));
       job.progress = epoch_end;
-      if (++job.epoch == job.application->epochs()) job.completed_s = now_s + used;
+      if (job.progress < job.end()) {
+        ++job.epoch;
+      } else {
+        job.completed_s = now_s + used;
+      }
     }
     now_s += used;
     seconds -= used;

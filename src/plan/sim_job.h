@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct SimJob {
   BatchSplit split;
   double restart_left_s = 0;
   double progress = 0;
+  double length = 0;  // the progress at its end; 0: that of its program
   size_t epoch = 0;
   double attained_gpu_s = 0;
   GradientStatistics gradients;  // last seen
@@ -38,12 +40,21 @@ struct SimJob {
   bool over() const { return done() || dropped_s >= 0; }
 
   // Progress that is left, as a job knows it that was told how many epochs to train.
-  double remaining() const {
-    return application->progress_after(application->epochs() - 1) - progress;
+  double remaining() const { return end() - progress; }
+  double end() const {
+    return length > 0 ? length : application->progress_after(application->epochs() - 1);
+  }
+  // Who trains longer than its program was measured stays in the last epoch.
+  double end_of(size_t of_epoch) const {
+    const bool is_last = of_epoch + 1 == application->epochs();
+    return is_last ? end() : std::min(end(), application->progress_after(of_epoch));
   }
 
   // Seconds to the end with these workers placed like this and this batch, were nothing to change.
-  double remaining_s(std::vector<int> placement, const BatchSplit& how) const;
+  double remaining_s(const std::vector<int>& placement, const BatchSplit& how) const;
+  // The progress that this takes it to in `seconds`, from now; 0 where that was not measured.
+  double progress_in(double seconds, const std::vector<int>& placement,
+                     const BatchSplit& how) const;
 };
 
 // How the batch of a running job is chosen, anew after each epoch: from the workload, or as is

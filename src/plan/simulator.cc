@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "base/errors.h"
+#include "plan/job_error.h"
 #include "plan/policies.h"
 #include "plan/sim_job.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 using base::invalid_argument;
 using plan::Allocation;
+using plan::job_error;
 using plan::SimJob;
 
 Status check_options(const ClusterOptions& options) {
@@ -43,7 +45,6 @@ class Simulation {
 
   Status add_jobs(std::span<const WorkloadJob> workload,
                   const std::map<std::string, ApplicationProfile>& profiles) {
-    const int workers_max = options_.nodes * options_.gpus_per_node;
     for (const auto& [name, profile] : profiles) {
       ApplicationProfile used = profile;
       if (options_.samples_count_alike) {
@@ -57,23 +58,21 @@ class Simulation {
     for (const WorkloadJob& request : workload) {
       const auto application = applications_.find(request.application);
       if (application == applications_.end()) {
-        return invalid_argument("simulate job '{}': there is no profile of '{}'; add one",
-                                request.name, request.application);
+        return job_error(request, request.source.application_column,
+                         "there is no profile of '{}'; add one", request.application);
       }
-      const auto& limits = application->second.limits();
-      if (request.workers < 1 || request.workers > workers_max) {
-        return invalid_argument("simulate job '{}': it asks for {} workers of {}; ask for fewer",
-                                request.name, request.workers, workers_max);
-      }
-      if (request.batch < limits.global_min || request.batch > limits.global_max) {
-        return invalid_argument("simulate job '{}': a batch of {}; its profile knows {} to {}",
-                                request.name, request.batch, limits.global_min, limits.global_max);
-      }
+      FFDL_RETURN_IF_ERROR(check_job(request, application->second));
       SimJob job;
       job.index = static_cast<uint32_t>(jobs_.size());
       job.request = &request;
       job.application = &application->second;
       job.estimator = &estimators_[request.application];
+      if (request.duration_s > 0) {
+        const auto placement = plan::packed(request.workers, options_.gpus_per_node);
+        const auto split = application->second.limits().split(request.batch, request.workers);
+        job.length = job.progress_in(request.duration_s, placement, split);
+      }
+      last_arrival_s_ = std::max(last_arrival_s_, request.submitted_s);
       jobs_.push_back(job);
     }
     return {};
@@ -81,7 +80,7 @@ class Simulation {
 
   Result<ClusterReport> run(const std::function<void(double)>& progress) {
     size_t done = 0;
-    for (double now_s = 0; done < jobs_.size() && now_s < options_.horizon_s;) {
+    for (double now_s = 0; done < jobs_.size() && now_s < last_arrival_s_ + options_.horizon_s;) {
       done = 0;
       for (SimJob& job : jobs_) {
         if (!job.over()) {
@@ -98,6 +97,40 @@ class Simulation {
   }
 
  private:
+  Status check_job(const WorkloadJob& request, plan::Application& application) const {
+    const WorkloadSource& source = request.source;
+    const int workers_max = options_.nodes * options_.gpus_per_node;
+    const auto& limits = application.limits();
+    if (request.workers < 1 || request.workers > workers_max) {
+      return job_error(request, source.workers_column,
+                       "it asks for {} workers of {}; ask for fewer", request.workers, workers_max);
+    }
+    if (request.batch < limits.global_min || request.batch > limits.global_max) {
+      return job_error(request, source.batch_column, "a batch of {}; its profile knows {} to {}",
+                       request.batch, limits.global_min, limits.global_max);
+    }
+    if (!std::isfinite(request.duration_s) || request.duration_s < 0) {
+      return job_error(request, 0, "it takes {} s; give 0 or more", request.duration_s);
+    }
+    const bool is_table = application.is_table();
+    if (!is_table && request.duration_s == 0) return {};
+    const auto split = limits.split(request.batch, request.workers);
+    const auto placement = plan::packed(request.workers, options_.gpus_per_node);
+    if (!application.step_time(placement, std::max(split.local, limits.local_min))) {
+      return job_error(
+          request, source.workers_column,
+          "its profile knows no step of batch {} on {} workers; ask for a size that was "
+          "measured",
+          request.batch, request.workers);
+    }
+    if (is_table && request.duration_s == 0) {
+      return job_error(request, source.application_column,
+                       "no table says how long '{}' trains; give the job a duration",
+                       request.application);
+    }
+    return {};
+  }
+
   Status decide(double now_s) {
     std::vector<SimJob*> active;
     for (SimJob& job : jobs_) {
@@ -150,7 +183,8 @@ class Simulation {
     double used = 0;
     for (const SimJob& job : jobs_) {
       report_.jobs.push_back({job.request->name, job.request->submitted_s, job.started_s,
-                              job.completed_s, job.dropped_s, std::max(job.reallocations, 0)});
+                              job.completed_s, job.dropped_s, std::max(job.reallocations, 0),
+                              job.request->application});
       report_.makespan_s = std::max(report_.makespan_s, job.completed_s);
       report_.reallocations += std::max(job.reallocations, 0);
       used += job.attained_gpu_s;
@@ -165,6 +199,7 @@ class Simulation {
   const plan::BatchRule rule_;
   const std::unique_ptr<plan::Policy> policy_;
   std::vector<int> free_;
+  double last_arrival_s_ = 0;
   std::map<std::string, plan::Application> applications_;
   std::map<std::string, plan::SpeedEstimator> estimators_;  // by application
   std::deque<SimJob> jobs_;

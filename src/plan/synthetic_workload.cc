@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/errors.h"
+#include "plan/job_error.h"
 #include "plan/placement.h"
 #include "plan/sim_job.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 constexpr double kHour = 3600;
 constexpr double kBurst = kHour / 6;
+constexpr double kShortest_s = kHour / 6;  // of jobs whose program has no end
+constexpr double kLongest_s = 10 * kHour;
 
 // The standard library's distributions differ between systems; its generators do not.
 double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
@@ -57,8 +60,37 @@ double gpu_seconds(plan::Application& application, const WorkloadJob& request, i
   return job.remaining_s(plan::packed(request.workers, per_node), split) * request.workers;
 }
 
+bool knows(plan::Application& application, int workers, int64_t local, int per_node) {
+  return application.step_time(plan::packed(workers, per_node), local).has_value();
+}
+
+Result<Drawn> draw_of_table(plan::Application& application, int number,
+                            const SyntheticWorkload& options, std::mt19937_64& random) {
+  std::vector<WorkloadJob> possible;
+  for (int workers = 1; workers <= std::min(8, options.nodes * options.gpus_per_node);
+       workers *= 2) {
+    for (const int64_t batch : application.batches()) {
+      if (!knows(application, workers, batch, options.gpus_per_node)) continue;
+      possible.push_back({.name = fmt::format("{}-{}", application.name(), number),
+                          .application = application.name(),
+                          .workers = workers,
+                          .batch = batch});
+    }
+  }
+  if (possible.empty()) {
+    return base::invalid_argument(
+        "draw a workload: the table of '{}' has no batch for 1, 2, 4 or 8 workers; measure some",
+        application.name());
+  }
+  Drawn drawn{possible[below(random, possible.size())]};
+  drawn.job.duration_s = kShortest_s * std::pow(kLongest_s / kShortest_s, uniform(random));
+  drawn.gpu_s = drawn.job.duration_s * drawn.job.workers;
+  return drawn;
+}
+
 Result<Drawn> draw(plan::Application& application, int number, const SyntheticWorkload& options,
                    std::mt19937_64& random) {
+  if (application.is_table()) return draw_of_table(application, number, options, random);
   const plan::BatchLimits& limits = application.limits();
   int doublings = 0;
   while (limits.global_min << (doublings + 1) <= limits.global_max) ++doublings;
@@ -78,7 +110,75 @@ Result<Drawn> draw(plan::Application& application, int number, const SyntheticWo
       application.name());
 }
 
+Result<std::deque<plan::Application>> applications_of(
+    const std::map<std::string, ApplicationProfile>& profiles) {
+  std::deque<plan::Application> applications;
+  for (const auto& [name, profile] : profiles) {
+    FFDL_ASSIGN_OR_RETURN(plan::Application application, plan::Application::from_profile(profile));
+    applications.push_back(std::move(application));
+  }
+  return applications;
+}
+
+// What a job with so many workers can train.
+std::vector<WorkloadJob> choices_of(std::deque<plan::Application>& applications, int workers,
+                                    int per_node) {
+  std::vector<WorkloadJob> choices;
+  for (plan::Application& application : applications) {
+    const plan::BatchLimits& limits = application.limits();
+    std::vector<int64_t> batches = application.batches();
+    if (!application.is_table())
+      batches = {std::max(limits.global_min, limits.local_min * workers)};
+    for (const int64_t batch : batches) {
+      const plan::BatchSplit split = limits.split(batch, workers);
+      if (batch > limits.global_max || !knows(application, workers, split.local, per_node))
+        continue;
+      choices.push_back({.name = {}, .application = application.name(), .batch = batch});
+    }
+  }
+  return choices;
+}
+
 }  // namespace
+
+Status draw_programs(std::span<WorkloadJob> workload,
+                     const std::map<std::string, ApplicationProfile>& profiles,
+                     const SyntheticWorkload& options) {
+  FFDL_ASSIGN_OR_RETURN(auto applications, applications_of(profiles));
+  std::mt19937_64 random(options.seed);
+  std::map<int, std::vector<WorkloadJob>> by_workers;
+  for (WorkloadJob& job : workload) {
+    if (!job.application.empty()) continue;
+    const auto [entry, is_new] = by_workers.try_emplace(job.workers);
+    const bool fits =
+        job.workers >= 1 && job.workers <= int64_t{options.nodes} * options.gpus_per_node;
+    if (is_new && fits) {
+      entry->second = choices_of(applications, job.workers, options.gpus_per_node);
+    }
+    if (entry->second.empty()) {
+      const std::string wrong =
+          fits ? "no program was measured with so many"
+               : fmt::format("there are {} nodes of {} GPUs", options.nodes, options.gpus_per_node);
+      return plan::job_error(job, job.source.workers_column,
+                             "it has {} workers, and {}; leave it out, or give a larger cluster or "
+                             "other programs",
+                             job.workers, wrong);
+    }
+    const WorkloadJob& chosen = entry->second[below(random, entry->second.size())];
+    job.application = chosen.application;
+    job.batch = chosen.batch;
+  }
+  return {};
+}
+
+ApplicationProfile unmeasured_program(std::string name, int workers_max) {
+  ApplicationProfile program;
+  program.name = std::move(name);
+  for (int workers = 1; workers <= workers_max; ++workers) {
+    program.throughputs[1][workers] = std::pow(workers, 0.8);
+  }
+  return program;
+}
 
 Result<std::vector<WorkloadJob>> make_workload(
     const std::map<std::string, ApplicationProfile>& profiles, const SyntheticWorkload& options) {
@@ -89,11 +189,7 @@ Result<std::vector<WorkloadJob>> make_workload(
         "more of each, and a load above 0",
         options.jobs, profiles.size(), options.load, options.nodes, options.gpus_per_node);
   }
-  std::deque<plan::Application> applications;
-  for (const auto& [name, profile] : profiles) {
-    FFDL_ASSIGN_OR_RETURN(plan::Application application, plan::Application::from_profile(profile));
-    applications.push_back(std::move(application));
-  }
+  FFDL_ASSIGN_OR_RETURN(auto applications, applications_of(profiles));
   std::mt19937_64 random(options.seed);
   std::vector<WorkloadJob> jobs;
   double gpu_s = 0;

@@ -97,12 +97,18 @@ Result<JobRequest> load_table(const fs::path& path, BatchChoice choice) {
   JobRequest job;
   job.name = path.stem().string();
   job.sizes = best_sizes(rows, workers);
+  const auto smallest = std::find(workers.begin(), workers.end(), job.sizes[0].workers);
+  job.source =
+      fmt::format("'{}': line 1, column {}", path.string(), smallest - workers.begin() + 2);
   return job;
 }
 
 }  // namespace
 
-Result<std::vector<JobRequest>> load_throughput_tables(const fs::path& folder, BatchChoice batch) {
+namespace {
+
+// In order of name.
+Result<std::vector<fs::path>> tables_in(const fs::path& folder) {
   std::error_code failure;
   std::vector<fs::path> paths;
   fs::directory_iterator entry(folder, failure);
@@ -118,6 +124,32 @@ Result<std::vector<JobRequest>> load_throughput_tables(const fs::path& folder, B
         "read '{}': no job, for there is no '*.csv'; name a folder of tables", folder.string());
   }
   std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+Result<std::map<std::string, ApplicationProfile>> load_throughput_profiles(const fs::path& folder) {
+  FFDL_ASSIGN_OR_RETURN(const std::vector<fs::path> paths, tables_in(folder));
+  std::map<std::string, ApplicationProfile> profiles;
+  for (const fs::path& path : paths) {
+    FFDL_ASSIGN_OR_RETURN(const CsvFile csv, CsvFile::read(path));
+    FFDL_ASSIGN_OR_RETURN(const std::vector<int> workers, workers_of_columns(csv));
+    FFDL_ASSIGN_OR_RETURN(const std::vector<BatchRow> rows, read_rows(csv));
+    ApplicationProfile& profile = profiles[path.stem().string()];
+    profile.name = path.stem().string();
+    for (const BatchRow& row : rows) {
+      for (size_t i = 0; i < workers.size(); ++i) {
+        const double rate = row.steps_per_second[i];
+        if (rate > 0) profile.throughputs[row.batch][workers[i]] = rate;
+      }
+    }
+  }
+  return profiles;
+}
+
+Result<std::vector<JobRequest>> load_throughput_tables(const fs::path& folder, BatchChoice batch) {
+  FFDL_ASSIGN_OR_RETURN(const std::vector<fs::path> paths, tables_in(folder));
   std::vector<JobRequest> jobs;
   for (const fs::path& path : paths) {
     FFDL_ASSIGN_OR_RETURN(JobRequest job, load_table(path, batch));

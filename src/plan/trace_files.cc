@@ -129,8 +129,53 @@ Result<ApplicationProfile> load_profile(const fs::path& folder) {
 
 }  // namespace
 
+namespace {
+
+constexpr int kWorkersMax = 1'000'000;
+
+Result<int> read_workers(const CsvFile& csv, size_t row, size_t column) {
+  FFDL_ASSIGN_OR_RETURN(const int64_t wanted, csv.integer(row, column, 1));
+  if (wanted > kWorkersMax) return csv.error_at(row, column, "more than {} workers", kWorkersMax);
+  return static_cast<int>(wanted);
+}
+
+bool is_trace(const CsvFile& csv) {
+  return !csv.column("application").ok() &&
+         (csv.column("job_id").ok() || csv.column("submission_time").ok());
+}
+
+// Times become seconds after the first arrival, as traces count them from years before it.
+Result<std::vector<WorkloadJob>> read_trace(const CsvFile& csv, const std::string& file) {
+  FFDL_ASSIGN_OR_RETURN(const size_t name, csv.column("job_id"));
+  FFDL_ASSIGN_OR_RETURN(const size_t time, csv.column("submission_time"));
+  FFDL_ASSIGN_OR_RETURN(const size_t duration, csv.column("duration"));
+  FFDL_ASSIGN_OR_RETURN(const size_t workers, csv.column("num_gpu"));
+  std::vector<WorkloadJob> jobs;
+  for (size_t row = 0; row < csv.rows(); ++row) {
+    WorkloadJob job;
+    job.name = csv.text(row, name);
+    FFDL_ASSIGN_OR_RETURN(job.submitted_s, csv.number(row, time));
+    FFDL_ASSIGN_OR_RETURN(job.duration_s, csv.number(row, duration));
+    if (job.duration_s <= 0)
+      return csv.error_at(row, duration, "a job of 0 s or less; leave it out");
+    FFDL_ASSIGN_OR_RETURN(job.workers, read_workers(csv, row, workers));
+    job.source = {.file = file, .line = csv.line(row), .workers_column = workers + 1};
+    jobs.push_back(std::move(job));
+  }
+  if (jobs.empty()) return csv.error_in_header(name, "no job; add a line for each");
+  std::stable_sort(jobs.begin(), jobs.end(), [](const WorkloadJob& a, const WorkloadJob& b) {
+    return a.submitted_s < b.submitted_s;
+  });
+  const double begin_s = jobs.front().submitted_s;
+  for (WorkloadJob& job : jobs) job.submitted_s -= begin_s;
+  return jobs;
+}
+
+}  // namespace
+
 Result<std::vector<WorkloadJob>> load_workload(const fs::path& file) {
   FFDL_ASSIGN_OR_RETURN(const CsvFile csv, CsvFile::read(file));
+  if (is_trace(csv)) return read_trace(csv, file.string());
   FFDL_ASSIGN_OR_RETURN(const size_t name, csv.column("name"));
   FFDL_ASSIGN_OR_RETURN(const size_t time, csv.column("time"));
   FFDL_ASSIGN_OR_RETURN(const size_t application, csv.column("application"));
@@ -143,10 +188,9 @@ Result<std::vector<WorkloadJob>> load_workload(const fs::path& file) {
     job.application = csv.text(row, application);
     FFDL_ASSIGN_OR_RETURN(job.submitted_s, csv.number(row, time));
     if (job.submitted_s < 0) return csv.error_at(row, time, "a time below 0; count from the start");
-    FFDL_ASSIGN_OR_RETURN(const int64_t wanted, csv.integer(row, workers, 1));
-    if (wanted > 1'000'000) return csv.error_at(row, workers, "more than 1000000 workers");
-    job.workers = static_cast<int>(wanted);
+    FFDL_ASSIGN_OR_RETURN(job.workers, read_workers(csv, row, workers));
     FFDL_ASSIGN_OR_RETURN(job.batch, csv.integer(row, batch, 1));
+    job.source = {file.string(), csv.line(row), workers + 1, batch + 1, application + 1};
     jobs.push_back(std::move(job));
   }
   if (jobs.empty()) return csv.error_in_header(name, "no job; add a line for each");

@@ -1,6 +1,6 @@
 #include "ps/update_kernels.h"
 
-#include <cmath>
+#include "ps/rule_arithmetic.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ps/update_kernels.cc"
@@ -121,19 +121,16 @@ struct Adam {
   static constexpr int kState = 2;
   Adam(const UpdateRuleOptions& options, const UpdateStep& step) : load(step) {
     const FloatTag d;
-    const bool decoupled = options.kind == UpdateRuleKind::kAdamW;
-    const auto t = static_cast<double>(step.number);
-    const double correction1 = 1 - std::pow(double{options.beta1}, t);
-    const double correction2 = 1 - std::pow(double{options.beta2}, t);
-    rate = hn::Set(d, static_cast<float>(step.learning_rate / correction1));
-    root = hn::Set(d, static_cast<float>(1 / std::sqrt(correction2)));
-    shrink = hn::Set(d, decoupled ? 1 - step.learning_rate * options.weight_decay : 1.0F);
-    decay = hn::Set(d, decoupled ? 0.0F : options.weight_decay);
-    beta1 = hn::Set(d, options.beta1);
-    beta2 = hn::Set(d, options.beta2);
-    rest1 = hn::Set(d, 1 - options.beta1);
-    rest2 = hn::Set(d, 1 - options.beta2);
-    epsilon = hn::Set(d, options.epsilon);
+    const RuleNumbers numbers = rule_numbers(options, step);
+    rate = hn::Set(d, numbers.rate);
+    root = hn::Set(d, numbers.root);
+    shrink = hn::Set(d, numbers.shrink);
+    decay = hn::Set(d, numbers.decay);
+    beta1 = hn::Set(d, numbers.beta1);
+    beta2 = hn::Set(d, numbers.beta2);
+    rest1 = hn::Set(d, numbers.rest1);
+    rest2 = hn::Set(d, numbers.rest2);
+    epsilon = hn::Set(d, numbers.epsilon);
   }
 
   Vec operator()(Vec weight, const float* from, Vec* state) const {

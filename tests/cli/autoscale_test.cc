@@ -108,6 +108,11 @@ TEST_F(AutoscaleCommand, ToldWhatIsWrong) {
   fails("run --scaling 1,2 true", "--scaling is for --autoscale");
   fails("run" + store() + "--autoscale --workers 1:3 --scaling 1,2 true",
         "--scaling has 2 numbers and --workers says 3");
+  fails("run --profile net.json true", "--profile is for --autoscale");
+  fails("run" + store() + "--autoscale --workers 1:3 --scaling 1,2,3 --profile net.json true",
+        "--scaling and --profile");
+  fails("run" + store() + "--autoscale --workers 1:2 --profile /nowhere/net.json true",
+        "read '/nowhere/net.json': no such file");
   fails("run" + store() + "--autoscale --workers 1:2 --scaling 1,-2 true",
         "--scaling says -2 of 2 workers");
 }

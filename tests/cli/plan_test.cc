@@ -68,6 +68,58 @@ TEST_F(PlanCommand, TooFewWorkersIsAnAnswerAndAFailure) {
             "wait");
 }
 
+TEST_F(PlanCommand, MoreLeastSizesThanWorkersAreToldWithTheirPlace) {
+  EXPECT_EQ(plan(tables() + " --workers 1 2>&1").out,
+            "ffdl: plan '" + folder_.path() +
+                "/tables/slow.csv': line 1, column 2: job 'slow' is one too many: 2 jobs need at "
+                "least 2 workers together and there are 1; plan fewer jobs or let some wait\n");
+  const std::string file = folder_.write(
+      "jobs.yaml", "jobs:\n  - {name: a, scaling: [1, 2]}\n  - {name: b, scaling: [1]}\n");
+  EXPECT_EQ(plan("--workers 1 --jobs " + file + " 2>&1").out,
+            "ffdl: plan '" + file +
+                "': line 3, column 5: job 'b' is one too many: 2 jobs need at least 2 workers "
+                "together and there are 1; plan fewer jobs or let some wait\n");
+}
+
+TEST_F(PlanCommand, PlacesWorkersOnNodes) {
+  const std::string file = folder_.write("jobs.yaml",
+                                         "jobs:\n"
+                                         "  - name: a\n"
+                                         "    sizes: [{workers: 2, scaling: 1.9, nodes_max: 1},\n"
+                                         "            {workers: 2, scaling: 1.5}]\n"
+                                         "  - {name: b, scaling: [1, 1.6, 2]}\n");
+  const auto outcome = plan("--nodes 2 --gpus-per-node 2 --json --jobs " + file);
+  ASSERT_EQ(outcome.exit_code, 0);
+  const json document = json::parse(outcome.out);
+  EXPECT_EQ(document["is_best"], true);
+  EXPECT_EQ(document["total"], 1.9 + 1.6);
+  EXPECT_EQ(document["workers_used"], 4);
+  EXPECT_EQ(document["jobs"][0]["nodes"], json::parse(R"([{"node": 0, "workers": 2}])"));
+  EXPECT_NE(plan("--nodes 2 --jobs " + file).out.find("no plan is better"), std::string::npos);
+  EXPECT_EQ(plan("--workers 4 --jobs " + file + " 2>&1").out,
+            "ffdl: plan '" + file +
+                "': line 2, column 5: job 'a' says how its workers must lie; give --nodes instead "
+                "of --workers\n");
+}
+
+TEST_F(PlanCommand, PlansByWhatWasMeasured) {
+  const std::string profile = folder_.write(
+      "net.json",
+      R"({"format": "ffdl-profile-1", "job": "net", "global_batch": 64, "machine": {}, "points": [
+        {"workers": 1, "batch": 64, "steps": 9, "step_s": 0.08, "communication_share": 0},
+        {"workers": 2, "batch": 64, "steps": 9, "step_s": 0.05, "communication_share": 0.2}]})");
+  const json alone = json::parse(plan("--workers 2 --json --jobs " + profile).out);
+  EXPECT_EQ(alone["jobs"][0]["job"], "net");
+  EXPECT_NEAR(alone["jobs"][0]["scaling"], 1.6, 1e-9);
+  EXPECT_GT(alone["jobs"][0]["uncertainty"], 0);
+  const std::string jobs =
+      folder_.write("jobs.yaml", "jobs: [{name: x, profile: net.json, max_workers: 8}]\n");
+  const json more = json::parse(plan("--workers 8 --json --jobs " + jobs).out);
+  EXPECT_EQ(more["jobs"][0]["workers"], 8);
+  EXPECT_GT(more["jobs"][0]["uncertainty"], alone["jobs"][0]["uncertainty"]);
+  EXPECT_NE(more["jobs"][0]["explanation"].get<std::string>().find("+-"), std::string::npos);
+}
+
 TEST_F(PlanCommand, BadInputIsToldWithFileLineAndColumn) {
   const std::string file = folder_.write("tables/bad.csv", "global_batch_size,1,2\n64,1,-3\n");
   const auto outcome = plan(tables() + " --workers 8 2>&1");

@@ -121,6 +121,32 @@ TEST_F(RunTest, MembersFormAWorldAndFinish) {
   EXPECT_EQ(outcome.out.find("restart"), std::string::npos) << outcome.out;
 }
 
+// By its own queue it grows to three, and shrinks to one and grows to two while it trains.
+TEST_F(RunTest, AJobFollowsItsPolicy) {
+  temporary_.write("queue.yaml",
+                   "{policy: queue, per_worker: 10, cooldown_s: 0, confirmations: 1}");
+  const auto queue = [&](const std::string& length) {  // put in its place whole
+    temporary_.write("queue.part", length);
+    std::filesystem::rename(file("queue.part"), file("queue"));
+  };
+  StartedProgram job(kRun + "--job follows --workers 1:3 --policy " + file("queue.yaml") +
+                         " --policy-log " + file("sizes") + " -- " + FFDL_STEERED_WORKER + " " +
+                         temporary_.path(),
+                     file("out"));
+  const auto has_had = [&](int workers) {
+    const std::string seen = "\"observation\":{\"workers\":" + std::to_string(workers) + ",";
+    return comes_true([&] { return read(file("sizes")).find(seen) != std::string::npos; });
+  };
+  queue("25");
+  ASSERT_TRUE(has_had(3)) << job.output();
+  queue("5");
+  ASSERT_TRUE(has_had(1)) << job.output();
+  queue("15");
+  ASSERT_TRUE(has_had(2)) << job.output();
+  temporary_.write("end", "now");
+  EXPECT_EQ(job.wait(), 0) << job.output();
+}
+
 TEST_F(RunTest, SigtermIsAGracefulLeave) {
   StartedProgram job(kRun + "--job leaves --workers 2 -- " + kMember, file("out"));
   ASSERT_TRUE(comes_true([&] {

@@ -1,6 +1,7 @@
 // Runs the program itself.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
@@ -81,10 +82,47 @@ TEST_F(SimulateCommand, DrawsAWorkloadAndDropsWhatDoesNotFit) {
   EXPECT_EQ(dropping["dropped"], dropped);
 }
 
+TEST_F(SimulateCommand, RunsATraceWithTablesOrWithout) {
+  const std::string trace =
+      " --nodes 1 --gpus-per-node 2 --json --policy fixed --restart-cost 10 --workload " +
+      folder_.write("trace.csv",
+                    "job_id,submission_time,duration,num_gpu\na,1000,100,1\nb,1000,50,2\n");
+  folder_.write("tables/net.csv", "global_batch_size,1,2\n8,1,1.5\n");
+  for (const std::string& programs :
+       {std::string(), " --throughputs " + folder_.path() + "/tables"}) {
+    const auto outcome = simulate(trace + programs);
+    ASSERT_EQ(outcome.exit_code, 0);
+    const json document = json::parse(outcome.out);
+    EXPECT_EQ(document["per_job"][0]["completed_s"], 170);
+    EXPECT_EQ(document["per_job"][1]["completed_s"], 180 + 60);
+    EXPECT_EQ(document["per_job"][0]["application"], programs.empty() ? "any" : "net");
+  }
+  EXPECT_NE(simulate(trace + " --nodes 2 --profiles a --throughputs b 2>/dev/null").exit_code, 0);
+  const auto nothing = simulate("--arrivals poisson 2>&1");
+  EXPECT_EQ(nothing.out,
+            "ffdl: simulate: nothing says how fast the jobs are; give --profiles or "
+            "--throughputs\n");
+}
+
+TEST_F(SimulateCommand, WritesWhatATimelineIsDrawnFrom) {
+  const std::string file = folder_.path() + "/timeline.json";
+  const auto outcome = simulate(with("a,0,net,1,8\n") + " --timeline " + file);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.out.find("mean_jct_s"), std::string::npos);
+  std::ifstream written(file);
+  EXPECT_EQ(json::parse(written)["timeline"].size(), 2U);
+  const auto picture = simulate(with("a,0,net,1,8\n") + " --timeline out.png 2>&1");
+  EXPECT_EQ(picture.exit_code, 1);
+  EXPECT_NE(picture.out.find("the ffdl of the Python package draws"), std::string::npos);
+  EXPECT_EQ(picture.out.find("mean_jct_s"), std::string::npos) << "told before it begins";
+}
+
 TEST_F(SimulateCommand, ToldWhatIsWrong) {
   const auto outcome = simulate(with("a,0,other,1,8\n") + " 2>&1");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.out, "ffdl: simulate job 'a': there is no profile of 'other'; add one\n");
+  EXPECT_EQ(outcome.out, "ffdl: read '" + folder_.path() +
+                             "/workload.csv': line 2, column 3: job 'a': there is no profile of "
+                             "'other'; add one\n");
   EXPECT_NE(simulate(with("a,0,net,1,8\n") + " --policy best 2>/dev/null").exit_code, 0);
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "data/numbered_source.h"
+#include "ffdl/partition_ledger.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::data {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "data/numbered_source.h"
+#include "ffdl/partition_ledger.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -144,6 +145,34 @@ TEST_P(DataPipelineWorlds, DeliversWhatTheLedgerSays) {
     for (const auto& [sample, times] : job.used()) {
       ASSERT_EQ(times, 1) << "sample " << sample.second << " of epoch " << sample.first;
     }
+  }
+}
+
+// The reference: 10,007 samples, two members that become three in the middle of the epoch, or of
+// which one dies there in a step while the other goes on. store_ledger_test.cc has it without.
+TEST_P(DataPipelineWorlds, NoneOfTheReferenceIsLostOrRepeated) {
+  for (const bool dies : {false, true}) {
+    const NumberedSource source(10'007);
+    PartitionLedgerOptions ledger = {.partition_samples = 256,
+                                     .seed = 3,
+                                     .shuffle = Shuffle::kSamples,
+                                     .order = GetParam().order};
+    if (ledger.order == SampleOrder::kGlobal) ledger.batch_samples = 64;
+    Job job(source, ledger, {.threads = GetParam().threads});
+    job.add();
+    job.add();
+    job.announce();
+    while (job.used().size() < 5'000) job.step(32);
+    if (dies) {
+      for (auto& member : job.members()) ASSERT_OK(member->pipeline->next(member->batch, 32));
+      job.remove(1);
+    } else {
+      job.add();
+    }
+    job.announce();
+    while (!job.is_done()) job.step(32);
+    EXPECT_EQ(job.used().size(), 10'007U);
+    for (const auto& [sample, times] : job.used()) EXPECT_EQ(times, 1) << sample.second;
   }
 }
 

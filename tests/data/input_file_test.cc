@@ -1,6 +1,7 @@
 #include "data/input_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -21,6 +22,22 @@ TEST(InputFile, SaysWhyItCannotBeOpened) {
   EXPECT_FAILS(InputFile::open(folder.path()), StatusCode::kInvalidArgument, "no regular file");
   EXPECT_FAILS(InputFile::open(folder.write("file", "x") + "/below"), StatusCode::kUnavailable,
                "Not a directory");
+}
+
+// As a million files of one sample each would: the limit is what is smaller here.
+TEST(InputFile, TooManyFilesAreRefusedWithAWayOut) {
+  const TempFolder folder;
+  Paths paths;
+  for (int i = 0; i < 200; ++i) paths.push_back(folder.write(std::to_string(i), "line\n"));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 100;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto source = open_lines(paths);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FAILS(source, StatusCode::kExhausted, "raise the limit (ulimit -n), or make fewer");
+  EXPECT_OK(open_lines(paths).status());
 }
 
 TEST(InputFile, ReadsAndMaps) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 
 #include "support/exit_code.h"
 #include "support/memory_files.h"
@@ -36,6 +37,51 @@ TEST(FileSystem, WhatIsWrittenCanBeRead) {
   ASSERT_OK(files.remove_file(folder + "/one"));
   ASSERT_OK(files.remove_folder(folder));
   EXPECT_FALSE(files.exists(folder));
+}
+
+TEST(FileSystem, WhatLiesAlikeInMemoryAndFileIsCutAtBlocks) {
+  alignas(kBlockBytes) static std::byte memory[2 * kDirectBytesMin];
+  const auto sizes = [&](size_t address, uint64_t offset, size_t size) {
+    const BlockCut cut = cut_at_blocks(offset, std::span(memory).subspan(address, size));
+    return std::vector<size_t>{cut.before.size(), cut.blocks.size(), cut.after.size()};
+  };
+  constexpr uint64_t kMin = kDirectBytesMin;
+  EXPECT_EQ(sizes(0, 0, kMin), (std::vector<size_t>{0, kMin, 0}));
+  EXPECT_EQ(sizes(0, 3 * kBlockBytes, kMin + 5), (std::vector<size_t>{0, kMin, 5}));
+  EXPECT_EQ(sizes(100, kBlockBytes + 100, kMin + kBlockBytes),
+            (std::vector<size_t>{kBlockBytes - 100, kMin, 100}));
+  EXPECT_EQ(sizes(100, 101, kMin + kBlockBytes), (std::vector<size_t>{kMin + kBlockBytes, 0, 0}));
+  EXPECT_EQ(sizes(0, 0, kMin - 1), (std::vector<size_t>{kMin - 1, 0, 0}));
+  EXPECT_EQ(sizes(0, 0, 0), (std::vector<size_t>{0, 0, 0}));
+}
+
+// With and without blocks that the disk takes directly, in any order, on whatever file system the
+// folder lies: the bytes are what was written.
+TEST(FileSystem, LargeWritesOfAllPlacesAreThere) {
+  constexpr size_t kSize = (3 << 20) + 777;
+  const auto memory = std::make_unique<std::byte[]>(kSize + kBlockBytes);
+  std::byte* const page =
+      memory.get() + (kBlockBytes - reinterpret_cast<uintptr_t>(memory.get()) % kBlockBytes);
+  for (size_t i = 0; i < kSize; ++i) page[i] = static_cast<std::byte>(i * i >> 7);
+  const TempFolder temp;
+  for (const auto& path : {temp.file("file"), "/dev/shm/" + std::to_string(getpid())}) {
+    for (const size_t shift : {0, 1, 4095}) {
+      ASSERT_OK_AND_ASSIGN(const auto file, system_files().create(path));
+      // The end first, then the begin: holes and pieces that meet within a block.
+      for (const auto& [begin, end] :
+           {std::pair<size_t, size_t>{1'000'001, kSize}, {0, 1'000'001}}) {
+        const std::span bytes(page + begin, end - begin);
+        ASSERT_OK(file->write(begin + shift, bytes));
+      }
+      ASSERT_OK(file->sync());
+      ASSERT_OK_AND_ASSIGN(const auto stored, system_files().open(path));
+      ASSERT_EQ(stored->size(), kSize + shift);
+      std::vector<std::byte> back(kSize);
+      ASSERT_OK(stored->read(shift, back));
+      EXPECT_EQ(std::memcmp(back.data(), page, kSize), 0) << path << " " << shift;
+    }
+    ASSERT_OK(system_files().remove_file(path));
+  }
 }
 
 TEST(FileSystem, ErrorsNameThePath) {

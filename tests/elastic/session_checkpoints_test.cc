@@ -38,9 +38,11 @@ constexpr uint64_t kBatch = 10;
 struct Told {
   std::atomic<bool> is_killed = false;
   std::atomic<uint64_t> end = ~uint64_t{0};  // all finish after this step
+  bool may_go_back = false;                  // steps are made again, by others
   std::mutex mutex;
   std::map<uint64_t, CommittedStep> steps;
   std::map<uint64_t, uint64_t> states;
+  std::map<uint64_t, uint64_t> states_again;
 };
 
 class SessionCheckpoints : public ::testing::Test {
@@ -78,6 +80,7 @@ class SessionCheckpoints : public ::testing::Test {
     samples.batch_samples = kBatch;
     samples.on_stable = [&told](const CommittedStep& step) {
       const std::lock_guard lock(told.mutex);
+      if (told.may_go_back) told.steps.insert_or_assign(step.step, step);
       EXPECT_EQ(told.steps.emplace(step.step, step).first->second, step);
     };
     FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(samples));
@@ -86,6 +89,12 @@ class SessionCheckpoints : public ::testing::Test {
     options.membership.min_workers = members;
     options.membership.lease = 3s;
     options.membership.gather = 50ms;
+    options.membership.recovery = recovery_;
+    if (recovery_ == Recovery::kConsistent) {  // all begin, and one less goes on
+      options.membership.min_workers = std::max(members - 1, 1);
+      options.membership.max_workers = members;
+      options.membership.gather = 1min;
+    }
     options.participants = {ledger.get()};
     options.verify_state = true;
     options.checkpoints = options_;
@@ -103,7 +112,9 @@ class SessionCheckpoints : public ::testing::Test {
     const auto note = [&] {
       const std::lock_guard lock(told.mutex);
       const uint64_t hash = elastic::hash_of(model.state(), {});
-      EXPECT_EQ(told.states.emplace(session.step(), hash).first->second, hash);
+      const bool has_gone_back = told.may_go_back && session.world().lineage > 1;
+      auto& states = has_gone_back ? told.states_again : told.states;
+      EXPECT_EQ(states.emplace(session.step(), hash).first->second, hash);
     };
     note();
     while (!ledger.is_done() && session.step() < told.end) {
@@ -112,7 +123,7 @@ class SessionCheckpoints : public ::testing::Test {
       FFDL_RETURN_IF_ERROR(session.end_step(ledger.taken()).status());
       note();
       if (watch && !watch(session)) {
-        told.is_killed = true;
+        told.is_killed = !told.may_go_back;
         return Status(StatusCode::kCancelled, "killed");
       }
     }
@@ -143,6 +154,9 @@ class SessionCheckpoints : public ::testing::Test {
     EXPECT_EQ(before.states.at(begin), after.states.at(begin)) << "the same bits";
     std::map<uint64_t, CommittedStep> steps(before.steps.begin(), before.steps.upper_bound(begin));
     steps.insert(after.steps.upper_bound(begin), after.steps.end());
+    expect_each_sample_once(steps);
+  }
+  static void expect_each_sample_once(const std::map<uint64_t, CommittedStep>& steps) {
     std::map<std::pair<uint32_t, uint64_t>, uint64_t> ranges;
     uint64_t samples = 0;
     for (const auto& [number, step] : steps) {
@@ -167,6 +181,7 @@ class SessionCheckpoints : public ::testing::Test {
   MemoryFiles files_;
   CheckpointOptions options_;
   uint64_t epochs_ = kEpochs;
+  Recovery recovery_ = Recovery::kForward;
 };
 
 TEST_F(SessionCheckpoints, TheLastOneCountsWhenAllFinish) {
@@ -218,6 +233,43 @@ TEST_F(SessionCheckpoints, AJobThatLostAllItsMembersBeginsWithItsOwn) {
   }
   EXPECT_EQ(lineage, 2U);
   expect_one_training(first, second);
+}
+
+// One of three dies: the others, who live, go back to the checkpoint, model and samples alike. The
+// steps after it are made again.
+TEST_F(SessionCheckpoints, WithConsistentRecoveryADeathTakesAllBack) {
+  recovery_ = Recovery::kConsistent;
+  const auto store = new_store();
+  Told told;
+  told.may_go_back = true;
+  std::mutex mutex;
+  std::map<std::string, std::vector<uint64_t>> steps;  // of the lineage after the first, by member
+  const Watch published = until_published(2);
+  const auto outcomes = run(*store, 3, told, [&](Session& session) {
+    if (session.world().lineage == 1) return published(session) || session.self().id != "b";
+    const std::lock_guard lock(mutex);
+    steps[session.self().id].push_back(session.step());
+    return true;
+  });
+  EXPECT_OK(outcomes[0]);
+  EXPECT_EQ(outcomes[1].code(), StatusCode::kCancelled);
+  EXPECT_OK(outcomes[2]);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps["a"], steps["c"]);
+  EXPECT_EQ(steps["a"].front(), 10U) << "the second checkpoint, and not what was done after it";
+  EXPECT_EQ(steps["a"].back(), kSteps);
+  EXPECT_EQ(told.states_again.at(10), told.states.at(10)) << "the same bits";
+  expect_each_sample_once(told.steps);
+}
+
+TEST_F(SessionCheckpoints, WithConsistentRecoveryThereIsAFolder) {
+  recovery_ = Recovery::kConsistent;
+  options_.folder = "";
+  Told told;
+  const auto store = new_store();
+  const std::vector<Status> outcomes = run(*store, 1, told);
+  EXPECT_FAILS(outcomes[0], StatusCode::kInvalidArgument,
+               "no folder of checkpoints to go back to");
 }
 
 TEST_F(SessionCheckpoints, WithoutAFolderItSaysWhatIsMissing) {

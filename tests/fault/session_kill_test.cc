@@ -1,8 +1,11 @@
 // One job trains on while its members are killed, stopped, start, leave and take over from each
 // other at random. What each
 // member says of what it did must fit together: equal states after equal steps, and in the audit
-// each sample once per epoch.
-//   session_kill_test [--events N] [--state BYTES]
+// each sample once per epoch. With consistent recovery whoever is killed takes all back to the
+// newest checkpoint; then the audit is of the steps that count in the end.
+//   session_kill_test [--events N | --epochs N] [--state BYTES] [--bucket BYTES]
+//                     [--recovery consistent]
+// With --bucket the first half of the gradients is averaged while the second is computed.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "elastic/state_copy.h"
+#include "ffdl/commit_log.h"
 #include "ffdl/log.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
@@ -45,6 +48,7 @@ struct Board {
   std::atomic<uint64_t> epoch;       // the newest that a member has begun
   std::atomic<uint64_t> last_epoch;  // all finish when it has begun
   std::atomic<bool> is_wrong;        // a member has seen what must not be
+  std::atomic<uint64_t> early_buckets;
   struct Worker {
     std::atomic<uint64_t> steps;       // ended by the process that runs now
     std::atomic<uint64_t> generation;  // of the world of the last one
@@ -65,71 +69,110 @@ struct Board {
 struct Job {
   std::string folder;
   size_t elements = 0;
+  Recovery recovery = Recovery::kForward;
+  uint64_t bucket_bytes = 0;
 };
 
 constexpr int kNobody = -1;
 
 std::string id_of(int number) { return number == kNobody ? "" : fmt::format("w{}", number); }
 
+PartitionLedgerOptions data_of_job() {
+  return {.samples = kSamples, .partition_samples = kPartition, .epochs = 0, .seed = 5};
+}
+
 // Writes what is stable, and nothing else: another member may have taken back what is not.
 struct Diary {
-  std::ofstream file;
+  std::unique_ptr<CommitLog> commits;
+  std::ofstream states;                 // a line for each: the step, and what the state was then
   std::map<uint64_t, uint64_t> hashes;  // of the states after steps, by step
+  uint64_t lineage = 0;                 // that the steps belong to
+};
+
+class DiaryModel final : public testing::SmallModel {
+ public:
+  DiaryModel(size_t elements, Diary& diary) : SmallModel(elements), diary_(diary) {}
+  void on_world(const World& world) override {
+    if (world.lineage != diary_.lineage) diary_.hashes.clear();
+    diary_.lineage = world.lineage;
+  }
+
+ private:
+  Diary& diary_;
 };
 
 Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
-  PartitionLedgerOptions options;
-  options.samples = kSamples;
-  options.partition_samples = kPartition;
-  options.epochs = 0;
-  options.seed = 5;
+  PartitionLedgerOptions options = data_of_job();
   options.on_stable = [&diary](const CommittedStep& step) {
-    for (const auto& part : step.parts) {
-      diary.file << fmt::format("step {} {}.{} {} {} {}\n", step.step, part.member.id,
-                                part.member.incarnation, part.range.partition, part.range.begin,
-                                part.range.end);
-    }
+    diary.commits->write(step, diary.lineage);
     const auto hash = diary.hashes.find(step.step);
-    if (hash != diary.hashes.end()) {
-      diary.file << fmt::format("state {} {:016x}\n", step.step, hash->second);
-      diary.hashes.erase(hash);
-    }
-    diary.file.flush();
+    if (hash == diary.hashes.end()) return;
+    diary.states << fmt::format("{}.{} {:016x}\n", diary.lineage, step.step, hash->second)
+                 << std::flush;
+    diary.hashes.erase(hash);
   };
   return PartitionLedger::create(options);
 }
 
+// Until all epochs are done, or it has left.
+Result<bool> train_epochs(const Job& job, Session& session, PartitionLedger& ledger,
+                          DiaryModel& model, Diary& diary, Board::Worker& worker, Board& board) {
+  uint64_t early_buckets = session.stats().early_buckets;
+  while (ledger.epoch() < board.last_epoch) {
+    if (worker.leave) session.ask_to_leave();
+    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger.take(kBatch));
+    uint64_t position = 0;
+    for (const SampleRange& range : ranges) position += range.partition * 1000 + range.begin;
+    model.compute_half(position, 0);
+    if (job.bucket_bytes > 0) FFDL_RETURN_IF_ERROR(session.begin_average(1, ledger.taken()));
+    model.compute_half(position, 1);
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, session.end_step(ledger.taken()));
+    if (result == StepResult::kLeft) return true;
+    if (job.recovery == Recovery::kForward && session.world().lineage != 1) {
+      give_up(board, "the job began anew");
+    }
+    diary.hashes[session.step()] = elastic::hash_of(model.state(), {});
+    board.epoch = std::max<uint64_t>(board.epoch, ledger.epoch());
+    worker.generation = session.world().generation;
+    board.early_buckets += session.stats().early_buckets - early_buckets;
+    early_buckets = session.stats().early_buckets;
+    ++worker.steps;
+  }
+  return false;
+}
+
 Status train(const Job& job, int number, int predecessor, Board& board) {
-  Diary diary = {std::ofstream(fmt::format("{}/audit-{}-{}", job.folder, number, getpid())), {}};
+  const auto path = [&](const char* what) {
+    return fmt::format("{}/{}-{}-{}", job.folder, what, number, getpid());
+  };
+  FFDL_ASSIGN_OR_RETURN(auto commits, CommitLog::open(path("commits"), data_of_job()));
+  Diary diary = {std::move(commits), std::ofstream(path("states")), {}, 0};
   FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(diary));
   FFDL_ASSIGN_OR_RETURN(const auto store,
                         open_store("tcp://" + job.folder + "/store", system_runtime()));
-  testing::SmallModel model(job.elements);
+  DiaryModel model(job.elements, diary);
   SessionOptions options;
   options.self.id = id_of(number);
   options.membership.takes_over_from = id_of(predecessor);
   options.participants = {ledger.get()};
   options.membership.heartbeat = kLease / 10;
   options.membership.lease = kLease;
+  options.membership.recovery = job.recovery;
+  if (job.recovery == Recovery::kConsistent) {
+    options.checkpoints.folder = job.folder + "/checkpoints";
+    options.checkpoints.every_steps = 7;
+  }
+  options.bucket_bytes = job.bucket_bytes;
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));
   Board::Worker& worker = board.workers[static_cast<size_t>(number)];
-  while (ledger->epoch() < board.last_epoch) {
-    if (worker.leave) session->ask_to_leave();
-    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take(kBatch));
-    uint64_t position = 0;
-    for (const SampleRange& range : ranges) position += range.partition * 1000 + range.begin;
-    model.compute(position);
-    FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
-    if (result == StepResult::kLeft) return {};
-    if (session->world().lineage != 1) give_up(board, "the job began anew");
-    diary.hashes[session->step()] = elastic::hash_of(model.state(), {});
-    board.epoch = std::max<uint64_t>(board.epoch, ledger->epoch());
-    worker.generation = session->world().generation;
-    ++worker.steps;
-  }
-  FFDL_RETURN_IF_ERROR(session->finish());
-  diary.file << "end\n";
-  return {};
+  Status finished;
+  do {
+    FFDL_ASSIGN_OR_RETURN(const bool has_left,
+                          train_epochs(job, *session, *ledger, model, diary, worker, board));
+    if (has_left) return {};
+    finished = session->finish();
+  } while (finished.code() == StatusCode::kWorldChanged);  // they went back
+  return finished;
 }
 
 // --- the parent ----------------------------------------------------------------------------------
@@ -138,10 +181,13 @@ class Jobs {
  public:
   Jobs(Job job, Board& board, uint64_t seed) : job_(std::move(job)), board_(board), random_(seed) {}
 
-  // False: a member ended in error.
-  bool run(int events) {
+  // So many events, or as many as there are in so many epochs. False: a member ended in error.
+  bool run(int events, uint64_t epochs) {
     for (int number = 0; number < 2; ++number) start(number);
-    for (int done = 0; done < events && !board_.is_wrong;) {
+    const auto is_over = [&](int done) {
+      return epochs > 0 ? board_.epoch >= epochs : done >= events;
+    };
+    for (int done = 0; !is_over(done) && !board_.is_wrong;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 150));
       reap();
       if (act()) ++done;
@@ -162,8 +208,9 @@ class Jobs {
 
   uint64_t last_epoch() const { return last_epoch_; }
   std::string counts() const {
-    return fmt::format("{} starts, {} of them takeovers, {} kills, {} leaves, {} stops", starts_,
-                       takeovers_, kills_, leaves_, stops_);
+    return fmt::format(
+        "{} starts, {} of them takeovers, {} kills, {} leaves, {} stops, {} early buckets", starts_,
+        takeovers_, kills_, leaves_, stops_, board_.early_buckets.load());
   }
 
  private:
@@ -276,86 +323,44 @@ class Jobs {
 
 // --- what they wrote -----------------------------------------------------------------------------
 
-class Audit {
- public:
-  // Lines that a killed process did not write to their ends are left out.
-  void read(const std::string& path) {
-    std::ifstream file(path);
-    std::map<uint64_t, std::string> told;
-    bool is_whole = false;
-    for (std::string line; std::getline(file, line) && !file.eof();) {
-      if (line == "end") {
-        is_whole = true;
-        break;
-      }
-      const size_t space = line.find(' ', 6);
-      const uint64_t step = std::stoull(line.substr(line.find(' ') + 1));
-      if (line.starts_with("step")) told[step] += line.substr(space) + "\n";
-      if (line.starts_with("state")) same(states_, step, line, "states");
-    }
-    // The last one of a killed process may have been cut between its parts.
-    if (!is_whole && !told.empty()) told.erase(std::prev(told.end()));
-    for (const auto& [step, parts] : told) same(steps_, step, parts, "audits");
-  }
-
-  // All of so many epochs, each sample once.
-  void check(uint64_t epochs) {
-    std::map<uint32_t, std::map<uint64_t, uint64_t>> ranges;
-    for (const auto& [step, parts] : steps_) {
-      for (size_t at = 0; at < parts.size(); at = parts.find('\n', at) + 1) {
-        const std::string line = parts.substr(at, parts.find('\n', at) - at);
-        char member[64];
-        unsigned partition = 0;
-        unsigned long long begin = 0;
-        unsigned long long end = 0;
-        if (std::sscanf(line.c_str(), " %63s %u %llu %llu", member, &partition, &begin, &end) !=
-            4) {
-          problem(fmt::format("step {} has a line '{}'", step, line));
-        }
-        if (!ranges[partition].emplace(begin, end).second) {
-          problem(fmt::format("samples from {} of partition {} came twice", begin, partition));
-        }
-      }
-    }
-    uint64_t samples = 0;
-    for (const auto& [partition, of_it] : ranges) {
-      uint64_t next = 0;
-      for (const auto& [begin, end] : of_it) {
-        if (begin != next) {
-          problem(fmt::format("partition {}: {} follows on {}", partition, begin, next));
-        }
-        next = end;
-        samples += end - begin;
-      }
-    }
-    samples_ = samples;
-    if (samples < epochs * kSamples) {
-      problem(fmt::format("{} samples in {} epochs of {}", samples, epochs, kSamples));
-    }
-  }
-
-  bool ok() const { return problems_ == 0; }
-  std::string counts() const {
-    return fmt::format("{} steps, {} samples", steps_.size(), samples_);
-  }
-
- private:
-  void same(std::map<uint64_t, std::string>& all, uint64_t step, const std::string& what,
-            const char* kind) {
-    const auto [known, is_new] = all.emplace(step, what);
-    if (!is_new && known->second != what) {
-      problem(fmt::format("two {} of step {}:\n{}\n{}", kind, step, known->second, what));
-    }
-  }
-  void problem(const std::string& what) {
-    if (++problems_ <= 5) fmt::print("{}\n", what);
-  }
-
-  std::map<uint64_t, std::string> states_;
-  std::map<uint64_t, std::string> steps_;
-  uint64_t samples_ = 0;
-  int problems_ = 0;
+// What the members wrote of the states after steps.
+struct States {
+  bool are_equal = true;  // all who tell of one tell the same
+  uint64_t lineages = 0;
 };
+
+States compare(const std::vector<std::string>& paths) {
+  States all;
+  std::map<std::string, std::string> states;  // by lineage and step
+  for (const std::string& path : paths) {
+    std::ifstream file(path);
+    // A line that a killed process did not write to its end is left out.
+    for (std::string line; std::getline(file, line) && !file.eof();) {
+      const size_t space = line.find(' ');
+      const std::string hash = line.substr(space);
+      all.lineages = std::max<uint64_t>(all.lineages, std::stoull(line));
+      const auto [known, is_new] = states.emplace(line.substr(0, space), hash);
+      if (is_new || known->second == hash) continue;
+      fmt::print("two states of step {}:{} and{}\n", known->first, known->second, hash);
+      all.are_equal = false;
+    }
+  }
+  return all;
+}
+
+// Each sample once in so many epochs, and in what was begun of the next.
+bool is_audited(const std::vector<std::string>& paths, uint64_t epochs) {
+  const auto audit = audit_commit_logs(paths);
+  if (!audit.ok()) {
+    fmt::print("{}\n", audit.status().to_string());
+    return false;
+  }
+  for (const std::string& problem : audit->first_problems) fmt::print("{}\n", problem);
+  fmt::print("{} steps committed {} samples: {} epochs of {}, {} missing, {} repeated\n",
+             audit->steps, audit->samples, audit->epochs, kSamples, audit->missing,
+             audit->repeated);
+  return audit->problems == 0 && audit->epochs >= epochs;
+}
 
 uint64_t argument(int argc, char** argv, std::string_view name, uint64_t otherwise) {
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -365,21 +370,35 @@ uint64_t argument(int argc, char** argv, std::string_view name, uint64_t otherwi
 }
 
 int run(int argc, char** argv) {
+  const uint64_t epochs = argument(argc, argv, "--epochs", 0);
   const int events = static_cast<int>(argument(argc, argv, "--events", 60));
   const uint64_t seed = argument(argc, argv, "--seed", std::random_device()());
+  const uint64_t bucket_bytes = argument(argc, argv, "--bucket", 0);
   const TempFolder folder;
   Board& board = testing::make_shared_board<Board>();
   board.last_epoch = ~uint64_t{0};
-  Jobs jobs({folder.path(), argument(argc, argv, "--state", 80'000) / 8}, board, seed);
-  const bool all_well = jobs.run(events);
-  Audit audit;
+  const bool goes_back =
+      std::find(argv, argv + argc, std::string_view("consistent")) != argv + argc;
+  Jobs jobs({folder.path(), argument(argc, argv, "--state", 80'000) / 8,
+             goes_back ? Recovery::kConsistent : Recovery::kForward, bucket_bytes},
+            board, seed);
+  const bool all_well = jobs.run(events, epochs);
+  std::vector<std::string> commits;
+  std::vector<std::string> states;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
-    if (entry.path().filename().string().starts_with("audit-")) audit.read(entry.path());
+    const std::string name = entry.path().filename();
+    if (name.starts_with("commits-")) commits.push_back(entry.path());
+    if (name.starts_with("states-")) states.push_back(entry.path());
   }
-  audit.check(jobs.last_epoch());
-  fmt::print("seed {}: {}; {}: {}\n", seed, jobs.counts(), audit.counts(),
-             all_well && audit.ok() ? "well" : "not well");
-  return all_well && audit.ok() ? 0 : 1;
+  const States compared = compare(states);
+  const bool went_back = compared.lineages > 1;
+  if (goes_back && !went_back) fmt::print("members were killed, and nobody went back\n");
+  const bool is_tried = bucket_bytes == 0 || board.early_buckets > 0;
+  const bool is_right = all_well && compared.are_equal && goes_back == went_back && is_tried &&
+                        is_audited(commits, jobs.last_epoch());
+  fmt::print("seed {}: {}; {} lineages: {}\n", seed, jobs.counts(), compared.lineages,
+             is_right ? "well" : "not well");
+  return is_right ? 0 : 1;
 }
 
 }  // namespace

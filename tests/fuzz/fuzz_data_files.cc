@@ -1,11 +1,14 @@
-// Reads arbitrary bytes as a data file of each format that says itself where its samples lie: it is
-// refused, or gives samples that lie in it. And as a commit log: it is refused, or can be audited.
+// Reads arbitrary bytes as a data file of each format that says itself where its samples lie,
+// compressed or not: it is refused, or gives samples that lie in it. As a shard, as the index of
+// shards, and as a commit log: it is refused, or can be audited.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "base/check.h"
+#include "data/shard_index.h"
+#include "data/shard_table.h"
 #include "ffdl/commit_log.h"
 #include "ffdl/data_source.h"
 
@@ -31,6 +34,38 @@ void read_as(OpenedSource source) {
   if (source.ok()) read_all(**source);
 }
 
+// As a shard whose index says whatever the shard does, and whose samples have two columns.
+void read_as_shard(const std::string& path) {
+  auto file = data::InputFile::open(path);
+  FFDL_CHECK(file.ok(), "it was just written");
+  uint32_t samples = 0;
+  if ((*file)->size() < sizeof samples) return;
+  FFDL_CHECK((*file)->read(0, std::as_writable_bytes(std::span(&samples, 1))).ok(), "so large");
+  const data::ShardContents said = {(*file)->size(), samples};
+  const data::FindSamples find = [said](data::FileScanner& scanner, OnCorrupt) {
+    return data::find_shard_samples(scanner, said);
+  };
+  auto source = data::open_file(std::move(*file), {}, find);
+  if (!source.ok()) return;
+  FFDL_CHECK((*source)->samples() == samples, "as it says");
+  read_all(**source);
+  const ShardColumn columns[] = {{"a", "int", 8}, {"b", "bytes", 0}};
+  SampleBatch batch;
+  const uint64_t first = 0;
+  if (samples > 0 && (*source)->read(std::span(&first, 1), batch).ok()) {
+    static_cast<void>(shard_fields(batch[0], columns));
+  }
+}
+
+void read_as_index(std::string_view text) {
+  const auto index = data::parse_shard_index(text);
+  if (!index.ok()) return;
+  for (const data::Shard& shard : index->shards) {
+    FFDL_CHECK(shard.plain.name.find("../") == std::string::npos && shard.plain.name[0] != '/',
+               "a file of the folder");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -39,13 +74,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Paths paths = {"/proc/self/fd/" + std::to_string(file)};
   for (const OnCorrupt on_corrupt : {OnCorrupt::kFail, OnCorrupt::kSkip}) {
     for (const FileAccess access : {FileAccess::kCopied, FileAccess::kMapped}) {
-      const FileOptions options = {access, on_corrupt};
+      const FileOptions options = {
+          .access = access, .on_corrupt = on_corrupt, .unpacked_bytes = 1 << 20};
       read_as(open_npy(paths, options));
       read_as(open_tf_records(paths, options));
       read_as(open_tar_shards(paths, options));
       read_as(open_lines(paths, {.json = true}, options));
     }
   }
+  read_as_shard(paths[0]);
+  read_as_index({reinterpret_cast<const char*>(data), size});
   static_cast<void>(audit_commit_logs(paths, {.complete = true}));
   static_cast<void>(tar_fields(std::as_bytes(std::span(data, size))));
   close(file);

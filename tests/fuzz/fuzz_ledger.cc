@@ -1,5 +1,6 @@
-// Reads arbitrary bytes as the state of a partition ledger, and as what its members say with a
-// step: they are refused, or give a ledger that goes on and can be saved and restored.
+// Reads arbitrary bytes as the state of a partition ledger, as what its members say with a step,
+// and as the ledger of a store: they are refused, or give a ledger that goes on and can be saved
+// and restored.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -7,7 +8,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/byte_records.h"
 #include "base/check.h"
+#include "data/ledger_options.h"
+#include "data/stored_ledger.h"
 #include "ffdl/partition_ledger.h"
 
 namespace {
@@ -22,8 +26,10 @@ World world() {
   return world;
 }
 
+PartitionLedgerOptions options() { return {.samples = 50, .partition_samples = 4, .epochs = 2}; }
+
 std::unique_ptr<PartitionLedger> make() {
-  auto ledger = PartitionLedger::create({.samples = 50, .partition_samples = 4, .epochs = 2});
+  auto ledger = PartitionLedger::create(options());
   FFDL_CHECK(ledger.ok(), "these options are in order");
   return std::move(ledger).value();
 }
@@ -51,6 +57,27 @@ void go_on(PartitionLedger& ledger, const uint8_t* data, size_t size) {
   FFDL_CHECK(other->save() == ledger.save(), "it is the same");
 }
 
+// What a store has: such a state, and a few numbers of each worker.
+std::string as_stored(const std::string& state, size_t workers, const uint8_t* data, size_t size) {
+  base::ByteWriter out("ffdlsto1");
+  out.text(state);
+  for (size_t i = 0; i < 3 + 2 * workers; ++i) out.number(i < size ? data[i] % 4 : 0);
+  return std::move(out).finish();
+}
+
+void go_on(data::StoredLedger& ledger) {
+  const auto self = ledger.join("self");
+  if (!self) return;
+  for (int turn = 0; turn < 4; ++turn) {
+    const size_t rank = *ledger.rank_of(*self);
+    ledger.take_turn(rank, {ledger.under_way(rank), 3, 2});
+  }
+  FFDL_CHECK(ledger.state().committed() <= 50, "no more than there are");
+  const std::string saved = ledger.encode();
+  auto other = data::StoredLedger::decode(saved, data::rules_of(options()));
+  FFDL_CHECK(other.ok() && other->encode() == saved, "it was just saved");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -64,6 +91,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Status restored = ledger->restore(std::as_bytes(std::span(bytes)));
     FFDL_CHECK(restored.ok() || restored.code() == StatusCode::kCorrupt, "the only thing wrong");
     go_on(*ledger, data, size);
+    for (size_t workers = 0; workers <= kMembers; ++workers) {
+      const std::string stored = as_stored(bytes, workers, data, size);
+      auto read = ffdl::data::StoredLedger::decode(stored, ffdl::data::rules_of(options()));
+      FFDL_CHECK(read.ok() || read.status().code() == StatusCode::kCorrupt, "the same");
+      if (read.ok()) go_on(*read);
+    }
   }
   return 0;
 }

@@ -88,6 +88,21 @@ TEST(DecideAllocations, Table) {
   }
 }
 
+TEST(DecideAllocations, WhatAJobHasShownCountsMoreThanWhatItSaid) {
+  JobFacts a = job("a", 2), b = job("b", 2);  // both said the square root
+  const auto decide = [&] {
+    return workers_of(*decide_allocations({.workers = 4, .jobs = {a, b}}, {}));
+  };
+  EXPECT_EQ(decide(), (std::vector{2, 2}));
+  a.speeds = {{1, 64, 100, 1.0}, {2, 64, 100, 0.99}};  // a second worker is of no use to it
+  EXPECT_EQ(decide(), (std::vector{1, 2}));            // b grows when it has given it back
+  a.running = a.wanted = 1;
+  a.answer->workers = 1;
+  EXPECT_EQ(decide(), (std::vector{1, 3}));
+  const auto decision = decide_allocations({.workers = 4, .jobs = {a, b}}, {});
+  EXPECT_NE(decision->jobs[0].reason.find("+- 5 %"), std::string::npos) << decision->jobs[0].reason;
+}
+
 TEST(DecideAllocations, ASwitchMustPayWithinTheHorizon) {
   JobFacts a = job("a", 1, 1, 2);
   a.demand.sizes[1].value = 1.1;  // 10 % more by a second worker

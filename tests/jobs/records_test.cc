@@ -19,6 +19,20 @@ TEST(JobRecords, AreReadAsTheyWereWritten) {
   EXPECT_EQ(parse_answers(encode(std::vector<Answer>()))->size(), 0U);
 }
 
+TEST(JobRecords, SpeedsAreReadAsTheyWereWritten) {
+  const std::vector<MeasuredSpeed> speeds = {{1, 64, 10, 0.125}, {4, 256, 7, 0.5}};
+  ASSERT_OK_AND_ASSIGN(const auto read, parse_speeds(encode(speeds)));
+  EXPECT_EQ(read, speeds);
+  for (const char* text : {"", "{}", "[7]", R"([{"workers":0,"batch":1,"steps":1,"step_s":1}])",
+                           R"([{"workers":1,"batch":0,"steps":1,"step_s":1}])",
+                           R"([{"workers":1,"batch":1,"steps":-1,"step_s":1}])",
+                           R"([{"workers":1,"batch":1,"steps":1,"step_s":0}])",
+                           R"([{"workers":1,"batch":1,"steps":1,"step_s":"1"}])",
+                           R"([{"workers":1,"batch":1,"steps":1}])"}) {
+    EXPECT_FAILS(parse_speeds(text), StatusCode::kCorrupt, "how fast");
+  }
+}
+
 TEST(JobRecords, WhatIsNoneIsCorrupt) {
   for (const char* text :
        {"", "{", "[]", "{}", R"({"place":-1,"sizes":[{"workers":1,"value":1,"batch":0}]})",

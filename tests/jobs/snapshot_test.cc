@@ -47,6 +47,17 @@ TEST_F(SnapshotTest, JobsComeInOrderOfTheirPlaces) {
   EXPECT_EQ(snapshot.jobs[0].granted(), 0);
 }
 
+TEST_F(SnapshotTest, SpeedsAreThoseOfTheJob) {
+  put_demand("a", 5);
+  put_demand("b", 6);
+  put("ffdl-speeds/a", encode(std::vector<MeasuredSpeed>{{1, 64, 10, 0.5}}));
+  put("ffdl-speeds/b", "not a record");
+  put("ffdl-speeds/gone", encode(std::vector<MeasuredSpeed>{{1, 64, 10, 0.5}}));
+  ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, take_snapshot(*store_));
+  EXPECT_EQ(snapshot.jobs[0].speeds, (std::vector<MeasuredSpeed>{{1, 64, 10, 0.5}}));
+  EXPECT_TRUE(snapshot.jobs[1].speeds.empty());
+}
+
 TEST_F(SnapshotTest, AnAnswerToAnOlderLifeIsNone) {
   put_demand("a", 5);
   put_demand("b", 6);

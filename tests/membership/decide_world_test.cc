@@ -170,7 +170,7 @@ TEST(DecideWorld, Table) {
       record->members = members(test.world);
       record->carriers = members(test.carriers);
       record->active_generation = test.active ? 7 : 6;
-      record->lineage = 2;
+      record->active_lineage = record->lineage = 2;
       record->checkpoint = CheckpointPointer{2, 5, 50, "saved", 1};
     }
     const Facts facts = facts_of(test, members(test.carriers));
@@ -196,6 +196,100 @@ TEST(DecideWorld, Table) {
   }
 }
 
+// With consistent recovery, of the world "a b c" that is carried by all three.
+struct LossCase {
+  const char* name;
+  const char* candidates;
+  const char* leaving;
+  const char* stalled;
+  const char* dead;
+  const char* left;
+  const char* next;  // none: nothing to do
+  bool goes_back;
+};
+
+const LossCase kLossCases[] = {
+    {"nobody came or went", "a b c", "", "", "", "", "", false},
+    {"a death takes the others back", "a c", "", "", "", "", "a c", true},
+    {"proved or not", "a c", "", "", "b", "", "a c", true},
+    {"a new life does not bring the old one's state", "a b2 c", "", "", "", "", "a c b2", true},
+    {"so does one that hangs", "a b c", "", "b", "", "", "a c", true},
+    {"who leaves takes nobody back", "a b c", "b", "", "", "", "a c", false},
+    {"nor who has left, when others stay after all", "a c", "", "", "b", "b", "a c", false},
+    {"another life of it has left", "a c", "", "", "", "b2", "a c", false},
+    {"of those who all leave nobody goes back", "a c", "a c", "", "", "", "a c", false},
+    {"one comes who stays: they do", "a c d", "a c", "", "", "", "a c d", true},
+    {"all are dead: as ever", "d", "", "", "a b c", "", "d", true},
+};
+
+TEST(DecideWorld, WithConsistentRecoveryALossTakesAllBack) {
+  for (const LossCase& test : kLossCases) {
+    SCOPED_TRACE(test.name);
+    WorldRecord record;
+    record.generation = record.active_generation = 7;
+    record.phase = Phase::kActive;
+    record.recovery = Recovery::kConsistent;
+    record.members = record.carriers = members("a b c");
+    record.active_lineage = record.lineage = 2;
+    record.checkpoint = CheckpointPointer{2, 5, 50, "saved", 1};
+    const Case as_case = {test.name, "", true, "", test.candidates, test.leaving, test.stalled,
+                          test.dead, 0s, "",   ""};
+    Facts facts = facts_of(as_case, record.carriers);
+    for (const Member& member : members(test.left)) facts.left[member.id] = member.incarnation;
+    // The options of this leader say nothing: the record does.
+    const WorldDecision decision = decide_world(record, facts, at(9s), options());
+    if (!decision.next) {
+      EXPECT_EQ(*test.next, '\0') << decision.reason;
+      continue;
+    }
+    const WorldRecord& next = *decision.next;
+    EXPECT_EQ(next.members, members(test.next));
+    EXPECT_EQ(next.lineage, test.goes_back ? 3U : 2U);
+    EXPECT_EQ(next.restart_base, test.goes_back ? record.checkpoint : std::nullopt);
+    const bool is_nobody_left = next.carriers.empty();
+    EXPECT_EQ(next.gives_up(), test.goes_back && !is_nobody_left);
+    EXPECT_TRUE(is_nobody_left || next.carriers == record.carriers);
+    // A world that goes back, and loses one more before it is active, is the same lineage's.
+    if (!next.gives_up() || facts.candidates.size() < 2) continue;
+    std::erase_if(facts.candidates, [&](const Candidate& one) { return one.member.id == "c"; });
+    const WorldDecision again = decide_world(next, facts, at(9s), options());
+    ASSERT_TRUE(again.next);
+    EXPECT_EQ(again.next->lineage, 3U);
+    EXPECT_EQ(again.next->restart_base, record.checkpoint);
+  }
+}
+
+TEST(DecideWorld, AWorldThatGoesBackStillNeedsACarrier) {
+  WorldRecord record;
+  record.generation = 8;
+  record.active_generation = 7;
+  record.recovery = Recovery::kConsistent;
+  record.members = members("a d");
+  record.carriers = members("a b");
+  record.active_lineage = 2;
+  record.lineage = 3;
+  ASSERT_TRUE(record.gives_up());
+  const Case only_d = {"only d", "", true, "", "d", "", "", "", 0s, "", ""};
+  Facts facts = facts_of(only_d, record.carriers);
+  EXPECT_EQ(decide_world(record, facts, at(0s), options()).waiting_for, members("a b"));
+  facts.dead = {{"a", 1}, {"b", 1}};
+  const WorldDecision anew = decide_world(record, facts, at(0s), options());
+  ASSERT_TRUE(anew.next);
+  EXPECT_EQ(anew.next->lineage, 4U);
+  EXPECT_TRUE(anew.next->carriers.empty());
+}
+
+TEST(DecideWorld, TheFirstWorldSaysHowTheJobRecovers) {
+  MembershipOptions consistent = options();
+  consistent.recovery = Recovery::kConsistent;
+  Facts facts;
+  facts.candidates = {{{"a", 1}, false, false, 0, 1, at(0s)}};
+  EXPECT_EQ(decide_world(std::nullopt, facts, at(9s), consistent).next->recovery,
+            Recovery::kConsistent);
+  EXPECT_EQ(decide_world(std::nullopt, facts, at(9s), options()).next->recovery,
+            Recovery::kForward);
+}
+
 TEST(DecideWorld, SaysWhenToAskAgain) {
   Facts facts;
   facts.candidates = {{{"a", 1}, false, false, 0, 1, at(5s)}};
@@ -204,7 +298,7 @@ TEST(DecideWorld, SaysWhenToAskAgain) {
   WorldRecord record;
   record.generation = record.active_generation = 3;
   record.phase = Phase::kActive;
-  record.lineage = 1;
+  record.active_lineage = record.lineage = 1;
   record.members = record.carriers = members("x y");
   facts.absent = {{"x", at(10s)}, {"y", at(12s)}};
   EXPECT_EQ(decide_world(record, facts, at(13s), options()).again, at(12s) + kFenced);
@@ -214,7 +308,7 @@ TEST(DecideWorld, AWorldThatCameApartIsFormedAgain) {
   WorldRecord record;
   record.generation = 4;
   record.active_generation = 3;
-  record.lineage = 1;
+  record.active_lineage = record.lineage = 1;
   record.members = record.carriers = members("a b");
   Facts facts;
   facts.candidates = {{{"a", 1}, false, false, 3, 1, at(0s)},
@@ -240,11 +334,15 @@ TEST(DecideWorld, FewerThanTheLeastFormNothing) {
 
 // Any facts at all: what is formed holds a carrier, unless each of them is dead or fenced.
 TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
+  const auto holds_carrier = [](const WorldRecord& record) {
+    return std::any_of(record.members.begin(), record.members.end(),
+                       [](const Member& member) { return member.id == "b" || member.id == "d"; });
+  };
   for (unsigned bits = 0; bits < 1U << 16; ++bits) {
     WorldRecord record;
     record.generation = 7;
     record.active_generation = 6;
-    record.lineage = 1;
+    record.active_lineage = record.lineage = 1;
     record.members = members("a b c");
     record.carriers = members("b d");
     Facts facts;
@@ -269,10 +367,14 @@ TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
     const WorldDecision decision = decide_world(record, facts, at(kFenced), options());
     if (!decision.next) continue;
     const auto& next = *decision.next;
-    const bool holds = std::any_of(next.members.begin(), next.members.end(),
-                                   [&](const Member& m) { return m.id == "b" || m.id == "d"; });
+    const bool holds = holds_carrier(next);
     EXPECT_EQ(next.lineage, holds ? 1U : 2U) << bits;
     EXPECT_TRUE(holds || all_are_gone) << bits;
+    record.recovery = Recovery::kConsistent;
+    const auto back = decide_world(record, facts, at(kFenced), options()).next;
+    ASSERT_TRUE(back) << bits;
+    EXPECT_TRUE(holds_carrier(*back) || all_are_gone) << bits;
+    EXPECT_EQ(back->members, next.members) << bits;
   }
 }
 

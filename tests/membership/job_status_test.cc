@@ -34,7 +34,7 @@ TEST_F(JobStatusTest, MembersOfTheWorldComeFirst) {
   record.generation = record.active_generation = 7;
   record.phase = Phase::kActive;
   record.members = record.carriers = {{"b", 2, "b:1"}, {"a", 1, "a:1"}};
-  record.lineage = 3;
+  record.active_lineage = record.lineage = 3;
   record.term = 4;
   record.leader = record.members[0];
   record.checkpoint = {.lineage = 3, .manifest = "saved"};

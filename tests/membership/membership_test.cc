@@ -236,6 +236,54 @@ TEST_P(MembershipTest, CheckpointsOnlyMoveForward) {
   EXPECT_EQ(record().checkpoint->manifest, "eleven");
 }
 
+// Members that leave take nobody back, one that dies does; the others live on as carriers of a
+// state that is given up.
+TEST_P(MembershipTest, WithConsistentRecoveryADeathTakesTheOthersBack) {
+  MembershipOptions options = patient();
+  options.recovery = Recovery::kConsistent;
+  const auto a = join("a", options);
+  auto b = join("b", options);
+  auto c = join("c", options);
+  const World three = activate({a.get(), b.get(), c.get()});
+  ASSERT_OK(a->publish_checkpoint({1, three.generation, 3, "saved", 9}, soon()));
+  b->ask_to_leave();
+  World world = three;
+  while (world.members.size() != 2) {
+    ASSERT_OK_AND_ASSIGN(world, a->wait_world_after(world.generation, soon()));
+  }
+  ASSERT_OK(a->activate(world.generation, soon()));
+  wait_until_it_may_leave(*b);
+  ASSERT_OK(b->leave(soon()));
+  EXPECT_EQ(world.lineage, 1U);
+  EXPECT_FALSE(world.begins_anew());
+  ASSERT_OK(c->wait_active(world.generation, soon()));
+  const std::vector<Member> both = world.members;
+  c.reset();
+  ASSERT_OK(store().end_lease(store().get(membership::Keys("job").candidate("c"))->lease));
+  ASSERT_OK_AND_ASSIGN(world, a->wait_world_after(world.generation, soon()));
+  EXPECT_EQ(world.members, (std::vector<Member>{a->self()}));
+  EXPECT_EQ(world.lineage, 2U);
+  EXPECT_TRUE(world.begins_anew());
+  EXPECT_EQ(world.carriers, both);
+  ASSERT_TRUE(a->restart_base());
+  EXPECT_EQ(a->restart_base()->manifest, "saved");
+  EXPECT_FAILS(a->publish_checkpoint({1, three.generation, 7, "late", 9}, soon()),
+               StatusCode::kWorldChanged, "it is of lineage 1");
+  ASSERT_OK(a->activate(world.generation, soon()));
+  EXPECT_FALSE(a->world().begins_anew());
+}
+
+TEST_P(MembershipTest, WhoRecoversInAnotherWayIsRefused) {
+  const auto a = join("a");
+  activate({a.get()});
+  MembershipOptions options = patient();
+  options.recovery = Recovery::kConsistent;
+  const auto b = join("b", options);
+  EXPECT_FAILS(b->wait_world_after(1000, soon()), StatusCode::kInvalidArgument,
+               "its recovery from a death is forward, this member's consistent");
+  EXPECT_OK(a->standing());
+}
+
 TEST_P(MembershipTest, WhoStandsStillBehindOthersIsLeftOutUntilItReports) {
   MembershipOptions options = patient();
   options.lease = 1s;

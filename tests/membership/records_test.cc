@@ -14,6 +14,7 @@ WorldRecord some_record() {
   record.members = {{"w0", 3, "host:1"}, {"w1", 1, ""}};
   record.carriers = {{"w0", 3, "host:1"}};
   record.active_generation = 11;
+  record.active_lineage = 1;
   record.lineage = 2;
   record.term = 4;
   record.leader = {"w1", 1, ""};
@@ -43,7 +44,7 @@ TEST(Records, PeopleCanReadThem) {
 TEST(Records, WhatNobodyWouldHaveWrittenIsCorrupt) {
   const std::string text = encode(some_record());
   const std::pair<const char*, const char*> changes[] = {
-      {"\"format\":1", "\"format\":2"},
+      {"\"format\":2", "\"format\":3"},
       {"\"generation\":12", "\"generation\":0"},
       {"\"generation\":12", "\"generation\":-12"},
       {"\"generation\":12", "\"generation\":\"12\""},
@@ -51,6 +52,9 @@ TEST(Records, WhatNobodyWouldHaveWrittenIsCorrupt) {
       {"\"phase\":\"forming\"", "\"phase\":\"active\""},
       {"\"active_generation\":11", "\"active_generation\":12"},
       {"\"lineage\":2", "\"lineage\":0"},
+      {"\"active_lineage\":1", "\"active_lineage\":3"},
+      {"\"recovery\":\"forward\"", "\"recovery\":\"backward\""},
+      {"\"recovery\":\"forward\"", "\"recovery\":1"},
       {"\"term\":4", "\"term\":0"},
       {"\"id\":\"w1\"", "\"id\":\"w0\""},
       {"\"id\":\"w1\"", "\"id\":\"w/1\""},
@@ -76,7 +80,22 @@ TEST(Records, AnActiveWorldIsCarriedByItsMembers) {
   record.active_generation = record.generation;
   EXPECT_FAILS(parse_world(encode(record)), StatusCode::kCorrupt, "'carriers'");
   record.carriers = record.members;
+  EXPECT_FAILS(parse_world(encode(record)), StatusCode::kCorrupt, "'active_lineage'");
+  record.active_lineage = record.lineage;
   EXPECT_OK(parse_world(encode(record)));
+}
+
+TEST(Records, OnesThatLiveMayCarryALineageThatIsGivenUp) {
+  WorldRecord record = some_record();
+  record.recovery = Recovery::kConsistent;
+  ASSERT_OK_AND_ASSIGN(const WorldRecord read, parse_world(encode(record)));
+  EXPECT_EQ(read, record);
+  EXPECT_TRUE(read.gives_up());
+  record.carriers.clear();
+  EXPECT_FALSE(record.gives_up()) << "nobody holds it";
+  record = some_record();
+  record.active_lineage = record.lineage;
+  EXPECT_FALSE(record.gives_up());
 }
 
 TEST(Records, TheSmallOnes) {

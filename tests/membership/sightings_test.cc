@@ -28,7 +28,7 @@ class SightingsTest : public ::testing::Test {
     WorldRecord record;
     record.generation = record.active_generation = ++generation_;
     record.phase = Phase::kActive;
-    record.lineage = record.term = 1;
+    record.active_lineage = record.lineage = record.term = 1;
     record.leader = members.front();
     record.members = record.carriers = std::move(members);
     put(keys_.world(), encode(record));
@@ -53,6 +53,26 @@ class SightingsTest : public ::testing::Test {
   Revision revision_ = 10;
   uint64_t generation_ = 0;
 };
+
+TEST_F(SightingsTest, WhoIsGoneIsLostUnlessItHasLeft) {
+  for (const char* id : {"a", "b", "c", "d"}) put_candidate(id, 2);
+  put_world({{"a", 2}, {"b", 2}, {"c", 2}, {"d", 2}});
+  look(1s);
+  const Facts& facts = sightings_.facts();
+  EXPECT_FALSE(facts.is_lost({"a", 2}));
+  EXPECT_TRUE(facts.is_lost({"a", 1})) << "a life before";
+  for (const char* id : {"b", "c"}) remove(keys_.candidate(id));
+  put(keys_.departure("b"), "2");
+  put(keys_.departure("c"), "1");  // another life did
+  look(2s);
+  EXPECT_FALSE(facts.is_lost({"b", 2}));
+  EXPECT_TRUE(facts.is_lost({"c", 2}));
+  put(keys_.progress("d"), encode(Progress{2, 1, 3}));
+  look(3s);
+  look(13s);  // a stands still behind d
+  EXPECT_TRUE(facts.is_lost({"a", 2}));
+  EXPECT_FALSE(facts.is_lost({"d", 2}));
+}
 
 TEST_F(SightingsTest, ACandidateIsKnownSinceItsFirstKey) {
   put_candidate("a", 1);

@@ -64,6 +64,29 @@ TEST(Application, MixesStatisticsOfMeasuredBatches) {
   EXPECT_DOUBLE_EQ((GradientStatistics{}).gain(7), 1);
 }
 
+TEST(Application, OfATableHasItsCellsAndNothingElse) {
+  ApplicationProfile table;
+  table.name = "net";
+  table.throughputs = {{64, {{1, 2.0}, {4, 5.0}}}, {100, {{4, 4.0}, {8, 10.0}}}};
+  auto app = Application::from_profile(table).value();
+  EXPECT_TRUE(app.is_table());
+  EXPECT_EQ(app.batches(), (std::vector<int64_t>{64, 100}));
+  EXPECT_DOUBLE_EQ(app.step_time(std::vector{4}, 64)->step_s, 0.2);
+  EXPECT_DOUBLE_EQ(app.step_time(std::vector{1, 3}, 64)->step_s, 0.2);  // wherever they are
+  EXPECT_FALSE(app.step_time(std::vector{2}, 64));
+  EXPECT_FALSE(app.step_time(std::vector{1}, 100));
+  EXPECT_FALSE(app.step_time(std::vector{4}, 80));
+  EXPECT_EQ(app.best_batch(4), 100);
+  EXPECT_EQ(app.best_batch(1), 64);
+  EXPECT_EQ(app.best_batch(3), std::nullopt);
+  EXPECT_EQ(app.least_workers(100), 4);
+  const BatchSplit split = app.limits().split(100, 8);  // 12 and 13 samples each
+  EXPECT_EQ(split.global(8), 100);
+  EXPECT_EQ(app.gradients(64, 0).gain(2), 2);
+  table.throughputs[64][2] = -1;
+  EXPECT_EQ(Application::from_profile(table).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(Application, NeedsStepTimesAndEpochs) {
   EXPECT_EQ(Application::from_profile({}).status().code(), StatusCode::kInvalidArgument);
 }

@@ -59,17 +59,16 @@ TEST(JobFile, ComplaintsNameFileLineAndColumn) {
       {"jobs: []", "line 1, column 1: no list of jobs; write jobs: and one entry for each"},
       {"[1, 2]", "line 1, column 1: no list of jobs; write jobs: and one entry for each"},
       {"jobs:\n  - 3\n",
-       "line 2, column 5: a job is not a map; write name, scaling, sizes, min_workers, "
-       "max_workers, "
-       "may_wait, current_workers, switch_cost"},
+       "line 2, column 5: a job is not a map; write name, scaling, sizes, profile, min_workers, "
+       "max_workers, min_batch, max_batch, device_memory, may_wait, current_workers, switch_cost"},
       {"jobs:\n  - name: a\n    scaling: [1, -2]\n",
        "line 3, column 18: not a number from 0 on; write one"},
       {"jobs:\n  - name: a\n    scaling: 7\n",
        "line 3, column 14: not a list; write [first, second]"},
       {"jobs:\n  - name: a\n    colour: red\n",
-       "line 3, column 5: a job has no 'colour'; write name, scaling, sizes, min_workers, "
-       "max_workers, "
-       "may_wait, current_workers, switch_cost"},
+       "line 3, column 5: a job has no 'colour'; write name, scaling, sizes, profile, "
+       "min_workers, max_workers, min_batch, max_batch, device_memory, may_wait, current_workers, "
+       "switch_cost"},
       {"jobs:\n  - scaling: [1]\n", "line 2, column 5: a job without a name; write one"},
       {"jobs:\n  - name: a\n    scaling: [1]\n    min_workers: 2\n",
        "line 2, column 5: job 'a' has no size within its limits; list one"},
@@ -83,6 +82,10 @@ TEST(JobFile, ComplaintsNameFileLineAndColumn) {
        "line 3, column 39: 2 workers were there before; list each size once"},
       {"jobs:\n  - name: a\n    sizes: [{scaling: 1}]\n",
        "line 3, column 13: a size without workers; write how many"},
+      {"jobs:\n  - {name: a, scaling: [1], device_memory: 5}\n",
+       "line 2, column 5: min_batch, max_batch or device_memory, and no profile; give one"},
+      {"jobs:\n  - {name: a, scaling: [1], min_batch: 5, max_batch: 4}\n",
+       "line 2, column 5: min_batch, max_batch or device_memory, and no profile; give one"},
       {"{\"jobs\": [\n  {\"name\": \"a\",\n",
        "line 3, column 1: end of map flow not found; correct the syntax"},
   };
@@ -93,6 +96,68 @@ TEST(JobFile, ComplaintsNameFileLineAndColumn) {
     EXPECT_EQ(jobs.status().code(), StatusCode::kInvalidArgument) << c.text;
     EXPECT_EQ(jobs.status().message(), "read '" + file + "': " + c.message) << c.text;
   }
+}
+
+TEST(JobFile, ComplaintsOfAProfileNameItsFileLineAndColumn) {
+  const std::string good = "{workers: 1, batch: 8, step_s: 1, communication_share: 0}";
+  const auto profile = [](const std::string& points) {
+    return "format: ffdl-profile-1\njob: a\nglobal_batch: 8\npoints: " + points + "\n";
+  };
+  const struct {
+    std::string text;
+    const char* message;
+  } cases[] = {
+      {"job: a\n",
+       "line 1, column 1: no profile, as its 'format' is not 'ffdl-profile-1'; write "
+       "one with 'ffdl profile'"},
+      {"format: ffdl-profile-1\njob: a\npoints: []\n",
+       "line 1, column 1: no 'global_batch' in a profile; measure again with 'ffdl profile'"},
+      {profile("[]"), "line 4, column 9: no list of points; measure one at least"},
+      {profile("[3]"), "line 4, column 10: a point of a profile is not a map; measure again"},
+      {profile("[" + good + ", {workers: 1, batch: 8, communication_share: 0}]"),
+       "line 4, column 69: no 'step_s' in a profile; measure again with 'ffdl profile'"},
+      {profile("[{workers: 0, batch: 8, step_s: 1, communication_share: 0}]"),
+       "line 4, column 20: not a whole number from 1 on; write one"},
+      {profile("[{workers: 1, batch: 8, step_s: -1, communication_share: 0}]"),
+       "line 4, column 41: not a number from 0 on; write one"},
+      {profile("[{workers: 1, batch: 8, step_s: 1, communication_share: 2}]"),
+       "line 4, column 65: a share above 1; measure again"},
+  };
+  for (const auto& c : cases) {
+    TempFolder folder;
+    const std::string file = folder.write("p.json", c.text);
+    const std::string jobs = folder.write("jobs.yaml", "jobs: [{name: x, profile: p.json}]\n");
+    EXPECT_EQ(load_job_requests(jobs).status().message(), "read '" + file + "': " + c.message);
+  }
+  TempFolder folder;
+  const std::string file = folder.write("p.json", profile("[" + good + "]"));
+  const auto limited = [&](const std::string& limits) {
+    const std::string jobs =
+        folder.write("jobs.yaml", "jobs: [{name: x, profile: p.json, " + limits + "}]\n");
+    return std::string(load_job_requests(jobs).status().message());
+  };
+  EXPECT_NE(limited("min_batch: 5, max_batch: 4").find("column 8: a max_batch below"),
+            std::string::npos);
+  EXPECT_NE(limited("max_workers: 65535").find("column 8: max_workers of 65535; at most 65534"),
+            std::string::npos);
+  EXPECT_EQ(limited("min_batch: 16, max_workers: 3"), "");
+  const auto job = load_job_requests(file);
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  EXPECT_EQ((*job)[0].name, "a");
+  EXPECT_EQ((*job)[0].sizes.size(), 1u);
+  EXPECT_EQ((*job)[0].source, "'" + file + "': line 1, column 1");
+}
+
+TEST(JobFile, SizesMayDemandNodes) {
+  TempFolder folder;
+  const auto jobs = load_job_requests(folder.write(
+      "jobs.yaml",
+      "jobs: [{name: a, sizes: [{workers: 2, scaling: 1.9, nodes_max: 1}, {workers: 2, scaling: "
+      "1.5, per_node_max: 1}]}]\n"));
+  ASSERT_TRUE(jobs.ok()) << jobs.status().message();
+  EXPECT_EQ((*jobs)[0].sizes,
+            (std::vector<SizeOption>{{.workers = 2, .value = 1.9, .nodes_max = 1},
+                                     {.workers = 2, .value = 1.5, .per_node_max = 1}}));
 }
 
 TEST(JobFile, MayBeAbsent) {

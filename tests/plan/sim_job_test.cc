@@ -50,14 +50,28 @@ TEST(SimJob, CountsItsReallocations) {
   EXPECT_EQ(job.reallocations, 1);
 }
 
+TEST(SimJob, MayBeLongerOrShorterThanItsProgram) {
+  SimpleJobs jobs;
+  for (const double length : {250.0, 1700.0}) {
+    SimJob& job = jobs.add(1);
+    job.length = job.progress_in(length, {1}, job.application->limits().split(8, 1));
+    EXPECT_DOUBLE_EQ(job.length, length);
+    EXPECT_EQ(job.remaining_s({1}, {8, 0}), length);
+    reallocate(job, {{0, 1}}, 0, kFixed);
+    ASSERT_TRUE(advance(job, 0, 3000, kFixed).ok());
+    EXPECT_EQ(job.completed_s, length);
+  }
+  EXPECT_EQ(jobs.active()[0]->progress_in(10, {9}, {8, 0}), 0);  // never measured
+}
+
 TEST(SimJob, SaysWhichSizeWasNotMeasured) {
   SimpleJobs jobs;
   SimJob& job = jobs.add(4);
   reallocate(job, {{0, 2}, {1, 2}}, 0, kFixed);
-  EXPECT_EQ(
-      advance(job, 0, 60, kFixed).message(),
-      "simulate 'job0': the profile of 'simple' has no step time for 4 workers on 2 nodes with 2 "
-      "samples each; ask for a size that was measured");
+  EXPECT_EQ(advance(job, 0, 60, kFixed).message(),
+            "simulate job 'job0': the profile of 'simple' has no step time for 4 workers on 2 "
+            "nodes with 2 "
+            "samples each; ask for a size that was measured");
 }
 
 }  // namespace

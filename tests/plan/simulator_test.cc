@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "ffdl/cluster_simulator.h"
 #include "ffdl/plan_files.h"
+#include "ffdl/synthetic_workload.h"
 #include "support/data_folder.h"
 
 namespace ffdl {
@@ -177,6 +179,78 @@ TEST(Simulate, CheaperSwitchesEndJobsSooner) {
   EXPECT_LT(switches, restarts);
 }
 
+// A trace of jobs that take 600 s each, of which two fit at a time as they ask.
+std::vector<WorkloadJob> trace() {
+  std::vector<WorkloadJob> jobs;
+  for (int i = 0; i < 6; ++i) {
+    jobs.push_back({.name = std::to_string(i),
+                    .application = "table",
+                    .submitted_s = 60.0 * i,
+                    .workers = 4,
+                    .batch = 64,
+                    .duration_s = 600});
+  }
+  return jobs;
+}
+
+std::map<std::string, ApplicationProfile> table() {
+  ApplicationProfile table{.name = "table"};
+  table.throughputs = {{64, {{1, 1.0}, {2, 1.9}, {4, 3.0}, {8, 4.0}}}, {128, {{8, 3.0}}}};
+  return {{"table", table}};
+}
+
+TEST(Simulate, ATracesJobTakesAsLongAsItsTraceSays) {
+  const auto report =
+      simulate_cluster(trace(), table(), small_cluster(ClusterPolicy::kFixed)).value();
+  EXPECT_EQ(report.jobs[0].completed_s, 60 + 30 + 600);
+  EXPECT_EQ(report.jobs[1].completed_s, 60 + 30 + 600);
+  EXPECT_EQ(report.jobs[5].completed_s, report.jobs[5].started_s + 630);
+}
+
+TEST(Simulate, EveryPolicyHoldsToATable) {
+  for (const ClusterPolicy policy : kPolicies) {
+    for (const auto objective : {PlanObjective::kGoodput, PlanObjective::kThroughput}) {
+      ClusterOptions options = small_cluster(policy);
+      options.objective = objective;
+      const auto report = simulate_cluster(trace(), table(), options);
+      ASSERT_TRUE(report.ok()) << report.status().message();
+      for (const JobOutcome& job : report->jobs) EXPECT_GT(job.completed_s, 0);
+      for (const AllocationChange& change : report->timeline) {
+        const bool is_listed = change.workers == 0 || std::has_single_bit(unsigned(change.workers));
+        EXPECT_TRUE(is_listed && change.workers <= 8) << change.workers;
+      }
+    }
+  }
+}
+
+TEST(Simulate, AnElasticJobOfATableTakesItsBestBatch) {
+  auto jobs = trace();
+  jobs.resize(1);
+  ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
+  options.batch = TrainingBatch::kDynamic;
+  // 1800 steps of 64, done as 900 of 128 at 3 a second on all eight workers.
+  EXPECT_EQ(simulate_cluster(jobs, table(), options)->jobs[0].completed_s, 60 + 30 + 300);
+  options.batch = TrainingBatch::kWorkload;
+  EXPECT_EQ(simulate_cluster(jobs, table(), options)->jobs[0].completed_s, 60 + 30 + 450);
+}
+
+TEST(Simulate, ThePublishedTraceAndTables) {
+  FFDL_DATA_FOLDER_OR_SKIP(folder, "traces");
+  auto jobs = load_workload(folder + "/itp/cluster10.csv").value();
+  const auto tables = load_throughput_profiles(folder + "/throughputs_T4").value();
+  ASSERT_TRUE(draw_programs(jobs, tables, {.nodes = 4, .gpus_per_node = 4}).ok());
+  ClusterOptions options;
+  options.nodes = 4;
+  options.gpus_per_node = 4;
+  const double elastic = mean_jct(simulate_cluster(jobs, tables, options).value());
+  options.policy = ClusterPolicy::kFixed;
+  const auto fixed = simulate_cluster(jobs, tables, options).value();
+  EXPECT_LT(elastic, mean_jct(fixed));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    EXPECT_NEAR(fixed.jobs[i].completed_s - fixed.jobs[i].started_s, jobs[i].duration_s + 30, 1);
+  }
+}
+
 TEST(Simulate, RefusesWhatMakesNoSense) {
   const auto jobs = workload("rigid");
   const auto message = [&](auto change, WorkloadJob job, ClusterOptions options = {}) {
@@ -187,6 +261,15 @@ TEST(Simulate, RefusesWhatMakesNoSense) {
             "simulate job 'rigid0': there is no profile of 'other'; add one");
   EXPECT_EQ(message([](auto& job, auto&) { job.workers = 65; }, jobs[0]),
             "simulate job 'rigid0': it asks for 65 workers of 64; ask for fewer");
+  const auto from_file = [](auto& job, auto&) {
+    job.workers = 65;
+    job.source = {.file = "w.csv", .line = 3, .workers_column = 4};
+  };
+  EXPECT_EQ(message(from_file, jobs[0]),
+            "read 'w.csv': line 3, column 4: job 'rigid0': it asks for 65 workers of 64; ask for "
+            "fewer");
+  EXPECT_EQ(message([](auto& job, auto&) { job.duration_s = -1; }, jobs[0]),
+            "simulate job 'rigid0': it takes -1 s; give 0 or more");
   EXPECT_EQ(message([](auto& job, auto&) { job.batch = 65; }, jobs[0]),
             "simulate job 'rigid0': a batch of 65; its profile knows 64 to 64");
   EXPECT_EQ(message([](auto&, auto& options) { options.nodes = 0; }, jobs[0]),

@@ -30,6 +30,20 @@ TEST(ThroughputTables, TakeTheBestBatchOfEachSize) {
   EXPECT_EQ(jobs[1].sizes[2].batch, 32);
 }
 
+TEST(ThroughputProfiles, AreTheCellsThatArePossible) {
+  TempFolder folder;
+  folder.write("b.csv", "global_batch_size,1,2,4\n64,1.0,1.5,\n128,0.6,nan,0\n");
+  const auto profiles = load_throughput_profiles(folder.path());
+  ASSERT_TRUE(profiles.ok()) << profiles.status().message();
+  const std::map<int64_t, std::map<int, double>> cells = {{64, {{1, 1.0}, {2, 1.5}}},
+                                                          {128, {{1, 0.6}}}};
+  EXPECT_EQ(profiles->at("b").throughputs, cells);
+  const std::string file = folder.write("c.csv", "global_batch_size,1\n64,-1\n");
+  EXPECT_EQ(load_throughput_profiles(folder.path()).status().message(),
+            "read '" + file +
+                "': line 2, column 2 (1): -1 steps per second; leave it empty where not possible");
+}
+
 TEST(ThroughputTables, MayBeHeldToTheSmallestOrLargestBatch) {
   TempFolder folder;
   folder.write("b.csv", "global_batch_size,1,2\n64,1.0,1.5\n128,0.6,\n16,0,nan\n");

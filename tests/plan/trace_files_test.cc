@@ -48,6 +48,57 @@ TEST(Workload, ComplaintsNameFileLineAndColumn) {
   EXPECT_EQ(load_workload("/nowhere/w.csv").status().code(), StatusCode::kNotFound);
 }
 
+TEST(Workload, MayBeTheTraceOfACluster) {
+  TempFolder folder;
+  const auto jobs = load_workload(folder.write(
+      "t.csv", "job_id,submission_time,duration,num_gpu\nb,1932100,60,8\na,1932025,2429.5,64\n"));
+  ASSERT_TRUE(jobs.ok()) << jobs.status().message();
+  ASSERT_EQ(jobs->size(), 2u);
+  EXPECT_EQ((*jobs)[0].name, "a");  // in order of arrival, from 0 s on
+  EXPECT_EQ((*jobs)[0].submitted_s, 0);
+  EXPECT_EQ((*jobs)[0].duration_s, 2429.5);
+  EXPECT_EQ((*jobs)[0].workers, 64);
+  EXPECT_EQ((*jobs)[0].application, "");
+  EXPECT_EQ((*jobs)[0].source.line, 3u);
+  EXPECT_EQ((*jobs)[1].submitted_s, 75);
+}
+
+TEST(Workload, ComplaintsOfATraceNameFileLineAndColumn) {
+  const std::string header = "job_id,submission_time,duration,num_gpu\n";
+  const struct {
+    std::string text;
+    const char* message;
+  } cases[] = {
+      {"job_id,submission_time,num_gpu\na,1,2\n",
+       "line 1, column 4: no column 'duration' among 'job_id, submission_time, num_gpu'; add it"},
+      {"submission_time,duration,num_gpu\n1,2,3\n",
+       "line 1, column 4: no column 'job_id' among 'submission_time, duration, num_gpu'; add it"},
+      {header, "line 1, column 1 (job_id): no job; add a line for each"},
+      {header + "a,1,0,1\n", "line 2, column 3 (duration): a job of 0 s or less; leave it out"},
+      {header + "a,1,-5,1\n", "line 2, column 3 (duration): a job of 0 s or less; leave it out"},
+      {header + "a,1,nan,1\n",
+       "line 2, column 3 (duration): 'nan' is not a number; write a finite one"},
+      {header + "a,1,5,0\n",
+       "line 2, column 4 (num_gpu): '0' is not a whole number from 1 on; write one"},
+      {header + "a,1,5,1000001\n", "line 2, column 4 (num_gpu): more than 1000000 workers"},
+  };
+  for (const auto& c : cases) {
+    TempFolder folder;
+    const std::string file = folder.write("t.csv", c.text);
+    EXPECT_EQ(load_workload(file).status().message(), "read '" + file + "': " + c.message);
+  }
+}
+
+TEST(Workload, ThePublishedTracesAreRead) {
+  FFDL_DATA_FOLDER_OR_SKIP(folder, "traces/itp");
+  const auto jobs = load_workload(folder + "/cluster01.csv").value();
+  EXPECT_EQ(jobs.size(), 1595u);
+  EXPECT_EQ(jobs[0].workers, 64);
+  EXPECT_EQ(jobs[0].duration_s, 2429);
+  EXPECT_EQ(jobs.back().submitted_s, 4848400 - 1932025);
+  EXPECT_EQ(load_workload(folder + "/cluster10.csv").value().size(), 260u);
+}
+
 constexpr char kPlacements[] = "placement,local_bsz,step_time,sync_time\n1,8,0.5,0\n12,8,0.7,0.1\n";
 constexpr char kScalability[] =
     "num_nodes,num_replicas,local_bsz,step_time,sync_time\n2,3,8,0.9,0.4\n";

@@ -38,7 +38,9 @@ def train(end_file):
     ledger = ffdl.PartitionLedger.create(
         samples=SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=BATCH, epochs=0)
     trainer = ffdl.torch.elastic(
-        model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0, verify_state=True)
+        model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0, verify_state=True,
+        overlap=True,
+        bucket_bytes=64)
     for batch in trainer.batches():
         x = data[batch]
         model.ends += end_file.exists()

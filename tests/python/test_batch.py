@@ -1,5 +1,6 @@
 """What participants beside the ledger find out, and the batch of any number of workers."""
 
+import json
 import threading
 
 import numpy as np
@@ -207,3 +208,47 @@ def test_participants_are_of_ffdl():
             apply=lambda: None,
             participants=["watch"],
         )
+
+
+def test_a_job_follows_the_batch_that_the_autoscaler_wants():
+    store = ffdl.open_store("mem://")
+    answer = {"job": "job", "place": 1, "workers": 2, "batch": 24, "dropped": False, "reason": ""}
+    store.put("ffdl-jobs/answers", json.dumps([answer]))
+
+    def train(rank):
+        ledger = ffdl.PartitionLedger.create(samples=10_000, partition_samples=1000, epochs=0)
+        batch = ffdl.AgreedBatch.create(8)
+        link = ffdl.JobLink.open(store, "job", interval_s=0.005)
+        session = ffdl.Session.open(
+            store,
+            id="ab"[rank],
+            state=[np.zeros(2, np.float32)],
+            gradients=np.zeros(2, np.float32),
+            apply=lambda: None,
+            participants=[ledger, batch],
+            **PATIENT,
+        )
+        taken = []
+        end = None
+        while end is None or session.step < end:
+            ledger.take(batch.share)
+            taken.append((session.step, ledger.taken))
+            session.end_step(ledger.taken)
+            if session.world.rank == 0:
+                link.report(session.world.size, batch.samples, 0.01)
+                if link.wanted.batch:
+                    batch.want(link.wanted.batch, link.wanted.workers)
+            if end is None and batch.samples == 24:
+                end = session.step + 5
+        session.finish()
+        return taken
+
+    first, second = map(dict, on_threads(range(2), train))
+    assert first.keys() == second.keys()
+    batches = [first[step] + second[step] for step in sorted(first)]
+    assert set(batches) <= {8, 24} and batches == sorted(batches)  # whole steps of one, then of the other
+    assert batches[-5:] == [24] * 5
+    with pytest.raises(ffdl.InvalidArgument, match="give its name"):
+        ffdl.JobLink.open(store, "")
+    with pytest.raises(ffdl.InvalidArgument, match="give 1 to"):
+        ffdl.AgreedBatch.create(0)

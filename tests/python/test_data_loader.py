@@ -16,7 +16,7 @@ from elastic_jobs import churn, committed_steps, expect_each_sample_once, wait_f
 from ranks import on_threads
 
 import ffdl
-from ffdl.data import ElasticLoader, IterableShards, collate, forecast, transfer
+from ffdl.data import ElasticLoader, IterableShards, collate, forecast, parts, transfer
 
 GLOBAL, ON_DEMAND = ffdl.SampleOrder.GLOBAL, ffdl.SampleOrder.ON_DEMAND
 
@@ -98,7 +98,7 @@ def test_what_is_read_ahead_is_what_comes(order, partition):
     while not loader.is_done:
         ranges = loader.ledger.take(None if order == GLOBAL else 8)
         keys.append(tuple((r.partition, r.begin, r.end) for r in ranges))
-        told.append(loader._forecast(keys[-1]))
+        told.append(loader._forecast(keys[-1], 8))
         session.end_step(loader.taken)
     right = sum(key in ahead for key, ahead in zip(keys[1:], told))
     if order == GLOBAL and partition is None:
@@ -128,6 +128,35 @@ def test_forecast_of_the_global_order():
     last = step.next()
     assert last.begin == 16 and last.next().begin == 20
     assert last.share((0, 16, 18)) is None  # cut by the end of the epoch
+
+
+def test_cuts_of_a_step():
+    step = ((0, 5, 12), (3, 0, 4))
+    assert parts.whole(step) == [step] and parts.count(step) == 11
+    assert parts.every(4)(step) == [((0, 5, 9),), ((0, 9, 12), (3, 0, 1)), ((3, 1, 4),)]
+    assert parts.at_most(4)(step) == parts.every(4)(step)
+    assert [parts.count(one) for one in parts.at_most(5)(step)] == [4, 4, 3]
+    assert [parts.count(one) for one in parts.at_most(11)(step)] == [11]
+    for cut in (parts.whole, parts.every(4), parts.at_most(4)):
+        assert cut(()) == []
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_step_in_parts(workers):
+    loader = ElasticLoader(np.arange(50), batch_samples=12, num_workers=workers)
+    with loader:
+        session = open_session(loader)
+        seen = []
+        while not loader.is_done:
+            due = loader.ledger.sample_indices(loader.ledger.take())
+            together = []
+            for ranges, batch in loader.next_parts(parts.every(5)):
+                assert len(batch) == parts.count(ranges) <= 5
+                together.extend(batch)
+            assert together == due.tolist()
+            seen.extend(together)
+            session.end_step(loader.taken)
+    assert sorted(seen) == list(range(50))
 
 
 def test_two_workers_share_each_step():

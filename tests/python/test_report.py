@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from ffdl.report import cluster
 from ffdl.report.command import main
 from ffdl.report.page import draw, page
 from ffdl.report.summary import read_events, summarise
@@ -125,6 +126,65 @@ def test_the_command_draws_a_picture_and_a_page(tmp_path, capsys):
     assert "&lt;b&gt;" in text and "<b>" not in text
     assert main([str(tmp_path / "none")]) == 1
     assert "no file in .jsonl" in capsys.readouterr().err
+
+
+def simulated():
+    jobs = [{"job": f"{name}-{i}", "application": name, "submitted_s": 60.0 * i,
+             "completed_s": None if i == 3 else 4000.0 + i}
+            for i, name in enumerate(["bert", "ncf", "bert", "ncf"])]
+    timeline = [[60, 0, 4], [120, 1, 1], [600, 0, 2], [600, 2, 8], [4000, 0, 0], [4001, 1, 0],
+                [4002, 2, 0]]
+    return {"per_job": jobs, "timeline": timeline, "makespan_s": 4002, "jobs": 4, "completed": 3,
+            "mean_jct_s": 3900.0, "utilisation": 0.5}
+
+
+def test_a_simulated_cluster_is_drawn(tmp_path):
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    figure, (above, below) = pyplot.subplots(2, 1)
+    cluster.draw_allocation(above, simulated())
+    assert [text.get_text() for text in above.get_legend().get_texts()] == ["bert", "ncf"]
+    top = max(point[1] for layer in above.collections for path in layer.get_paths()
+              for point in path.vertices)
+    assert top == 11  # 2 and 8 of bert, 1 of ncf
+    cluster.draw_jobs(below, simulated())
+    (lines,) = below.collections
+    # Waiting and all of each that ended, then what each had: 4, 1, 2 and 8.
+    assert len(lines.get_segments()) == 3 + 4
+    pyplot.close(figure)
+    cluster.draw(simulated(), tmp_path / "out.png")
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+    nothing = simulated() | {"per_job": [], "timeline": [], "makespan_s": 0}
+    cluster.draw(nothing, tmp_path / "nothing.svg")
+    assert b"<svg" in (tmp_path / "nothing.svg").read_bytes()
+
+
+def test_the_picture_among_the_arguments_of_simulate():
+    assert cluster.picture_of(["--json", "--timeline", "a.png", "--seed", "2"]) == "a.png"
+    assert cluster.picture_of(["--timeline=b.svg"]) == "b.svg"
+    for others in ([], ["--json"], ["--timeline"], ["--timeline", "data.json"]):
+        assert cluster.picture_of(others) == ""
+    assert cluster.in_place_of("a.png", "x", ["a.png", "--timeline", "a.png", "--seed"]) == [
+        "a.png", "--timeline", "x", "--seed"]
+    assert cluster.in_place_of("a.png", "x", ["--timeline=a.png"]) == ["--timeline=x"]
+
+
+def test_simulate_draws_a_timeline(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submission_time,duration,num_gpu\na,100,600,1\nb,200,900,2\n")
+    command = [sys.executable, "-m", "ffdl", "simulate", "--workload", trace, "--nodes", "1",
+               "--gpus-per-node", "2", "--json"]
+    picture = tmp_path / "out.png"
+    done = subprocess.run([*command, "--timeline", picture], capture_output=True, text=True,
+                          timeout=60, check=True)
+    assert json.loads(done.stdout)["completed"] == 2  # the document alone
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    wrong = subprocess.run([*command, "--timeline", tmp_path / "none" / "out.png"],
+                           capture_output=True, text=True, timeout=60, check=False)
+    assert wrong.returncode == 1 and "name another file" in wrong.stderr
+    unknown = subprocess.run([*command, "--policy", "best", "--timeline", picture],
+                             capture_output=True, text=True, timeout=60, check=False)
+    assert unknown.returncode == 2
 
 
 def test_each_kind_of_run_has_its_panels(tmp_path):

@@ -92,6 +92,43 @@ def test_a_member_without_samples_takes_part():
     assert on_threads([0, 1], train) == [5, 5]
 
 
+def open_with_buckets(store, **options):
+    """Its first weight's gradient is a bucket, and those of the others."""
+    model = Model()
+    gradients = [model.gradient[:1], model.gradient[1:]]
+    return model, model.open(store, gradients=gradients, bucket_bytes=1, **options)
+
+
+def test_a_mean_that_is_begun_early_is_over_samples_too():
+    store = ffdl.open_store("mem://")
+
+    def train(number):
+        model, session = open_with_buckets(store, id=f"m{number}", min_workers=2)
+        for _ in range(5):
+            model.gradient[0] = 8 * number
+            session.begin_average(1, number)
+            model.gradient[1:] = 8 * number
+            session.end_step(number)
+        session.finish()
+        return list(model.weights)
+
+    assert on_threads([1, 3], train) == [[100] * 4, [100] * 4]
+
+
+def test_buckets_are_averaged_before_the_step_ends():
+    _, session = open_with_buckets(ffdl.open_store("mem://"))
+    while session.stats.early_buckets == 0:
+        session.begin_average(1, 4)
+        session.end_step(4)
+    with pytest.raises(ffdl.InvalidArgument, match="there are 2"):
+        session.begin_average(3, 4)
+    session.begin_average(2, 4)
+    with pytest.raises(ffdl.InvalidArgument, match="begun with 4"):
+        session.end_step(5)
+    session.end_step(4)
+    session.finish()
+
+
 def test_what_a_callback_raises_comes_out_as_itself():
     class Mine(Exception):
         pass

@@ -2,11 +2,13 @@
 
 import pathlib
 import re
+import subprocess
+import sys
 import threading
 
 import numpy as np
 import pytest
-from elastic_jobs import churn, run_workers
+from elastic_jobs import Job, churn, run_workers, wait_for
 from ranks import on_threads
 
 import ffdl
@@ -15,7 +17,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import ffdl.torch  # noqa: E402
 
 SAMPLES, BATCH = 60, 12
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True}
+# Each parameter is a bucket.
+PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True, "overlap": True,
+           "bucket_bytes": 1}
 loss_of = torch.nn.functional.mse_loss
 
 
@@ -54,8 +58,10 @@ OPTIMIZERS = {
 def open_trainer(model, optimizer="momentum", store=None, id="a", ledger=None, **options):
     if isinstance(optimizer, str):
         optimizer = OPTIMIZERS[optimizer](model.parameters())
+    if ledger is None:
+        ledger = make_ledger()
     return ffdl.torch.elastic(
-        model, optimizer, ledger or make_ledger(), store=store or ffdl.open_store("mem://"), id=id,
+        model, optimizer, ledger, store=store or ffdl.open_store("mem://"), id=id,
         **(PATIENT | options))
 
 
@@ -374,15 +380,85 @@ def test_processes_come_leave_and_are_killed(tmp_path):
     assert len(lives) == 5
 
 
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "05_elastic_torch.py"
+
+
+def arguments_of_example(folder):
+    text = folder / "text"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    return ["--data", text, "--context", 32, "--width", 32, "--layers", 1, "--epochs", 4,
+            "--learning-rate", 3e-3]
+
+
 @pytest.mark.slow
 def test_language_model_example(tmp_path):
-    text = tmp_path / "text"
-    text.write_text("the quick brown fox jumps over the lazy dog. " * 400)
-    small = ["--context", 32, "--width", 32, "--layers", 1, "--epochs", 4, "--learning-rate", 3e-3,
-             "--loaders", 1, "--log", tmp_path / "log"]
-    example = pathlib.Path(__file__).parents[2] / "examples" / "05_elastic_torch.py"
-    first, second = run_workers(tmp_path, 2, example, "--data", text, *small)
+    small = [*arguments_of_example(tmp_path), "--loaders", 1, "--log", tmp_path / "log"]
+    first, second = run_workers(tmp_path, 2, EXAMPLE, *small)
     assert first[-1] == second[-1]
     loss = re.fullmatch(r"step \d+: loss (.*) of text that was not trained on", first[-1])[1]
     assert float(loss) < 2  # a letter by chance: 3.3
     assert len(list((tmp_path / "log").glob("worker-*.jsonl"))) == 2
+
+
+@pytest.mark.slow
+def test_the_worker_that_a_benchmark_measures(tmp_path):
+    """benchmarks/peers/elastic.py, asked as benchmarks/rescale/training.cc does."""
+    script = pathlib.Path(__file__).parents[2] / "benchmarks" / "peers" / "elastic.py"
+    server = ffdl.StoreServer.start(folder=str(tmp_path))
+    workers = []
+
+    def start(id):
+        worker = subprocess.Popen([sys.executable, script, tmp_path, id, "1", "4"], text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        workers.append(worker)
+        assert worker.stdout.readline() == "ready\n"
+        return worker
+
+    def ask(worker, question):
+        worker.stdin.write(question + "\n")
+        worker.stdin.flush()
+        return worker.stdout.readline()
+
+    try:
+        first = start("a")
+        assert ask(first, "after 1 3") == "done\n"
+        second = start("b")
+        assert ask(first, "after 2 3") == "done\n"
+        assert ask(second, "leave") == "asked\n"
+        assert ask(first, "after 1 3") == "done\n"
+        words = ask(first, "report").split()
+        ends, inside, members = words[::4], words[1::4], words[3::4]
+        assert sorted(ends, key=int) == ends and all(float(one) > 0 for one in inside)
+        assert "".join(members).strip("1").strip("2") == "" and "2" in members
+        assert second.wait(60) == 0
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+        del server
+    assert (tmp_path / "audit-a").read_text().startswith("1 ")
+
+
+@pytest.mark.slow
+def test_the_example_goes_on_from_a_checkpoint(tmp_path):
+    """One worker that is killed, and a new job of two: the loss is that of one that was not."""
+    small = arguments_of_example(tmp_path)
+
+    def run_job(folder, workers, *more):
+        folder.mkdir()
+        lines = run_workers(folder, workers, EXAMPLE, *small, *more)
+        return [re.match(r"begins at step (\d+)", one[0])[1] for one in lines], lines[0][-1]
+
+    of_checkpoints = ["--checkpoints", tmp_path / "checkpoints", "--every", 20]
+    with Job(tmp_path, EXAMPLE, *small, *of_checkpoints) as job:
+        job.start(0)
+        wait_for(lambda: list(tmp_path.glob("checkpoints/*/published-*")), "there is a checkpoint")
+        job.kill(0)
+    begun, last = run_job(tmp_path / "two", 2, *of_checkpoints)
+    assert all(int(step) >= 20 for step in begun)
+    fresh, expected = run_job(tmp_path / "undisturbed", 1)
+    assert fresh == ["0"]
+    number = re.compile(r"step (\d+): loss (.*) of text")
+    (steps, loss), (steps_expected, loss_expected) = (
+        number.match(line).groups() for line in (last, expected))
+    assert steps == steps_expected and float(loss) == pytest.approx(float(loss_expected), abs=2e-3)

@@ -82,7 +82,7 @@ def test_a_schedule_is_the_scheduler(schedule, name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: torch.optim.RMSprop(p), "use SGD, Adam, AdamW or Adagrad"),
+        (lambda p: torch.optim.RMSprop(p), "use SGD, Adam, AdamW, SparseAdam"),
         (lambda p: torch.optim.SGD(p, lr=1, momentum=0.9, dampening=0.1), "'dampening'"),
         (lambda p: torch.optim.Adam(p, amsgrad=True), "'amsgrad'"),
         (lambda p: torch.optim.SGD(p, lr=1, maximize=True), "'maximize'"),
@@ -284,3 +284,85 @@ def test_learners_are_killed_and_the_digits_are_learned(name, tmp_path):
         assert committed % size == 0 and committed >= passes * size
     assert end["lives"] == 2  # of the server
     assert end["accuracy"] > plain_accuracy(passes) - 0.02
+
+
+class Tables(torch.nn.Module):
+    """Two tables of which a batch uses few rows; one comes twice in it."""
+
+    def __init__(self, sparse, dense):
+        super().__init__()
+        generator = torch.Generator().manual_seed(6)
+        self.words = torch.nn.Embedding(50, 4, sparse=sparse)
+        self.between = torch.nn.Linear(4, 4) if dense else torch.nn.Identity()
+        self.others = torch.nn.EmbeddingBag(30, 4, mode="sum", sparse=sparse)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+
+    def loss(self, step):
+        words = torch.tensor([step, 7, 7, 40 - step])
+        bags = torch.tensor([[3 * step, 2], [2, 1], [0, 29], [5, 5]])
+        return (self.between(self.words(words)) * self.others(bags)).square().mean()
+
+
+ROWS = {
+    "sgd": (lambda p: torch.optim.SGD(p, lr=0.1), True),
+    "adagrad": (lambda p: torch.optim.Adagrad(p, lr=0.1), True),
+    "adam": (lambda p: torch.optim.SparseAdam(p, lr=0.02, eps=1e-12), False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # of PyTorch's own optimizers
+@pytest.mark.parametrize("rule", ROWS)
+def test_gradients_of_rows_are_pushed_as_rows(rule, name):
+    make_optimizer, dense = ROWS[rule]
+    plain, model = Tables(True, dense), Tables(True, dense)
+    optimizer = make_optimizer(plain.parameters())
+    opt = ffdl.torch.ParameterServerOptimizer(
+        make_optimizer(model.parameters()), name, rows_max=40, **BULK)
+    pushed = []
+    for step in range(8):
+        for one, target in ((optimizer, plain), (opt, model)):
+            one.zero_grad()
+            target.loss(step).backward()
+            one.step()
+        pushed.append(ffdl.torch.sparse_gradient.SparseGradient.of(
+            list(model.parameters()), [p.grad for p in model.parameters()]))
+        torch.testing.assert_close(weights_of(model), weights_of(plain), rtol=1e-4, atol=1e-6)
+    for gradient in pushed:
+        assert [begin for begin, _, _ in gradient.tables] == [0, 220 if dense else 200]
+        assert [begin for begin, _ in gradient.dense] == ([200, 216] if dense else [])
+        assert all(len(rows) <= 8 for _, rows, _ in gradient.tables)
+    opt.close()
+
+
+def test_rows_that_no_sample_uses_stay(name):
+    """With Adam a row that was used once goes on by its momentum, unless rows are pushed."""
+
+    def train(suffix, **options):
+        model = Tables(True, dense=False)
+        before = model.words.weight.detach().clone()
+        opt = ffdl.torch.ParameterServerOptimizer(
+            torch.optim.Adam(model.parameters(), lr=0.1), name + suffix, **options, **BULK)
+        changed = []
+        for step in range(2):
+            opt.zero_grad()
+            model.loss(step).backward()
+            opt.step()
+            changed.append((model.words.weight != before).any(dim=1).nonzero().flatten().tolist())
+            before = model.words.weight.detach().clone()
+        opt.close()
+        return changed
+
+    assert train("-rows", rows_max=40) == [[0, 7, 40], [1, 7, 39]]
+    assert train("-dense") == [[0, 7, 40], [0, 1, 7, 39, 40]]
+
+
+def test_more_rows_than_the_server_takes(name):
+    model = Tables(True, dense=False)
+    opt = ffdl.torch.ParameterServerOptimizer(
+        torch.optim.Adam(model.parameters()), name, rows_max=2, **BULK)
+    model.loss(0).backward()
+    with pytest.raises(ffdl.Exhausted, match="rows_max"):
+        opt.step()
+    opt.close()

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "data/audit.h"
+
 namespace ffdl::sim {
 namespace {
 
@@ -42,6 +44,11 @@ void Checker::on_seen(uint64_t generation, const std::vector<Member>& members) {
 
 void Checker::check_restart(const membership::WorldRecord& next) {
   if (!record_ || next.lineage == record_->lineage) return;
+  if (next.restart_base != record_->checkpoint) {
+    violation(fmt::format("I11: lineage {} begins from another than the newest checkpoint",
+                          next.lineage));
+  }
+  if (next.gives_up()) return;  // on_act() sees to those who live
   for (const Member& carrier : record_->carriers) {
     void_.emplace(carrier.id, carrier.incarnation);
     if (!is_alive_(carrier)) continue;
@@ -52,6 +59,7 @@ void Checker::check_restart(const membership::WorldRecord& next) {
 
 void Checker::check_publication(const membership::WorldRecord& next) {
   if (!next.checkpoint || !record_ || record_->checkpoint == next.checkpoint) return;
+  if (read_) read_checkpoint(*next.checkpoint);
   const State& state = saved_.at(next.checkpoint->manifest);
   if (state.lineage != next.lineage) {
     violation(fmt::format("I11: a checkpoint of lineage {} is published in lineage {}",
@@ -63,10 +71,30 @@ void Checker::check_publication(const membership::WorldRecord& next) {
   }
 }
 
+void Checker::read_checkpoint(const CheckpointPointer& checkpoint) {
+  auto state = read_(checkpoint);
+  if (!state || state->steps.size() != checkpoint.step) {
+    violation(fmt::format("a checkpoint is published that {}: '{}'",
+                          state ? "holds no state that ever was" : "cannot be loaded",
+                          checkpoint.manifest));
+  }
+  saved_[checkpoint.manifest] = std::move(state).value_or(State{});
+}
+
 void Checker::check_active(uint64_t generation) {
   const auto base = bases_.find(generation);
+  for (const Member& member : members_.at(generation)) {
+    settled_[{member.id, member.incarnation}] = record_->lineage;
+  }
   if (base == bases_.end()) return;  // checked when the base is known
   const Steps& steps = base->second.steps;
+  const bool is_first = last_active_.insert_or_assign(record_->lineage, generation).second;
+  const Steps& begin =
+      record_->restart_base ? saved_.at(record_->restart_base->manifest).steps : Steps();
+  if (is_first && steps != begin) {
+    violation(fmt::format("I11: lineage {} begins with another state than its checkpoint's",
+                          record_->lineage));
+  }
   if (!is_prefix(stable_[record_->lineage], steps)) {
     violation(fmt::format("I9: generation {} is active without a stable step", generation));
   }
@@ -119,7 +147,10 @@ void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
                           step.step, lineage));
   }
   if (!is_new) return;
+  if (lineage > newest_lineage_) samples_ = 0;
+  newest_lineage_ = std::max(newest_lineage_, lineage);
   for (const auto& part : step.parts) {
+    if (lineage == newest_lineage_) samples_ += part.range.end - part.range.begin;
     auto& ranges = ranges_[{lineage, part.range.partition}];
     const auto next = ranges.lower_bound(part.range.begin);
     const bool overlaps = (next != ranges.end() && next->first < part.range.end) ||
@@ -132,9 +163,35 @@ void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
   }
 }
 
-void Checker::on_act(const Member& member) {
-  if (void_.contains({member.id, member.incarnation})) {
-    violation(fmt::format("I11: '{}' uses a state that was given up", member.id));
+void Checker::check_samples(const data::DataSet& data, uint64_t epochs) {
+  data::Audit audit(data, 0);
+  for (const auto& [number, step] : committed_) {
+    audit.add(number.first, step, "a member");
+  }
+  const CommitAudit made = audit.finish({});
+  if (made.problems > 0) violation("I4: " + made.first_problems.front());
+  if (made.epochs < epochs) {
+    violation(fmt::format("I4: {} epochs were committed of {}", made.epochs, epochs));
+  }
+}
+
+// Once a lineage is active, one member at least of the last active world before it has settled: no
+// step of that can be whole any more, whatever the others of it still give.
+void Checker::on_act(const World& world) {
+  const Member& self = world.members[static_cast<size_t>(world.rank)];
+  const auto gave_up = [&](const Member& member) {
+    const auto settled = settled_.find({member.id, member.incarnation});
+    return settled != settled_.end() && settled->second > world.lineage;
+  };
+  if (void_.contains({self.id, self.incarnation}) || gave_up(self)) {
+    violation(fmt::format("I11: '{}' uses a state that was given up", self.id));
+  }
+  if (!record_ || world.lineage >= record_->active_lineage) return;
+  const auto last = last_active_.find(world.lineage);
+  if (last != last_active_.end() && last->second == world.generation &&
+      std::none_of(world.members.begin(), world.members.end(), gave_up)) {
+    violation(fmt::format("I11: generation {} goes on in lineage {}, beside lineage {}",
+                          world.generation, world.lineage, record_->active_lineage));
   }
 }
 

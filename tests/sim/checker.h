@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/data_set.h"
 #include "ffdl/membership.h"
 #include "ffdl/partition_ledger.h"
 #include "membership/records.h"
@@ -31,8 +32,12 @@ using SharedState = std::shared_ptr<const State>;
 class Checker {
  public:
   using IsAlive = std::function<bool(const Member&)>;
-  // `is_alive` says whether that life of a member still may use its state.
-  explicit Checker(IsAlive is_alive) : is_alive_(std::move(is_alive)) {}
+  // What a checkpoint on the disk holds; nothing: it cannot be loaded.
+  using ReadCheckpoint = std::function<std::optional<State>(const CheckpointPointer&)>;
+  // `is_alive` says whether that life of a member still may use its state. Without `read` a
+  // checkpoint is what on_saved() said.
+  explicit Checker(IsAlive is_alive, ReadCheckpoint read = {})
+      : is_alive_(std::move(is_alive)), read_(std::move(read)) {}
 
   // A write of the record took effect, of a writer who had read the revision `expected`.
   void on_world(Revision expected, const Entry& entry);
@@ -44,8 +49,8 @@ class Checker {
   void on_sum(const std::vector<SharedState>& states);
   // All members of this world have applied these steps.
   void on_stable(const World& world, const std::vector<uint64_t>& steps);
-  // A member uses its state: it contributes, or applies.
-  void on_act(const Member& member);
+  // The member that sees this world uses its state in it: it contributes, or applies.
+  void on_act(const World& world);
   // A checkpoint is written, to be published under this name.
   void on_saved(const std::string& manifest, const State& state) { saved_[manifest] = state; }
   const State& saved(const std::string& manifest) const { return saved_.at(manifest); }
@@ -56,6 +61,10 @@ class Checker {
 
   // A ledger says that these samples are committed for good.
   void on_committed(uint64_t lineage, const CommittedStep& step);
+  // That were committed in the newest lineage.
+  uint64_t samples() const { return samples_; }
+  // Whether the newest lineage has so many epochs, each sample once in each.
+  void check_samples(const data::DataSet& data, uint64_t epochs);
 
   void violation(std::string what) {
     if (violation_.empty()) violation_ = std::move(what);
@@ -64,15 +73,18 @@ class Checker {
 
   const std::optional<membership::WorldRecord>& record() const { return record_; }
   uint64_t stable_steps() const { return stable_steps_; }
+  uint64_t checkpoints() const { return saved_.size(); }
   // The last world in which a step became stable.
   uint64_t working_generation() const { return working_generation_; }
 
  private:
   void check_restart(const membership::WorldRecord& next);
   void check_publication(const membership::WorldRecord& next);
+  void read_checkpoint(const CheckpointPointer& checkpoint);
   void check_active(uint64_t generation);
 
-  const IsAlive is_alive_;
+  IsAlive is_alive_;
+  ReadCheckpoint read_;
   std::optional<membership::WorldRecord> record_;
   Revision revision_ = 0;
   std::map<uint64_t, std::vector<Member>> members_;  // by generation
@@ -81,10 +93,15 @@ class Checker {
   std::map<uint64_t, std::vector<uint64_t>> stable_;  // by lineage; the longest
   std::map<std::string, State> saved_;
   std::map<std::pair<uint64_t, uint64_t>, CommittedStep> committed_;  // by lineage and step
+  uint64_t newest_lineage_ = 0;
+  uint64_t samples_ = 0;
   // By lineage and partition, from begin to end: pieces of one may be given to several members.
   std::map<std::pair<uint64_t, uint32_t>, std::map<uint64_t, uint64_t>> ranges_;
   std::map<uint64_t, std::vector<uint64_t>> histories_ = {{0, {}}};  // by name
-  std::set<std::pair<std::string, uint64_t>> void_;  // lives whose state was given up
+  using Life = std::pair<std::string, uint64_t>;
+  std::set<Life> void_;                       // whose state was given up
+  std::map<Life, uint64_t> settled_;          // by the lineage of the last active world that had it
+  std::map<uint64_t, uint64_t> last_active_;  // generation, by lineage
   uint64_t stable_steps_ = 0;
   uint64_t working_generation_ = 0;
   std::string violation_;

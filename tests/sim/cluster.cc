@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "membership/keys.h"
+#include "sim/ledger_cluster.h"
 #include "sim/session_worker.h"
 #include "sim/worker.h"
 #include "store/memory_store.h"
@@ -19,8 +20,9 @@ using namespace std::chrono_literals;
 constexpr size_t kWorkersMax = 4;
 
 // Short against each other as the defaults are, and short for the sake of many schedules.
-MembershipOptions short_times() {
+MembershipOptions short_times(Recovery recovery) {
   MembershipOptions options;
+  options.recovery = recovery;
   options.heartbeat = 90ms;
   options.step_timeout = 2s;
   options.fence_after = 1500ms;
@@ -30,22 +32,29 @@ MembershipOptions short_times() {
 
 class Cluster {
  public:
-  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training)
+  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training,
+          Recovery recovery, bool has_disk, uint64_t epochs)
       : runtime_(runtime),
         of_(of),
+        epochs_(epochs),
         kinds_(has_takeovers ? kKinds : kTakeOver),
         store_node_(runtime.make_node("store")),
         store_(store_node_),
-        checker_([this](const Member& member) { return is_alive(member); }),
+        checker_([this](const Member& member) { return is_alive(member); },
+                 has_disk ? Checker::ReadCheckpoint([this](const CheckpointPointer& pointer) {
+                   return read_checkpoint(disk_, checker_, pointer);
+                 })
+                          : nullptr),
         shared_{runtime,
                 checker_,
                 bus_,
                 exchange_,
                 [this](const Member& member) { return is_alive(member); },
-                short_times(),
+                short_times(recovery),
                 {},
                 mutant,
-                training} {}
+                training,
+                {has_disk ? &disk_ : nullptr, 0, 1, {}}} {}
 
   const Checker& checker() const { return checker_; }
 
@@ -54,7 +63,7 @@ class Cluster {
     const uint64_t first = 1 + runtime_.below(3);
     for (uint64_t i = 0; i < first; ++i) start_worker(fmt::format("w{}", i));
     const Duration end = 2s + runtime_.up_to(5s);
-    while (runtime_.elapsed() < end && checker_.violation().empty()) {
+    while (is_under_way(end) && checker_.violation().empty()) {
       runtime_.sleep(runtime_.up_to(200ms));
       launch();
       if (runtime_.chance(trouble_)) act();
@@ -72,6 +81,7 @@ class Cluster {
     }
     for (const auto& worker : workers_) worker->node().kill();
     workers_.clear();
+    if (epochs_ > 0) checker_.check_samples(SessionWorker::data_set(), epochs_);
   }
 
  private:
@@ -84,6 +94,11 @@ class Cluster {
     Duration at;
     Member member;
   };
+
+  bool is_under_way(Duration end) const {
+    if (epochs_ == 0) return runtime_.elapsed() < end;
+    return checker_.samples() < epochs_ * SessionWorker::data_set().samples;
+  }
 
   // Each schedule has some kinds of trouble and not others.
   void draw() {
@@ -101,6 +116,11 @@ class Cluster {
                     some(0.04)};
     trouble_ = 0.2 + some(0.8);
     reports_ = some(1);
+    if (shared_.checkpointing.disk != nullptr) {
+      shared_.checkpointing.every_steps = 1 + runtime_.below(8);
+      shared_.checkpointing.keep_last = 1 + static_cast<int>(runtime_.below(2));
+      shared_.checkpointing.faults = {runtime_.up_to(20ms), some(0.02), false};
+    }
     for (uint64_t kind = 0; kind < kinds_; ++kind) enabled_[kind] = runtime_.chance(0.5);
   }
 
@@ -112,6 +132,10 @@ class Cluster {
     const auto kind = static_cast<Kind>(runtime_.below(kinds_));
     if (!enabled_[kind]) return;
     if (kind == kStart) return start_new("");
+    if (kind == kStoreAway && shared_.checkpointing.disk != nullptr && runtime_.chance(0.5)) {
+      full_until_ = runtime_.elapsed() + runtime_.up_to(1s);
+      return;
+    }
     if (kind == kStoreAway) {
       away_until_ = runtime_.elapsed() + runtime_.up_to(1s);
       return;
@@ -186,6 +210,7 @@ class Cluster {
   void launch() {
     const Duration now = runtime_.elapsed();
     faults_.store_is_away = now < away_until_;
+    shared_.checkpointing.faults.is_full = now < full_until_;
     for (const Due& due : take_due(due_, now)) {
       start_worker(due.id, due.takes_over_from);
     }
@@ -219,7 +244,8 @@ class Cluster {
   // --- the end ---
 
   void calm_down() {
-    away_until_ = {};
+    away_until_ = full_until_ = {};
+    shared_.checkpointing.faults = {1ms, 0, false};
     faults_ = {1ms, 0, 0, false};
     shared_.pace.hang = 0;
     shared_.pace.fail = 0;
@@ -268,10 +294,12 @@ class Cluster {
 
   SimRuntime& runtime_;
   const Of of_;
+  const uint64_t epochs_;
   const uint64_t kinds_;  // of trouble
   SimNode& store_node_;
   store::MemoryStore store_;
   Faults faults_;
+  testing::MemoryFiles disk_;
   Bus bus_;
   Exchange exchange_;
   Checker checker_;
@@ -280,6 +308,7 @@ class Cluster {
   std::vector<Due> due_;
   std::vector<Death> deaths_;
   Duration away_until_{};
+  Duration full_until_{};  // of the disk
   double trouble_ = 0;
   double reports_ = 0;
   bool enabled_[kKinds] = {};
@@ -287,6 +316,7 @@ class Cluster {
 };
 
 Training training_of(uint64_t number) {
+  if (number % 5 == 4) return Training::kBuckets;
   constexpr std::array kAll = {Training::kOnDemand, Training::kGlobal, Training::kNumbers,
                                Training::kMicroBatches};
   return kAll[number % kAll.size()];
@@ -294,11 +324,16 @@ Training training_of(uint64_t number) {
 
 }  // namespace
 
-Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
-  SimRuntime runtime(seed, stacks);
+Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of, uint64_t epochs) {
+  if (of == Of::kLedger) return simulate_ledger(seed, epochs > 0 ? epochs : 1 + seed % 5, stacks);
+  SimRuntime runtime(seed, stacks, epochs);
   // Those that found a fault once are what they were then.
+  const bool has_disk = of == Of::kSession && seed % 4 == 3;
+  const bool goes_back = of == Of::kMembership ? seed % 8 == 3 : has_disk && seed % 8 == 3;
   auto cluster =
-      std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4));
+      std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4),
+                                goes_back ? Recovery::kConsistent : Recovery::kForward, has_disk,
+                                epochs);
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();
@@ -306,6 +341,7 @@ Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of) {
   outcome.schedule_hash = runtime.schedule_hash();
   outcome.switches = runtime.switches();
   outcome.stable_steps = checker.stable_steps();
+  outcome.checkpoints = checker.checkpoints();
   if (checker.record()) {
     outcome.generations = checker.record()->generation;
     outcome.lineages = checker.record()->lineage;

@@ -15,6 +15,7 @@ namespace {
 void make_active(membership::WorldRecord& record) {
   record.phase = Phase::kActive;
   record.active_generation = record.generation;
+  record.active_lineage = record.lineage;
   record.carriers = record.members;
 }
 
@@ -84,6 +85,11 @@ Result<Revision> FaultyStore::write_world(std::string_view key, Revision expecte
   };
   if (mutant_ == Mutant::kLatestOverlap) {
     change([](auto& record) { record.carriers = record.members; });
+  }
+  if (mutant_ == Mutant::kNoCarrierGoesBack) {
+    change([](auto& record) {
+      if (record.gives_up()) record.carriers.clear();
+    });
   }
   if (mutant_ == Mutant::kBornActive) change(make_active);
   const auto put = mutant_ == Mutant::kNoCompare ? inner_.put(key, text)

@@ -20,11 +20,15 @@ enum class Mutant {
   kIgnoresFence,       // A11: one who cannot renew goes on
   kForeignCheckpoint,  // A11: a checkpoint is published whatever its lineage
   kOlderCheckpoint,    // A11: a checkpoint is published over a newer one
+  kNoCarrierGoesBack,  // a world that goes back to a checkpoint needs no carrier
+  kKeepsState,         // who goes back keeps the state that it has
   // Of sessions: in what the store takes, in what members say, or in what they train.
   kBornActive,        // A6: active as soon as it is formed
   kLastApply,         // A1: the label has the world of the last step, not the last one in step
   kStepAlone,         // A2: labels are compared by their steps alone
   kParticipantApart,  // A7: what a participant keeps is not part of the state
+  kFirstBucket,       // A3: a step counts when its first bucket was averaged
+  kTornShard,         // of what is written to the disk a half is zeros, and nobody is told
 };
 
 struct MutantName {
@@ -43,10 +47,14 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kIgnoresFence, "ignores-fence"},
     MutantName{Mutant::kForeignCheckpoint, "foreign-checkpoint"},
     MutantName{Mutant::kOlderCheckpoint, "older-checkpoint"},
+    MutantName{Mutant::kNoCarrierGoesBack, "no-carrier-goes-back"},
+    MutantName{Mutant::kKeepsState, "keeps-state"},
     MutantName{Mutant::kBornActive, "born-active"},
     MutantName{Mutant::kLastApply, "last-apply"},
     MutantName{Mutant::kStepAlone, "step-alone"},
     MutantName{Mutant::kParticipantApart, "participant-apart"},
+    MutantName{Mutant::kFirstBucket, "first-bucket"},
+    MutantName{Mutant::kTornShard, "torn-shard"},
 };
 
 }  // namespace ffdl::sim

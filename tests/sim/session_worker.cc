@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "elastic/checkpoint_folder.h"
 #include "elastic/hash.h"
 #include "elastic/rescale.h"
 
@@ -18,6 +19,9 @@ namespace {
 
 constexpr uint64_t kBatchMax = 5;
 constexpr uint64_t kMicroBatch = 2;
+constexpr const char* kCheckpoints = "/checkpoints";
+constexpr size_t kBuckets = 3;
+constexpr double kGradientStep = 1000;
 
 template <class... Numbers>
 uint64_t mix(Numbers... numbers) {
@@ -59,13 +63,24 @@ std::vector<SampleRange> next_micro_batch(std::vector<SampleRange>& ranges) {
 
 // --- Chain ---------------------------------------------------------------------------------------
 
-void Chain::compute() { gradient_ = static_cast<double>(shared_.runtime.below(1U << 20)); }
+Chain::Chain(Shared& shared)
+    : shared_(shared), gradients_(shared.training == Training::kBuckets ? kBuckets : 1) {}
 
-void Chain::compute(std::span<const SampleRange> ranges) {
+std::vector<Buffer> Chain::gradients() {
+  std::vector<Buffer> buffers;
+  for (double& gradient : gradients_) buffers.push_back({&gradient, 1, DType::kFloat64});
+  return buffers;
+}
+
+void Chain::compute() { gradients_.front() = static_cast<double>(shared_.runtime.below(1U << 20)); }
+
+// Each of another size, so that one is not taken for another.
+void Chain::compute(std::span<const SampleRange> ranges, size_t which) {
   uint64_t sum = 0;
   for (const SampleRange& range : ranges) sum += value_of(range);
   const auto samples = static_cast<double>(std::max<uint64_t>(samples_in(ranges), 1));
-  gradient_ = static_cast<double>(sum) / samples;
+  gradients_[which] =
+      static_cast<double>(sum) / samples + kGradientStep * static_cast<double>(which);
 }
 
 void Chain::check_samples(const CommittedStep& committed) {
@@ -79,12 +94,27 @@ void Chain::check_samples(const CommittedStep& committed) {
   }
 }
 
-uint64_t Chain::name() const { return model_ == 0 && records_ == 0 ? 0 : mix(model_, records_); }
+// What the averaged gradients say of the samples of the step.
+uint64_t Chain::sum_over(uint64_t samples) {
+  std::vector<uint64_t> sums;
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const double mean = gradients_[i] - kGradientStep * static_cast<double>(i);
+    sums.push_back(static_cast<uint64_t>(std::llround(mean * static_cast<double>(samples))));
+    if (sums.back() != sums.front()) {
+      shared_.checker.violation("the buckets of a step are of different samples");
+    }
+  }
+  return sums.front();
+}
+
+uint64_t Chain::name_of(int64_t model, uint64_t records) {
+  return model == 0 && records == 0 ? 0 : mix(model, records);
+}
 
 void Chain::apply() {
   before_ = name();
   has_applied_ = true;
-  model_ = static_cast<int64_t>(mix(model_, gradient_));
+  for (const double gradient : gradients_) model_ = static_cast<int64_t>(mix(model_, gradient));
 }
 
 void Chain::describe(std::span<std::byte> record) {
@@ -97,9 +127,7 @@ void Chain::applied(uint64_t step, const StepRecords& records) {
   uint64_t samples = 0;
   for (int rank = 0; rank < records.size(); ++rank) samples += records.samples(rank);
   sums_.erase(step);
-  if (has_applied_) {
-    sums_[step] = static_cast<uint64_t>(std::llround(gradient_ * static_cast<double>(samples)));
-  }
+  if (has_applied_) sums_[step] = sum_over(samples);
   has_applied_ = false;
   last_apply_ = world_.generation;
   for (int rank = 0; rank < records.size(); ++rank) {
@@ -107,7 +135,7 @@ void Chain::applied(uint64_t step, const StepRecords& records) {
     std::memcpy(&number, records.of(rank).data(), sizeof number);
     records_ = mix(records_, number);
   }
-  shared_.checker.on_act(world_.members[static_cast<size_t>(world_.rank)]);
+  shared_.checker.on_act(world_);
   shared_.checker.on_step(before, name(), step);
 }
 
@@ -145,6 +173,20 @@ Status Chain::restore(std::span<const std::byte> bytes) {
   return {};
 }
 
+std::optional<State> read_checkpoint(testing::MemoryFiles& disk, const Checker& checker,
+                                     const CheckpointPointer& pointer) {
+  int64_t model = 0;
+  const std::vector<Buffer> into = {{&model, 1, DType::kInt64}};
+  const elastic::CheckpointFolder folder(disk, kCheckpoints);
+  const auto loaded = folder.load({pointer.manifest, pointer.hash},
+                                  elastic::describe_tensors(into, {}).value(), into);
+  // What the first of the participants keeps, behind its length.
+  uint64_t parts[2] = {};
+  if (!loaded.ok() || loaded->participants.size() < sizeof parts) return std::nullopt;
+  std::memcpy(parts, loaded->participants.data(), sizeof parts);
+  return State{loaded->lineage, loaded->generation, checker.steps(Chain::name_of(model, parts[1]))};
+}
+
 // --- SessionWorker -------------------------------------------------------------------------------
 
 SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store,
@@ -152,6 +194,10 @@ SessionWorker::SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<Faul
     : Process(node, std::move(store), std::move(id), std::move(takes_over_from)),
       shared_(shared),
       runtime_(shared.runtime) {
+  const Checkpointing& disk = shared_.checkpointing;
+  if (disk.disk != nullptr) {
+    files_ = std::make_unique<SimFiles>(*disk.disk, runtime_, node_, disk.faults, shared_.mutant);
+  }
   task_ = node_.spawn("user", [this](const StopToken&) {
     run();
     has_ended_ = true;
@@ -165,7 +211,8 @@ void SessionWorker::run() {
     has_left = ended.ok();
     session_.reset();
     if (node_.is_killed()) return;
-    if (ended.code() == StatusCode::kInternal || ended.code() == StatusCode::kInvalidArgument) {
+    if (ended.code() == StatusCode::kInternal || ended.code() == StatusCode::kInvalidArgument ||
+        ended.code() == StatusCode::kCorrupt) {
       shared_.checker.violation(ended.to_string());
     }
     runtime_.sleep(runtime_.up_to(100ms));
@@ -190,7 +237,7 @@ Status SessionWorker::live() {
 
 Result<StepResult> SessionWorker::make_step(Chain& chain, PartitionLedger& ledger) {
   const bool is_on_demand =
-      shared_.training == Training::kNumbers || shared_.training == Training::kOnDemand;
+      shared_.training != Training::kGlobal && shared_.training != Training::kMicroBatches;
   if (shared_.training == Training::kNumbers) chain.compute();
   const uint64_t count = is_on_demand ? runtime_.below(kBatchMax + 1) : PartitionLedger::kAll;
   FFDL_ASSIGN_OR_RETURN(auto taken, ledger.take(count));
@@ -200,17 +247,30 @@ Result<StepResult> SessionWorker::make_step(Chain& chain, PartitionLedger& ledge
       chain.compute(batch);
       FFDL_RETURN_IF_ERROR(session_->add_micro_batch(samples_in(batch)));
     }
+  } else if (shared_.training == Training::kBuckets) {
+    FFDL_RETURN_IF_ERROR(compute_buckets(chain, ledger, taken));
   } else if (shared_.training != Training::kNumbers) {
     chain.compute(taken);
   }
   return session_->end_step(ledger.taken());
 }
 
-// Small epochs, so that a schedule has some ends of them.
+// Some are ready early and some not, at each member as it likes.
+Status SessionWorker::compute_buckets(Chain& chain, PartitionLedger& ledger,
+                                      std::span<const SampleRange> taken) {
+  const uint64_t early = runtime_.below(chain.gradient_count() + 1);
+  for (size_t i = 0; i < chain.gradient_count(); ++i) {
+    runtime_.sleep(runtime_.up_to(shared_.pace.compute_max / 4));
+    chain.compute(taken, i);
+    if (i < early) FFDL_RETURN_IF_ERROR(session_->begin_average(i + 1, ledger.taken()));
+  }
+  return {};
+}
+
 Result<std::unique_ptr<PartitionLedger>> SessionWorker::make_ledger(Chain& chain) {
   PartitionLedgerOptions options;
-  options.samples = 100;
-  options.partition_samples = 13;
+  options.samples = data_set().samples;
+  options.partition_samples = data_set().partition_samples;
   options.epochs = 0;
   options.on_stable = [this, &chain](const CommittedStep& step) {
     shared_.checker.on_committed(chain.world().lineage, step);
@@ -234,6 +294,13 @@ SessionOptions SessionWorker::options(Chain& chain, PartitionLedger& ledger) {
     options.micro_batch_shares = [&ledger] { return ledger.shares(); };
     options.micro_batch_samples = kMicroBatch;
   }
+  if (files_) {
+    options.checkpoints.folder = kCheckpoints;
+    options.checkpoints.every_steps = shared_.checkpointing.every_steps;
+    options.checkpoints.keep_last = shared_.checkpointing.keep_last;
+    options.checkpoints.files = files_.get();
+  }
+  if (shared_.training == Training::kBuckets) options.bucket_bytes = 1;
   options.operation_timeout = 4s;
   options.recovery_timeout = 60s;
   options.verify_state = runtime_.chance(0.5);
@@ -248,15 +315,14 @@ SessionOptions SessionWorker::options(Chain& chain, PartitionLedger& ledger) {
 SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
   SimCommunicator::Hooks hooks;
   hooks.fail = shared_.pace.fail;
+  hooks.is_first_bucket_all = shared_.mutant == Mutant::kFirstBucket;
   hooks.state = [&chain] { return chain.name(); };
   hooks.sum = [this](const std::vector<uint64_t>& states) {
     for (const uint64_t state : states) {
       if (state != states.front()) shared_.checker.violation("I6: one sum of different states");
     }
   };
-  hooks.act = [this, self = world.members[static_cast<size_t>(world.rank)]] {
-    shared_.checker.on_act(self);
-  };
+  hooks.act = [this, world] { shared_.checker.on_act(world); };
   // The only message of a report's size that begins as one does, and goes on with a hash.
   hooks.tamper = [this, &chain](std::vector<std::byte>& bytes) {
     if (bytes.size() != sizeof(elastic::Report)) return;

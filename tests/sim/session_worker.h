@@ -4,7 +4,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "data/data_set.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
 #include "sim/process.h"
@@ -16,11 +18,11 @@ namespace ffdl::sim {
 // the model and one in a participant. The checker keeps the histories.
 class Chain final : public Trainable, public StepParticipant {
  public:
-  explicit Chain(Shared& shared) : shared_(shared) {}
+  explicit Chain(Shared& shared);
 
   // Of the model.
   std::vector<Buffer> state() override { return {{&model_, 1, DType::kInt64}}; }
-  std::vector<Buffer> gradients() override { return {{&gradient_, 1, DType::kFloat64}}; }
+  std::vector<Buffer> gradients() override;
   void apply() override;
   void on_world(const World& world) override;
   Status begin_anew() override;
@@ -37,34 +39,45 @@ class Chain final : public Trainable, public StepParticipant {
 
   // Random numbers, of no samples.
   void compute();
-  // The mean over these samples.
-  void compute(std::span<const SampleRange> ranges);
+  // The mean over these samples: one of the gradients.
+  void compute(std::span<const SampleRange> ranges, size_t which = 0);
+  size_t gradient_count() const { return gradients_.size(); }
   // That gradients were of what this step commits; of a step that was not made here nothing is
   // known.
   void check_samples(const CommittedStep& committed);
   // Names both, and so all steps.
-  uint64_t name() const;
+  uint64_t name() const { return name_of(model_, records_); }
+  static uint64_t name_of(int64_t model, uint64_t records);
   const World& world() const { return world_; }
   // The generation in which the last step was applied here.
   uint64_t last_apply() const { return last_apply_; }
 
  private:
+  uint64_t sum_over(uint64_t samples);
+
   Shared& shared_;
   int64_t model_ = 0;
   uint64_t records_ = 0;
   uint64_t before_ = 0;  // the name before this step's apply()
   bool has_applied_ = false;
-  double gradient_ = 0;
+  std::vector<double> gradients_;
   std::map<uint64_t, uint64_t> sums_;  // of the values of each step's samples, by its gradient
   uint64_t last_apply_ = 0;
   World world_;
 };
+
+// What a checkpoint of sessions holds, as they would load it; nothing: they could not.
+std::optional<State> read_checkpoint(testing::MemoryFiles& disk, const Checker& checker,
+                                     const CheckpointPointer& pointer);
 
 // One process of a training job: the real Session, over a communicator of the simulation.
 class SessionWorker final : public Process {
  public:
   SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
                 std::string takes_over_from);
+
+  // Small epochs, so that a schedule has some ends of them.
+  static data::DataSet data_set() { return {.samples = 100, .partition_samples = 13}; }
 
   const Member* self() const override { return session_ ? &session_->self() : nullptr; }
   bool may_use_state() const override {
@@ -75,12 +88,14 @@ class SessionWorker final : public Process {
   void run();
   Status live();
   Result<StepResult> make_step(Chain& chain, PartitionLedger& ledger);
+  Status compute_buckets(Chain& chain, PartitionLedger& ledger, std::span<const SampleRange> taken);
   Result<std::unique_ptr<PartitionLedger>> make_ledger(Chain& chain);
   SessionOptions options(Chain& chain, PartitionLedger& ledger);
   SimCommunicator::Hooks hooks(const World& world, Chain& chain);
 
   Shared& shared_;
   SimRuntime& runtime_;
+  std::unique_ptr<SimFiles> files_;  // none: there is no disk
   std::unique_ptr<Session> session_;
   std::unique_ptr<Task> task_;  // last: it uses all of the above
 };

@@ -127,6 +127,10 @@ void SimCommunicator::abort(Status why) {
 Status SimCommunicator::run(const Operation& operation, Time deadline) {
   Status outcome = attempt(operation, deadline);
   if (!outcome.ok() && failed_.ok()) abort(outcome);
+  if (operation.kind == Collective::kAllGather) sums_ = 0;
+  if (operation.kind != Collective::kAllReduce) return outcome;
+  if (hooks_.is_first_bucket_all && sums_ > 0) return {};
+  if (outcome.ok()) ++sums_;
   return outcome;
 }
 

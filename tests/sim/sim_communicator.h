@@ -65,7 +65,8 @@ class SimCommunicator final : public Communicator {
     std::function<void(const std::vector<uint64_t>&)> sum;  // those whose gradients are summed
     std::function<void()> act;                              // this member contributes
     std::function<void(std::vector<std::byte>&)> tamper;    // with what it gives; for mutants
-    double fail = 0;  // how often an operation ends badly here though all live
+    double fail = 0;                   // how often an operation ends badly here though all live
+    bool is_first_bucket_all = false;  // later sums of a step do not fail; for a mutant
   };
 
   static Result<std::unique_ptr<Communicator>> connect(const World& world, Time deadline,
@@ -98,6 +99,7 @@ class SimCommunicator final : public Communicator {
   SimNode& node_;
   const Hooks hooks_;
   uint64_t operations_ = 0;
+  uint64_t sums_ = 0;  // since the last gather
   std::map<std::pair<int, int>, uint64_t> messages_;
   Status failed_;
 };

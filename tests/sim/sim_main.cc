@@ -26,7 +26,7 @@ constexpr uint64_t kJobsMax = 64;
 
 constexpr std::string_view kUsage =
     "usage: sim_main [--seed N | --seeds N [--seconds S] [--first N] [--jobs N]] [--mutant NAME]\n"
-    "                [--of session] [--expect found]\n"
+    "                [--of session|ledger] [--epochs N] [--expect found]\n"
     "\n"
     "  --seed N        this schedule alone, twice: it must be the same both times\n"
     "  --seeds N       so many schedules, or fewer if the time is over\n"
@@ -34,7 +34,9 @@ constexpr std::string_view kUsage =
     "  --first N       their seeds from here on; otherwise fresh ones\n"
     "  --jobs N        in so many processes\n"
     "  --of session    the real Session above the real Membership; otherwise one made for the\n"
-    "                  test, which also publishes checkpoints\n"
+    "                  test, which also publishes checkpoints; or --of ledger: workers without\n"
+    "                  membership, each with a StoreLedger\n"
+    "  --epochs N      so many epochs of sessions or ledgers, and not some seconds\n"
     "  --mutant NAME   with a rule switched off; tests/sim/mutants.h names them\n"
     "  --expect found  end well if, and only if, a violation is found\n";
 
@@ -45,6 +47,7 @@ struct Command {
   uint64_t seeds = 1000;
   uint64_t seconds = 3600;
   uint64_t jobs = 1;
+  uint64_t epochs = 0;
   MutantName mutant = kMutants[0];
   Of of = Of::kMembership;
   bool expect_found = false;
@@ -64,13 +67,14 @@ bool take(Command& command, std::string_view name, std::string_view text) {
   if (name == "--seeds") command.seeds = value.value_or(0);
   if (name == "--seconds") command.seconds = value.value_or(0);
   if (name == "--jobs") command.jobs = value.value_or(0);
-  for (const char* one : {"--seed", "--first", "--seeds", "--seconds"}) {
+  if (name == "--epochs") command.epochs = value.value_or(0);
+  for (const char* one : {"--seed", "--first", "--seeds", "--seconds", "--epochs"}) {
     if (name == one) return value.has_value();
   }
   if (name == "--jobs") return command.jobs >= 1 && command.jobs <= kJobsMax;
   if (name == "--expect" && text == "found") return command.expect_found = true;
-  if (name == "--of" && text == "session") {
-    command.of = Of::kSession;
+  if (name == "--of" && (text == "session" || text == "ledger")) {
+    command.of = text == "session" ? Of::kSession : Of::kLedger;
     return true;
   }
   if (name != "--mutant") return false;
@@ -86,14 +90,20 @@ std::string repeat(const Command& command, uint64_t seed) {
   std::string text = fmt::format("{} --seed {}", command.program, seed);
   if (command.mutant.mutant != Mutant::kNone)
     text += fmt::format(" --mutant {}", command.mutant.name);
-  if (command.of == Of::kSession) text += " --of session";
+  if (command.of != Of::kMembership) {
+    text += command.of == Of::kSession ? " --of session" : " --of ledger";
+  }
+  if (command.epochs > 0) text += fmt::format(" --epochs {}", command.epochs);
   return text;
 }
 
 bool run_one(const Command& command) {
   Stacks stacks;
-  const Outcome first = simulate(*command.seed, command.mutant.mutant, stacks, command.of);
-  const Outcome again = simulate(*command.seed, command.mutant.mutant, stacks, command.of);
+  const auto simulated = [&] {
+    return simulate(*command.seed, command.mutant.mutant, stacks, command.of, command.epochs);
+  };
+  const Outcome first = simulated();
+  const Outcome again = simulated();
   fmt::print("seed {}: schedule {:016x}, {} switches, {} steps, {} generations, {} lineages\n",
              *command.seed, first.schedule_hash, first.switches, first.stable_steps,
              first.generations, first.lineages);
@@ -118,6 +128,7 @@ struct Board {
     uint64_t steps = 0;
     uint64_t generations = 0;
     uint64_t lineages = 0;
+    uint64_t checkpoints = 0;
   };
   std::array<Part, kJobsMax> parts;
   std::atomic<bool> found;
@@ -132,12 +143,14 @@ void search(const Command& command, uint64_t start, uint64_t job, Board& board) 
     // Relaxed: nothing but the flag itself is read because of it.
     if (board.found.load(std::memory_order_relaxed)) return;
     if (seconds_since(began) >= static_cast<double>(command.seconds)) return;
-    const Outcome outcome = simulate(start + i, command.mutant.mutant, stacks, command.of);
+    const Outcome outcome =
+        simulate(start + i, command.mutant.mutant, stacks, command.of, command.epochs);
     ++part.schedules;
     part.switches += outcome.switches;
     part.steps += outcome.stable_steps;
     part.generations += outcome.generations;
     part.lineages += outcome.lineages;
+    part.checkpoints += outcome.checkpoints;
     if (outcome.violation.empty()) continue;
     fmt::print("{}\nrepeat: {}\n", outcome.violation, repeat(command, start + i));
     board.found.store(true, std::memory_order_relaxed);
@@ -182,12 +195,13 @@ bool run_many(const Command& command) {
     sum.steps += part.steps;
     sum.generations += part.generations;
     sum.lineages += part.lineages;
+    sum.checkpoints += part.checkpoints;
   }
   fmt::print(
       "{}: {} schedules from seed {} in {:.1f} s: {} steps in {} generations, {} lineages, "
-      "{} switches\n",
+      "{} checkpoints, {} switches\n",
       command.mutant.name, sum.schedules, start, seconds_since(began), sum.steps, sum.generations,
-      sum.lineages, sum.switches);
+      sum.lineages, sum.checkpoints, sum.switches);
   if (!all_ended) fmt::print("one of {} processes did not get to its end\n", command.jobs);
   return all_ended && board.found.load(std::memory_order_relaxed) == command.expect_found;
 }

@@ -15,6 +15,7 @@ namespace {
 
 // More than any schedule of ours needs: one that goes on is stuck in a loop.
 constexpr uint64_t kSwitchesMax = 3'000'000;
+constexpr uint64_t kSwitchesOfAnEpoch = 30'000;
 
 #if defined(__SANITIZE_ADDRESS__)
 void before_switch(void** keep, const void* stack, size_t bytes) {
@@ -218,7 +219,8 @@ std::string SimRuntime::run(std::function<void()> director) {
       if (!advance_time()) return "all wait for ever: " + describe();
       continue;
     }
-    if (++switches_ > kSwitchesMax) return "they do not end: " + describe();
+    if (++switches_ > kSwitchesMax + epochs_ * kSwitchesOfAnEpoch)
+      return "they do not end: " + describe();
     Fiber& next = *ready_[below(ready_.size())];
     hash_ = (hash_ ^ next.number ^ static_cast<uint64_t>(now_.count())) * 0x9e3779b97f4a7c15U;
     hash_ ^= hash_ >> 29;

@@ -81,7 +81,9 @@ struct Fiber {
 
 class SimRuntime {
  public:
-  SimRuntime(uint64_t seed, Stacks& stacks) : random_(seed), stacks_(stacks) {}
+  // epochs: of training, of which a schedule may have more than usual.
+  SimRuntime(uint64_t seed, Stacks& stacks, uint64_t epochs = 0)
+      : random_(seed), stacks_(stacks), epochs_(epochs) {}
 
   SimNode& make_node(std::string name);
 
@@ -125,6 +127,7 @@ class SimRuntime {
 
   std::mt19937_64 random_;
   Stacks& stacks_;
+  const uint64_t epochs_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<std::shared_ptr<Fiber>> fibers_;  // that have not ended
   std::vector<Fiber*> ready_;

@@ -194,11 +194,12 @@ class CheckerTest : public ::testing::Test {
     record.phase = phase;
     if (phase == Phase::kForming) ++record.generation;
     record.members = std::move(members);
+    record.lineage = std::max<uint64_t>(record.lineage, 1);
     if (phase == Phase::kActive) {
       record.active_generation = record.generation;
+      record.active_lineage = record.lineage;
       record.carriers = record.members;
     }
-    record.lineage = std::max<uint64_t>(record.lineage, 1);
     record.term = 1;
     record.leader = record.members.front();
     return record;
@@ -277,8 +278,47 @@ TEST_F(CheckerTest, FindsAStateThatWasGivenUp) {
   ++anew.lineage;
   write(anew);
   EXPECT_EQ(checker_.violation(), "");
-  checker_.on_act({"a", 1});
+  checker_.on_act({.generation = 1, .members = {{"a", 1}}, .lineage = 1});
   EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I11"));
+}
+
+// Carriers live, and a lineage is given up all the same: one of them at least must have settled.
+TEST_F(CheckerTest, FindsALineageThatGoesOnBesideAnother) {
+  const std::vector<Member> both = {{"a", 1}, {"b", 1}};
+  const World before = {.generation = 1, .rank = 1, .members = both, .lineage = 1};
+  for (const bool has_carrier : {true, false}) {
+    checker_ = Checker([](const Member&) { return true; });
+    revision_ = 0;
+    form_and_activate(both, {});
+    membership::WorldRecord back = next({{has_carrier ? "a" : "c", 1}}, Phase::kForming);
+    ++back.lineage;
+    write(back);
+    checker_.on_base(2, {2, 0, {}});
+    checker_.on_act(before);  // that one is not active yet
+    EXPECT_EQ(checker_.violation(), "");
+    write(next(back.members, Phase::kActive));
+    checker_.on_act(before);
+    EXPECT_EQ(checker_.violation().empty(), has_carrier) << checker_.violation();
+    if (!has_carrier) continue;
+    checker_.on_act({.generation = 1, .rank = 0, .members = both, .lineage = 1});
+    EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I11: 'a'"));
+  }
+}
+
+TEST_F(CheckerTest, FindsALineageThatBeginsWithAnotherStateThanItsCheckpoints) {
+  form_and_activate({{"a", 1}}, {});
+  checker_.on_saved("saved", {1, 1, {1}});
+  membership::WorldRecord record = *checker_.record();
+  record.checkpoint = CheckpointPointer{1, 1, 1, "saved", 0};
+  write(record);
+  record = next({{"a", 1}}, Phase::kForming);
+  ++record.lineage;
+  record.restart_base = record.checkpoint;
+  write(record);
+  checker_.on_base(2, {2, 0, {1, 2}});
+  EXPECT_EQ(checker_.violation(), "");
+  write(next(record.members, Phase::kActive));
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I11: lineage 2 begins"));
 }
 
 TEST_F(CheckerTest, FindsAnOlderCheckpoint) {

@@ -80,7 +80,7 @@ void Worker::live() {
 
 Status Worker::train(const World& world) {
   runtime_.sleep(runtime_.up_to(shared_.pace.settle_max));
-  if (world.carriers.empty()) FFDL_RETURN_IF_ERROR(begin_anew(world));
+  if (world.begins_anew()) FFDL_RETURN_IF_ERROR(begin_anew(world));
   FFDL_ASSIGN_OR_RETURN(State base, find_base(world));
   FFDL_RETURN_IF_ERROR(standing());
   state_ = {world.lineage, world.generation, std::move(base.steps)};
@@ -93,6 +93,7 @@ Status Worker::train(const World& world) {
 
 Status Worker::begin_anew(const World& world) {
   FFDL_RETURN_IF_ERROR(is_outdated(world));
+  if (shared_.mutant == Mutant::kKeepsState && !state_.steps.empty()) return {};
   const auto base = membership_->restart_base();
   state_ = {world.lineage, 0,
             base ? shared_.checker.saved(base->manifest).steps : std::vector<uint64_t>()};
@@ -127,14 +128,14 @@ Status Worker::run_steps(const World& world) {
                                                       : runtime_.up_to(shared_.pace.compute_max));
     if (is_leaving_) membership_->ask_to_leave();
     FFDL_RETURN_IF_ERROR(standing());
-    shared_.checker.on_act(membership_->self());
+    shared_.checker.on_act(world);
     membership_->report_progress(world.generation, step + 1);
     FFDL_ASSIGN_OR_RETURN(const auto states, gather(world, kFirstStep + step));
     shared_.checker.on_sum(states);
     if (!is_active) FFDL_RETURN_IF_ERROR(make_active(world));
     is_active = true;
     FFDL_RETURN_IF_ERROR(standing());
-    shared_.checker.on_act(membership_->self());
+    shared_.checker.on_act(world);
     shared_.checker.on_stable(world, state_.steps);
     if (runtime_.chance(shared_.pace.publish)) save(state_);
     state_.steps.push_back(world.generation * 1'000'000 + step + 1);

@@ -11,6 +11,7 @@
 #include "sim/mutants.h"
 #include "sim/process.h"
 #include "sim/sim_communicator.h"
+#include "sim/sim_files.h"
 #include "sim/sim_runtime.h"
 
 namespace ffdl::sim {
@@ -31,6 +32,15 @@ enum class Training {
   kOnDemand,      // samples, taken on demand
   kGlobal,        // samples of one order
   kMicroBatches,  // the same, one micro-batch at a time
+  kBuckets,       // samples on demand, and averaged while later gradients are computed
+};
+
+// Of sessions; none where there is no disk.
+struct Checkpointing {
+  testing::MemoryFiles* disk = nullptr;
+  uint64_t every_steps = 0;
+  int keep_last = 1;
+  DiskFaults faults{};
 };
 
 // What all workers of a simulation share.
@@ -44,6 +54,7 @@ struct Shared {
   Pace pace;
   Mutant mutant = Mutant::kNone;
   Training training = Training::kNumbers;
+  Checkpointing checkpointing{};
 };
 
 // One process of a training job: the real Membership, and above it the steps of a session as

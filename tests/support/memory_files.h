@@ -94,6 +94,7 @@ class MemoryFiles final : public elastic::FileSystem {
     FFDL_RETURN_IF_ERROR(change("rename", from));
     auto [folder, name] = split(from);
     auto [to_folder, to_name] = split(to);
+    if (find(from) == nullptr) return Status(StatusCode::kNotFound, "rename '" + from + "'");
     folders_[to_folder].names[to_name] = folders_[folder].names.at(name);
     folders_[folder].names.erase(name);
     return {};

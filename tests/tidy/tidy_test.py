@@ -51,10 +51,14 @@ class TidyTest(unittest.TestCase):
         self.in_module("#include <boost/any.hpp>", "tests/tidy/layers.py")
         self.in_module('#include "ffdl/ffdl.h"', "name the headers")
         self.in_module("int x;", "module 'misc'", module="misc")
+        self.in_module('#include "cuda/failure.h"', "ps includes 'cuda/failure.h' of cuda")
+        self.in_module("#include <cuda_runtime_api.h>", "that belongs in cuda", module="comm")
+        self.found({"cuda/a.cu": '#include "store/state.h"\n'}, "cuda includes 'store/state.h' of store")
         self.found({"examples/a.cc": '#include "base/log.h"\n'}, "only include/ffdl/")
 
     def test_allowed_includes(self):
         self.assertEqual(problems_of({
+            "cuda/a.cu": '#include "ps/layout.h"\n#include "cuda/failure.h"\n#include <cuda_runtime_api.h>\n',
             "src/ps/a.cc": '#include "ps/layout.h"\n#include "shm/segment.h"\n#include <sys/mman.h>\n'
                            '#include "ffdl/status.h"\n#include <vector>\n',
             "tests/ps/a_test.cc": '#include "ps/layout.h"\n'}), [])

@@ -7,5 +7,13 @@ needs NumPy alone, and knows tensors where they come.
 from .loader import ElasticLoader
 from .loading import collate
 from .shards import IterableShards
+from .tables import TableSource, open_arrow, open_parquet
 
-__all__ = ["ElasticLoader", "IterableShards", "collate"]
+__all__ = [
+    "ElasticLoader",
+    "IterableShards",
+    "TableSource",
+    "collate",
+    "open_arrow",
+    "open_parquet",
+]

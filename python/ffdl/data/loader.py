@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult
+from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult, Store, StoreLedger
 from ..errors import InvalidArgument
-from . import forecast
+from . import forecast, parts
 from .loading import Loading
 from .workers import WorkerPool
 
@@ -36,6 +37,8 @@ class ElasticLoader:
     so that a faster one that takes more at a time is given more. The last of an epoch may be fewer.
     shuffle, epochs, seed, partition_samples, micro_batch_samples, partitions_wanted, on_stable: of
     PartitionLedger.create(). ON_DEMAND needs partition_samples.
+    store, id: for workers without a session. The ledger is a StoreLedger of that Store, which this
+    worker joins as `id`, and loader.ledger.advance() commits each batch; needs ON_DEMAND.
     collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
     num_workers: processes that load; 0: next() does. They start here, and end with the loader: make
     it before the session. prefetch_factor: how many batches each loads ahead. worker_init_fn: called
@@ -66,6 +69,7 @@ class ElasticLoader:
         multiprocessing_context: str | None = None,
         pin_memory: bool = False,
         seed_generators: bool = True,
+        store: Store | None = None,
         **ledger_options: Any,
     ) -> None:
         if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1:
@@ -82,7 +86,13 @@ class ElasticLoader:
         samples = self._load.samples
         if order == SampleOrder.GLOBAL:
             ledger_options["batch_samples"] = batch_samples
-        self.ledger = PartitionLedger.create(
+        if store is not None and order == SampleOrder.GLOBAL:
+            raise InvalidArgument(
+                "make a loader over a store: one order for all needs members that step together; "
+                "use SampleOrder.ON_DEMAND, or a session"
+            )
+        make = PartitionLedger.create if store is None else partial(StoreLedger.join, store)
+        self.ledger: Any = make(
             samples=samples, partition_samples=partition_samples, epochs=epochs, seed=seed,
             shuffle=shuffle, order=order, **ledger_options)
         self._samples = samples
@@ -118,16 +128,36 @@ class ElasticLoader:
         Asked again in the same step, after one that is to be repeated, it gives what is due then.
         Raises what data set and collate_fn do, PeerLost (a process that loads is gone).
         """
-        ranges = self.ledger.take(None if self._is_global else self._batch_samples)
-        key = tuple((one.partition, one.begin, one.end) for one in ranges)
-        if self._pool is None:
-            return self._pinned(self._load(*self._arguments(key))) if key else None
-        ahead = self._forecast(key)
-        self._pool.keep({key, *ahead})
-        for one in (key, *ahead):
-            if one and one not in self._pool:
-                self._pool.start(one, self._arguments(one))
-        return self._pinned(self._pool.take(key)) if key else None
+        for _, batch in self.next_parts(parts.whole):
+            return batch
+        return None
+
+    def next_parts(
+        self, cut: parts.Cut, samples: int | None = None
+    ) -> Iterator[tuple[forecast.Ranges, Any]]:
+        """The batch of the present step in parts, each beside the ranges of its samples.
+
+        cut: the parts of a step's ranges, as ffdl.data.parts has them; the same in each step, as
+        parts are loaded ahead, too. samples: of this step, with ON_DEMAND; None: batch_samples.
+        Nothing where the step has no samples for this worker. Raises as next() does.
+        """
+        if samples is None:
+            samples = self._batch_samples
+        ranges = self.ledger.take(None if self._is_global else samples)
+        step = tuple((one.partition, one.begin, one.end) for one in ranges)
+        keys = cut(step)
+        if self._pool is not None:
+            ahead = [key for one in self._forecast(step, samples) for key in cut(one)]
+            self._pool.keep({*keys, *ahead})
+            for key in (*keys, *ahead):
+                if key not in self._pool:
+                    self._pool.start(key, self._arguments(key))
+        for key in keys:
+            if self._pool is not None:
+                batch = self._pool.take(key)
+            else:
+                batch = self._load(*self._arguments(key))
+            yield key, self._pinned(batch)
 
     def batches(self, session: Session) -> Iterator[Any]:
         """A batch for each step that has samples for this worker, in a loop over the session.
@@ -177,10 +207,12 @@ class ElasticLoader:
     def _arguments(self, ranges: forecast.Ranges) -> tuple[Any, ...]:
         return self.ledger.sample_indices(ranges), ranges[0][:2]
 
-    def _forecast(self, key: forecast.Ranges) -> list[forecast.Ranges]:
+    def _forecast(self, key: forecast.Ranges, samples: int) -> list[forecast.Ranges]:
+        if samples == 0:
+            return []
         if not self._is_global:
             leases = tuple((one.partition, one.begin, one.end) for one in self.ledger.leases)
-            return forecast.of_leases(leases, self._batch_samples, self._ahead)
+            return forecast.of_leases(leases, samples, self._ahead)
         if not self._has_one_partition:
             return []
         ledger = self.ledger

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .._ffdl import DataSource
 from ..errors import InvalidArgument
+from .tables import TableSource
 
 _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
 
@@ -83,6 +84,8 @@ class Loading:
             if self._collate_fn is None:
                 return samples
             samples = list(samples)
+        elif isinstance(dataset, TableSource) and self._collate_fn is None:
+            return dataset.read(numbers)
         elif hasattr(dataset, "__getitems__"):
             samples = dataset.__getitems__(numbers.tolist())
         else:

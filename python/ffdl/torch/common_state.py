@@ -19,9 +19,16 @@ def _refuse(what: str, why: str) -> None:
     raise InvalidArgument(f"make '{what}' elastic: {why}")
 
 
+def names_of(model: torch.nn.Module) -> dict[int, str]:
+    """Of the parameters, by identity; the same whether or not the model was compiled."""
+    return {id(p): name.replace("_orig_mod.", "") for name, p in model.named_parameters()}
+
+
 def make_optimizer_state(
-    optimizer: torch.optim.Optimizer, parameters: list[torch.nn.Parameter]
-) -> list[torch.Tensor]:
+    optimizer: torch.optim.Optimizer,
+    parameters: list[torch.nn.Parameter],
+    names: dict[int, str],
+) -> dict[str, torch.Tensor]:
     """The tensors of the optimizer's state, which are made where they are not there yet."""
     name = type(optimizer).__name__
     given = [p for group in optimizer.param_groups for p in group["params"]]
@@ -30,11 +37,11 @@ def make_optimizer_state(
                       "exactly these")
     if any(p not in optimizer.state for p in given):
         _make_zero_state(optimizer, given)
-    tensors = []
+    tensors = {}
     for parameter in given:
         for key, value in sorted(optimizer.state.get(parameter, {}).items()):
             if isinstance(value, torch.Tensor):
-                tensors.append(value)
+                tensors[f"optimizer.{names[id(parameter)]}.{key}"] = value
             elif value is not None:
                 _refuse(name, f"its state '{key}' is a {type(value).__name__}; use an optimizer "
                               "whose state is tensors")
@@ -84,37 +91,68 @@ class Gradients:
             sizes[parameter.dtype] = begin + parameter.numel()
         by_dtype = {dtype: torch.zeros(size, dtype=dtype) for dtype, size in sizes.items()}
         self.flat = list(by_dtype.values())
-        self._views = [
-            by_dtype[p.dtype][begin : begin + p.numel()].view_as(p)
+        self._aside: list[torch.Tensor] = []
+        self._has_aside = False
+        # By `data`, each has a version of its own, which counts what is done to it in place.
+        self.views = [
+            by_dtype[p.dtype][begin : begin + p.numel()].view_as(p).data
             for p, begin in zip(parameters, places, strict=True)
         ]
         self.attach()
 
     def attach(self) -> None:
-        for parameter, view in zip(self._parameters, self._views, strict=True):
+        for parameter, view in zip(self._parameters, self.views, strict=True):
             if parameter.grad is not view:
                 parameter.grad = view
 
-    def collect(self) -> None:
-        """Brings in what does not lie in the views, such as after zero_grad()."""
+    def expect_unmoved(self) -> None:
         if [p.data_ptr() for p in self._parameters] != self._places:
             raise InvalidArgument(
                 "end a step: the model's parameters lie in other memory than when it was made "
                 "elastic; move or convert it before"
             )
-        for parameter, view in zip(self._parameters, self._views, strict=True):
-            gradient = parameter.grad
-            if gradient is view:
-                continue
-            if gradient is None:
-                view.zero_()
-            else:
-                view.copy_(gradient.to_dense())
+
+    def collect(self) -> None:
+        """Brings in what does not lie in the views, such as after zero_grad()."""
+        self.expect_unmoved()
+        for parameter, view in zip(self._parameters, self.views, strict=True):
+            self.collect_one(parameter, view)
+
+    @staticmethod
+    def collect_one(parameter: torch.nn.Parameter, view: torch.Tensor) -> None:
+        gradient = parameter.grad
+        if gradient is view:
+            return
+        if gradient is None:
+            view.zero_()
+        else:
+            view.copy_(gradient.detach().to_dense())
+        parameter.grad = view
 
     def zero(self) -> None:
         for flat in self.flat:
             flat.zero_()
         self.attach()
+
+    def set_aside(self, share: float) -> None:
+        """Adds this share of what was collected to what was set aside, and begins at zero."""
+        if not self._aside:
+            self._aside = [torch.zeros_like(flat) for flat in self.flat]
+        for aside, flat in zip(self._aside, self.flat, strict=True):
+            aside.add_(flat, alpha=share)
+        self._has_aside = True
+        self.zero()
+
+    def bring_back(self) -> None:
+        """What was set aside becomes the gradients."""
+        for aside, flat in zip(self._aside, self.flat, strict=True):
+            flat.copy_(aside)
+
+    def drop_aside(self) -> None:
+        if self._has_aside:
+            for aside in self._aside:
+                aside.zero_()
+        self._has_aside = False
 
 
 class Buffers:
@@ -122,11 +160,13 @@ class Buffers:
 
     def __init__(self, model: torch.nn.Module) -> None:
         saved = model.state_dict(keep_vars=True)
-        self._buffers = [
-            saved[name]
+        found = {
+            name.replace("_orig_mod.", ""): saved[name]
             for name, buffer in model.named_buffers()
             if name in saved and buffer.dtype != torch.bool and not buffer.is_complex()
-        ]
+        }
+        self.names = list(found)
+        self._buffers = list(found.values())
         self.settled = [buffer.detach().clone() for buffer in self._buffers]
         self.changes = [
             torch.zeros_like(b, dtype=b.dtype if b.is_floating_point() else torch.float64)
@@ -159,13 +199,15 @@ def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Settings:
-    """What steers the optimizer, as bytes: hyperparameters, and the state of the scheduler."""
+    """What steers the training, as bytes: hyperparameters, the scheduler's state, the seed."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, scheduler: Any, seed: int) -> None:
         self.bytes = torch.zeros(SETTINGS_BYTES, dtype=torch.int8)
         self._optimizer = optimizer
         self._scheduler = scheduler
         self._epochs = 0
+        self._progress = 0.0  # in steps of the scheduler
+        self.seed = seed
         self._present = b""
         self.record()
 
@@ -188,6 +230,8 @@ class Settings:
             return
         settings = json.loads(text)
         self._epochs = settings["epochs"]
+        self._progress = settings["progress"]
+        self.seed = settings["seed"]
         for group, given in zip(self._optimizer.param_groups, settings["groups"], strict=True):
             plain = {key: value for key, value in group.items() if key != "params"}
             group.update(_changed(plain, given))
@@ -196,13 +240,18 @@ class Settings:
             self._scheduler.load_state_dict(state | _changed(state, settings["scheduler"]))
         self._present = self._text()
 
-    def step_scheduler(self, until: int | None = None) -> None:
-        """One step; `until`: as many as there are epochs behind."""
+    def step_scheduler(self, progress: float) -> None:
+        """Goes on by so many steps: whole ones, and what is left is kept."""
         if self._scheduler is None:
             return
-        if until is None:
+        before = int(self._progress)
+        self._progress += progress
+        for _ in range(int(self._progress) - before):
             self._scheduler.step()
-        while until is not None and self._epochs < until:
+
+    def step_epochs(self, epochs: int) -> None:
+        """As many steps as there are epochs behind."""
+        while self._scheduler is not None and self._epochs < epochs:
             self._scheduler.step()
             self._epochs += 1
 
@@ -219,7 +268,8 @@ class Settings:
             for group in self._optimizer.param_groups
         ]
         scheduler = None if self._scheduler is None else self._scheduler.state_dict()
-        settings = {"epochs": self._epochs, "groups": groups, "scheduler": scheduler}
+        settings = {"epochs": self._epochs, "groups": groups, "progress": self._progress,
+                    "scheduler": scheduler, "seed": self.seed}
         try:
             return json.dumps(settings, sort_keys=True).encode()
         except TypeError as error:

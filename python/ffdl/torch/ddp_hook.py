@@ -38,7 +38,8 @@ def ddp_hook(
         found.register_memory(_move(bucket, buffer))
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.AVG
-    options.asyncOp = True
+    if hasattr(options, "asyncOp"):  # older versions know no other way
+        options.asyncOp = True
     future = found.allreduce([buffer], options).get_future()
     return future.then(lambda done: cast("list[torch.Tensor]", done.value())[0])
 

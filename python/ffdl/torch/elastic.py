@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import signal
 import threading
 import zlib
@@ -12,9 +12,23 @@ from typing import Any
 import torch
 from torch.utils.data import default_collate
 
-from .. import InvalidArgument, PartitionLedger, Session, StepResult
-from ..data import ElasticLoader
-from .common_state import Buffers, Gradients, Settings, make_optimizer_state
+from .. import (
+    BatchRule,
+    CheckpointOptions,
+    GradientNoise,
+    InvalidArgument,
+    LearningRateRule,
+    NoiseScale,
+    PartitionLedger,
+    Session,
+    StepParticipant,
+    StepResult,
+    World,
+)
+from ..data import ElasticLoader, parts
+from .common_state import Buffers, Gradients, Settings, make_optimizer_state, names_of
+from .overlap import Overlap
+from .step_plan import StepPlan
 
 
 def elastic(
@@ -26,6 +40,13 @@ def elastic(
     scheduler_unit: str = "step",
     clip_norm: float | None = None,
     seed: int = 0,
+    overlap: bool | None = None,
+    bucket_bytes: int = 25 << 20,
+    micro_batch_samples: int | None = None,
+    batch_rule: BatchRule | None = None,
+    noise_interval: int | None = None,
+    participants: Sequence[StepParticipant] = (),
+    checkpoints: CheckpointOptions | None = None,
     **options: Any,
 ) -> Elastic:
     """Makes a training loop elastic; returns when this worker is part of the job.
@@ -48,7 +69,28 @@ def elastic(
     change the optimizer's hyperparameters.
     clip_norm: of the mean gradient over all workers, as ``torch.nn.utils.clip_grad_norm_``.
     seed: before each batch PyTorch's generator is seeded from it, the step and the batch's first
-    sample, so that dropout does not depend on what a worker did before.
+    sample, so that dropout does not depend on what a worker did before. It is part of the state.
+    overlap: whether gradients are averaged during backward. None: where there are other hosts, or a
+    processor of this one is free for it. From backward() to step() they may then not be read or
+    changed, and of several backward() of a step all but the last are within ``trainer.no_sync()``.
+    With False they are this worker's until step(), as where they are needed whole: for
+    micro-batches, noise and a rule with ``micro_batch_max``.
+    bucket_bytes: so many at a time, those of the last parameters first. The same for all workers.
+    micro_batch_samples: batches() gives so many samples at a time, step() after the last of this
+    worker's share ends the step, and the model has the same bits whatever the number of workers and
+    its changes (virtual workers: docs/session.md). The loader or ledger is made with the same
+    number, and with SampleOrder.GLOBAL.
+    batch_rule: what becomes of the batch and of the learning rate when the number of workers
+    changes, asked in each step (step_batch). With ``workers`` samples come with ON_DEMAND, and each
+    worker takes its share; with ``micro_batch_max`` batches() gives at most so many samples at a
+    time, whose gradients are added up. The learning rate is multiplied while a step is applied, and
+    a scheduler of steps goes on by what the step is worth.
+    noise_interval: measures the noise of gradients every so many steps (GradientNoise), which
+    ``trainer.noise_scale`` tells; None: not, or every 10 for LearningRateRule.ADA_SCALE.
+    participants: beside ledger and noise, such as a StragglerWatch.
+    checkpoints: of all of the state, under the model's names and ``optimizer.NAME.KEY``; also the
+    ledger, the seed, and what the scheduler has come to. With ``resume`` those count, and not what
+    the program gives now.
     options: those of Session.open(), such as ``verify_state``, and store and id where the program
     was not started by ``ffdl run``.
 
@@ -60,8 +102,11 @@ def elastic(
     worker to leave from now on, which is how ``ffdl run`` ends it.
     Raises InvalidArgument (what cannot be trained so), and what Session.open() does.
     """
+    if batch_rule is not None and batch_rule.learning_rate == LearningRateRule.ADA_SCALE:
+        noise_interval = noise_interval or 10
     return Elastic(
-        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, options
+        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, overlap, bucket_bytes,
+        micro_batch_samples, batch_rule, noise_interval, participants, checkpoints, options
     )
 
 
@@ -81,6 +126,13 @@ class Elastic:
         scheduler_unit: str,
         clip_norm: float | None,
         seed: int,
+        overlap: bool | None,
+        bucket_bytes: int,
+        micro_batch_samples: int | None,
+        batch_rule: BatchRule | None,
+        noise_interval: int | None,
+        participants: Sequence[StepParticipant],
+        checkpoints: CheckpointOptions | None,
         options: dict[str, Any],
     ) -> None:
         if scheduler_unit not in ("step", "epoch"):
@@ -94,24 +146,42 @@ class Elastic:
         self._scheduler = scheduler
         self._each_epoch = scheduler_unit == "epoch"
         self._clip_norm = clip_norm
-        self._seed = seed
         self._is_applying = False
         self._is_due = False  # step(), for the batch that was given out
+        self._part = 0  # samples of that batch
+        self._rest = 0  # those of this step that come after it
         self.left = False
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._parameters = parameters
         self._gradients = Gradients(model, parameters)
         self._buffers = Buffers(model)
-        state = [p.detach() for p in model.parameters()]
-        state += make_optimizer_state(optimizer, parameters)
-        self._settings = Settings(optimizer, scheduler)
+        names = names_of(model)
+        self._settings = Settings(optimizer, scheduler, seed)
+        state = {names[id(p)]: p.detach() for p in model.parameters()}
+        state |= make_optimizer_state(optimizer, parameters, names)
+        state |= dict(zip(self._buffers.names, self._buffers.settled, strict=True))
+        state["elastic.settings"] = self._settings.bytes
+        noise = None
+        if noise_interval is not None:
+            noise = GradientNoise.create(gradients=self._gradients.flat, interval=noise_interval)
+        self._plan = StepPlan(batch_rule, micro_batch_samples, noise)
+        self._plan.expect(self._ledger)
+        bucket_bytes = self._plan.bucket_bytes(bucket_bytes, overlap, participants)
+        self._overlap = Overlap(parameters, self._gradients, bucket_bytes, overlap)
+        self._on_world_too = options.pop("on_world", None)
+        if micro_batch_samples is not None:
+            options |= {"micro_batch_shares": self._ledger,
+                        "micro_batch_samples": micro_batch_samples}
         optimizer.register_step_pre_hook(self._refuse_step)
         self.session = Session.open(
             options.pop("store", None),
-            state=[*state, *self._buffers.settled, self._settings.bytes],
-            gradients=[*self._gradients.flat, *self._buffers.changes],
+            state=list(state.values()),
+            gradients=[*self._overlap.gradients, *self._buffers.changes],
+            bucket_bytes=bucket_bytes,
             apply=self._apply,
-            participants=[self._ledger],
+            on_world=self._on_world,
+            participants=[self._ledger, *([noise] if noise else []), *participants],
+            checkpoints=None if checkpoints is None else _with_names(checkpoints, list(state)),
             **options,
         )
         self._settle()
@@ -130,8 +200,9 @@ class Elastic:
         With a loader, its batches; it takes none of these arguments. With a ledger, dataset: gives
         a sample by its number; a batch is ``collate`` of them. None: a batch is the numbers,
         int64[n]. samples: at most so many of a step; all that are due by default, which is meant
-        for SampleOrder.GLOBAL. After each batch call step(). When all epochs are done this makes
-        the last step stable and leaves the job.
+        for SampleOrder.GLOBAL. After each batch call step(). With micro-batches, or a batch rule
+        that divides a worker's share, a step has several batches. When all epochs are done this
+        makes the last step stable and leaves the job.
         """
         if self._loader is not None:
             if dataset is not None or samples is not None or collate is not default_collate:
@@ -139,59 +210,111 @@ class Elastic:
                     "iterate over batches: the loader has the data set and how it is read; give no "
                     "arguments here"
                 )
-            load = self._next
-        else:
-            load = functools.partial(self._load, dataset, samples, collate)
+        if samples is not None and self._plan.rule is not None:
+            raise InvalidArgument(
+                "iterate over batches: the batch rule says how many samples a step has; leave "
+                "'samples' out"
+            )
         while not self._ledger.is_done:
             step = self.session.step
-            batch = load()
-            if batch is None:
-                self.step()
-            else:
-                self._is_due = True
+            self._gradients.drop_aside()
+            self._rest = 0
+            has_part = False
+            for ranges, batch in self._parts(dataset, samples, collate):
+                has_part = True
+                self._begin_part(ranges)
                 yield batch
                 if self._is_due:
                     raise InvalidArgument(
                         f"take the next batch: step() was not called for the one of step "
                         f"{step + 1}; call it once after each backward()"
                     )
+            if not has_part:
+                self.step()
             if self.left:
                 return
         self.session.finish()
 
-    def step(self) -> StepResult:
+    @property
+    def noise_scale(self) -> NoiseScale:
+        """How much the gradients of single samples differ; needs ``noise_interval``."""
+        return self._plan.noise_scale()
+
+    def no_sync(self) -> contextlib.AbstractContextManager[None]:
+        """Within it backward() adds to the gradients of a step, and averages none of them yet.
+
+        As that of DistributedDataParallel: around all but the last backward() of a step.
+        """
+        return self._overlap.no_sync()
+
+    def step(self) -> StepResult | None:
         """Averages the gradients, applies them, and changes the world where it must.
 
         Instead of ``optimizer.step()``; the gradients are zero afterwards. Whatever it returns, go
         on with the next batch: after a step that was not applied, it has the samples that are due.
+        None: the step goes on, as more of its batches come.
         Raises what Session.end_step() does, and what optimizer and scheduler do.
         """
-        self._is_due = False
         self._settings.expect_unchanged()
-        if self._ledger.taken > 0:
-            self._gradients.collect()
-            self._buffers.collect()
+        if self._is_due:
+            self._add_part()
+        self._is_due = False
+        if self._rest > 0:
+            return None
         result = self.session.end_step(self._ledger.taken)
         self._settle()
         self.left = result == StepResult.LEFT
         return result
 
+    def _begin_part(self, ranges: parts.Ranges) -> None:
+        if self._rest == 0:  # the first one
+            self._rest = self._ledger.taken
+        self._part = parts.count(ranges)
+        self._rest -= self._part
+        self._is_due = True
+        self._overlap.begin_step(self.session, self._part)
+
+    def _add_part(self) -> None:
+        """What this batch contributes to the step."""
+        self._overlap.end_step()
+        self._gradients.collect()
+        if self._plan.has_micro_batches:
+            self._buffers.collect()
+            self.session.add_micro_batch(self._part)
+            self._buffers.put_in_place()  # the next one shall not depend on this one
+            self._gradients.zero()
+            return
+        taken = self._ledger.taken
+        if self._part < taken:
+            self._gradients.set_aside(self._part / taken)
+        if self._rest > 0:
+            return
+        if self._part < taken:
+            self._gradients.bring_back()
+        self._buffers.collect()
+
+    def _on_world(self, world: World) -> None:
+        self._plan.world = world
+        if self._on_world_too is not None:
+            self._on_world_too(world)
+
     def _apply(self) -> None:
         # A newcomer's first step is this, inside open(): what it was given is not in place yet.
         self._settings.restore()
         if self._each_epoch:
-            self._settings.step_scheduler(until=self._ledger.epoch)
+            self._settings.step_epochs(self._ledger.epoch)
         self._gradients.attach()
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
         self._is_applying = True
         try:
-            self._optimizer.step()
+            with self._plan.learning_rate(self._optimizer):
+                self._optimizer.step()
         finally:
             self._is_applying = False
         self._buffers.apply()
         if not self._each_epoch:
-            self._settings.step_scheduler()
+            self._settings.step_scheduler(self._plan.progress)
         self._settings.record()
 
     def _settle(self) -> None:
@@ -199,28 +322,31 @@ class Elastic:
         self._settings.restore()
         self._buffers.put_in_place()
         self._gradients.zero()
+        self._rest = 0
 
-    def _next(self) -> Any:
-        assert self._loader is not None
-        batch = self._loader.next()  # which seeds, too, where it loads in this process
-        if batch is not None:
-            self._seed_generator()
-        return batch
-
-    def _load(
+    def _parts(
         self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
-    ) -> Any:
-        numbers = self._ledger.sample_indices(self._ledger.take(samples))
-        if len(numbers) == 0:
-            return None
-        self._seed_generator()
-        if dataset is None:
-            return torch.from_numpy(numbers)
-        return collate([dataset[int(number)] for number in numbers])
+    ) -> Iterator[tuple[parts.Ranges, Any]]:
+        """The batches of the present step, each with the ranges of its samples."""
+        planned = self._plan.samples(self._ledger)
+        if self._loader is not None:
+            for ranges, batch in self._loader.next_parts(self._plan.cut, planned):
+                self._seed_generator(ranges)  # the loader does, too, where it loads in this process
+                yield ranges, batch
+            return
+        taken = self._ledger.take(samples if planned is None else planned)
+        step = tuple((one.partition, one.begin, one.end) for one in taken)
+        for ranges in self._plan.cut(step):
+            numbers = self._ledger.sample_indices(ranges)
+            self._seed_generator(ranges)
+            if dataset is None:
+                yield ranges, torch.from_numpy(numbers)
+            else:
+                yield ranges, collate([dataset[int(number)] for number in numbers])
 
-    def _seed_generator(self) -> None:
-        first = self._ledger.leases[0]
-        of_step = f"{self._seed} {self.session.step} {first.partition} {first.begin}"
+    def _seed_generator(self, ranges: parts.Ranges) -> None:
+        partition, begin, _ = ranges[0]
+        of_step = f"{self._settings.seed} {self.session.step} {partition} {begin}"
         # Of the CPU, where the model is; torch.manual_seed() remembers each call for all devices.
         torch.default_generator.manual_seed(zlib.crc32(of_step.encode()))
 
@@ -230,3 +356,9 @@ class Elastic:
                 "step the optimizer: an elastic trainer does that, with the gradients of all "
                 "workers; call trainer.step() instead, and use bfloat16 in place of a GradScaler"
             )
+
+
+def _with_names(options: CheckpointOptions, names: list[str]) -> CheckpointOptions:
+    """The same, with these names for what it is not given names for."""
+    given = {key: getattr(options, key) for key in dir(options) if not key.startswith("_")}
+    return CheckpointOptions(**given | {"names": options.names or names})

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from .. import (
+    Exhausted,
     InvalidArgument,
     Learner,
     LearningRateSchedule,
@@ -22,6 +26,7 @@ from .. import (
 )
 from .server_role import ServerRole
 from .server_rule import rule_of, schedule_of
+from .sparse_gradient import SparseGradient
 
 T = TypeVar("T")
 
@@ -57,7 +62,10 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     clip_norm, non_finite, partitions and cut; those of the process that makes the server count.
 
     Parameters: float32 on the CPU; they become views of one array. Gradients of several calls of
-    backward() add up, as ever. Sparse ones are made dense.
+    backward() add up, as ever. Sparse ones, as of ``Embedding(sparse=True)``, are made dense, unless
+    ``rows_max`` is among the server_options: how many rows and parameters a gradient can touch,
+    with those that are added to it while the server is late. Then rows that no sample uses are not
+    sent, and neither weight nor state of them changes (as with SparseAdam, not with Adam).
 
     server: the ParameterServer where this process serves it, else None. version: gradients that
     were in the weights of the last pull. learner: the ffdl.Learner.
@@ -86,6 +94,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         self._weights = _flatten(self._parameters)
         self._places = [p.data_ptr() for p in self._parameters]
         self._settings = self._present_settings()
+        self._pushes_rows = server_options.get("rows_max", 0) > 0
         self._timeout_s = timeout_s
         self._looked_at = 0.0
 
@@ -137,12 +146,15 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._expect_unchanged()
-        slot = torch.from_numpy(self._wait(self.learner.gradient_slot))
-        self._collect(slot)
+        gradients = self._present_gradients()
+        sparse = SparseGradient.of(self._parameters, gradients) if self._pushes_rows else None
+        if sparse is None:
+            _collect(self._parameters, gradients, self._wait(self.learner.gradient_slot))
         if samples is None:
             samples = (self.learner.slot, self._next_sample, self._next_sample + 1)
             self._next_sample += 1
-        if self.learner.push(samples) == PushResult.ACCUMULATED:
+        push = self.learner.push if sparse is None else functools.partial(self._push_rows, sparse)
+        if push(samples) == PushResult.ACCUMULATED:
             self._look()
         self._wait(self.learner.begin_mini_batch)
         self.version = self._pull()
@@ -221,15 +233,20 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     def _pull(self, mode: PullMode = PullMode.RELAXED) -> int:
         return self.learner.pull(self._weights.numpy(), mode)
 
-    def _collect(self, slot: torch.Tensor) -> None:
+    def _present_gradients(self) -> list[torch.Tensor | None]:
         gradients = [p.grad for p in self._parameters]
         if all(gradient is None for gradient in gradients):
             raise InvalidArgument("step: no parameter has a gradient; call backward() before")
-        pieces = [
-            torch.zeros(p.numel()) if gradient is None else gradient.to_dense().reshape(-1)
-            for p, gradient in zip(self._parameters, gradients, strict=True)
-        ]
-        torch.cat(pieces, out=slot)
+        return gradients
+
+    def _push_rows(
+        self, sparse: SparseGradient, samples: SampleRange | tuple[int, int, int]
+    ) -> PushResult:
+        try:
+            return self.learner.push_sparse(samples, tables=sparse.tables, dense=sparse.dense)
+        except Exhausted:  # together with what waits for the server: let it go first
+            self._wait(self.learner.flush)
+            return self.learner.push_sparse(samples, tables=sparse.tables, dense=sparse.dense)
 
     def _present_settings(self) -> dict[str, Any]:
         return {k: v for k, v in self.param_groups[0].items() if k != "params"}
@@ -247,6 +264,18 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
                 "step: the model's parameters lie in other memory than when the optimizer was "
                 "made; move or convert the model before"
             )
+
+
+def _collect(
+    parameters: list[torch.nn.Parameter],
+    gradients: list[torch.Tensor | None],
+    slot: npt.NDArray[np.float32],
+) -> None:
+    pieces = [
+        torch.zeros(p.numel()) if gradient is None else gradient.to_dense().reshape(-1)
+        for p, gradient in zip(parameters, gradients, strict=True)
+    ]
+    torch.cat(pieces, out=torch.from_numpy(slot))
 
 
 def _flatten(parameters: list[torch.nn.Parameter]) -> torch.Tensor:

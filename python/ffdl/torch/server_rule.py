@@ -18,8 +18,9 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
     """The update rule of the same arithmetic.
 
     SGD: ``sgd``, with momentum ``momentum``, with nesterov ``nesterov``; Adam, AdamW and Adagrad: by
-    their names. One parameter group. Raises InvalidArgument for what no rule does: dampening,
-    amsgrad, maximize, lr_decay, an initial accumulator, and other optimizers.
+    their names; SparseAdam: ``adam``, for gradients of rows, which differs in where epsilon is
+    added. One parameter group. Raises InvalidArgument for what no rule does: dampening, amsgrad,
+    maximize, lr_decay, an initial accumulator, and other optimizers.
     """
     if len(optimizer.param_groups) != 1:
         raise _refuse(optimizer, f"it has {len(optimizer.param_groups)} parameter groups; give all "
@@ -40,7 +41,7 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
             return UpdateRuleOptions("sgd", **numbers)
         name = "nesterov" if group["nesterov"] else "momentum"
         return UpdateRuleOptions(name, momentum=group["momentum"], **numbers)
-    if kind in (torch.optim.Adam, torch.optim.AdamW):
+    if kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SparseAdam):
         # Adam with decoupled_weight_decay is AdamW under another name.
         is_decoupled = kind is torch.optim.AdamW or group.get("decoupled_weight_decay", False)
         beta1, beta2 = group["betas"]
@@ -48,7 +49,8 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
                                  epsilon=group["eps"], **numbers)
     if kind is torch.optim.Adagrad:
         return UpdateRuleOptions("adagrad", epsilon=group["eps"], **numbers)
-    raise _refuse(optimizer, "no update rule does the same; use SGD, Adam, AdamW or Adagrad")
+    raise _refuse(optimizer, "no update rule does the same; use SGD, Adam, AdamW, SparseAdam or "
+                                "Adagrad")
 
 
 def schedule_of(scheduler: Any) -> LearningRateSchedule:

@@ -1,0 +1,68 @@
+#include "benchmarks/rescale/series.h"
+
+#include <utility>
+
+namespace ffdl::bench {
+namespace {
+
+Result<Pause> known(const std::optional<Pause>& pause) {
+  if (pause) return *pause;
+  return Status(StatusCode::kInternal, "look for a pause: there are too few steps around it");
+}
+
+Result<Cycle> one_cycle(Training& training, const Series& series, End end) {
+  const int steps = series.rule.steps_of_a_world();
+  FFDL_RETURN_IF_ERROR(training.wait(1, steps));
+  FFDL_ASSIGN_OR_RETURN(const Time came, training.add());
+  FFDL_RETURN_IF_ERROR(training.wait(2, steps));
+  Cycle cycle;
+  {
+    FFDL_ASSIGN_OR_RETURN(const auto seen, training.steps());
+    FFDL_ASSIGN_OR_RETURN(cycle.out, known(pause_after(seen, came, series.rule)));
+    FFDL_ASSIGN_OR_RETURN(cycle.calm, known(pause_of_nothing(seen, series.rule)));
+  }
+  FFDL_ASSIGN_OR_RETURN(const Time went, training.remove(end));
+  FFDL_RETURN_IF_ERROR(training.wait(1, steps));
+  FFDL_ASSIGN_OR_RETURN(const auto seen, training.steps());
+  FFDL_ASSIGN_OR_RETURN(cycle.back, known(pause_after(seen, went, series.rule)));
+  return cycle;
+}
+
+}  // namespace
+
+void series_rows(Suite& suite, const Series& series, End end, std::vector<ValueSpec> rows,
+                 const std::function<std::vector<double>(const Cycle&)>& values,
+                 AuditResult& audits) {
+  const std::string name = rows.front().name;
+  if (!suite.wants(name)) return;
+  const auto training = Training::start(series.start_worker);
+  if (!training.ok() && training.status().code() == StatusCode::kNotFound) {
+    return suite.missing(name, training.status().to_string());
+  }
+  if (!training.ok()) return suite.failed(name, training.status());
+  suite.measure(ValuesSpec{.rows = std::move(rows),
+                           .sample = [&]() -> Result<std::vector<double>> {
+                             FFDL_ASSIGN_OR_RETURN(const Cycle cycle,
+                                                   one_cycle(**training, series, end));
+                             return values(cycle);
+                           },
+                           .samples = series.samples,
+                           .warm_up = 1});
+  const auto audit = (*training)->audit();
+  if (!audit.ok()) return suite.failed(name + "/audit", audit.status());
+  audits.steps += audit->steps;
+  audits.steps_lost += audit->steps_lost;
+  audits.samples_lost += audit->samples_lost;
+  audits.samples_repeated += audit->samples_repeated;
+}
+
+ValueSpec pause_row(std::string name, std::optional<double> target_ms, std::string note) {
+  ValueSpec spec;
+  spec.name = std::move(name);
+  spec.unit = "ms";
+  if (target_ms) spec.target = Target{*target_ms, true};
+  spec.note = std::move(note);
+  return spec;
+}
+
+}  // namespace ffdl::bench

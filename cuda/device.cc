@@ -1,0 +1,87 @@
+#include "base/device.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include "base/device_error.h"
+#include "cuda/failure.h"
+
+namespace ffdl {
+namespace {
+
+cudaStream_t stream_of(base::DeviceStream stream) { return static_cast<cudaStream_t>(stream); }
+
+// What the loader says where it does not find the driver's library. The runtime loads it in the
+// same way, and tells no reason.
+std::string missing_driver() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return dlerror();
+  dlclose(driver);
+  return {};
+}
+
+}  // namespace
+
+namespace cuda {
+
+Status status_of(cudaError_t error, std::string_view doing) {
+  if (error == cudaSuccess) return {};
+  base::DeviceFailure failure{.error = static_cast<int>(error),
+                              .name = cudaGetErrorName(error),
+                              .text = cudaGetErrorString(error)};
+  if (error == cudaErrorInsufficientDriver || error == cudaErrorStubLibrary) {
+    failure.driver_missing = missing_driver();
+  }
+  cudaDriverGetVersion(&failure.driver_version);
+  cudaRuntimeGetVersion(&failure.runtime_version);
+  return base::device_error(doing, failure);
+}
+
+Result<uint32_t> multiprocessor_count(std::string_view doing) {
+  int device = 0;
+  FFDL_RETURN_IF_ERROR(status_of(cudaGetDevice(&device), doing));
+  int count = 0;
+  FFDL_RETURN_IF_ERROR(
+      status_of(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), doing));
+  return static_cast<uint32_t>(count);
+}
+
+}  // namespace cuda
+
+namespace base {
+
+Result<DeviceFacts> find_device() {
+  constexpr std::string_view kDoing = "find the GPU";
+  int device = 0;
+  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaGetDevice(&device), kDoing));
+  cudaDeviceProp properties{};
+  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaGetDeviceProperties(&properties, device), kDoing));
+  DeviceFacts facts{.name = properties.name,
+                    .major = properties.major,
+                    .minor = properties.minor,
+                    .multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
+                    .memory_bytes = properties.totalGlobalMem};
+  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaDriverGetVersion(&facts.driver_version), kDoing));
+  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaRuntimeGetVersion(&facts.runtime_version), kDoing));
+  return facts;
+}
+
+void FreeDeviceMemory::operator()(std::byte* memory) const { cudaFree(memory); }
+
+Result<DeviceMemory> allocate_on_device(uint64_t bytes) {
+  void* memory = nullptr;
+  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaMalloc(&memory, bytes), "allocate on the device"));
+  return DeviceMemory(static_cast<std::byte*>(memory));
+}
+
+Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream) {
+  return cuda::status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
+                         "copy on the device");
+}
+
+Status wait_for_device(DeviceStream stream) {
+  return cuda::status_of(cudaStreamSynchronize(stream_of(stream)), "wait for the device");
+}
+
+}  // namespace base
+}  // namespace ffdl

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+#include "ffdl/status.h"
+
+namespace ffdl::cuda {
+
+// Ok for cudaSuccess; else base::device_error() with what can be found out.
+Status status_of(cudaError_t error, std::string_view doing);
+
+// Of this thread's GPU.
+Result<uint32_t> multiprocessor_count(std::string_view doing);
+
+}  // namespace ffdl::cuda

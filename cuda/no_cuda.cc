@@ -1,0 +1,41 @@
+#include "base/device.h"
+#include "base/errors.h"
+#include "comm/device_reduce.h"
+#include "ps/device_update.h"
+
+// In place of the other files of this folder where FFDL_WITH_CUDA is off.
+namespace ffdl {
+namespace {
+
+Status no_cuda(std::string_view doing) {
+  return base::make_error(StatusCode::kUnimplemented,
+                          "{}: this build has no CUDA; build ffdl with -DFFDL_WITH_CUDA=ON, which "
+                          "needs nvcc 12.8 or later",
+                          doing);
+}
+
+}  // namespace
+
+namespace base {
+
+Result<DeviceFacts> find_device() { return no_cuda("find the GPU"); }
+void FreeDeviceMemory::operator()(std::byte*) const {}  // there was never any
+Result<DeviceMemory> allocate_on_device(uint64_t) { return no_cuda("allocate on the device"); }
+Status copy_on_device(void*, const void*, uint64_t, DeviceStream) {
+  return no_cuda("copy on the device");
+}
+Status wait_for_device(DeviceStream) { return no_cuda("wait for the device"); }
+
+}  // namespace base
+
+Status ps::update_on_device(const UpdateRuleOptions&, const UpdateStep&, const DeviceUpdate&,
+                            base::DeviceStream) {
+  return no_cuda("update on the device");
+}
+
+Status comm::reduce_on_device(ReduceOp, DType, std::span<const void* const>, void*, uint64_t,
+                              base::DeviceStream) {
+  return no_cuda("reduce on the device");
+}
+
+}  // namespace ffdl

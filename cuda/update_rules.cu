@@ -1,0 +1,61 @@
+#include "base/element_pack.h"
+#include "cuda/failure.h"
+#include "ps/device_update.h"
+#include "ps/update_thread.h"
+
+// The device side of src/ps/device_update.h: what a thread does stands in src/ps/update_thread.h,
+// where it is tested without a GPU.
+namespace ffdl::ps {
+namespace {
+
+constexpr std::string_view kDoing = "update on the device";
+
+template <UpdateRuleKind kKind, class Gradient>
+__global__ void update_kernel(const RuleNumbers numbers, const DeviceUpdate update) {
+  update_thread<kKind, Gradient>(numbers, update, uint64_t{blockIdx.x} * blockDim.x + threadIdx.x,
+                                 uint64_t{gridDim.x} * blockDim.x);
+}
+
+template <UpdateRuleKind kKind>
+void launch(const RuleNumbers& numbers, const DeviceUpdate& update, const base::LaunchShape& shape,
+            cudaStream_t stream) {
+  const auto with = [&](auto kernel) {
+    kernel<<<shape.blocks, shape.threads_per_block, 0, stream>>>(numbers, update);
+  };
+  if (update.gradient_type == DType::kBFloat16) return with(update_kernel<kKind, base::BFloat16>);
+  if (update.gradient_type == DType::kFloat16) return with(update_kernel<kKind, base::Float16>);
+  with(update_kernel<kKind, float>);
+}
+
+}  // namespace
+
+Status update_on_device(const UpdateRuleOptions& options, const UpdateStep& step,
+                        const DeviceUpdate& update, base::DeviceStream stream) {
+  FFDL_RETURN_IF_ERROR(check_update(options, update));
+  if (update.count == 0) return {};
+  FFDL_ASSIGN_OR_RETURN(const uint32_t multiprocessors, cuda::multiprocessor_count(kDoing));
+  const base::LaunchShape shape = base::launch_shape(update.count, multiprocessors);
+  const RuleNumbers numbers = rule_numbers(options, step);
+  const auto with = [&](auto launch_rule) {
+    launch_rule(numbers, update, shape, static_cast<cudaStream_t>(stream));
+    return cuda::status_of(cudaGetLastError(), kDoing);
+  };
+  switch (options.kind) {
+    case UpdateRuleKind::kSgd:
+      return with(launch<UpdateRuleKind::kSgd>);
+    case UpdateRuleKind::kMomentum:
+      return with(launch<UpdateRuleKind::kMomentum>);
+    case UpdateRuleKind::kAdam:
+    case UpdateRuleKind::kAdamW:  // the two differ in their numbers
+      return with(launch<UpdateRuleKind::kAdam>);
+    case UpdateRuleKind::kNesterov:
+      return with(launch<UpdateRuleKind::kNesterov>);
+    case UpdateRuleKind::kAdagrad:
+      return with(launch<UpdateRuleKind::kAdagrad>);
+    case UpdateRuleKind::kAverage:
+      return with(launch<UpdateRuleKind::kAverage>);
+  }
+  return {};
+}
+
+}  // namespace ffdl::ps

@@ -1,0 +1,62 @@
+#include "ffdl/agreed_batch.h"
+
+#include <memory>
+
+#include "bindings.h"
+#include "participant_handle.h"
+#include "status.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+struct AgreedBatchHandle final : ParticipantHandle {
+  StepParticipant& participant() const override { return *batch; }
+  const AgreedBatch& use() const {
+    expect_own_turn();
+    return *batch;
+  }
+
+  std::unique_ptr<AgreedBatch> batch;
+};
+
+}  // namespace
+
+void bind_agreed_batch(py::module_& module) {
+  py::class_<AgreedBatchHandle, ParticipantHandle>(
+      module, "AgreedBatch",
+      R"(The batch of a job, which may be changed while it trains: at one step for all members.
+
+    batch = ffdl.AgreedBatch.create(64)
+    session = ffdl.Session.open(participants=[ledger, batch], ...)
+    ledger.take(batch.share)
+
+samples: of the next step, over all members. share: of them, this member's.
+The ledger is one on demand. One thread at a time, that of the session, but want(); never waits.
+The header is ffdl/agreed_batch.h.)")
+      .def_static(
+          "create",
+          [](uint64_t samples) {
+            auto handle = std::make_unique<AgreedBatchHandle>();
+            handle->batch = take(AgreedBatch::create(samples));
+            return handle;
+          },
+          py::arg("samples"),
+          "samples: of a step, until another batch is agreed. Raises "
+          "InvalidArgument.")
+      .def(
+          "want",
+          [](const AgreedBatchHandle& handle, uint64_t samples, int members) {
+            handle.batch->want(samples, members);
+          },
+          py::arg("samples"), py::arg("members"),
+          "As soon as the job has so many members a step shall have so many samples. Of several\n"
+          "who want something the lowest rank is heard. 0 samples: nothing. From any thread.")
+      .def_property_readonly("samples",
+                             [](const AgreedBatchHandle& handle) { return handle.use().samples(); })
+      .def_property_readonly("share",
+                             [](const AgreedBatchHandle& handle) { return handle.use().share(); });
+}
+
+}  // namespace ffdl::python

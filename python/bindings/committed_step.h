@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ffdl/partition_ledger.h"
+#include "raised.h"
+
+namespace ffdl::python {
+
+// A Python CommittedStep: its parts are pairs.
+struct CommittedParts {
+  uint64_t step = 0;
+  std::vector<std::pair<Member, SampleRange>> parts;
+};
+
+inline CommittedParts parts_of(const CommittedStep& committed) {
+  CommittedParts step{.step = committed.step, .parts = {}};
+  for (const auto& part : committed.parts) step.parts.emplace_back(part.member, part.range);
+  return step;
+}
+
+inline CommittedStep step_of(const CommittedParts& parts) {
+  CommittedStep step{.step = parts.step, .parts = {}};
+  for (const auto& [member, range] : parts.parts) step.parts.push_back({member, range});
+  return step;
+}
+
+// PartitionLedgerOptions::on_stable of a Python function, or of None, which the caller keeps: this
+// may be copied and dropped without the interpreter lock.
+inline std::function<void(const CommittedStep&)> telling(std::shared_ptr<Raised> raised,
+                                                         pybind11::handle on_stable) {
+  if (on_stable.is_none()) return {};
+  return [raised = std::move(raised), on_stable](const CommittedStep& step) {
+    raised->in([&] { on_stable(parts_of(step)); });
+  };
+}
+
+}  // namespace ffdl::python

@@ -1,0 +1,55 @@
+"""Cutting the samples of a step into parts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .._ffdl import even_shares
+from .forecast import Range, Ranges
+
+Cut = Callable[[Ranges], list[Ranges]]
+
+
+def count(ranges: Ranges) -> int:
+    return sum(end - begin for _, begin, end in ranges)
+
+
+def whole(ranges: Ranges) -> list[Ranges]:
+    """One part; none of nothing."""
+    return [ranges] if ranges else []
+
+
+def every(samples: int) -> Cut:
+    """Parts of so many samples; the last may have fewer."""
+
+    def cut(ranges: Ranges) -> list[Ranges]:
+        total = count(ranges)
+        return _in(ranges, [min(samples, total - begin) for begin in range(0, total, samples)])
+
+    return cut
+
+
+def at_most(samples: int) -> Cut:
+    """As few parts as can be of at most so many samples, which differ by one at most."""
+
+    def cut(ranges: Ranges) -> list[Ranges]:
+        total = count(ranges)
+        return _in(ranges, even_shares(total, -(-total // samples)) if total else [])
+
+    return cut
+
+
+def _in(ranges: Ranges, sizes: list[int]) -> list[Ranges]:
+    parts: list[Ranges] = []
+    rest = list(reversed(ranges))
+    for size in sizes:
+        part: list[Range] = []
+        while size > 0:
+            partition, begin, end = rest.pop()
+            here = min(size, end - begin)
+            part.append((partition, begin, begin + here))
+            size -= here
+            if begin + here < end:
+                rest.append((partition, begin + here, end))
+        parts.append(tuple(part))
+    return parts

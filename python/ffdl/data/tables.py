@@ -1,0 +1,321 @@
+"""Files of tables, Parquet and Arrow, as data sets. They need pyarrow."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import Corrupt, InvalidArgument, NotFound, Unavailable, Unimplemented
+
+
+def open_parquet(
+    paths: Sequence[str], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28
+) -> TableSource:
+    """The rows of Parquet files, in this order; read by row groups. See TableSource."""
+    return TableSource(_ParquetFile, paths, columns, cached_bytes)
+
+
+def open_arrow(
+    paths: Sequence[str], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28
+) -> TableSource:
+    """The rows of Arrow IPC files and streams (Feather, Hugging Face), by record batches."""
+    return TableSource(_ArrowFile, paths, columns, cached_bytes)
+
+
+class TableSource:
+    """Rows of tables in files, for ElasticLoader or by themselves. Made by open_parquet, open_arrow.
+
+    ::
+
+        data = ffdl.data.open_parquet(["a.parquet", "b.parquet"], columns=["tokens", "label"])
+        loader = ffdl.data.ElasticLoader(data, batch_samples=64, partition_samples=10_000)
+
+    A row is a sample. read() gives a dict of columns: numbers as an array, lists of a fixed size as
+    an array of rows, all else (text, bytes, lists, structures) as a list of Python's values. As a
+    batch of ElasticLoader it comes in this form; with a collate_fn, rows come as dicts.
+
+    Files are read by pieces, their row groups or record batches: a row that is asked for reads its
+    piece, and the pieces used last stay in memory, up to ``cached_bytes``, and one at least. A
+    shuffle within partitions of about a row group reads each piece once per epoch; one over all rows
+    reads a piece for each row where not all of them fit.
+
+    Any thread; also in processes that are forked. Pickled it opens its files again. pyarrow reads
+    and unpacks without Python's lock; two pieces of one file are read one after the other.
+    Raises InvalidArgument (columns that a file lacks or has of another type; numbers that are null),
+    NotFound, Corrupt (names file and row group), Unavailable, Unimplemented (no pyarrow).
+    """
+
+    def __init__(
+        self, kind: type[_File], paths: Sequence[str], columns: Sequence[str] | None,
+        cached_bytes: int,
+    ) -> None:
+        if isinstance(paths, str) or not paths:
+            raise InvalidArgument(f"open tables: paths are {paths!r}; give a list of files")
+        self._kind = kind
+        self._cached_bytes = cached_bytes
+        self._files = [kind(path) for path in paths]
+        first = self._files[0]
+        names = first.schema.names if columns is None else list(columns)
+        self._types = {name: first.type_of(name) for name in names}
+        for file in self._files:
+            self._compare(file, all_of_them=columns is None)
+        rows = [count for file in self._files for count in file.piece_rows]
+        self._pieces = [(f, p) for f, file in enumerate(self._files)
+                        for p in range(len(file.piece_rows))]
+        self._ends = list(itertools.accumulate(rows))
+        self._forget()
+
+    @property
+    def samples(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._types)
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def read(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
+        """The rows of these numbers, as columns."""
+        table = self._take(np.asarray(indices, np.int64))
+        return {name: self._values(name, table.column(name)) for name in self._types}
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        if not 0 <= number < self.samples:
+            raise IndexError(f"row {number} of {self.samples}")
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        columns = self.read(numbers)
+        return [{name: column[i] for name, column in columns.items()} for i in range(len(numbers))]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        del state["_lock"], state["_cache"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[int, Any] = OrderedDict()
+
+    def _compare(self, file: _File, *, all_of_them: bool) -> None:
+        first = self._files[0].path
+        for name, wanted in self._types.items():
+            if (found := file.type_of(name)) != wanted:
+                raise InvalidArgument(
+                    f"open tables: column '{name}' is {found} in '{file.path}' and {wanted} in "
+                    f"'{first}'; write them alike, or leave it out with columns="
+                )
+        more = [name for name in file.schema.names if name not in self._types]
+        if all_of_them and more:
+            raise InvalidArgument(
+                f"open tables: '{file.path}' has column '{more[0]}' and '{first}' has none; say which "
+                "to read with columns="
+            )
+
+    def _take(self, numbers: npt.NDArray[np.int64]) -> Any:
+        """The rows as a table, in the order of `numbers`."""
+        if numbers.size and not (0 <= numbers.min() and numbers.max() < self.samples):
+            raise InvalidArgument(
+                f"read rows {numbers.min()} to {numbers.max()} of '{self._files[0].path}' and "
+                f"others: there are {self.samples}; ask for one of them"
+            )
+        which = np.searchsorted(self._ends, numbers, side="right")
+        parts = []
+        order = np.argsort(which, kind="stable")
+        bounds = np.flatnonzero(np.diff(which[order])) + 1
+        for places in np.split(order, bounds) if numbers.size else []:
+            piece = int(which[places[0]])
+            begin = self._ends[piece - 1] if piece else 0
+            parts.append(self._piece(piece).take(numbers[places] - begin))
+        if not parts:
+            return _pyarrow().schema(list(self._types.items())).empty_table()
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        return _pyarrow().concat_tables(parts).take(back)
+
+    def _piece(self, number: int) -> Any:
+        with self._lock:
+            if (table := self._cache.get(number)) is not None:
+                self._cache.move_to_end(number)
+                return table
+        file, piece = self._pieces[number]
+        table = self._files[file].read(piece, list(self._types))
+        with self._lock:
+            self._cache[number] = table
+            self._cache.move_to_end(number)
+            while len(self._cache) > 1 and (
+                    sum(one.nbytes for one in self._cache.values()) > self._cached_bytes):
+                self._cache.popitem(last=False)
+        return table
+
+    def _values(self, name: str, column: Any) -> Any:
+        types = _pyarrow().types
+        kind = column.type
+        is_rows = types.is_fixed_size_list(kind) and _is_number(kind.value_type)
+        if not is_rows and not _is_number(kind):
+            return column.to_pylist()
+        flat = column.combine_chunks()
+        values = flat.flatten() if is_rows else flat
+        if flat.null_count or values.null_count:
+            raise InvalidArgument(
+                f"read column '{name}' of '{self._files[0].path}' and others: a number is null; fill "
+                "it in, or leave the column out with columns="
+            )
+        array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+        return array.reshape(-1, kind.list_size) if is_rows else array
+
+
+class _File:
+    """One file: its schema, and how many rows each of its pieces has."""
+
+    schema: Any
+    piece_rows: list[int]
+
+    def __init__(self, path: str) -> None:
+        self.path = str(path)
+        self._lock = threading.Lock()
+        self._call("open", self._open)
+
+    def type_of(self, name: str) -> Any:
+        places = self.schema.get_all_field_indices(name)
+        if len(places) != 1:
+            raise InvalidArgument(
+                f"open tables: '{self.path}' has {len(places) or 'no'} column '{name}'; it has "
+                f"{', '.join(self.schema.names)}"
+            )
+        return self.schema.field(places[0]).type
+
+    def read(self, piece: int, columns: list[str]) -> Any:
+        with self._lock:
+            table = self._call(f"read {self.word} {piece} of", lambda: self._read(piece, columns))
+        if table.num_rows != self.piece_rows[piece]:
+            raise Corrupt(
+                f"read {self.word} {piece} of '{self.path}': it has {table.num_rows} rows and had "
+                f"{self.piece_rows[piece]} when it was opened; leave the files of a data set alone "
+                "while they are in use"
+            )
+        return table
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"])  # type: ignore[misc]
+
+    def _call(self, doing: str, call: Any) -> Any:
+        arrow = _pyarrow()
+        try:
+            return call()
+        except FileNotFoundError:
+            raise NotFound(f"{doing} '{self.path}': there is none; check the path") from None
+        except (arrow.ArrowInvalid, arrow.ArrowSerializationError, EOFError) as error:
+            raise Corrupt(f"{doing} '{self.path}': {error}; copy or write it again") from error
+        except arrow.ArrowNotImplementedError as error:
+            raise Unimplemented(f"{doing} '{self.path}': {error}; write it otherwise") from error
+        except OSError as error:
+            # What a file lacks that was cut short, pyarrow tells in this way, too.
+            kind = Unavailable if error.errno else Corrupt
+            raise kind(f"{doing} '{self.path}': {error}; check the file") from error
+
+    word = "part"
+
+    def _open(self) -> None:
+        raise NotImplementedError
+
+    def _read(self, piece: int, columns: list[str]) -> Any:
+        raise NotImplementedError
+
+
+class _ParquetFile(_File):
+    word = "row group"
+
+    def _open(self) -> None:
+        from pyarrow import parquet
+
+        self._file = parquet.ParquetFile(self.path)
+        self.schema = self._file.schema_arrow
+        metadata = self._file.metadata
+        self.piece_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+    def _read(self, piece: int, columns: list[str]) -> Any:
+        return self._file.read_row_group(piece, columns=columns, use_threads=False)
+
+
+class _ArrowFile(_File):
+    word = "record batch"
+
+    def _open(self) -> None:
+        # Looked through in a mapping, which reads no values; read with copies, as what is gone from
+        # a mapping ends the process.
+        arrow = _pyarrow()
+        self._source = arrow.OSFile(self.path)
+        self._options = arrow.ipc.IpcReadOptions(use_threads=False)
+        self._messages: list[tuple[int, int]] | None = None  # where each batch of a stream lies
+        mapped = arrow.memory_map(self.path)
+        if mapped.read_at(6, 0) != b"ARROW1":
+            self._scan_stream(mapped)
+            return
+        with arrow.ipc.open_file(mapped, options=self._options) as file:
+            self.schema = file.schema
+            batches = (file.get_batch(i) for i in range(file.num_record_batches))
+            self.piece_rows = [batch.num_rows for batch in batches]
+        self._file = arrow.ipc.open_file(self._source, options=self._options)
+
+    def _scan_stream(self, mapped: Any) -> None:
+        reader = _pyarrow().ipc.open_stream(mapped, options=self._options)
+        self.schema = reader.schema
+        for field in self.schema:
+            if "dictionary<" in str(field.type):
+                raise Unimplemented(
+                    f"open '{self.path}': column '{field.name}' of this stream is a dictionary; write "
+                    "an Arrow file or Parquet"
+                )
+        self.piece_rows = []
+        self._messages = []
+        while True:
+            begin = mapped.tell()
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            self._messages.append((begin, mapped.tell() - begin))
+            self.piece_rows.append(batch.num_rows)
+
+    def _read(self, piece: int, columns: list[str]) -> Any:
+        arrow = _pyarrow()
+        if self._messages is None:
+            batch = self._file.get_batch(piece)
+        else:
+            begin, size = self._messages[piece]
+            message = arrow.ipc.read_message(arrow.py_buffer(self._source.read_at(size, begin)))
+            batch = arrow.ipc.read_record_batch(message, self.schema)
+        return arrow.Table.from_batches([batch]).select(columns)
+
+
+def _is_number(kind: Any) -> bool:
+    types = _pyarrow().types
+    return (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+            or types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind))
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        raise Unimplemented(
+            "read tables: pyarrow is not installed; pip install 'ffdl[tables]'") from None
+    return pyarrow

@@ -1,0 +1,124 @@
+"""Gradients that are averaged while backward computes the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+
+import torch
+
+from .. import InvalidArgument, Session
+from .common_state import Gradients
+
+
+def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) -> bool:
+    """Whether somebody else than the threads that run backward can average meanwhile.
+
+    A processor of this host, whose workers have so many threads each, or the network to others.
+    """
+    return workers > of_this_host or (workers > 1 and processors > workers * threads)
+
+
+def _is_worth_it_here(session: Session) -> bool:
+    """Workers come and leave; those of a job that was started on one host stay there."""
+    workers = session.world.size
+    at_start = os.environ.get("WORLD_SIZE")
+    of_this_host = os.environ.get("LOCAL_WORLD_SIZE", at_start)
+    return is_worth_it(
+        workers,
+        workers if of_this_host == at_start else min(workers, int(of_this_host)),
+        len(os.sched_getaffinity(0)),
+        torch.get_num_threads(),
+    )
+
+
+class Overlap:
+    """Tells the session how far backward has come in the gradients of a step.
+
+    They are averaged in the order in which backward mostly makes them, the last parameter's first
+    (PyTorch Distributed, PVLDB 13(12), 2020, section 3.2.3). With wanted=None what backward made is
+    watched alike, and averaging begins only where that is worth it. gradients: what a session is
+    given, in that order; with bucket_bytes=0 in one piece, and nothing else happens here.
+    """
+
+    def __init__(
+        self,
+        parameters: list[torch.nn.Parameter],
+        gradients: Gradients,
+        bucket_bytes: int,
+        wanted: bool | None,
+    ) -> None:
+        self._all = gradients
+        self._wanted = wanted
+        is_cut = bucket_bytes > 0
+        is_watched = is_cut and wanted is not False
+        self.gradients = gradients.views[::-1] if is_cut else gradients.flat
+        self._parameters = parameters[::-1] if is_watched else []
+        self._views = gradients.views[::-1] if is_watched else []
+        self._is_step = False  # what backward makes is of this worker's step
+        self._session: Session | None = None  # None: nothing is begun now
+        self._samples = 0
+        self._failed = False
+        self._forget()
+        for place, parameter in enumerate(self._parameters):
+            parameter.register_post_accumulate_grad_hook(functools.partial(self._note, place))
+
+    def begin_step(self, session: Session, samples: int) -> None:
+        """What backward makes from now on is of this step, and the mean over so many samples."""
+        self._is_step = True
+        self._samples = samples
+        is_wanted = _is_worth_it_here(session) if self._wanted is None else self._wanted
+        self._session = session if is_wanted else None
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        was_step, self._is_step = self._is_step, False
+        try:
+            yield
+        finally:
+            self._is_step = was_step
+
+    def end_step(self) -> None:
+        """Expects the gradients as backward made them."""
+        self._is_step = False
+        self._all.expect_unmoved()
+        if self._failed:
+            self._refuse_second()
+        for parameter, view, version in zip(
+            self._parameters, self._views, self._versions, strict=True
+        ):
+            if version is not None and (parameter.grad is not view or view._version != version):
+                raise InvalidArgument(
+                    "end a step: a gradient was changed after backward(), while it is averaged; "
+                    "let elastic() clip, by clip_norm=, or give it overlap=False"
+                )
+        self._session = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._end = 0  # the first so many gradients are ready
+        self._versions: list[int | None] = [None] * len(self._parameters)  # None: not ready
+
+    def _note(self, place: int, parameter: torch.nn.Parameter) -> None:
+        if not self._is_step:
+            return
+        if self._versions[place] is not None:
+            self._refuse_second()
+        view = self._views[place]
+        self._all.collect_one(parameter, view)
+        self._versions[place] = view._version
+        if place > self._end or self._session is None:
+            return
+        while self._end < len(self._versions) and self._versions[self._end] is not None:
+            self._end += 1
+        self._session.begin_average(self._end, self._samples)
+
+    def _refuse_second(self) -> None:
+        self._failed = True
+        raise InvalidArgument(
+            "run backward: it came to a parameter for the second time in a step, whose gradient may "
+            "be averaged by now; run all but the last within trainer.no_sync(), or give elastic() "
+            "overlap=False"
+        )

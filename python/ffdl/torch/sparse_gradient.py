@@ -1,0 +1,42 @@
+"""Gradients of PyTorch that touch some rows of tables, as a parameter server takes them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+
+class SparseGradient(NamedTuple):
+    """What Learner.push_sparse() is given; parameters without a gradient are not named.
+
+    tables: (first parameter, int64[n] rows, float32[n, row_size] values). dense: (first parameter,
+    float32[m] values).
+    """
+
+    tables: list[tuple[int, Any, Any]]
+    dense: list[tuple[int, Any]]
+
+    @classmethod
+    def of(
+        cls, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor | None]
+    ) -> SparseGradient | None:
+        """Of parameters that lie one after another; None where no gradient is of rows."""
+        if not any(gradient is not None and _is_of_rows(gradient) for gradient in gradients):
+            return None
+        result = cls([], [])
+        begin = 0
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if gradient is not None and _is_of_rows(gradient):
+                rows, values = gradient._indices()[0], gradient._values()
+                if len(rows) > 0:
+                    matrix = values.reshape(len(rows), -1).contiguous()
+                    result.tables.append((begin, rows.contiguous().numpy(), matrix.numpy()))
+            elif gradient is not None:
+                result.dense.append((begin, gradient.to_dense().reshape(-1).numpy()))
+            begin += parameter.numel()
+        return result
+
+
+def _is_of_rows(gradient: torch.Tensor) -> bool:
+    return gradient.is_sparse and gradient.sparse_dim() == 1 and gradient.dim() > 1

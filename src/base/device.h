@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ffdl/status.h"
+
+// The GPU of this process, as far as the library uses one. cuda/ defines these; in a build without
+// CUDA cuda/no_cuda.cc does, and each of them is kUnimplemented. The driver is loaded at the first
+// call: programs that make none need none.
+// Threads: any. Errors: device_error.h.
+namespace ffdl::base {
+
+// A cudaStream_t of the caller; null is the default stream, which waits for others.
+using DeviceStream = void*;
+
+struct DeviceFacts {
+  std::string name{};  // "NVIDIA H100 80GB HBM3"
+  int major = 0;       // 9 and 0: sm_90
+  int minor = 0;
+  uint32_t multiprocessors = 0;
+  uint64_t memory_bytes = 0;
+  int driver_version = 0;   // the newest CUDA that the driver knows: 13000 is 13.0
+  int runtime_version = 0;  // the CUDA of this build
+};
+
+// The GPU that this thread uses: the first one, if it has not chosen another.
+Result<DeviceFacts> find_device();
+
+struct FreeDeviceMemory {
+  void operator()(std::byte* memory) const;  // waits until the GPU has done all that it was given
+};
+using DeviceMemory = std::unique_ptr<std::byte, FreeDeviceMemory>;
+
+// Memory of the GPU, aligned to 256 bytes.
+Result<DeviceMemory> allocate_on_device(uint64_t bytes);
+
+// Between the memories of host and GPU, each way, or inside the GPU's. In the order of `stream`;
+// from or to memory of the host that is not pinned it may also wait.
+Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream);
+
+// Blocks until all that `stream` was given is done. Errors: also those of what it was given.
+Status wait_for_device(DeviceStream stream);
+
+}  // namespace ffdl::base

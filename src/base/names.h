@@ -1,0 +1,17 @@
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/limits.h"
+
+namespace ffdl::base {
+
+// Whether it can be the id of a member or the name of a job: a part of a key.
+inline bool is_name(std::string_view text) {
+  return !text.empty() && text.size() <= kMemberIdMax &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
+}
+
+}  // namespace ffdl::base

@@ -1,0 +1,123 @@
+#include "cli/policy.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ffdl/policy_replay.h"
+
+namespace ffdl::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSwings = 3;
+
+struct ReplayArguments {
+  std::string policy;
+  std::string trace;
+  std::optional<int> first_workers;
+  double window_s = 600;
+  double max_oscillation = 1;
+  bool json = false;
+};
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+void print_json(const PolicyReplay& replay) {
+  Json document = {{"changes", replay.changes},
+                   {"reversals", replay.reversals},
+                   {"oscillation", replay.oscillation()},
+                   {"unmeasured", replay.unmeasured},
+                   {"seconds", replay.seconds},
+                   {"worker_seconds", replay.worker_seconds},
+                   {"mean_workers", replay.mean_workers()},
+                   {"points", Json::array()}};
+  for (const ReplayPoint& point : replay.points) {
+    document["points"].push_back({{"t_s", seconds(point.at.time_since_epoch())},
+                                  {"workers", point.workers},
+                                  {"proposed", point.proposed},
+                                  {"reason", point.reason}});
+  }
+  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+// The first point, and those where the size changes.
+void print_table(const PolicyReplay& replay) {
+  fmt::print("{:>10} {:>8} {:>9}  {}\n", "time", "workers", "proposed", "why");
+  int workers = -1;
+  for (const ReplayPoint& point : replay.points) {
+    if (point.workers == workers) continue;
+    workers = point.workers;
+    fmt::print("{:>8.1f} s {:>8} {:>9}  {}\n", seconds(point.at - replay.points.front().at),
+               point.workers, point.proposed, point.reason);
+  }
+  fmt::print(
+      "{} points in {:.1f} s: {} changes, {} of them reversals (oscillation {:.2f}); {:.2f} "
+      "workers on average\n",
+      replay.points.size(), replay.seconds, replay.changes, replay.reversals, replay.oscillation(),
+      replay.mean_workers());
+  if (replay.unmeasured > 0) {
+    fmt::print("at {} points it had a size that the trace has no speed of\n", replay.unmeasured);
+  }
+}
+
+Status run_replay(const ReplayArguments& arguments, int& exit_code) {
+  FFDL_ASSIGN_OR_RETURN(const LoadedPolicy loaded, load_policy(arguments.policy));
+  FFDL_ASSIGN_OR_RETURN(const std::vector<TracePoint> trace, load_policy_trace(arguments.trace));
+  ReplayOptions options;
+  options.first_workers = arguments.first_workers;
+  options.reversal_window =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.window_s));
+  FFDL_ASSIGN_OR_RETURN(const PolicyReplay replay,
+                        replay_policy(trace, *loaded.policy, loaded.steady, options));
+  arguments.json ? print_json(replay) : print_table(replay);
+  if (replay.oscillation() <= arguments.max_oscillation) return {};
+  exit_code = kSwings;
+  return Status(StatusCode::kExhausted,
+                fmt::format("replay '{}': its oscillation is {:.2f}, above {}; try a longer "
+                            "cooldown_s, or more confirmations",
+                            arguments.policy, replay.oscillation(), arguments.max_oscillation));
+}
+
+}  // namespace
+
+void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
+  const auto arguments = std::make_shared<ReplayArguments>();  // shared with the callback below
+  CLI::App* command = app.add_subcommand("policy", "Elastic policies (docs/policies.md)");
+  command->require_subcommand(1);
+  CLI::App* replay = command->add_subcommand(
+      "replay", "What sizes a policy would have asked for in a job that was recorded");
+  replay->add_option("trace", arguments->trace, "what 'ffdl run --policy-log' wrote")->required();
+  replay->add_option("--policy", arguments->policy, "file that says which policy (YAML or JSON)")
+      ->required();
+  replay
+      ->add_option("--first-workers", arguments->first_workers,
+                   "size to begin with (default: that of the trace)")
+      ->check(CLI::PositiveNumber);
+  replay
+      ->add_option("--window", arguments->window_s,
+                   "seconds within which a change that takes another back is a reversal")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  replay
+      ->add_option("--max-oscillation", arguments->max_oscillation,
+                   "part of the changes that may be reversals, 0 to 1")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  replay->add_flag("--json", arguments->json, "print one JSON document");
+  replay->footer(
+      "Exit codes: 0; 1 a file could not be read; 2 the command line; 3 more reversals than\n"
+      "--max-oscillation allows.\n\n"
+      "Example:\n  ffdl run --workers 1:4 --policy queue.yaml --policy-log sizes.jsonl train.py\n"
+      "  ffdl policy replay --policy other.yaml sizes.jsonl --max-oscillation 0.2");
+  replay->callback(
+      [arguments, &outcome, &exit_code] { outcome = run_replay(*arguments, exit_code); });
+}
+
+}  // namespace ffdl::cli

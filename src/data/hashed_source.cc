@@ -1,0 +1,26 @@
+#include "data/hashed_source.h"
+
+namespace ffdl::data {
+
+Status HashedSource::read(std::span<const uint64_t> indices, SampleBatch& batch) const {
+  const Status status = compare();
+  if (status.ok()) return source_->read(indices, batch);
+  if (status.code() != StatusCode::kCorrupt || checked_.on_corrupt() == OnCorrupt::kFail) {
+    return status;
+  }
+  checked_.skip(indices.size(), status, batch);
+  return {};
+}
+
+// A disk that failed may be asked again; bytes that are wrong stay so.
+Status HashedSource::compare() const {
+  const base::MutexLock lock(mutex_);
+  if (compared_) return *compared_;
+  Status status = check_digests(source_->file(), digests_);
+  if (status.ok() || status.code() == StatusCode::kCorrupt) compared_ = status;
+  return status;
+}
+
+SkippedData HashedSource::skipped() const { return checked_.skipped(); }
+
+}  // namespace ffdl::data

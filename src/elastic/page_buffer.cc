@@ -1,0 +1,26 @@
+#include "elastic/page_buffer.h"
+
+#include <sys/mman.h>
+
+#include "base/check.h"
+
+namespace ffdl::elastic {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+
+}  // namespace
+
+void PageBuffer::reserve(uint64_t bytes) {
+  if (bytes <= bytes_) return;
+  const uint64_t page = bytes < kHugePageBytes ? kPageBytes : kHugePageBytes;
+  const uint64_t size = (bytes + page - 1) / page * page;
+  data_.reset();
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(page, size)));
+  FFDL_CHECK(data_ != nullptr, "no memory for a copy of the state");
+  bytes_ = size;
+  static_cast<void>(madvise(data_.get(), size, MADV_HUGEPAGE));  // refused: small pages
+}
+
+}  // namespace ffdl::elastic

@@ -1,0 +1,75 @@
+#include "jobs/learn_sizes.h"
+
+#include <cmath>
+#include <optional>
+
+namespace ffdl::jobs {
+namespace {
+
+constexpr uint64_t kStepsMin = 10;       // fewer say nothing
+constexpr double kMeasuredError = 0.05;  // relative, of a mean: machines are not alike all the time
+constexpr double kPowerError = 0.3;      // by which what owners say of their jobs' scaling is wrong
+
+// The logarithm of measured over said, at the logarithm of the workers.
+struct Point {
+  size_t size;
+  double x;
+  double y;
+};
+
+// Samples a second of a size; nothing if it was not measured.
+std::optional<double> rate_of(const SizeOption& size, std::span<const MeasuredSpeed> speeds) {
+  std::optional<double> rate;
+  uint64_t steps = kStepsMin - 1;
+  for (const MeasuredSpeed& speed : speeds) {
+    const bool is_of_size = speed.workers == size.workers && speed.step_s > 0 &&
+                            (size.batch == 0 || speed.batch == size.batch);
+    if (!is_of_size || speed.steps <= steps) continue;
+    steps = speed.steps;
+    rate = static_cast<double>(speed.batch) / speed.step_s;
+  }
+  return rate;
+}
+
+}  // namespace
+
+std::vector<SizeOption> learn_sizes(std::vector<SizeOption> sizes,
+                                    std::span<const MeasuredSpeed> speeds) {
+  std::vector<Point> points;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto rate = rate_of(sizes[i], speeds);
+    if (rate && sizes[i].value > 0) {
+      points.push_back({i, std::log(sizes[i].workers), std::log(*rate / sizes[i].value)});
+    }
+  }
+  if (points.empty()) return sizes;
+  const auto count = static_cast<double>(points.size());
+  double x = 0, y = 0;  // the means
+  for (const Point& point : points) x += point.x / count, y += point.y / count;
+  double xx = 0, xy = 0;
+  for (const Point& point : points) {
+    xx += (point.x - x) * (point.x - x);
+    xy += (point.x - x) * (point.y - y);
+  }
+  const double error = kMeasuredError * kMeasuredError;
+  const double power = xy / (xx + error / (kPowerError * kPowerError));
+  const double power_variance = error / (xx + error / (kPowerError * kPowerError));
+  // One worker is worth what the job said.
+  double at_one = -power * x;
+  for (const Point& point : points) {
+    if (point.x == 0) at_one = point.y - y;
+  }
+  for (SizeOption& size : sizes) {
+    const double from = std::log(size.workers) - x;
+    size.value *= std::exp(power * from - at_one);
+    size.uncertainty = static_cast<float>(std::sqrt(error / count + power_variance * from * from));
+  }
+  for (const Point& point : points) {
+    SizeOption& size = sizes[point.size];
+    size.value *= std::exp(point.y - y - power * (point.x - x));
+    size.uncertainty = static_cast<float>(kMeasuredError);
+  }
+  return sizes;
+}
+
+}  // namespace ffdl::jobs

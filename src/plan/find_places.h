@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ffdl/placed_plan.h"
+
+namespace ffdl::plan {
+
+// The workers of one job that must lie in a certain way; 0: no limit.
+struct Gang {
+  int workers = 0;
+  int nodes_max = 0;
+  int per_node_max = 0;
+};
+
+enum class Places { kFound, kNone, kUnknown };
+
+struct FoundPlaces {
+  Places outcome = Places::kUnknown;           // unknown: the steps were used up
+  std::vector<std::vector<NodeWorkers>> of{};  // each gang, if found
+  size_t blocked = 0;  // if there are none: already the first so many gangs do not fit together
+};
+
+// Whether a gang could lie on these nodes if it were alone.
+bool could_fit(const Gang& gang, std::span<const int> room);
+
+// Places for workers that may lie anywhere, on as few nodes as possible. There is room for them.
+std::vector<NodeWorkers> fill_places(int workers, std::vector<int>& room);
+
+// Places for all gangs at once: a search that tries full nodes and best fits first, and in the end
+// everything. `room` is left with what is not taken.
+FoundPlaces find_places(std::span<const Gang> gangs, std::vector<int>& room, int steps_max);
+
+}  // namespace ffdl::plan

@@ -1,0 +1,383 @@
+#include "ffdl/placed_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <utility>
+
+#include "base/errors.h"
+#include "plan/find_places.h"
+
+namespace ffdl {
+namespace {
+
+using plan::find_places;
+using plan::FoundPlaces;
+using plan::Gang;
+using plan::Places;
+
+constexpr int kWaits = -1;
+
+// A job, and which of its sizes; kWaits: none.
+struct Chosen {
+  size_t job = 0;
+  int size = kWaits;
+
+  bool operator==(const Chosen&) const = default;
+};
+
+// A part of all plans: those without some sizes and with some others, and the best of them as if
+// nodes had no boundaries.
+struct Part {
+  std::vector<Chosen> without{};
+  std::vector<Chosen> with{};
+  std::vector<int> sizes{};  // of the best plan, by job
+  double bound = 0;
+};
+
+struct LessBound {
+  bool operator()(const Part& a, const Part& b) const { return a.bound < b.bound; }
+};
+
+using Parts = std::priority_queue<Part, std::vector<Part>, LessBound>;
+
+struct Placed {
+  std::vector<int> sizes{};
+  std::vector<std::vector<NodeWorkers>> nodes{};
+  double total = 0;
+};
+
+Gang gang_of(const SizeOption& size) { return {size.workers, size.nodes_max, size.per_node_max}; }
+
+bool is_demanding(const SizeOption& size) { return size.nodes_max > 0 || size.per_node_max > 0; }
+
+class Planner {
+ public:
+  Planner(std::span<const JobRequest> jobs, std::span<const int> nodes,
+          const PlacementOptions& options)
+      : jobs_(jobs), nodes_(nodes.begin(), nodes.end()), options_(options) {
+    workers_ = std::accumulate(nodes_.begin(), nodes_.end(), 0);
+    for (size_t job = 0; job < jobs.size(); ++job) {
+      for (size_t size = 0; size < jobs[job].sizes.size(); ++size) {
+        const Chosen one{job, static_cast<int>(size)};
+        if (!plan::could_fit(gang_of(option(one)), nodes_)) impossible_.push_back(one);
+      }
+    }
+  }
+
+  Result<PlacedPlan> run() {
+    FFDL_ASSIGN_OR_RETURN(const std::optional<Part> all, solve(impossible_, {}));
+    if (!all) return refused(why_);
+    free_sizes_ = all->sizes;
+    Parts parts;
+    parts.push(*all);
+    double unresolved = -INFINITY;
+    while (!parts.empty() && !is_beaten(parts.top().bound)) {
+      const Part part = parts.top();
+      parts.pop();
+      std::vector<size_t> order = demanding_first(part.sizes);
+      const FoundPlaces found = place(part.sizes, order);
+      if (found.outcome == Places::kFound) break;  // no other part is worth more
+      place_what_fits(part.sizes, order);
+      order.resize(std::min(order.size(), found.blocked));
+      FFDL_ASSIGN_OR_RETURN(const bool is_whole, branch(part, order, parts));
+      if (!is_whole || found.outcome == Places::kUnknown) {
+        unresolved = std::max(unresolved, part.bound);
+      }
+      if (!is_whole) break;
+    }
+    return finished(parts.empty() ? -INFINITY : parts.top().bound, unresolved);
+  }
+
+ private:
+  // Adds the parts of a part in which one of the blocked jobs has another size than in its best
+  // plan. False: not all of them, as enough plans were made.
+  Result<bool> branch(const Part& part, const std::vector<size_t>& blocked, Parts& parts) {
+    std::vector<Chosen> with = part.with;
+    for (const size_t job : blocked) {
+      const Chosen one{job, part.sizes[job]};
+      if (std::find(part.with.begin(), part.with.end(), one) != part.with.end()) continue;
+      if (plans_ >= options_.plans_max) return false;
+      std::vector<Chosen> without = part.without;
+      without.push_back(one);
+      FFDL_ASSIGN_OR_RETURN(const std::optional<Part> child, solve(without, with));
+      if (child && !is_beaten(child->bound)) parts.push(*child);
+      with.push_back(one);
+    }
+    return true;
+  }
+
+  const SizeOption& option(const Chosen& one) const {
+    return jobs_[one.job].sizes[static_cast<size_t>(one.size)];
+  }
+
+  bool is_beaten(double bound) const {
+    return best_ && bound <= best_->total + 1e-9 * (1 + std::abs(best_->total));
+  }
+
+  // The best plan of a part, without boundaries; nothing if there is none.
+  Result<std::optional<Part>> solve(const std::vector<Chosen>& without,
+                                    const std::vector<Chosen>& with) {
+    ++plans_;
+    std::vector<std::vector<bool>> allowed;
+    for (const JobRequest& job : jobs_) allowed.emplace_back(job.sizes.size(), true);
+    for (const Chosen& one : without) allowed[one.job][static_cast<size_t>(one.size)] = false;
+    std::vector<bool> is_forced(jobs_.size());
+    for (const Chosen& one : with) {
+      is_forced[one.job] = true;
+      allowed[one.job].assign(allowed[one.job].size(), false);
+      allowed[one.job][static_cast<size_t>(one.size)] = true;
+    }
+    std::vector<JobRequest> requests;
+    std::vector<std::vector<int>> origins;  // of the requests' sizes
+    for (size_t job = 0; job < jobs_.size(); ++job) {
+      origins.push_back(best_of_each_number(job, allowed[job]));
+      JobRequest request = {.name = jobs_[job].name,
+                            .may_wait = jobs_[job].may_wait && !is_forced[job],
+                            .current_workers = jobs_[job].current_workers,
+                            .switch_cost = jobs_[job].switch_cost};
+      for (const int size : origins.back()) request.sizes.push_back(option({job, size}));
+      if (request.sizes.empty() && !request.may_wait) {
+        if (why_.empty())
+          why_ = fmt::format("job '{}' fits on these nodes in no size", request.name);
+        return std::optional<Part>();
+      }
+      requests.push_back(std::move(request));
+    }
+    FFDL_ASSIGN_OR_RETURN(const Plan plan, plan_jobs(requests, workers_));
+    if (!plan.feasible) {
+      if (why_.empty()) why_ = plan.reason;
+      return std::optional<Part>();
+    }
+    Part part{without, with, {}, plan.total};
+    for (size_t job = 0; job < jobs_.size(); ++job) {
+      int chosen = kWaits;
+      for (const int size : origins[job]) {
+        if (option({job, size}).workers == plan.jobs[job].workers) chosen = size;
+      }
+      part.sizes.push_back(chosen);
+    }
+    return std::optional(std::move(part));
+  }
+
+  // The most valuable size of each number of workers; of equal ones that which demands least.
+  std::vector<int> best_of_each_number(size_t job, const std::vector<bool>& allowed) const {
+    std::vector<int> best;
+    for (size_t i = 0; i < allowed.size(); ++i) {
+      if (!allowed[i]) continue;
+      const auto size = static_cast<int>(i);
+      const SizeOption& here = option({job, size});
+      const auto same = std::find_if(best.begin(), best.end(), [&](int other) {
+        return option({job, other}).workers == here.workers;
+      });
+      if (same == best.end()) {
+        best.push_back(size);
+        continue;
+      }
+      const SizeOption& there = option({job, *same});
+      const bool is_better =
+          here.value > there.value ||
+          (here.value == there.value && is_demanding(there) && !is_demanding(here));
+      if (is_better) *same = size;
+    }
+    return best;
+  }
+
+  // The jobs whose sizes demand something, the largest first.
+  std::vector<size_t> demanding_first(const std::vector<int>& sizes) const {
+    std::vector<size_t> order;
+    for (size_t job = 0; job < sizes.size(); ++job) {
+      if (sizes[job] != kWaits && is_demanding(option({job, sizes[job]}))) order.push_back(job);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return option({a, sizes[a]}).workers > option({b, sizes[b]}).workers;
+    });
+    return order;
+  }
+
+  // Exactly these sizes, if they can be placed; then they are the best so far.
+  FoundPlaces place(const std::vector<int>& sizes, const std::vector<size_t>& demanding) {
+    std::vector<Gang> gangs;
+    for (const size_t job : demanding) gangs.push_back(gang_of(option({job, sizes[job]})));
+    std::vector<int> room = nodes_;
+    FoundPlaces found = find_places(gangs, room, options_.placements_max);
+    if (found.outcome != Places::kFound) return found;
+    Placed placed{sizes, std::vector<std::vector<NodeWorkers>>(jobs_.size()), 0};
+    for (size_t i = 0; i < demanding.size(); ++i) placed.nodes[demanding[i]] = found.of[i];
+    place_others(placed, room);
+    keep(std::move(placed));
+    return found;
+  }
+
+  // Those that demand nothing fit into any room, the largest first.
+  void place_others(Placed& placed, std::vector<int>& room) const {
+    std::vector<size_t> others;
+    for (size_t job = 0; job < jobs_.size(); ++job) {
+      if (placed.sizes[job] != kWaits && placed.nodes[job].empty()) others.push_back(job);
+    }
+    std::stable_sort(others.begin(), others.end(), [&](size_t a, size_t b) {
+      return option({a, placed.sizes[a]}).workers > option({b, placed.sizes[b]}).workers;
+    });
+    for (const size_t job : others) {
+      placed.nodes[job] = plan::fill_places(option({job, placed.sizes[job]}).workers, room);
+    }
+  }
+
+  // As much of the plan as fits, one job after the other: a plan that can be had.
+  void place_what_fits(const std::vector<int>& sizes, const std::vector<size_t>& demanding) {
+    std::vector<int> room = nodes_;
+    Placed placed{sizes, std::vector<std::vector<NodeWorkers>>(jobs_.size()), 0};
+    for (const size_t job : demanding) {
+      const int most = option({job, sizes[job]}).workers;
+      placed.sizes[job] = kWaits;
+      for (const int size : by_value(job, most)) {
+        const Gang gang = gang_of(option({job, size}));
+        std::vector<int> left = room;
+        const FoundPlaces found = find_places(std::span(&gang, 1), left, options_.placements_max);
+        if (found.outcome != Places::kFound) continue;
+        room = std::move(left);
+        placed.sizes[job] = size;
+        placed.nodes[job] = found.of[0];
+        break;
+      }
+      if (placed.sizes[job] == kWaits && !jobs_[job].may_wait) return;
+    }
+    place_others(placed, room);
+    keep(std::move(placed));
+  }
+
+  std::vector<int> by_value(size_t job, int workers_max) const {
+    std::vector<int> sizes;
+    for (int size = 0; size < static_cast<int>(jobs_[job].sizes.size()); ++size) {
+      if (option({job, size}).workers <= workers_max) sizes.push_back(size);
+    }
+    std::stable_sort(sizes.begin(), sizes.end(),
+                     [&](int a, int b) { return option({job, a}).value > option({job, b}).value; });
+    return sizes;
+  }
+
+  void keep(Placed placed) {
+    for (size_t job = 0; job < jobs_.size(); ++job) {
+      const int workers =
+          placed.sizes[job] == kWaits ? 0 : option({job, placed.sizes[job]}).workers;
+      if (placed.sizes[job] != kWaits) placed.total += option({job, placed.sizes[job]}).value;
+      if (workers != jobs_[job].current_workers) placed.total -= jobs_[job].switch_cost;
+    }
+    if (!best_ || placed.total > best_->total) best_ = std::move(placed);
+  }
+
+  static PlacedPlan refused(std::string why) {
+    PlacedPlan plan;
+    plan.feasible = false;
+    plan.reason = std::move(why);
+    return plan;
+  }
+
+  PlacedPlan finished(double open, double unresolved) const {
+    if (!best_) {
+      PlacedPlan none =
+          refused(std::max(open, unresolved) > -INFINITY
+                      ? fmt::format("none of {} plans could be placed; allow more of them", plans_)
+                      : "the jobs' sizes do not fit on these nodes together; let some wait, or "
+                        "demand less");
+      none.plans_tried = plans_;
+      return none;
+    }
+    PlacedPlan plan;
+    plan.total = best_->total;
+    plan.bound = std::max({plan.total, open, unresolved});
+    plan.is_best = is_beaten(plan.bound);
+    plan.plans_tried = plans_;
+    for (size_t job = 0; job < jobs_.size(); ++job) plan.jobs.push_back(share_of(job));
+    return plan;
+  }
+
+  PlacedShare share_of(size_t job) const {
+    PlacedShare share{.name = jobs_[job].name};
+    const Chosen chosen{job, best_->sizes[job]};
+    if (chosen.size != kWaits) {
+      const SizeOption& size = option(chosen);
+      share.workers = size.workers;
+      share.batch = size.batch;
+      share.value = size.value;
+      share.uncertainty = size.uncertainty;
+      share.nodes = best_->nodes[job];
+      std::sort(share.nodes.begin(), share.nodes.end(),
+                [](const NodeWorkers& a, const NodeWorkers& b) { return a.node < b.node; });
+    }
+    share.explanation = explain(share);
+    const Chosen free{job, free_sizes_[job]};
+    const bool differs = free.size == kWaits
+                             ? chosen.size != kWaits
+                             : chosen.size == kWaits || option(free).value != option(chosen).value;
+    if (!differs) return share;
+    share.explanation +=
+        free.size == kWaits
+            ? "; it would wait if nodes had no boundaries"
+            : fmt::format("; if nodes had no boundaries it would have {}, worth {:.4g}",
+                          option(free).workers, option(free).value);
+    return share;
+  }
+
+  static std::string explain(const PlacedShare& share) {
+    if (share.workers == 0) return fmt::format("{} waits", share.name);
+    std::string places;
+    for (const NodeWorkers& place : share.nodes) {
+      places +=
+          fmt::format("{}{} on node {}", places.empty() ? "" : ", ", place.workers, place.node);
+    }
+    return fmt::format("{} gets {} worker{}, worth {:.4g}: {}", share.name, share.workers,
+                       share.workers == 1 ? "" : "s", share.value, places);
+  }
+
+  const std::span<const JobRequest> jobs_;
+  const std::vector<int> nodes_;
+  const PlacementOptions options_;
+  int workers_ = 0;
+  std::vector<Chosen> impossible_;
+  int plans_ = 0;
+  std::string why_;              // the first thing that made a part impossible
+  std::vector<int> free_sizes_;  // of the best plan without boundaries
+  std::optional<Placed> best_;
+};
+
+Status check(std::span<const JobRequest> jobs, std::span<const int> nodes,
+             const PlacementOptions& options) {
+  int64_t workers = 0;
+  for (const int room : nodes) {
+    if (room < 0) {
+      return base::invalid_argument("place jobs: a node with room for {} workers; give 0 or more",
+                                    room);
+    }
+    workers += room;
+  }
+  if (workers > 1'000'000) {
+    return base::invalid_argument("place jobs: {} workers; at most 1000000 are possible", workers);
+  }
+  if (options.plans_max < 1 || options.placements_max < 1) {
+    return base::invalid_argument("place jobs: {} plans and {} steps each; give at least 1 of both",
+                                  options.plans_max, options.placements_max);
+  }
+  for (const JobRequest& job : jobs) {
+    for (const SizeOption& size : job.sizes) {
+      if (size.workers >= 1 && size.nodes_max >= 0 && size.per_node_max >= 0) continue;
+      return base::invalid_argument(
+          "place job '{}': a size of {} workers on {} nodes, {} each, at most; give 1 or more, and "
+          "0 for no limit",
+          job.name, size.workers, size.nodes_max, size.per_node_max);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PlacedPlan> plan_placed_jobs(std::span<const JobRequest> jobs, std::span<const int> nodes,
+                                    const PlacementOptions& options) {
+  FFDL_RETURN_IF_ERROR(check(jobs, nodes, options));
+  return Planner(jobs, nodes, options).run();
+}
+
+}  // namespace ffdl

@@ -1,0 +1,27 @@
+#include <gtest/gtest.h>
+
+#include "base/device.h"
+#include "comm/device_reduce.h"
+#include "ps/device_update.h"
+#include "support/status_matchers.h"
+
+// Of a program into which cuda/no_cuda.cc is linked in place of the kernels.
+namespace ffdl {
+namespace {
+
+TEST(NoCuda, EveryCallNamesTheOptionThatBuildsIt) {
+  const auto is_missing = [](const Status& status, std::string_view doing) {
+    EXPECT_FAILS(status, StatusCode::kUnimplemented, "-DFFDL_WITH_CUDA=ON");
+    EXPECT_EQ(status.message().find(doing), 0U) << status.message();
+  };
+  is_missing(base::find_device().status(), "find the GPU: ");
+  is_missing(base::allocate_on_device(64).status(), "allocate on the device: ");
+  is_missing(base::copy_on_device(nullptr, nullptr, 0, nullptr), "copy on the device: ");
+  is_missing(base::wait_for_device(nullptr), "wait for the device: ");
+  is_missing(ps::update_on_device({}, {}, {}, nullptr), "update on the device: ");
+  is_missing(comm::reduce_on_device(ReduceOp::kSum, DType::kFloat32, {}, nullptr, 0, nullptr),
+             "reduce on the device: ");
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,33 @@
+#include <gtest/gtest.h>
+
+#include "base/device.h"
+#include "comm/device_reduce.h"
+#include "ps/device_update.h"
+
+namespace ffdl {
+namespace {
+
+// A program that is linked with the kernels runs on a machine without a GPU, and says what it
+// lacks.
+TEST(WithoutGpu, EveryCallSaysWhatIsMissingInOneSentence) {
+  if (base::find_device().ok()) GTEST_SKIP() << "this machine has a GPU";
+  alignas(64) float values[64] = {};
+  ps::DeviceUpdate update{.count = 16, .gradient = values, .weights = values + 16};
+  const void* const inputs[] = {values};
+  const Status answers[] = {
+      base::find_device().status(),
+      base::allocate_on_device(64).status(),
+      base::copy_on_device(values, values + 16, 64, nullptr),
+      base::wait_for_device(nullptr),
+      ps::update_on_device({}, {}, update, nullptr),
+      comm::reduce_on_device(ReduceOp::kSum, DType::kFloat32, inputs, values, 16, nullptr),
+  };
+  for (const Status& answer : answers) {
+    EXPECT_EQ(answer.code(), StatusCode::kUnimplemented) << answer.to_string();
+    EXPECT_NE(answer.message().find("; "), std::string_view::npos)
+        << "says nothing to try: " << answer.to_string();
+  }
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,203 @@
+#include "ffdl/job_link.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "ffdl/agreed_batch.h"
+#include "ffdl/partition_ledger.h"
+#include "ffdl/session.h"
+#include "jobs/records.h"
+#include "support/small_model.h"
+#include "support/status_matchers.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+class JobLinkTest : public ::testing::Test {
+ protected:
+  JobLinkTest() : store_(open_store("mem://", system_runtime()).value()) {}
+
+  void answer(int workers, int64_t batch) {
+    const std::vector<jobs::Answer> answers = {
+        {1, {.job = "other", .workers = 7, .batch = 7}},
+        {2, {.job = "job", .workers = workers, .batch = batch}}};
+    ASSERT_OK(store_->put(jobs::kAnswers, encode(answers)));
+  }
+  std::unique_ptr<JobLink> open() {
+    return JobLink::open(*store_, system_runtime(), "job", 5ms).value();
+  }
+  // What the job's record says as soon as that many sizes are in it, the last one of so many steps.
+  std::vector<MeasuredSpeed> speeds(size_t count, uint64_t steps) {
+    Revision seen = 0;
+    while (true) {
+      const auto entry = store_->get("ffdl-speeds/job");
+      if (entry.ok()) {
+        auto all = jobs::parse_speeds(entry->value).value();
+        if (all.size() == count && all.back().steps == steps) return all;
+      }
+      const auto changed = store_->wait_change("ffdl-speeds/", seen, deadline_in(60s));
+      if (!changed.ok()) return {};
+      seen = *changed;
+    }
+  }
+
+  const std::unique_ptr<Store> store_;
+};
+
+TEST_F(JobLinkTest, TellsTheMeanOfEachSizeButItsFirstStep) {
+  {
+    const auto link = open();
+    link->report(2, 64, 900ms);  // the first: it loads and connects
+    for (const auto took : {10ms, 20ms, 30ms}) link->report(2, 64, took);
+    link->report(4, 64, 900ms);
+    link->report(4, 64, 7ms);
+    const auto all = speeds(2, 1);
+    ASSERT_EQ(all.size(), 2U);
+    EXPECT_EQ(all[0].workers, 2);
+    EXPECT_EQ(all[0].batch, 64);
+    EXPECT_EQ(all[0].steps, 3U);
+    EXPECT_NEAR(all[0].step_s, 0.02, 1e-9);
+    EXPECT_EQ(all[1].steps, 1U);
+    EXPECT_NEAR(all[1].step_s, 0.007, 1e-9);
+  }
+  EXPECT_FAILS(store_->get("ffdl-speeds/job"), StatusCode::kNotFound, "");  // it ends with the job
+}
+
+TEST_F(JobLinkTest, ASuccessorGoesOnFromWhatWasReported) {
+  ASSERT_OK(store_->put("ffdl-speeds/job",
+                        jobs::encode({MeasuredSpeed{1, 64, 40, 0.5}, MeasuredSpeed{2, 64, 9, 9}})));
+  const auto link = open();
+  link->report(2, 64, 20ms);
+  link->report(2, 64, 20ms);
+  const auto all = speeds(2, 1);  // its own took the other's place
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0], (MeasuredSpeed{1, 64, 40, 0.5}));
+  EXPECT_NEAR(all[1].step_s, 0.02, 1e-9);
+}
+
+TEST_F(JobLinkTest, RefusesWhatMakesNoSense) {
+  EXPECT_FAILS(JobLink::open(*store_, system_runtime(), ""), StatusCode::kInvalidArgument, "name");
+  EXPECT_FAILS(JobLink::open(*store_, system_runtime(), "a", 0s), StatusCode::kInvalidArgument,
+               "an interval above 0");
+}
+
+// Samples of each step as the ledgers of all members tell them.
+class Steps {
+ public:
+  void add(const CommittedStep& step) {
+    uint64_t samples = 0;
+    for (const auto& part : step.parts) samples += part.range.end - part.range.begin;
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(samples_.emplace(step.step, samples).first->second, samples);
+  }
+  std::map<uint64_t, uint64_t> samples() {
+    const std::lock_guard lock(mutex_);
+    return samples_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, uint64_t> samples_;
+};
+
+// A member of a job that trains with the batch that the autoscaler wants, until it has had the last
+// one for a while.
+Status train(Store& store, const std::string& id, uint64_t last_batch, Steps& steps,
+             const std::function<void(uint64_t)>& stepped) {
+  testing::SmallModel model(17);
+  PartitionLedgerOptions data;
+  data.samples = 1'000'000;
+  data.partition_samples = 10'000;
+  data.epochs = 0;
+  data.on_stable = [&](const CommittedStep& step) { steps.add(step); };
+  FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(data));
+  FFDL_ASSIGN_OR_RETURN(const auto batch, AgreedBatch::create(8));
+  FFDL_ASSIGN_OR_RETURN(const auto link, JobLink::open(store, system_runtime(), "job", 5ms));
+  SessionOptions options;
+  options.self.id = id;
+  options.membership.min_workers = 2;
+  options.membership.heartbeat = 50ms;
+  options.membership.lease = 3s;
+  options.membership.gather = 50ms;
+  options.participants = {ledger.get(), batch.get()};
+  options.verify_state = true;
+  FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, store));
+  uint64_t end = ~uint64_t{0};
+  while (session->step() < end) {
+    const Time begin = deadline_in({});
+    model.compute(session->step());
+    FFDL_RETURN_IF_ERROR(ledger->take(batch->share()).status());
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
+    if (result != StepResult::kContinue && result != StepResult::kWorldChanged) continue;
+    if (session->world().rank == 0) {
+      link->report(session->world().size(), static_cast<int64_t>(batch->samples()),
+                   deadline_in({}) - begin);
+      const AdmittedJob wanted = link->wanted();
+      if (wanted.batch > 0) {
+        batch->want(static_cast<uint64_t>(wanted.batch), wanted.workers);
+        stepped(static_cast<uint64_t>(wanted.batch));
+      }
+    }
+    if (batch->samples() == last_batch) end = std::min(end, session->step() + 12);
+  }
+  return session->finish();
+}
+
+// From the demand to the step: the autoscaler decides size and batch, and the members follow.
+TEST_F(JobLinkTest, ARunningJobFollowsTheAutoscaler) {
+  ASSERT_OK(offer_workers(*store_, "node", 2));
+  ASSERT_OK_AND_ASSIGN(const auto ticket, JobTicket::enter(*store_, system_runtime(),
+                                                           {"job", {{1, 1, 8}, {2, 1.9, 24}}}));
+  const auto autoscaler = system_runtime().spawn("autoscaler", [&](const StopToken& stop) {
+    EXPECT_FAILS(run_autoscaler(*store_, system_runtime(), {}, stop), StatusCode::kCancelled, "");
+  });
+  Steps steps;
+  Status outcomes[2];
+  const auto train_as = [&](const std::string& id) {
+    return train(*store_, id, 24, steps, [](uint64_t wanted) { EXPECT_EQ(wanted, 24U); });
+  };
+  std::thread other([&] { outcomes[1] = train_as("b"); });
+  outcomes[0] = train_as("a");
+  other.join();
+  EXPECT_OK(outcomes[0]);
+  EXPECT_OK(outcomes[1]);
+  EXPECT_EQ(steps.samples().rbegin()->second, 24U);
+}
+
+// The batch becomes another while the job trains, at one step for all members, and nobody stops.
+TEST_F(JobLinkTest, ARunningJobFollowsItsBatch) {
+  Steps steps;
+  answer(2, 24);
+  const auto stepped = [&](uint64_t wanted) {
+    if (wanted == 24) answer(2, 11);
+  };
+  Status outcomes[2];
+  std::thread other([&] { outcomes[1] = train(*store_, "b", 11, steps, stepped); });
+  outcomes[0] = train(*store_, "a", 11, steps, stepped);
+  other.join();
+  EXPECT_OK(outcomes[0]);
+  EXPECT_OK(outcomes[1]);
+  std::vector<uint64_t> batches;  // one after another
+  uint64_t next = 1;
+  for (const auto& [step, samples] : steps.samples()) {
+    if (samples == 0) continue;
+    EXPECT_GE(step, next) << "no step is missing";
+    next = step + 1;
+    if (batches.empty() || batches.back() != samples) batches.push_back(samples);
+  }
+  const std::set<uint64_t> known = {8, 11, 24};
+  for (const uint64_t batch : batches) EXPECT_TRUE(known.contains(batch)) << batch;
+  EXPECT_EQ(batches.back(), 11U);
+  EXPECT_LE(batches.size(), 3U);
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,209 @@
+#include "ffdl/placed_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "plan/find_places.h"
+#include "support/status_matchers.h"
+
+namespace ffdl {
+namespace {
+
+SizeOption on_one_node(int workers, double value) {
+  return {.workers = workers, .value = value, .nodes_max = 1};
+}
+SizeOption anywhere(int workers, double value) { return {.workers = workers, .value = value}; }
+
+JobRequest named(std::string name, std::vector<SizeOption> sizes, bool may_wait = false) {
+  return {.name = std::move(name), .sizes = std::move(sizes), .may_wait = may_wait};
+}
+
+std::vector<int> workers_of(const PlacedPlan& plan) {
+  std::vector<int> workers;
+  for (const PlacedShare& share : plan.jobs) workers.push_back(share.workers);
+  return workers;
+}
+
+TEST(PlacedPlan, AJobIsCutOverNodesOnlyWhereThatIsWorthIt) {
+  const std::vector<JobRequest> jobs = {
+      named("a", {on_one_node(3, 2.9), anywhere(3, 2), anywhere(2, 1.9)}),
+      named("b", {on_one_node(3, 2.9), anywhere(3, 2), anywhere(2, 1.9)}),
+      named("c", {on_one_node(2, 1.95), anywhere(2, 1.2)})};
+  ASSERT_OK_AND_ASSIGN(const PlacedPlan plan, plan_placed_jobs(jobs, std::vector{4, 4}));
+  // Two of three workers leave one on each node: c across them, or one of the others smaller.
+  EXPECT_TRUE(plan.is_best);
+  EXPECT_DOUBLE_EQ(plan.total, 2.9 + 2.9 + 1.2);
+  EXPECT_EQ(workers_of(plan), (std::vector{3, 3, 2}));
+  EXPECT_EQ(plan.jobs[2].nodes, (std::vector<NodeWorkers>{{0, 1}, {1, 1}}));
+  EXPECT_EQ(plan.jobs[2].explanation,
+            "c gets 2 workers, worth 1.2: 1 on node 0, 1 on node 1; if nodes had no boundaries it "
+            "would have 2, worth 1.95");
+  EXPECT_EQ(plan.jobs[0].explanation.find("boundaries"), std::string::npos);
+}
+
+TEST(PlacedPlan, WorkersThatMustLieApartDo) {
+  JobRequest spread = named("spread", {{.workers = 2, .value = 1, .per_node_max = 1},
+                                       {.workers = 3, .value = 2, .per_node_max = 1}});
+  const auto plan = [&](std::vector<int> nodes) { return plan_placed_jobs({{spread}}, nodes); };
+  EXPECT_EQ(plan({8, 1, 1})->jobs[0].nodes, (std::vector<NodeWorkers>{{0, 1}, {1, 1}, {2, 1}}));
+  EXPECT_EQ(workers_of(*plan({8, 8})), (std::vector{2}));
+  EXPECT_FALSE(plan({8})->feasible);
+  EXPECT_EQ(plan({8})->reason, "job 'spread' fits on these nodes in no size");
+}
+
+TEST(PlacedPlan, AGangHasAllOrWaits) {
+  const JobRequest gang = named("gang", {on_one_node(4, 4)}, true);
+  const JobRequest other = named("other", {on_one_node(3, 3)});
+  ASSERT_OK_AND_ASSIGN(const PlacedPlan plan,
+                       plan_placed_jobs(std::vector{gang, other}, std::vector{5, 2}));
+  EXPECT_TRUE(plan.is_best);
+  EXPECT_EQ(workers_of(plan), (std::vector{0, 3}));
+  EXPECT_EQ(plan.jobs[0].explanation,
+            "gang waits; if nodes had no boundaries it would have 4, worth 4");
+}
+
+TEST(PlacedPlan, WhatDoesNotFitTogetherIsAnAnswer) {
+  const std::vector<JobRequest> jobs(3, named("a", {on_one_node(3, 1)}));
+  ASSERT_OK_AND_ASSIGN(const PlacedPlan plan, plan_placed_jobs(jobs, std::vector{5, 5}));
+  EXPECT_FALSE(plan.feasible);
+  EXPECT_EQ(plan.reason,
+            "the jobs' sizes do not fit on these nodes together; let some wait, or demand less");
+}
+
+TEST(PlacedPlan, RefusesWhatMakesNoSense) {
+  EXPECT_FAILS(plan_placed_jobs({}, std::vector{-1}), StatusCode::kInvalidArgument, "0 or more");
+  EXPECT_FAILS(plan_placed_jobs(std::vector{named("a", {on_one_node(0, 1)})}, std::vector{4}),
+               StatusCode::kInvalidArgument, "job 'a'");
+}
+
+struct Instance {
+  std::vector<JobRequest> jobs;
+  std::vector<int> nodes;
+};
+
+Instance draw_instance(std::mt19937& random) {
+  const auto draw = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  Instance instance;
+  instance.nodes.assign(static_cast<size_t>(draw(2, 3)), 3);
+  instance.nodes[0] = draw(2, 5);
+  const int jobs = draw(3, 4);
+  for (int i = 0; i < jobs; ++i) {
+    JobRequest one = named(std::to_string(i), {}, draw(0, 3) > 0);
+    const int sizes = draw(1, 3);
+    for (int size = 0; size < sizes; ++size) {
+      const int workers = draw(1, 4);
+      one.sizes.push_back({.workers = workers,
+                           .value = workers * draw(4, 8) / 8.0,
+                           .nodes_max = static_cast<int16_t>(draw(0, 3) > 0 ? 1 : 0),
+                           .per_node_max = static_cast<int16_t>(std::max(draw(-4, 2), 0))});
+    }
+    one.switch_cost = draw(0, 1) * 0.25;
+    one.current_workers = draw(0, 3);
+    instance.jobs.push_back(std::move(one));
+  }
+  return instance;
+}
+
+// By all choices of sizes; infinitely bad: there is none.
+double best_by_search(const Instance& instance) {
+  double best = -INFINITY;
+  std::vector<plan::Gang> gangs;
+  const std::function<void(size_t, double)> choose = [&](size_t at, double value) {
+    if (at == instance.jobs.size()) {
+      std::vector<int> room = instance.nodes;
+      if (plan::find_places(gangs, room, 10'000'000).outcome == plan::Places::kFound) {
+        best = std::max(best, value);
+      }
+      return;
+    }
+    const JobRequest& one = instance.jobs[at];
+    const auto cost = [&](int workers) {
+      return workers == one.current_workers ? 0 : one.switch_cost;
+    };
+    if (one.may_wait) choose(at + 1, value - cost(0));
+    for (const SizeOption& size : one.sizes) {
+      gangs.push_back({size.workers, size.nodes_max, size.per_node_max});
+      choose(at + 1, value + size.value - cost(size.workers));
+      gangs.pop_back();
+    }
+  };
+  choose(0, 0);
+  return best;
+}
+
+TEST(PlacedPlan, EqualsExhaustiveSearch) {
+  std::mt19937 random(1);
+  int placed = 0, better_without = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const Instance instance = draw_instance(random);
+    const double best = best_by_search(instance);
+    const auto plan = plan_placed_jobs(instance.jobs, instance.nodes, {.plans_max = 100'000});
+    ASSERT_TRUE(plan.ok()) << "round " << round;
+    ASSERT_EQ(plan->feasible, std::isfinite(best)) << "round " << round;
+    if (!plan->feasible) continue;
+    ASSERT_TRUE(plan->is_best) << "round " << round;
+    ASSERT_NEAR(plan->total, best, 1e-9) << "round " << round;
+    ++placed;
+    better_without += plan->plans_tried > 1 ? 1 : 0;
+  }
+  EXPECT_GT(placed, 1000);
+  EXPECT_GT(better_without, 200);  // nodes had something to say
+}
+
+// Whatever the limit: what it gives can be had, and the bound holds.
+TEST(PlacedPlan, TheBoundHoldsWhereItStopsEarly) {
+  std::mt19937 random(2);
+  int early = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const Instance instance = draw_instance(random);
+    const double best = best_by_search(instance);
+    const auto plan =
+        plan_placed_jobs(instance.jobs, instance.nodes, {.plans_max = 2, .placements_max = 20});
+    ASSERT_OK(plan);
+    if (!plan->feasible) continue;
+    ASSERT_LE(plan->total, best + 1e-9) << "round " << round;
+    ASSERT_GE(plan->bound, best - 1e-9) << "round " << round;
+    if (plan->is_best) {
+      ASSERT_NEAR(plan->total, best, 1e-9) << "round " << round;
+    }
+    std::vector<int> room = instance.nodes;
+    for (const PlacedShare& share : plan->jobs) {
+      int workers = 0;
+      for (const NodeWorkers& place : share.nodes) {
+        room[static_cast<size_t>(place.node)] -= place.workers;
+        workers += place.workers;
+      }
+      ASSERT_EQ(workers, share.workers);
+    }
+    for (const int left : room) ASSERT_GE(left, 0) << "round " << round;
+    early += plan->is_best ? 0 : 1;
+  }
+  EXPECT_GT(early, 50);
+}
+
+TEST(PlacedPlan, ManyJobsOnManyNodes) {
+  std::mt19937 random(3);
+  std::vector<JobRequest> jobs;
+  for (int i = 0; i < 60; ++i) {
+    JobRequest one = named(std::to_string(i), {});
+    const double power = 0.5 + 0.45 * static_cast<double>(random() % 1000) / 1000;
+    for (int k = 1; k <= 8; ++k) {
+      const double value = std::pow(k, power);
+      if (k > 1 && k <= 4) one.sizes.push_back(on_one_node(k, value));
+      one.sizes.push_back(anywhere(k, k == 1 ? 1 : 0.8 * value));
+    }
+    jobs.push_back(std::move(one));
+  }
+  ASSERT_OK_AND_ASSIGN(const PlacedPlan plan, plan_placed_jobs(jobs, std::vector<int>(40, 4)));
+  ASSERT_TRUE(plan.feasible);
+  EXPECT_GE(plan.total, 0.98 * plan.bound);
+  EXPECT_LE(plan.plans_tried, 400);
+}
+
+}  // namespace
+}  // namespace ffdl

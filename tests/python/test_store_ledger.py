@@ -1,0 +1,130 @@
+"""The ledger of workers without a session, its logs and their audit, from Python."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import ffdl
+
+DATA = {"samples": 100, "partition_samples": 8, "epochs": 2}
+
+
+def join(store, id="a", **options):
+    return ffdl.StoreLedger.join(store, id=id, **(DATA | options))
+
+
+def train(ledger, count=5):
+    """One mini-batch: the numbers of its samples."""
+    indices = ledger.sample_indices(ledger.take(count))
+    ledger.advance()
+    return indices.tolist()
+
+
+def test_one_worker():
+    ledger = join(ffdl.open_store("mem://"), shuffle=ffdl.Shuffle.SAMPLES, seed=3)
+    used = []
+    while not ledger.is_done:
+        used += train(ledger)
+    assert sorted(used) == sorted(2 * list(range(100)))
+    assert used[:100] != used[100:]
+    stats = ledger.stats
+    assert (stats.commits, stats.conflicts, stats.repeated) == (40, 0, 0)
+    assert (ledger.epoch, ledger.taken, ledger.take(), ledger.self.id) == (2, 0, [], "a")
+
+
+def test_workers_share_and_their_logs_are_audited(tmp_path):
+    store = ffdl.open_store("mem://")
+    used = []
+
+    def work(id):
+        log = ffdl.CommitLog.open(str(tmp_path / id), **DATA)
+        ledger = join(store, id, on_stable=log.write)
+        while not ledger.is_done:
+            batch = train(ledger, 3)
+            used.extend(batch)
+            if not batch:
+                ledger.wait(10)
+
+    threads = [threading.Thread(target=work, args=(id,)) for id in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(used) == sorted(2 * list(range(100)))
+    audit = ffdl.audit_commit_logs([str(tmp_path / id) for id in "abc"], complete=True)
+    assert (audit.problems, audit.first_problems) == (0, [])
+    assert (audit.epochs, audit.samples, audit.missing, audit.repeated) == (2, 200, 0, 0)
+
+
+def test_a_dead_workers_batch_is_counted():
+    store = ffdl.open_store("mem://")
+    dying, other = join(store, "dying"), join(store, "other")
+    train(dying)
+    dying.take(5)
+    del dying
+    while not other.is_done:
+        train(other)
+    assert other.stats.repeated == 5
+
+
+def test_a_restart_goes_on_from_a_checkpoint():
+    store = ffdl.open_store("mem://")
+    old = join(store)
+    train(old, 8)
+    saved = old.save()
+    train(old, 8)
+    anew = join(store, lineage=2, from_=saved)
+    assert anew.committed == 8
+    old.take(5)
+    with pytest.raises(ffdl.Cancelled, match="began anew"):
+        old.advance()
+
+
+def test_what_on_stable_raises_comes_out():
+    def fail(step):
+        raise KeyError(step.step)
+
+    ledger = join(ffdl.open_store("mem://"), on_stable=fail)
+    ledger.take(5)
+    with pytest.raises(KeyError):
+        ledger.advance()
+
+
+def test_waiting_and_leaving():
+    store = ffdl.open_store("mem://")
+    holder = join(store, "holder", samples=8)
+    holder.take()
+    waiting = join(store, "waiting", samples=8)
+    assert waiting.take(2) == []
+    with pytest.raises(ffdl.Timeout):
+        waiting.wait(0)
+    holder.leave()
+    waiting.wait(10)
+    assert len(waiting.take(2)) == 1
+    with pytest.raises(ffdl.Cancelled, match="has left"):
+        holder.take()
+    with pytest.raises(ffdl.InvalidArgument, match="no name"):
+        join(store, "a/b")
+
+
+def test_a_loader_over_a_store():
+    store = ffdl.open_store("mem://")
+    data = np.arange(100)
+    loaders = [
+        ffdl.data.ElasticLoader(
+            data, batch_samples=7, epochs=2, order=ffdl.SampleOrder.ON_DEMAND, partition_samples=8,
+            store=store, id=id, num_workers=workers)
+        for id, workers in (("a", 0), ("b", 1))]
+    used = []
+    while not all(loader.is_done for loader in loaders):
+        for loader in loaders:
+            batch = loader.next()
+            if batch is not None:
+                used += np.asarray(batch).tolist()
+                loader.ledger.advance()
+    for loader in loaders:
+        loader.close()
+    assert sorted(used) == sorted(2 * list(range(100)))
+    with pytest.raises(ffdl.InvalidArgument, match="ON_DEMAND"):
+        ffdl.data.ElasticLoader(data, batch_samples=7, store=store, id="c")

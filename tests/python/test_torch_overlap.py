@@ -1,0 +1,152 @@
+"""Gradients of PyTorch models that are averaged during backward."""
+
+import copy
+import io
+
+import pytest
+from ranks import on_threads
+
+import ffdl
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from test_torch_elastic import (  # noqa: E402
+    expect_equal,
+    loss_of,
+    make_data,
+    make_ledger,
+    make_model,
+    open_trainer,
+    state_of,
+    train,
+)
+
+from ffdl.torch.overlap import is_worth_it  # noqa: E402
+
+
+def train_two(make_loss, middle=(), **options):
+    """The model after training by two workers; make_loss(trainer, model, x, y) runs backward."""
+    store = ffdl.open_store("mem://")
+
+    def worker(number):
+        model = make_model(*(make() for make in middle))
+        trainer = open_trainer(
+            model, store=store, id=f"m{number}", min_workers=2, **options)
+        x, y = make_data()
+        for batch in trainer.batches():
+            make_loss(trainer, model, x[batch], y[batch])
+            trainer.step()
+        return state_of(model)
+
+    first, second = on_threads(range(2), worker)
+    expect_equal(first, second)
+    return first
+
+
+def plain_loss(trainer, model, x, y):
+    loss_of(model(x), y).backward()
+
+
+def in_two_halves(trainer, model, x, y):
+    half = len(x) // 2
+    with trainer.no_sync():
+        (loss_of(model(x[:half]), y[:half]) * half / len(x)).backward()
+    (loss_of(model(x[half:]), y[half:]) * (len(x) - half) / len(x)).backward()
+
+
+def without_the_last_layer(trainer, model, x, y):
+    """In every other step, by which its gradients come first in some and not at all in others."""
+    predicted = model(x) if trainer.session.step % 2 == 0 else model[0](x).sum(dim=1, keepdim=True)
+    loss_of(predicted, y).backward()
+
+
+def with_the_gradients_of_gradients(trainer, model, x, y):
+    """Backward then makes new tensors, and adds nothing to those that lie in their places."""
+    loss = loss_of(model(x), y)
+    norm = sum(g.square().sum() for g in torch.autograd.grad(loss, [*model.parameters()],
+                                                             create_graph=True))
+    (loss + 0.01 * norm).backward(create_graph=True)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")
+@pytest.mark.parametrize(
+    "make_loss",
+    [plain_loss, in_two_halves, without_the_last_layer, with_the_gradients_of_gradients],
+)
+def test_the_same_bits_as_after_backward(make_loss):
+    late = train_two(make_loss, overlap=False)
+    expect_equal(late, train_two(make_loss))
+    expect_equal(late, train_two(make_loss, bucket_bytes=100))  # two parameters or three
+    expect_equal(late, train_two(make_loss, bucket_bytes=0))
+    expect_equal(late, train_two(make_loss, overlap=None))
+
+
+def test_buffers_come_with_the_last_bucket():
+    middle = [lambda: torch.nn.BatchNorm1d(8)]
+    expect_equal(train_two(plain_loss, middle, overlap=False), train_two(plain_loss, middle))
+
+
+def test_some_are_averaged_before_the_step_ends():
+    model = make_model()
+    trainer = open_trainer(model, ledger=make_ledger(epochs=0))
+    x, y = make_data()
+    for batch in trainer.batches():
+        loss_of(model(x[batch]), y[batch]).backward()
+        trainer.step()
+        if trainer.session.stats.early_buckets > 0:
+            break
+    trainer.session.finish()
+
+
+def test_a_second_backward_is_refused():
+    model = make_model()
+    trainer = open_trainer(model)
+    x, y = make_data()
+    batch = next(iter(trainer.batches()))
+    loss_of(model(x[batch]), y[batch]).backward()
+    with pytest.raises(ffdl.InvalidArgument, match=r"within trainer.no_sync\(\)"):
+        loss_of(model(x[batch]), y[batch]).backward()
+    with pytest.raises(ffdl.InvalidArgument, match=r"within trainer.no_sync\(\)"):
+        trainer.step()
+
+
+@pytest.mark.parametrize(
+    ("workers", "of_this_host", "processors", "threads", "expected"),
+    [(2, 2, 2, 1, False), (2, 2, 4, 1, True), (2, 2, 4, 2, False), (2, 2, 5, 2, True),
+     (4, 2, 2, 1, True), (1, 1, 8, 1, False)],
+)
+def test_where_it_is_worth_it(workers, of_this_host, processors, threads, expected):
+    assert is_worth_it(workers, of_this_host, processors, threads) == expected
+
+
+def clip(model):
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+
+
+@pytest.mark.parametrize("change", [clip, lambda model: model.zero_grad(set_to_none=True)])
+def test_gradients_that_are_changed_after_backward_are_refused(change):
+    for overlap in (False, None, True):
+        model = make_model()
+        trainer = open_trainer(model, overlap=overlap)
+        x, y = make_data()
+        batch = next(iter(trainer.batches()))
+        loss_of(model(x[batch]), y[batch]).backward()
+        change(model)
+        if overlap is False:
+            trainer.step()
+            continue
+        with pytest.raises(ffdl.InvalidArgument, match="changed after backward"):
+            trainer.step()
+
+
+def test_the_model_is_copied_and_saved_without_the_trainer():
+    model = make_model()
+    train(open_trainer(model), model)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+        expect_equal(state_of(model), state_of(other))
+        loss_of(other(make_data()[0]), make_data()[1]).backward()
+    again = open_trainer(model, id="b")
+    train(again, model)
+    assert again.session.step > 0

@@ -1,0 +1,126 @@
+#include "ffdl/step_meter.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "steer/records.h"
+#include "support/status_matchers.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A clock that stands still until the test moves it.
+class Clock final : public Runtime {
+ public:
+  Time now() override { return now_; }
+  uint64_t random() override { return 0; }
+  std::unique_ptr<Event> make_event() override { return system_runtime().make_event(); }
+  std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
+    return system_runtime().spawn(std::move(name), std::move(body));
+  }
+  void pass(Duration time) { now_ += time; }
+
+ private:
+  Time now_{};
+};
+
+class StepMeterTest : public ::testing::Test {
+ protected:
+  StepMeterTest() : store_(*open_store("mem://", system_runtime())) {}
+
+  std::unique_ptr<StepMeter> meter(const StepMeterOptions& options) {
+    auto made = StepMeter::create(*store_, options, clock_);
+    EXPECT_OK(made);
+    return *std::move(made);
+  }
+  static World world_of(int members, int rank) {
+    World world;
+    world.generation = 3;
+    world.rank = rank;
+    for (int i = 0; i < members; ++i) world.members.push_back({"m" + std::to_string(i), 1, ""});
+    return world;
+  }
+  // A step of a world of this member alone: computes, waits for others, applies.
+  void step(StepMeter& meter, Duration compute, Duration communicate, Duration apply) {
+    clock_.pass(compute);
+    std::vector<std::byte> record(meter.record_bytes());
+    meter.describe(record);
+    clock_.pass(communicate);
+    meter.averaged();
+    clock_.pass(apply);
+    const std::vector<uint64_t> samples = {16};
+    meter.applied(++steps_, StepRecords(record, record.size(), record.size(), samples));
+  }
+
+  const std::unique_ptr<Store> store_;
+  Clock clock_;
+  uint64_t steps_ = 0;
+};
+
+TEST_F(StepMeterTest, RankZeroTellsWhatStepsWereLike) {
+  double queue = 7;
+  const auto one = meter({.job = "a", .steps = 2, .metrics = {{"queue", [&] { return queue; }}}});
+  one->world_changed(world_of(1, 0));
+  step(*one, 1s, 100s, 1s);  // the first of a world is left out
+  step(*one, 6s, 3s, 1s);
+  queue = 9;
+  step(*one, 6s, 5s, 1s);  // what it waited here is told in the next step
+  const auto first = wait_measurement(*store_, "a", 0, deadline_in(60s));
+  ASSERT_OK(first);
+  const Measurement& measured = first->measurement;
+  EXPECT_EQ(measured.generation, 3U);
+  EXPECT_EQ(measured.workers, 1);
+  EXPECT_EQ(measured.step, 3U);
+  EXPECT_EQ(measured.steps, 2U);
+  EXPECT_DOUBLE_EQ(measured.seconds, 22);
+  EXPECT_EQ(measured.samples, 32U);
+  EXPECT_DOUBLE_EQ(measured.communication_share, 3.0 / 11);
+  EXPECT_GT(measured.memory_bytes, 1U << 20);
+  EXPECT_EQ(measured.metrics, (std::map<std::string, MetricValue>{{"queue", {8, 1}}}));
+  queue = std::numeric_limits<double>::quiet_NaN();
+  step(*one, 1s, 1s, 0s);
+  step(*one, 1s, 1s, 0s);
+  const auto second = wait_measurement(*store_, "a", first->revision, deadline_in(60s));
+  ASSERT_OK(second);
+  EXPECT_EQ(second->measurement.step, 5U);
+  EXPECT_TRUE(second->measurement.metrics.empty());
+}
+
+TEST_F(StepMeterTest, OthersAndUnfinishedMeasurementsTellNothing) {
+  const auto one = meter({.job = "a", .steps = 2});
+  one->world_changed(world_of(2, 1));
+  for (int i = 0; i < 5; ++i) step(*one, 1s, 1s, 1s);
+  const auto two = meter({.job = "b", .steps = 2});
+  two->world_changed(world_of(1, 0));
+  for (int i = 0; i < 2; ++i) step(*two, 1s, 1s, 1s);
+  two->world_changed(world_of(1, 0));
+  for (int i = 0; i < 2; ++i) step(*two, 1s, 1s, 1s);
+  EXPECT_EQ(read_measurement(*store_, "a").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(read_measurement(*store_, "b").status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(one->save().empty());
+}
+
+TEST_F(StepMeterTest, AnotherJobsMeasurementIsNotWaitedFor) {
+  ASSERT_OK(store_->put(steer::measured_key("ab"), steer::encode(Measurement{.workers = 1})));
+  EXPECT_EQ(wait_measurement(*store_, "a", 0, deadline_in(1ms)).status().code(),
+            StatusCode::kTimeout);
+  ASSERT_OK(store_->put(steer::measured_key("a"), "what"));
+  EXPECT_EQ(wait_measurement(*store_, "a", 0, deadline_in(60s)).status().code(),
+            StatusCode::kCorrupt);
+}
+
+TEST_F(StepMeterTest, RefusesWhatMakesNoSense) {
+  for (const StepMeterOptions& options :
+       {StepMeterOptions{.steps = 0}, StepMeterOptions{.metrics = {{"", [] { return 1.0; }}}},
+        StepMeterOptions{.metrics = {{"a", {}}}}}) {
+    EXPECT_EQ(StepMeter::create(*store_, options).status().code(), StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace ffdl
