@@ -13,10 +13,10 @@
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/rescale/twins.h"
-#include "benchmarks/training/checkpoint_twin.h"
+#include "benchmarks/training/training_twin.h"
 #include "ffdl/checkpoint.h"
 
-// './dev bench training': what checkpoints cost those who train, and what they take.
+// './dev bench training': what checkpoints, noise and virtual workers cost those who train.
 namespace ffdl::bench {
 namespace {
 
@@ -66,6 +66,43 @@ void stall_rows(Suite& suite) {
       .limit_is = "the same ten steps without checkpoints",
       .target = Target{.bound = 0.98},
       .note = "ten steps of 2 workers, 80 MB of state, 32 rows a step, with one checkpoint"});
+}
+
+void noise_row(Suite& suite) {
+  const std::string name = "training/noise_scale_cost";
+  if (!suite.wants(name)) return;
+  const Shape shape = suite.options().smoke ? Shape{1, 4} : Shape{10, 32};
+  const auto twins = Twins::start(shape);
+  if (!twins.ok()) return suite.failed(name, twins.status());
+  suite.measure(PairSpec{
+      .name = name,
+      .unit = "ms",
+      .figure = [](double seconds) { return 1e3 * seconds; },
+      .subject = [&] { return (*twins)->train("noise"); },
+      .limit = [&] { return (*twins)->train("bare"); },
+      .limit_is = "the same ten steps without a measurement",
+      .target = Target{.bound = 0.99},
+      .note = "ten steps of 2 workers, 40 MB of gradients, 32 rows a step, with one measurement"});
+}
+
+void virtual_rows(Suite& suite) {
+  for (const int ranks : {1, 2, 4}) {
+    const std::string name = fmt::format("training/virtual_cost/{}", ranks);
+    if (!suite.wants(name)) continue;
+    const Shape shape = suite.options().smoke ? Shape{1, 4} : Shape{10, 8};
+    const auto twins = Twins::start(shape, ranks);
+    if (!twins.ok()) return suite.failed(name, twins.status());
+    suite.measure(PairSpec{
+        .name = name,
+        .unit = "ms",
+        .figure = [](double seconds) { return 1e3 * seconds; },
+        .subject = [&] { return (*twins)->train("virtual"); },
+        .limit = [&] { return (*twins)->train("whole"); },
+        .limit_is = "the same steps where each worker computes its share of the rows at once",
+        .note = fmt::format("two steps of {} workers that carry {} virtual ones of 8 rows each; 40 "
+                            "MB of gradients",
+                            ranks, kVirtualWorkers)});
+  }
 }
 
 // Seconds of a file of these bytes, one after the other, until it is on the disk, in place of the
@@ -192,12 +229,12 @@ void resume_row(Suite& suite) {
               "files are in the system's cache"});
 }
 
-// A child of this program: one of two who train, or their store.
+// A child of this program: one of those who train, or their store.
 int play_training_role(const std::vector<std::string>& arguments) {
   if (arguments[0] == "server") {
     return play_store_server(arguments[1]).ok() ? 0 : 1;
   }
-  const Status played = play_checkpoint_twin({arguments.begin() + 1, arguments.end()});
+  const Status played = play_training_twin({arguments.begin() + 1, arguments.end()});
   if (!played.ok()) fmt::print(stderr, "{}\n", played.to_string());
   return played.ok() ? 0 : 1;
 }
@@ -213,6 +250,8 @@ int main(int argc, char** argv) {
   return Suite::run("training", argc, argv, [](Suite& suite) {
     write_row(suite);
     stall_rows(suite);
+    noise_row(suite);
+    virtual_rows(suite);
     resume_row(suite);
   });
 }

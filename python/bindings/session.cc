@@ -37,6 +37,15 @@ the job, as it asked or as another has taken over; the step counts if Session.st
       .value("HEALED", StepResult::kHealed)
       .value("LEFT", StepResult::kLeft)
       .finalize();
+  py::native_enum<Recovery>(
+      module, "Recovery", "enum.Enum",
+      "What those who are left go on from when a member dies that has not said that it goes.\n\n"
+      "FORWARD: the newest step that any of them holds. CONSISTENT: the newest checkpoint that "
+      "was\n"
+      "published, all of them; where there is none, the initial state.")
+      .value("FORWARD", Recovery::kForward)
+      .value("CONSISTENT", Recovery::kConsistent)
+      .finalize();
   Record<SessionStats>(
       module, "SessionStats",
       "What one Session has done. early_buckets: averaged before end_step() was called.\n"
@@ -206,6 +215,7 @@ bucket_bytes: not 0: gradients may be averaged while later ones are computed (be
 many at a time, in their order and of one dtype, as have so many bytes; the same at all members.
 checkpoints: CheckpointOptions, for a job that loses all its members and for the next one; written
 beside the training. None: none.
+recovery: what those who are left go on from when a member dies; the same at all members.
 store: None for that of the job that `ffdl run` has started this process for; id, job, min_workers,
 max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
 id: of this member; a new life has the same.
@@ -224,12 +234,12 @@ void bind_session_open(py::class_<SessionHandle>& session) {
          const py::function& apply, const py::object& on_world, const py::object& begin_anew,
          const py::sequence& participants, const py::object& micro_batch_shares,
          uint64_t micro_batch_samples, uint64_t bucket_bytes, const py::object& checkpoints,
-         std::optional<std::string> id,
-         std::optional<std::string> job, std::optional<int> min_workers,
-         std::optional<int> max_workers, std::optional<std::string> takes_over_from,
-         Backend backend, std::string address, bool verify_state, double heartbeat_s,
-         double lease_s, double gather_s, double step_timeout_s, double fence_after_s,
-         double operation_timeout_s, double recovery_timeout_s) {
+         Recovery recovery, std::optional<std::string> id, std::optional<std::string> job,
+         std::optional<int> min_workers, std::optional<int> max_workers,
+         std::optional<std::string> takes_over_from, Backend backend, std::string address,
+         bool verify_state, double heartbeat_s, double lease_s, double gather_s,
+         double step_timeout_s, double fence_after_s, double operation_timeout_s,
+         double recovery_timeout_s) {
         auto handle = std::make_unique<SessionHandle>();
         handle->trainable.state_arrays = elements_to_write(state, "state");
         handle->trainable.gradient_arrays = elements_to_write(gradients, "gradients");
@@ -242,6 +252,7 @@ void bind_session_open(py::class_<SessionHandle>& session) {
         options.bucket_bytes = bucket_bytes;
         take_shares(micro_batch_shares, *handle, options);
         take_checkpoints(checkpoints, *handle, options);
+        options.membership.recovery = recovery;
         options.communicator.backend = backend;
         options.communicator.address = std::move(address);
         options.verify_state = verify_state;
@@ -258,7 +269,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       py::arg("participants") = py::tuple(), py::arg("micro_batch_shares") = py::none(),
       py::arg("micro_batch_samples") = d.micro_batch_samples,
       py::arg("bucket_bytes") = d.bucket_bytes, py::arg("checkpoints") = py::none(),
-      py::arg("id") = py::none(), py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
+      py::arg("recovery") = d.membership.recovery, py::arg("id") = py::none(),
+      py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
       py::arg("max_workers") = py::none(), py::arg("takes_over_from") = py::none(),
       py::arg("backend") = d.communicator.backend, py::arg("address") = d.communicator.address,
       py::arg("verify_state") = d.verify_state,
@@ -271,7 +283,7 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       py::arg("recovery_timeout_s") = in_seconds(d.recovery_timeout), kOpenDoc);
 }
 
-void bind_session_use(py::class_<SessionHandle>& session) {
+void bind_session_steps(py::class_<SessionHandle>& session) {
   session
       .def(
           "end_step",
@@ -318,7 +330,12 @@ samples were given in this step).)")
             check(run_session(handle, [&] { return used.finish(); }));
           },
           "The training is done: makes the last step stable, and leaves. Called by all members\n"
-          "after the same step.")
+          "after the same step. Raises WorldChanged where a member died and, with\n"
+          "Recovery.CONSISTENT, all went back: train on.");
+}
+
+void bind_session_rest(py::class_<SessionHandle>& session) {
+  session
       .def(
           "request_checkpoint",
           [](SessionHandle& handle) {
@@ -412,7 +429,8 @@ Raises InvalidArgument (members do not fit together), Cancelled (this member was
 or reported dead: drop the state), Timeout (no world worked), Internal (equal steps, unequal
 states). After an error the session is over. The header is ffdl/session.h.)");
   bind_session_open(session);
-  bind_session_use(session);
+  bind_session_steps(session);
+  bind_session_rest(session);
 }
 
 }  // namespace ffdl::python

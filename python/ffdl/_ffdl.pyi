@@ -920,6 +920,10 @@ class StragglerReplacement(StepParticipant):
         on_straggler: Callable[[Straggler], object] | None = None,
     ) -> StragglerReplacement: ...
 
+class Recovery(enum.Enum):
+    FORWARD = ...
+    CONSISTENT = ...
+
 class StepResult(enum.Enum):
     CONTINUE = ...
     WORLD_CHANGED = ...
@@ -957,6 +961,7 @@ class Session:
         micro_batch_samples: int = ...,
         bucket_bytes: int = ...,
         checkpoints: CheckpointOptions | None = None,
+        recovery: Recovery = ...,
         id: str | None = None,
         job: str | None = None,
         min_workers: int | None = None,

@@ -14,7 +14,7 @@ void expect_level(const char* text, LogLevel level) {
     setenv("FFDL_LOG", text, 1);
     std::exit(base::environment().log_level == level ? 0 : 1);
   };
-  EXPECT_EXIT(exit_with_whether_it_matches(), testing::ExitedWithCode(0), "") << text;
+  EXPECT_EXIT(exit_with_whether_it_matches(), ::testing::ExitedWithCode(0), "") << text;
 }
 
 TEST(EnvironmentDeathTest, FfdlLogNamesALevel) {

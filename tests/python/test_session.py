@@ -59,6 +59,14 @@ def test_one_member_trains_alone():
         session.standing()
 
 
+def test_members_go_back_alike():
+    store = ffdl.open_store("mem://")
+    session = Model().open(store, "a", recovery=ffdl.Recovery.CONSISTENT)
+    with pytest.raises(ffdl.InvalidArgument, match="is consistent, this member's forward"):
+        Model().open(store, "b", recovery=ffdl.Recovery.FORWARD)
+    session.finish()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_the_mean_is_over_samples(dtype):
     store = ffdl.open_store("mem://")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult, Store, StoreLedger
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, WorldChanged
 from . import forecast, parts
 from .loading import Loading
 from .workers import WorkerPool
@@ -172,13 +172,18 @@ class ElasticLoader:
         Takes part in the other steps itself, and ends where this worker leaves in one of them: then
         not ``is_done``. When all epochs are done this makes the last step stable and leaves the job.
         """
-        while not self.is_done:
-            batch = self.next()
-            if batch is not None:
-                yield batch
-            elif session.end_step(self.taken) == StepResult.LEFT:
+        while True:
+            while not self.is_done:
+                batch = self.next()
+                if batch is not None:
+                    yield batch
+                elif session.end_step(self.taken) == StepResult.LEFT:
+                    return
+            try:
+                session.finish()
                 return
-        session.finish()
+            except WorldChanged:  # all went back to a checkpoint, and the ledger with them
+                continue
 
     def state_dict(self) -> dict[str, Any]:
         """Where the training stands, for a checkpoint; equal at all workers after a step."""

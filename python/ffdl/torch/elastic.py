@@ -24,6 +24,7 @@ from .. import (
     StepParticipant,
     StepResult,
     World,
+    WorldChanged,
 )
 from ..data import ElasticLoader, parts
 from .common_state import Buffers, Gradients, Settings, make_optimizer_state, names_of
@@ -215,6 +216,20 @@ class Elastic:
                 "iterate over batches: the batch rule says how many samples a step has; leave "
                 "'samples' out"
             )
+        while True:
+            yield from self._steps(dataset, samples, collate)
+            if self.left:
+                return
+            try:
+                self.session.finish()
+                return
+            except WorldChanged:  # all went back to a checkpoint, and the ledger with them
+                self._settle()
+
+    def _steps(
+        self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
+    ) -> Iterator[Any]:
+        """The batches until all epochs are done, or this worker has left."""
         while not self._ledger.is_done:
             step = self.session.step
             self._gradients.drop_aside()
@@ -233,7 +248,6 @@ class Elastic:
                 self.step()
             if self.left:
                 return
-        self.session.finish()
 
     @property
     def noise_scale(self) -> NoiseScale:
