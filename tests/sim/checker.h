@@ -61,10 +61,11 @@ class Checker {
 
   // A ledger says that these samples are committed for good.
   void on_committed(uint64_t lineage, const CommittedStep& step);
-  // That were committed in the newest lineage.
+  // That were committed, in all lineages.
   uint64_t samples() const { return samples_; }
-  // Whether the newest lineage has so many epochs, each sample once in each.
-  void check_samples(const data::DataSet& data, uint64_t epochs);
+  // Whether each lineage has each sample once in each of its epochs. All began from nothing, and
+  // not from a checkpoint.
+  void check_epochs(const data::DataSet& data);
 
   void violation(std::string what) {
     if (violation_.empty()) violation_ = std::move(what);
@@ -93,7 +94,6 @@ class Checker {
   std::map<uint64_t, std::vector<uint64_t>> stable_;  // by lineage; the longest
   std::map<std::string, State> saved_;
   std::map<std::pair<uint64_t, uint64_t>, CommittedStep> committed_;  // by lineage and step
-  uint64_t newest_lineage_ = 0;
   uint64_t samples_ = 0;
   // By lineage and partition, from begin to end: pieces of one may be given to several members.
   std::map<std::pair<uint64_t, uint32_t>, std::map<uint64_t, uint64_t>> ranges_;

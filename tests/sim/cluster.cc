@@ -81,7 +81,7 @@ class Cluster {
     }
     for (const auto& worker : workers_) worker->node().kill();
     workers_.clear();
-    if (epochs_ > 0) checker_.check_samples(SessionWorker::data_set(), epochs_);
+    if (epochs_ > 0) checker_.check_epochs(SessionWorker::data_set());
   }
 
  private:
@@ -142,6 +142,8 @@ class Cluster {
     }
     Process* worker = any_worker();
     if (worker == nullptr) return;
+    const bool ends_it = kind == kKill || kind == kLeave || kind == kTakeOver;
+    if (epochs_ > 0 && ends_it && !has_others()) return;
     const Duration now = runtime_.elapsed();
     if (kind == kKill) kill(*worker);
     if (kind == kPause)
@@ -153,6 +155,12 @@ class Cluster {
     if (kind == kTakeOver) start_new(worker->id());
   }
 
+  // Epochs are long beside the life of a job whose last members are killed.
+  bool has_others() const {
+    return std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) {
+             return !worker->node().is_killed() && !worker->has_ended() && !worker->is_leaving();
+           }) > 2;
+  }
   Process* any_worker() {
     std::vector<Process*> living;
     for (const auto& worker : workers_) {
@@ -328,12 +336,11 @@ Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of, uint64_t e
   if (of == Of::kLedger) return simulate_ledger(seed, epochs > 0 ? epochs : 1 + seed % 5, stacks);
   SimRuntime runtime(seed, stacks, epochs);
   // Those that found a fault once are what they were then.
-  const bool has_disk = of == Of::kSession && seed % 4 == 3;
+  const bool has_disk = of == Of::kSession && seed % 4 == 3 && epochs == 0;
   const bool goes_back = of == Of::kMembership ? seed % 8 == 3 : has_disk && seed % 8 == 3;
-  auto cluster =
-      std::make_unique<Cluster>(runtime, of, mutant, seed % 4 == 0, training_of(seed / 4),
-                                goes_back ? Recovery::kConsistent : Recovery::kForward, has_disk,
-                                epochs);
+  auto cluster = std::make_unique<Cluster>(
+      runtime, of, mutant, seed % 4 == 0, training_of(seed / 4),
+      goes_back ? Recovery::kConsistent : Recovery::kForward, has_disk, epochs);
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();
