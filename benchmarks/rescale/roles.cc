@@ -120,7 +120,7 @@ int play_role(const std::vector<std::string>& arguments) {
                         {"server", 1, play_server},
                         {"peer", 1, play_peer},
                         {"trainer", 4, play_trainer},
-                        {"twin", 4, play_twin}};
+                        {"twin", 5, play_twin}};
   for (const Role& role : roles) {
     if (arguments.size() != role.arguments + 1 || arguments[0] != role.name) continue;
     const Status status = role.play({arguments.begin() + 1, arguments.end()});
