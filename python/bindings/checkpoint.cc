@@ -49,7 +49,7 @@ Duration every_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-double seconds_of(const CheckpointOptionsHandle& handle) {
+double every_s_of(const CheckpointOptionsHandle& handle) {
   return std::chrono::duration<double>(handle.options.every).count();
 }
 
@@ -98,7 +98,7 @@ Checkpoints are safetensors files. docs/checkpoints.md; the header is ffdl/check
       .def_property_readonly("folder", [](const Handle& handle) { return handle.options.folder; })
       .def_property_readonly("every_steps",
                              [](const Handle& handle) { return handle.options.every_steps; })
-      .def_property_readonly("every_s", &seconds_of)
+      .def_property_readonly("every_s", &every_s_of)
       .def_property_readonly("keep_last",
                              [](const Handle& handle) { return handle.options.keep_last; })
       .def_property_readonly("keep_best",
