@@ -41,8 +41,8 @@ StartWorker trainers(const Shape& shape);
 // FOLDER ID LAYERS ROWS: a worker as StartWorker says.
 Status play_trainer(const std::vector<std::string>& arguments);
 
-// FOLDER RANK LAYERS ROWS RANKS: one of two members of a job that train by a session and without: asked
-// "session" or "bare" it does one such step and answers with its seconds.
+// FOLDER RANK LAYERS ROWS RANKS: one of two members of a job that train by a session and without:
+// asked "session" or "bare" it does one such step and answers with its seconds.
 Status play_twin(const std::vector<std::string>& arguments);
 
 }  // namespace ffdl::bench

@@ -59,9 +59,13 @@ def test_one_member_trains_alone():
         session.standing()
 
 
-def test_members_go_back_alike():
+def test_members_go_back_alike(tmp_path):
     store = ffdl.open_store("mem://")
-    session = Model().open(store, "a", recovery=ffdl.Recovery.CONSISTENT)
+    with pytest.raises(ffdl.InvalidArgument, match="no folder of checkpoints"):
+        Model().open(store, "a", recovery=ffdl.Recovery.CONSISTENT)
+    session = Model().open(
+        store, "a", recovery=ffdl.Recovery.CONSISTENT, checkpoints=ffdl.CheckpointOptions(tmp_path)
+    )
     with pytest.raises(ffdl.InvalidArgument, match="is consistent, this member's forward"):
         Model().open(store, "b", recovery=ffdl.Recovery.FORWARD)
     session.finish()

@@ -17,9 +17,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import ffdl.torch  # noqa: E402
 
 SAMPLES, BATCH = 60, 12
+PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True}
 # Each parameter is a bucket.
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True, "overlap": True,
-           "bucket_bytes": 1}
+IN_BUCKETS = {"overlap": True, "bucket_bytes": 1}
+NEED_WHOLE_GRADIENTS = {"micro_batch_samples", "batch_rule", "noise_interval"}
 loss_of = torch.nn.functional.mse_loss
 
 
@@ -60,9 +61,10 @@ def open_trainer(model, optimizer="momentum", store=None, id="a", ledger=None, *
         optimizer = OPTIMIZERS[optimizer](model.parameters())
     if ledger is None:
         ledger = make_ledger()
+    averaged = {} if NEED_WHOLE_GRADIENTS & options.keys() else IN_BUCKETS
     return ffdl.torch.elastic(
         model, optimizer, ledger, store=store or ffdl.open_store("mem://"), id=id,
-        **(PATIENT | options))
+        **(PATIENT | averaged | options))
 
 
 def train(trainer, model, after_step=lambda: None):
