@@ -268,7 +268,7 @@ TEST(Autoscaler, AKilledJobLeavesItsWorkersToOthers) {
 // Whoever is killed and whatever the store loses: never more workers than there are, all jobs that
 // live end, and nothing of them stays.
 TEST(Autoscaler, SurvivesKillsAndLostMessages) {
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     Cluster cluster(seed);
     cluster.run(static_cast<int>(2 + seed % 5), [&] {
