@@ -58,7 +58,7 @@ Result<Checkpoint> save_checkpoint(const CheckpointOptions& options, const Check
   }
   parts.push_back({std::string(elastic::kNoteTensor), DType::kInt8, note.size(), note.data()});
   FFDL_RETURN_IF_ERROR(folder.write_shard(manifest.label, 0, 1, parts));
-  FFDL_ASSIGN_OR_RETURN(const auto written, folder.write_manifest(manifest, 1));
+  FFDL_ASSIGN_OR_RETURN(const auto written, folder.write_manifest(manifest, 0, 1));
   FFDL_RETURN_IF_ERROR(folder.mark_published(manifest.label, written.hash));
   const std::string name = elastic::folder_name(manifest.label);
   FFDL_RETURN_IF_ERROR(folder.remove_old({state.job, name, options.keep_last, options.keep_best}));

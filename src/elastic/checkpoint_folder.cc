@@ -92,18 +92,19 @@ bool CheckpointFolder::has_shard(const CheckpointLabel& label, int rank, int ran
   return files_.exists(path_in(folder_of(label), shard_name(rank, ranks)));
 }
 
-Result<WrittenManifest> CheckpointFolder::write_manifest(Manifest manifest, int ranks) const {
+Result<WrittenManifest> CheckpointFolder::write_manifest(Manifest manifest, int rank,
+                                                         int ranks) const {
   const std::string folder = folder_of(manifest.label);
   manifest.shards.clear();
-  for (int rank = 0; rank < ranks; ++rank) {
-    auto facts = look_at_shard(files_, folder, shard_name(rank, ranks));
+  for (int author = 0; author < ranks; ++author) {
+    auto facts = look_at_shard(files_, folder, shard_name(author, ranks));
     if (!facts.ok()) return std::move(facts).status().with_context(writing(folder));
     manifest.shards.push_back(*std::move(facts));
   }
   const std::string text = encode(manifest);
   const uint64_t hash = hash_of_manifest(text);
   const std::string name = manifest_name(hash);
-  Status written = replace_file(files_, folder, name, text);
+  Status written = replace_file(files_, folder, name, rank, text);
   if (written.ok()) written = files_.sync_folder(path_);  // the name of its folder
   FFDL_RETURN_IF_ERROR(std::move(written).with_context(writing(folder)));
   return WrittenManifest{path_in(folder_name(manifest.label), name), hash};

@@ -40,7 +40,8 @@ class CheckpointFolder {
                      std::span<const ShardPart> parts) const;
   bool has_shard(const CheckpointLabel& label, int rank, int ranks) const;
   // All shards are there. Fills in `manifest.shards`.
-  Result<WrittenManifest> write_manifest(Manifest manifest, int ranks) const;
+  // Several ranks may do so at the same time, and write the same.
+  Result<WrittenManifest> write_manifest(Manifest manifest, int rank, int ranks) const;
   Status mark_published(const CheckpointLabel& label, uint64_t hash) const;
   // Whatever else is in a folder stays, and the folder with it.
   Status remove_old(const Retention& retention) const;

@@ -226,7 +226,7 @@ CheckpointFacts Checkpointer::look(Pending& pending) const {
 Status Checkpointer::publish(const Pending& pending) const {
   const CheckpointLabel& label = pending.label;
   FFDL_ASSIGN_OR_RETURN(const WrittenManifest manifest,
-                        folder_.write_manifest({label, pending.metric, tensors_, {}},
+                        folder_.write_manifest({label, pending.metric, tensors_, {}}, pending.rank,
                                                static_cast<int>(pending.authors.size())));
   const CheckpointPointer pointer = {label.lineage, label.generation, label.step, manifest.path,
                                      manifest.hash};

@@ -196,9 +196,9 @@ FileSystem& system_files() {
 }
 
 Status replace_file(FileSystem& files, const std::string& folder, const std::string& name,
-                    std::string_view text) {
+                    int writer, std::string_view text) {
   const std::string path = path_in(folder, name);
-  const std::string unfinished = path + std::string(kUnfinished);
+  const std::string unfinished = fmt::format("{}.{:05}{}", path, writer, kUnfinished);
   {
     FFDL_ASSIGN_OR_RETURN(const auto file, files.create(unfinished));
     FFDL_RETURN_IF_ERROR(file->write(0, std::as_bytes(std::span(text))));

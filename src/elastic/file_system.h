@@ -74,9 +74,10 @@ struct BlockCut {
 BlockCut cut_at_blocks(uint64_t offset, std::span<const std::byte> bytes);
 
 // Puts `text` in the place of the file: whoever is killed meanwhile leaves the old one or the new
-// one. On the disk when it returns.
+// one. On the disk when it returns. `writer`: those who may replace it at the same time have
+// different numbers, or one would give the name to what another has half written.
 Status replace_file(FileSystem& files, const std::string& folder, const std::string& name,
-                    std::string_view text);
+                    int writer, std::string_view text);
 // A whole small file. Errors: also kCorrupt (more than `bytes_max`).
 Result<std::string> read_text(FileSystem& files, const std::string& path, uint64_t bytes_max);
 

@@ -137,8 +137,11 @@ std::optional<std::pair<uint64_t, uint64_t>> parse_published_name(std::string_vi
 
 bool is_checkpoint_file(std::string_view name) {
   if (parse_published_name(name)) return true;
-  take_suffix(name, kUnfinished);
+  const bool is_unfinished = take_suffix(name, kUnfinished);
   if (take_prefix(name, "manifest-")) {
+    if (is_unfinished && !name.ends_with(".json") && !whole_number(take_last(name), 5, 10)) {
+      return false;
+    }
     return take_suffix(name, ".json") && whole_number(name, kHashDigits, 16);
   }
   if (!take_prefix(name, "shard-") || !take_suffix(name, ".safetensors")) return false;

@@ -56,8 +56,9 @@ class Folder : public ::testing::Test {
         parts.push_back({std::string(kNoteTensor), DType::kInt8, note.size(), note.data()});
       FFDL_RETURN_IF_ERROR(folder_.write_shard(label(step, lineage), rank, ranks, parts));
     }
-    FFDL_ASSIGN_OR_RETURN(const auto manifest,
-                          folder_.write_manifest({label(step, lineage), 1.0, tensors, {}}, ranks));
+    FFDL_ASSIGN_OR_RETURN(
+        const auto manifest,
+        folder_.write_manifest({label(step, lineage), 1.0, tensors, {}}, 0, ranks));
     FFDL_RETURN_IF_ERROR(folder_.mark_published(label(step, lineage), manifest.hash));
     return folder_.remove_old({"job", folder_name(label(step, lineage)), keep_last_, 0});
   }
@@ -102,7 +103,7 @@ TEST_F(Folder, TheLastPublishedIsTheNewest) {
 TEST_F(Folder, WithoutAShardThereIsNoManifest) {
   ASSERT_OK(write(1, 3));
   ASSERT_OK(files_.remove_file(path_of(1, shard_name(1, 3))));
-  EXPECT_FAILS(folder_.write_manifest({label(1), {}, {}, {}}, 3), StatusCode::kNotFound,
+  EXPECT_FAILS(folder_.write_manifest({label(1), {}, {}, {}}, 0, 3), StatusCode::kNotFound,
                "shard-00001-of-00003.safetensors");
 }
 
@@ -116,7 +117,7 @@ TEST_F(Folder, TooFewShardsAreNoState) {
   const auto load_as = [&] {
     const std::string text = encode(manifest);
     const uint64_t hash = hash_of_manifest(text);
-    EXPECT_OK(replace_file(files_, "/f/" + folder_name(label(1)), manifest_name(hash), text));
+    EXPECT_OK(replace_file(files_, "/f/" + folder_name(label(1)), manifest_name(hash), 0, text));
     return folder_.load({path_in(folder_name(label(1)), manifest_name(hash)), hash},
                         manifest.tensors, buffers);
   };

@@ -23,8 +23,8 @@ TEST(FileSystem, WhatIsWrittenCanBeRead) {
   FileSystem& files = system_files();
   ASSERT_OK(files.make_folder(folder));
   ASSERT_OK(files.make_folder(folder));
-  ASSERT_OK(replace_file(files, folder, "one", "first"));
-  ASSERT_OK(replace_file(files, folder, "one", "second"));
+  ASSERT_OK(replace_file(files, folder, "one", 0, "first"));
+  ASSERT_OK(replace_file(files, folder, "one", 0, "second"));
   EXPECT_EQ(read_text(files, folder + "/one", 100).value(), "second");
   EXPECT_THAT(files.list(folder).value(), UnorderedElementsAre("one"));
   EXPECT_TRUE(files.exists(folder + "/one"));
@@ -109,10 +109,21 @@ TEST(FileSystem, ALimitOfSizesIsExhaustedAtAByte) {
   EXPECT_EQ(testing::exit_code(child), 0);
 }
 
+// Another that is at it at the same time has a name of its own for what is not whole.
+TEST(ReplaceFile, WritersDoNotSeeWhatOthersHaveHalfWritten) {
+  testing::MemoryFiles files;
+  ASSERT_OK(files.make_folder("/f"));
+  ASSERT_OK_AND_ASSIGN(const auto of_another, files.create("/f/one.00001.unfinished"));
+  ASSERT_OK(of_another->write(0, std::as_bytes(std::span(std::string_view("who")))));
+  ASSERT_OK(replace_file(files, "/f", "one", 0, "whole"));
+  EXPECT_EQ(files.bytes_of("/f/one"), "whole");
+  EXPECT_EQ(files.bytes_of("/f/one.00001.unfinished"), "who");
+}
+
 TEST(MemoryFiles, ACrashTakesWhatNobodySynced) {
   testing::MemoryFiles files;
   ASSERT_OK(files.make_folder("/f"));
-  ASSERT_OK(replace_file(files, "/f", "one", "whole"));
+  ASSERT_OK(replace_file(files, "/f", "one", 0, "whole"));
   {
     ASSERT_OK_AND_ASSIGN(const auto file, files.create("/f/two"));
     ASSERT_OK(file->write(0, std::as_bytes(std::span(std::string_view("lost")))));

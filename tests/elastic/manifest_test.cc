@@ -61,13 +61,16 @@ TEST(Manifest, TheFilesOfACheckpointAreKnown) {
   EXPECT_EQ(parse_published_name(published_name(7, 9)), std::pair(uint64_t{7}, uint64_t{9}));
   for (const std::string& name :
        {shard_name(0, 3), shard_name(99999, 99999), manifest_name(3), published_name(1, 2),
-        shard_name(1, 2) + ".unfinished", manifest_name(3) + ".unfinished"}) {
+        shard_name(1, 2) + ".unfinished", manifest_name(3) + ".unfinished",
+        manifest_name(3) + ".00002.unfinished"}) {
     EXPECT_TRUE(is_checkpoint_file(name)) << name;
   }
-  for (const char* name : {"", "notes.txt", "shard-0-of-1.safetensors", "shard-00000-of-00001",
-                           "manifest-.json", "manifest-1.json", "published-1-2",
-                           "model.safetensors", "shard-00000-of-00001.safetensors.bak",
-                           "published-000000000001-0000000000000002.unfinished"}) {
+  for (const char* name :
+       {"", "notes.txt", "shard-0-of-1.safetensors", "shard-00000-of-00001", "manifest-.json",
+        "manifest-1.json", "published-1-2", "model.safetensors",
+        "shard-00000-of-00001.safetensors.bak",
+        "published-000000000001-0000000000000002.unfinished",
+        "manifest-0000000000000003.json.2.unfinished", "manifest-0000000000000003.json.00002"}) {
     EXPECT_FALSE(is_checkpoint_file(name)) << name;
   }
 }

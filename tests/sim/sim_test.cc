@@ -129,7 +129,9 @@ TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
       {"a share that was lost in one change of the world was due again after the next",
        244'123'856'225, Of::kSession},
       {"who was fenced within a sum of several operations gave to the next of them",
-       618'164'670'061, Of::kSession}};
+       618'164'670'061, Of::kSession},
+      {"two that held themselves for the first wrote one manifest under one unfinished name",
+       369'492'012'679, Of::kSession}};
   Stacks stacks;
   for (const Found& found : all) {
     EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks, found.of).violation, "") << found.name;
