@@ -42,17 +42,10 @@ Status Session::Impl::finish() {
   }
 }
 
-Status Session::Impl::leave() {
+// As below, once its share of a checkpoint is written, in which time others may have come.
+Result<bool> Session::Impl::leave() {
   if (checkpoints_) FFDL_RETURN_IF_ERROR(wait_for_checkpoint(Until::kWritten));
-  const Time deadline = runtime_.now() + options_.recovery_timeout;
-  Status left;
-  do {
-    FFDL_RETURN_IF_ERROR(look());
-    left = membership_->leave(next_look(deadline));
-  } while (left.code() == StatusCode::kTimeout && runtime_.now() < deadline);
-  FFDL_RETURN_IF_ERROR(std::move(left));
-  has_left();
-  return {};
+  return leave_or_be_needed();
 }
 
 // Whether it has left. If not, others have come who need its state: a world with it is forming.

@@ -149,9 +149,9 @@ Result<StepResult> Session::Impl::end_step(uint64_t samples) {
     has_changed = true;
   }
   if (membership_->may_leave()) {  // nobody stays in the job
-    const Status left = leave();
-    if (!left.ok()) return end_life(left);
-    return StepResult::kLeft;
+    const auto has_left = leave();
+    if (!has_left.ok()) return end_life(has_left.status());
+    if (*has_left) return StepResult::kLeft;
   }
   take_checkpoint();
   const auto next = messages_.agreed_next();
@@ -294,8 +294,8 @@ Result<Session::Impl::Entry> Session::Impl::recover(Old old) {
     FFDL_RETURN_IF_ERROR(look());
     FFDL_RETURN_IF_ERROR(membership_->standing());
     if (membership_->may_leave()) {
-      FFDL_RETURN_IF_ERROR(leave());
-      return Entry::kLeft;
+      FFDL_ASSIGN_OR_RETURN(const bool has_left, leave());
+      if (has_left) return Entry::kLeft;
     }
     // It stands still for want of a world, not behind others.
     membership_->report_progress(membership_->world().generation, 0);

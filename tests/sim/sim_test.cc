@@ -131,7 +131,9 @@ TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
       {"who was fenced within a sum of several operations gave to the next of them",
        618'164'670'061, Of::kSession},
       {"two that held themselves for the first wrote one manifest under one unfinished name",
-       369'492'012'679, Of::kSession}};
+       369'492'012'679, Of::kSession},
+      {"who was the last to leave waited for its checkpoint, and not for whoever came meanwhile",
+       902'926'699'103, Of::kSession}};
   Stacks stacks;
   for (const Found& found : all) {
     EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks, found.of).violation, "") << found.name;
