@@ -69,6 +69,10 @@ Status Session::Impl::begin_anew() {
   if (checkpoints_) {
     const auto loaded = checkpoints_->load(base, state_);
     if (!loaded.ok() || *loaded) is_pristine_ = false;
+    if (!loaded.ok() && is_late_to(world_)) {
+      return base::make_error(StatusCode::kWorldChanged, "begin generation {}: {}",
+                              world_.generation, loaded.status().message());
+    }
     FFDL_RETURN_IF_ERROR(Status(loaded.status()));
     if (*loaded) return begin_from(**loaded);
   }
@@ -77,6 +81,12 @@ Status Session::Impl::begin_anew() {
   FFDL_RETURN_IF_ERROR(restore_beside(beginning_));
   is_pristine_ = true;
   return {};
+}
+
+// Others may have gone on from the checkpoint without this member, and removed it meanwhile.
+bool Session::Impl::is_late_to(const World& world) const {
+  const Time deadline = runtime_.now() + 2 * options_.membership.lease;
+  return membership_->wait_world_after(world.generation, deadline).ok();
 }
 
 Status Session::Impl::begin_from(const Checkpoint& checkpoint) {

@@ -133,7 +133,9 @@ TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
       {"two that held themselves for the first wrote one manifest under one unfinished name",
        369'492'012'679, Of::kSession},
       {"who was the last to leave waited for its checkpoint, and not for whoever came meanwhile",
-       902'926'699'103, Of::kSession}};
+       902'926'699'103, Of::kSession},
+      {"who was late to a world that begins from a checkpoint found it damaged, as it was removed",
+       899'999'410'723, Of::kSession}};
   Stacks stacks;
   for (const Found& found : all) {
     EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks, found.of).violation, "") << found.name;
