@@ -1,6 +1,8 @@
 #include "base/errors.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "elastic/session_impl.h"
+#include "ffdl/job_status.h"
 
 // What a session does for its checkpoints, and what it begins with; on the user's thread.
 namespace ffdl {
@@ -85,8 +87,17 @@ Status Session::Impl::begin_anew() {
 
 // Others may have gone on from the checkpoint without this member, and removed it meanwhile.
 bool Session::Impl::is_late_to(const World& world) const {
-  const Time deadline = runtime_.now() + 2 * options_.membership.lease;
-  return membership_->wait_world_after(world.generation, deadline).ok();
+  const Time deadline = runtime_.now() + options_.recovery_timeout;
+  while (membership_->standing().ok() && runtime_.now() < deadline) {
+    // What the membership has last seen may be as late as this member.
+    const auto seen = read_job(store_, options_.membership.job);
+    if (seen.ok()) return seen->world.generation > world.generation;
+    const Time soon = runtime_.now() + base::kStandingInterval;
+    const auto next =
+        membership_->wait_world_after(world.generation, std::min<Time>(deadline, soon));
+    if (next.ok()) return true;
+  }
+  return true;  // of no job any more, which is what it will hear next
 }
 
 Status Session::Impl::begin_from(const Checkpoint& checkpoint) {

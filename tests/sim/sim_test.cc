@@ -135,7 +135,8 @@ TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
       {"who was the last to leave waited for its checkpoint, and not for whoever came meanwhile",
        902'926'699'103, Of::kSession},
       {"who was late to a world that begins from a checkpoint found it damaged, as it was removed",
-       899'999'410'723, Of::kSession}};
+       899'999'410'723, Of::kSession},
+      {"the same, while it could not hear of newer worlds", 662'308'293'595, Of::kSession}};
   Stacks stacks;
   for (const Found& found : all) {
     EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks, found.of).violation, "") << found.name;
