@@ -3,18 +3,18 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
+#include "elastic/file_system.h"
 
 namespace ffdl::elastic {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 
 }  // namespace
 
 void PageBuffer::reserve(uint64_t bytes) {
   if (bytes <= bytes_) return;
-  const uint64_t page = bytes < kHugePageBytes ? kPageBytes : kHugePageBytes;
+  const uint64_t page = bytes < kHugePageBytes ? kBlockBytes : kHugePageBytes;
   const uint64_t size = (bytes + page - 1) / page * page;
   data_.reset();
   data_.reset(static_cast<std::byte*>(std::aligned_alloc(page, size)));

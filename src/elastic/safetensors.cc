@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "elastic/file_system.h"
 
 namespace ffdl::elastic {
 namespace {
@@ -16,7 +17,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kMetadata = "__metadata__";
 // So that the tensors begin where a disk's block does.
-constexpr uint64_t kHeadAlignment = 4096;
+constexpr uint64_t kHeadAlignment = kBlockBytes;
 
 struct DTypeName {
   DType dtype;

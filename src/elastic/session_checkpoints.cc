@@ -71,7 +71,7 @@ Status Session::Impl::begin_anew() {
   if (checkpoints_) {
     const auto loaded = checkpoints_->load(base, state_);
     if (!loaded.ok() || *loaded) is_pristine_ = false;
-    if (!loaded.ok() && is_late_to(world_)) {
+    if (!loaded.ok() && is_late()) {
       return base::make_error(StatusCode::kWorldChanged, "begin generation {}: {}",
                               world_.generation, loaded.status().message());
     }
@@ -86,15 +86,15 @@ Status Session::Impl::begin_anew() {
 }
 
 // Others may have gone on from the checkpoint without this member, and removed it meanwhile.
-bool Session::Impl::is_late_to(const World& world) const {
+bool Session::Impl::is_late() const {
   const Time deadline = runtime_.now() + options_.recovery_timeout;
   while (membership_->standing().ok() && runtime_.now() < deadline) {
     // What the membership has last seen may be as late as this member.
     const auto seen = read_job(store_, options_.membership.job);
-    if (seen.ok()) return seen->world.generation > world.generation;
+    if (seen.ok()) return seen->world.generation > world_.generation;
     const Time soon = runtime_.now() + base::kStandingInterval;
     const auto next =
-        membership_->wait_world_after(world.generation, std::min<Time>(deadline, soon));
+        membership_->wait_world_after(world_.generation, std::min<Time>(deadline, soon));
     if (next.ok()) return true;
   }
   return true;  // of no job any more, which is what it will hear next
