@@ -36,6 +36,9 @@ struct GradientNoiseOptions {
   std::vector<Buffer> gradients{};
   uint64_t interval = 10;  // steps from one measurement to the next
   double smoothing = 0.9;  // how much of the averages a measurement leaves in place: 0 to below 1
+  // Of gradients of more than 65,536 elements, one block of 1,024 in so many is read, another one
+  // in each measurement; its norm counts for them all, so that the estimate keeps its mean. 1: all.
+  uint64_t block_stride = 8;
 };
 
 // Measures the noise of gradients while a session trains: a participant of its steps
@@ -46,8 +49,8 @@ struct GradientNoiseOptions {
 // What it knows is part of the state that members hold in common, and comes with it to a newcomer.
 // It must see gradients as they are: clip them where they are applied.
 // Threads: one at a time, that of the session. Blocks: never.
-// Cost: each member reads its gradients twice in one step of `interval`; three times, and once more
-// in the step before, where it is alone.
+// Cost: each member reads its gradients, or the blocks of them, twice in one step of `interval`;
+// three times, and copies them all in the step before, where it is alone.
 class FFDL_API GradientNoise final : public StepParticipant {
  public:
   // Errors: kInvalidArgument (gradients that have no norm, or numbers out of bounds).

@@ -82,6 +82,9 @@ struct SessionOptions {
   // at a time: as many of gradients(), in their order and of one dtype, as have so many bytes.
   // Equal at all members. When it pays: docs/session.md.
   uint64_t bucket_bytes = 0;
+  // What gradients() lie in, if in shared memory: a bucket that is the whole of one is averaged
+  // where it lies by the members of one host (Communicator::register_memory), which is faster.
+  std::vector<std::shared_ptr<SharedMemory>> shared_memory{};
   Duration operation_timeout = std::chrono::minutes(6);  // of one collective
   Duration recovery_timeout = std::chrono::minutes(10);  // until a world works again
   bool verify_state = false;  // whenever the world changes the whole state is hashed and compared

@@ -26,10 +26,11 @@ struct NoiseHandle final : ParticipantHandle {
 };
 
 std::unique_ptr<NoiseHandle> create_noise(const py::object& gradients, uint64_t interval,
-                                          double smoothing) {
+                                          double smoothing, uint64_t block_stride) {
   auto handle = std::make_unique<NoiseHandle>();
   handle->gradients = elements_to_read(gradients, "gradients");
-  handle->noise = take(GradientNoise::create({handle->gradients.buffers, interval, smoothing}));
+  handle->noise =
+      take(GradientNoise::create({handle->gradients.buffers, interval, smoothing, block_stride}));
   return handle;
 }
 
@@ -74,10 +75,12 @@ Clip gradients in `apply`, not before: it must see them as they are. One thread 
 the session; never waits. The header is ffdl/gradient_noise.h.)")
       .def_static("create", &create_noise, py::kw_only(), py::arg("gradients"),
                   py::arg("interval") = d.interval, py::arg("smoothing") = d.smoothing,
+                  py::arg("block_stride") = d.block_stride,
                   R"(gradients: the arrays that the session averages, of a floating dtype.
 
 interval: steps from one measurement to the next. smoothing: how much of the averages a measurement
-leaves in place, 0 to below 1. Raises InvalidArgument.)")
+leaves in place, 0 to below 1. block_stride: of large gradients one block of 1,024 elements in so
+many is read, another one in each measurement; 1: all. Raises InvalidArgument.)")
       .def_property_readonly("noise_scale",
                              [](const NoiseHandle& handle) { return handle.use().noise_scale(); });
 }

@@ -15,6 +15,7 @@
 #include "ledger_handle.h"
 #include "record.h"
 #include "session_handle.h"
+#include "shared_memory.h"
 #include "status.h"
 #include "waiting.h"
 
@@ -213,6 +214,8 @@ one micro-batch at a time (add_micro_batch), of `micro_batch_samples` samples if
 state has the same bits whatever the number of members.
 bucket_bytes: not 0: gradients may be averaged while later ones are computed (begin_average), as
 many at a time, in their order and of one dtype, as have so many bytes; the same at all members.
+shared_memory: arrays of shared_array(), or SharedMemory, that the gradients lie in: where a bucket
+is the whole of one, the members of one host average it where it lies, which is faster.
 checkpoints: CheckpointOptions, for a job that loses all its members and for the next one; written
 beside the training. None: none.
 recovery: what those who are left go on from when a member dies; the same at all members.
@@ -233,13 +236,13 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       [](py::object store, const py::object& state, const py::object& gradients,
          const py::function& apply, const py::object& on_world, const py::object& begin_anew,
          const py::sequence& participants, const py::object& micro_batch_shares,
-         uint64_t micro_batch_samples, uint64_t bucket_bytes, const py::object& checkpoints,
-         Recovery recovery, std::optional<std::string> id, std::optional<std::string> job,
-         std::optional<int> min_workers, std::optional<int> max_workers,
-         std::optional<std::string> takes_over_from, Backend backend, std::string address,
-         bool verify_state, double heartbeat_s, double lease_s, double gather_s,
-         double step_timeout_s, double fence_after_s, double operation_timeout_s,
-         double recovery_timeout_s) {
+         uint64_t micro_batch_samples, uint64_t bucket_bytes, const py::sequence& shared_memory,
+         const py::object& checkpoints, Recovery recovery, std::optional<std::string> id,
+         std::optional<std::string> job, std::optional<int> min_workers,
+         std::optional<int> max_workers, std::optional<std::string> takes_over_from,
+         Backend backend, std::string address, bool verify_state, double heartbeat_s,
+         double lease_s, double gather_s, double step_timeout_s, double fence_after_s,
+         double operation_timeout_s, double recovery_timeout_s) {
         auto handle = std::make_unique<SessionHandle>();
         handle->trainable.state_arrays = elements_to_write(state, "state");
         handle->trainable.gradient_arrays = elements_to_write(gradients, "gradients");
@@ -250,6 +253,10 @@ void bind_session_open(py::class_<SessionHandle>& session) {
         take_participants(participants, *handle, options);
         options.micro_batch_samples = micro_batch_samples;
         options.bucket_bytes = bucket_bytes;
+        for (const auto memory : shared_memory) {
+          options.shared_memory.push_back(
+              memory_behind(py::reinterpret_borrow<py::object>(memory)));
+        }
         take_shares(micro_batch_shares, *handle, options);
         take_checkpoints(checkpoints, *handle, options);
         options.membership.recovery = recovery;
@@ -268,9 +275,9 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       py::arg("apply"), py::arg("on_world") = py::none(), py::arg("begin_anew") = py::none(),
       py::arg("participants") = py::tuple(), py::arg("micro_batch_shares") = py::none(),
       py::arg("micro_batch_samples") = d.micro_batch_samples,
-      py::arg("bucket_bytes") = d.bucket_bytes, py::arg("checkpoints") = py::none(),
-      py::arg("recovery") = d.membership.recovery, py::arg("id") = py::none(),
-      py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
+      py::arg("bucket_bytes") = d.bucket_bytes, py::arg("shared_memory") = py::tuple(),
+      py::arg("checkpoints") = py::none(), py::arg("recovery") = d.membership.recovery,
+      py::arg("id") = py::none(), py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
       py::arg("max_workers") = py::none(), py::arg("takes_over_from") = py::none(),
       py::arg("backend") = d.communicator.backend, py::arg("address") = d.communicator.address,
       py::arg("verify_state") = d.verify_state,

@@ -643,7 +643,11 @@ class GradientNoise(StepParticipant):
     noise_scale: NoiseScale
     @staticmethod
     def create(
-        *, gradients: _Elements, interval: int = ..., smoothing: float = ...
+        *,
+        gradients: _Elements,
+        interval: int = ...,
+        smoothing: float = ...,
+        block_stride: int = ...,
     ) -> GradientNoise: ...
 
 class LearningRateRule(enum.Enum):
@@ -960,6 +964,7 @@ class Session:
         micro_batch_shares: PartitionLedger | None = None,
         micro_batch_samples: int = ...,
         bucket_bytes: int = ...,
+        shared_memory: Sequence[SharedMemory | npt.NDArray[Any]] = ...,
         checkpoints: CheckpointOptions | None = None,
         recovery: Recovery = ...,
         id: str | None = None,

@@ -42,6 +42,17 @@ Averaging::~Averaging() {
   task_.reset();
 }
 
+std::span<const Buffer> join_neighbours(std::span<const Buffer> bucket, Buffer& joined) {
+  joined = bucket.front();
+  const auto* end = static_cast<const std::byte*>(joined.data) + bytes_of(joined);
+  for (const Buffer& buffer : bucket.subspan(1)) {
+    if (buffer.data != end) return bucket;
+    joined.count += buffer.count;
+    end += bytes_of(buffer);
+  }
+  return {&joined, 1};
+}
+
 // --- what the user's thread lets the task do -----------------------------------------------------
 
 Status Averaging::note(size_t end, uint64_t samples) {
@@ -175,8 +186,9 @@ Status Averaging::average_one(Communicator& communicator, std::span<const Buffer
     const uint64_t mine = messages_.header(communicator.world().rank).samples;
     scale(bucket, static_cast<double>(mine) / static_cast<double>(sum));
   }
-  return communicator.all_reduce(bucket, are_equal ? ReduceOp::kMean : ReduceOp::kSum,
-                                 seams_.deadline());
+  Buffer joined;
+  return communicator.all_reduce(join_neighbours(bucket, joined),
+                                 are_equal ? ReduceOp::kMean : ReduceOp::kSum, seams_.deadline());
 }
 
 size_t Averaging::operations_done() const {

@@ -21,6 +21,10 @@ namespace ffdl::elastic {
 // it has `bytes`, or where the dtype changes; 0: only there.
 std::vector<std::span<const Buffer>> cut_buckets(std::span<const Buffer> gradients, uint64_t bytes);
 
+// The same memory as one buffer where that can be, which `joined` is then: a back end may work on
+// it where it lies. `bucket` has buffers of one dtype, at least one.
+std::span<const Buffer> join_neighbours(std::span<const Buffer> bucket, Buffer& joined);
+
 // The operations of a step, in their order: the members tell each other their messages, then each
 // bucket of gradients is averaged, weighted by the samples in the messages. They run on the thread
 // of whoever calls gather() and average(); of a step that was begun early a task runs the first of

@@ -1,11 +1,11 @@
 #include "elastic/checkpointer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/errors.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "elastic/hashed_copy.h"
 
 namespace ffdl::elastic {
 
@@ -86,8 +86,8 @@ void Checkpointer::copy_share(const Moment& moment, Pending& pending) {
     const auto* from = static_cast<const std::byte*>(moment.state[piece.tensor].data) +
                        piece.begin * element_bytes(tensor.dtype);
     const uint64_t size = piece.count * element_bytes(tensor.dtype);
-    std::memcpy(to, from, size);
-    pending.parts.push_back({name_of(piece, tensor), tensor.dtype, piece.count, to});
+    const uint64_t hash = copy_and_hash(to, from, size);
+    pending.parts.push_back({name_of(piece, tensor), tensor.dtype, piece.count, to, hash});
     to += size;
   }
   if (pending.rank != 0) return;

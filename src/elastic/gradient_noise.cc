@@ -29,6 +29,10 @@ Status check(const GradientNoiseOptions& options) {
     return base::invalid_argument(
         "measure the noise of gradients: 'interval' is 0; give steps from 1 on");
   }
+  if (options.block_stride == 0) {
+    return base::invalid_argument(
+        "measure the noise of gradients: 'block_stride' is 0; give 1 to read all blocks");
+  }
   if (!(options.smoothing >= 0 && options.smoothing < 1)) {
     return base::invalid_argument(
         "measure the noise of gradients: 'smoothing' is {}; give a number from 0 to below 1",
@@ -47,16 +51,17 @@ class GradientNoise::Impl {
 
   void describe(std::span<std::byte> record) const {
     const bool is_read = is_due(step_ + 1) && !is_alone_;
-    const double norm = is_read ? elastic::squared_norm(options_.gradients) : 0;
+    const double norm = is_read ? elastic::squared_norm(options_.gradients, blocks()) : 0;
     std::memcpy(record.data(), &norm, sizeof norm);
   }
 
   void averaged() {
     pair_.reset();
     if (is_due(step_ + 1)) {
-      mean_norm_ = elastic::squared_norm(options_.gradients);
+      mean_norm_ = elastic::squared_norm(options_.gradients, blocks());
       if (copy_ && copy_->step == step_) {
-        pair_ = {copy_->samples, elastic::squared_distance(options_.gradients, copy_->buffers)};
+        pair_ = {copy_->samples,
+                 elastic::squared_distance(options_.gradients, copy_->buffers, blocks())};
       }
     }
     if (is_alone_ && is_due(step_ + 2)) keep_copy();
@@ -109,6 +114,8 @@ class GradientNoise::Impl {
 
  private:
   bool is_due(uint64_t step) const { return step % options_.interval == 0; }
+  // Of the step that is being made: the same at all members, and of their mean.
+  elastic::BlockSample blocks() const { return {options_.block_stride, step_ + 1}; }
 
   std::optional<elastic::NoiseSample> measure(const StepRecords& records) const {
     if (is_alone_) {

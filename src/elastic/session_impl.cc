@@ -326,6 +326,9 @@ Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
     MutexLock lock(mutex_);
     previous_ = std::exchange(communicator_, std::move(next.communicator));
   }
+  for (const auto& memory : options_.shared_memory) {
+    FFDL_RETURN_IF_ERROR(communicator()->register_memory(memory));
+  }
   world_ = std::move(next.world);
   is_active_ = false;
   successor_->set_present(world_);

@@ -52,11 +52,11 @@ Result<ShardFacts> write_shard(FileSystem& files, const std::string& folder,
         const uint64_t offset = head_bytes + entry.begin + at;
         const uint64_t left_of_piece = kWriteBytes - offset % kWriteBytes;
         const auto piece = bytes.subspan(at, std::min(left_of_piece, bytes.size() - at));
-        hash.add(piece.data(), piece.size());
+        if (!parts[i].hash) hash.add(piece.data(), piece.size());
         FFDL_RETURN_IF_ERROR(file->write(offset, piece));
         at += piece.size();
       }
-      head.metadata[hash_key(entry.name)] = hash_text(hash.digest());
+      head.metadata[hash_key(entry.name)] = hash_text(parts[i].hash.value_or(hash.digest()));
     }
     const std::string text = encode(head);
     facts.hash = hash_of_text(text);

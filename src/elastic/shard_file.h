@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct ShardPart {
   DType dtype = DType::kInt8;
   uint64_t count = 0;
   const void* data = nullptr;
+  std::optional<uint64_t> hash{};  // of the bytes (hash.h), where it is known already
 };
 
 // What says which file it is. The hash is that of the head, which has those of the tensors.

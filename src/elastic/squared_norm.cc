@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kBlock = 1024;
 constexpr size_t kLanes = 8;
+constexpr uint64_t kWholeBlocks = 64;  // so few cost nothing, and one in some would say little
 
 template <class T>
 using Block = std::array<T, kBlock>;
@@ -52,37 +53,55 @@ double sum_of_squares(const Block<T>& block, uint64_t count) {
 }
 
 template <class T>
-double norm_of(const Buffer& buffer, const Buffer* other) {
+double norm_of_block(const Buffer& buffer, const Buffer* other, uint64_t begin) {
   Block<T> block;
-  Block<T> subtracted;
+  const uint64_t count = load(buffer, begin, block);
+  if (other != nullptr) {
+    Block<T> subtracted;
+    load(*other, begin, subtracted);
+    for (uint64_t i = 0; i < count; ++i) block[i] -= subtracted[i];
+  }
+  return sum_of_squares(block, count);
+}
+
+// One of `many`, drawn anew for each group of each round (the finaliser of SplitMix64).
+uint64_t draw(uint64_t round, uint64_t group, uint64_t many) {
+  uint64_t x = round * 0x9e3779b97f4a7c15 + group;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return (x ^ (x >> 31)) % many;
+}
+
+template <class T>
+double norm_of(const Buffer& buffer, const Buffer* other, BlockSample sample) {
+  const uint64_t blocks = (buffer.count + kBlock - 1) / kBlock;
+  const uint64_t stride = blocks <= kWholeBlocks ? 1 : sample.stride;
   double sum = 0;
-  for (uint64_t begin = 0; begin < buffer.count; begin += kBlock) {
-    const uint64_t count = load(buffer, begin, block);
-    if (other != nullptr) {
-      load(*other, begin, subtracted);
-      for (uint64_t i = 0; i < count; ++i) block[i] -= subtracted[i];
-    }
-    sum += sum_of_squares(block, count);
+  for (uint64_t first = 0; first < blocks; first += stride) {
+    const uint64_t many = std::min(stride, blocks - first);
+    const uint64_t block = first + draw(sample.round, first, many);
+    sum += static_cast<double>(many) * norm_of_block<T>(buffer, other, block * kBlock);
   }
   return sum;
 }
 
-double norm_of_any(const Buffer& buffer, const Buffer* other) {
-  return buffer.dtype == DType::kFloat64 ? norm_of<double>(buffer, other)
-                                         : norm_of<float>(buffer, other);
+double norm_of_any(const Buffer& buffer, const Buffer* other, BlockSample sample) {
+  return buffer.dtype == DType::kFloat64 ? norm_of<double>(buffer, other, sample)
+                                         : norm_of<float>(buffer, other, sample);
 }
 
 }  // namespace
 
-double squared_norm(std::span<const Buffer> buffers) {
+double squared_norm(std::span<const Buffer> buffers, BlockSample sample) {
   double sum = 0;
-  for (const Buffer& buffer : buffers) sum += norm_of_any(buffer, nullptr);
+  for (const Buffer& buffer : buffers) sum += norm_of_any(buffer, nullptr, sample);
   return sum;
 }
 
-double squared_distance(std::span<const Buffer> buffers, std::span<const Buffer> other) {
+double squared_distance(std::span<const Buffer> buffers, std::span<const Buffer> other,
+                        BlockSample sample) {
   double sum = 0;
-  for (size_t i = 0; i < buffers.size(); ++i) sum += norm_of_any(buffers[i], &other[i]);
+  for (size_t i = 0; i < buffers.size(); ++i) sum += norm_of_any(buffers[i], &other[i], sample);
   return sum;
 }
 

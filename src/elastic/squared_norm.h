@@ -1,16 +1,26 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "ffdl/types.h"
 
 namespace ffdl::elastic {
 
+// Which blocks of 1,024 elements are read. Of each `stride` blocks of a buffer in a row it is one,
+// drawn by `round`, and what it gives counts for all of them: the estimate has the right mean,
+// however much blocks differ. Buffers of up to 64 blocks are read whole.
+struct BlockSample {
+  uint64_t stride = 1;  // 1: all
+  uint64_t round = 0;
+};
+
 // The sum of the squares of all elements, of any floating dtypes, at any address. In an order that
 // the sizes alone decide: equal bytes have equal norms, wherever they are computed by this code.
-double squared_norm(std::span<const Buffer> buffers);
+double squared_norm(std::span<const Buffer> buffers, BlockSample sample = {});
 // Of the differences to `other`, which is as `buffers` are.
-double squared_distance(std::span<const Buffer> buffers, std::span<const Buffer> other);
+double squared_distance(std::span<const Buffer> buffers, std::span<const Buffer> other,
+                        BlockSample sample = {});
 
 }  // namespace ffdl::elastic

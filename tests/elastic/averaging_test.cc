@@ -49,6 +49,27 @@ TEST(CutBuckets, WholeBuffersOfOneDtype) {
   }
 }
 
+TEST(JoinNeighbours, WhatLiesOneBehindTheOtherIsOneBuffer) {
+  std::vector<float> memory(10);
+  const Buffer first = {memory.data(), 4};
+  const Buffer second = {memory.data() + 4, 5};
+  const Buffer third = {memory.data() + 9, 1};
+  Buffer joined;
+  const auto places = [&](std::vector<Buffer> bucket) {
+    std::vector<std::pair<const void*, uint64_t>> all;
+    for (const Buffer& buffer : join_neighbours(bucket, joined)) {
+      all.emplace_back(buffer.data, buffer.count);
+    }
+    return all;
+  };
+  using Places = std::vector<std::pair<const void*, uint64_t>>;
+  EXPECT_EQ(places({first}), (Places{{memory.data(), 4}}));
+  EXPECT_EQ(places({first, second, third}), (Places{{memory.data(), 10}}));
+  EXPECT_EQ(joined.dtype, DType::kFloat32);
+  EXPECT_EQ(places({first, third}), (Places{{memory.data(), 4}, {memory.data() + 9, 1}}));
+  EXPECT_EQ(places({second, first}), (Places{{memory.data() + 4, 5}, {memory.data(), 4}}));
+}
+
 constexpr size_t kCount = 37;
 
 // Fails with the operation of this number, after the others have got what they need of this rank.

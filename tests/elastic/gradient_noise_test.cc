@@ -179,6 +179,9 @@ TEST(GradientNoise, RefusesWhatMakesNoSense) {
   GradientNoiseOptions frozen;
   frozen.smoothing = 1;
   EXPECT_EQ(GradientNoise::create(frozen).status().code(), StatusCode::kInvalidArgument);
+  GradientNoiseOptions none;
+  none.block_stride = 0;
+  EXPECT_EQ(GradientNoise::create(none).status().code(), StatusCode::kInvalidArgument);
 }
 
 // Each member's gradient is its number at first; the session averages, and apply() spoils it.

@@ -105,6 +105,7 @@ class SessionTest : public ::testing::Test {
     uint64_t samples = 4;
     int max_workers = 256;
     std::string takes_over_from{};
+    CommunicatorFactory connect{};
     std::function<bool(Session&, StepResult)> after_step = [](Session&, StepResult) {
       return true;
     };
@@ -124,6 +125,8 @@ class SessionTest : public ::testing::Test {
     options.membership.takes_over_from = worker.takes_over_from;
     options.participants = {&scribe, ledger.get()};
     options.verify_state = true;
+    options.shared_memory = model.shared_memory();
+    options.connect = worker.connect;
     FFDL_ASSIGN_OR_RETURN(auto session, Session::open(options, model, *store_));
     while (true) {
       model.compute(session->step());
@@ -175,6 +178,72 @@ TEST_F(SessionTest, AllMembersHaveTheSameState) {
   for (const auto& [id, outcome] : outcome_) EXPECT_OK(outcome);
   EXPECT_EQ(sum_of_["a"], sum_of_["b"]);
   EXPECT_EQ(sum_of_["a"], sum_of_["c"]);
+}
+
+// Counts what an in-place all_reduce needs: the memory told, and all of it given as one buffer.
+class Watched final : public Communicator {
+ public:
+  Watched(std::unique_ptr<Communicator> of, std::atomic<int>& in_place)
+      : of_(std::move(of)), in_place_(in_place) {}
+
+  const World& world() const override { return of_->world(); }
+  Backend backend() const override { return of_->backend(); }
+  Status run(const Operation& operation, Time deadline) override {
+    if (operation.kind == Collective::kAllReduce && operation.out.size() == 1 && memory_ &&
+        operation.out.front().data == memory_->data() &&
+        operation.out.front().count * sizeof(float) == memory_->bytes()) {
+      ++in_place_;
+    }
+    return of_->run(operation, deadline);
+  }
+  void abort(Status why) override { of_->abort(std::move(why)); }
+  Status register_memory(const std::shared_ptr<SharedMemory>& memory) override {
+    memory_ = memory;
+    return of_->register_memory(memory);
+  }
+
+ private:
+  const std::unique_ptr<Communicator> of_;
+  std::atomic<int>& in_place_;
+  std::shared_ptr<SharedMemory> memory_;
+};
+
+// In each world anew: with one member, with two, and with one again.
+TEST_F(SessionTest, GradientsInSharedMemoryAreAveragedWhereTheyLie) {
+  std::map<std::string, std::atomic<int>> in_place;
+  const auto worker = [&](const char* id, std::function<bool(Session&, StepResult)> after_step) {
+    std::atomic<int>& counted = in_place[id];
+    return Worker{
+        .id = id,
+        .size = 100'001,  // a small one would go through slots all the same
+        .connect = [this, &counted](const World& world, Time deadline,
+                                    const std::function<Status()>& look)
+            -> Result<std::unique_ptr<Communicator>> {
+          CommunicatorOptions options;
+          options.look = look;
+          FFDL_ASSIGN_OR_RETURN(auto made, connect_communicator(world, *store_, deadline, options));
+          return std::unique_ptr<Communicator>(std::make_unique<Watched>(std::move(made), counted));
+        },
+        .after_step = std::move(after_step)};
+  };
+  std::set<int> sizes;
+  uint64_t steps = 0;
+  std::thread second;
+  const auto leave_soon = [](Session& session, StepResult) {
+    session.ask_to_leave();
+    return true;
+  };
+  const auto stay = [&](Session& session, StepResult) {
+    if (session.step() == 3) second = start(worker("b", leave_soon));
+    sizes.insert(session.world().size());
+    steps = session.step();
+    return sizes.size() < 2 || session.world().size() == 2;
+  };
+  EXPECT_OK(run(worker("a", stay)));
+  second.join();
+  EXPECT_OK(outcome_["b"]);
+  EXPECT_GE(in_place["a"].load(), static_cast<int>(steps));
+  EXPECT_GE(in_place["b"].load(), 1);
 }
 
 // Members with unequal numbers of samples, and one with none whose gradient must not count.

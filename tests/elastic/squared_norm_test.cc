@@ -41,6 +41,47 @@ TEST(SquaredNorm, OfSixteenBitTypes) {
   }
 }
 
+// Whose blocks differ by far, the last of them not a whole one.
+std::vector<float> uneven_blocks() {
+  std::vector<float> values(1024 * 100 + 17);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 1024);
+  return values;
+}
+
+TEST(SquaredNorm, OfOneBlockInSomeHasTheRightMean) {
+  std::vector<float> values = uneven_blocks();
+  const Buffer buffer = {values.data(), values.size()};
+  const double exact = squared_norm({&buffer, 1});
+  constexpr uint64_t kRounds = 4000;
+  double sum = 0;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    const double norm = squared_norm({&buffer, 1}, {8, round});
+    EXPECT_NE(norm, exact) << round;
+    EXPECT_NEAR(norm / exact, 1, 0.5) << round;
+    sum += norm;
+  }
+  // The mean of so many has a standard deviation of less than a thousandth.
+  EXPECT_NEAR(sum / kRounds / exact, 1, 0.004);
+}
+
+TEST(SquaredNorm, OfOneBlockInSomeIsTheSameInTheSameRound) {
+  std::vector<float> values = uneven_blocks();
+  std::vector<float> doubled = values;
+  for (float& value : doubled) value *= 2;
+  const Buffer buffers[] = {{values.data(), values.size()}, {doubled.data(), doubled.size()}};
+  for (const uint64_t round : {1U, 2U, 77U}) {
+    const double norm = squared_norm({buffers, 1}, {8, round});
+    EXPECT_DOUBLE_EQ(squared_norm({buffers + 1, 1}, {8, round}), 4 * norm);
+    EXPECT_DOUBLE_EQ(squared_distance({buffers, 1}, {buffers + 1, 1}, {8, round}), norm);
+  }
+}
+
+TEST(SquaredNorm, OfSmallBuffersIsOfAllBlocks) {
+  std::vector<float> values = uneven_blocks();
+  const Buffer buffer = {values.data(), 64 * 1024};
+  EXPECT_DOUBLE_EQ(squared_norm({&buffer, 1}, {8, 5}), squared_norm({&buffer, 1}));
+}
+
 TEST(SquaredDistance, OfEachDType) {
   std::vector<float> one(1300, 3);
   std::vector<float> two(1300, 1);

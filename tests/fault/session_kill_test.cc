@@ -163,6 +163,7 @@ Status train(const Job& job, int number, int predecessor, Board& board) {
     options.checkpoints.every_steps = 7;
   }
   options.bucket_bytes = job.bucket_bytes;
+  options.shared_memory = model.shared_memory();
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));
   Board::Worker& worker = board.workers[static_cast<size_t>(number)];
   Status finished;

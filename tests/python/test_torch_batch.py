@@ -171,7 +171,8 @@ def test_a_batch_of_one_size_cannot_grow():
 def test_a_schedule_goes_on_by_what_steps_are_worth():
     rule = ffdl.BatchRule(samples=32, workers=1, learning_rate=ADA_SCALE)
     noise = ffdl.NoiseScale(variance=32, squared_norm=1, measurements=1)
-    plan = StepPlan(rule, None, types.SimpleNamespace(noise_scale=noise))
+    plan = StepPlan(rule, None, measures_noise=True)
+    plan.noise = types.SimpleNamespace(noise_scale=noise)
     plan.world = ffdl.World(1, 0, ["a", "b", "c", "d"])
     gain = noise.gain(32, 128)
     assert 1 < gain < 2 and plan.progress == gain

@@ -20,6 +20,7 @@ from test_torch_elastic import (  # noqa: E402
     train,
 )
 
+from ffdl.torch.common_state import Averaged  # noqa: E402
 from ffdl.torch.overlap import is_worth_it  # noqa: E402
 
 
@@ -150,3 +151,21 @@ def test_the_model_is_copied_and_saved_without_the_trainer():
     again = open_trainer(model, id="b")
     train(again, model)
     assert again.session.step > 0
+
+
+@pytest.mark.parametrize(("bucket_bytes", "buckets"), [(0, 2), (1, 4), (20, 3), (1 << 20, 3)])
+def test_what_is_averaged_together_is_the_whole_of_one_memory(bucket_bytes, buckets):
+    given = [torch.zeros(3, 2), torch.zeros(5), torch.zeros(4, dtype=torch.float64), torch.zeros(1)]
+    averaged = Averaged(given, bucket_bytes)
+    assert len(averaged.memory) == buckets
+    for one, like in zip(given, averaged.like(given), strict=True):
+        assert (one.shape, one.dtype) == (like.shape, like.dtype)
+    rest = list(averaged.arrays)
+    for memory in averaged.memory:
+        end = memory.ctypes.data
+        while end < memory.ctypes.data + memory.nbytes:
+            one = rest.pop(0)
+            assert one.data_ptr() == end
+            end += one.nbytes
+        assert end == memory.ctypes.data + memory.nbytes
+    assert not rest

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "ffdl/session.h"
@@ -10,10 +12,16 @@
 namespace ffdl::testing {
 
 // Weights under momentum, in two tensors of odd sizes; each gradient says from what it was made.
+// The gradients lie in shared memory, for sessions that are told so
+// (SessionOptions::shared_memory).
 class SmallModel : public Trainable {
  public:
   explicit SmallModel(size_t size = 1001, float start = 1)
-      : start_(start), weights_(size, start), momentum_(size), gradient_(size) {}
+      : start_(start),
+        weights_(size, start),
+        momentum_(size),
+        memory_(SharedMemory::allocate(size * sizeof(float)).value()),
+        gradient_(reinterpret_cast<float*>(memory_->data()), size) {}
 
   std::vector<Buffer> state() override {
     return {{weights_.data(), weights_.size()}, {momentum_.data(), momentum_.size()}};
@@ -48,7 +56,8 @@ class SmallModel : public Trainable {
     }
   }
   const std::vector<float>& weights() const { return weights_; }
-  const std::vector<float>& gradient() const { return gradient_; }
+  std::span<const float> gradient() const { return gradient_; }
+  std::vector<std::shared_ptr<SharedMemory>> shared_memory() const { return {memory_}; }
 
   std::vector<World> worlds;
 
@@ -56,7 +65,8 @@ class SmallModel : public Trainable {
   const float start_;
   std::vector<float> weights_;
   std::vector<float> momentum_;
-  std::vector<float> gradient_;
+  const std::shared_ptr<SharedMemory> memory_;
+  const std::span<float> gradient_;
 };
 
 // Writes down what it is told.

@@ -116,8 +116,15 @@ def _size_of(dataset: Any) -> int:
     return len(dataset)
 
 
+# The functions of `random` are methods of an object, whose own seed() takes as long again to find
+# out that it was given a number.
+_generator: random.Random = random.seed.__self__  # type: ignore[attr-defined]
+_seed_random = super(random.Random, _generator).seed
+
+
 def _seed_generators(seed: int) -> None:
-    random.seed(seed)
+    _seed_random(seed)
+    _generator.gauss_next = None  # what random.gauss() had in reserve
     np.random.seed(seed)
     if (torch := sys.modules.get("torch")) is not None:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed() takes 100 times as long

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
-from .. import InvalidArgument
+from .. import InvalidArgument, shared_array
 
 # Their state after a step with a zero gradient is zero, and it is as good as none.
 _BEGIN_AT_ZERO = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)
@@ -69,10 +71,64 @@ def _make_zero_state(optimizer: torch.optim.Optimizer, given: list[torch.nn.Para
                 value.zero_()
 
 
-class Gradients:
-    """The gradients in one array per dtype; each parameter's is a view of it."""
+def _buckets(tensors: list[torch.Tensor], bucket_bytes: int) -> Iterator[list[torch.Tensor]]:
+    """As a session cuts them: each of one dtype, and whole with so many bytes."""
+    bucket: list[torch.Tensor] = []
+    has = 0
+    for tensor in tensors:
+        if bucket and (has >= bucket_bytes > 0 or tensor.dtype != bucket[0].dtype):
+            yield bucket
+            bucket, has = [], 0
+        bucket.append(tensor)
+        has += tensor.numel() * tensor.element_size()
+    if bucket:
+        yield bucket
 
-    def __init__(self, model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:
+
+class Averaged:
+    """What a session averages: for each of the tensors one like it, in shared memory.
+
+    memory: an array for each bucket of the session, which has several tensors of one dtype.
+    arrays: in the order of the session: as given, or without bucket_bytes by dtype.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor], bucket_bytes: int) -> None:
+        self.memory: list[np.ndarray[Any, Any]] = []
+        self.arrays: list[torch.Tensor] = []
+        self._like: dict[int, torch.Tensor] = {}
+        if bucket_bytes == 0:
+            tensors = sorted(tensors, key=lambda one: str(one.dtype))
+        for bucket in _buckets(tensors, bucket_bytes):
+            whole = self._allocate(sum(one.numel() for one in bucket), bucket[0].dtype)
+            parts = whole.split([one.numel() for one in bucket])
+            for one, part in zip(bucket, parts, strict=True):
+                # By `data`, each has a version of its own, which counts what is done to it in place.
+                self._like[id(one)] = part.view(one.shape).data
+                self.arrays.append(self._like[id(one)])
+
+    def like(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [self._like[id(one)] for one in tensors]
+
+    def _allocate(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        if count == 0:
+            return torch.zeros(0, dtype=dtype)
+        self.memory.append(shared_array(count * dtype.itemsize, np.uint8))
+        return torch.from_numpy(self.memory[-1]).view(dtype)
+
+
+class Gradients:
+    """Those of each parameter. Backward makes them where it likes, and collect() copies them.
+
+    To let it add to what is averaged would have it read and write that, and somebody write zeros.
+    views: of each parameter, where the session averages it.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        parameters: list[torch.nn.Parameter],
+        views: list[torch.Tensor],
+    ) -> None:
         name = type(model).__name__
         for parameter in model.parameters():
             if parameter.device.type != "cpu":
@@ -83,22 +139,10 @@ class Gradients:
             _refuse(name, "no parameter requires gradients")
         self._parameters = parameters
         self._places = [p.data_ptr() for p in parameters]
-        sizes: dict[torch.dtype, int] = {}
-        places = []
-        for parameter in parameters:
-            begin = sizes.get(parameter.dtype, 0)
-            places.append(begin)
-            sizes[parameter.dtype] = begin + parameter.numel()
-        by_dtype = {dtype: torch.zeros(size, dtype=dtype) for dtype, size in sizes.items()}
-        self.flat = list(by_dtype.values())
+        self.views = views
         self._aside: list[torch.Tensor] = []
         self._has_aside = False
-        # By `data`, each has a version of its own, which counts what is done to it in place.
-        self.views = [
-            by_dtype[p.dtype][begin : begin + p.numel()].view_as(p).data
-            for p, begin in zip(parameters, places, strict=True)
-        ]
-        self.attach()
+        self.drop()
 
     def attach(self) -> None:
         for parameter, view in zip(self._parameters, self.views, strict=True):
@@ -113,7 +157,7 @@ class Gradients:
             )
 
     def collect(self) -> None:
-        """Brings in what does not lie in the views, such as after zero_grad()."""
+        """Brings the gradients that backward made into the views."""
         self.expect_unmoved()
         for parameter, view in zip(self._parameters, self.views, strict=True):
             self.collect_one(parameter, view)
@@ -129,24 +173,24 @@ class Gradients:
             view.copy_(gradient.detach().to_dense())
         parameter.grad = view
 
-    def zero(self) -> None:
-        for flat in self.flat:
-            flat.zero_()
-        self.attach()
+    def drop(self) -> None:
+        """Parameters have none, as after zero_grad(); the views keep what they have."""
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def set_aside(self, share: float) -> None:
-        """Adds this share of what was collected to what was set aside, and begins at zero."""
+        """Adds this share of what was collected to what was set aside, and drops it."""
         if not self._aside:
-            self._aside = [torch.zeros_like(flat) for flat in self.flat]
-        for aside, flat in zip(self._aside, self.flat, strict=True):
-            aside.add_(flat, alpha=share)
+            self._aside = [torch.zeros_like(view) for view in self.views]
+        for aside, view in zip(self._aside, self.views, strict=True):
+            aside.add_(view, alpha=share)
         self._has_aside = True
-        self.zero()
+        self.drop()
 
     def bring_back(self) -> None:
         """What was set aside becomes the gradients."""
-        for aside, flat in zip(self._aside, self.flat, strict=True):
-            flat.copy_(aside)
+        for aside, view in zip(self._aside, self.views, strict=True):
+            view.copy_(aside)
 
     def drop_aside(self) -> None:
         if self._has_aside:
@@ -168,10 +212,12 @@ class Buffers:
         self.names = list(found)
         self._buffers = list(found.values())
         self.settled = [buffer.detach().clone() for buffer in self._buffers]
-        self.changes = [
-            torch.zeros_like(b, dtype=b.dtype if b.is_floating_point() else torch.float64)
+        self.forms = [  # of the changes
+            torch.empty_like(
+                b, dtype=b.dtype if b.is_floating_point() else torch.float64, device="meta")
             for b in self._buffers
         ]
+        self.changes: list[torch.Tensor] = []  # where the session averages them
 
     def collect(self) -> None:
         for buffer, settled, change in zip(
@@ -209,6 +255,7 @@ class Settings:
         self._progress = 0.0  # in steps of the scheduler
         self.seed = seed
         self._present = b""
+        self._image = b""  # of `bytes`, when the objects last were as they say
         self.record()
 
     def record(self) -> None:
@@ -222,13 +269,14 @@ class Settings:
         self.bytes.zero_()
         self.bytes[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.int8)
         self._present = text
+        self._image = self.bytes.numpy().tobytes()
 
     def restore(self) -> None:
         """The objects become what the bytes say, which others may have sent."""
-        text = self.bytes.numpy().tobytes().rstrip(b"\0")
-        if text == self._present:
+        image = self.bytes.numpy().tobytes()
+        if image == self._image:
             return
-        settings = json.loads(text)
+        settings = json.loads(image.rstrip(b"\0"))
         self._epochs = settings["epochs"]
         self._progress = settings["progress"]
         self.seed = settings["seed"]
@@ -239,6 +287,7 @@ class Settings:
             state = self._scheduler.state_dict()
             self._scheduler.load_state_dict(state | _changed(state, settings["scheduler"]))
         self._present = self._text()
+        self._image = image
 
     def step_scheduler(self, progress: float) -> None:
         """Goes on by so many steps: whole ones, and what is left is kept."""

@@ -27,7 +27,7 @@ from .. import (
     WorldChanged,
 )
 from ..data import ElasticLoader, parts
-from .common_state import Buffers, Gradients, Settings, make_optimizer_state, names_of
+from .common_state import Averaged, Buffers, Gradients, Settings, make_optimizer_state, names_of
 from .overlap import Overlap
 from .step_plan import StepPlan
 
@@ -154,20 +154,23 @@ class Elastic:
         self.left = False
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._parameters = parameters
-        self._gradients = Gradients(model, parameters)
+        self._plan = StepPlan(batch_rule, micro_batch_samples, noise_interval is not None)
+        self._plan.expect(self._ledger)
+        bucket_bytes = self._plan.bucket_bytes(bucket_bytes, overlap, participants)
         self._buffers = Buffers(model)
+        averaged = Averaged([*parameters[::-1], *self._buffers.forms], bucket_bytes)
+        self._gradients = Gradients(model, parameters, averaged.like(parameters))
+        self._buffers.changes = averaged.like(self._buffers.forms)
         names = names_of(model)
         self._settings = Settings(optimizer, scheduler, seed)
         state = {names[id(p)]: p.detach() for p in model.parameters()}
         state |= make_optimizer_state(optimizer, parameters, names)
         state |= dict(zip(self._buffers.names, self._buffers.settled, strict=True))
         state["elastic.settings"] = self._settings.bytes
-        noise = None
         if noise_interval is not None:
-            noise = GradientNoise.create(gradients=self._gradients.flat, interval=noise_interval)
-        self._plan = StepPlan(batch_rule, micro_batch_samples, noise)
-        self._plan.expect(self._ledger)
-        bucket_bytes = self._plan.bucket_bytes(bucket_bytes, overlap, participants)
+            self._plan.noise = GradientNoise.create(
+                gradients=self._gradients.views, interval=noise_interval)
+        noise = self._plan.noise
         self._overlap = Overlap(parameters, self._gradients, bucket_bytes, overlap)
         self._on_world_too = options.pop("on_world", None)
         if micro_batch_samples is not None:
@@ -177,8 +180,9 @@ class Elastic:
         self.session = Session.open(
             options.pop("store", None),
             state=list(state.values()),
-            gradients=[*self._overlap.gradients, *self._buffers.changes],
+            gradients=averaged.arrays,
             bucket_bytes=bucket_bytes,
+            shared_memory=averaged.memory,
             apply=self._apply,
             on_world=self._on_world,
             participants=[self._ledger, *([noise] if noise else []), *participants],
@@ -264,7 +268,7 @@ class Elastic:
     def step(self) -> StepResult | None:
         """Averages the gradients, applies them, and changes the world where it must.
 
-        Instead of ``optimizer.step()``; the gradients are zero afterwards. Whatever it returns, go
+        Instead of ``optimizer.step()``; there are no gradients afterwards. Whatever it returns, go
         on with the next batch: after a step that was not applied, it has the samples that are due.
         None: the step goes on, as more of its batches come.
         Raises what Session.end_step() does, and what optimizer and scheduler do.
@@ -296,7 +300,7 @@ class Elastic:
             self._buffers.collect()
             self.session.add_micro_batch(self._part)
             self._buffers.put_in_place()  # the next one shall not depend on this one
-            self._gradients.zero()
+            self._gradients.drop()
             return
         taken = self._ledger.taken
         if self._part < taken:
@@ -335,7 +339,7 @@ class Elastic:
         """Whatever became of the step: the model is at the state that members hold in common."""
         self._settings.restore()
         self._buffers.put_in_place()
-        self._gradients.zero()
+        self._gradients.drop()
         self._rest = 0
 
     def _parts(

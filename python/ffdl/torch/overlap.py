@@ -39,8 +39,8 @@ class Overlap:
 
     They are averaged in the order in which backward mostly makes them, the last parameter's first
     (PyTorch Distributed, PVLDB 13(12), 2020, section 3.2.3). With wanted=None what backward made is
-    watched alike, and averaging begins only where that is worth it. gradients: what a session is
-    given, in that order; with bucket_bytes=0 in one piece, and nothing else happens here.
+    watched alike, and averaging begins only where that is worth it; with bucket_bytes=0 nothing
+    happens here.
     """
 
     def __init__(
@@ -52,9 +52,7 @@ class Overlap:
     ) -> None:
         self._all = gradients
         self._wanted = wanted
-        is_cut = bucket_bytes > 0
-        is_watched = is_cut and wanted is not False
-        self.gradients = gradients.views[::-1] if is_cut else gradients.flat
+        is_watched = bucket_bytes > 0 and wanted is not False
         self._parameters = parameters[::-1] if is_watched else []
         self._views = gradients.views[::-1] if is_watched else []
         self._is_step = False  # what backward makes is of this worker's step

@@ -33,7 +33,7 @@ class StepPlan:
         self,
         rule: BatchRule | None,
         micro_batch_samples: int | None,
-        noise: GradientNoise | None,
+        measures_noise: bool,
     ) -> None:
         if rule is not None and micro_batch_samples is not None:
             raise InvalidArgument(
@@ -41,7 +41,8 @@ class StepPlan:
                 "is the same whatever the number of workers has one batch; leave one of them out"
             )
         self.rule = rule
-        self.noise = noise
+        self.measures_noise = measures_noise
+        self.noise: GradientNoise | None = None  # where it is measured, once the gradients are there
         self.world: World | None = None
         self.has_micro_batches = micro_batch_samples is not None
         self.cut: parts.Cut = parts.whole
@@ -75,7 +76,7 @@ class StepPlan:
     ) -> int:
         """Of the buckets that gradients are averaged in; 0: they are needed whole."""
         reader = None
-        if self.noise is not None or any(isinstance(one, GradientNoise) for one in participants):
+        if self.measures_noise or any(isinstance(one, GradientNoise) for one in participants):
             reader = "the noise of gradients is measured"
         elif self.cut is not parts.whole:
             reader = "a step has several micro-batches"
