@@ -153,7 +153,7 @@ def test_the_model_is_copied_and_saved_without_the_trainer():
     assert again.session.step > 0
 
 
-@pytest.mark.parametrize(("bucket_bytes", "buckets"), [(0, 2), (1, 4), (20, 3), (1 << 20, 3)])
+@pytest.mark.parametrize(("bucket_bytes", "buckets"), [(0, 2), (1, 4), (20, 4), (25, 3), (1 << 20, 3)])
 def test_what_is_averaged_together_is_the_whole_of_one_memory(bucket_bytes, buckets):
     given = [torch.zeros(3, 2), torch.zeros(5), torch.zeros(4, dtype=torch.float64), torch.zeros(1)]
     averaged = Averaged(given, bucket_bytes)
