@@ -114,7 +114,6 @@ class Gradients:
 
     def collect(self) -> None:
         """Brings in what does not lie in the views, such as after zero_grad()."""
-        self.expect_unmoved()
         for parameter, view in zip(self._parameters, self.views, strict=True):
             self.collect_one(parameter, view)
 
