@@ -17,11 +17,13 @@ namespace ffdl {
 // (job_link.h): what one member has heard travels with its next step, and is the batch of all from
 // the step after on. Nobody stops, and no step has two batches.
 //   auto batch = AgreedBatch::create(64);
-//   ... SessionOptions::participants = {ledger.get(), batch->get()} ...
+//   ... SessionOptions::participants = {batch->get(), ledger.get()} ...
 //   batch->want(wanted.batch, wanted.workers);         // as often as one likes
 //   auto ranges = ledger->take(batch->share());        // a ledger on demand
-// With SampleOrder::kGlobal the ledger's own `batch_samples` counts: it is part of what makes that
-// order, and does not change.
+// A ledger of one order (SampleOrder::kGlobal) cuts its steps itself, and asks for their batch:
+//   options.agreed_batch = [&] { return batch->samples(); };  // PartitionLedgerOptions
+//   auto ranges = ledger->take();
+// The order of the samples stays as it is; where a step of it ends changes from that step on.
 // The learning rate follows by the rules of batch_rule.h, with samples() over the batch that it was
 // chosen for.
 // Threads: want() from any; otherwise one at a time, that of the session.

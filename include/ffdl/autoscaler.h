@@ -27,6 +27,9 @@ struct JobDemand {
   std::string job{};
   // As the planner takes them: the value of a size is its speed relative to one worker.
   std::vector<SizeOption> sizes{};
+  // The node, by the name that it offers, where all of its workers are started, as those of
+  // `ffdl run --autoscale` are; empty: wherever the autoscaler says (JobAllocation::nodes).
+  std::string node{};
 };
 
 struct AdmittedJob {
@@ -71,17 +74,26 @@ struct AutoscalerOptions {
   Duration horizon = std::chrono::seconds(300);
 };
 
-// Decides whenever a job comes or ends, or nodes change, and each interval, by schedule_jobs(); and
-// publishes what it decided: running jobs follow without a stop. Workers are given to a job once
-// those who had them have ended. It keeps nothing: whoever calls this after it was killed goes on
-// from what the store says, and until then the jobs train on as they are. Of two at a time one
-// waits for the other's end.
+// Decides whenever a job comes or ends, or nodes change, and each interval, by
+// schedule_placed_jobs(); and publishes what it decided: running jobs follow without a stop.
+// Workers are given to a job once those who had them, on the same node, have ended. Where a job
+// runs it stays: it grows by workers beside those that it has, and shrinks by giving some of them
+// back. It keeps nothing: whoever calls this after it was killed goes on from what the store says,
+// and until then the jobs train on as they are. Of two at a time one waits for the other's end.
 // Threads: the caller's alone.
 // Blocks: until `stop`, up to about a second longer.
 // Errors: kCancelled (it was asked to stop), kInvalidArgument (the options). What the store cannot
 // do is logged, and tried again.
 FFDL_API Status run_autoscaler(Store& store, Runtime& runtime, const AutoscalerOptions& options,
                                const StopToken& stop);
+
+// Workers of one node.
+struct NodeAllocation {
+  std::string node{};  // by the name that it offers
+  int workers = 0;
+
+  bool operator==(const NodeAllocation&) const = default;
+};
 
 // What the autoscaler has decided for one job.
 struct JobAllocation {
@@ -90,13 +102,16 @@ struct JobAllocation {
   int64_t batch = 0;
   bool is_dropped = false;
   std::string reason{};
+  // Where its workers are to be; fewer than `workers` where nodes were taken away.
+  std::vector<NodeAllocation> nodes{};
 
   bool operator==(const JobAllocation&) const = default;
 };
 
 struct Allocations {
-  int workers = 0;                    // that the nodes offer
-  std::vector<JobAllocation> jobs{};  // in order of arrival
+  int workers = 0;                      // that the nodes offer
+  std::vector<NodeAllocation> nodes{};  // the offers, by name
+  std::vector<JobAllocation> jobs{};    // in order of arrival
 };
 
 // Only reads. Errors: those of Store.

@@ -91,6 +91,9 @@ struct ClusterOptions {
   bool samples_count_alike = false;
   // Elastic only: of one job. Profiles know nothing of jobs larger than those that were measured.
   int job_workers_max = 1'000'000;
+  // Elastic only: planned with the boundaries of nodes (schedule_placed_jobs), as the autoscaler
+  // does, and placed as planned; otherwise planned without, and then packed.
+  bool plans_nodes = false;
   bool known_speeds = false;  // elastic only: planned by the profiles, not by what jobs have shown
   WhenFull when_full = WhenFull::kQueue;  // elastic only
   double interval_s = 60;                 // between decisions

@@ -30,6 +30,14 @@ struct SizeOption {
   bool operator==(const SizeOption&) const = default;
 };
 
+// Some of a job's workers, all on one node.
+struct NodeWorkers {
+  int node = 0;  // its place in the list of nodes
+  int workers = 0;
+
+  bool operator==(const NodeWorkers&) const = default;
+};
+
 struct JobRequest {
   std::string name;
   std::vector<SizeOption> sizes{};  // any order; each number of workers at most once
@@ -37,6 +45,12 @@ struct JobRequest {
   int current_workers = 0;          // 0: not running
   double switch_cost = 0;           // taken off the value of every other size than the current one
   std::string source{};  // where it was read, for messages: "'jobs.yaml': line 3, column 5"
+  // The rest is for plan_placed_jobs().
+  std::vector<int> only_nodes{};             // where its workers may lie; empty: on any node
+  std::vector<NodeWorkers> current_nodes{};  // where those of the present size lie
+  // A job that may move does if the others do not fit beside it, or its size changes. One that may
+  // not grows by workers beside those that it has, and shrinks by giving some of them back.
+  bool may_move = true;
 };
 
 // What one job got, and the sizes beside it: what fewer or more workers would change.

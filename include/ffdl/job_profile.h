@@ -21,7 +21,7 @@ struct ProfilePoint {
   double step_s = 0;
   double communication_share = 0;  // as in Measurement (step_meter.h)
   double samples_per_s = 0;        // of all workers
-  uint64_t memory_bytes = 0;       // resident, of the worker that has most
+  uint64_t host_memory_bytes = 0;  // resident, of the worker that has most
 
   bool operator==(const ProfilePoint&) const = default;
 };

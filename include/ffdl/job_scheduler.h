@@ -7,6 +7,7 @@
 
 #include "ffdl/export.h"
 #include "ffdl/job_planner.h"
+#include "ffdl/placed_plan.h"
 #include "ffdl/status.h"
 
 // Which jobs run at all, and with how many workers: what an autoscaler decides whenever a job
@@ -32,11 +33,14 @@ struct ScheduledShare {
   int workers = 0;    // 0 unless it runs
   int64_t batch = 0;  // that of its size
   std::string reason{};
+  std::vector<NodeWorkers> nodes{};  // of schedule_placed_jobs(): where its workers lie
 };
 
 struct Schedule {
   // False: the workers are fewer than the admitted jobs need. Each of them then has its smallest
   // size, which is more than there is, and nobody else is let in.
+  // Of schedule_placed_jobs(): those that do not fit on the nodes beside the ones before them keep
+  // their smallest size, of what they have; the others share what there is.
   bool feasible = true;
   std::vector<ScheduledShare> jobs{};  // in the order of the jobs
 };
@@ -48,6 +52,13 @@ struct Schedule {
 // Errors: those of plan_jobs().
 FFDL_API Result<Schedule> schedule_jobs(std::span<const ScheduledJob> jobs, int workers,
                                         WhenFull when_full);
+
+// The same on nodes with room for so many workers each: who is let in has its gang, its smallest
+// size, placed beside those of all that are in; and plan_placed_jobs() shares the workers.
+// Errors: those of plan_placed_jobs().
+FFDL_API Result<Schedule> schedule_placed_jobs(std::span<const ScheduledJob> jobs,
+                                               std::span<const int> nodes, WhenFull when_full,
+                                               const PlacementOptions& options = {});
 
 // Makes all sizes but the present one worth less, so that plans do not flap: a job that stands
 // still for `switch_s` while it changes gets that much less done within `horizon_s`, the time after

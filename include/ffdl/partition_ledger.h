@@ -43,7 +43,7 @@ struct CommittedStep {
   bool operator==(const CommittedStep&) const = default;
 };
 
-// The same at all members, but for the last two.
+// The same at all members, but for the last three.
 struct PartitionLedgerOptions {
   uint64_t samples = 0;            // of the data set
   uint64_t partition_samples = 0;  // of each partition but the last, which has what is left
@@ -56,6 +56,12 @@ struct PartitionLedgerOptions {
   // who have gradients: a newcomer has none in its first step (session.h).
   uint64_t batch_samples = 0;
   uint64_t micro_batch_samples = 1;
+  // Of kGlobal: the samples of the next step, where that may change while the job trains; they are
+  // rounded down to whole micro-batches, of which there is one at least. The order of the samples
+  // stays; the steps that it is cut into are others from the next one on. Asked in applied() and
+  // world_changed(), so what it tells must have been agreed before: samples() of an AgreedBatch
+  // (agreed_batch.h) that stands before the ledger among the participants. None: `batch_samples`.
+  std::function<uint64_t()> agreed_batch{};
   // Of kOnDemand: how many partitions this member wants to hold, so that it can read ahead. It gets
   // more, up to 64, if what it last asked take() for needs them; the first step has one.
   int partitions_wanted = 2;
@@ -87,10 +93,14 @@ class FFDL_API PartitionLedger final : public StepParticipant, public SampleLedg
   // What this member computes its gradient of the present step from: up to `count` samples, the
   // next of what it holds. A step has one answer: asked again it begins at the same sample, so call
   // it once per step, and again for a step that is to be repeated.
-  // Errors: kInvalidArgument (a member has other options), kInternal (one has another state),
+  // Errors: kInvalidArgument (a member has other options; `agreed_batch` is agreed on too late),
+  // kInternal (one has another state),
   // kExhausted (steps wait for stable()): this member would go on with samples that are not in
   // order. restore() of a good state ends it.
   Result<std::vector<SampleRange>> take(uint64_t count = kAll) override;
+  // Of kGlobal: the samples of the present step over all members, but at the end of an epoch, where
+  // there may be fewer. Of kOnDemand: 0.
+  uint64_t batch_samples() const;
   // The samples that this step commits for this member: its weight in a mean. 0 when what it took
   // is not its own any more, after a change of the world.
   uint64_t taken() const override;

@@ -15,13 +15,6 @@
 // The smallest of its sizes is its gang: all of that at once, or it waits, if it may.
 namespace ffdl {
 
-struct NodeWorkers {
-  int node = 0;  // its place in the list of nodes
-  int workers = 0;
-
-  bool operator==(const NodeWorkers&) const = default;
-};
-
 struct PlacedShare {
   std::string name{};
   int workers = 0;  // 0: it waits
@@ -29,7 +22,8 @@ struct PlacedShare {
   double value = 0;
   float uncertainty = 0;
   std::vector<NodeWorkers> nodes{};
-  std::string explanation{};  // what it got and where, and what it would have without boundaries
+  // As of JobShare (job_planner.h), and where it lies, and what it would have without boundaries.
+  std::string explanation{};
 };
 
 struct PlacedPlan {
@@ -45,6 +39,7 @@ struct PlacedPlan {
 struct PlacementOptions {
   int plans_max = 300;           // that are made without boundaries and then tried to be placed
   int placements_max = 100'000;  // steps of the search for places, for each of these
+  std::vector<std::string> node_names{};  // for explanations; none: nodes are called by numbers
 };
 
 // The best plan for nodes with room for so many workers each: a search by branch and bound, whose
@@ -54,6 +49,8 @@ struct PlacementOptions {
 // the workers of a given plan is a packing problem in itself, so no method ends early always.
 // In the requests a number of workers may be listed several times, with other demands on nodes.
 // Blocks: computes, up to `plans_max` times as long as plan_jobs() and the search for places.
+// Where workers lie already is kept where it can be, or must be (JobRequest::may_move); to be moved
+// costs a job nothing in `total`.
 // Errors: kInvalidArgument (a request that makes no sense, a node below 0), and those of
 // plan_jobs().
 FFDL_API Result<PlacedPlan> plan_placed_jobs(std::span<const JobRequest> jobs,

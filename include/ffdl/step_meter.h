@@ -28,10 +28,11 @@ struct Measurement {
   uint64_t steps = 0;  // how many
   double seconds = 0;  // that they took
   uint64_t samples = 0;
+  uint64_t batch = 0;  // samples of each of the steps; 0: they differed
   // The mean over the members: from a member's contribution to the averaged gradients, over the
   // whole step. What was hidden behind computation is not in it, waiting for slower members is.
   double communication_share = 0;
-  uint64_t memory_bytes = 0;  // resident, of the member that has most; not that of a device
+  uint64_t host_memory_bytes = 0;                // resident, of the member that has most
   std::map<std::string, MetricValue> metrics{};  // sums over the members, means over the steps
 
   bool operator==(const Measurement&) const = default;
@@ -48,10 +49,13 @@ struct StepMeterOptions {
 
 // Measures a session's steps (step_participant.h), and lets others know: rank 0 puts each
 // measurement into the job's store, in the place of the one before it. It is what policies
-// (policy_follower.h) and profiles (job_profile.h) go by. The first step of each world is left out,
-// as it waits for those who come.
+// (policy_follower.h) and profiles (job_profile.h) go by. Beside it lies how fast the job has been
+// with each size and batch that it has had (publish_speeds, job_link.h), by which the autoscaler
+// plans; who comes to rank 0 goes on from that, and it ends with the job. The first step of each
+// world is left out, as it waits for those who come, and so are, of speeds, measurements over steps
+// of several batches.
 // Threads: one at a time, that of the session. At rank 0 one task of the runtime, which writes.
-// Owns: nothing: `store` and `runtime` must outlive it.
+// Owns: the record of the speeds, under a lease. `store` and `runtime` must outlive it.
 // Blocks: never; the destructor until the task's present call to the store returns. What the store
 //         cannot do is logged, and the next measurement is tried.
 // Cost: 16 bytes of each member a step, and 8 for each metric.

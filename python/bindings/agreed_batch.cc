@@ -2,38 +2,26 @@
 
 #include <memory>
 
+#include "agreed_batch_handle.h"
 #include "bindings.h"
-#include "participant_handle.h"
 #include "status.h"
 
 namespace py = pybind11;
 
 namespace ffdl::python {
-namespace {
-
-struct AgreedBatchHandle final : ParticipantHandle {
-  StepParticipant& participant() const override { return *batch; }
-  const AgreedBatch& use() const {
-    expect_own_turn();
-    return *batch;
-  }
-
-  std::unique_ptr<AgreedBatch> batch;
-};
-
-}  // namespace
-
 void bind_agreed_batch(py::module_& module) {
   py::class_<AgreedBatchHandle, ParticipantHandle>(
       module, "AgreedBatch",
       R"(The batch of a job, which may be changed while it trains: at one step for all members.
 
     batch = ffdl.AgreedBatch.create(64)
-    session = ffdl.Session.open(participants=[ledger, batch], ...)
+    session = ffdl.Session.open(participants=[batch, ledger], ...)
     ledger.take(batch.share)
 
 samples: of the next step, over all members. share: of them, this member's.
-The ledger is one on demand. One thread at a time, that of the session, but want(); never waits.
+The ledger is one on demand; one of SampleOrder.GLOBAL is given the batch (PartitionLedger.create)
+and stands after it among the participants. One thread at a time, that of the session, but want();
+never waits.
 The header is ffdl/agreed_batch.h.)")
       .def_static(
           "create",

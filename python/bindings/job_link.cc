@@ -41,11 +41,9 @@ workers: 0 if nothing yet, or it waits. batch: of a step with so many workers; 0
       .field("batch", &AdmittedJob::batch);
   py::class_<JobLinkHandle>(
       module, "JobLink",
-      R"(What a job that trains and `ffdl autoscale` tell each other, beside the steps.
+      R"(With which batch `ffdl autoscale` wants a job to train, heard beside the steps.
 
     link = ffdl.JobLink.open(store, "digits")
-    if session.world.rank == 0:
-        link.report(session.world.size, batch.samples, seconds_of_the_step)
     if link.wanted.batch:
         batch.want(link.wanted.batch, link.wanted.workers)  # an AgreedBatch
 
@@ -59,16 +57,8 @@ The header is ffdl/job_link.h.)")
           },
           py::arg("store"), py::arg("job"), py::kw_only(), py::arg("interval_s") = 1.0,
           py::keep_alive<0, 1>(),
-          "store: that of `ffdl autoscale`. Talks to it once per `interval_s`. Raises "
+          "store: that of `ffdl autoscale`. Asks it once per `interval_s`. Raises "
           "InvalidArgument.")
-      .def(
-          "report",
-          [](const JobLinkHandle& handle, int workers, int64_t batch, double step_s) {
-            handle.link->report(workers, batch, to_duration(step_s));
-          },
-          py::arg("workers"), py::arg("batch"), py::arg("step_s"),
-          "A step of `batch` samples over all took so long. By one member, rank 0. The first step\n"
-          "with other workers or another batch is not counted.")
       .def_property_readonly("wanted",
                              [](const JobLinkHandle& handle) { return handle.link->wanted(); });
 }

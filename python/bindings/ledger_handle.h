@@ -20,7 +20,8 @@ struct LedgerHandle final : ParticipantHandle {
     return *ledger;
   }
 
-  pybind11::object on_stable;  // that the ledger calls
+  pybind11::object on_stable;     // that the ledger calls
+  pybind11::object agreed_batch;  // that the ledger asks; None: nobody
   SampleOrder order = SampleOrder::kOnDemand;
   uint64_t micro_batch_samples = 1;
   std::unique_ptr<PartitionLedger> ledger;

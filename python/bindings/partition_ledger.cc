@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "agreed_batch_handle.h"
 #include "bindings.h"
 #include "committed_step.h"
 #include "ledger_handle.h"
@@ -43,8 +44,14 @@ void bind_ledger_values(py::module_& module) {
 
 std::unique_ptr<LedgerHandle> create_ledger(PartitionLedgerOptions options,
                                             std::optional<uint64_t> partition_samples,
+                                            const py::object& agreed_batch,
                                             const py::object& on_stable) {
   auto handle = std::make_unique<LedgerHandle>();
+  handle->agreed_batch = agreed_batch;
+  if (!agreed_batch.is_none()) {
+    const AgreedBatch& batch = *agreed_batch.cast<AgreedBatchHandle&>().batch;
+    options.agreed_batch = [&batch] { return batch.samples(); };
+  }
   options.partition_samples = partition_samples.value_or(options.samples);
   handle->on_stable = on_stable;
   options.on_stable = telling(handle->raised, on_stable);
@@ -60,7 +67,8 @@ void bind_ledger_create(py::class_<LedgerHandle, ParticipantHandle>& ledger) {
       "create",
       [](uint64_t samples, std::optional<uint64_t> partition_samples, uint64_t epochs,
          uint64_t seed, Shuffle shuffle, SampleOrder order, uint64_t batch_samples,
-         uint64_t micro_batch_samples, int partitions_wanted, const py::object& on_stable) {
+         uint64_t micro_batch_samples, const py::object& agreed_batch, int partitions_wanted,
+         const py::object& on_stable) {
         return create_ledger({.samples = samples,
                               .partition_samples = 0,
                               .epochs = epochs,
@@ -69,22 +77,26 @@ void bind_ledger_create(py::class_<LedgerHandle, ParticipantHandle>& ledger) {
                               .order = order,
                               .batch_samples = batch_samples,
                               .micro_batch_samples = micro_batch_samples,
+                              .agreed_batch = {},
                               .partitions_wanted = partitions_wanted,
                               .on_stable = {}},
-                             partition_samples, on_stable);
+                             partition_samples, agreed_batch, on_stable);
       },
       py::kw_only(), py::arg("samples"), py::arg("partition_samples") = py::none(),
       py::arg("epochs") = defaults.epochs, py::arg("seed") = defaults.seed,
       py::arg("shuffle") = defaults.shuffle, py::arg("order") = defaults.order,
       py::arg("batch_samples") = defaults.batch_samples,
       py::arg("micro_batch_samples") = defaults.micro_batch_samples,
+      py::arg("agreed_batch") = py::none(),
       py::arg("partitions_wanted") = defaults.partitions_wanted, py::arg("on_stable") = py::none(),
-      R"(A ledger at its beginning, with the same options at all members but for the last two.
+      R"(A ledger at its beginning, with the same options at all members but for the last three.
 
 samples: of the data set, cut into partitions of `partition_samples`; None: one partition.
 epochs: 0 for as many as can be counted.
 batch_samples: with SampleOrder.GLOBAL, the samples of one step over all members, a multiple of
 `micro_batch_samples`, which is not cut.
+agreed_batch: with SampleOrder.GLOBAL, an AgreedBatch that says it from step to step, in whole
+micro-batches; it stands before the ledger among the session's participants.
 partitions_wanted: with SampleOrder.ON_DEMAND, how many partitions this member wants to hold.
 on_stable: called with the CommittedStep of each step that is never taken back, in order, inside a
 call of the session. What it raises comes out of that call.
@@ -149,13 +161,17 @@ Each sample is committed once per epoch, whoever joins, leaves or dies: a partic
 taken: the samples that this step commits for this member, its weight in the mean; 0 when what it
 took is another's now. shares: with SampleOrder.GLOBAL, how many micro-batches each rank has of the
 present step; empty otherwise. leases: what this member holds, as a list of SampleRange, in the
-order in which it will take it. epoch: counts from 0. committed: samples of this epoch. order,
-micro_batch_samples: as it was created.
+order in which it will take it. batch_samples: with SampleOrder.GLOBAL, of the present step, over
+all members. epoch: counts from 0. committed: samples of this epoch. order,
+micro_batch_samples, agreed_batch: as it was created.
 One thread at a time, that of the session; never waits. The header is ffdl/partition_ledger.h.)");
   bind_ledger_create(ledger);
   bind_ledger_use(ledger);
   ledger.def_readonly("order", &LedgerHandle::order)
       .def_readonly("micro_batch_samples", &LedgerHandle::micro_batch_samples)
+      .def_readonly("agreed_batch", &LedgerHandle::agreed_batch)
+      .def_property_readonly("batch_samples",
+                             [](const LedgerHandle& h) { return h.use().batch_samples(); })
       .def_property_readonly("taken", [](const LedgerHandle& h) { return h.use().taken(); })
       .def_property_readonly("shares", [](const LedgerHandle& h) { return h.use().shares(); })
       .def_property_readonly("leases", [](const LedgerHandle& h) { return h.use().leases(); })

@@ -65,8 +65,8 @@ void bind_step_meter(py::module_& module) {
     meter = ffdl.StepMeter.create(metrics={"queue_depth": lambda: len(queue)})
     session = ffdl.Session.open(participants=[loader.ledger, meter], ...)
 
-Its measurements are what `ffdl run --policy` and `ffdl profile` go by. One thread at a time, that
-of the session; never waits. The header is ffdl/step_meter.h.)")
+Its measurements are what `ffdl run --policy`, `ffdl profile` and `ffdl autoscale` go by. One thread
+at a time, that of the session; never waits. The header is ffdl/step_meter.h.)")
       .def_static("create", &create_meter, py::arg("store") = py::none(), py::kw_only(),
                   py::arg("job") = py::none(), py::arg("steps") = StepMeterOptions{}.steps,
                   py::arg("metrics") = std::map<std::string, py::function>(),

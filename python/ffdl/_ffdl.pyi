@@ -542,6 +542,8 @@ class StepParticipant: ...
 class PartitionLedger(StepParticipant):
     order: SampleOrder
     micro_batch_samples: int
+    agreed_batch: AgreedBatch | None
+    batch_samples: int
     taken: int
     shares: list[int]
     leases: list[SampleRange]
@@ -559,6 +561,7 @@ class PartitionLedger(StepParticipant):
         order: SampleOrder = ...,
         batch_samples: int = ...,
         micro_batch_samples: int = ...,
+        agreed_batch: AgreedBatch | None = None,
         partitions_wanted: int = ...,
         on_stable: Callable[[CommittedStep], object] | None = None,
     ) -> PartitionLedger: ...
@@ -712,7 +715,6 @@ class JobLink:
     wanted: AdmittedJob
     @staticmethod
     def open(store: Store, job: str, *, interval_s: float = ...) -> JobLink: ...
-    def report(self, workers: int, batch: int, step_s: float) -> None: ...
 
 class CheckpointOptions:
     folder: str

@@ -60,12 +60,21 @@ Duration to_duration(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+// By the nodes' names.
+Json by_node(const std::vector<NodeAllocation>& nodes) {
+  Json object = Json::object();
+  for (const NodeAllocation& node : nodes) object[node.node] = node.workers;
+  return object;
+}
+
 void print_json(const Allocations& all) {
-  Json document = {{"workers", all.workers}, {"jobs", Json::array()}};
+  Json document = {
+      {"workers", all.workers}, {"nodes", by_node(all.nodes)}, {"jobs", Json::array()}};
   for (const JobAllocation& job : all.jobs) {
     document["jobs"].push_back({{"job", job.job},
                                 {"workers", job.workers},
                                 {"batch", job.batch},
+                                {"nodes", by_node(job.nodes)},
                                 {"dropped", job.is_dropped},
                                 {"reason", job.reason}});
   }

@@ -29,7 +29,7 @@ void print_table(const JobProfile& profile) {
   for (const ProfilePoint& point : profile.points) {
     fmt::print(stderr, "{:>8} {:>10} {:>8} {:>7.2f} ms {:>12.0f} % {:>12.6g} {:>6} MiB\n",
                point.workers, point.batch, point.steps, point.step_s * 1e3,
-               point.communication_share * 100, point.samples_per_s, point.memory_bytes >> 20);
+               point.communication_share * 100, point.samples_per_s, point.host_memory_bytes >> 20);
   }
 }
 

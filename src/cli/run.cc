@@ -99,11 +99,11 @@ void wait_for_others(Store& store, const std::string& job, const std::atomic<boo
 }
 
 // Waits in the autoscaler's queue. `options` learns with how many workers the job begins.
-Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const std::vector<SizeOption>& sizes,
+Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const RunPlan& plan,
                                             SupervisorOptions& options,
                                             std::atomic<int>& signalled) {
-  FFDL_ASSIGN_OR_RETURN(auto ticket,
-                        JobTicket::enter(store, system_runtime(), {options.job, sizes}));
+  FFDL_ASSIGN_OR_RETURN(auto ticket, JobTicket::enter(store, system_runtime(),
+                                                      {options.job, plan.sizes, plan.on_node}));
   const SignalWatch watch([&](int signal) { signalled = signal; });
   fmt::print(stderr, "ffdl: job '{}' waits for 'ffdl autoscale' to let it in\n", options.job);
   while (signalled == 0) {
@@ -207,7 +207,7 @@ Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<
       announce(plan, options);
       std::unique_ptr<JobTicket> ticket;  // its share of the workers, until it has ended
       if (!plan.sizes.empty()) {
-        auto admitted = queue_up(*here->store, plan.sizes, options, signalled);
+        auto admitted = queue_up(*here->store, plan, options, signalled);
         outcome = admitted.status();
         if (outcome.ok()) ticket = std::move(*admitted);
       }
@@ -283,6 +283,9 @@ void add_steering(CLI::App& command, RunArguments& to) {
   command.add_option("--profile", to.profile,
                      "with --autoscale, in place of --scaling: what 'ffdl profile' has written, or "
                      "a file for 'ffdl plan --jobs' with this one job");
+  command.add_option("--on-node", to.on_node,
+                     "with --autoscale: the node of 'ffdl offer' that this is, whose room the job "
+                     "shares");
   command.add_option("--policy", to.policy,
                      "file that says how large it is by what it measures (docs/policies.md)");
   command.add_option("--policy-log", to.policy_log,

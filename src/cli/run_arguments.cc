@@ -139,7 +139,7 @@ Status plan_profiled_sizes(const RunArguments& arguments, RunPlan& plan) {
   for (const SizeOption& size : jobs.front().sizes) {
     const bool is_within =
         size.workers >= options.min_workers && size.workers <= options.max_workers;
-    if (is_within) plan.sizes.push_back({size.workers, size.value, size.batch});
+    if (is_within) plan.sizes.push_back(size);
   }
   if (jobs.size() == 1 && !plan.sizes.empty()) return {};
   return wrong(
@@ -151,10 +151,14 @@ Status plan_profiled_sizes(const RunArguments& arguments, RunPlan& plan) {
 // What the job tells the autoscaler.
 Status plan_sizes(const RunArguments& arguments, RunPlan& plan) {
   if (!arguments.autoscale) {
-    if (arguments.scaling.empty() && arguments.profile.empty()) return {};
-    return wrong("{} is for --autoscale; give both",
-                 arguments.scaling.empty() ? "--profile" : "--scaling");
+    const char* given = !arguments.scaling.empty()   ? "--scaling"
+                        : !arguments.profile.empty() ? "--profile"
+                        : !arguments.on_node.empty() ? "--on-node"
+                                                     : nullptr;
+    if (given == nullptr) return {};
+    return wrong("{} is for --autoscale; give both", given);
   }
+  plan.on_node = arguments.on_node;
   if (arguments.store.empty()) {
     return wrong("--autoscale and no --store; name the one that 'ffdl autoscale' has");
   }

@@ -29,6 +29,7 @@ struct RunArguments {
   bool autoscale = false;
   std::vector<double> scaling{};  // of 1, 2, ... workers; empty: not given
   std::string profile{};          // file that says it instead; empty: none
+  std::string on_node{};          // by the name that it offers; empty: not said
   std::string policy{};           // a file; empty: it follows none
   std::string policy_log{};
   std::string python = "python3";
@@ -46,7 +47,8 @@ struct RunPlan {
   bool is_private = false;  // the store is for this host alone, found by its folder
   std::string warning{};
   std::vector<SizeOption>
-      sizes{};  // what `ffdl autoscale` may give it; empty: it does not take part
+      sizes{};            // what `ffdl autoscale` may give it; empty: it does not take part
+  std::string on_node{};  // whose room it shares; empty: that of all nodes
 };
 
 // Where the options of `ffdl run` end and the program begins (or "--" before it): an index of argv,

@@ -253,6 +253,9 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"max", TrainingBatch::kLargest}}));
   command->add_option("--job-workers", cluster.job_workers_max,
                       "of the elastic policy: workers of a job at most (default: all)");
+  command->add_flag(
+      "--plan-nodes", cluster.plans_nodes,
+      "of the elastic policy: planned with the boundaries of nodes, not packed after");
   command->add_flag("--samples-alike", cluster.samples_count_alike,
                     "each sample is worth the same, whatever the batch");
   command

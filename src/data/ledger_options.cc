@@ -12,10 +12,11 @@ Status check_batch(const PartitionLedgerOptions& options) {
   const uint64_t batch = options.batch_samples;
   const uint64_t micro_batch = options.micro_batch_samples;
   if (options.order == SampleOrder::kOnDemand) {
-    if (batch == 0 && micro_batch == 1) return {};
+    if (batch == 0 && micro_batch == 1 && !options.agreed_batch) return {};
     return invalid_argument(
-        "make a partition ledger: batch_samples {} and micro_batch_samples {} have no meaning on "
-        "demand; say in take() how many samples a member uses, or use SampleOrder::kGlobal",
+        "make a partition ledger: batch_samples {}, micro_batch_samples {} and agreed_batch have "
+        "no meaning on demand; say in take() how many samples a member uses, or use "
+        "SampleOrder::kGlobal",
         batch, micro_batch);
   }
   if (batch > 0 && batch <= base::kSamplesMax && micro_batch > 0 && batch % micro_batch == 0) {

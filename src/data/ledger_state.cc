@@ -33,6 +33,11 @@ uint64_t move_front(List& from, uint64_t count, To to) {
 
 }  // namespace
 
+uint64_t LedgerState::whole_micro_batches(uint64_t samples) const {
+  const uint64_t micro_batch = rules_.micro_batch_samples;
+  return std::max(std::min(samples, base::kSamplesMax) / micro_batch, uint64_t{1}) * micro_batch;
+}
+
 uint64_t LedgerState::held(size_t rank) const { return samples_in(leases_[rank]); }
 
 std::vector<SampleRange> LedgerState::front(size_t rank, uint64_t count) const {
@@ -187,7 +192,7 @@ void LedgerState::share_the_rest(std::span<const Claim> claims) {
 
 std::vector<uint64_t> LedgerState::shares() const {
   const auto sharers = static_cast<uint64_t>(std::count(is_new_.begin(), is_new_.end(), false));
-  const uint64_t micro_batches = rules_.batch_samples / rules_.micro_batch_samples;
+  const uint64_t micro_batches = batch_ / rules_.micro_batch_samples;
   std::vector<uint64_t> shares(members_.size());
   uint64_t sharer = 0;
   for (size_t rank = 0; rank < members_.size(); ++rank) {

@@ -18,7 +18,7 @@ struct LedgerRules {
   DataSet data{};
   uint64_t epochs = 1;
   SampleOrder order = SampleOrder::kOnDemand;
-  uint64_t batch_samples = 0;
+  uint64_t batch_samples = 0;  // of the first step
   uint64_t micro_batch_samples = 1;
 
   // Of all that makes one order of samples. How many epochs there are may change between two runs.
@@ -35,11 +35,17 @@ struct Claim {
   uint64_t under_way = 0;
 };
 
-// The state of a ledger: a function of its rules and of the calls of change_members() and commit(),
-// so that it is equal at all members. Done is what was begun and is neither leased nor returned.
+// The state of a ledger: a function of its rules and of the calls of set_batch(), change_members()
+// and commit(), so that it is equal at all members. Done is what was begun and is neither leased
+// nor returned.
 class LedgerState {
  public:
-  explicit LedgerState(const LedgerRules& rules) : rules_(rules) {}
+  explicit LedgerState(const LedgerRules& rules) : rules_(rules), batch_(rules.batch_samples) {}
+
+  // Of kGlobal: how many samples a step has that is cut from now on, in whole micro-batches.
+  void set_batch(uint64_t samples) { batch_ = whole_micro_batches(samples); }
+  uint64_t whole_micro_batches(uint64_t samples) const;
+  uint64_t batch() const { return batch_; }
 
   // What members that are not among these held is returned, and goes out again first. Who is new
   // among these, if `others_train`, takes part in the next step without samples, and is given no
@@ -75,6 +81,7 @@ class LedgerState {
   bool is_possible() const;
 
   LedgerRules rules_;
+  uint64_t batch_ = 0;
   uint64_t epoch_ = 0;
   uint64_t begun_ = 0;  // partitions of this epoch, in its order
   std::vector<Member> members_{};

@@ -12,7 +12,8 @@
 namespace ffdl::data {
 namespace {
 
-constexpr std::string_view kMagic = "ffdlldg2";
+constexpr std::string_view kMagic = "ffdlldg3";
+constexpr std::string_view kMagicBefore = "ffdlldg2";  // when a batch could not change
 
 Status is_corrupt(std::string_view what) {
   return base::make_error(StatusCode::kCorrupt,
@@ -81,6 +82,7 @@ uint64_t LedgerRules::digest() const {
 std::vector<std::byte> LedgerState::encode() const {
   base::ByteWriter out(kMagic);
   out.number(rules_.order_digest());
+  out.number(batch_);
   out.number(epoch_);
   out.number(begun_);
   out.number(members_.size());
@@ -103,9 +105,12 @@ std::vector<std::byte> LedgerState::encode() const {
 
 Result<LedgerState> LedgerState::decode(std::span<const std::byte> bytes,
                                         const LedgerRules& rules) {
-  base::ByteReader in({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kMagic);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const bool is_old = text.starts_with(kMagicBefore);
+  base::ByteReader in(text, is_old ? kMagicBefore : kMagic);
   LedgerState state(rules);
   const uint64_t digest = in.number();
+  if (!is_old) state.batch_ = in.number();
   state.epoch_ = in.number();
   state.begun_ = in.number();
   for (uint64_t left = in.number(); left > 0 && !in.failed(); --left) {
@@ -128,6 +133,8 @@ Result<LedgerState> LedgerState::decode(std::span<const std::byte> bytes,
 // No sample is held twice, and none that was not begun in this epoch.
 bool LedgerState::is_possible() const {
   const DataSet& data = rules_.data;
+  const bool has_batch = rules_.order == SampleOrder::kGlobal;
+  if (batch_ != (has_batch ? whole_micro_batches(batch_) : 0)) return false;
   if (epoch_ > base::kEpochsMax || begun_ > data.partitions()) return false;
   if (members_.size() > base::kRanksMax) return false;
   for (size_t rank = 0; rank < members_.size(); ++rank) {

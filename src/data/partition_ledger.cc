@@ -50,6 +50,7 @@ class PartitionLedger::Impl {
   explicit Impl(const PartitionLedgerOptions& options)
       : rules_(data::rules_of(options)),
         rules_digest_(rules_.digest()),
+        agreed_batch_(options.agreed_batch),
         on_stable_(options.on_stable),
         state_(rules_) {
     want(options.partitions_wanted);
@@ -66,6 +67,12 @@ class PartitionLedger::Impl {
   void want(int partitions) { wanted_ = static_cast<uint64_t>(std::max(partitions, 0)); }
 
   Result<std::vector<SampleRange>> take(uint64_t count) {
+    if (agreed_batch_ && state_.whole_micro_batches(agreed_batch_()) != state_.batch()) {
+      fail(
+          invalid_argument("take samples of a step of {}: {} are agreed, since that step was cut; "
+                           "put what agrees on them before the ledger among the participants",
+                           state_.batch(), agreed_batch_()));
+    }
     if (!failure_.ok()) return failure_;
     // Those that so many samples can lie in, and one to read ahead.
     spanned_ = count == 0 || count == kAll ? 0 : (count - 1) / rules_.data.partition_samples + 2;
@@ -91,6 +98,7 @@ class PartitionLedger::Impl {
                       "commit samples of step {}: {} records of {} members; report it", step,
                       records.size(), claims_.size()));
     }
+    follow_agreed_batch();
     state_.commit(step, claims_);
     taken_.clear();
     is_due_ = true;
@@ -98,6 +106,7 @@ class PartitionLedger::Impl {
   }
 
   void world_changed(const World& world) {
+    follow_agreed_batch();
     state_.change_members(world.members, !world.begins_anew());
     self_.reset();
     if (world.rank >= 0) self_ = world.members[static_cast<size_t>(world.rank)];
@@ -129,6 +138,12 @@ class PartitionLedger::Impl {
   }
 
  private:
+  // Without one a state from elsewhere may have another batch than this ledger's own.
+  void follow_agreed_batch() {
+    if (rules_.order != SampleOrder::kGlobal) return;
+    state_.set_batch(agreed_batch_ ? agreed_batch_() : rules_.batch_samples);
+  }
+
   std::vector<SampleRange> front(uint64_t count) const {
     if (!rank_ || state_.is_done()) return {};
     return state_.front(*rank_, count);
@@ -183,6 +198,7 @@ class PartitionLedger::Impl {
 
   const LedgerRules rules_;
   const uint64_t rules_digest_;
+  const std::function<uint64_t()> agreed_batch_;
   const std::function<void(const CommittedStep&)> on_stable_;
   const std::vector<SampleRange> none_{};
   LedgerState state_;
@@ -212,6 +228,7 @@ PartitionLedger::~PartitionLedger() = default;
 Result<std::vector<SampleRange>> PartitionLedger::take(uint64_t count) {
   return impl_->take(count);
 }
+uint64_t PartitionLedger::batch_samples() const { return impl_->state().batch(); }
 uint64_t PartitionLedger::taken() const { return impl_->taken(); }
 const std::vector<SampleRange>& PartitionLedger::leases() const { return impl_->leases(); }
 std::vector<uint64_t> PartitionLedger::shares() const { return impl_->shares(); }

@@ -71,9 +71,12 @@ Status Session::Impl::begin_anew() {
   if (checkpoints_) {
     const auto loaded = checkpoints_->load(base, state_);
     if (!loaded.ok() || *loaded) is_pristine_ = false;
-    if (!loaded.ok() && is_late()) {
-      return base::make_error(StatusCode::kWorldChanged, "begin generation {}: {}",
-                              world_.generation, loaded.status().message());
+    if (!loaded.ok()) {
+      FFDL_ASSIGN_OR_RETURN(const bool late, is_late());
+      if (late) {
+        return base::make_error(StatusCode::kWorldChanged, "begin generation {}: {}",
+                                world_.generation, loaded.status().message());
+      }
     }
     FFDL_RETURN_IF_ERROR(Status(loaded.status()));
     if (*loaded) return begin_from(**loaded);
@@ -86,9 +89,10 @@ Status Session::Impl::begin_anew() {
 }
 
 // Others may have gone on from the checkpoint without this member, and removed it meanwhile.
-bool Session::Impl::is_late() const {
+Result<bool> Session::Impl::is_late() {
   const Time deadline = runtime_.now() + options_.recovery_timeout;
   while (membership_->standing().ok() && runtime_.now() < deadline) {
+    FFDL_RETURN_IF_ERROR(look());
     // What the membership has last seen may be as late as this member.
     const auto seen = read_job(store_, options_.membership.job);
     if (seen.ok()) return seen->world.generation > world_.generation;

@@ -73,7 +73,7 @@ class Session::Impl {
   void give_state(const elastic::RescalePlan& plan);
   std::vector<std::byte> save_beside() const;
   Status restore_beside(std::span<const std::byte> bytes);
-  bool is_late() const;
+  Result<bool> is_late();
   Result<bool> leave();
   Result<bool> leave_or_be_needed();
   void has_left();

@@ -174,7 +174,8 @@ Status run_autoscaler(Store& store, Runtime& runtime, const AutoscalerOptions& o
 
 Result<Allocations> read_allocations(Store& store) {
   FFDL_ASSIGN_OR_RETURN(const Snapshot snapshot, jobs::take_snapshot(store));
-  Allocations all{snapshot.workers, {}};
+  Allocations all{.nodes = snapshot.nodes};
+  for (const NodeAllocation& node : snapshot.nodes) all.workers += node.workers;
   for (const JobFacts& job : snapshot.jobs) {
     all.jobs.push_back(job.answer.value_or(JobAllocation{.reason = "nobody has decided yet"}));
     all.jobs.back().job = job.demand.job;

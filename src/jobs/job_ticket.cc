@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "ffdl/autoscaler.h"
+#include "ffdl/placed_plan.h"
 #include "jobs/records.h"
 
 namespace ffdl {
@@ -17,9 +18,17 @@ Status check_demand(const JobDemand& demand) {
     return base::invalid_argument(
         "queue job '{}': it is no name; use letters, digits and signs but '/'", demand.job);
   }
-  // The planner knows what makes sense.
-  const JobRequest request{.name = demand.job, .sizes = demand.sizes};
-  return plan_jobs(std::span(&request, 1), 0).status();
+  // The planner knows what makes sense; of one number of workers there may be several, which lie
+  // otherwise.
+  if (demand.sizes.empty()) {
+    return base::invalid_argument("queue job '{}': it has no size; give at least one", demand.job);
+  }
+  for (const SizeOption& size : demand.sizes) {
+    const JobRequest request{.name = demand.job, .sizes = {size}};
+    FFDL_RETURN_IF_ERROR(plan_jobs(std::span(&request, 1), 0).status());
+    FFDL_RETURN_IF_ERROR(plan_placed_jobs(std::span(&request, 1), {}).status());
+  }
+  return {};
 }
 
 }  // namespace

@@ -31,12 +31,29 @@ std::optional<double> rate_of(const SizeOption& size, std::span<const MeasuredSp
   return rate;
 }
 
+bool is_same_size(const SizeOption& a, const SizeOption& b) {
+  return a.workers == b.workers && a.batch == b.batch;
+}
+
+// Of sizes that differ in how their workers lie the one that is worth most: a job is taken to have
+// been measured so, as speeds do not say it.
+bool is_best_placed(size_t at, std::span<const SizeOption> sizes) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (!is_same_size(sizes[i], sizes[at])) continue;
+    if (sizes[i].value > sizes[at].value || (sizes[i].value == sizes[at].value && i < at)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<SizeOption> learn_sizes(std::vector<SizeOption> sizes,
                                     std::span<const MeasuredSpeed> speeds) {
   std::vector<Point> points;
   for (size_t i = 0; i < sizes.size(); ++i) {
+    if (!is_best_placed(i, sizes)) continue;
     const auto rate = rate_of(sizes[i], speeds);
     if (rate && sizes[i].value > 0) {
       points.push_back({i, std::log(sizes[i].workers), std::log(*rate / sizes[i].value)});
@@ -65,9 +82,11 @@ std::vector<SizeOption> learn_sizes(std::vector<SizeOption> sizes,
     size.uncertainty = static_cast<float>(std::sqrt(error / count + power_variance * from * from));
   }
   for (const Point& point : points) {
-    SizeOption& size = sizes[point.size];
-    size.value *= std::exp(point.y - y - power * (point.x - x));
-    size.uncertainty = static_cast<float>(kMeasuredError);
+    for (SizeOption& size : sizes) {
+      if (!is_same_size(size, sizes[point.size])) continue;
+      size.value *= std::exp(point.y - y - power * (point.x - x));
+      size.uncertainty = static_cast<float>(kMeasuredError);
+    }
   }
   return sizes;
 }

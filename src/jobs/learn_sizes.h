@@ -13,7 +13,8 @@ namespace ffdl::jobs {
 // said times a power of the number of workers, by which what it said differs from what it showed:
 // a straight line through the logarithms, held flat by a prior. So one size alone teaches nothing,
 // two teach all others something, and a size far from those that were measured keeps a large
-// uncertainty. Of a size that says its batch only steps of that batch count.
+// uncertainty. Of a size that says its batch only steps of that batch count. Where one is listed
+// several times, with other demands on nodes, all are corrected alike.
 std::vector<SizeOption> learn_sizes(std::vector<SizeOption> sizes,
                                     std::span<const MeasuredSpeed> speeds);
 

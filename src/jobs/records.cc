@@ -23,6 +23,15 @@ bool read_number(const Json& object, const char* name, uint64_t most, uint64_t& 
   return to <= most;
 }
 
+// How workers must lie; 0 where it is not said.
+bool read_demand(const Json& object, const char* name, int16_t& to) {
+  if (!object.contains(name)) return true;
+  uint64_t most = 0;
+  if (!read_number(object, name, INT16_MAX, most)) return false;
+  to = static_cast<int16_t>(most);
+  return true;
+}
+
 bool read_size(const Json& object, SizeOption& size) {
   uint64_t workers = 0, batch = 0;
   if (!object.is_object() || !read_number(object, "workers", INT32_MAX, workers) ||
@@ -32,7 +41,24 @@ bool read_size(const Json& object, SizeOption& size) {
   const auto value = object.find("value");
   if (value == object.end() || !value->is_number()) return false;
   size = {static_cast<int>(workers), value->get<double>(), static_cast<int64_t>(batch)};
-  return std::isfinite(size.value) && size.workers > 0;
+  return std::isfinite(size.value) && size.workers > 0 &&
+         read_demand(object, "nodes_max", size.nodes_max) &&
+         read_demand(object, "per_node_max", size.per_node_max);
+}
+
+// Of nodes and their workers; none where there is no list.
+bool read_nodes(const Json& object, std::vector<NodeAllocation>& nodes) {
+  const auto list = object.find("nodes");
+  if (list == object.end()) return true;
+  if (!list->is_array()) return false;
+  for (const Json& one : *list) {
+    uint64_t workers = 0;
+    if (!one.is_object() || !read_number(one, "workers", INT32_MAX, workers)) return false;
+    const auto node = one.find("node");
+    if (node == one.end() || !node->is_string() || workers == 0) return false;
+    nodes.push_back({node->get<std::string>(), static_cast<int>(workers)});
+  }
+  return true;
 }
 
 bool read_answer(const Json& object, Answer& answer) {
@@ -52,7 +78,7 @@ bool read_answer(const Json& object, Answer& answer) {
   answer.allocation = {job->get<std::string>(), static_cast<int>(workers),
                        static_cast<int64_t>(batch), dropped->get<bool>(),
                        reason->get<std::string>()};
-  return true;
+  return read_nodes(object, answer.allocation.nodes);
 }
 
 bool read_speed(const Json& object, MeasuredSpeed& speed) {
@@ -79,25 +105,35 @@ std::string dump(const Json& json) {
 std::string encode(const DemandRecord& record) {
   Json sizes = Json::array();
   for (const SizeOption& size : record.demand.sizes) {
-    sizes.push_back({{"workers", size.workers}, {"value", size.value}, {"batch", size.batch}});
+    Json one = {{"workers", size.workers}, {"value", size.value}, {"batch", size.batch}};
+    if (size.nodes_max > 0) one["nodes_max"] = size.nodes_max;
+    if (size.per_node_max > 0) one["per_node_max"] = size.per_node_max;
+    sizes.push_back(std::move(one));
   }
-  return dump({{"place", record.place}, {"sizes", sizes}});
+  Json json = {{"place", record.place}, {"sizes", std::move(sizes)}};
+  if (!record.demand.node.empty()) json["node"] = record.demand.node;
+  return dump(json);
 }
 
 std::string encode(const std::vector<Answer>& answers) {
   Json list = Json::array();
   for (const Answer& answer : answers) {
+    Json nodes = Json::array();
+    for (const NodeAllocation& node : answer.allocation.nodes) {
+      nodes.push_back({{"node", node.node}, {"workers", node.workers}});
+    }
     list.push_back({{"job", answer.allocation.job},
                     {"place", answer.place},
                     {"workers", answer.allocation.workers},
                     {"batch", answer.allocation.batch},
                     {"dropped", answer.allocation.is_dropped},
-                    {"reason", answer.allocation.reason}});
+                    {"reason", answer.allocation.reason},
+                    {"nodes", std::move(nodes)}});
   }
   return dump(list);
 }
 
-std::string encode(const std::vector<MeasuredSpeed>& speeds) {
+std::string encode(std::span<const MeasuredSpeed> speeds) {
   Json list = Json::array();
   for (const MeasuredSpeed& speed : speeds) {
     list.push_back({{"workers", speed.workers},
@@ -127,6 +163,10 @@ Result<DemandRecord> parse_demand(std::string_view text) {
   }
   for (const Json& one : json["sizes"]) {
     if (!read_size(one, record.demand.sizes.emplace_back())) return corrupt("a job's demand");
+  }
+  if (json.contains("node")) {
+    if (!json["node"].is_string()) return corrupt("a job's demand");
+    record.demand.node = json["node"].get<std::string>();
   }
   return record;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -46,7 +47,7 @@ std::string encode(const std::vector<Answer>& answers);
 // The job's name is that of the key. Errors: kCorrupt.
 Result<DemandRecord> parse_demand(std::string_view text);
 Result<std::vector<Answer>> parse_answers(std::string_view text);
-std::string encode(const std::vector<MeasuredSpeed>& speeds);
+std::string encode(std::span<const MeasuredSpeed> speeds);
 Result<std::vector<MeasuredSpeed>> parse_speeds(std::string_view text);
 
 }  // namespace ffdl::jobs

@@ -81,7 +81,9 @@ Result<Snapshot> take_snapshot(Store& store) {
   FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> entries, store.list(kPrefix));
   Snapshot snapshot;
   for (const Entry& entry : entries) {
-    if (entry.key.starts_with(kOffers)) snapshot.workers += offered(entry);
+    if (entry.key.starts_with(kOffers)) {
+      snapshot.nodes.push_back({entry.key.substr(kOffers.size()), offered(entry)});
+    }
     if (entry.key.starts_with(kDemands)) {
       auto record = parse_demand(entry.value);
       if (!record.ok()) {
@@ -104,6 +106,8 @@ Result<Snapshot> take_snapshot(Store& store) {
   for (JobFacts& job : snapshot.jobs) FFDL_RETURN_IF_ERROR(add_run(store, job));
   FFDL_RETURN_IF_ERROR(add_speeds(store, snapshot));
   std::erase_if(snapshot.jobs, [](const JobFacts& job) { return job.is_away && job.wanted == 0; });
+  std::sort(snapshot.nodes.begin(), snapshot.nodes.end(),
+            [](const NodeAllocation& a, const NodeAllocation& b) { return a.node < b.node; });
   std::sort(snapshot.jobs.begin(), snapshot.jobs.end(),
             [](const JobFacts& a, const JobFacts& b) { return a.place < b.place; });
   return snapshot;

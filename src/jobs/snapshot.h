@@ -26,10 +26,10 @@ struct JobFacts {
 };
 
 struct Snapshot {
-  int workers = 0;                // that the nodes offer
-  std::vector<JobFacts> jobs{};   // in order of arrival
-  std::vector<Answer> answers{};  // all, those to jobs that are gone included
-  Revision answered = 0;          // of that record; 0: there is none
+  std::vector<NodeAllocation> nodes{};  // what they offer, by name
+  std::vector<JobFacts> jobs{};         // in order of arrival
+  std::vector<Answer> answers{};        // all, those to jobs that are gone included
+  Revision answered = 0;                // of that record; 0: there is none
 };
 
 // Whatever cannot be read is as if it were not there, and is logged.

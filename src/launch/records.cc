@@ -65,17 +65,25 @@ Result<NodeStatus> parse_node(std::string_view text) {
 
 namespace ffdl {
 
-Result<RunStatus> read_run(Store& store, std::string_view job) {
-  const launch::Keys keys(job);
+Result<launch::FoundRun> launch::find_run(Store& store, std::string_view job) {
+  const Keys keys(job);
   FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> entries, store.list(keys.prefix()));
-  RunStatus run;
+  FoundRun found;
   for (const Entry& entry : entries) {
-    if (entry.key == keys.wanted()) run.wanted_workers = launch::parse_wanted(entry.value);
+    if (entry.key == keys.wanted()) {
+      found.run.wanted_workers = parse_wanted(entry.value);
+      found.wanted = entry.revision;
+    }
     if (!entry.key.starts_with(keys.nodes())) continue;
-    FFDL_ASSIGN_OR_RETURN(NodeStatus node, launch::parse_node(entry.value));
-    run.nodes.push_back(std::move(node));
+    FFDL_ASSIGN_OR_RETURN(NodeStatus node, parse_node(entry.value));
+    found.run.nodes.push_back(std::move(node));
   }
-  return run;
+  return found;
+}
+
+Result<RunStatus> read_run(Store& store, std::string_view job) {
+  FFDL_ASSIGN_OR_RETURN(launch::FoundRun found, launch::find_run(store, job));
+  return std::move(found.run);
 }
 
 }  // namespace ffdl

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ffdl/status.h"
+#include "ffdl/store.h"
 #include "ffdl/supervisor.h"
 
 // What supervisors and those who ask for workers write to the store.
@@ -30,6 +31,14 @@ class Keys {
 };
 
 inline constexpr std::string_view kDoneOutcome = "done";
+
+// A job as read_run() sees it, and what its request was when it was looked at.
+struct FoundRun {
+  RunStatus run{};
+  Revision wanted = 0;  // of that record; 0: there is none
+};
+// Errors: kCorrupt, and those of Store.
+Result<FoundRun> find_run(Store& store, std::string_view job);
 
 std::string encode(const NodeStatus& node);
 // Errors: kCorrupt.

@@ -76,19 +76,16 @@ Status change_wanted(Store& store, std::string_view job, std::string_view doing,
                      DuringChange during, const Change& change) {
   const std::string key = launch::Keys(job).wanted();
   for (int attempt = 0; attempt < base::kContentionMax; ++attempt) {
-    const auto entry = store.get(key);
-    if (!entry.ok() && entry.status().code() != StatusCode::kNotFound) return entry.status();
-    FFDL_ASSIGN_OR_RETURN(RunStatus run, read_run(store, job));
+    FFDL_ASSIGN_OR_RETURN(const launch::FoundRun found, launch::find_run(store, job));
+    const RunStatus& run = found.run;
     if (run.nodes.empty()) {
       return base::make_error(StatusCode::kNotFound, "{}: nobody runs it; start it with 'ffdl run'",
                               doing);
     }
-    run.wanted_workers = entry.ok() ? launch::parse_wanted(entry->value) : WantedWorkers();
     if (during == DuringChange::kRefuse)
       FFDL_RETURN_IF_ERROR(check_is_settled(store, job, run, doing));
     FFDL_ASSIGN_OR_RETURN(const WantedWorkers next, change(run));
-    const auto put =
-        store.compare_and_put(key, entry.ok() ? entry->revision : 0, launch::encode(next));
+    const auto put = store.compare_and_put(key, found.wanted, launch::encode(next));
     if (put.ok()) return {};
     if (put.status().code() != StatusCode::kConflict) return put.status();
   }

@@ -24,60 +24,75 @@ int ElasticPolicy::workers_max() const {
   return std::min(options_.nodes * options_.gpus_per_node, options_.job_workers_max);
 }
 
+int ElasticPolicy::nodes_for(int workers) const {
+  return (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
+}
+
 // By the measured times of steps, of the batch of the workload; or of a table's best.
-std::vector<double> ElasticPolicy::known_rates(const SimJob& job) const {
+double ElasticPolicy::known_rate(const SimJob& job, int workers, int nodes_more) const {
   const BatchLimits& limits = job.application->limits();
   const auto fixed = job.application->is_table()
                          ? BatchRule{options_.batch, options_.objective}.fixed_batch(job)
                          : job.request->batch;
-  std::vector<double> rates;
-  for (int workers = 1; workers <= workers_max(); ++workers) {
-    const auto chosen = fixed ? fixed : job.application->best_batch(workers);
-    const BatchSplit split = limits.split(chosen.value_or(limits.global_min), workers);
-    const auto placement = packed(workers, options_.gpus_per_node);
-    const auto time = job.application->step_time(placement, split.local);
-    auto worth = static_cast<double>(split.global(workers));
-    if (job.application->is_table()) worth /= static_cast<double>(limits.global_min);
-    rates.push_back(time ? worth / time->total_s(split.accumulated) : 0);
+  const auto chosen = fixed ? fixed : job.application->best_batch(workers);
+  const BatchSplit split = limits.split(chosen.value_or(limits.global_min), workers);
+  std::vector<int> placement = packed(workers, options_.gpus_per_node);
+  if (nodes_more > 0) {
+    placement.back() -= 1;
+    if (placement.back() == 0) return 0;
+    placement.push_back(1);
+  }
+  const auto time = job.application->step_time(placement, split.local);
+  auto worth = static_cast<double>(split.global(workers));
+  if (job.application->is_table()) worth /= static_cast<double>(limits.global_min);
+  return time ? worth / time->total_s(split.accumulated) : 0;
+}
+
+double ElasticPolicy::expected_rate(const SimJob& job, const BatchQuestion& question, int workers,
+                                    int nodes_more) const {
+  const int nodes = nodes_for(workers) + nodes_more;
+  if (nodes > workers) return 0;
+  const auto best = best_configuration(job.estimator->model(), question, nodes, workers);
+  return best ? best->rate : 0;
+}
+
+const ElasticPolicy::Rates& ElasticPolicy::rates(const SimJob& job) {
+  Rates& rates = rates_[job.index];
+  const SpeedEstimator& estimator = *job.estimator;
+  if (rates.version == estimator.version() && rates.gradients == job.gradients) return rates;
+  rates = {estimator.version(), job.gradients, {}, {}};
+  const bool is_known = options_.known_speeds || job.application->is_table();
+  if (!is_known && !estimator.knows_anything()) {
+    rates.of = {1.0};
+    return rates;
+  }
+  BatchQuestion question = BatchRule{options_.batch, options_.objective}.question(job);
+  if (!job.ran) question.gradients = estimator.first_gradients();
+  int most = workers_max();
+  // Who asks for one worker only is taken at his word.
+  if (!is_known && job.request->workers == 1) most = 1;
+  if (!is_known) most = std::min(most, kGrowthMax * estimator.model().workers_seen);
+  for (int workers = 1; workers <= most; ++workers) {
+    const auto rate = [&](int nodes_more) {
+      return is_known ? known_rate(job, workers, nodes_more)
+                      : expected_rate(job, question, workers, nodes_more);
+    };
+    rates.of.push_back(rate(0));
+    if (options_.plans_nodes) rates.across.push_back(rate(1));
   }
   return rates;
 }
 
-const std::vector<double>& ElasticPolicy::rates(const SimJob& job) {
-  Rates& rates = rates_[job.index];
-  const SpeedEstimator& estimator = *job.estimator;
-  if (rates.version == estimator.version() && rates.gradients == job.gradients) return rates.of;
-  rates.version = estimator.version();
-  rates.gradients = job.gradients;
-  if (options_.known_speeds || job.application->is_table()) {
-    rates.of = known_rates(job);
-    return rates.of;
-  }
-  rates.of = {1.0};
-  if (!estimator.knows_anything()) return rates.of;
-  BatchQuestion question = BatchRule{options_.batch, options_.objective}.question(job);
-  if (!job.ran) question.gradients = estimator.first_gradients();
-  // Who asks for one worker only is taken at his word.
-  const int most = job.request->workers == 1
-                       ? 1
-                       : std::min(workers_max(), kGrowthMax * estimator.model().workers_seen);
-  rates.of.clear();
-  for (int workers = 1; workers <= most; ++workers) {
-    const int nodes = (workers + options_.gpus_per_node - 1) / options_.gpus_per_node;
-    const auto best = best_configuration(estimator.model(), question, nodes, workers);
-    rates.of.push_back(best ? best->rate : 0);
-  }
-  return rates.of;
-}
-
 JobRequest ElasticPolicy::request_for(const SimJob& job) {
-  const std::vector<double>& rates = this->rates(job);
+  const Rates& known = this->rates(job);
+  const std::vector<double>& rates = known.of;
   const bool goodput = options_.objective == PlanObjective::kGoodput;
   const int now = job.workers();
   JobRequest request;
   request.name = job.request->name;
   request.may_wait = goodput;
   request.current_workers = now;
+  request.current_nodes = job.allocation;
   const auto first = std::find_if(rates.begin(), rates.end(), [](double rate) { return rate > 0; });
   if (first == rates.end()) {  // no size is possible with its batch
     request.may_wait = true;
@@ -95,27 +110,49 @@ JobRequest ElasticPolicy::request_for(const SimJob& job) {
   const double weight = goodput ? 1 / std::sqrt(remaining_s) : 1;
   for (int workers = 1; workers <= static_cast<int>(rates.size()); ++workers) {
     const double rate = rates[static_cast<size_t>(workers) - 1];
-    if (rate > 0) request.sizes.push_back({workers, rate / one_worker * weight});
+    if (rate <= 0) continue;
+    SizeOption together{workers, rate / one_worker * weight};
+    // As good where it does not matter how they lie.
+    const double across =
+        known.across.empty() ? rate : known.across[static_cast<size_t>(workers) - 1];
+    if (workers > 1 && across < rate) {
+      const int nodes = nodes_for(workers);
+      SizeOption apart{workers, across / one_worker * weight};
+      apart.nodes_max = static_cast<int16_t>(nodes + 1);
+      if (across > 0) request.sizes.push_back(apart);
+      together.nodes_max = static_cast<int16_t>(nodes);
+    }
+    request.sizes.push_back(together);
   }
   discount_switches(request, options_.restart_s, horizon_s);
   return request;
 }
 
+Result<Schedule> ElasticPolicy::schedule(std::span<const ScheduledJob> jobs,
+                                         WhenFull when_full) const {
+  if (!options_.plans_nodes) {
+    return schedule_jobs(jobs, options_.nodes * options_.gpus_per_node, when_full);
+  }
+  const std::vector<int> nodes(static_cast<size_t>(options_.nodes), options_.gpus_per_node);
+  // Decisions are many, and the next one comes soon: no long search for what cannot be placed.
+  return schedule_placed_jobs(jobs, nodes, when_full, {.plans_max = 20, .placements_max = 2000});
+}
+
 Result<Decision> ElasticPolicy::decide(std::span<SimJob* const> active, double, double) {
-  const int gpus = options_.nodes * options_.gpus_per_node;
   std::vector<ScheduledJob> jobs;
   for (const SimJob* job : active) jobs.push_back({request_for(*job), job->workers() > 0});
-  FFDL_ASSIGN_OR_RETURN(Schedule schedule, schedule_jobs(jobs, gpus, options_.when_full));
+  FFDL_ASSIGN_OR_RETURN(Schedule schedule, this->schedule(jobs, options_.when_full));
   if (!schedule.feasible) {
     // What was learned meanwhile made the jobs' smallest sizes larger: the last ones stop.
     for (ScheduledJob& job : jobs) job.is_admitted = false;
-    FFDL_ASSIGN_OR_RETURN(schedule, schedule_jobs(jobs, gpus, WhenFull::kQueue));
+    FFDL_ASSIGN_OR_RETURN(schedule, this->schedule(jobs, WhenFull::kQueue));
   }
   Decision decision{std::vector<int>(active.size()), std::vector<size_t>(active.size())};
   decision.dropped.resize(active.size());
   for (size_t i = 0; i < active.size(); ++i) {
     decision.workers[i] = schedule.jobs[i].workers;
     decision.dropped[i] = schedule.jobs[i].fate == JobFate::kDropped;
+    if (options_.plans_nodes) decision.places.push_back(schedule.jobs[i].nodes);
   }
   // Large jobs take whole nodes first; small ones fill what is left.
   std::iota(decision.order.begin(), decision.order.end(), size_t{0});

@@ -18,6 +18,8 @@ namespace ffdl::plan {
 // root of the time it would still take alone: between serving whoever gains most and serving
 // whoever ends soonest, either of which leaves jobs behind. Here a job may be stopped and wait.
 // A job that asks for one worker is never given more.
+// Where nodes are planned (ClusterOptions::plans_nodes) a size is worth more on as few nodes as
+// hold it than on one more, by what the models say of the network.
 class ElasticPolicy : public Policy {
  public:
   explicit ElasticPolicy(const ClusterOptions& options) : options_(options) {}
@@ -31,12 +33,18 @@ class ElasticPolicy : public Policy {
     size_t version = SIZE_MAX;
     GradientStatistics gradients;
     std::vector<double> of;
+    std::vector<double> across;  // on one node more than they need; where nodes are planned
   };
 
-  const std::vector<double>& rates(const SimJob& job);
+  const Rates& rates(const SimJob& job);
   int workers_max() const;  // of a job
-  std::vector<double> known_rates(const SimJob& job) const;
+  int nodes_for(int workers) const;
+  // On that many nodes more than they need.
+  double known_rate(const SimJob& job, int workers, int nodes_more) const;
+  double expected_rate(const SimJob& job, const BatchQuestion& question, int workers,
+                       int nodes_more) const;
   JobRequest request_for(const SimJob& job);
+  Result<Schedule> schedule(std::span<const ScheduledJob> jobs, WhenFull when_full) const;
 
   const ClusterOptions options_;
   std::map<uint32_t, Rates> rates_;  // by job

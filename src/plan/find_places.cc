@@ -2,28 +2,93 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
+#include <utility>
+
+#include "base/errors.h"
+#include "plan/placement.h"
 
 namespace ffdl::plan {
 namespace {
 
 constexpr int kDepthMax = 10'000;  // pieces of gangs on nodes: what the stack holds easily
 
-int most_on(const Gang& gang, int room) {
-  return gang.per_node_max > 0 ? std::min(gang.per_node_max, room) : room;
+int workers_on(std::span<const NodeWorkers> places, int node) {
+  for (const NodeWorkers& place : places) {
+    if (place.node == node) return place.workers;
+  }
+  return 0;
+}
+
+// Beside what it holds there.
+int more_on(const Gang& gang, int node, int room) {
+  const int held = workers_on(gang.held, node);
+  if (gang.per_node_max > 0) room = std::min(room, gang.per_node_max - held);
+  if (!gang.most.empty()) room = std::min(room, gang.most[static_cast<size_t>(node)] - held);
+  return room;
+}
+
+// Whether a gang may lie as it does, wherever the rest of it will lie.
+bool may_hold(const Gang& gang) {
+  if (gang.nodes_max > 0 && gang.held.size() > static_cast<size_t>(gang.nodes_max)) return false;
+  return std::all_of(gang.held.begin(), gang.held.end(), [&](const NodeWorkers& place) {
+    return more_on(gang, place.node, place.workers) >= 0;
+  });
+}
+
+Status check_nodes_of(const JobRequest& job, size_t nodes) {
+  std::vector<int> named = job.only_nodes;
+  for (const NodeWorkers& place : job.current_nodes) named.push_back(place.node);
+  for (const int node : named) {
+    if (node >= 0 && static_cast<size_t>(node) < nodes) continue;
+    return base::invalid_argument("place job '{}': node {}; there are {}, counted from 0", job.name,
+                                  node, nodes);
+  }
+  for (const NodeWorkers& place : job.current_nodes) {
+    const auto same =
+        std::count_if(job.current_nodes.begin(), job.current_nodes.end(),
+                      [&](const NodeWorkers& other) { return other.node == place.node; });
+    if (same == 1 && place.workers > 0) continue;
+    return base::invalid_argument(
+        "place job '{}': {} workers are on node {} now; name each node once, with 1 or more",
+        job.name, place.workers, place.node);
+  }
+  return {};
+}
+
+Status check_sizes_of(const JobRequest& job) {
+  if (job.sizes.empty() && !job.may_wait) {
+    return base::invalid_argument(
+        "place job '{}': it has no size; give at least one, or let it wait", job.name);
+  }
+  for (const SizeOption& size : job.sizes) {
+    if (size.workers >= 1 && size.nodes_max >= 0 && size.per_node_max >= 0) continue;
+    return base::invalid_argument(
+        "place job '{}': a size of {} workers on {} nodes, {} each, at most; give 1 or more, and 0 "
+        "for no limit",
+        job.name, size.workers, size.nodes_max, size.per_node_max);
+  }
+  return {};
 }
 
 class Search {
  public:
   Search(std::span<const Gang> gangs, std::vector<int>& room, int steps_max)
-      : gangs_(gangs), room_(room), steps_left_(steps_max), places_(gangs.size()) {}
+      : gangs_(gangs), room_(room), steps_left_(steps_max), places_(gangs.size()) {
+    name_kinds();
+  }
 
   FoundPlaces run() {
     FoundPlaces found;
-    if (place_from(0)) {
+    if (hold() && place_from(0)) {
       found.outcome = Places::kFound;
       found.of = std::move(places_);
+      for (auto& places : found.of) merge(places);
       return found;
+    }
+    for (const Gang& gang : gangs_) {
+      for (const NodeWorkers& place : gang.held) room_of(place.node) += place.workers;
     }
     found.outcome = steps_left_ > 0 ? Places::kNone : Places::kUnknown;
     found.blocked = farthest_ + 1;
@@ -31,34 +96,72 @@ class Search {
   }
 
  private:
+  // Nodes are alike of which every gang holds as much, and may hold as much.
+  void name_kinds() {
+    kinds_.assign(room_.size(), 0);
+    const bool all_alike = std::all_of(gangs_.begin(), gangs_.end(), [](const Gang& gang) {
+      return gang.held.empty() && gang.most.empty();
+    });
+    if (all_alike) return;
+    std::map<std::vector<int>, int> names;
+    for (size_t node = 0; node < room_.size(); ++node) {
+      std::vector<int> kind;
+      for (const Gang& gang : gangs_) {
+        kind.push_back(workers_on(gang.held, static_cast<int>(node)));
+        kind.push_back(gang.most.empty() ? -1 : gang.most[node]);
+      }
+      kinds_[node] = names.try_emplace(kind, static_cast<int>(names.size())).first->second;
+    }
+  }
+
+  // Takes the room of what lies where it does in any case. False: that does not fit.
+  bool hold() {
+    bool fits = true;
+    for (size_t gang = 0; gang < gangs_.size(); ++gang) {
+      if (gangs_[gang].held.empty()) continue;
+      farthest_ = gang;  // whoever holds something is in the way of all
+      places_[gang] = gangs_[gang].held;
+      fits = fits && may_hold(gangs_[gang]);
+      for (const NodeWorkers& place : gangs_[gang].held) room_of(place.node) -= place.workers;
+    }
+    return fits && std::all_of(room_.begin(), room_.end(), [](int left) { return left >= 0; });
+  }
+
   bool place_from(size_t gang) {
     if (gang == gangs_.size()) return true;
     farthest_ = std::max(farthest_, gang);
     std::vector<int> order(room_.size());
     std::iota(order.begin(), order.end(), 0);
-    const int whole = gangs_[gang].workers;
-    // The tightest node that holds all, then those that hold most. Equal ones are neighbours.
+    const int whole = gangs_[gang].workers - workers_of(gangs_[gang].held);
+    // Where it is already, then the tightest node that holds all, then those that hold most. Equal
+    // ones are neighbours.
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      if (is_held(gang, a) != is_held(gang, b)) return is_held(gang, a);
       const int left = room_of(a), right = room_of(b);
       if ((left >= whole) != (right >= whole)) return left >= whole;
-      return left >= whole ? left < right : left > right;
+      if (left != right) return left >= whole ? left < right : left > right;
+      return kind_of(a) < kind_of(b);
     });
     return spread(gang, order, 0, whole, whole);
   }
 
-  // Takes `left` more workers of a gang from the nodes of `order` from `next` on. On nodes of equal
-  // room it takes no more than on the one before, `before`: the other ways are the same.
+  // Takes `left` more workers of a gang from the nodes of `order` from `next` on. On nodes that are
+  // alike it takes no more than on the one before, `before`: the other ways are the same.
   bool spread(size_t gang, const std::vector<int>& order, size_t next, int left, int before) {
     if (left == 0) return place_from(gang + 1);
     const Gang& one = gangs_[gang];
     auto& places = places_[gang];
-    if (one.nodes_max > 0 && static_cast<int>(places.size()) == one.nodes_max) return false;
+    const bool is_wide = one.nodes_max > 0 && nodes_of(gang) >= one.nodes_max;
+    if (is_wide && one.held.empty()) return false;
     if (++depth_ > kDepthMax) steps_left_ = 0;
     for (size_t at = next; at < order.size() && --steps_left_ > 0; ++at) {
       const int node = order[at];
+      if (is_wide && !is_held(gang, node)) break;  // those that it holds come first
       const int room = room_of(node);
-      int most = std::min(most_on(one, room), left);
-      if (at > 0 && original_room(gang, order[at - 1]) == room) {
+      int most = std::min(more_on(one, node, room), left);
+      const bool is_like_last = at > 0 && kind_of(order[at - 1]) == kind_of(node) &&
+                                original_room(gang, order[at - 1]) == room;
+      if (is_like_last) {
         if (at > next) continue;  // it took nothing there
         most = std::min(most, before);
       }
@@ -75,34 +178,123 @@ class Search {
     return false;
   }
 
-  // The room of a node before this gang took from it.
+  // The room of a node before this gang took more from it.
   int original_room(size_t gang, int node) {
-    int room = room_of(node);
-    for (const NodeWorkers& place : places_[gang]) {
-      if (place.node == node) room += place.workers;
-    }
-    return room;
+    const std::span more = std::span(places_[gang]).subspan(gangs_[gang].held.size());
+    return room_of(node) + workers_on(more, node);
   }
+
+  // On how many nodes it lies so far.
+  int nodes_of(size_t gang) const {
+    size_t nodes = gangs_[gang].held.size();
+    for (size_t i = nodes; i < places_[gang].size(); ++i) {
+      nodes += is_held(gang, places_[gang][i].node) ? 0 : 1;
+    }
+    return static_cast<int>(nodes);
+  }
+
+  bool is_held(size_t gang, int node) const { return workers_on(gangs_[gang].held, node) > 0; }
   int& room_of(int node) { return room_[static_cast<size_t>(node)]; }
+  int kind_of(int node) const { return kinds_[static_cast<size_t>(node)]; }
+
+  // What it held, and what it took beside, are one.
+  static void merge(std::vector<NodeWorkers>& places) {
+    for (size_t i = 0; i < places.size(); ++i) {
+      for (size_t j = places.size() - 1; j > i; --j) {
+        if (places[j].node != places[i].node) continue;
+        places[i].workers += places[j].workers;
+        places.erase(places.begin() + static_cast<ptrdiff_t>(j));
+      }
+    }
+  }
 
   const std::span<const Gang> gangs_;
   std::vector<int>& room_;
   int steps_left_;
   int depth_ = 0;
   size_t farthest_ = 0;
+  std::vector<int> kinds_;
+  // What each holds, then what it took beside.
   std::vector<std::vector<NodeWorkers>> places_;
 };
 
 }  // namespace
 
-bool could_fit(const Gang& gang, std::span<const int> room) {
-  std::vector<int> most;
-  for (const int one : room) most.push_back(most_on(gang, one));
-  std::sort(most.begin(), most.end(), std::greater<>());
-  if (gang.nodes_max > 0 && most.size() > static_cast<size_t>(gang.nodes_max)) {
-    most.resize(static_cast<size_t>(gang.nodes_max));
+Status check_gangs(std::span<const JobRequest> jobs, std::span<const int> nodes) {
+  int64_t workers = 0;
+  for (const int room : nodes) {
+    if (room < 0) {
+      return base::invalid_argument("place jobs: a node with room for {} workers; give 0 or more",
+                                    room);
+    }
+    workers += room;
   }
-  return std::accumulate(most.begin(), most.end(), int64_t{0}) >= gang.workers;
+  if (workers > 1'000'000) {
+    return base::invalid_argument("place jobs: {} workers; at most 1000000 are possible", workers);
+  }
+  for (const JobRequest& job : jobs) {
+    FFDL_RETURN_IF_ERROR(check_nodes_of(job, nodes.size()));
+    FFDL_RETURN_IF_ERROR(check_sizes_of(job));
+  }
+  return {};
+}
+
+Gang gang_of(const JobRequest& job, const SizeOption& size, std::span<const int> nodes) {
+  Gang gang{size.workers, size.nodes_max, size.per_node_max};
+  if (!job.only_nodes.empty()) {
+    gang.most.assign(nodes.size(), 0);
+    for (const int node : job.only_nodes) {
+      gang.most[static_cast<size_t>(node)] = nodes[static_cast<size_t>(node)];
+    }
+  }
+  if (job.may_move) return gang;
+  std::vector<NodeWorkers> now;  // those for which there still is room
+  for (const NodeWorkers& place : job.current_nodes) {
+    const auto node = static_cast<size_t>(place.node);
+    const int most = gang.most.empty() ? nodes[node] : gang.most[node];
+    if (std::min(place.workers, most) > 0) {
+      now.push_back({place.node, std::min(place.workers, most)});
+    }
+  }
+  if (workers_of(now) <= size.workers) {
+    gang.held = std::move(now);
+    return gang;
+  }
+  gang.most.assign(nodes.size(), 0);
+  for (const NodeWorkers& place : now) gang.most[static_cast<size_t>(place.node)] = place.workers;
+  return gang;
+}
+
+int smallest_size(const JobRequest& job, std::span<const int> nodes) {
+  const auto key = [&](size_t i) {
+    const SizeOption& size = job.sizes[i];
+    return std::pair(size.workers, (size.nodes_max > 0 ? 1 : 0) + (size.per_node_max > 0 ? 1 : 0));
+  };
+  int smallest = -1;
+  for (size_t i = 0; i < job.sizes.size(); ++i) {
+    if (!could_fit(gang_of(job, job.sizes[i], nodes), nodes)) continue;
+    if (smallest < 0 || key(i) < key(static_cast<size_t>(smallest))) smallest = static_cast<int>(i);
+  }
+  return smallest;
+}
+
+bool could_fit(const Gang& gang, std::span<const int> room) {
+  if (!may_hold(gang)) return false;
+  std::vector<int> most;  // on nodes where it is not yet
+  int64_t fits = 0;
+  for (size_t i = 0; i < room.size(); ++i) {
+    const auto node = static_cast<int>(i);
+    const int held = workers_on(gang.held, node);
+    if (held > room[i]) return false;
+    const int more = more_on(gang, node, room[i] - held);
+    if (held > 0) fits += held + more;
+    if (held == 0) most.push_back(more);
+  }
+  std::sort(most.begin(), most.end(), std::greater<>());
+  if (gang.nodes_max > 0) {
+    most.resize(std::min(most.size(), static_cast<size_t>(gang.nodes_max) - gang.held.size()));
+  }
+  return std::accumulate(most.begin(), most.end(), fits) >= gang.workers;
 }
 
 std::vector<NodeWorkers> fill_places(int workers, std::vector<int>& room) {

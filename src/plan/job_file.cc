@@ -157,9 +157,9 @@ class JobFile {
                     fmt::format("no '{}' in a profile; measure again with 'ffdl profile'", key));
   }
 
-  Result<plan::ProfilePoint> read_point(const YAML::Node& node) const {
+  Result<plan::FiledPoint> read_point(const YAML::Node& node) const {
     if (!node.IsMap()) return error_at(node, "a point of a profile is not a map; measure again");
-    plan::ProfilePoint point;
+    plan::FiledPoint point;
     FFDL_ASSIGN_OR_RETURN(const YAML::Node workers, required(node, "workers"));
     FFDL_ASSIGN_OR_RETURN(point.workers, integer(workers, 1));
     FFDL_ASSIGN_OR_RETURN(const YAML::Node batch, required(node, "batch"));
@@ -170,23 +170,26 @@ class JobFile {
     FFDL_ASSIGN_OR_RETURN(const YAML::Node share, required(node, "communication_share"));
     FFDL_ASSIGN_OR_RETURN(point.communication_share, number(share, 0));
     if (point.communication_share > 1) return error_at(share, "a share above 1; measure again");
-    const YAML::Node memory = node["memory_bytes"];
+    // The second is its name before, when a profile's memory was one of either kind, and taken for
+    // this one.
+    const bool is_named = node["device_memory_bytes"].IsDefined();
+    const YAML::Node memory = node[is_named ? "device_memory_bytes" : "memory_bytes"];
     if (memory.IsDefined() && !memory.IsNull()) {
       FFDL_ASSIGN_OR_RETURN(const double amount, number(memory, 0));
-      point.memory_bytes = static_cast<int64_t>(amount);
+      point.device_memory_bytes = static_cast<int64_t>(amount);
     }
     return point;
   }
 
   // What 'ffdl profile' writes. Keys that are not known are its business.
-  Result<plan::JobProfile> read_profile(const YAML::Node& root) const {
+  Result<plan::FiledProfile> read_profile(const YAML::Node& root) const {
     const YAML::Node format = root.IsMap() ? root["format"] : YAML::Node();
     if (!format.IsDefined() || !format.IsScalar() || format.Scalar() != kProfileFormat) {
       return error_at(root, fmt::format("no profile, as its 'format' is not '{}'; write one with "
                                         "'ffdl profile'",
                                         kProfileFormat));
     }
-    plan::JobProfile profile;
+    plan::FiledProfile profile;
     FFDL_ASSIGN_OR_RETURN(const YAML::Node batch, required(root, "global_batch"));
     FFDL_ASSIGN_OR_RETURN(profile.batch, integer(batch, 1));
     FFDL_ASSIGN_OR_RETURN(const YAML::Node points, required(root, "points"));
@@ -201,7 +204,7 @@ class JobFile {
 
   // The profile itself is the job.
   Result<std::vector<JobRequest>> read_profiled_job(const YAML::Node& root) const {
-    FFDL_ASSIGN_OR_RETURN(const plan::JobProfile profile, read_profile(root));
+    FFDL_ASSIGN_OR_RETURN(const plan::FiledProfile profile, read_profile(root));
     FFDL_ASSIGN_OR_RETURN(const YAML::Node name, required(root, "job"));
     if (!name.IsScalar()) return error_at(name, "not a name; measure again");
     return std::vector{JobRequest{
@@ -229,7 +232,7 @@ class JobFile {
     JobRequest job;
     job.source = where(node.Mark());
     int min_workers = 1, max_workers = INT32_MAX;
-    std::optional<plan::JobProfile> profile;
+    std::optional<plan::FiledProfile> profile;
     plan::ProfileLimits limits;
     Status read = for_each(node, "a job", kJobKeys,
                            [&](const std::string& key, const YAML::Node& value) -> Result<bool> {
@@ -281,10 +284,10 @@ class JobFile {
   }
 
   // The profile that a job names, beside the file that names it.
-  Result<plan::JobProfile> read_profile_of(const YAML::Node& node) const {
+  Result<plan::FiledProfile> read_profile_of(const YAML::Node& node) const {
     if (!node.IsScalar()) return error_at(node, "not the name of a file; write one");
     const auto path = std::filesystem::path(path_).parent_path() / node.Scalar();
-    return JobFile(path.string()).read<plan::JobProfile>(&JobFile::read_profile);
+    return JobFile(path.string()).read<plan::FiledProfile>(&JobFile::read_profile);
   }
 
   Result<std::vector<JobRequest>> read_root(const YAML::Node& root) const {

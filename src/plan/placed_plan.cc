@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "plan/find_places.h"
+#include "plan/placement.h"
 
 namespace ffdl {
 namespace {
@@ -49,8 +50,6 @@ struct Placed {
   double total = 0;
 };
 
-Gang gang_of(const SizeOption& size) { return {size.workers, size.nodes_max, size.per_node_max}; }
-
 bool is_demanding(const SizeOption& size) { return size.nodes_max > 0 || size.per_node_max > 0; }
 
 class Planner {
@@ -62,7 +61,7 @@ class Planner {
     for (size_t job = 0; job < jobs.size(); ++job) {
       for (size_t size = 0; size < jobs[job].sizes.size(); ++size) {
         const Chosen one{job, static_cast<int>(size)};
-        if (!plan::could_fit(gang_of(option(one)), nodes_)) impossible_.push_back(one);
+        if (!plan::could_fit(gang(one), nodes_)) impossible_.push_back(one);
       }
     }
   }
@@ -77,9 +76,10 @@ class Planner {
     while (!parts.empty() && !is_beaten(parts.top().bound)) {
       const Part part = parts.top();
       parts.pop();
-      std::vector<size_t> order = demanding_first(part.sizes);
+      std::vector<size_t> order = bound_jobs(part.sizes);
       const FoundPlaces found = place(part.sizes, order);
       if (found.outcome == Places::kFound) break;  // no other part is worth more
+      if (!std::exchange(has_grown_, true)) grow_from_smallest();
       place_what_fits(part.sizes, order);
       order.resize(std::min(order.size(), found.blocked));
       FFDL_ASSIGN_OR_RETURN(const bool is_whole, branch(part, order, parts));
@@ -111,6 +111,21 @@ class Planner {
 
   const SizeOption& option(const Chosen& one) const {
     return jobs_[one.job].sizes[static_cast<size_t>(one.size)];
+  }
+
+  Gang gang(const Chosen& one) const { return plan::gang_of(jobs_[one.job], option(one), nodes_); }
+
+  // Whether it matters where its workers lie.
+  bool is_bound(const Chosen& one) const {
+    const JobRequest& job = jobs_[one.job];
+    return is_demanding(option(one)) || !job.only_nodes.empty() ||
+           (!job.may_move && !job.current_nodes.empty());
+  }
+
+  double net_value(const Chosen& one) const {
+    const int workers = one.size == kWaits ? 0 : option(one).workers;
+    const double value = one.size == kWaits ? 0 : option(one).value;
+    return workers == jobs_[one.job].current_workers ? value : value - jobs_[one.job].switch_cost;
   }
 
   bool is_beaten(double bound) const {
@@ -185,27 +200,65 @@ class Planner {
     return best;
   }
 
-  // The jobs whose sizes demand something, the largest first.
-  std::vector<size_t> demanding_first(const std::vector<int>& sizes) const {
+  // The jobs of which it matters where they lie: those that hold places, then the largest.
+  std::vector<size_t> bound_jobs(const std::vector<int>& sizes) const {
     std::vector<size_t> order;
     for (size_t job = 0; job < sizes.size(); ++job) {
-      if (sizes[job] != kWaits && is_demanding(option({job, sizes[job]}))) order.push_back(job);
+      if (sizes[job] != kWaits && is_bound({job, sizes[job]})) order.push_back(job);
     }
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      if (jobs_[a].may_move != jobs_[b].may_move) return jobs_[b].may_move;
       return option({a, sizes[a]}).workers > option({b, sizes[b]}).workers;
     });
     return order;
   }
 
-  // Exactly these sizes, if they can be placed; then they are the best so far.
-  FoundPlaces place(const std::vector<int>& sizes, const std::vector<size_t>& demanding) {
+  // Exactly these sizes, if they can be placed; then they are the best so far. First so that nobody
+  // moves whose size stays.
+  FoundPlaces place(const std::vector<int>& sizes, const std::vector<size_t>& bound) {
+    const std::vector<size_t> staying = jobs_that_stay(sizes);
+    if (!staying.empty()) {
+      std::vector<size_t> order = staying;
+      std::vector<Gang> gangs;
+      for (const size_t job : staying) {
+        gangs.push_back(gang({job, sizes[job]}));
+        gangs.back().held = jobs_[job].current_nodes;
+      }
+      for (const size_t job : bound) {
+        if (std::find(staying.begin(), staying.end(), job) != staying.end()) continue;
+        order.push_back(job);
+        gangs.push_back(gang({job, sizes[job]}));
+      }
+      FoundPlaces found = try_gangs(sizes, order, gangs);
+      if (found.outcome == Places::kFound) return found;
+    }
     std::vector<Gang> gangs;
-    for (const size_t job : demanding) gangs.push_back(gang_of(option({job, sizes[job]})));
+    for (const size_t job : bound) gangs.push_back(gang({job, sizes[job]}));
+    return try_gangs(sizes, bound, gangs);
+  }
+
+  // Those of unchanged size that might be moved and need not be.
+  std::vector<size_t> jobs_that_stay(const std::vector<int>& sizes) const {
+    std::vector<size_t> staying;
+    for (size_t job = 0; job < jobs_.size(); ++job) {
+      const std::vector<NodeWorkers>& now = jobs_[job].current_nodes;
+      if (sizes[job] == kWaits || !jobs_[job].may_move || now.empty()) continue;
+      Gang here = gang({job, sizes[job]});
+      here.held = now;
+      const bool is_whole = plan::workers_of(now) == here.workers;
+      if (is_whole && plan::could_fit(here, nodes_)) staying.push_back(job);
+    }
+    return staying;
+  }
+
+  // `gangs` are those of the jobs in `order`; all others lie wherever there is room.
+  FoundPlaces try_gangs(const std::vector<int>& sizes, const std::vector<size_t>& order,
+                        const std::vector<Gang>& gangs) {
     std::vector<int> room = nodes_;
     FoundPlaces found = find_places(gangs, room, options_.placements_max);
     if (found.outcome != Places::kFound) return found;
     Placed placed{sizes, std::vector<std::vector<NodeWorkers>>(jobs_.size()), 0};
-    for (size_t i = 0; i < demanding.size(); ++i) placed.nodes[demanding[i]] = found.of[i];
+    for (size_t i = 0; i < order.size(); ++i) placed.nodes[order[i]] = found.of[i];
     place_others(placed, room);
     keep(std::move(placed));
     return found;
@@ -225,17 +278,70 @@ class Planner {
     }
   }
 
+  // From everyone's smallest size on, always the step that is worth most for each worker, while it
+  // can be placed: a plan that can be had, and a good one where each node has jobs of its own.
+  void grow_from_smallest() {
+    std::vector<int> sizes(jobs_.size(), kWaits);
+    std::vector<std::vector<bool>> is_refused;
+    int workers = 0;
+    for (size_t job = 0; job < jobs_.size(); ++job) {
+      is_refused.emplace_back(jobs_[job].sizes.size(), false);
+      if (jobs_[job].may_wait) continue;
+      sizes[job] = plan::smallest_size(jobs_[job], nodes_);
+      if (sizes[job] == kWaits) return;
+      workers += option({job, sizes[job]}).workers;
+    }
+    if (workers > workers_ || place(sizes, bound_jobs(sizes)).outcome != Places::kFound) return;
+    for (int refusals = 0; refusals < options_.plans_max;) {
+      const Chosen step = best_step(sizes, is_refused, workers_ - workers);
+      if (step.size == kWaits) return;
+      std::vector<int> next = sizes;
+      next[step.job] = step.size;
+      if (place(next, bound_jobs(next)).outcome != Places::kFound) {
+        is_refused[step.job][static_cast<size_t>(step.size)] = true;
+        ++refusals;
+        continue;
+      }
+      workers += added_workers(sizes, step);
+      sizes = std::move(next);
+    }
+  }
+
+  int added_workers(const std::vector<int>& sizes, const Chosen& step) const {
+    const Chosen now{step.job, sizes[step.job]};
+    return option(step).workers - (now.size == kWaits ? 0 : option(now).workers);
+  }
+
+  // The larger size of a job that adds most for each of at most so many workers; kWaits: none.
+  Chosen best_step(const std::vector<int>& sizes, const std::vector<std::vector<bool>>& is_refused,
+                   int workers_free) const {
+    Chosen best;
+    double best_gain = 0;
+    for (size_t job = 0; job < jobs_.size(); ++job) {
+      for (size_t size = 0; size < jobs_[job].sizes.size(); ++size) {
+        const Chosen step{job, static_cast<int>(size)};
+        const int more = added_workers(sizes, step);
+        if (is_refused[job][size] || more < 1 || more > workers_free) continue;
+        const double gain = (net_value(step) - net_value({job, sizes[job]})) / more;
+        if (gain <= best_gain) continue;
+        best = step;
+        best_gain = gain;
+      }
+    }
+    return best;
+  }
+
   // As much of the plan as fits, one job after the other: a plan that can be had.
-  void place_what_fits(const std::vector<int>& sizes, const std::vector<size_t>& demanding) {
+  void place_what_fits(const std::vector<int>& sizes, const std::vector<size_t>& bound) {
     std::vector<int> room = nodes_;
     Placed placed{sizes, std::vector<std::vector<NodeWorkers>>(jobs_.size()), 0};
-    for (const size_t job : demanding) {
+    for (const size_t job : bound) {
       const int most = option({job, sizes[job]}).workers;
       placed.sizes[job] = kWaits;
       for (const int size : by_value(job, most)) {
-        const Gang gang = gang_of(option({job, size}));
+        const Gang one = gang({job, size});
         std::vector<int> left = room;
-        const FoundPlaces found = find_places(std::span(&gang, 1), left, options_.placements_max);
+        const FoundPlaces found = find_places(std::span(&one, 1), left, options_.placements_max);
         if (found.outcome != Places::kFound) continue;
         room = std::move(left);
         placed.sizes[job] = size;
@@ -260,10 +366,7 @@ class Planner {
 
   void keep(Placed placed) {
     for (size_t job = 0; job < jobs_.size(); ++job) {
-      const int workers =
-          placed.sizes[job] == kWaits ? 0 : option({job, placed.sizes[job]}).workers;
-      if (placed.sizes[job] != kWaits) placed.total += option({job, placed.sizes[job]}).value;
-      if (workers != jobs_[job].current_workers) placed.total -= jobs_[job].switch_cost;
+      placed.total += net_value({job, placed.sizes[job]});
     }
     if (!best_ || placed.total > best_->total) best_ = std::move(placed);
   }
@@ -307,7 +410,7 @@ class Planner {
       std::sort(share.nodes.begin(), share.nodes.end(),
                 [](const NodeWorkers& a, const NodeWorkers& b) { return a.node < b.node; });
     }
-    share.explanation = explain(share);
+    share.explanation = explain(chosen, share.nodes);
     const Chosen free{job, free_sizes_[job]};
     const bool differs = free.size == kWaits
                              ? chosen.size != kWaits
@@ -321,15 +424,38 @@ class Planner {
     return share;
   }
 
-  static std::string explain(const PlacedShare& share) {
-    if (share.workers == 0) return fmt::format("{} waits", share.name);
-    std::string places;
-    for (const NodeWorkers& place : share.nodes) {
-      places +=
-          fmt::format("{}{} on node {}", places.empty() ? "" : ", ", place.workers, place.node);
+  std::string explain(const Chosen& chosen, std::span<const NodeWorkers> nodes) const {
+    const JobRequest& job = jobs_[chosen.job];
+    JobShare share;
+    share.name = job.name;
+    if (chosen.size != kWaits) {
+      share.workers = option(chosen).workers;
+      share.value = option(chosen).value;
+      share.uncertainty = option(chosen).uncertainty;
     }
-    return fmt::format("{} gets {} worker{}, worth {:.4g}: {}", share.name, share.workers,
-                       share.workers == 1 ? "" : "s", share.value, places);
+    if (job.may_wait && share.workers > 0) share.smaller = SizeOption{};
+    for (const int size : best_of_each_number(chosen.job, std::vector(job.sizes.size(), true))) {
+      const SizeOption& other = option({chosen.job, size});
+      if (other.workers < share.workers &&
+          (!share.smaller || other.workers > share.smaller->workers)) {
+        share.smaller = other;
+      }
+      if (other.workers > share.workers &&
+          (!share.larger || other.workers < share.larger->workers)) {
+        share.larger = other;
+      }
+    }
+    std::string text = ffdl::explain(share);
+    for (const NodeWorkers& place : nodes) {
+      text += fmt::format("{} {} on {}", &place == nodes.data() ? ";" : ",", place.workers,
+                          name_of(place.node));
+    }
+    return text;
+  }
+
+  std::string name_of(int node) const {
+    if (options_.node_names.empty()) return fmt::format("node {}", node);
+    return options_.node_names[static_cast<size_t>(node)];
   }
 
   const std::span<const JobRequest> jobs_;
@@ -338,36 +464,20 @@ class Planner {
   int workers_ = 0;
   std::vector<Chosen> impossible_;
   int plans_ = 0;
+  bool has_grown_ = false;       // that plan was made
   std::string why_;              // the first thing that made a part impossible
   std::vector<int> free_sizes_;  // of the best plan without boundaries
   std::optional<Placed> best_;
 };
 
-Status check(std::span<const JobRequest> jobs, std::span<const int> nodes,
-             const PlacementOptions& options) {
-  int64_t workers = 0;
-  for (const int room : nodes) {
-    if (room < 0) {
-      return base::invalid_argument("place jobs: a node with room for {} workers; give 0 or more",
-                                    room);
-    }
-    workers += room;
-  }
-  if (workers > 1'000'000) {
-    return base::invalid_argument("place jobs: {} workers; at most 1000000 are possible", workers);
-  }
+Status check(std::span<const int> nodes, const PlacementOptions& options) {
   if (options.plans_max < 1 || options.placements_max < 1) {
     return base::invalid_argument("place jobs: {} plans and {} steps each; give at least 1 of both",
                                   options.plans_max, options.placements_max);
   }
-  for (const JobRequest& job : jobs) {
-    for (const SizeOption& size : job.sizes) {
-      if (size.workers >= 1 && size.nodes_max >= 0 && size.per_node_max >= 0) continue;
-      return base::invalid_argument(
-          "place job '{}': a size of {} workers on {} nodes, {} each, at most; give 1 or more, and "
-          "0 for no limit",
-          job.name, size.workers, size.nodes_max, size.per_node_max);
-    }
+  if (!options.node_names.empty() && options.node_names.size() != nodes.size()) {
+    return base::invalid_argument("place jobs: {} names of {} nodes; give each its name, or none",
+                                  options.node_names.size(), nodes.size());
   }
   return {};
 }
@@ -376,7 +486,8 @@ Status check(std::span<const JobRequest> jobs, std::span<const int> nodes,
 
 Result<PlacedPlan> plan_placed_jobs(std::span<const JobRequest> jobs, std::span<const int> nodes,
                                     const PlacementOptions& options) {
-  FFDL_RETURN_IF_ERROR(check(jobs, nodes, options));
+  FFDL_RETURN_IF_ERROR(check(nodes, options));
+  FFDL_RETURN_IF_ERROR(plan::check_gangs(jobs, nodes));
   return Planner(jobs, nodes, options).run();
 }
 

@@ -23,7 +23,7 @@ size_t best_fit(std::span<const int> free, int workers) {
 
 int workers_of(const Allocation& allocation) {
   int workers = 0;
-  for (const NodeShare& share : allocation) workers += share.workers;
+  for (const NodeWorkers& share : allocation) workers += share.workers;
   return workers;
 }
 
@@ -35,9 +35,9 @@ Allocation place(std::span<int> free, int workers, PlacementRule rule) {
     const int taken = rule == PlacementRule::kSpread ? 1 : std::min(workers, free[node]);
     free[node] -= taken;
     workers -= taken;
-    const auto same =
-        std::find_if(allocation.begin(), allocation.end(),
-                     [&](const NodeShare& share) { return share.node == static_cast<int>(node); });
+    const auto same = std::find_if(
+        allocation.begin(), allocation.end(),
+        [&](const NodeWorkers& share) { return share.node == static_cast<int>(node); });
     if (same != allocation.end()) {
       same->workers += taken;
     } else {
@@ -53,8 +53,20 @@ std::vector<int> packed(int workers, int per_node) {
   return placement;
 }
 
+bool take(std::span<int> free, const Allocation& allocation) {
+  const bool is_free =
+      std::all_of(allocation.begin(), allocation.end(), [&](const NodeWorkers& share) {
+        return free[static_cast<size_t>(share.node)] >= share.workers;
+      });
+  if (!is_free) return false;
+  for (const NodeWorkers& share : allocation)
+    free[static_cast<size_t>(share.node)] -= share.workers;
+  return true;
+}
+
 void release(std::span<int> free, const Allocation& allocation) {
-  for (const NodeShare& share : allocation) free[static_cast<size_t>(share.node)] += share.workers;
+  for (const NodeWorkers& share : allocation)
+    free[static_cast<size_t>(share.node)] += share.workers;
 }
 
 }  // namespace ffdl::plan

@@ -3,16 +3,11 @@
 #include <span>
 #include <vector>
 
+#include "ffdl/job_planner.h"
+
 namespace ffdl::plan {
 
-// Some of a job's workers, on one node.
-struct NodeShare {
-  int node = 0;
-  int workers = 0;
-
-  bool operator==(const NodeShare&) const = default;
-};
-using Allocation = std::vector<NodeShare>;
+using Allocation = std::vector<NodeWorkers>;
 
 enum class PlacementRule {
   kPack,      // on as few nodes as possible, and where they fill up what is left of a node
@@ -29,6 +24,8 @@ Allocation place(std::span<int> free, int workers, PlacementRule rule);
 // Onto empty nodes, as few as possible: how a job would be placed if it were alone.
 std::vector<int> packed(int workers, int per_node);
 
+// Takes the room of an allocation; false, and nothing is taken: it is not there.
+bool take(std::span<int> free, const Allocation& allocation);
 // Gives the room of an allocation back.
 void release(std::span<int> free, const Allocation& allocation);
 

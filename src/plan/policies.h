@@ -16,6 +16,8 @@ struct Decision {
   std::vector<size_t> order;  // in which jobs whose number changed are placed
   PlacementRule rule = PlacementRule::kPack;
   std::vector<bool> dropped{};  // who is turned away; empty: nobody
+  // Where each job lies; empty: those whose number changed are placed by the rule.
+  std::vector<Allocation> places{};
 };
 
 // Decides again at each interval. Threads: none.   Owns: its own memory of the jobs.

@@ -18,11 +18,11 @@ int64_t local_of(int64_t batch, int workers) { return (batch + workers - 1) / wo
 // it is taken as if nothing were.
 class Memory {
  public:
-  explicit Memory(const std::vector<ProfilePoint>& points) {
-    for (const ProfilePoint& point : points) {
-      if (point.memory_bytes == 0) continue;
+  explicit Memory(const std::vector<FiledPoint>& points) {
+    for (const FiledPoint& point : points) {
+      if (point.device_memory_bytes == 0) continue;
       const auto local = static_cast<double>(local_of(point.batch, point.workers));
-      const auto bytes = static_cast<double>(point.memory_bytes);
+      const auto bytes = static_cast<double>(point.device_memory_bytes);
       if (!is_known_ || local < low_) low_ = local, low_bytes_ = bytes;
       if (!is_known_ || local > high_) high_ = local, high_bytes_ = bytes;
       is_known_ = true;
@@ -43,7 +43,7 @@ class Memory {
   double high_ = 0, high_bytes_ = 0;
 };
 
-std::vector<int64_t> candidates(const JobProfile& profile, const ProfileLimits& limits) {
+std::vector<int64_t> candidates(const FiledProfile& profile, const ProfileLimits& limits) {
   if (limits.min_batch == 0 && limits.max_batch == 0) return {profile.batch};
   const int64_t most =
       limits.max_batch > 0 ? limits.max_batch : std::max(profile.batch, limits.min_batch);
@@ -58,10 +58,10 @@ std::vector<int64_t> candidates(const JobProfile& profile, const ProfileLimits& 
 }
 
 // Seconds of a step that was measured; the mean, where it was several times.
-std::optional<double> measured(const JobProfile& profile, int workers, int64_t batch) {
+std::optional<double> measured(const FiledProfile& profile, int workers, int64_t batch) {
   double sum = 0;
   int count = 0;
-  for (const ProfilePoint& point : profile.points) {
+  for (const FiledPoint& point : profile.points) {
     if (point.workers != workers || point.batch != batch) continue;
     sum += point.step_s;
     ++count;
@@ -72,10 +72,10 @@ std::optional<double> measured(const JobProfile& profile, int workers, int64_t b
 
 }  // namespace
 
-std::vector<SizeOption> sizes_of(const JobProfile& profile, const ProfileLimits& limits) {
+std::vector<SizeOption> sizes_of(const FiledProfile& profile, const ProfileLimits& limits) {
   std::vector<StepObservation> observations;
   int most = limits.max_workers;
-  for (const ProfilePoint& point : profile.points) {
+  for (const FiledPoint& point : profile.points) {
     observations.push_back({1, point.workers, local_of(point.batch, point.workers), point.step_s,
                             point.step_s * point.communication_share});
     if (limits.max_workers == 0) most = std::max(most, point.workers);

@@ -7,18 +7,19 @@
 
 namespace ffdl::plan {
 
-// What `ffdl profile` has measured of a job with so many workers on one node.
-struct ProfilePoint {
+// What the planner takes from the file of a profile (job_profile.h): a job with so many workers, on
+// one node.
+struct FiledPoint {
   int workers = 0;
   int64_t batch = 0;  // of a step, over all workers
   double step_s = 0;
-  double communication_share = 0;  // of step_s, that was spent waiting for others
-  int64_t memory_bytes = 0;        // of a worker's device; 0: not known
+  double communication_share = 0;   // of step_s, that was spent waiting for others
+  int64_t device_memory_bytes = 0;  // of the worker that has most; 0: not known
 };
 
-struct JobProfile {
+struct FiledProfile {
   int64_t batch = 0;  // that the job's owner trains with
-  std::vector<ProfilePoint> points{};
+  std::vector<FiledPoint> points{};
 };
 
 // What the planner may choose. 0: the owner's batch alone; no bound of memory; as many workers as
@@ -34,6 +35,6 @@ struct ProfileLimits {
 // to one worker (to an equal part of the first that is possible, where one is not). What was
 // measured counts as it was; the rest is what the scaling model predicts, with its uncertainty.
 // Numbers without a batch that fits are left out.
-std::vector<SizeOption> sizes_of(const JobProfile& profile, const ProfileLimits& limits);
+std::vector<SizeOption> sizes_of(const FiledProfile& profile, const ProfileLimits& limits);
 
 }  // namespace ffdl::plan

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<int> placement_of(const Allocation& allocation) {
   std::vector<int> placement;
-  for (const NodeShare& share : allocation) placement.push_back(share.workers);
+  for (const NodeWorkers& share : allocation) placement.push_back(share.workers);
   return placement;
 }
 

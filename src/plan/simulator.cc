@@ -148,19 +148,25 @@ class Simulation {
     // Everyone gives back before anyone takes.
     std::vector<bool> changes(active.size());
     for (size_t i = 0; i < active.size(); ++i) {
-      changes[i] = decision.workers[i] != active[i]->workers();
+      changes[i] = decision.places.empty() ? decision.workers[i] != active[i]->workers()
+                                           : decision.places[i] != active[i]->allocation;
       if (changes[i]) plan::release(free_, active[i]->allocation);
     }
     for (const size_t i : decision.order) {
       if (!changes[i]) continue;
       Allocation allocation;
-      if (decision.workers[i] > 0) {
+      bool is_free = true;
+      if (!decision.places.empty()) {
+        allocation = decision.places[i];
+        is_free = plan::take(free_, allocation);
+      } else if (decision.workers[i] > 0) {
         allocation = plan::place(free_, decision.workers[i], decision.rule);
-        if (allocation.empty()) {
-          return base::make_error(StatusCode::kInternal,
-                                  "place job '{}': {} workers were promised and are not free",
-                                  active[i]->request->name, decision.workers[i]);
-        }
+        is_free = !allocation.empty();
+      }
+      if (!is_free) {
+        return base::make_error(StatusCode::kInternal,
+                                "place job '{}': {} workers were promised and are not free",
+                                active[i]->request->name, decision.workers[i]);
       }
       plan::reallocate(*active[i], allocation, options_.restart_s, rule_);
       if (active[i]->started_s < 0 && !allocation.empty()) active[i]->started_s = now_s;

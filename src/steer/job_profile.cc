@@ -107,7 +107,7 @@ std::string profile_json(const JobProfile& profile) {
                       {"step_s", point.step_s},
                       {"communication_share", point.communication_share},
                       {"samples_per_s", point.samples_per_s},
-                      {"memory_bytes", point.memory_bytes}});
+                      {"host_memory_bytes", point.host_memory_bytes}});
   }
   const Json document = {{"format", "ffdl-profile-1"},
                          {"job", profile.job},

@@ -26,6 +26,7 @@ std::optional<Measurement> MeasuredSteps::add(uint64_t step, const StepRecords& 
   sums_.workers = records.size();
   sums_.step = step;
   ++sums_.steps;
+  const uint64_t samples_before = sums_.samples;
   std::vector<MetricValue> said(metrics_.size());
   for (int rank = 0; rank < records.size(); ++rank) {
     sums_.samples += records.samples(rank);
@@ -33,7 +34,7 @@ std::optional<Measurement> MeasuredSteps::add(uint64_t step, const StepRecords& 
     MeterWord word;
     std::memcpy(&word, place, sizeof word);
     place += sizeof word;
-    sums_.memory_bytes = std::max(sums_.memory_bytes, word.memory_bytes);
+    sums_.host_memory_bytes = std::max(sums_.host_memory_bytes, word.host_memory_bytes);
     if (std::isfinite(word.communication_s)) {
       communication_.sum += word.communication_s;
       ++communication_.count;
@@ -55,6 +56,9 @@ std::optional<Measurement> MeasuredSteps::add(uint64_t step, const StepRecords& 
     told.sum = of_steps_[i].sum / static_cast<double>(of_steps_[i].count);
     told.members = std::max(told.members, said[i].members);
   }
+  const uint64_t batch = sums_.samples - samples_before;
+  if (sums_.steps == 1) sums_.batch = batch;
+  if (sums_.batch != batch) sums_.batch = 0;
   if (sums_.steps < steps_) return std::nullopt;
   sums_.seconds = now_s - *began_s_;
   const double step_s = sums_.seconds / static_cast<double>(sums_.steps);

@@ -12,7 +12,7 @@ namespace ffdl::steer {
 // What a member says with each step, before the values of its metrics.
 struct MeterWord {
   double communication_s = 0;  // of its step before; NaN: nothing
-  uint64_t memory_bytes = 0;
+  uint64_t host_memory_bytes = 0;
 };
 
 // Adds the steps of a world up to measurements of `steps` steps each. Time is given, in seconds.

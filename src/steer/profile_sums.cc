@@ -12,14 +12,14 @@ void ProfileSums::add(const Measurement& measured) {
   sums_.seconds += measured.seconds;
   sums_.samples += measured.samples;
   communication_s_ += measured.communication_share * measured.seconds;
-  sums_.memory_bytes = std::max(sums_.memory_bytes, measured.memory_bytes);
+  sums_.host_memory_bytes = std::max(sums_.host_memory_bytes, measured.host_memory_bytes);
 }
 
 ProfilePoint ProfileSums::point() const {
   ProfilePoint point;
   point.workers = workers_;
   point.steps = sums_.steps;
-  point.memory_bytes = sums_.memory_bytes;
+  point.host_memory_bytes = sums_.host_memory_bytes;
   if (sums_.steps == 0 || !(sums_.seconds > 0)) return point;
   const auto steps = static_cast<double>(sums_.steps), samples = static_cast<double>(sums_.samples);
   point.batch = static_cast<uint64_t>(std::llround(samples / steps));

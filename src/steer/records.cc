@@ -141,8 +141,9 @@ std::string encode(const Measurement& measurement) {
                {"steps", measurement.steps},
                {"seconds", measurement.seconds},
                {"samples", measurement.samples},
+               {"batch", measurement.batch},
                {"communication_share", measurement.communication_share},
-               {"memory_bytes", measurement.memory_bytes},
+               {"host_memory_bytes", measurement.host_memory_bytes},
                {"metrics", to_json(measurement.metrics)}});
 }
 
@@ -155,7 +156,10 @@ Result<Measurement> parse_measurement(std::string_view text) {
       !field(json, "seconds", Need::kMust, m.seconds) ||
       !field(json, "samples", Need::kMust, m.samples) ||
       !field(json, "communication_share", Need::kMust, m.communication_share) ||
-      !field(json, "memory_bytes", Need::kMust, m.memory_bytes) || !read_metrics(json, m.metrics)) {
+      !field(json, "batch", Need::kMay, m.batch) ||
+      !field(json, "memory_bytes", Need::kMay, m.host_memory_bytes) ||  // its name before
+      !field(json, "host_memory_bytes", Need::kMay, m.host_memory_bytes) ||
+      !read_metrics(json, m.metrics)) {
     return Status(StatusCode::kCorrupt,
                   "read a measurement: it is none; something else wrote it, or another version of "
                   "ffdl");

@@ -10,8 +10,11 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "ffdl/job_link.h"
+#include "steer/batch_speeds.h"
 #include "steer/measured_steps.h"
 #include "steer/records.h"
 
@@ -43,13 +46,15 @@ class StepMeter::Impl {
     if (!task_) return;
     task_->request_stop();
     told_->set();
+    task_.reset();
+    if (lease_ != kNoLease) static_cast<void>(store_.end_lease(lease_));  // it ends by itself too
   }
 
   size_t record_bytes() const { return sizeof(steer::MeterWord) + 8 * options_.metrics.size(); }
 
   void describe(std::span<std::byte> record) {
-    if (std::exchange(is_memory_due_, false)) memory_bytes_ = resident_bytes();
-    const steer::MeterWord word{communication_s_, memory_bytes_};
+    if (std::exchange(is_memory_due_, false)) host_memory_bytes_ = resident_bytes();
+    const steer::MeterWord word{communication_s_, host_memory_bytes_};
     std::memcpy(record.data(), &word, sizeof word);
     std::byte* place = record.data() + sizeof word;
     for (const auto& [name, measure] : options_.metrics) {
@@ -98,27 +103,64 @@ class StepMeter::Impl {
     {
       base::MutexLock lock(mutex_);
       text_ = steer::encode(measured);
+      speeds_.add(measured);
     }
     told_->set();
     if (task_) return;
     task_ = runtime_.spawn("ffdl-meter", [this](const StopToken& stop) {
-      while (told_->wait_until(kNoDeadline)) {
+      while (true) {
+        told_->wait_until(lease_ == kNoLease ? kNoDeadline : runtime_.now() + base::kNodeHeartbeat);
         told_->reset();  // before the look for the end, which is set after that was asked for
         if (stop.stop_requested()) return;
-        put();
+        complain(put());
       }
     });
   }
 
-  void put() {
+  Status put() {
     std::string text;
+    std::vector<MeasuredSpeed> speeds;
     {
       base::MutexLock lock(mutex_);
       text = std::exchange(text_, {});
+      speeds = speeds_.all();
     }
-    if (text.empty()) return;
-    const auto done = store_.put(steer::measured_key(options_.job), text);
-    const std::string reason(done.ok() ? "" : done.status().message());
+    if (!text.empty()) {
+      FFDL_RETURN_IF_ERROR(store_.put(steer::measured_key(options_.job), text).status());
+    }
+    return put_speeds(std::move(speeds));
+  }
+
+  // Under a lease, so that a later job of this name does not inherit them.
+  Status put_speeds(std::vector<MeasuredSpeed> speeds) {
+    if (lease_ != kNoLease) {
+      const Status kept = store_.keep_alive(lease_);
+      if (kept.code() == StatusCode::kNotFound) lease_ = kNoLease;
+      if (!kept.ok() && lease_ != kNoLease) return kept;
+    }
+    if (lease_ == kNoLease) {
+      if (speeds.empty()) return {};
+      FFDL_ASSIGN_OR_RETURN(speeds, with_those_before());
+      FFDL_ASSIGN_OR_RETURN(lease_, store_.grant_lease(base::kNodeLease));
+      put_.clear();
+    }
+    if (speeds == put_) return {};
+    FFDL_RETURN_IF_ERROR(publish_speeds(store_, options_.job, speeds, lease_));
+    put_ = std::move(speeds);
+    return {};
+  }
+
+  // What another member of the job, rank 0 before this one, has told of other sizes.
+  Result<std::vector<MeasuredSpeed>> with_those_before() {
+    const auto before = read_speeds(store_, options_.job);
+    if (!before.ok() && before.status().code() != StatusCode::kNotFound) return before.status();
+    base::MutexLock lock(mutex_);
+    if (before.ok()) speeds_.learn(*before);
+    return speeds_.all();
+  }
+
+  void complain(const Status& done) {
+    const std::string reason(done.ok() ? "" : done.message());
     if (!reason.empty() && reason != complained_of_) {
       base::log_warning("meter of job '{}': {}; the next measurement is tried", options_.job,
                         reason);
@@ -133,12 +175,16 @@ class StepMeter::Impl {
   steer::MeasuredSteps window_;
   bool is_first_ = false;  // of its world: the one who tells
   bool is_memory_due_ = true;
-  uint64_t memory_bytes_ = 0;
+  uint64_t host_memory_bytes_ = 0;
   Time contributed_{};
   double communication_s_ = kNothing;  // of the step before
   base::Mutex mutex_;
   std::string text_ FFDL_GUARDED_BY(mutex_);  // the newest that was not put yet
-  std::string complained_of_;                 // by the task alone
+  steer::BatchSpeeds speeds_ FFDL_GUARDED_BY(mutex_);
+  // Of the task alone; the lease then of the destructor.
+  std::string complained_of_;
+  std::vector<MeasuredSpeed> put_;
+  LeaseId lease_ = kNoLease;
   std::unique_ptr<Task> task_;
 };
 

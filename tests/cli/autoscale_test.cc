@@ -80,11 +80,27 @@ TEST_F(AutoscaleCommand, WhoDoesNotFitIsTurnedAwayOrWaits) {
   EXPECT_EQ(run_program(command("offer node-1") + "2").exit_code, 0);
   StartedProgram large(run("large", "3", "true"), folder_.file("large"));
   EXPECT_EQ(large.wait(), 1);
-  EXPECT_TRUE(large.wrote("queue job 'large': it was turned away: it needs 3 of 2 workers"))
+  EXPECT_TRUE(large.wrote("queue job 'large': it was turned away: it needs 3 workers, and fits"))
       << large.output();
   StartedProgram small(run("small", "1:2", "true"), folder_.file("small"));
   EXPECT_EQ(small.wait(), 0) << small.output();
   EXPECT_TRUE(small.wrote("job 'small' begins with 2 workers")) << small.output();
+}
+
+TEST_F(AutoscaleCommand, AJobSharesTheRoomOfItsNode) {
+  const StartedProgram autoscaler(command("autoscale"), folder_.file("autoscale"));
+  EXPECT_EQ(run_program(command("offer east") + "1").exit_code, 0);
+  EXPECT_EQ(run_program(command("offer west") + "3").exit_code, 0);
+  StartedProgram job(
+      command("run") + "--autoscale --on-node east --job job --workers 1:4 -- " + kTrainer,
+      folder_.file("job"));
+  ASSERT_TRUE(comes_true([&] { return has({{"job", 1}}); })) << job.output();
+  EXPECT_EQ(decided()["jobs"][0]["nodes"], Document({{"east", 1}}));
+  EXPECT_EQ(decided()["nodes"], Document({{"east", 1}, {"west", 3}}));
+  EXPECT_EQ(run_program(command("offer east") + "2").exit_code, 0);
+  EXPECT_TRUE(comes_true([&] { return has({{"job", 2}}); })) << job.output() << decided();
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM) << job.output();
 }
 
 TEST_F(AutoscaleCommand, WhoWaitsCanBeStopped) {
@@ -109,6 +125,7 @@ TEST_F(AutoscaleCommand, ToldWhatIsWrong) {
   fails("run" + store() + "--autoscale --workers 1:3 --scaling 1,2 true",
         "--scaling has 2 numbers and --workers says 3");
   fails("run --profile net.json true", "--profile is for --autoscale");
+  fails("run --on-node here true", "--on-node is for --autoscale");
   fails("run" + store() + "--autoscale --workers 1:3 --scaling 1,2,3 --profile net.json true",
         "--scaling and --profile");
   fails("run" + store() + "--autoscale --workers 1:2 --profile /nowhere/net.json true",

@@ -42,7 +42,7 @@ TEST_F(ProfileCommand, WritesWhatThePlannerReads) {
     EXPECT_GE(point["steps"], 10);
     EXPECT_GT(point["step_s"], 0.0);
     EXPECT_GT(point["samples_per_s"], 0.0);
-    EXPECT_GT(point["memory_bytes"], 0);
+    EXPECT_GT(point["host_memory_bytes"], 0);
     EXPECT_GE(point["communication_share"], 0.0);
   }
 }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "base/byte_records.h"
 #include "data/ledger_state.h"
 #include "data/ledger_text.h"
@@ -61,6 +63,44 @@ TEST(LedgerStateBytes, WhoIsNewIsPartOfIt) {
   EXPECT_EQ(read.held(1), 0U);
 }
 
+TEST(LedgerStateBytes, TheBatchOfTheStepIsPartOfIt) {
+  LedgerRules global = rules();
+  global.order = SampleOrder::kGlobal;
+  global.batch_samples = 8;
+  global.micro_batch_samples = 2;
+  LedgerState state(global);
+  state.change_members(members("a b"));
+  state.set_batch(12);
+  state.commit(1, std::vector<Claim>{{4, 1}, {4, 1}});
+  ASSERT_OK_AND_ASSIGN(LedgerState read, LedgerState::decode(state.encode(), global));
+  EXPECT_EQ(read.batch(), 12U);
+  EXPECT_EQ(read.shares(), state.shares());
+
+  // Bytes with another batch, and as they were before it was part of them.
+  const auto bytes = state.encode();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto rewritten = [&](std::string_view magic, std::optional<uint64_t> batch) {
+    base::ByteReader in(text, "ffdlldg3");
+    base::ByteWriter out(magic);
+    out.number(in.number());
+    in.number();
+    if (batch) out.number(*batch);
+    std::string body = std::move(out).finish();
+    body.resize(body.size() - 8);
+    body += text.substr(24, text.size() - 24 - 8);
+    const uint64_t sum = XXH3_64bits(body.data(), body.size());
+    body.append(reinterpret_cast<const char*>(&sum), sizeof sum);
+    return LedgerState::decode(std::as_bytes(std::span(body)), global);
+  };
+  EXPECT_EQ(rewritten("ffdlldg3", 12)->encode(), bytes);
+  ASSERT_OK_AND_ASSIGN(LedgerState old, rewritten("ffdlldg2", std::nullopt));
+  EXPECT_EQ(old.batch(), 8U);
+  EXPECT_EQ(text_of(old), text_of(state));
+  for (const uint64_t wrong : {uint64_t{0}, uint64_t{3}, ~uint64_t{0}}) {
+    EXPECT_FAILS(rewritten("ffdlldg3", wrong), StatusCode::kCorrupt, "none that a ledger");
+  }
+}
+
 TEST(LedgerStateBytes, IsSmall) {
   LedgerRules large = rules();
   large.data = {.samples = 1'000'000'000, .partition_samples = 10'000};
@@ -117,8 +157,10 @@ struct Piece {
 // A state with one member and these leases, with a checksum that makes it believable.
 Status decode(uint64_t epoch, uint64_t begun, const std::vector<Piece>& pieces,
               const std::string& second_member = "") {
-  base::ByteWriter out("ffdlldg2");
-  for (const uint64_t number : {rules().order_digest(), epoch, begun}) out.number(number);
+  base::ByteWriter out("ffdlldg3");
+  for (const uint64_t number : {rules().order_digest(), uint64_t{0}, epoch, begun}) {
+    out.number(number);
+  }
   out.number(second_member.empty() ? 1 : 2);
   out.text("a");
   out.number(1);

@@ -192,6 +192,22 @@ TEST(LedgerState, InOneOrderMicroBatchesStayWhole) {
   EXPECT_EQ(text_of(state), "a 0:0-4 | b 1:0-4 | c 2:0-4 | d ");
 }
 
+TEST(LedgerState, InOneOrderTheNextStepsMayBeOfAnotherSize) {
+  LedgerState state = with_members(global_rules(40, 6, 2), "a b");
+  EXPECT_EQ(text_of(state), "a 0:0-4 | b 1:0-2");
+  state.set_batch(9);
+  EXPECT_EQ(state.batch(), 8U) << "whole micro-batches";
+  state.commit(1, std::vector<Claim>{{4, 1}, {2, 1}});
+  EXPECT_EQ(text_of(state), "a 1:2-4 2:0-2 | b 2:2-4 3:0-2") << "from where the order stood";
+  EXPECT_EQ(state.shares(), (std::vector<uint64_t>{2, 2}));
+  state.set_batch(1);
+  state.change_members(members("a b c"));
+  EXPECT_EQ(text_of(state), "a 1:2-4 | b  | c ") << "one at least; the step is cut anew";
+  state.commit(2, std::vector<Claim>{{2, 1}, {0, 1}, {0, 1}});
+  EXPECT_EQ(text_of(state), "a 2:0-2 | b  | c ");
+  EXPECT_EQ(state.committed(), 8U);
+}
+
 // The sequence of samples, step by step, is that of one member, whatever the members do.
 TEST(LedgerState, InOneOrderTheSequenceDoesNotDependOnTheMembers) {
   LedgerRules global = global_rules(1000, 24);

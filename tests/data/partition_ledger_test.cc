@@ -95,6 +95,7 @@ TEST(PartitionLedger, RefusesOptionsThatMakeNoSense) {
       "at most 4294967295 partitions");
   refuse([](auto& o) { o.epochs = (uint64_t{1} << 31) + 1; }, "epochs");
   refuse([](auto& o) { o.batch_samples = 8; }, "no meaning on demand");
+  refuse([](auto& o) { o.agreed_batch = [] { return uint64_t{8}; }; }, "no meaning on demand");
   refuse([](auto& o) { o.order = SampleOrder::kGlobal; }, "batch_samples is 0");
   refuse(
       [](auto& o) {

@@ -78,6 +78,28 @@ std::vector<Mean> means(const std::vector<uint64_t>& shares, const std::vector<u
   return means;
 }
 
+TEST(MicroBatches, AStepIsCutOnce) {
+  const auto world = *make_local_communicators(1, members_named(1));
+  int asked = 0;
+  Gradient gradient;
+  MicroBatches sum(
+      gradient.runs,
+      [&] {
+        ++asked;
+        return std::vector<uint64_t>{3};
+      },
+      kWhole, [] { return Status(); });
+  for (int step = 1; step <= 2; ++step) {
+    for (int i = 0; i < 3; ++i) {  // before each of them, as a session does
+      ASSERT_OK(sum.begin_step(*world.front(), soon()));
+      ASSERT_OK(sum.add(kWhole));
+    }
+    EXPECT_FAILS(sum.add(kWhole), StatusCode::kInvalidArgument, "all 3");
+    ASSERT_OK(sum.finish(3 * kWhole, soon()));
+    EXPECT_EQ(asked, step);
+  }
+}
+
 TEST(MicroBatches, TheSameBitsWhateverTheShares) {
   // Six of eight are there, the last of them short, as at the end of an epoch.
   const std::vector<uint64_t> samples = {4, 4, 4, 4, 4, 1};

@@ -311,6 +311,98 @@ TEST_F(SessionCheckpoints, ADamagedOneIsNotLoaded) {
   expect_one_training(told, second);
 }
 
+// Files of which a shard is noticed when it is opened.
+class NoticedFiles final : public elastic::FileSystem {
+ public:
+  NoticedFiles(elastic::FileSystem& inner, std::function<void()> notice)
+      : inner_(inner), notice_(std::move(notice)) {}
+
+  Result<std::unique_ptr<elastic::StoredFile>> open(const std::string& path) override {
+    if (path.find("/shard-") != path.npos) notice_();
+    return inner_.open(path);
+  }
+  Result<std::unique_ptr<elastic::OutputFile>> create(const std::string& path) override {
+    return inner_.create(path);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    return inner_.rename(from, to);
+  }
+  Status sync_folder(const std::string& path) override { return inner_.sync_folder(path); }
+  Status make_folder(const std::string& path) override { return inner_.make_folder(path); }
+  Status remove_file(const std::string& path) override { return inner_.remove_file(path); }
+  Status remove_folder(const std::string& path) override { return inner_.remove_folder(path); }
+  bool exists(const std::string& path) override { return inner_.exists(path); }
+  Result<std::vector<std::string>> list(const std::string& path) override {
+    return inner_.list(path);
+  }
+
+ private:
+  elastic::FileSystem& inner_;
+  const std::function<void()> notice_;
+};
+
+// A store that says nothing to one thread while `is_silent` says so.
+class SilentStore final : public Store {
+ public:
+  SilentStore(Store& inner, std::function<bool()> is_silent)
+      : inner_(inner), is_silent_(std::move(is_silent)) {}
+
+  Result<Entry> get(std::string_view key) override {
+    if (is_silent()) return Status(StatusCode::kUnavailable, "silent");
+    return inner_.get(key);
+  }
+  Result<std::vector<Entry>> list(std::string_view prefix) override {
+    if (is_silent()) return Status(StatusCode::kUnavailable, "silent");
+    return inner_.list(prefix);
+  }
+  Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease) override {
+    return inner_.put(key, value, lease);
+  }
+  Result<Revision> compare_and_put(std::string_view key, Revision expected, std::string_view value,
+                                   LeaseId lease) override {
+    return inner_.compare_and_put(key, expected, value, lease);
+  }
+  Status remove(std::string_view key) override { return inner_.remove(key); }
+  Result<Revision> wait_change(std::string_view prefix, Revision after, Time deadline) override {
+    return inner_.wait_change(prefix, after, deadline);
+  }
+  Result<LeaseId> grant_lease(Duration ttl) override { return inner_.grant_lease(ttl); }
+  Status keep_alive(LeaseId lease) override { return inner_.keep_alive(lease); }
+  Status end_lease(LeaseId lease) override { return inner_.end_lease(lease); }
+
+ private:
+  bool is_silent() const { return std::this_thread::get_id() == thread_ && is_silent_(); }
+
+  Store& inner_;
+  const std::function<bool()> is_silent_;
+  const std::thread::id thread_ = std::this_thread::get_id();
+};
+
+// A checkpoint that cannot be read may be one that others have removed: the store would say. While
+// it does not, who is interrupted does not wait for it.
+TEST_F(SessionCheckpoints, WhoIsInterruptedDoesNotWaitToHearWhetherItIsLate) {
+  const auto inner = new_store();
+  Told told;
+  run(*inner, 1, told, until_published(1));
+  for (const std::string& path : files_.paths()) {
+    if (path.find("/shard-") != path.npos) files_.bytes_of(path).back() ^= 1;
+  }
+  std::atomic<bool> is_opened = false;
+  NoticedFiles files(files_, [&] { is_opened = true; });
+  options_.files = &files;
+  options_.resume = true;
+  Told second;
+  int asked = 0;
+  SilentStore store(*inner,
+                    [&] {  // until it is interrupted: afterwards it would say that it is not late
+                      if (!is_opened || second.is_killed) return false;
+                      second.is_killed = ++asked == 3;
+                      return true;
+                    });
+  EXPECT_FAILS(train(store, "a", 1, second, {}), StatusCode::kCancelled, "killed");
+  EXPECT_EQ(asked, 3);
+}
+
 TEST_F(SessionCheckpoints, TrainingGoesOnWhileTheDiskIsFull) {
   const auto store = new_store();
   Told told;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "support/status_matchers.h"
@@ -16,10 +17,18 @@ JobDemand demand(const std::string& name, int least, int most) {
   return demand;
 }
 
-// A job that has come to what it was told; 0: told nothing yet.
+constexpr const char* kNode = "node";
+
+Snapshot one_node(int workers, std::vector<JobFacts> jobs = {}) {
+  return {.nodes = {{kNode, workers}}, .jobs = std::move(jobs)};
+}
+
+// A job that has come to what it was told, on one node; 0: told nothing yet.
 JobFacts job(const std::string& name, int workers, int least = 1, int most = 4) {
   JobFacts facts{.demand = demand(name, least, most), .wanted = workers, .running = workers};
-  if (workers > 0) facts.answer = JobAllocation{.job = name, .workers = workers};
+  if (workers > 0) {
+    facts.answer = JobAllocation{.job = name, .workers = workers, .nodes = {{kNode, workers}}};
+  }
   return facts;
 }
 
@@ -80,8 +89,8 @@ TEST(DecideAllocations, Table) {
       {"nobody", 3, {}, {}},
   };
   for (const Row& row : rows) {
-    const auto decision = decide_allocations({.workers = row.workers, .jobs = row.jobs},
-                                             {.when_full = row.when_full});
+    const auto decision =
+        decide_allocations(one_node(row.workers, row.jobs), {.when_full = row.when_full});
     ASSERT_TRUE(decision.ok()) << row.what;
     EXPECT_EQ(workers_of(*decision), row.expected) << row.what;
     EXPECT_EQ(decision->is_settled, row.is_settled) << row.what;
@@ -90,23 +99,22 @@ TEST(DecideAllocations, Table) {
 
 TEST(DecideAllocations, WhatAJobHasShownCountsMoreThanWhatItSaid) {
   JobFacts a = job("a", 2), b = job("b", 2);  // both said the square root
-  const auto decide = [&] {
-    return workers_of(*decide_allocations({.workers = 4, .jobs = {a, b}}, {}));
-  };
+  const auto decide = [&] { return workers_of(*decide_allocations(one_node(4, {a, b}), {})); };
   EXPECT_EQ(decide(), (std::vector{2, 2}));
   a.speeds = {{1, 64, 100, 1.0}, {2, 64, 100, 0.99}};  // a second worker is of no use to it
   EXPECT_EQ(decide(), (std::vector{1, 2}));            // b grows when it has given it back
   a.running = a.wanted = 1;
   a.answer->workers = 1;
+  a.answer->nodes = {{kNode, 1}};
   EXPECT_EQ(decide(), (std::vector{1, 3}));
-  const auto decision = decide_allocations({.workers = 4, .jobs = {a, b}}, {});
+  const auto decision = decide_allocations(one_node(4, {a, b}), {});
   EXPECT_NE(decision->jobs[0].reason.find("+- 5 %"), std::string::npos) << decision->jobs[0].reason;
 }
 
 TEST(DecideAllocations, ASwitchMustPayWithinTheHorizon) {
   JobFacts a = job("a", 1, 1, 2);
   a.demand.sizes[1].value = 1.1;  // 10 % more by a second worker
-  const Snapshot snapshot{.workers = 2, .jobs = {a}};
+  const Snapshot snapshot = one_node(2, {a});
   using std::chrono::seconds;
   const auto grows = [&](Duration cost, Duration horizon) {
     return decide_allocations(snapshot, {.switch_cost = cost, .horizon = horizon})
@@ -118,51 +126,190 @@ TEST(DecideAllocations, ASwitchMustPayWithinTheHorizon) {
   EXPECT_TRUE(grows(seconds(40), seconds(500)));
 }
 
-// Jobs that come, obey after a while and end, at random: never more workers than there are, and
-// nobody who was let in ever has none.
-TEST(DecideAllocations, NeverGivesAWorkerTwice) {
-  std::mt19937 random(1);
-  const auto draw = [&](int low, int high) {
-    return std::uniform_int_distribution<int>(low, high)(random);
-  };
-  int ended = 0;
-  for (int round = 0; round < 200; ++round) {
-    Snapshot snapshot{.workers = draw(1, 12)};
-    const AutoscalerOptions options{.when_full =
-                                        draw(0, 1) == 0 ? WhenFull::kQueue : WhenFull::kDrop};
-    for (int step = 0; step < 100; ++step) {
-      if (draw(0, 9) == 0) {
-        const int least = draw(1, 3);
-        snapshot.jobs.push_back(job(std::to_string(step), 0, least, least + draw(0, 5)));
-      }
-      for (size_t i = 0; i < snapshot.jobs.size(); ++i) {
-        JobFacts& one = snapshot.jobs[i];
-        if (one.wanted == 0 && one.granted() > 0 && draw(0, 2) == 0) one.wanted = one.granted();
-        if (draw(0, 2) == 0) one.running = one.wanted;
-        one.is_starting = one.running < one.wanted;
-        if (one.running > 0 && draw(0, 29) == 0) {
-          snapshot.jobs.erase(snapshot.jobs.begin() + static_cast<ptrdiff_t>(i--));
-          ++ended;
-        }
-      }
-      const auto decision = decide_allocations(snapshot, options);
-      ASSERT_OK(decision);
-      int held = 0;
-      for (size_t i = 0; i < snapshot.jobs.size(); ++i) {
-        JobFacts& one = snapshot.jobs[i];
-        const int workers = decision->jobs[i].workers;
-        if (one.granted() > 0) {
-          ASSERT_GE(workers, one.demand.sizes.front().workers);
-        }
-        ASSERT_LE(workers, one.demand.sizes.back().workers);
-        one.answer = decision->jobs[i];
-        if (one.wanted > 0 && draw(0, 2) > 0) one.wanted = workers;  // or it was killed before
-        held += std::max({one.running, one.wanted, workers});
-      }
-      ASSERT_LE(held, snapshot.workers) << "round " << round << ", step " << step;
+std::string places_of(const AllocationDecision& decision) {
+  std::string text;
+  for (const JobAllocation& one : decision.jobs) {
+    text += text.empty() ? "" : " | ";
+    for (const NodeAllocation& place : one.nodes) {
+      text += std::to_string(place.workers) + place.node;
     }
   }
-  EXPECT_GT(ended, 100);
+  return text;
+}
+
+TEST(DecideAllocations, KnowsTheBoundariesOfNodes) {
+  const auto on = [](JobFacts facts, std::vector<NodeAllocation> places) {
+    facts.answer->nodes = std::move(places);
+    return facts;
+  };
+  const auto of = [](JobFacts facts, const char* node) {
+    facts.demand.node = node;
+    return facts;
+  };
+  const auto together = [](JobFacts facts) {
+    for (SizeOption& size : facts.demand.sizes) size.nodes_max = 1;
+    return facts;
+  };
+  JobFacts away = on(job("away", 3), {{"x", 3}});
+  away.is_away = true;
+  JobFacts ending = on(job("a", 1), {{"x", 1}});
+  ending.running = 3;  // two of them are about to end, wherever they are
+  const struct {
+    const char* what;
+    std::vector<NodeAllocation> nodes;
+    std::vector<JobFacts> jobs;
+    const char* expected;
+    bool is_settled = true;
+  } rows[] = {
+      {"each on its own node",
+       {{"x", 4}, {"y", 2}},
+       {of(job("a", 0), "y"), of(job("b", 0), "x")},
+       "2y | 4x"},
+      {"a node that is not there", {{"x", 4}}, {of(job("a", 0), "z")}, ""},
+      {"together on one node",
+       {{"x", 3}, {"y", 3}},
+       {together(job("a", 0)), together(job("b", 0))},
+       "3x | 3y"},
+      {"it grows where it is", {{"x", 1}, {"y", 4}}, {together(on(job("a", 1), {{"y", 1}}))}, "4y"},
+      {"beside those who stay",
+       {{"x", 4}, {"y", 4}},
+       {on(job("a", 2, 2, 2), {{"x", 1}, {"y", 1}}), together(job("b", 0))},
+       "1x1y | 3x"},
+      {"who is away keeps its node",
+       {{"x", 4}, {"y", 1}},
+       {away, together(job("b", 0))},
+       "3x | 1x"},
+      {"room on another node is of no use: it waits for the end of those on its own",
+       {{"x", 4}, {"y", 4}},
+       {on(job("a", 4), {{"x", 4}}), of(job("b", 0, 2, 2), "x")},
+       "2x | ",
+       false},
+      {"who has given back there grows elsewhere",
+       {{"x", 4}, {"y", 4}},
+       {on(job("a", 2), {{"x", 2}}), of(on(job("b", 2, 2, 2), {{"x", 2}}), "x")},
+       "2x2y | 2x"},
+      {"whose workers end somewhere",
+       {{"x", 2}, {"y", 2}},
+       {ending, job("b", 0, 2, 2)},
+       "1x | ",
+       false},
+      {"a smaller node", {{"x", 2}, {"y", 2}}, {on(job("a", 4), {{"x", 4}})}, "2x2y"},
+      {"the same places, told again",
+       {{"x", 2}, {"y", 2}},
+       {on(job("a", 2, 2, 2), {{"y", 2}})},
+       "2y"},
+  };
+  for (const auto& row : rows) {
+    const auto decision = decide_allocations({.nodes = row.nodes, .jobs = row.jobs}, {});
+    ASSERT_TRUE(decision.ok()) << row.what;
+    EXPECT_EQ(places_of(*decision), row.expected) << row.what;
+    EXPECT_EQ(decision->is_settled, row.is_settled) << row.what;
+  }
+}
+
+// Jobs that come, obey after a while and end, at random, some of them on one node only.
+class RandomCluster {
+ public:
+  explicit RandomCluster(std::mt19937& random) : random_(random) {
+    const int nodes = draw(1, 3);
+    for (int node = 0; node < nodes; ++node) snapshot_.nodes.push_back({name_of(node), draw(1, 6)});
+    options_.when_full = draw(0, 1) == 0 ? WhenFull::kQueue : WhenFull::kDrop;
+  }
+
+  // One decision, and what has happened before it. Never more workers on a node than there are, and
+  // nobody who was let in ever has none.
+  void step(const std::string& name) {
+    if (draw(0, 9) == 0) submit(name);
+    for (size_t i = 0; i < snapshot_.jobs.size();) {
+      obey(snapshot_.jobs[i]);
+      if (snapshot_.jobs[i].running == 0 || draw(0, 29) > 0) {
+        ++i;
+        continue;
+      }
+      processes_.erase(snapshot_.jobs[i].demand.job);
+      snapshot_.jobs.erase(snapshot_.jobs.begin() + static_cast<ptrdiff_t>(i));
+      ++ended;
+    }
+    const auto decision = decide_allocations(snapshot_, options_);
+    ASSERT_OK(decision);
+    std::map<std::string, int> held;
+    for (size_t i = 0; i < snapshot_.jobs.size(); ++i) {
+      tell(snapshot_.jobs[i], decision->jobs[i], held);
+    }
+    for (const NodeAllocation& node : snapshot_.nodes) {
+      ASSERT_LE(held[node.node], node.workers);
+    }
+  }
+
+  int ended = 0;
+  int spread = 0;  // how often a job was told to have workers on several nodes
+
+ private:
+  int draw(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  static std::string name_of(int node) { return std::string(1, static_cast<char>('a' + node)); }
+
+  void submit(const std::string& name) {
+    const int least = draw(1, 3);
+    JobFacts& one = snapshot_.jobs.emplace_back(job(name, 0, least, least + draw(0, 5)));
+    const auto nodes = static_cast<int>(snapshot_.nodes.size());
+    if (draw(0, 1) == 0) one.demand.node = name_of(draw(0, nodes - 1));
+    const auto nodes_max = static_cast<int16_t>(draw(0, 1));
+    for (SizeOption& size : one.demand.sizes) size.nodes_max = nodes_max;
+  }
+
+  void obey(JobFacts& one) {
+    if (one.wanted == 0 && one.granted() > 0 && draw(0, 2) == 0) one.wanted = one.granted();
+    if (one.wanted == one.granted() && draw(0, 2) == 0) {  // it comes to what it was told
+      auto& here = processes_[one.demand.job];
+      here.clear();
+      if (one.answer) {
+        for (const NodeAllocation& place : one.answer->nodes) here[place.node] = place.workers;
+      }
+      one.running = one.wanted;
+    }
+    one.is_starting = one.running < one.wanted;
+  }
+
+  // Adds what it may have on each node: its processes, and what it is told.
+  void tell(JobFacts& one, const JobAllocation& told, std::map<std::string, int>& held) {
+    if (one.granted() > 0) {
+      EXPECT_GE(told.workers, one.demand.sizes.front().workers);
+    }
+    EXPECT_LE(told.workers, one.demand.sizes.back().workers);
+    std::map<std::string, int> most = processes_[one.demand.job];
+    int placed = 0;
+    for (const NodeAllocation& place : told.nodes) {
+      placed += place.workers;
+      most[place.node] = std::max(most[place.node], place.workers);
+      if (!one.demand.node.empty()) {
+        EXPECT_EQ(place.node, one.demand.node);
+      }
+    }
+    EXPECT_EQ(placed, told.workers);
+    spread += told.nodes.size() > 1 ? 1 : 0;
+    for (const auto& [node, workers] : most) held[node] += workers;
+    one.answer = told;
+    if (one.wanted > 0 && draw(0, 2) > 0) one.wanted = told.workers;  // or it was killed before
+  }
+
+  std::mt19937& random_;
+  AutoscalerOptions options_;
+  Snapshot snapshot_;
+  std::map<std::string, std::map<std::string, int>> processes_;  // by job, then node
+};
+
+TEST(DecideAllocations, NeverGivesAWorkerTwice) {
+  std::mt19937 random(1);
+  int ended = 0, spread = 0;
+  for (int round = 0; round < 100 && !HasFailure(); ++round) {
+    SCOPED_TRACE(round);
+    RandomCluster cluster(random);
+    for (int step = 0; step < 100 && !HasFailure(); ++step) cluster.step(std::to_string(step));
+    ended += cluster.ended;
+    spread += cluster.spread;
+  }
+  EXPECT_GT(ended, 50);
+  EXPECT_GT(spread, 50);
 }
 
 }  // namespace

@@ -31,62 +31,26 @@ class JobLinkTest : public ::testing::Test {
         {2, {.job = "job", .workers = workers, .batch = batch}}};
     ASSERT_OK(store_->put(jobs::kAnswers, encode(answers)));
   }
-  std::unique_ptr<JobLink> open() {
-    return JobLink::open(*store_, system_runtime(), "job", 5ms).value();
-  }
-  // What the job's record says as soon as that many sizes are in it, the last one of so many steps.
-  std::vector<MeasuredSpeed> speeds(size_t count, uint64_t steps) {
-    Revision seen = 0;
-    while (true) {
-      const auto entry = store_->get("ffdl-speeds/job");
-      if (entry.ok()) {
-        auto all = jobs::parse_speeds(entry->value).value();
-        if (all.size() == count && all.back().steps == steps) return all;
-      }
-      const auto changed = store_->wait_change("ffdl-speeds/", seen, deadline_in(60s));
-      if (!changed.ok()) return {};
-      seen = *changed;
-    }
-  }
 
   const std::unique_ptr<Store> store_;
 };
 
-TEST_F(JobLinkTest, TellsTheMeanOfEachSizeButItsFirstStep) {
-  {
-    const auto link = open();
-    link->report(2, 64, 900ms);  // the first: it loads and connects
-    for (const auto took : {10ms, 20ms, 30ms}) link->report(2, 64, took);
-    link->report(4, 64, 900ms);
-    link->report(4, 64, 7ms);
-    const auto all = speeds(2, 1);
-    ASSERT_EQ(all.size(), 2U);
-    EXPECT_EQ(all[0].workers, 2);
-    EXPECT_EQ(all[0].batch, 64);
-    EXPECT_EQ(all[0].steps, 3U);
-    EXPECT_NEAR(all[0].step_s, 0.02, 1e-9);
-    EXPECT_EQ(all[1].steps, 1U);
-    EXPECT_NEAR(all[1].step_s, 0.007, 1e-9);
-  }
-  EXPECT_FAILS(store_->get("ffdl-speeds/job"), StatusCode::kNotFound, "");  // it ends with the job
-}
-
-TEST_F(JobLinkTest, ASuccessorGoesOnFromWhatWasReported) {
-  ASSERT_OK(store_->put("ffdl-speeds/job",
-                        jobs::encode({MeasuredSpeed{1, 64, 40, 0.5}, MeasuredSpeed{2, 64, 9, 9}})));
-  const auto link = open();
-  link->report(2, 64, 20ms);
-  link->report(2, 64, 20ms);
-  const auto all = speeds(2, 1);  // its own took the other's place
-  ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0], (MeasuredSpeed{1, 64, 40, 0.5}));
-  EXPECT_NEAR(all[1].step_s, 0.02, 1e-9);
+TEST_F(JobLinkTest, SpeedsAreReadAsTheyWereTold) {
+  const std::vector<MeasuredSpeed> told = {{1, 64, 40, 0.5}, {2, 64, 9, 9}};
+  EXPECT_FAILS(read_speeds(*store_, "job"), StatusCode::kNotFound, "");
+  ASSERT_OK_AND_ASSIGN(const LeaseId lease, store_->grant_lease(60s));
+  ASSERT_OK(publish_speeds(*store_, "job", told, lease));
+  ASSERT_OK_AND_ASSIGN(const auto read, read_speeds(*store_, "job"));
+  EXPECT_EQ(read, told);
+  ASSERT_OK(store_->end_lease(lease));
+  EXPECT_FAILS(read_speeds(*store_, "job"), StatusCode::kNotFound, "");  // it ends with the job
 }
 
 TEST_F(JobLinkTest, RefusesWhatMakesNoSense) {
   EXPECT_FAILS(JobLink::open(*store_, system_runtime(), ""), StatusCode::kInvalidArgument, "name");
   EXPECT_FAILS(JobLink::open(*store_, system_runtime(), "a", 0s), StatusCode::kInvalidArgument,
                "an interval above 0");
+  EXPECT_FAILS(publish_speeds(*store_, "", {}, kNoLease), StatusCode::kInvalidArgument, "its name");
 }
 
 // Samples of each step as the ledgers of all members tell them.
@@ -132,14 +96,11 @@ Status train(Store& store, const std::string& id, uint64_t last_batch, Steps& st
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, store));
   uint64_t end = ~uint64_t{0};
   while (session->step() < end) {
-    const Time begin = deadline_in({});
     model.compute(session->step());
     FFDL_RETURN_IF_ERROR(ledger->take(batch->share()).status());
     FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
     if (result != StepResult::kContinue && result != StepResult::kWorldChanged) continue;
     if (session->world().rank == 0) {
-      link->report(session->world().size(), static_cast<int64_t>(batch->samples()),
-                   deadline_in({}) - begin);
       const AdmittedJob wanted = link->wanted();
       if (wanted.batch > 0) {
         batch->want(static_cast<uint64_t>(wanted.batch), wanted.workers);

@@ -30,6 +30,18 @@ class JobTicketTest : public ::testing::Test {
   std::unique_ptr<Store> store_;
 };
 
+TEST_F(JobTicketTest, MayListASizeTwiceThatLiesOtherwise) {
+  const SizeOption together{.workers = 2, .value = 1.9, .nodes_max = 1};
+  ASSERT_OK_AND_ASSIGN(const auto ticket, JobTicket::enter(*store_, system_runtime(),
+                                                           {"a", {{1, 1}, {2, 1.5}, together}}));
+  SizeOption wrong = together;
+  wrong.nodes_max = -1;
+  EXPECT_FAILS(JobTicket::enter(*store_, system_runtime(), {"b", {wrong}}),
+               StatusCode::kInvalidArgument, "on -1 nodes");
+  EXPECT_FAILS(JobTicket::enter(*store_, system_runtime(), {"b", {}}), StatusCode::kInvalidArgument,
+               "no size");
+}
+
 TEST_F(JobTicketTest, WaitsForItsOwnAnswer) {
   ASSERT_OK_AND_ASSIGN(const auto ticket, enter("a"));
   EXPECT_FAILS(ticket->wait_until_admitted(deadline_in(1ms)), StatusCode::kTimeout, "");

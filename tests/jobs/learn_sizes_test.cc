@@ -58,6 +58,18 @@ TEST(LearnSizes, OfASizeWithABatchOnlyStepsOfThatBatchCount) {
   EXPECT_NEAR(value(learn_sizes(said(), speeds), 2), 9, 1e-9);  // what was measured most
 }
 
+// A job is taken to have been measured where it lay best; what it said of the difference stays.
+TEST(LearnSizes, HowWorkersLieStaysWhatTheJobSaid) {
+  const std::vector<SizeOption> sizes = {
+      {1, 1.0}, {2, 1.2}, {.workers = 2, .value = 1.8, .nodes_max = 1}};
+  const std::vector<MeasuredSpeed> speeds = {measured(1, 1), measured(2, 1.5)};
+  const auto learned = learn_sizes(sizes, speeds);
+  EXPECT_NEAR(learned[2].value, 1.5, 1e-9);
+  EXPECT_NEAR(learned[1].value, 1.0, 1e-9);
+  EXPECT_EQ(learned[1].uncertainty, learned[2].uncertainty);
+  EXPECT_EQ(learned[2].nodes_max, 1);
+}
+
 // Jobs whose speed is a power of the workers, measured at two sizes with errors of 3 %: the others
 // lie within two deviations as often as they should.
 TEST(LearnSizes, KnowsHowMuchItKnows) {

@@ -8,11 +8,13 @@ namespace ffdl::jobs {
 namespace {
 
 TEST(JobRecords, AreReadAsTheyWereWritten) {
-  const DemandRecord demand{{"", {{1, 1, 8}, {4, 3.25, 64}}}, uint64_t{1} << 60};
+  const DemandRecord demand{{"", {{1, 1, 8}, {4, 3.25, 64}, {4, 3.5, 64, 0, 2, 3}}, "node-7"},
+                            uint64_t{1} << 60};
   ASSERT_OK_AND_ASSIGN(const DemandRecord read, parse_demand(encode(demand)));
   EXPECT_EQ(read.demand.sizes, demand.demand.sizes);
+  EXPECT_EQ(read.demand.node, "node-7");
   EXPECT_EQ(read.place, demand.place);
-  const std::vector<Answer> answers = {{7, {"a", 2, 64, false, "so it is"}},
+  const std::vector<Answer> answers = {{7, {"a", 3, 64, false, "so it is", {{"x", 1}, {"y", 2}}}},
                                        {8, {"b", 0, 0, true, "full"}}};
   ASSERT_OK_AND_ASSIGN(const auto both, parse_answers(encode(answers)));
   EXPECT_EQ(both, answers);
@@ -40,18 +42,28 @@ TEST(JobRecords, WhatIsNoneIsCorrupt) {
         R"({"place":0,"sizes":[{"workers":0,"value":1,"batch":0}]})",
         R"({"place":0,"sizes":[{"workers":1,"value":"1","batch":0}]})",
         R"({"place":0,"sizes":[{"workers":5000000000,"value":1,"batch":0}]})",
+        R"({"place":0,"sizes":[{"workers":1,"value":1,"batch":0,"nodes_max":40000}]})",
+        R"({"place":0,"sizes":[{"workers":1,"value":1,"batch":0,"per_node_max":-1}]})",
+        R"({"place":0,"sizes":[{"workers":1,"value":1,"batch":0}],"node":7})",
         R"({"place":0,"sizes":[7]})"}) {
     EXPECT_FAILS(parse_demand(text), StatusCode::kCorrupt, "demand");
   }
   const std::string good =
-      R"([{"job":"a","place":1,"workers":1,"batch":0,"dropped":false,"reason":""}])";
+      R"([{"job":"a","place":1,"workers":1,"batch":0,"dropped":false,"reason":"",)"
+      R"("nodes":[{"node":"x","workers":2}]}])";
   EXPECT_OK(parse_answers(good));
+  EXPECT_OK(parse_answers(  // as written before there were nodes
+      R"([{"job":"a","place":1,"workers":1,"batch":0,"dropped":false,"reason":""}])"));
   for (const auto& [part, other] : std::initializer_list<std::pair<std::string, std::string>>{
            {"\"a\"", "1"},
            {"\"place\"", "\"p\""},
            {"false", "0"},
            {"\"\"", "null"},
            {"\"workers\":1", "\"workers\":-1"},
+           {"\"workers\":2", "\"workers\":0"},
+           {"\"x\"", "7"},
+           {"[{\"node\"", "[7,{\"node\""},
+           {R"([{"node":"x","workers":2}])", "7"},
            {"[{", "[7,{"},
            {"[", "7["}}) {
     std::string bad = good;

@@ -25,7 +25,7 @@ class SnapshotTest : public ::testing::Test {
 
 TEST_F(SnapshotTest, AnEmptyStoreIsAnEmptyCluster) {
   ASSERT_OK_AND_ASSIGN(const Snapshot empty, take_snapshot(*store_));
-  EXPECT_EQ(empty.workers, 0);
+  EXPECT_TRUE(empty.nodes.empty());
   EXPECT_TRUE(empty.jobs.empty());
   EXPECT_EQ(empty.answered, 0U);
 }
@@ -40,7 +40,10 @@ TEST_F(SnapshotTest, JobsComeInOrderOfTheirPlaces) {
   ASSERT_OK(offer_workers(*store_, "c", 0));
   put(key_of(kOffers, "odd"), "many");
   ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, take_snapshot(*store_));
-  EXPECT_EQ(snapshot.workers, 5);
+  EXPECT_EQ(snapshot.nodes, (std::vector<NodeAllocation>{{"a", 2}, {"b", 3}, {"odd", 0}}));
+  ASSERT_OK_AND_ASSIGN(const Allocations shown, read_allocations(*store_));
+  EXPECT_EQ(shown.workers, 5);
+  EXPECT_EQ(shown.nodes, snapshot.nodes);
   ASSERT_EQ(snapshot.jobs.size(), 2U);
   EXPECT_EQ(snapshot.jobs[0].demand.job, "again");
   EXPECT_EQ(snapshot.jobs[1].demand.job, "late");

@@ -65,5 +65,24 @@ TEST(ElasticPolicy, DoesNotSwitchForASmallGain) {
   EXPECT_EQ(policy.decide(jobs.active(), 0, 60)->workers, (std::vector{0, 1}));
 }
 
+// On two nodes of three, with a network between them that is slow.
+TEST(ElasticPolicy, PlansNodesSoThatNobodyLiesAcrossThem) {
+  SimpleJobs jobs;
+  jobs.add(4);
+  jobs.add(4);
+  teach(jobs);
+  jobs.estimator().observe({1, 2, 8, 1.02, 0.02}, {1, 1});
+  jobs.estimator().observe({2, 2, 8, 3, 2}, {1, 1});
+  ClusterOptions two = options(3, PlanObjective::kThroughput);
+  two.nodes = 2;
+  two.plans_nodes = true;
+  ElasticPolicy policy(two);
+  const auto decide = [&] { return policy.decide(jobs.active(), 0, 60)->places; };
+  EXPECT_EQ(decide(), (std::vector<Allocation>{{{0, 3}}, {{1, 3}}}));
+  jobs.active()[0]->allocation = {{1, 3}};
+  jobs.active()[1]->allocation = {{0, 3}};
+  EXPECT_EQ(decide(), (std::vector<Allocation>{{{1, 3}}, {{0, 3}}})) << "who runs stays";
+}
+
 }  // namespace
 }  // namespace ffdl::plan

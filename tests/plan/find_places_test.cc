@@ -8,13 +8,24 @@
 namespace ffdl::plan {
 namespace {
 
+int workers_on(const std::vector<NodeWorkers>& places, int node) {
+  int workers = 0;
+  for (const NodeWorkers& place : places) workers += place.node == node ? place.workers : 0;
+  return workers;
+}
+
 // Whether the places are as the gangs ask for, and `room` is what they leave.
 bool are_in_order(std::span<const Gang> gangs, std::vector<int> before, const FoundPlaces& found,
                   const std::vector<int>& room) {
   for (size_t i = 0; i < gangs.size(); ++i) {
     int workers = 0;
+    for (const NodeWorkers& held : gangs[i].held) {
+      if (workers_on(found.of[i], held.node) < held.workers) return false;
+    }
     for (const NodeWorkers& place : found.of[i]) {
-      before[static_cast<size_t>(place.node)] -= place.workers;
+      const auto node = static_cast<size_t>(place.node);
+      if (!gangs[i].most.empty() && place.workers > gangs[i].most[node]) return false;
+      before[node] -= place.workers;
       workers += place.workers;
       if (place.workers < 1) return false;
       if (gangs[i].per_node_max > 0 && place.workers > gangs[i].per_node_max) return false;
@@ -46,6 +57,16 @@ TEST(FindPlaces, Table) {
        Places::kFound,
        0},
       {"two and two of one and one", {{2, 0, 1}, {2, 0, 1}, {2, 1}}, {3, 2, 1}, Places::kFound, 0},
+      {"beside what it holds", {{3, 1, 0, {{1, 2}}}}, {4, 3}, Places::kFound, 0},
+      {"not beside what it holds", {{4, 1, 0, {{1, 2}}}}, {4, 3}, Places::kNone, 1},
+      {"it holds too much for itself", {{4, 1, 0, {{0, 1}, {1, 2}}}}, {4, 3}, Places::kNone, 1},
+      {"others hold too much for the node",
+       {{1, 0, 0}, {2, 0, 0, {{0, 2}}}, {2, 0, 0, {{0, 2}}}},
+       {3, 3},
+       Places::kNone,
+       3},
+      {"where it may lie", {{3, 0, 0, {}, {0, 2, 1}}}, {4, 4, 4}, Places::kFound, 0},
+      {"and no more there", {{4, 0, 0, {}, {0, 2, 1}}}, {4, 4, 4}, Places::kNone, 1},
   };
   for (const auto& row : rows) {
     std::vector<int> room = row.room;
@@ -73,12 +94,17 @@ bool can_be_placed(std::span<const Gang> gangs, std::vector<int>& room, size_t g
   if (gang == gangs.size()) return true;
   const Gang& one = gangs[gang];
   if (left == 0) {
+    for (const NodeWorkers& held : one.held) {  // beyond the last node that was filled
+      if (static_cast<size_t>(held.node) >= node) return false;
+    }
     const int next = gang + 1 < gangs.size() ? gangs[gang + 1].workers : 0;
     return can_be_placed(gangs, room, gang + 1, 0, next, 0);
   }
   if (node == room.size()) return false;
-  for (int taken = 0; taken <= std::min(left, room[node]); ++taken) {
+  for (int taken = workers_on(one.held, static_cast<int>(node));
+       taken <= std::min(left, room[node]); ++taken) {
     if (one.per_node_max > 0 && taken > one.per_node_max) break;
+    if (!one.most.empty() && taken > one.most[node]) break;
     const int used = nodes_used + (taken > 0 ? 1 : 0);
     if (one.nodes_max > 0 && used > one.nodes_max) break;
     room[node] -= taken;
@@ -100,6 +126,14 @@ TEST(FindPlaces, FindsThemWheneverThereAreAny) {
     for (int& one : room) one = draw(0, 5);
     std::vector<Gang> gangs(static_cast<size_t>(draw(1, 4)));
     for (Gang& gang : gangs) gang = {draw(1, 6), draw(0, 2), draw(0, 3)};
+    if (round % 2 == 1) {  // some of them lie somewhere already, or may not lie everywhere
+      for (Gang& gang : gangs) {
+        const int node = draw(0, static_cast<int>(room.size()) - 1);
+        if (draw(0, 2) == 0) gang.held = {{node, draw(1, gang.workers)}};
+        if (draw(0, 2) > 0) continue;
+        for (size_t i = 0; i < room.size(); ++i) gang.most.push_back(draw(0, 4));
+      }
+    }
     std::vector<int> copy = room;
     const bool possible = can_be_placed(gangs, copy, 0, 0, gangs[0].workers, 0);
     std::vector<int> left = room;
@@ -110,6 +144,9 @@ TEST(FindPlaces, FindsThemWheneverThereAreAny) {
     } else {
       std::vector<int> again = room;
       const auto blocked = std::span(gangs).first(found.blocked);
+      for (size_t i = found.blocked; i < gangs.size(); ++i) {
+        ASSERT_TRUE(gangs[i].held.empty()) << "round " << round;
+      }
       ASSERT_FALSE(can_be_placed(blocked, again, 0, 0, gangs[0].workers, 0)) << "round " << round;
     }
     ++(possible ? found_some : found_none);
@@ -136,6 +173,37 @@ TEST(CouldFit, LooksAtOneGangAlone) {
   EXPECT_FALSE(could_fit({5, 1, 0}, std::vector{2, 4}));
   EXPECT_TRUE(could_fit({5, 2, 0}, std::vector{2, 1, 4}));
   EXPECT_FALSE(could_fit({5, 0, 1}, std::vector{2, 1, 4}));
+  EXPECT_TRUE(could_fit({4, 2, 0, {{1, 1}}}, std::vector{2, 1, 4}));
+  EXPECT_FALSE(could_fit({6, 2, 0, {{1, 1}}}, std::vector{2, 1, 4}));
+  EXPECT_FALSE(could_fit({3, 0, 1, {{0, 2}}}, std::vector{2, 1, 4}));
+  EXPECT_TRUE(could_fit({3, 0, 0, {}, {1, 1, 1}}, std::vector{2, 1, 4}));
+  EXPECT_FALSE(could_fit({4, 0, 0, {}, {1, 1, 1}}, std::vector{2, 1, 4}));
+}
+
+TEST(GangOf, WhoMayNotMoveStaysWhereItIs) {
+  const std::vector nodes = {4, 4, 1};
+  JobRequest job{.name = "a", .current_nodes = {{0, 2}, {2, 2}}, .may_move = false};
+  const auto gang = [&](int workers) { return gang_of(job, {workers, 1.0}, nodes); };
+  // Of the third node only one worker's room is left.
+  EXPECT_EQ(gang(4).held, (std::vector<NodeWorkers>{{0, 2}, {2, 1}}));
+  EXPECT_TRUE(gang(4).most.empty());
+  EXPECT_TRUE(gang(2).held.empty());
+  EXPECT_EQ(gang(2).most, (std::vector{2, 0, 1}));
+  job.may_move = true;
+  EXPECT_TRUE(gang(4).held.empty());
+  EXPECT_TRUE(gang(2).most.empty());
+  job.only_nodes = {1};
+  EXPECT_EQ(gang(2).most, (std::vector{0, 4, 0}));
+}
+
+TEST(SmallestSize, IsTheLeastDemandingOneThatFits) {
+  JobRequest job{.name = "a", .sizes = {{2, 1.9, 0, 0, 1}, {2, 1.2}, {1, 1, 0, 0, 0, 0}}};
+  EXPECT_EQ(smallest_size(job, std::vector{1, 1}), 2);
+  job.sizes.pop_back();
+  EXPECT_EQ(smallest_size(job, std::vector{1, 1}), 1);
+  job.sizes.pop_back();
+  EXPECT_EQ(smallest_size(job, std::vector{1, 1}), -1);
+  EXPECT_EQ(smallest_size(job, std::vector{1, 2}), 0);
 }
 
 }  // namespace

@@ -148,6 +148,24 @@ TEST(JobFile, ComplaintsOfAProfileNameItsFileLineAndColumn) {
   EXPECT_EQ((*job)[0].source, "'" + file + "': line 1, column 1");
 }
 
+// Of 100 bytes a sample, within 1600 for each worker.
+TEST(JobFile, OnlyMemoryOfADeviceBoundsABatch) {
+  const auto batch = [](const std::string& memory) {
+    TempFolder folder;
+    folder.write("p.json",
+                 R"({"format": "ffdl-profile-1", "job": "a", "global_batch": 8, "points": [
+        {"workers": 1, "batch": 8, "step_s": 1, "communication_share": 0, )" +
+                     memory + "}]}");
+    const auto jobs = load_job_requests(folder.write(
+        "jobs.yaml", "jobs: [{name: a, profile: p.json, max_batch: 64, device_memory: 1600}]\n"));
+    return jobs.ok() ? (*jobs)[0].sizes[0].batch : -1;
+  };
+  EXPECT_LE(batch(R"("device_memory_bytes": 800)"), 16);
+  EXPECT_LE(batch(R"("memory_bytes": 800)"), 16) << "its name before";
+  EXPECT_GT(batch(R"("host_memory_bytes": 800)"), 16) << "of a device nothing is known";
+  EXPECT_GT(batch(R"("device_memory_bytes": null, "host_memory_bytes": 800)"), 16);
+}
+
 TEST(JobFile, SizesMayDemandNodes) {
   TempFolder folder;
   const auto jobs = load_job_requests(folder.write(

@@ -39,8 +39,8 @@ TEST(PlacedPlan, AJobIsCutOverNodesOnlyWhereThatIsWorthIt) {
   EXPECT_EQ(workers_of(plan), (std::vector{3, 3, 2}));
   EXPECT_EQ(plan.jobs[2].nodes, (std::vector<NodeWorkers>{{0, 1}, {1, 1}}));
   EXPECT_EQ(plan.jobs[2].explanation,
-            "c gets 2 workers, worth 1.2: 1 on node 0, 1 on node 1; if nodes had no boundaries it "
-            "would have 2, worth 1.95");
+            "c gets 2 workers, worth 1.2; it has no larger size; it has no smaller size; 1 on node "
+            "0, 1 on node 1; if nodes had no boundaries it would have 2, worth 1.95");
   EXPECT_EQ(plan.jobs[0].explanation.find("boundaries"), std::string::npos);
 }
 
@@ -62,7 +62,7 @@ TEST(PlacedPlan, AGangHasAllOrWaits) {
   EXPECT_TRUE(plan.is_best);
   EXPECT_EQ(workers_of(plan), (std::vector{0, 3}));
   EXPECT_EQ(plan.jobs[0].explanation,
-            "gang waits; if nodes had no boundaries it would have 4, worth 4");
+            "gang waits; 4 more would add 4; if nodes had no boundaries it would have 4, worth 4");
 }
 
 TEST(PlacedPlan, WhatDoesNotFitTogetherIsAnAnswer) {
@@ -73,10 +73,110 @@ TEST(PlacedPlan, WhatDoesNotFitTogetherIsAnAnswer) {
             "the jobs' sizes do not fit on these nodes together; let some wait, or demand less");
 }
 
+// Two jobs that are worth the square root of their workers, on two nodes.
+std::vector<JobRequest> two_running(std::vector<NodeWorkers> a, std::vector<NodeWorkers> b) {
+  std::vector<JobRequest> jobs(2);
+  for (JobRequest& job : jobs) {
+    for (int k = 1; k <= 4; ++k) job.sizes.push_back(anywhere(k, std::sqrt(k)));
+    job.switch_cost = 0.01;
+  }
+  jobs[0].name = "a";
+  jobs[0].current_nodes = std::move(a);
+  jobs[1].name = "b";
+  jobs[1].current_nodes = std::move(b);
+  for (JobRequest& job : jobs) {
+    for (const NodeWorkers& place : job.current_nodes) job.current_workers += place.workers;
+  }
+  return jobs;
+}
+
+TEST(PlacedPlan, WhoKeepsItsSizeStays) {
+  const std::vector<NodeWorkers> a = {{0, 1}, {1, 1}}, b = {{1, 2}};  // not as they would be packed
+  std::vector<JobRequest> jobs = two_running(a, b);
+  jobs[1].sizes.resize(2);
+  const auto plan = plan_placed_jobs(jobs, std::vector{2, 3}).value();
+  EXPECT_EQ(workers_of(plan), (std::vector{3, 2}));
+  EXPECT_EQ(plan.jobs[1].nodes, b);
+  jobs.push_back(named("whole", {on_one_node(2, 10)}));
+  EXPECT_EQ(plan_placed_jobs(jobs, std::vector{3, 3})->jobs[0].nodes, a) << "in nobody's way";
+  jobs[0].sizes.resize(2);
+  jobs[2].sizes = {on_one_node(3, 10)};
+  const auto moved = plan_placed_jobs(jobs, std::vector{3, 4}).value();
+  EXPECT_EQ(workers_of(moved), (std::vector{2, 2, 3})) << "who may move does where others need it";
+  EXPECT_EQ(moved.jobs[2].nodes, (std::vector<NodeWorkers>{{0, 3}}));
+}
+
+TEST(PlacedPlan, WhoMayNotMoveGrowsAndShrinksInItsPlace) {
+  std::vector<JobRequest> jobs = two_running({{0, 1}, {1, 1}}, {{1, 2}});
+  for (JobRequest& job : jobs) job.may_move = false;
+  const auto grown = plan_placed_jobs(jobs, std::vector{4, 4}).value();
+  EXPECT_EQ(workers_of(grown), (std::vector{4, 4}));
+  for (const PlacedShare& share : grown.jobs) {
+    for (const NodeWorkers& place : share.nodes) EXPECT_LE(place.workers, 4);
+  }
+  EXPECT_GE(grown.jobs[1].nodes.back().workers, 2);
+  EXPECT_EQ(grown.jobs[1].nodes.back().node, 1);
+  const auto shrunk = plan_placed_jobs(jobs, std::vector{1, 1}).value();
+  EXPECT_EQ(shrunk.jobs[0].nodes, (std::vector<NodeWorkers>{{0, 1}}));
+  EXPECT_EQ(shrunk.jobs[1].nodes, (std::vector<NodeWorkers>{{1, 1}}));
+  jobs.push_back(named("whole", {on_one_node(3, 10)}));
+  const auto beside = plan_placed_jobs(jobs, std::vector{4, 4}).value();
+  EXPECT_EQ(beside.jobs[2].nodes, (std::vector<NodeWorkers>{{0, 3}})) << "around the others";
+}
+
+TEST(PlacedPlan, AJobOfOneNodeIsPlannedWithinIt) {
+  std::vector<JobRequest> jobs = two_running({}, {});
+  jobs.push_back(jobs[0]);
+  jobs[0].only_nodes = jobs[1].only_nodes = {0};
+  jobs[2].only_nodes = {1};
+  const auto plan =
+      plan_placed_jobs(jobs, std::vector{3, 2}, {.node_names = {"east", "west"}}).value();
+  EXPECT_TRUE(plan.is_best);
+  EXPECT_EQ(plan.jobs[0].workers + plan.jobs[1].workers, 3);
+  EXPECT_EQ(plan.jobs[2].nodes, (std::vector<NodeWorkers>{{1, 2}}));
+  EXPECT_NE(plan.jobs[2].explanation.find("; 2 on west"), std::string::npos);
+}
+
+// Each node is a cluster of its own then, and growing step by step is exact for such values.
+TEST(PlacedPlan, ManyJobsOfOneNodeEachAreSharedOutWell) {
+  std::vector<JobRequest> jobs;
+  std::vector<int> nodes;
+  double best = 0;
+  for (int node = 0; node < 8; ++node) {
+    std::vector<JobRequest> here;
+    for (int i = 0; i <= node % 4; ++i) {
+      JobRequest job = named(std::to_string(node) + "-" + std::to_string(i), {});
+      for (int k = 1; k <= 8; ++k) job.sizes.push_back(anywhere(k, std::pow(k, 0.5 + 0.1 * i)));
+      here.push_back(job);
+      job.only_nodes = {node};
+      jobs.push_back(job);
+    }
+    nodes.push_back(5 + node % 3);
+    best += plan_jobs(here, nodes.back())->total;
+  }
+  EXPECT_NEAR(plan_placed_jobs(jobs, nodes)->total, best, 1e-9);
+}
+
 TEST(PlacedPlan, RefusesWhatMakesNoSense) {
   EXPECT_FAILS(plan_placed_jobs({}, std::vector{-1}), StatusCode::kInvalidArgument, "0 or more");
   EXPECT_FAILS(plan_placed_jobs(std::vector{named("a", {on_one_node(0, 1)})}, std::vector{4}),
                StatusCode::kInvalidArgument, "job 'a'");
+  EXPECT_FAILS(plan_placed_jobs(std::vector{named("a", {})}, std::vector{4}),
+               StatusCode::kInvalidArgument, "it has no size");
+  EXPECT_FAILS(plan_placed_jobs({}, std::vector{4}, {.node_names = {"a", "b"}}),
+               StatusCode::kInvalidArgument, "2 names of 1 nodes");
+  const auto refused = [](const JobRequest& job, const char* what) {
+    EXPECT_FAILS(plan_placed_jobs(std::vector{job}, std::vector{4}), StatusCode::kInvalidArgument,
+                 what);
+  };
+  JobRequest job = named("a", {anywhere(1, 1)});
+  job.only_nodes = {1};
+  refused(job, "node 1; there are 1");
+  job.only_nodes = {};
+  job.current_nodes = {{-1, 1}};
+  refused(job, "node -1");
+  job.current_nodes = {{0, 1}, {0, 1}};
+  refused(job, "name each node once");
 }
 
 struct Instance {
@@ -104,6 +204,12 @@ Instance draw_instance(std::mt19937& random) {
     }
     one.switch_cost = draw(0, 1) * 0.25;
     one.current_workers = draw(0, 3);
+    const int node = draw(0, static_cast<int>(instance.nodes.size()) - 1);
+    if (one.current_workers > 0 && draw(0, 2) == 0) {
+      one.current_nodes = {{node, one.current_workers}};
+      one.may_move = draw(0, 1) == 0;
+    }
+    if (draw(0, 4) == 0) one.only_nodes = {node};
     instance.jobs.push_back(std::move(one));
   }
   return instance;
@@ -127,7 +233,7 @@ double best_by_search(const Instance& instance) {
     };
     if (one.may_wait) choose(at + 1, value - cost(0));
     for (const SizeOption& size : one.sizes) {
-      gangs.push_back({size.workers, size.nodes_max, size.per_node_max});
+      gangs.push_back(plan::gang_of(one, size, instance.nodes));
       choose(at + 1, value + size.value - cost(size.workers));
       gangs.pop_back();
     }

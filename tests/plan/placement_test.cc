@@ -57,5 +57,13 @@ TEST(Packed, FillsNodesOneAfterTheOther) {
   EXPECT_EQ(packed(10, 4), (std::vector{4, 4, 2}));
 }
 
+TEST(Take, TakesAllOrNothing) {
+  std::vector<int> free = {2, 1};
+  EXPECT_FALSE(take(free, {{0, 1}, {1, 2}}));
+  EXPECT_EQ(free, (std::vector{2, 1}));
+  EXPECT_TRUE(take(free, {{0, 1}, {1, 1}}));
+  EXPECT_EQ(free, (std::vector{1, 0}));
+}
+
 }  // namespace
 }  // namespace ffdl::plan

@@ -13,13 +13,13 @@ double step_s(int workers, int64_t batch) {
   return 0.01 + 0.001 * local + (workers > 1 ? 0.005 : 0);
 }
 
-ProfilePoint point(int workers, int64_t batch) {
+FiledPoint point(int workers, int64_t batch) {
   const double step = step_s(workers, batch);
   return {workers, batch, step, workers > 1 ? 0.005 / step : 0,
           1'000'000'000 + 10'000'000 * ((batch + workers - 1) / workers)};
 }
 
-JobProfile measured_net() {
+FiledProfile measured_net() {
   return {64, {point(1, 64), point(2, 64), point(4, 64), point(1, 16), point(2, 128)}};
 }
 

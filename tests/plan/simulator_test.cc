@@ -93,6 +93,19 @@ TEST(Simulate, EveryPolicyEndsEveryJobAndNeverUsesMoreThanThereIs) {
   }
 }
 
+TEST(Simulate, PlannedWithTheBoundariesOfNodesEveryJobEnds) {
+  for (const auto objective : {PlanObjective::kGoodput, PlanObjective::kThroughput}) {
+    ClusterOptions options = small_cluster(ClusterPolicy::kElastic);
+    options.objective = objective;
+    options.plans_nodes = true;
+    const auto report = simulate_cluster(workload("elastic"), programs(), options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    for (const JobOutcome& job : report->jobs) EXPECT_GT(job.completed_s, job.started_s);
+    options.known_speeds = true;
+    EXPECT_TRUE(simulate_cluster(workload("elastic"), programs(), options).ok());
+  }
+}
+
 TEST(Simulate, IsTheSameEveryTime) {
   const auto options = small_cluster(ClusterPolicy::kElastic);
   const auto first = simulate_cluster(workload("elastic"), programs(), options).value();
@@ -212,6 +225,7 @@ TEST(Simulate, EveryPolicyHoldsToATable) {
     for (const auto objective : {PlanObjective::kGoodput, PlanObjective::kThroughput}) {
       ClusterOptions options = small_cluster(policy);
       options.objective = objective;
+      options.plans_nodes = objective == PlanObjective::kGoodput;
       const auto report = simulate_cluster(trace(), table(), options);
       ASSERT_TRUE(report.ok()) << report.status().message();
       for (const JobOutcome& job : report->jobs) EXPECT_GT(job.completed_s, 0);

@@ -32,7 +32,7 @@ TEST(ProfileJob, MeasuresEachSizeFromTheLargestOn) {
     EXPECT_NEAR(point.samples_per_s * point.step_s, static_cast<double>(point.batch), 1e-6);
     EXPECT_GE(point.communication_share, 0);
     EXPECT_LT(point.communication_share, 1);
-    EXPECT_GT(point.memory_bytes, 1U << 20);
+    EXPECT_GT(point.host_memory_bytes, 1U << 20);
   }
 }
 
@@ -42,7 +42,8 @@ TEST(ProfileJob, IsJsonWithTheSameNames) {
   const auto expected = nlohmann::json::parse(R"({
     "format": "ffdl-profile-1", "job": "a \"job\"", "global_batch": 64,
     "points": [{"workers": 2, "batch": 64, "steps": 50, "step_s": 0.5,
-                "communication_share": 0.25, "samples_per_s": 128.0, "memory_bytes": 1000}]})");
+                "communication_share": 0.25, "samples_per_s": 128.0,
+                "host_memory_bytes": 1000}]})");
   EXPECT_EQ(json, expected);
 }
 

@@ -13,7 +13,7 @@ constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 struct Said {
   uint64_t samples = 8;
   double communication_s = kNothing;
-  uint64_t memory_bytes = 0;
+  uint64_t host_memory_bytes = 0;
   double queue = kNothing;
 };
 
@@ -24,7 +24,7 @@ class Steps {
     std::vector<std::byte> records(members.size() * kBytes);
     std::vector<uint64_t> samples;
     for (size_t rank = 0; rank < members.size(); ++rank) {
-      const MeterWord word{members[rank].communication_s, members[rank].memory_bytes};
+      const MeterWord word{members[rank].communication_s, members[rank].host_memory_bytes};
       std::memcpy(records.data() + rank * kBytes, &word, sizeof word);
       std::memcpy(records.data() + rank * kBytes + sizeof word, &members[rank].queue, 8);
       samples.push_back(members[rank].samples);
@@ -45,13 +45,26 @@ TEST(MeasuredSteps, AddsUpWhatMembersSay) {
   const auto first = steps.add({{8, 0.5, 200, 10}, {4, 0.75, 200, kNothing}}, 12);
   ASSERT_TRUE(first);
   // Communication: of 1 s a step 0.5 on average, over those who said so.
-  const Measurement expected{7, 2, 2, 2, 2.0, 24, 0.5, 300, {{"queue", {10, 2}}}};
+  const Measurement expected{7, 2, 2, 2, 2.0, 24, 12, 0.5, 300, {{"queue", {10, 2}}}};
   EXPECT_EQ(*first, expected);
   EXPECT_FALSE(steps.add({{8}, {8}}, 13));
   const auto second = steps.add({{8}, {0}}, 16);
   ASSERT_TRUE(second);
-  const Measurement silent{7, 2, 4, 2, 4.0, 24, 0, 0, {}};
+  const Measurement silent{7, 2, 4, 2, 4.0, 24, 0, 0, 0, {}};
   EXPECT_EQ(*second, silent);
+}
+
+TEST(MeasuredSteps, OneBatchIsThatOfAllSteps) {
+  Steps steps;
+  steps.measured.start_anew(1);
+  steps.measured.begin(0);
+  const auto batch_of = [&](uint64_t first, uint64_t second) {
+    steps.add({{first}, {0}}, 1);
+    return steps.add({{second}, {0}}, 2)->batch;
+  };
+  EXPECT_EQ(batch_of(8, 8), 8U);
+  EXPECT_EQ(batch_of(8, 7), 0U);
+  EXPECT_EQ(batch_of(0, 8), 0U);
 }
 
 TEST(MeasuredSteps, AWorldBeginsAnew) {

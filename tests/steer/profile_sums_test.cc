@@ -9,7 +9,7 @@ TEST(ProfileSums, AddsMeasurementsOfItsSize) {
   ProfileSums sums(2, 20);
   Measurement one{.workers = 2, .steps = 10, .seconds = 1, .samples = 640};
   one.communication_share = 0.5;
-  one.memory_bytes = 100;
+  one.host_memory_bytes = 100;
   Measurement cold = one;
   cold.seconds = 1000;
   sums.add(cold);  // the first: left out
@@ -20,7 +20,7 @@ TEST(ProfileSums, AddsMeasurementsOfItsSize) {
   EXPECT_FALSE(sums.is_done());
   one.seconds = 3;
   one.communication_share = 0.1;
-  one.memory_bytes = 50;
+  one.host_memory_bytes = 50;
   sums.add(one);
   EXPECT_TRUE(sums.is_done());
   const ProfilePoint point = sums.point();
@@ -30,7 +30,7 @@ TEST(ProfileSums, AddsMeasurementsOfItsSize) {
   EXPECT_DOUBLE_EQ(point.step_s, 0.2);
   EXPECT_DOUBLE_EQ(point.communication_share, (0.5 * 1 + 0.1 * 3) / 4);
   EXPECT_DOUBLE_EQ(point.samples_per_s, 320);
-  EXPECT_EQ(point.memory_bytes, 100U);
+  EXPECT_EQ(point.host_memory_bytes, 100U);
 }
 
 TEST(ProfileSums, WithoutMeasurementsThereIsNoSpeed) {

@@ -23,20 +23,27 @@ Observation example() {
 }
 
 TEST(SteerRecords, AMeasurementIsReadAsItWasWritten) {
-  const Measurement measured{7, 3, 120, 10, 2.5, 640, 0.125, 1 << 20, {{"queue", {1.5, 3}}}};
+  const Measurement measured{7, 3, 120, 10, 2.5, 640, 64, 0.125, 1 << 20, {{"queue", {1.5, 3}}}};
   const auto again = parse_measurement(encode(measured));
   ASSERT_OK(again);
   EXPECT_EQ(*again, measured);
+  const auto old = parse_measurement(
+      R"({"generation":1,"workers":1,"step":9,"steps":2,"seconds":1.5,"samples":16,)"
+      R"("communication_share":0.5,"memory_bytes":4096,"metrics":{}})");
+  ASSERT_OK(old);
+  EXPECT_EQ(old->host_memory_bytes, 4096U);
+  EXPECT_EQ(old->batch, 0U) << "it did not say";
 }
 
 TEST(SteerRecords, WhatIsNoMeasurementIsCorrupt) {
-  const std::string good = encode(Measurement{1, 1, 1, 1, 1, 1, 0, 1, {}});
+  const std::string good = encode(Measurement{1, 1, 1, 1, 1, 1, 1, 0, 1, {}});
   ASSERT_OK(parse_measurement(good));
   for (const std::string& text : {std::string(), std::string("[]"), std::string("{}"),
-                                 std::string("null"), good.substr(0, good.size() / 2)}) {
+                                  std::string("null"), good.substr(0, good.size() / 2)}) {
     EXPECT_EQ(parse_measurement(text).status().code(), StatusCode::kCorrupt) << text;
   }
-  for (const char* field : {"\"workers\":1", "\"steps\":1", "\"seconds\":1.0", "\"samples\":1"}) {
+  for (const char* field : {"\"workers\":1", "\"steps\":1", "\"seconds\":1.0", "\"samples\":1",
+                            "\"batch\":1", "\"host_memory_bytes\":1"}) {
     for (const char* value : {"\"x\"", "-1.5", "null", "1e999"}) {
       std::string text = good;
       const size_t at = text.find(field);

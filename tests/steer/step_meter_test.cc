@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "ffdl/job_link.h"
 #include "steer/records.h"
 #include "support/status_matchers.h"
 
@@ -14,12 +15,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// By a clock that stands still no deadline comes.
+class PatientEvent final : public Event {
+ public:
+  void set() override { inner_->set(); }
+  void reset() override { inner_->reset(); }
+  bool wait_until(Time) override { return inner_->wait_until(kNoDeadline); }
+
+ private:
+  const std::unique_ptr<Event> inner_ = system_runtime().make_event();
+};
+
 // A clock that stands still until the test moves it.
 class Clock final : public Runtime {
  public:
   Time now() override { return now_; }
   uint64_t random() override { return 0; }
-  std::unique_ptr<Event> make_event() override { return system_runtime().make_event(); }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<PatientEvent>(); }
   std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
     return system_runtime().spawn(std::move(name), std::move(body));
   }
@@ -53,13 +65,26 @@ class StepMeterTest : public ::testing::Test {
     clock_.pass(communicate);
     meter.averaged();
     clock_.pass(apply);
-    const std::vector<uint64_t> samples = {16};
+    const std::vector<uint64_t> samples = {samples_};
     meter.applied(++steps_, StepRecords(record, record.size(), record.size(), samples));
+  }
+
+  // What its job's record says as soon as that many sizes are in it; it trains meanwhile, in steps
+  // of 4 s, as on a slow machine a lease may end.
+  std::vector<MeasuredSpeed> speeds_of(StepMeter& meter, size_t count) {
+    const auto never = system_runtime().make_event();
+    while (true) {
+      const auto read = read_speeds(*store_, "a");
+      if (read.ok() && read->size() == count) return *read;
+      for (int i = 0; i < 2; ++i) step(meter, 3s, 1s, 0s);
+      never->wait_until(deadline_in(5ms));
+    }
   }
 
   const std::unique_ptr<Store> store_;
   Clock clock_;
   uint64_t steps_ = 0;
+  uint64_t samples_ = 16;
 };
 
 TEST_F(StepMeterTest, RankZeroTellsWhatStepsWereLike) {
@@ -79,8 +104,9 @@ TEST_F(StepMeterTest, RankZeroTellsWhatStepsWereLike) {
   EXPECT_EQ(measured.steps, 2U);
   EXPECT_DOUBLE_EQ(measured.seconds, 22);
   EXPECT_EQ(measured.samples, 32U);
+  EXPECT_EQ(measured.batch, 16U);
   EXPECT_DOUBLE_EQ(measured.communication_share, 3.0 / 11);
-  EXPECT_GT(measured.memory_bytes, 1U << 20);
+  EXPECT_GT(measured.host_memory_bytes, 1U << 20);
   EXPECT_EQ(measured.metrics, (std::map<std::string, MetricValue>{{"queue", {8, 1}}}));
   queue = std::numeric_limits<double>::quiet_NaN();
   step(*one, 1s, 1s, 0s);
@@ -89,6 +115,24 @@ TEST_F(StepMeterTest, RankZeroTellsWhatStepsWereLike) {
   ASSERT_OK(second);
   EXPECT_EQ(second->measurement.step, 5U);
   EXPECT_TRUE(second->measurement.metrics.empty());
+}
+
+TEST_F(StepMeterTest, TellsHowFastEachSizeHasBeenUntilTheJobEnds) {
+  // By the member that was rank 0 before.
+  ASSERT_OK(publish_speeds(*store_, "a", std::vector<MeasuredSpeed>{{2, 16, 40, 9}}, kNoLease));
+  {
+    const auto one = meter({.job = "a", .steps = 2});
+    one->world_changed(world_of(1, 0));
+    step(*one, 100s, 0s, 0s);
+    const auto speeds = speeds_of(*one, 2);
+    EXPECT_EQ(speeds[0], (MeasuredSpeed{2, 16, 40, 9}));
+    EXPECT_EQ(speeds[1], (MeasuredSpeed{1, 16, speeds[1].steps, 4.0}));
+    EXPECT_GE(speeds[1].steps, 2U);
+    samples_ = 24;
+    EXPECT_EQ(speeds_of(*one, 3)[2].batch, 24);
+  }
+  EXPECT_EQ(read_speeds(*store_, "a").status().code(), StatusCode::kNotFound);
+  EXPECT_OK(read_measurement(*store_, "a"));
 }
 
 TEST_F(StepMeterTest, OthersAndUnfinishedMeasurementsTellNothing) {

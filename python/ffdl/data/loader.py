@@ -35,8 +35,8 @@ class ElasticLoader:
     batch_samples: with SampleOrder.GLOBAL (the default) those of a step over all workers, the same
     samples in the same step however many workers there are; with ON_DEMAND those of this worker,
     so that a faster one that takes more at a time is given more. The last of an epoch may be fewer.
-    shuffle, epochs, seed, partition_samples, micro_batch_samples, partitions_wanted, on_stable: of
-    PartitionLedger.create(). ON_DEMAND needs partition_samples.
+    shuffle, epochs, seed, partition_samples, micro_batch_samples, agreed_batch, partitions_wanted,
+    on_stable: of PartitionLedger.create(). ON_DEMAND needs partition_samples.
     store, id: for workers without a session. The ledger is a StoreLedger of that Store, which this
     worker joins as `id`, and loader.ledger.advance() commits each batch; needs ON_DEMAND.
     collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
@@ -117,10 +117,10 @@ class ElasticLoader:
         return self.ledger.is_done
 
     def __len__(self) -> int:
-        """Steps of an epoch, with SampleOrder.GLOBAL."""
+        """Steps of an epoch, with SampleOrder.GLOBAL; were the batch to stay as it is."""
         if not self._is_global:
             raise TypeError("how many steps an epoch has is open with SampleOrder.ON_DEMAND")
-        return -(-self._samples // self._batch_samples)
+        return -(-self._samples // self.ledger.batch_samples)
 
     def next(self) -> Any:
         """The batch of the present step; None: take part in the step with nothing.
@@ -222,7 +222,7 @@ class ElasticLoader:
             return []
         ledger = self.ledger
         step = forecast.Step(
-            ledger.epoch * self._samples + ledger.committed, self._batch_samples, self._samples)
+            ledger.epoch * self._samples + ledger.committed, ledger.batch_samples, self._samples)
         if len(key) == 1 and (share := step.share(key[0])) is not None:
             self._share = share
         return forecast.of_global_order(step, self._share, self._ahead) if self._share else []

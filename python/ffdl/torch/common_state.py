@@ -158,7 +158,6 @@ class Gradients:
 
     def collect(self) -> None:
         """Brings the gradients that backward made into the views."""
-        self.expect_unmoved()
         for parameter, view in zip(self._parameters, self.views, strict=True):
             self.collect_one(parameter, view)
 

@@ -88,7 +88,7 @@ def elastic(
     a scheduler of steps goes on by what the step is worth.
     noise_interval: measures the noise of gradients every so many steps (GradientNoise), which
     ``trainer.noise_scale`` tells; None: not, or every 10 for LearningRateRule.ADA_SCALE.
-    participants: beside ledger and noise, such as a StragglerWatch.
+    participants: beside the ledger, its agreed_batch and noise, such as a StragglerWatch.
     checkpoints: of all of the state, under the model's names and ``optimizer.NAME.KEY``; also the
     ledger, the seed, and what the scheduler has come to. With ``resume`` those count, and not what
     the program gives now.
@@ -177,6 +177,7 @@ class Elastic:
             options |= {"micro_batch_shares": self._ledger,
                         "micro_batch_samples": micro_batch_samples}
         optimizer.register_step_pre_hook(self._refuse_step)
+        agreed_batch = self._ledger.agreed_batch
         self.session = Session.open(
             options.pop("store", None),
             state=list(state.values()),
@@ -185,7 +186,8 @@ class Elastic:
             shared_memory=averaged.memory,
             apply=self._apply,
             on_world=self._on_world,
-            participants=[self._ledger, *([noise] if noise else []), *participants],
+            participants=[*([agreed_batch] if agreed_batch else []), self._ledger,
+                          *([noise] if noise else []), *participants],
             checkpoints=None if checkpoints is None else _with_names(checkpoints, list(state)),
             **options,
         )
@@ -294,6 +296,7 @@ class Elastic:
 
     def _add_part(self) -> None:
         """What this batch contributes to the step."""
+        self._gradients.expect_unmoved()
         self._overlap.end_step()
         self._gradients.collect()
         if self._plan.has_micro_batches:

@@ -1,0 +1,47 @@
+#include "steer/batch_speeds.h"
+
+#include <algorithm>
+
+namespace ffdl::steer {
+namespace {
+
+constexpr uint64_t kMeanOf = 100;  // steps: older ones fade
+constexpr size_t kSizesMax = 64;   // that are remembered: those that were measured last
+
+bool is_same_size(const MeasuredSpeed& a, const MeasuredSpeed& b) {
+  return a.workers == b.workers && a.batch == b.batch;
+}
+
+}  // namespace
+
+void BatchSpeeds::add(const Measurement& measured) {
+  if (measured.batch == 0 || measured.steps == 0 || !(measured.seconds > 0)) return;
+  const auto steps = static_cast<double>(measured.steps);
+  MeasuredSpeed speed{measured.workers, static_cast<int64_t>(measured.batch), measured.steps,
+                      measured.seconds / steps};
+  const auto known = std::find_if(speeds_.begin(), speeds_.end(), [&](const MeasuredSpeed& other) {
+    return is_same_size(other, speed);
+  });
+  if (known != speeds_.end()) {
+    speed.steps += known->steps;
+    const double weight = steps / static_cast<double>(std::min(speed.steps, kMeanOf));
+    speed.step_s = known->step_s + (speed.step_s - known->step_s) * std::min(weight, 1.0);
+    speeds_.erase(known);
+  }
+  speeds_.push_back(speed);
+  if (speeds_.size() > kSizesMax) speeds_.erase(speeds_.begin());
+}
+
+void BatchSpeeds::learn(std::span<const MeasuredSpeed> others) {
+  std::vector<MeasuredSpeed> all(others.begin(), others.end());
+  for (const MeasuredSpeed& mine : speeds_) {
+    std::erase_if(all, [&](const MeasuredSpeed& other) { return is_same_size(other, mine); });
+  }
+  all.insert(all.end(), speeds_.begin(), speeds_.end());
+  if (all.size() > kSizesMax) {
+    all.erase(all.begin(), all.end() - static_cast<ptrdiff_t>(kSizesMax));
+  }
+  speeds_ = std::move(all);
+}
+
+}  // namespace ffdl::steer
