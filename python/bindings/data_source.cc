@@ -1,5 +1,6 @@
 #include "ffdl/data_source.h"
 
+#include <pybind11/native_enum.h>
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -19,7 +20,7 @@ namespace py = pybind11;
 namespace ffdl::python {
 namespace {
 
-// Memory of its own, which NumPy owns.
+// Memory of its own, which NumPy owns. No sample is left out.
 py::array as_array(const SampleBatch& batch, const SampleFormat& format) {
   std::vector<py::ssize_t> shape = {static_cast<py::ssize_t>(batch.size())};
   shape.insert(shape.end(), format.shape.begin(), format.shape.end());
@@ -32,9 +33,14 @@ py::array as_array(const SampleBatch& batch, const SampleFormat& format) {
   return array;
 }
 
+// None for what is left out, so that places are those of the numbers that were asked for.
 py::list as_bytes(const SampleBatch& batch) {
   py::list samples;
   for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch.is_skipped(i)) {
+      samples.append(py::none());
+      continue;
+    }
     samples.append(py::bytes(reinterpret_cast<const char*>(batch[i].data()), batch[i].size()));
   }
   return samples;
@@ -44,7 +50,7 @@ py::object read(const DataSource& source, const std::vector<uint64_t>& indices) 
   SampleBatch batch;
   check(without_lock([&] { return source.read(indices, batch); }));
   const SampleFormat format = source.format();
-  if (format.is_fixed) return as_array(batch, format);
+  if (format.is_fixed && batch.skipped() == 0) return as_array(batch, format);
   return as_bytes(batch);
 }
 
@@ -58,7 +64,8 @@ const uint64_t kUnpackedBytes = FileOptions().unpacked_bytes;
 std::string with_packed(const char* doc) {
   return std::string(doc) +
          "\nFiles that are compressed (gzip, bzip2, xz, zstd, lz4) are unpacked as a whole, and\n"
-         "those used last stay in memory up to unpacked_bytes.";
+         "those used last stay in memory up to unpacked_bytes. on_corrupt: what fails its check\n"
+         "raises Corrupt, or is left out and counted (DataSource.skipped).";
 }
 
 void bind_formats(py::module_& module) {
@@ -91,27 +98,32 @@ void bind_formats(py::module_& module) {
       py::arg("header_bytes") = 0);
   define(
       "open_lines",
-      [](const Paths& paths, bool json, uint64_t unpacked_bytes) {
-        return open(
-            [&] { return open_lines(paths, {.json = json}, {.unpacked_bytes = unpacked_bytes}); });
+      [](const Paths& paths, bool json, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
+        const FileOptions options = {.on_corrupt = on_corrupt, .unpacked_bytes = unpacked_bytes};
+        return open([&] { return open_lines(paths, {.json = json}, options); });
       },
       with_packed("A sample is a line without its end, as bytes. json: each must be JSON."),
-      py::kw_only(), py::arg("json") = false, py::arg("unpacked_bytes") = kUnpackedBytes);
+      py::kw_only(), py::arg("json") = false, py::arg("on_corrupt") = OnCorrupt::kFail,
+      py::arg("unpacked_bytes") = kUnpackedBytes);
   define(
       "open_tf_records",
-      [](const Paths& paths, uint64_t unpacked_bytes) {
-        return open([&] { return open_tf_records(paths, {.unpacked_bytes = unpacked_bytes}); });
+      [](const Paths& paths, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
+        const FileOptions options = {.on_corrupt = on_corrupt, .unpacked_bytes = unpacked_bytes};
+        return open([&] { return open_tf_records(paths, options); });
       },
       with_packed("A sample is the data of a record, as bytes. Both checksums are verified."),
-      py::kw_only(), py::arg("unpacked_bytes") = kUnpackedBytes);
+      py::kw_only(), py::arg("on_corrupt") = OnCorrupt::kFail,
+      py::arg("unpacked_bytes") = kUnpackedBytes);
   define(
       "open_tar_shards",
-      [](const Paths& paths, uint64_t unpacked_bytes) {
-        return open([&] { return open_tar_shards(paths, {.unpacked_bytes = unpacked_bytes}); });
+      [](const Paths& paths, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
+        const FileOptions options = {.on_corrupt = on_corrupt, .unpacked_bytes = unpacked_bytes};
+        return open([&] { return open_tar_shards(paths, options); });
       },
       with_packed("WebDataset: a sample is the stretch of the archive with all files of one key,\n"
                   "as bytes; tar_fields() takes it apart."),
-      py::kw_only(), py::arg("unpacked_bytes") = kUnpackedBytes);
+      py::kw_only(), py::arg("on_corrupt") = OnCorrupt::kFail,
+      py::arg("unpacked_bytes") = kUnpackedBytes);
 }
 
 void bind_shard_folders(py::module_& module) {
@@ -124,19 +136,23 @@ void bind_shard_folders(py::module_& module) {
   const auto define = [&](const char* name, auto function, const char* what) {
     module.def(
         name,
-        [function](const Paths& folders, bool check_hashes, uint64_t unpacked_bytes) {
-          const FileOptions options = {.unpacked_bytes = unpacked_bytes,
+        [function](const Paths& folders, bool check_hashes, OnCorrupt on_corrupt,
+                   uint64_t unpacked_bytes) {
+          const FileOptions options = {.on_corrupt = on_corrupt,
+                                       .unpacked_bytes = unpacked_bytes,
                                        .check_hashes = check_hashes};
           return open([&] { return function(folders, options); });
         },
         py::arg("folders"), py::kw_only(), py::arg("check_hashes") = FileOptions().check_hashes,
-        py::arg("unpacked_bytes") = kUnpackedBytes,
+        py::arg("on_corrupt") = OnCorrupt::kFail, py::arg("unpacked_bytes") = kUnpackedBytes,
         (std::string("Folders of shards with an index.json, as ") + what +
          " writes them;\n"
          "shard_fields() takes a sample apart. Compressed shards (zstd, gz, bz2) are\n"
          "unpacked when one of their samples is asked for, up to unpacked_bytes of them\n"
          "stay in memory. check_hashes: those of the index are compared when a shard is\n"
-         "first read. Raises NotFound, Corrupt, Unimplemented, InvalidArgument.")
+         "first read. on_corrupt: a shard that is not what the index says raises Corrupt, or\n"
+         "its samples are left out and counted (DataSource.skipped). Raises NotFound,\n"
+         "Corrupt, Unimplemented, InvalidArgument.")
             .c_str());
   };
   define("open_mds", open_mds, "MosaicML Streaming");
@@ -171,6 +187,20 @@ void bind_data_source(py::module_& module) {
       .field("shape", &SampleFormat::shape)
       .field("bytes", &SampleFormat::bytes)
       .field("is_fixed", &SampleFormat::is_fixed);
+  py::native_enum<OnCorrupt>(
+      module, "OnCorrupt", "enum.Enum",
+      "What a sample that fails its check is: an error, or left out and counted.")
+      .value("FAIL", OnCorrupt::kFail)
+      .value("SKIP", OnCorrupt::kSkip)
+      .finalize();
+  Record<SkippedData>(
+      module, "SkippedData",
+      "What a source has left out. samples: asked for and not given, each time that\n"
+      "they were. bytes: of files, that belong to no sample. first: the reason of\n"
+      "the first.")
+      .field("samples", &SkippedData::samples)
+      .field("bytes", &SkippedData::bytes)
+      .field("first", &SkippedData::first);
   py::class_<DataSource>(module, "DataSource",
                          R"(Numbered samples in files, for ElasticLoader or by themselves.
 
@@ -181,10 +211,12 @@ Any thread, several at a time; also in processes that are forked. Use open_... t
       .def("__len__", [](const DataSource& source) { return source.samples(); })
       .def_property_readonly("samples", &DataSource::samples)
       .def_property_readonly("format", &DataSource::format)
+      .def_property_readonly("skipped", &DataSource::skipped)
       .def("read", &read, py::arg("indices"),
            "The samples of these numbers: an array [n, *shape] of its own memory where all have\n"
-           "the same size, a list of bytes otherwise. Raises InvalidArgument (a number that is\n"
-           "not there), Corrupt (names file and byte), Unavailable.");
+           "the same size, a list of bytes otherwise; None for each that is corrupt and left out.\n"
+           "Raises InvalidArgument (a number that is not there), Corrupt (names file and byte),\n"
+           "Unavailable.");
   bind_formats(module);
   bind_shard_folders(module);
   module.def(

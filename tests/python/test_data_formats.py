@@ -122,6 +122,57 @@ def test_mds(needs_archive, tmp_path, compression):
         again.read([5])
 
 
+def test_corrupt_lines_are_left_out_where_that_is_asked_for(tmp_path):
+    path = tmp_path / "lines.json"
+    path.write_text("".join("{\n" if i % 3 == 1 else f"{i}\n" for i in range(12)))
+    with pytest.raises(ffdl.Corrupt, match="lines.json"):
+        ffdl.open_lines([str(path)], json=True).read(range(12))
+    data = ffdl.open_lines([str(path)], json=True, on_corrupt=ffdl.OnCorrupt.SKIP)
+    assert data.read([2, 1, 0, 4]) == [b"2", None, b"0", None]
+    assert data.skipped.samples == 2
+    assert "lines.json" in data.skipped.first
+    assert data.skipped.bytes == 0
+
+
+def epoch_of(loader):
+    """The batches of an epoch of one worker."""
+    session = ffdl.Session.open(
+        ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
+        apply=lambda: None, participants=[loader.ledger], lease_s=5.0, gather_s=0.05)
+    batches = []
+    for batch in loader.batches(session):
+        batches.append(batch)
+        session.end_step(loader.taken)
+    return batches
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_loader_gives_what_is_not_corrupt_and_commits_all(tmp_path, num_workers):
+    path = tmp_path / "lines.json"
+    # The second step of three has nothing that is whole.
+    path.write_text("".join("{\n" if i == 1 or 4 <= i < 8 else f"{i}\n" for i in range(12)))
+    data = ffdl.open_lines([str(path)], json=True, on_corrupt=ffdl.OnCorrupt.SKIP)
+    committed = []
+    with ElasticLoader(
+            data, batch_samples=4, shuffle=ffdl.Shuffle.NONE, num_workers=num_workers,
+            on_stable=committed.append) as loader:
+        assert epoch_of(loader) == [[b"0", b"2", b"3"], [b"8", b"9", b"10", b"11"]]
+        assert loader.skipped == 5
+    assert sum(used.end - used.begin for one in committed for _, used in one.parts) == 12
+
+
+def test_a_shard_with_other_bytes_is_left_out_as_a_whole(tmp_path):
+    folder = write_mds(tmp_path / "mds", None)
+    victim = tmp_path / "mds" / "shard.00001.mds"
+    broken = bytearray(victim.read_bytes())
+    broken[-10] ^= 1
+    victim.write_bytes(broken)
+    data = ffdl.open_mds([folder], on_corrupt=ffdl.OnCorrupt.SKIP)
+    read = data.read(range(6))
+    assert [one is None for one in read] == [False] * 3 + [True] * 3
+    assert data.skipped.samples == 3
+
+
 def test_litdata(tmp_path):
     samples = [struct.pack("<2I", 8, len(text)) + struct.pack("<q", i) + text
                for i, text in enumerate([b"one", b"", b"three"])]

@@ -100,6 +100,7 @@ class ElasticLoader:
         self._is_global = order == SampleOrder.GLOBAL
         self._has_one_partition = partition_samples is None or partition_samples >= samples
         self._share: forecast.Share | None = None
+        self._skipped = 0
         self._pins = pin_memory
         self._ahead = num_workers * prefetch_factor
         self._pool: WorkerPool | None = None
@@ -113,6 +114,14 @@ class ElasticLoader:
         return self.ledger.taken
 
     @property
+    def skipped(self) -> int:
+        """Samples that were corrupt and left out of the batches that were given (OnCorrupt.SKIP).
+
+        Their steps commit them all the same, with the weight of all their samples.
+        """
+        return self._skipped
+
+    @property
     def is_done(self) -> bool:
         return self.ledger.is_done
 
@@ -123,7 +132,7 @@ class ElasticLoader:
         return -(-self._samples // self.ledger.batch_samples)
 
     def next(self) -> Any:
-        """The batch of the present step; None: take part in the step with nothing.
+        """The batch of the present step; None: take part in the step with nothing: end_step(0).
 
         Asked again in the same step, after one that is to be repeated, it gives what is due then.
         Raises what data set and collate_fn do, PeerLost (a process that loads is gone).
@@ -139,7 +148,8 @@ class ElasticLoader:
 
         cut: the parts of a step's ranges, as ffdl.data.parts has them; the same in each step, as
         parts are loaded ahead, too. samples: of this step, with ON_DEMAND; None: batch_samples.
-        Nothing where the step has no samples for this worker. Raises as next() does.
+        Nothing where the step has no samples for this worker, and None for a part of which all are
+        corrupt and left out. Raises as next() does.
         """
         if samples is None:
             samples = self._batch_samples
@@ -154,10 +164,11 @@ class ElasticLoader:
                     self._pool.start(key, self._arguments(key))
         for key in keys:
             if self._pool is not None:
-                batch = self._pool.take(key)
+                loaded = self._pool.take(key)
             else:
-                batch = self._load(*self._arguments(key))
-            yield key, self._pinned(batch)
+                loaded = self._load(*self._arguments(key))
+            self._skipped += loaded.skipped
+            yield key, self._pinned(loaded.batch)
 
     def batches(self, session: Session) -> Iterator[Any]:
         """A batch for each step that has samples for this worker, in a loop over the session.
@@ -177,7 +188,7 @@ class ElasticLoader:
                 batch = self.next()
                 if batch is not None:
                     yield batch
-                elif session.end_step(self.taken) == StepResult.LEFT:
+                elif session.end_step(0) == StepResult.LEFT:  # what is taken may be corrupt
                     return
             try:
                 session.finish()

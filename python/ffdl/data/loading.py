@@ -6,7 +6,7 @@ import random
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,11 @@ def _holds_tensor(sample: Any) -> bool:
     return isinstance(sample, torch.Tensor)
 
 
+class Loaded(NamedTuple):
+    batch: Any  # None where all of its samples are left out
+    skipped: int = 0  # samples that are corrupt and left out
+
+
 class Loading:
     """How samples of a data set become a batch, here or in another process."""
 
@@ -68,10 +73,21 @@ class Loading:
         self._seed = seed
         self.samples = _size_of(dataset)
 
-    def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Any:
+    def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Loaded:
         """first: partition and position of the first sample, which no other epoch has."""
         if self._seed is not None:
             _seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))
+        if not isinstance(self._dataset, DataSource):
+            return Loaded(self._batch_of(numbers))
+        samples = self._dataset.read(numbers)
+        if isinstance(samples, list):
+            samples = [sample for sample in samples if sample is not None]
+        skipped = len(numbers) - len(samples)
+        if len(samples) == 0:
+            return Loaded(None, skipped)
+        return Loaded(samples if self._collate_fn is None else self._collate_fn(list(samples)), skipped)
+
+    def _batch_of(self, numbers: npt.NDArray[np.int64]) -> Any:
         dataset = self._dataset
         if _is_arrays(dataset):
             arrays = dataset if isinstance(dataset, tuple) else (dataset,)
@@ -79,11 +95,6 @@ class Loading:
             if self._collate_fn is None:
                 return taken if isinstance(dataset, tuple) else taken[0]
             samples = list(zip(*taken, strict=True)) if len(taken) > 1 else list(taken[0])
-        elif isinstance(dataset, DataSource):
-            samples = dataset.read(numbers)
-            if self._collate_fn is None:
-                return samples
-            samples = list(samples)
         elif isinstance(dataset, TableSource) and self._collate_fn is None:
             return dataset.read(numbers)
         elif hasattr(dataset, "__getitems__"):

@@ -244,6 +244,9 @@ class Elastic:
             for ranges, batch in self._parts(dataset, samples, collate):
                 has_part = True
                 self._begin_part(ranges)
+                if batch is None:  # its samples are corrupt and left out: they give nothing
+                    self.step()
+                    continue
                 yield batch
                 if self._is_due:
                     raise InvalidArgument(
