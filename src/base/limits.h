@@ -266,6 +266,12 @@ inline constexpr int kReadThreadsMax = 64;
 // One sample, so that no size computed from it can overflow.
 inline constexpr uint64_t kSampleBytesMax = uint64_t{1} << 40;
 
+// A ring of batches: slots, which are looked through by nobody; the bytes of one, so that no size
+// computed from it can overflow; and consumers, each of which is looked at for every batch.
+inline constexpr uint32_t kRingSlotsMax = 1U << 16;
+inline constexpr uint64_t kRingSlotBytesMax = uint64_t{1} << 40;
+inline constexpr uint32_t kRingConsumersMax = 64;
+
 // Of a text in a file that says what follows, as the header of an array or the name of a member of
 // an archive: what is longer is none.
 inline constexpr uint64_t kHeaderTextMax = uint64_t{64} << 10;

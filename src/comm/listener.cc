@@ -183,7 +183,7 @@ Result<std::unique_ptr<Listener>> Listener::attach(const World& world, Store& st
     Status why(StatusCode::kTimeout, "its members have not opened to listeners");
     const Result<Entry> entry = store.get(key);
     if (entry.ok()) {
-      Result<shm::Segment> segment = comm::open_ring(comm::segment_place_of(entry->value), world);
+      Result<shm::Segment> segment = comm::open_ring(shm::segment_place_of(entry->value), world);
       if (segment.ok()) {
         auto impl = std::make_unique<Impl>(world, std::move(*segment));
         return std::unique_ptr<Listener>(new Listener(std::move(impl)));

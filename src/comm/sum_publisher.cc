@@ -53,7 +53,7 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
                                  .ranks = static_cast<uint32_t>(world.members.size()),
                                  .reserved = 0})));
     if (own != nullptr) {
-      const SegmentPlace place = own->place();
+      const shm::SegmentPlace place = own->place();
       invitation.pid = place.pid;
       invitation.fd = place.fd;
       invitation.segment = static_cast<int64_t>(place.segment);
@@ -67,7 +67,7 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
         "{} at rank 0; give all members the same options",
         world.generation, options.ring_bytes, world.rank, invitation.ring_bytes);
   } else if (world.rank != 0 && invitation.pid != 0) {
-    const SegmentPlace place = {invitation.pid, invitation.fd,
+    const shm::SegmentPlace place = {invitation.pid, invitation.fd,
                                 static_cast<uint64_t>(invitation.segment)};
     keep(take_place(world, store, open_ring(place, world)));
   }

@@ -38,7 +38,7 @@ class SumPublisher {
  private:
   static Result<std::unique_ptr<SumPublisher>> take_place(const World& world, Store& store,
                                                           Result<shm::Segment> segment);
-  SegmentPlace place() const { return place_of(segment_); }
+  shm::SegmentPlace place() const { return place_of(segment_); }
   void end_as(RingState state);
 
   const int rank_;

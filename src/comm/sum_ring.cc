@@ -66,7 +66,7 @@ Result<shm::Segment> create_ring(const RingConfig& config) {
   return segment;
 }
 
-Result<shm::Segment> open_ring(const SegmentPlace& place, const World& world) {
+Result<shm::Segment> open_ring(const shm::SegmentPlace& place, const World& world) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
                         open_segment(place, shm::SegmentKind::kSumRing, kSumRingLayout));
   const bool readable = segment.bytes() >= kWordsAt;

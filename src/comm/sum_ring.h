@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/segment_place.h"
 #include "ffdl/types.h"
 #include "shm/futex.h"
+#include "shm/segment_place.h"
 
 // What lies where in the ring through which the members of a world tell their sums to listeners.
 // docs/shm-layout.md draws it.
@@ -77,7 +77,7 @@ uint64_t ring_segment_bytes(const RingConfig& config);
 Result<shm::Segment> create_ring(const RingConfig& config);
 
 // Errors: those of open_segment, kCorrupt (of another world).
-Result<shm::Segment> open_ring(const SegmentPlace& place, const World& world);
+Result<shm::Segment> open_ring(const shm::SegmentPlace& place, const World& world);
 // Of a segment that create_ring or open_ring gave.
 RingConfig config_of(const shm::Segment& segment);
 

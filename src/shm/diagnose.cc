@@ -27,6 +27,8 @@ std::string_view kind_name(shm::SegmentKind kind) {
       return "memory";
     case shm::SegmentKind::kSumRing:
       return "sums";
+    case shm::SegmentKind::kBatchRing:
+      return "batches";
   }
   return "unknown";
 }

@@ -18,6 +18,7 @@ enum class SegmentKind : uint32_t {
   kCommunicator = 2,
   kMemory = 3,
   kSumRing = 4,
+  kBatchRing = 5,
 };
 
 // The first bytes of every segment. All fields are constant once the segment can be seen.

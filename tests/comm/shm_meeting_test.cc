@@ -11,8 +11,8 @@
 #include <atomic>
 #include <thread>
 
-#include "comm/segment_place.h"
 #include "ffdl/diagnose.h"
+#include "shm/segment_place.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -182,7 +182,7 @@ class ShmMeetingProcesses : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(
         segment_, way == Way::kName
                       ? shm::Segment::open(told.at(0).value, kKind, kLayoutVersion)
-                      : open_segment(segment_place_of(told.at(0).value), kKind, kLayoutVersion));
+                      : open_segment(shm::segment_place_of(told.at(0).value), kKind, kLayoutVersion));
     ASSERT_OK_AND_ASSIGN(const ShmConfig config, read_config(segment_, world_));
     const ShmView view(segment_.data(), config);
     while (view.words(1).joined.load() == 0) std::this_thread::yield();

@@ -80,7 +80,7 @@ TEST(SumRing, AByteLiesAtItsPositionWhereverTheRingEnds) {
 TEST(SumRing, OnlyTheRingOfTheWorldIsTaken) {
   const World world = testing::world_of(2);
   ASSERT_OK_AND_ASSIGN(const shm::Segment segment, create_ring(config_for(world)));
-  const SegmentPlace place = place_of(segment);
+  const shm::SegmentPlace place = place_of(segment);
   ASSERT_OK_AND_ASSIGN(const shm::Segment opened, open_ring(place, world));
   EXPECT_EQ(config_of(opened).ring_bytes, kRingBytes);
   EXPECT_FAILS(open_ring(place, testing::world_of(3)), StatusCode::kCorrupt, "its 3 members");

@@ -1,4 +1,4 @@
-#include "comm/segment_place.h"
+#include "shm/segment_place.h"
 
 #include <gtest/gtest.h>
 
@@ -6,10 +6,10 @@
 
 #include "support/status_matchers.h"
 
-namespace ffdl::comm {
+namespace ffdl::shm {
 namespace {
 
-constexpr auto kKind = shm::SegmentKind::kCommunicator;
+constexpr auto kKind = SegmentKind::kCommunicator;
 
 TEST(SegmentPlace, ComesBackFromItsText) {
   const SegmentPlace place = {.pid = 12, .fd = 3, .segment = 0xfedcba9876543210};
@@ -18,10 +18,10 @@ TEST(SegmentPlace, ComesBackFromItsText) {
 }
 
 TEST(SegmentPlace, LeadsToThatSegmentOnlyAndAsLongAsItIsOpen) {
-  ASSERT_OK_AND_ASSIGN(std::optional<shm::Segment> segment,
-                       shm::Segment::create({.kind = kKind, .layout_version = 1, .bytes = 4096}));
+  ASSERT_OK_AND_ASSIGN(std::optional<Segment> segment,
+                       Segment::create({.kind = kKind, .layout_version = 1, .bytes = 4096}));
   const SegmentPlace place = place_of(*segment);
-  ASSERT_OK_AND_ASSIGN(const shm::Segment opened, open_segment(place, kKind, 1));
+  ASSERT_OK_AND_ASSIGN(const Segment opened, open_segment(place, kKind, 1));
   opened.data()[100] = std::byte{7};
   EXPECT_EQ(segment->data()[100], std::byte{7});
   SegmentPlace other = place;
@@ -34,4 +34,4 @@ TEST(SegmentPlace, LeadsToThatSegmentOnlyAndAsLongAsItIsOpen) {
 }
 
 }  // namespace
-}  // namespace ffdl::comm
+}  // namespace ffdl::shm

@@ -1,4 +1,4 @@
-#include "comm/segment_place.h"
+#include "shm/segment_place.h"
 
 #include <unistd.h>
 
@@ -6,9 +6,9 @@
 
 #include "base/errors.h"
 
-namespace ffdl::comm {
+namespace ffdl::shm {
 
-SegmentPlace place_of(const shm::Segment& segment) {
+SegmentPlace place_of(const Segment& segment) {
   return {.pid = getpid(), .fd = segment.fd(), .segment = segment.header().generation};
 }
 
@@ -24,14 +24,12 @@ SegmentPlace segment_place_of(const std::string& text) {
   return {pid, fd, segment};
 }
 
-Result<shm::Segment> open_segment(const SegmentPlace& place, shm::SegmentKind kind,
-                                  uint32_t layout_version) {
-  FFDL_ASSIGN_OR_RETURN(
-      shm::Segment segment,
-      shm::Segment::open_of(place.pid, static_cast<int>(place.fd), kind, layout_version));
+Result<Segment> open_segment(const SegmentPlace& place, SegmentKind kind, uint32_t layout_version) {
+  FFDL_ASSIGN_OR_RETURN(Segment segment, Segment::open_of(place.pid, static_cast<int>(place.fd),
+                                                          kind, layout_version));
   if (segment.header().generation == place.segment) return segment;
   return base::make_error(StatusCode::kConflict,
                           "open the memory of process {}: it has been replaced", place.pid);
 }
 
-}  // namespace ffdl::comm
+}  // namespace ffdl::shm

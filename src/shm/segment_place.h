@@ -7,7 +7,7 @@
 
 // Memory without a name, which other processes of the host open through one that has it open: when
 // the last of them is gone, killed or not, so is the memory.
-namespace ffdl::comm {
+namespace ffdl::shm {
 
 // Where it is open: all that another process needs.
 struct SegmentPlace {
@@ -19,13 +19,12 @@ struct SegmentPlace {
 };
 
 // In this process.
-SegmentPlace place_of(const shm::Segment& segment);
+SegmentPlace place_of(const Segment& segment);
 
 std::string to_text(const SegmentPlace& place);
 SegmentPlace segment_place_of(const std::string& text);  // of no process where the text is none
 
 // Errors: those of Segment::open_of, kConflict (another segment is open there by now).
-Result<shm::Segment> open_segment(const SegmentPlace& place, shm::SegmentKind kind,
-                                  uint32_t layout_version);
+Result<Segment> open_segment(const SegmentPlace& place, SegmentKind kind, uint32_t layout_version);
 
-}  // namespace ffdl::comm
+}  // namespace ffdl::shm

@@ -1,0 +1,261 @@
+#include "data/batch_ring_layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "base/errors.h"
+#include "base/limits.h"
+
+namespace ffdl::data {
+namespace {
+
+constexpr uint64_t kLine = 64;
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kConfigAt = sizeof(shm::SegmentHeader);
+constexpr uint64_t kReaderAt = kConfigAt + sizeof(BatchRingConfig);
+constexpr uint64_t kConsumersAt = kReaderAt + sizeof(ReaderWords);
+static_assert(kReaderAt % kLine == 0 && kConsumersAt % kLine == 0);
+static_assert(std::is_trivially_copyable_v<SampleRange> && sizeof(SampleRange) == 24);
+
+uint64_t round_up(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
+
+uint64_t slots_at(const BatchRingConfig& config) {
+  return round_up(kConsumersAt + config.consumers_max * sizeof(ConsumerWords), kPage);
+}
+
+uint64_t slot_stride(const BatchRingConfig& config) { return round_up(config.slot_bytes, kLine); }
+
+// Where the parts of a slot begin.
+struct SlotParts {
+  explicit SlotParts(const BatchHead& head)
+      : indices(ranges + head.ranges * sizeof(SampleRange)),
+        ends(indices + head.indices * sizeof(uint64_t)),
+        bytes(round_up(ends + head.samples * sizeof(uint64_t), kLine)),
+        end(bytes + head.bytes) {}
+
+  uint64_t ranges = sizeof(BatchHead);
+  uint64_t indices;
+  uint64_t ends;
+  uint64_t bytes;
+  uint64_t end;
+};
+
+BatchHead head_of(const DataBatch& batch) {
+  BatchHead head = {.number = 0,
+                    .ranges = batch.ranges.size(),
+                    .indices = batch.indices.size(),
+                    .samples = batch.samples.size(),
+                    .bytes = 0,
+                    .skipped = batch.skipped,
+                    .reserved = {}};
+  for (const auto& sample : batch.samples) head.bytes += sample.size();
+  return head;
+}
+
+template <class T>
+void store(std::byte* to, const std::vector<T>& from) {
+  if (!from.empty()) std::memcpy(to, from.data(), from.size() * sizeof(T));
+}
+
+template <class T>
+std::vector<T> load(const std::byte* from, uint64_t count) {
+  std::vector<T> values(static_cast<size_t>(count));
+  if (count > 0) std::memcpy(values.data(), from, values.size() * sizeof(T));
+  return values;
+}
+
+// Whether what a slot says of itself lies within it, whatever it says.
+bool fits(const BatchHead& head, uint64_t slot_bytes) {
+  const uint64_t counts[] = {head.ranges, head.indices, head.samples, head.bytes};
+  const bool small = std::all_of(std::begin(counts), std::end(counts),
+                                 [&](uint64_t count) { return count <= slot_bytes; });
+  return small && SlotParts(head).end <= slot_bytes;
+}
+
+}  // namespace
+
+Result<BatchRingConfig> make_ring_config(const SampleFormat& format, uint32_t slots,
+                                         uint64_t slot_bytes, uint32_t consumers_max) {
+  BatchRingConfig config = {};
+  if (format.dtype.size() >= sizeof config.dtype || format.shape.size() > std::size(config.shape)) {
+    return base::invalid_argument(
+        "make a ring of batches: samples of dtype '{}' in {} dimensions; use at most {} characters "
+        "and {} dimensions",
+        format.dtype, format.shape.size(), sizeof config.dtype - 1, std::size(config.shape));
+  }
+  config.slot_bytes = slot_bytes;
+  config.slots = slots;
+  config.consumers_max = consumers_max;
+  config.sample_bytes = format.bytes;
+  config.is_fixed = format.is_fixed ? 1 : 0;
+  config.dimensions = static_cast<uint32_t>(format.shape.size());
+  std::copy(format.dtype.begin(), format.dtype.end(), config.dtype);
+  std::copy(format.shape.begin(), format.shape.end(), config.shape);
+  return config;
+}
+
+SampleFormat format_of(const BatchRingConfig& config) {
+  return {.dtype = std::string(config.dtype, strnlen(config.dtype, sizeof config.dtype)),
+          .shape = {config.shape, config.shape + config.dimensions},
+          .bytes = config.sample_bytes,
+          .is_fixed = config.is_fixed != 0};
+}
+
+uint64_t ring_bytes(const BatchRingConfig& config) {
+  return slots_at(config) + config.slots * slot_stride(config);
+}
+
+uint64_t bytes_in_slot(const DataBatch& batch) { return SlotParts(head_of(batch)).end; }
+
+ReaderWords& BatchRingView::reader() const {
+  return *reinterpret_cast<ReaderWords*>(data_ + kReaderAt);
+}
+
+ConsumerWords& BatchRingView::consumer(uint32_t i) const {
+  return reinterpret_cast<ConsumerWords*>(data_ + kConsumersAt)[i];
+}
+
+std::byte* BatchRingView::slot(uint64_t number) const {
+  return data_ + slots_at(config_) + number % config_.slots * slot_stride(config_);
+}
+
+uint32_t BatchRingView::consumers() const {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < config_.consumers_max; ++i) {
+    // Pairs with the stores in enter() and leave().
+    count += consumer(i).state.load(std::memory_order_seq_cst) == ConsumerState::kHere ? 1 : 0;
+  }
+  return count;
+}
+
+uint32_t BatchRingView::in_the_way(uint64_t number) const {
+  for (uint32_t i = 0; i < config_.consumers_max; ++i) {
+    const ConsumerWords& words = consumer(i);
+    // Pairs with the stores in enter(): one that is coming has not said yet where it begins.
+    const ConsumerState state = words.state.load(std::memory_order_seq_cst);
+    if (state == ConsumerState::kGone) continue;
+    if (state == ConsumerState::kComing) return i;
+    // Pairs with the store in release(): what it read of a slot was read before.
+    if (number >= words.released.load(std::memory_order_seq_cst) + config_.slots) return i;
+  }
+  return config_.consumers_max;
+}
+
+void BatchRingView::put(const DataBatch& batch) const {
+  ReaderWords& words = reader();
+  const uint64_t number = words.batches.load(std::memory_order_relaxed);  // changed here alone
+  BatchHead head = head_of(batch);
+  head.number = number;
+  const SlotParts parts(head);
+  std::byte* const to = slot(number);
+  std::memcpy(to, &head, sizeof head);
+  store(to + parts.ranges, batch.ranges);
+  store(to + parts.indices, batch.indices);
+  uint64_t end = 0;
+  std::byte* next_end = to + parts.ends;
+  for (const auto& sample : batch.samples) {
+    if (!sample.empty()) std::memcpy(to + parts.bytes + end, sample.data(), sample.size());
+    end += sample.size();
+    std::memcpy(next_end, &end, sizeof end);
+    next_end += sizeof end;
+  }
+  // Pairs with the loads of those who wait for it and read the slot then.
+  words.batches.store(number + 1, std::memory_order_seq_cst);
+  words.filled.ring();
+}
+
+void BatchRingView::end(RingState state) const {
+  reader().state.store(state, std::memory_order_seq_cst);  // pairs with the loads of consumers
+  reader().filled.ring();
+}
+
+// Who reads may be putting one batch for which in_the_way() did not know of this consumer. It is
+// the one that `batches` names here, or the one before: it goes over nothing that is due here. For
+// all later ones in_the_way() sees one of the stores to `state`.
+uint64_t BatchRingView::enter(uint32_t i) const {
+  leave(i);  // whoever was there before died
+  ConsumerWords& words = consumer(i);
+  words.state.store(ConsumerState::kComing, std::memory_order_seq_cst);  // with in_the_way()
+  const uint64_t first = reader().batches.load(std::memory_order_seq_cst);
+  words.released.store(first, std::memory_order_seq_cst);
+  words.state.store(ConsumerState::kHere, std::memory_order_seq_cst);
+  reader().released.ring();
+  return first;
+}
+
+void BatchRingView::release(uint32_t i, uint64_t number) const {
+  consumer(i).released.store(number, std::memory_order_seq_cst);  // pairs with in_the_way()
+  reader().released.ring();
+}
+
+void BatchRingView::leave(uint32_t i) const {
+  ConsumerWords& words = consumer(i);
+  if (words.state.load(std::memory_order_relaxed) == ConsumerState::kHere) {
+    // A batch that is put at this moment may be counted or not.
+    const uint64_t batches = reader().batches.load(std::memory_order_seq_cst);
+    const uint64_t kept = batches - words.released.load(std::memory_order_relaxed);
+    reader().abandoned.fetch_add(kept, std::memory_order_seq_cst);
+  }
+  words.state.store(ConsumerState::kGone, std::memory_order_seq_cst);  // pairs with in_the_way()
+  reader().released.ring();
+}
+
+Result<DataBatch> BatchRingView::read(uint64_t number) const {
+  const std::byte* const from = slot(number);
+  BatchHead head = {};
+  std::memcpy(&head, from, sizeof head);
+  const auto corrupt = [&](const char* what) {
+    return base::make_error(
+        StatusCode::kCorrupt,
+        "take batch {} of a ring: {} in its slot of {} bytes; something wrote over it: "
+        "begin anew with another ring",
+        number, what, config_.slot_bytes);
+  };
+  if (head.number != number) return corrupt("there is another one");
+  if (!fits(head, config_.slot_bytes)) return corrupt("what it says of itself does not fit");
+  const SlotParts parts(head);
+  DataBatch batch;
+  batch.ranges = load<SampleRange>(from + parts.ranges, head.ranges);
+  batch.indices = load<uint64_t>(from + parts.indices, head.indices);
+  batch.skipped = head.skipped;
+  batch.bytes = {from + parts.bytes, static_cast<size_t>(head.bytes)};
+  batch.samples.reserve(static_cast<size_t>(head.samples));
+  uint64_t begin = 0;
+  for (const uint64_t end : load<uint64_t>(from + parts.ends, head.samples)) {
+    if (end < begin || end > head.bytes) return corrupt("samples end outside of it");
+    batch.samples.push_back(
+        batch.bytes.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+    begin = end;
+  }
+  return batch;
+}
+
+Result<shm::Segment> create_batch_ring(const BatchRingConfig& config) {
+  FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
+                        shm::Segment::create({.kind = shm::SegmentKind::kBatchRing,
+                                              .layout_version = kBatchRingLayout,
+                                              .bytes = ring_bytes(config)}));
+  std::memcpy(segment.data() + kConfigAt, &config, sizeof config);
+  return segment;
+}
+
+Result<BatchRingView> view_of(const shm::Segment& segment) {
+  BatchRingConfig config = {};
+  if (segment.bytes() >= kConsumersAt) {
+    std::memcpy(&config, segment.data() + kConfigAt, sizeof config);
+  }
+  const bool in_bounds = config.slots > 0 && config.slots <= base::kRingSlotsMax &&
+                         config.slot_bytes <= base::kRingSlotBytesMax &&
+                         config.consumers_max <= base::kRingConsumersMax &&
+                         config.dimensions <= std::size(config.shape);
+  if (in_bounds && ring_bytes(config) == segment.bytes()) {
+    return BatchRingView(segment.data(), config);
+  }
+  return base::make_error(StatusCode::kCorrupt,
+                          "open a ring of batches: {} bytes that are not {} slots of {}; something "
+                          "wrote over it: begin anew with another ring",
+                          segment.bytes(), config.slots, config.slot_bytes);
+}
+
+}  // namespace ffdl::data
