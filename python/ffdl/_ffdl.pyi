@@ -550,6 +550,48 @@ def open_litdata(
 def shard_columns(folder: str) -> list[ShardColumn]: ...
 def shard_fields(sample: bytes, columns: Sequence[ShardColumn]) -> dict[str, bytes]: ...
 
+class BatchRingStats:
+    batches: int
+    waited: int
+    consumers: int
+    abandoned: int
+
+class BatchRing:
+    place: str
+    stats: BatchRingStats
+    @staticmethod
+    def create(
+        format: SampleFormat | None = None,
+        *,
+        slots: int = ...,
+        slot_bytes: int = ...,
+        consumers_max: int = ...,
+        consumers: int = ...,
+    ) -> BatchRing: ...
+    def put(
+        self,
+        samples: npt.NDArray[Any] | Sequence[bytes | npt.NDArray[Any] | None],
+        *,
+        ranges: Sequence[_Samples] = ...,
+        indices: Sequence[int] | npt.NDArray[np.integer[Any]] = ...,
+        timeout_s: float = ...,
+    ) -> None: ...
+    def wait_released(self, timeout_s: float = ...) -> None: ...
+    def finish(self) -> None: ...
+
+class SharedBatch:
+    number: int
+    ranges: list[SampleRange]
+    indices: npt.NDArray[np.int64]
+    skipped: int
+    samples: npt.NDArray[Any] | list[npt.NDArray[np.uint8]]
+
+class BatchConsumer:
+    format: SampleFormat
+    @staticmethod
+    def attach(place: str) -> BatchConsumer: ...
+    def next(self, timeout_s: float = ...) -> SharedBatch | None: ...
+
 class Shuffle(enum.Enum):
     NONE = ...
     PARTITIONS = ...

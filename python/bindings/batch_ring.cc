@@ -1,0 +1,266 @@
+#include "ffdl/batch_ring.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "record.h"
+#include "status.h"
+#include "waiting.h"
+
+namespace py = pybind11;
+
+namespace ffdl::python {
+namespace {
+
+struct RingHandle {
+  std::unique_ptr<BatchRing> ring;
+  SampleFormat format;
+  bool busy = false;
+};
+
+struct ConsumerHandle {
+  std::unique_ptr<BatchConsumer> consumer;
+  bool busy = false;
+};
+
+// What Python shows of a batch: arrays of it keep this, and so the batch.
+struct BatchHandle {
+  std::unique_ptr<SharedBatch> batch;
+  SampleFormat format;
+};
+
+// The bytes of any contiguous buffer, as long as this lives.
+class Bytes {
+ public:
+  explicit Bytes(const py::handle& object) {
+    if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) {
+      throw py::error_already_set();
+    }
+  }
+  ~Bytes() { PyBuffer_Release(&buffer_); }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+
+  std::span<const std::byte> span() const {
+    static constexpr std::byte kNowhere{};  // a buffer of nothing may lie nowhere
+    if (buffer_.len == 0) return {&kNowhere, 0};
+    return {static_cast<const std::byte*>(buffer_.buf), static_cast<size_t>(buffer_.len)};
+  }
+
+ private:
+  Py_buffer buffer_{};
+};
+
+// A batch whose samples lie in what Python gave, which stays as long as this.
+struct GivenBatch {
+  DataBatch batch{};
+  std::deque<Bytes> memory{};
+
+  void add_rows(const py::array& rows) {
+    const auto bytes = memory.emplace_back(rows).span();
+    const auto count = static_cast<size_t>(rows.ndim() == 0 ? 0 : rows.shape(0));
+    const size_t each = count == 0 ? 0 : bytes.size() / count;
+    for (size_t i = 0; i < count; ++i) batch.samples.push_back(bytes.subspan(i * each, each));
+  }
+  void add_each(const py::iterable& samples) {
+    for (const py::handle sample : samples) {
+      if (sample.is_none()) {
+        ++batch.skipped;
+      } else {
+        batch.samples.push_back(memory.emplace_back(sample).span());
+      }
+    }
+  }
+};
+
+void put(RingHandle& handle, const py::object& samples, std::vector<SampleRange> ranges,
+         std::vector<uint64_t> indices, double timeout_s) {
+  const Exclusive one_thread(handle.busy);
+  GivenBatch given;
+  if (py::isinstance<py::array>(samples)) {
+    given.add_rows(py::reinterpret_borrow<py::array>(samples));
+  } else {
+    given.add_each(py::reinterpret_borrow<py::iterable>(samples));
+  }
+  for (const auto& sample : given.batch.samples) {
+    if (handle.format.is_fixed && sample.size() != handle.format.bytes) {
+      raise_invalid_argument("put a batch: a sample of " + std::to_string(sample.size()) +
+                             " bytes, and the ring is of samples of " +
+                             std::to_string(handle.format.bytes) +
+                             "; give it the format of what you put");
+    }
+  }
+  given.batch.ranges = std::move(ranges);
+  given.batch.indices = std::move(indices);
+  check(wait(timeout_s, [&](Time deadline) { return handle.ring->put(given.batch, deadline); }));
+}
+
+py::array read_only(const py::dtype& dtype, std::vector<py::ssize_t> shape, const std::byte* data,
+                    const py::object& owner) {
+  py::array array(dtype, std::move(shape), {}, data, owner);
+  array.attr("setflags")(py::arg("write") = false);
+  return array;
+}
+
+// Where they lie: one array where all have the size that the ring says, one of bytes for each
+// otherwise.
+py::object samples_of(const py::object& self) {
+  const auto& handle = self.cast<const BatchHandle&>();
+  const DataBatch& batch = **handle.batch;
+  if (handle.format.is_fixed) {
+    const py::dtype dtype(handle.format.dtype);
+    std::vector<py::ssize_t> shape = {static_cast<py::ssize_t>(batch.samples.size())};
+    shape.insert(shape.end(), handle.format.shape.begin(), handle.format.shape.end());
+    py::ssize_t bytes = dtype.itemsize();
+    for (const py::ssize_t size : shape) bytes *= size;
+    if (static_cast<size_t>(bytes) == batch.bytes.size()) {
+      return read_only(dtype, std::move(shape), batch.bytes.data(), self);
+    }
+  }
+  py::list samples;
+  for (const auto& sample : batch.samples) {
+    samples.append(read_only(py::dtype::of<uint8_t>(), {static_cast<py::ssize_t>(sample.size())},
+                             sample.data(), self));
+  }
+  return samples;
+}
+
+py::array indices_of(const BatchHandle& handle) {
+  const std::vector<uint64_t>& indices = (*handle.batch)->indices;
+  return py::array_t<int64_t>(static_cast<py::ssize_t>(indices.size()),
+                              reinterpret_cast<const int64_t*>(indices.data()));
+}
+
+std::unique_ptr<BatchHandle> next(ConsumerHandle& handle, double timeout_s) {
+  const Exclusive one_thread(handle.busy);
+  auto batch =
+      take(wait(timeout_s, [&](Time deadline) { return handle.consumer->next(deadline); }));
+  if (batch == nullptr) return nullptr;
+  return std::make_unique<BatchHandle>(std::move(batch), handle.consumer->format());
+}
+
+void bind_ring(py::module_& module) {
+  const BatchRingOptions defaults;
+  py::class_<RingHandle>(
+      module, "BatchRing",
+      R"(Batches that one process reads and others of this host use where they lie.
+
+    ring = ffdl.BatchRing.create(source.format)
+    start_others(ring.place)              # a text, such as for an argument of a process
+    for numbers in batches_of(source):
+        ring.put(source.read(numbers), indices=numbers)
+    ring.finish()
+
+Each consumer is given every batch that is put while it is attached, in this order. The memory has
+no name and goes with the last who uses it. One thread at a time; not for a forked child. Lets other
+threads run, and ends on Ctrl-C. The header is ffdl/batch_ring.h.)")
+      .def_static(
+          "create",
+          [](const std::optional<SampleFormat>& format, uint32_t slots, uint64_t slot_bytes,
+             uint32_t consumers_max, uint32_t consumers) {
+            const SampleFormat known = format.value_or(SampleFormat());
+            auto ring = take(without_lock([&] {
+              return BatchRing::create(known, {slots, slot_bytes, consumers_max, consumers});
+            }));
+            return std::make_unique<RingHandle>(std::move(ring), known);
+          },
+          py::arg("format") = py::none(), py::kw_only(), py::arg("slots") = defaults.slots,
+          py::arg("slot_bytes") = defaults.slot_bytes,
+          py::arg("consumers_max") = defaults.consumers_max,
+          py::arg("consumers") = defaults.consumers,
+          R"(A ring of so many slots of so many bytes, all of which are reserved.
+
+format: of the samples, as DataSource.format tells it; None: bytes of different sizes. slot_bytes:
+what the samples of a batch have, 16 for each of them, 24 for each range, and 128. consumers: the
+first put() waits until so many are attached. Raises InvalidArgument, Exhausted (memory).)")
+      .def_property_readonly("place", [](const RingHandle& handle) { return handle.ring->place(); })
+      .def_property_readonly("stats", [](const RingHandle& handle) { return handle.ring->stats(); })
+      .def("put", &put, py::arg("samples"), py::kw_only(),
+           py::arg("ranges") = std::vector<SampleRange>(),
+           py::arg("indices") = std::vector<uint64_t>(), py::arg("timeout_s") = kDefaultTimeoutS,
+           R"(Copies a batch into the ring: an array [n, ...], or a list of bytes or other buffers.
+
+None in the list counts as left out, as DataSource.read() has it. Raises Timeout, without effect,
+InvalidArgument (more than a slot has room for; samples of another size; after finish()), Cancelled
+(in a forked child).)")
+      .def(
+          "wait_released",
+          [](RingHandle& handle, double timeout_s) {
+            const Exclusive one_thread(handle.busy);
+            check(wait(timeout_s,
+                       [&](Time deadline) { return handle.ring->wait_released(deadline); }));
+          },
+          py::arg("timeout_s") = kDefaultTimeoutS,
+          "Waits until everybody has let go of what was put. Raises Timeout, and once PeerLost\n"
+          "where a consumer is gone that had not.")
+      .def(
+          "finish", [](RingHandle& handle) { handle.ring->finish(); },
+          "No batch follows. Without it consumers are told PeerLost when the ring goes.");
+}
+
+void bind_consumer(py::module_& module) {
+  py::class_<BatchHandle>(
+      module, "SharedBatch",
+      R"(A batch where it lies: its slot is free again when this and its arrays go.
+
+samples: an array [n, *shape] where all have the same size, a list of arrays of bytes otherwise, all
+read-only and in the shared memory. ranges, indices: as they were put. skipped: samples that were
+left out. number: of all that were put, from 0.)")
+      .def_property_readonly("number",
+                             [](const BatchHandle& handle) { return handle.batch->number(); })
+      .def_property_readonly("ranges",
+                             [](const BatchHandle& handle) { return (*handle.batch)->ranges; })
+      .def_property_readonly("indices", &indices_of)
+      .def_property_readonly("skipped",
+                             [](const BatchHandle& handle) { return (*handle.batch)->skipped; })
+      .def_property_readonly("samples", &samples_of);
+  py::class_<ConsumerHandle>(module, "BatchConsumer",
+                             R"(Uses the batches of a BatchRing, in another process or in the same.
+
+    consumer = ffdl.BatchConsumer.attach(place)
+    while (batch := consumer.next()) is not None:
+        compute_gradients(batch.samples)
+
+One thread at a time; not for a forked child. Lets other threads run, and ends on Ctrl-C.)")
+      .def_static(
+          "attach",
+          [](const std::string& place) {
+            return std::make_unique<ConsumerHandle>(
+                take(without_lock([&] { return BatchConsumer::attach(place); })));
+          },
+          py::arg("place"),
+          "Is given the batches that are put from now on. Raises InvalidArgument (no place of a\n"
+          "ring), Unavailable (its process is gone, or of another user or pid namespace),\n"
+          "Conflict (the ring is gone), Exhausted (consumers_max are attached).")
+      .def_property_readonly("format",
+                             [](const ConsumerHandle& handle) { return handle.consumer->format(); })
+      .def("next", &next, py::arg("timeout_s") = kDefaultTimeoutS,
+           "The next SharedBatch; None after the last. Raises Timeout, PeerLost (who reads is "
+           "gone:\n"
+           "what it had put is given before), Corrupt, Cancelled (in a forked child).");
+}
+
+}  // namespace
+
+void bind_batch_ring(py::module_& module) {
+  Record<BatchRingStats>(module, "BatchRingStats",
+                         "batches: put. waited: of them, for a consumer or a slot. consumers:\n"
+                         "attached. abandoned: batches that a consumer who is gone had not let go\n"
+                         "of.")
+      .field("batches", &BatchRingStats::batches)
+      .field("waited", &BatchRingStats::waited)
+      .field("consumers", &BatchRingStats::consumers)
+      .field("abandoned", &BatchRingStats::abandoned);
+  bind_ring(module);
+  bind_consumer(module);
+}
+
+}  // namespace ffdl::python

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ffdl/data_pipeline.h"
+
+namespace ffdl::testing {
+
+// A batch of `samples` texts of different lengths, the first of none, that no other number has, and
+// the memory that it lies in.
+struct TextBatch {
+  explicit TextBatch(uint64_t number, size_t samples = 5) {
+    for (size_t i = 0; i < samples; ++i) {
+      texts.emplace_back(i * 3, static_cast<char>('a' + (number + i) % 26));
+      if (i > 0) texts.back() += std::to_string(number);
+    }
+    for (size_t i = 0; i < samples; ++i) {
+      batch.indices.push_back(number * 1000 + i);
+      batch.samples.emplace_back(reinterpret_cast<const std::byte*>(texts[i].data()),
+                                 texts[i].size());
+    }
+    batch.ranges = {{.partition = 7, .begin = number, .end = number + samples}};
+    batch.skipped = number % 3;
+  }
+
+  std::vector<std::string> texts{};
+  DataBatch batch{};
+};
+
+// Whether somebody was given what TextBatch(number) is.
+inline bool is_text_batch(const DataBatch& batch, uint64_t number, size_t samples = 5) {
+  const TextBatch wanted(number, samples);
+  if (batch.indices != wanted.batch.indices || batch.ranges != wanted.batch.ranges ||
+      batch.skipped != wanted.batch.skipped || batch.samples.size() != samples) {
+    return false;
+  }
+  const std::byte* next = batch.bytes.data();
+  for (size_t i = 0; i < samples; ++i) {
+    const auto& sample = batch.samples[i];
+    if (sample.data() != next || sample.size() != wanted.texts[i].size()) return false;
+    if (std::memcmp(sample.data(), wanted.texts[i].data(), sample.size()) != 0) return false;
+    next += sample.size();
+  }
+  return next == batch.bytes.data() + batch.bytes.size();
+}
+
+}  // namespace ffdl::testing
