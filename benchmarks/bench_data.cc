@@ -8,6 +8,7 @@
 #include "benchmarks/data/ledgers.h"
 #include "benchmarks/data/overhead.h"
 #include "benchmarks/data/reading.h"
+#include "benchmarks/data/ring_job.h"
 #include "benchmarks/data/scale.h"
 #include "benchmarks/harness/suite.h"
 #include "ffdl/partition_ledger.h"
@@ -63,6 +64,7 @@ int main(int argc, char** argv) {
   if (argc == 4 && std::string_view(argv[1]) == "--role") {
     const std::string_view role = argv[2];
     if (role == "ledger-memory") return play_ledger_memory();
+    if (role == "fill-ring") return play_fill_ring(argv[3]);
     return role == "worker-memory" ? play_worker_memory(argv[3]) : play_first_batch(argv[3]);
   }
   return Suite::run("data", argc, argv, [](Suite& suite) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "benchmarks/data/reading_job.h"
+#include "benchmarks/data/ring_job.h"
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/limits.h"
@@ -54,27 +55,42 @@ Status reading_row(Suite& suite, const RecordFile& file, const ReadingRow& row) 
   return {};
 }
 
-Status prefetch_row(Suite& suite, const RecordFile& file) {
-  const std::string name = "data/prefetch_cost";
-  if (!suite.wants(name)) return {};
-  const auto open = [&](int threads) {
-    return Reading::open(file.path(), file.shape(), {FileAccess::kMapped, {.threads = threads}});
-  };
-  FFDL_ASSIGN_OR_RETURN(const auto ahead, open(1));
-  FFDL_ASSIGN_OR_RETURN(const auto alone, open(0));
+Result<std::unique_ptr<Reading>> open_mapped(const RecordFile& file, int threads) {
+  return Reading::open(file.path(), file.shape(), {FileAccess::kMapped, {.threads = threads}});
+}
+
+// Small records that somebody reads ahead, against reading them here.
+template <class Ahead>
+Status prefetch_row(Suite& suite, const RecordFile& file, const std::string& name, Ahead& ahead,
+                    const std::string& note) {
+  FFDL_ASSIGN_OR_RETURN(const auto alone, open_mapped(file, 0));
   FFDL_ASSIGN_OR_RETURN(const auto order, alone->order());
   const uint64_t sum = sum_of_records(file.bytes(), file.shape().record_bytes, order, {});
   suite.measure(PairSpec{
       .name = name,
       .unit = "rec/s",
       .figure = [&](double seconds) { return static_cast<double>(file.shape().records) / seconds; },
-      .subject = [&] { return ahead->epoch(sum); },
+      .subject = [&] { return ahead.epoch(sum); },
       .limit = [&] { return alone->epoch(sum); },
-      .limit_is = "the same without a thread that reads ahead",
+      .limit_is = "the same where nobody reads ahead",
       .pairs = suite.options().smoke ? 3 : 150,
       .target = Target{0.9, false},
-      .note = "small records where they lie, one thread reads ahead"});
+      .note = note});
   return {};
+}
+
+Status prefetch_rows(Suite& suite, const RecordFile& file) {
+  std::string name = "data/prefetch_cost";
+  if (suite.wants(name)) {
+    FFDL_ASSIGN_OR_RETURN(const auto ahead, open_mapped(file, 1));
+    FFDL_RETURN_IF_ERROR(prefetch_row(suite, file, name, *ahead,
+                                      "small records where they lie, one thread reads ahead"));
+  }
+  name += "/process";
+  if (!suite.wants(name)) return {};
+  FFDL_ASSIGN_OR_RETURN(const auto ahead, RingReading::open(file.path(), file.shape().records));
+  return prefetch_row(suite, file, name, *ahead,
+                      "small records in a ring of batches, which another process fills");
 }
 
 Status start_row(Suite& suite, const RecordFile& file) {
@@ -119,7 +135,7 @@ Status small_rows(Suite& suite) {
   row.limit_is = "the same loop with a copy of each record into a buffer";
   row.note = "the same with the default access, whose copy is the system's";
   FFDL_RETURN_IF_ERROR(reading_row(suite, *file, row));
-  FFDL_RETURN_IF_ERROR(prefetch_row(suite, *file));
+  FFDL_RETURN_IF_ERROR(prefetch_rows(suite, *file));
   return start_row(suite, *file);
 }
 

@@ -26,14 +26,19 @@ Result<std::unique_ptr<Reading>> Reading::open(const std::string& path, const Sh
   return reading;
 }
 
-Result<uint64_t> Reading::sum_of_batch() {
+Result<const DataBatch*> Reading::next() {
   FFDL_RETURN_IF_ERROR(pipeline_->next(batch_, batch_samples_));
-  uint64_t sum = 0;
-  for (const auto& sample : batch_.samples) sum += sum_of(sample);
   std::vector<std::byte>& record = record_;
   record.resize(ledger_->record_bytes());
   ledger_->describe(record);
   ledger_->applied(++step_, StepRecords(record, record.size(), record.size()));
+  return &batch_;
+}
+
+Result<uint64_t> Reading::sum_of_batch() {
+  FFDL_ASSIGN_OR_RETURN(const DataBatch* const batch, next());
+  uint64_t sum = 0;
+  for (const auto& sample : batch->samples) sum += sum_of(sample);
   return sum;
 }
 

@@ -23,7 +23,8 @@ class Reading {
   static Result<std::unique_ptr<Reading>> open(const std::string& path, const Shape& shape,
                                                const Options& options);
 
-  // The next batch, and its sum; the step that uses it is applied before the one after it.
+  // The next batch, until the one after it; the step that uses it is applied already.
+  Result<const DataBatch*> next();
   Result<uint64_t> sum_of_batch();
   // Seconds of one epoch, which must give this sum.
   Result<double> epoch(uint64_t expected);

@@ -4,6 +4,7 @@
 #include "ffdl/agreed_batch.h"        // IWYU pragma: export
 #include "ffdl/autoscaler.h"          // IWYU pragma: export
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
+#include "ffdl/batch_ring.h"          // IWYU pragma: export
 #include "ffdl/batch_rule.h"          // IWYU pragma: export
 #include "ffdl/checkpoint.h"          // IWYU pragma: export
 #include "ffdl/cluster_simulator.h"   // IWYU pragma: export

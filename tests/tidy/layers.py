@@ -62,6 +62,7 @@ HEADERS = {
     "operation.h": "comm",
     "operation_queue.h": "comm",
     "listener.h": "comm",
+    "batch_ring.h": "data",
     "commit_log.h": "data",
     "data_pipeline.h": "data",
     "data_source.h": "data",
