@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ffdl/data_pipeline.h"
 #include "ffdl/data_source.h"
@@ -103,10 +106,11 @@ class FFDL_API SharedBatch final {
  private:
   friend class BatchConsumer;
   class Owner;
-  SharedBatch(std::shared_ptr<Owner> owner, uint64_t number, DataBatch batch);
+  explicit SharedBatch(std::shared_ptr<Owner> owner);
   const std::shared_ptr<Owner> owner_;  // a batch may be the last that uses the memory
-  const uint64_t number_;
-  const DataBatch batch_;
+  uint64_t number_ = 0;
+  DataBatch batch_{};
+  std::vector<std::span<const std::byte>> samples_{};
 };
 
 // Who uses the batches of a BatchRing.

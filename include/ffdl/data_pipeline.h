@@ -26,9 +26,9 @@ struct DataPipelineOptions {
 
 // The samples of one step. What it points at stays until the next call of next().
 struct DataBatch {
-  std::vector<SampleRange> ranges{};  // what the ledger's take() said
-  std::vector<uint64_t> indices{};    // where each sample lies in the data set
-  std::vector<std::span<const std::byte>> samples{};
+  std::vector<SampleRange> ranges{};    // what the ledger's take() said
+  std::span<const uint64_t> indices{};  // where each sample lies in the data set
+  std::span<const std::span<const std::byte>> samples{};
   // All of them, with one_buffer.
   std::span<const std::byte> bytes{};
   // Samples of `ranges` that are corrupt and left out here (OnCorrupt::kSkip). The step commits

@@ -45,6 +45,16 @@ class FFDL_API SampleBatch {
   void add(std::span<const std::byte> sample) {
     samples_.push_back(sample.data() == nullptr ? std::span(&kNowhere, 0) : sample);
   }
+  // The same for many, which is faster: sample i of them is sample(i).
+  template <class Sample>
+  void add_each(size_t count, Sample&& sample) {
+    const size_t first = samples_.size();
+    samples_.resize(first + count);
+    for (size_t i = 0; i < count; ++i) {
+      const std::span<const std::byte> one = sample(i);
+      samples_[first + i] = one.data() == nullptr ? std::span(&kNowhere, 0) : one;
+    }
+  }
   void skip() {
     samples_.emplace_back();
     ++skipped_;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,38 +60,39 @@ class Bytes {
   Py_buffer buffer_{};
 };
 
-// A batch whose samples lie in what Python gave, which stays as long as this.
-struct GivenBatch {
-  DataBatch batch{};
+// The samples of a batch, in what Python gave, which stays as long as this.
+struct GivenSamples {
+  std::vector<std::span<const std::byte>> places{};
+  uint64_t skipped = 0;
   std::deque<Bytes> memory{};
 
   void add_rows(const py::array& rows) {
     const auto bytes = memory.emplace_back(rows).span();
     const auto count = static_cast<size_t>(rows.ndim() == 0 ? 0 : rows.shape(0));
     const size_t each = count == 0 ? 0 : bytes.size() / count;
-    for (size_t i = 0; i < count; ++i) batch.samples.push_back(bytes.subspan(i * each, each));
+    for (size_t i = 0; i < count; ++i) places.push_back(bytes.subspan(i * each, each));
   }
   void add_each(const py::iterable& samples) {
     for (const py::handle sample : samples) {
       if (sample.is_none()) {
-        ++batch.skipped;
+        ++skipped;
       } else {
-        batch.samples.push_back(memory.emplace_back(sample).span());
+        places.push_back(memory.emplace_back(sample).span());
       }
     }
   }
 };
 
-void put(RingHandle& handle, const py::object& samples, std::vector<SampleRange> ranges,
-         std::vector<uint64_t> indices, double timeout_s) {
+void put(RingHandle& handle, const py::object& samples, const std::vector<SampleRange>& ranges,
+         const std::vector<uint64_t>& indices, double timeout_s) {
   const Exclusive one_thread(handle.busy);
-  GivenBatch given;
+  GivenSamples given;
   if (py::isinstance<py::array>(samples)) {
     given.add_rows(py::reinterpret_borrow<py::array>(samples));
   } else {
     given.add_each(py::reinterpret_borrow<py::iterable>(samples));
   }
-  for (const auto& sample : given.batch.samples) {
+  for (const auto& sample : given.places) {
     if (handle.format.is_fixed && sample.size() != handle.format.bytes) {
       raise_invalid_argument("put a batch: a sample of " + std::to_string(sample.size()) +
                              " bytes, and the ring is of samples of " +
@@ -98,9 +100,12 @@ void put(RingHandle& handle, const py::object& samples, std::vector<SampleRange>
                              "; give it the format of what you put");
     }
   }
-  given.batch.ranges = std::move(ranges);
-  given.batch.indices = std::move(indices);
-  check(wait(timeout_s, [&](Time deadline) { return handle.ring->put(given.batch, deadline); }));
+  DataBatch batch;
+  batch.ranges = ranges;
+  batch.indices = indices;
+  batch.samples = given.places;
+  batch.skipped = given.skipped;
+  check(wait(timeout_s, [&](Time deadline) { return handle.ring->put(batch, deadline); }));
 }
 
 py::array read_only(const py::dtype& dtype, std::vector<py::ssize_t> shape, const std::byte* data,
@@ -134,7 +139,7 @@ py::object samples_of(const py::object& self) {
 }
 
 py::array indices_of(const BatchHandle& handle) {
-  const std::vector<uint64_t>& indices = (*handle.batch)->indices;
+  const std::span<const uint64_t> indices = (*handle.batch)->indices;
   return py::array_t<int64_t>(static_cast<py::ssize_t>(indices.size()),
                               reinterpret_cast<const int64_t*>(indices.data()));
 }

@@ -33,8 +33,8 @@ class SharedBatch::Owner {
 
   const SampleFormat& format() const { return format_; }
 
-  // The number of the next batch, once it is there; `none` after the last one.
-  Result<uint64_t> wait_for_next(Time deadline) {
+  // Until the next batch is there; false after the last one.
+  Result<bool> wait_for_next(Time deadline) {
     if (!lock_.held()) {
       return make_error(StatusCode::kCancelled,
                         "take a batch: this process is a fork of the one that attached; attach "
@@ -50,8 +50,8 @@ class SharedBatch::Owner {
       // Asked first: what it put before it died is there then.
       const bool is_dead = !shm::role_is_held(segment_.fd(), shm::kOwnerRole);
       const auto state = view_.reader().state.load(std::memory_order_seq_cst);
-      if (is_there()) return next_;
-      if (state == data::RingState::kFinished) return kNone;
+      if (is_there()) return true;
+      if (state == data::RingState::kFinished) return false;
       if (state == data::RingState::kGivenUp || is_dead) {
         return make_error(StatusCode::kPeerLost,
                           "take batch {}: the process that reads {}; attach to the ring of another",
@@ -64,12 +64,13 @@ class SharedBatch::Owner {
     }
   }
 
-  Result<DataBatch> take() {
-    FFDL_ASSIGN_OR_RETURN(DataBatch batch, view_.read(next_));
+  // Fills a batch of this owner.
+  Status take(SharedBatch& batch) {
+    FFDL_ASSIGN_OR_RETURN(batch.batch_, view_.read(next_, batch.samples_));
+    batch.number_ = next_++;
     const base::MutexLock lock(mutex_);
     held_.push_back(true);
-    ++next_;
-    return batch;
+    return {};
   }
 
   void release(uint64_t number) {
@@ -83,8 +84,6 @@ class SharedBatch::Owner {
     }
     view_.release(consumer_, oldest_);
   }
-
-  static constexpr uint64_t kNone = UINT64_MAX;
 
  private:
   bool is_there() const {
@@ -135,14 +134,16 @@ BatchConsumer::~BatchConsumer() = default;
 const SampleFormat& BatchConsumer::format() const { return owner_->format(); }
 
 Result<std::unique_ptr<SharedBatch>> BatchConsumer::next(Time deadline) {
-  FFDL_ASSIGN_OR_RETURN(const uint64_t number, owner_->wait_for_next(deadline));
-  if (number == SharedBatch::Owner::kNone) return std::unique_ptr<SharedBatch>();
-  FFDL_ASSIGN_OR_RETURN(DataBatch batch, owner_->take());
-  return std::unique_ptr<SharedBatch>(new SharedBatch(owner_, number, std::move(batch)));
+  FFDL_ASSIGN_OR_RETURN(const bool is_there, owner_->wait_for_next(deadline));
+  if (!is_there) return std::unique_ptr<SharedBatch>();
+  auto batch = std::unique_ptr<SharedBatch>(new SharedBatch(owner_));
+  FFDL_RETURN_IF_ERROR(owner_->take(*batch));
+  return batch;
 }
 
-SharedBatch::SharedBatch(std::shared_ptr<Owner> owner, uint64_t number, DataBatch batch)
-    : owner_(std::move(owner)), number_(number), batch_(std::move(batch)) {}
-SharedBatch::~SharedBatch() { owner_->release(number_); }
+SharedBatch::SharedBatch(std::shared_ptr<Owner> owner) : owner_(std::move(owner)) {}
+SharedBatch::~SharedBatch() {
+  if (batch_.bytes.data() != nullptr) owner_->release(number_);
+}
 
 }  // namespace ffdl

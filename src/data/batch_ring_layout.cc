@@ -54,15 +54,8 @@ BatchHead head_of(const DataBatch& batch) {
 }
 
 template <class T>
-void store(std::byte* to, const std::vector<T>& from) {
-  if (!from.empty()) std::memcpy(to, from.data(), from.size() * sizeof(T));
-}
-
-template <class T>
-std::vector<T> load(const std::byte* from, uint64_t count) {
-  std::vector<T> values(static_cast<size_t>(count));
-  if (count > 0) std::memcpy(values.data(), from, values.size() * sizeof(T));
-  return values;
+void store(std::byte* to, std::span<const T> from) {
+  if (!from.empty()) std::memcpy(to, from.data(), from.size_bytes());
 }
 
 // Whether what a slot says of itself lies within it, whatever it says.
@@ -150,7 +143,7 @@ void BatchRingView::put(const DataBatch& batch) const {
   const SlotParts parts(head);
   std::byte* const to = slot(number);
   std::memcpy(to, &head, sizeof head);
-  store(to + parts.ranges, batch.ranges);
+  store(to + parts.ranges, std::span<const SampleRange>(batch.ranges));
   store(to + parts.indices, batch.indices);
   uint64_t end = 0;
   std::byte* next_end = to + parts.ends;
@@ -201,7 +194,8 @@ void BatchRingView::leave(uint32_t i) const {
   reader().released.ring();
 }
 
-Result<DataBatch> BatchRingView::read(uint64_t number) const {
+Result<DataBatch> BatchRingView::read(uint64_t number,
+                                      std::vector<std::span<const std::byte>>& samples) const {
   const std::byte* const from = slot(number);
   BatchHead head = {};
   std::memcpy(&head, from, sizeof head);
@@ -216,18 +210,24 @@ Result<DataBatch> BatchRingView::read(uint64_t number) const {
   if (!fits(head, config_.slot_bytes)) return corrupt("what it says of itself does not fit");
   const SlotParts parts(head);
   DataBatch batch;
-  batch.ranges = load<SampleRange>(from + parts.ranges, head.ranges);
-  batch.indices = load<uint64_t>(from + parts.indices, head.indices);
+  batch.ranges.resize(static_cast<size_t>(head.ranges));
+  if (head.ranges > 0) {
+    std::memcpy(batch.ranges.data(), from + parts.ranges, head.ranges * sizeof(SampleRange));
+  }
+  batch.indices = {reinterpret_cast<const uint64_t*>(from + parts.indices),
+                   static_cast<size_t>(head.indices)};
   batch.skipped = head.skipped;
   batch.bytes = {from + parts.bytes, static_cast<size_t>(head.bytes)};
-  batch.samples.reserve(static_cast<size_t>(head.samples));
+  samples.resize(static_cast<size_t>(head.samples));
+  const auto* const ends = reinterpret_cast<const uint64_t*>(from + parts.ends);
   uint64_t begin = 0;
-  for (const uint64_t end : load<uint64_t>(from + parts.ends, head.samples)) {
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const uint64_t end = ends[i];
     if (end < begin || end > head.bytes) return corrupt("samples end outside of it");
-    batch.samples.push_back(
-        batch.bytes.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+    samples[i] = batch.bytes.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
     begin = end;
   }
+  batch.samples = samples;
   return batch;
 }
 

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "ffdl/data_pipeline.h"
 #include "ffdl/data_source.h"
@@ -99,8 +101,9 @@ class BatchRingView {
   void release(uint32_t i, uint64_t number) const;
   void leave(uint32_t i) const;
 
-  // Batch `number`, which is there and not released. Errors: kCorrupt (something wrote over it).
-  Result<DataBatch> read(uint64_t number) const;
+  // Batch `number`, which is there and not released, and into `samples` where they lie. Errors:
+  // kCorrupt (something wrote over it).
+  Result<DataBatch> read(uint64_t number, std::vector<std::span<const std::byte>>& samples) const;
 
  private:
   std::byte* slot(uint64_t number) const;

@@ -37,15 +37,17 @@ class DataPipeline::Impl {
 
   Status next(DataBatch& batch, uint64_t count) {
     gathered_.clear();
-    batch.indices.clear();
-    batch.samples.clear();
-    batch.bytes = {};
-    batch.skipped = 0;
+    samples_.clear();
+    indices_.clear();
+    batch = {};
     FFDL_ASSIGN_OR_RETURN(batch.ranges, ledger_.take(count));
     // Blocks of the last batch that are not needed any more go here, and not before.
     reader_.want(data::plan_reads(ledger_.leases(), ledger_.taken(), reader_.known(), rules_));
     for (const SampleRange& range : batch.ranges) FFDL_RETURN_IF_ERROR(append(range, batch));
-    if (options_.one_buffer) batch.bytes = data::put_together(batch.samples, gathered_);
+    if (options_.one_buffer) {
+      own(batch);
+      batch.bytes = data::put_together(samples_, gathered_);
+    }
     return {};
   }
 
@@ -71,30 +73,46 @@ class DataPipeline::Impl {
     return {};
   }
 
-  // Those of a block from the one at `begin` to that before `end`.
-  static void add(const data::Block& block, size_t begin, size_t end, DataBatch& batch) {
+  // Those of a block from the one at `begin` to that before `end`. The lists of a batch within one
+  // block are those of the block.
+  void add(const data::Block& block, size_t begin, size_t end, DataBatch& batch) {
     const auto part = [&](const auto& all) { return std::span(all).subspan(begin, end - begin); };
     const auto samples = part(block.samples);
     const auto indices = part(block.indices);
-    if (block.skipped == 0) {
-      batch.samples.insert(batch.samples.end(), samples.begin(), samples.end());
-      batch.indices.insert(batch.indices.end(), indices.begin(), indices.end());
+    if (block.skipped == 0 && batch.samples.empty()) {
+      batch.samples = samples;
+      batch.indices = indices;
       return;
     }
+    own(batch);
     for (size_t i = 0; i < samples.size(); ++i) {
       if (samples[i].data() == nullptr) {
         ++batch.skipped;
         continue;
       }
-      batch.samples.push_back(samples[i]);
-      batch.indices.push_back(indices[i]);
+      samples_.push_back(samples[i]);
+      indices_.push_back(indices[i]);
     }
+    batch.samples = samples_;
+    batch.indices = indices_;
+  }
+
+  // Copies its lists into those of this object, unless it has them already.
+  void own(DataBatch& batch) {
+    if (batch.samples.data() == samples_.data()) return;
+    samples_.assign(batch.samples.begin(), batch.samples.end());
+    indices_.assign(batch.indices.begin(), batch.indices.end());
+    batch.samples = samples_;
+    batch.indices = indices_;
   }
 
   SampleLedger& ledger_;
   const DataPipelineOptions options_;
   const data::ReadRules rules_;
   SampleBatch gathered_{};  // the samples of the last batch, if they were put together
+  // Its lists, unless it lies within one block as it is.
+  std::vector<std::span<const std::byte>> samples_{};
+  std::vector<uint64_t> indices_{};
   data::BlockReader reader_;
 };
 

@@ -145,7 +145,7 @@ template <class Bytes>
 Status FileSource::add_all(std::span<const uint64_t> indices, Bytes bytes,
                            SampleBatch& batch) const {
   if (table_.check == nullptr) {
-    for (const uint64_t sample : indices) batch.add(bytes(table_.extent(sample)));
+    batch.add_each(indices.size(), [&](size_t i) { return bytes(table_.extent(indices[i])); });
     return {};
   }
   for (const uint64_t sample : indices) {

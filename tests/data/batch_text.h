@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,22 +21,25 @@ struct TextBatch {
       if (i > 0) texts.back() += std::to_string(number);
     }
     for (size_t i = 0; i < samples; ++i) {
-      batch.indices.push_back(number * 1000 + i);
-      batch.samples.emplace_back(reinterpret_cast<const std::byte*>(texts[i].data()),
-                                 texts[i].size());
+      indices.push_back(number * 1000 + i);
+      places.emplace_back(reinterpret_cast<const std::byte*>(texts[i].data()), texts[i].size());
     }
+    batch.indices = indices;
+    batch.samples = places;
     batch.ranges = {{.partition = 7, .begin = number, .end = number + samples}};
     batch.skipped = number % 3;
   }
 
   std::vector<std::string> texts{};
+  std::vector<uint64_t> indices{};
+  std::vector<std::span<const std::byte>> places{};
   DataBatch batch{};
 };
 
 // Whether somebody was given what TextBatch(number) is.
 inline bool is_text_batch(const DataBatch& batch, uint64_t number, size_t samples = 5) {
   const TextBatch wanted(number, samples);
-  if (batch.indices != wanted.batch.indices || batch.ranges != wanted.batch.ranges ||
+  if (!std::ranges::equal(batch.indices, wanted.indices) || batch.ranges != wanted.batch.ranges ||
       batch.skipped != wanted.batch.skipped || batch.samples.size() != samples) {
     return false;
   }
