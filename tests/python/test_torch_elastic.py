@@ -303,6 +303,26 @@ def test_batches_of_a_loader(workers):
         next(trainer.batches(make_data()[0]))
 
 
+def test_a_batch_that_is_corrupt_as_a_whole_gives_nothing(tmp_path):
+    path = tmp_path / "numbers.json"
+    path.write_text("".join("{\n" if 12 <= i < 24 else f"{i}\n" for i in range(36)))
+    loader = ffdl.data.ElasticLoader(
+        ffdl.open_lines([str(path)], json=True, on_corrupt=ffdl.OnCorrupt.SKIP),
+        batch_samples=12, shuffle=ffdl.Shuffle.NONE,
+        collate_fn=lambda samples: torch.tensor([[float(one)] * 6 for one in samples]) / 36)
+    model, alone = make_model(), make_model()
+    trainer = open_trainer(model, "sgd", ledger=loader)
+    optimizer = OPTIMIZERS["sgd"](alone.parameters())
+    for x in trainer.batches():
+        model(x).square().mean().backward()
+        trainer.step()
+        optimizer.zero_grad()
+        alone(x).square().mean().backward()
+        optimizer.step()
+    assert loader.skipped == 12 and loader.is_done
+    expect_close(state_of(alone), state_of(model))
+
+
 def test_a_scheduler_of_epochs():
     model = make_model()
     optimizer = OPTIMIZERS["sgd"](model.parameters())
