@@ -30,13 +30,13 @@ class BatchRing::Impl {
 
   Status put(const DataBatch& batch, Time deadline) {
     FFDL_RETURN_IF_ERROR(check_usable("put a batch"));
+    if (finished_) return invalid_argument("put a batch: after finish(); make another ring");
     const uint64_t bytes = data::bytes_in_slot(batch);
-    if (finished_ || bytes > view_.config().slot_bytes) {
-      return finished_ ? invalid_argument("put a batch: after finish(); make another ring")
-                       : invalid_argument(
-                             "put a batch of {} samples: it needs {} bytes and a slot has {}; give "
-                             "slot_bytes, or take fewer samples at a time",
-                             batch.samples.size(), bytes, view_.config().slot_bytes);
+    if (bytes > view_.config().slot_bytes) {
+      return invalid_argument(
+          "put a batch of {} samples: it needs {} bytes and a slot has {}; raise slot_bytes, or "
+          "take fewer samples at a time",
+          batch.samples.size(), bytes, view_.config().slot_bytes);
     }
     const auto has_room = [&] {
       return view_.consumers() >= (batches() == 0 ? consumers_ : 1) && first_in_the_way() == none();
@@ -78,7 +78,7 @@ class BatchRing::Impl {
   uint64_t batches() const { return view_.reader().batches.load(std::memory_order_relaxed); }
   uint32_t none() const { return view_.config().consumers_max; }
   uint32_t first_in_the_way() const { return view_.in_the_way(batches()); }
-  // Who could not see another round of the ring has not let go of everything.
+  // Whoever is in the way of a batch that needs all slots has not let go of everything.
   uint32_t first_that_holds() const {
     return view_.in_the_way(batches() + view_.config().slots - 1);
   }

@@ -90,7 +90,7 @@ TEST(BatchRing, WaitsForTheConsumersThatItNeeds) {
   EXPECT_FAILS(ring->put(TextBatch(2).batch, deadline_in(0ms)), StatusCode::kTimeout,
                "0 consumers are attached by the deadline and 1 are needed");
   EXPECT_FAILS(ring->wait_released(soon()), StatusCode::kPeerLost, "3 batches were not let go of");
-  ASSERT_OK(ring->wait_released(soon())) << "it is told once";
+  ASSERT_OK(ring->wait_released(soon()));  // it is told once
   EXPECT_EQ(ring->stats().abandoned, 3);
 }
 
@@ -113,7 +113,7 @@ TEST(BatchRing, WhoGivesUpIsNotTakenForOneThatHasFinished) {
   ring.reset();
   ASSERT_OK_AND_ASSIGN(const auto batch, consumer->next(soon()));
   EXPECT_TRUE(is_text_batch(**batch, 0)) << "what was put comes first";
-  EXPECT_FAILS(consumer->next(soon()), StatusCode::kPeerLost, "take batch 1: .* g");
+  EXPECT_FAILS(consumer->next(soon()), StatusCode::kPeerLost, "take batch 1");
   EXPECT_FAILS(BatchConsumer::attach(place), StatusCode::kUnavailable, "open the memory");
 }
 
