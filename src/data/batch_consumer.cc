@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <utility>
@@ -43,25 +44,26 @@ class SharedBatch::Owner {
     const auto is_over = [&] {
       return view_.reader().state.load(std::memory_order_seq_cst) != data::RingState::kOpen;
     };
-    while (true) {
+    while (!is_there()) {
       const Time now = std::chrono::steady_clock::now();
       const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
       view_.reader().filled.wait_until([&] { return is_there() || is_over(); }, look);
-      // Asked first: what it put before it died is there then.
+      // Asked before whether a batch is there: what was put before the end is.
       const bool is_dead = !shm::role_is_held(segment_.fd(), shm::kOwnerRole);
       const auto state = view_.reader().state.load(std::memory_order_seq_cst);
-      if (is_there()) return true;
+      if (is_there()) break;
       if (state == data::RingState::kFinished) return false;
       if (state == data::RingState::kGivenUp || is_dead) {
         return make_error(StatusCode::kPeerLost,
                           "take batch {}: the process that reads {}; attach to the ring of another",
-                          next_, is_dead ? "is gone" : "gave up");
+                          next_, state == data::RingState::kGivenUp ? "gave up" : "is gone");
       }
       if (now >= deadline) {
         return make_error(StatusCode::kTimeout,
                           "take batch {}: it is not there by the deadline; wait longer", next_);
       }
     }
+    return true;
   }
 
   // Fills a batch of this owner.
