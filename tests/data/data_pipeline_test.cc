@@ -254,6 +254,10 @@ TEST_F(DataPipelineTest, CorruptSamplesAreLeftOutAndCounted) {
     EXPECT_EQ(number_of(batch.samples[3]), 4U);
     EXPECT_EQ(ledger->taken(), 5U);
     EXPECT_EQ(batch.bytes.size(), one_buffer ? 32U : 0U);
+    ASSERT_OK(pipeline->next(batch, 105));  // and from the next partition
+    EXPECT_EQ(batch.skipped, 1U);
+    ASSERT_EQ(batch.indices.size(), 104U);
+    for (size_t i = 0; i < 104; ++i) EXPECT_EQ(number_of(batch.samples[i]), batch.indices[i]);
   }
 }
 

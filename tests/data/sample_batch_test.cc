@@ -54,5 +54,20 @@ TEST(SampleBatch, AnEmptySampleIsNotASkippedOne) {
   EXPECT_TRUE(batch.stretches().empty());
 }
 
+TEST(SampleBatch, ManyAreAddedAsEachIs) {
+  SampleBatch batch;
+  const std::span<const std::byte> bytes = batch.allocate(10);
+  batch.add(bytes.first(1));
+  batch.add_each(
+      3, [&](size_t i) { return i == 1 ? std::span<const std::byte>() : bytes.subspan(i, 2); });
+  batch.add_each(0, [&](size_t) { return bytes; });
+  ASSERT_EQ(batch.size(), 4U);
+  EXPECT_EQ(batch[1].data(), bytes.data());
+  EXPECT_FALSE(batch.is_skipped(2)) << "it is empty";
+  EXPECT_TRUE(batch[2].empty());
+  EXPECT_EQ(batch[3].data(), bytes.data() + 2);
+  EXPECT_EQ(batch[3].size(), 2U);
+}
+
 }  // namespace
 }  // namespace ffdl
