@@ -115,7 +115,8 @@ Result<shm::Segment> ShmMeeting::open(const World& world, Store& store, const En
                                       Way way) {
   constexpr auto kKind = shm::SegmentKind::kCommunicator;
   if (way == Way::kName) return shm::Segment::open(told.value, kKind, kLayoutVersion);
-  Result<shm::Segment> segment = open_segment(shm::segment_place_of(told.value), kKind, kLayoutVersion);
+  Result<shm::Segment> segment =
+      open_segment(shm::segment_place_of(told.value), kKind, kLayoutVersion);
   if (segment.ok()) return segment;
   FFDL_ASSIGN_OR_RETURN(const Entry now, store.get(told.key));
   if (now.revision != told.revision) return Status(StatusCode::kNotFound, "told anew");

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <utility>
 
@@ -45,8 +44,7 @@ class SharedBatch::Owner {
       return view_.reader().state.load(std::memory_order_seq_cst) != data::RingState::kOpen;
     };
     while (!is_there()) {
-      const Time now = std::chrono::steady_clock::now();
-      const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
+      const Time look = std::min(deadline, deadline_in(base::kLivenessInterval));
       view_.reader().filled.wait_until([&] { return is_there() || is_over(); }, look);
       // Asked before whether a batch is there: what was put before the end is.
       const bool is_dead = !shm::role_is_held(segment_.fd(), shm::kOwnerRole);
@@ -58,7 +56,7 @@ class SharedBatch::Owner {
                           "take batch {}: the process that reads {}; attach to the ring of another",
                           next_, state == data::RingState::kGivenUp ? "gave up" : "is gone");
       }
-      if (now >= deadline) {
+      if (look == deadline) {
         return make_error(StatusCode::kTimeout,
                           "take batch {}: it is not there by the deadline; wait longer", next_);
       }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <utility>
 
 #include "base/errors.h"
@@ -94,12 +93,11 @@ class BatchRing::Impl {
   template <class Ready>
   bool wait_until(const Ready& ready, Time deadline) {
     while (true) {
-      const Time now = std::chrono::steady_clock::now();
-      const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
+      const Time look = std::min(deadline, deadline_in(base::kLivenessInterval));
       if (view_.reader().released.wait_until(ready, look)) return true;
       for (uint32_t i = 0; i < none(); ++i) drop_if_dead(i);
       if (ready()) return true;
-      if (now >= deadline) return false;
+      if (look == deadline) return false;
     }
   }
 

@@ -179,10 +179,10 @@ class ShmMeetingProcesses : public ::testing::Test {
     const pid_t ranks[] = {start_rank(0, url_, way), start_rank(1, url_, way)};
     ASSERT_OK(store_->wait_change("comm/", 1, soon()));
     ASSERT_OK_AND_ASSIGN(const std::vector<Entry> told, store_->list("comm/"));
-    ASSERT_OK_AND_ASSIGN(
-        segment_, way == Way::kName
-                      ? shm::Segment::open(told.at(0).value, kKind, kLayoutVersion)
-                      : open_segment(shm::segment_place_of(told.at(0).value), kKind, kLayoutVersion));
+    ASSERT_OK_AND_ASSIGN(segment_, way == Way::kName
+                                       ? shm::Segment::open(told.at(0).value, kKind, kLayoutVersion)
+                                       : open_segment(shm::segment_place_of(told.at(0).value),
+                                                      kKind, kLayoutVersion));
     ASSERT_OK_AND_ASSIGN(const ShmConfig config, read_config(segment_, world_));
     const ShmView view(segment_.data(), config);
     while (view.words(1).joined.load() == 0) std::this_thread::yield();

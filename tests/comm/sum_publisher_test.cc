@@ -29,7 +29,8 @@ TEST_F(SumPublisherTest, TheStoreKnowsTheRingWhileItIsOpen) {
     ASSERT_OK_AND_ASSIGN(auto publisher, SumPublisher::open(communicator, *store_, small_, soon()));
     const auto entry = store_->get(ring_key(world));
     ASSERT_OK(entry);
-    ASSERT_OK_AND_ASSIGN(const shm::Segment ring, open_ring(shm::segment_place_of(entry->value), world));
+    ASSERT_OK_AND_ASSIGN(const shm::Segment ring,
+                         open_ring(shm::segment_place_of(entry->value), world));
     ASSERT_OK(communicator.barrier(soon()));
     const RingView view(ring.data(), config_of(ring));
     for (int rank = 0; rank < 3; ++rank) {
