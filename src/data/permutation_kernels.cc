@@ -25,32 +25,51 @@ HWY_INLINE Numbers Mixed(Numbers x) {
   return hn::Xor(x, hn::ShiftRight<31>(x));
 }
 
-HWY_INLINE Numbers Walked(const PermutationRounds& rounds, Numbers number) {
+// One number waits for each of its multiplications, which others use: so many vectors go side by
+// side.
+constexpr size_t kSideBySide = 8;
+
+// `vectors` of them, from `numbers` on.
+template <size_t vectors>
+HWY_INLINE void Walk(const PermutationRounds& rounds, uint64_t* HWY_RESTRICT numbers) {
   const Tag d;
+  const size_t lanes = hn::Lanes(d);
   const Numbers right_mask = hn::Set(d, rounds.right_mask);
   const Numbers left_mask = hn::Set(d, rounds.left_mask);
-  Numbers right = hn::And(number, right_mask);
-  Numbers left = hn::ShiftRightSame(number, rounds.right_bits);
-  for (size_t i = 0; i < kPermutationRounds; i += 2) {
-    const Numbers even = Mixed(hn::Xor(right, hn::Set(d, rounds.keys[i])));
-    left = hn::Xor(left, hn::And(even, left_mask));
-    const Numbers odd = Mixed(hn::Xor(left, hn::Set(d, rounds.keys[i + 1])));
-    right = hn::Xor(right, hn::And(odd, right_mask));
+  Numbers left[vectors];
+  Numbers right[vectors];
+  for (size_t v = 0; v < vectors; ++v) {
+    const Numbers number = hn::LoadU(d, numbers + v * lanes);
+    right[v] = hn::And(number, right_mask);
+    left[v] = hn::ShiftRightSame(number, rounds.right_bits);
   }
-  return hn::Or(hn::ShiftLeftSame(left, rounds.right_bits), right);
+  for (size_t i = 0; i < kPermutationRounds; i += 2) {
+    const Numbers even = hn::Set(d, rounds.keys[i]);
+    const Numbers odd = hn::Set(d, rounds.keys[i + 1]);
+    for (size_t v = 0; v < vectors; ++v) {
+      left[v] = hn::Xor(left[v], hn::And(Mixed(hn::Xor(right[v], even)), left_mask));
+    }
+    for (size_t v = 0; v < vectors; ++v) {
+      right[v] = hn::Xor(right[v], hn::And(Mixed(hn::Xor(left[v], odd)), right_mask));
+    }
+  }
+  for (size_t v = 0; v < vectors; ++v) {
+    const Numbers walked = hn::Or(hn::ShiftLeftSame(left[v], rounds.right_bits), right[v]);
+    hn::StoreU(walked, d, numbers + v * lanes);
+  }
 }
 
 void WalkRounds(const PermutationRounds& rounds, uint64_t* HWY_RESTRICT numbers, size_t count) {
-  const Tag d;
-  const size_t lanes = hn::Lanes(d);
+  const size_t lanes = hn::Lanes(Tag());
   size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    hn::StoreU(Walked(rounds, hn::LoadU(d, numbers + i)), d, numbers + i);
+  for (; i + kSideBySide * lanes <= count; i += kSideBySide * lanes) {
+    Walk<kSideBySide>(rounds, numbers + i);
   }
+  for (; i + lanes <= count; i += lanes) Walk<1>(rounds, numbers + i);
   if (i == count) return;
   uint64_t rest[kLanesMax] = {};
   std::copy_n(numbers + i, count - i, rest);
-  hn::StoreU(Walked(rounds, hn::LoadU(d, rest)), d, rest);
+  Walk<1>(rounds, rest);
   std::copy_n(rest, count - i, numbers + i);
 }
 
