@@ -29,8 +29,8 @@ struct BatchRingStats {
   uint64_t batches = 0;    // put
   uint64_t waited = 0;     // of them, for a consumer or a slot
   uint32_t consumers = 0;  // attached
-  // Batches that a consumer who is gone, dead or not, had not let go of: each as often as there
-  // were such consumers.
+  // Batches that a consumer who is gone, dead or not, had not used: each as often as there were
+  // such consumers.
   uint64_t abandoned = 0;
 };
 
@@ -43,7 +43,7 @@ struct BatchRingStats {
 //   while (!ledger->is_done()) {
 //     status = pipeline->next(batch, 256);
 //     status = ring->put(batch, soon());
-//     status = ring->wait_released(soon());            // all have used it: it may be committed
+//     status = ring->wait_used(soon());            // all have used it: it may be committed
 //     status = ledger->advance();
 //   }
 //   ring->finish();
@@ -53,7 +53,7 @@ struct BatchRingStats {
 // Owns: the memory, which has no name: when all who use it are gone, so is it. When the object goes
 //       without finish(), by its end or its process's, consumers are told kPeerLost.
 // Blocks: put() while nobody is attached, or somebody has not let go of the batch whose slot is
-//         next; wait_released(); both until their deadline. A consumer that is stopped holds it up,
+//         next; wait_used(); both until their deadline. A consumer that is stopped holds it up,
 //         one that died does not: the kernel tells.
 class FFDL_API BatchRing final {
  public:
@@ -73,9 +73,10 @@ class FFDL_API BatchRing final {
   // forked child).
   Status put(const DataBatch& batch, Time deadline);
 
-  // Waits until everybody has let go of what was put. Errors: kTimeout, and once kPeerLost where a
-  // consumer is gone that had not: put the batch again, or go on. kCancelled.
-  Status wait_released(Time deadline);
+  // Waits until everybody has used what was put: has asked for the batch after it, or let go of it.
+  // Errors: kTimeout, and once kPeerLost where a consumer is gone that had not: put the batch
+  // again, or go on. kCancelled.
+  Status wait_used(Time deadline);
 
   // No batch follows: consumers come to an end when they have used what was put.
   void finish();

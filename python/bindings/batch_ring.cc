@@ -197,15 +197,15 @@ None in the list counts as left out, as DataSource.read() has it. Raises Timeout
 InvalidArgument (more than a slot has room for; samples of another size; after finish()), Cancelled
 (in a forked child).)")
       .def(
-          "wait_released",
+          "wait_used",
           [](RingHandle& handle, double timeout_s) {
             const Exclusive one_thread(handle.busy);
-            check(wait(timeout_s,
-                       [&](Time deadline) { return handle.ring->wait_released(deadline); }));
+            check(wait(timeout_s, [&](Time deadline) { return handle.ring->wait_used(deadline); }));
           },
           py::arg("timeout_s") = kDefaultTimeoutS,
-          "Waits until everybody has let go of what was put. Raises Timeout, and once PeerLost\n"
-          "where a consumer is gone that had not.")
+          "Waits until everybody has used what was put: has asked for the batch after it, or let "
+          "go\n"
+          "of it. Raises Timeout, and once PeerLost where a consumer is gone that had not.")
       .def(
           "finish", [](RingHandle& handle) { handle.ring->finish(); },
           "No batch follows. Without it consumers are told PeerLost when the ring goes.");
@@ -258,8 +258,7 @@ One thread at a time; not for a forked child. Lets other threads run, and ends o
 void bind_batch_ring(py::module_& module) {
   Record<BatchRingStats>(module, "BatchRingStats",
                          "batches: put. waited: of them, for a consumer or a slot. consumers:\n"
-                         "attached. abandoned: batches that a consumer who is gone had not let go\n"
-                         "of.")
+                         "attached. abandoned: batches that a consumer who is gone had not used.")
       .field("batches", &BatchRingStats::batches)
       .field("waited", &BatchRingStats::waited)
       .field("consumers", &BatchRingStats::consumers)

@@ -43,6 +43,7 @@ class SharedBatch::Owner {
     const auto is_over = [&] {
       return view_.reader().state.load(std::memory_order_seq_cst) != data::RingState::kOpen;
     };
+    view_.ask(consumer_, next_);
     while (!is_there()) {
       const Time look = std::min(deadline, deadline_in(base::kLivenessInterval));
       view_.reader().filled.wait_until([&] { return is_there() || is_over(); }, look);

@@ -42,21 +42,21 @@ class BatchRing::Impl {
     };
     if (!has_room()) {
       waited_.fetch_add(1, std::memory_order_relaxed);
-      if (!wait_until(has_room, deadline)) return late("put a batch");
+      if (!wait_until(has_room, deadline)) return late("put a batch", first_in_the_way());
     }
     view_.put(batch);
     return {};
   }
 
-  Status wait_released(Time deadline) {
+  Status wait_used(Time deadline) {
     FFDL_RETURN_IF_ERROR(check_usable("wait for consumers"));
-    const auto is_released = [&] { return first_that_holds() == none(); };
-    if (!wait_until(is_released, deadline)) return late("wait for consumers");
+    const auto is_used = [&] { return view_.first_unused() == none(); };
+    if (!wait_until(is_used, deadline)) return late("wait for consumers", view_.first_unused());
     const uint64_t abandoned = view_.reader().abandoned.load(std::memory_order_seq_cst);
     const uint64_t newly = abandoned - std::exchange(told_, abandoned);
     if (newly == 0) return {};
     return make_error(StatusCode::kPeerLost,
-                      "wait for consumers: {} batches were not let go of by one that is gone now; "
+                      "wait for consumers: {} batches were not used by one that is gone now; "
                       "put them again, or go on without",
                       newly);
   }
@@ -77,10 +77,6 @@ class BatchRing::Impl {
   uint64_t batches() const { return view_.reader().batches.load(std::memory_order_relaxed); }
   uint32_t none() const { return view_.config().consumers_max; }
   uint32_t first_in_the_way() const { return view_.in_the_way(batches()); }
-  // Whoever is in the way of a batch that needs all slots has not let go of everything.
-  uint32_t first_that_holds() const {
-    return view_.in_the_way(batches() + view_.config().slots - 1);
-  }
 
   Status check_usable(std::string_view doing) const {
     if (lock_.held()) return {};
@@ -111,10 +107,9 @@ class BatchRing::Impl {
     if (shm::RoleLock::acquire(segment_.fd(), role).ok()) view_.leave(i);
   }
 
-  Status late(std::string_view doing) const {
+  Status late(std::string_view doing, uint32_t who) const {
     const uint32_t there = view_.consumers();
-    const uint32_t holds = first_that_holds();
-    if (there == 0 || holds == none()) {
+    if (there == 0 || who == none()) {
       return make_error(StatusCode::kTimeout,
                         "{}: {} consumers are attached by the deadline and {} are needed; wait "
                         "longer, or start one",
@@ -123,7 +118,7 @@ class BatchRing::Impl {
     return make_error(StatusCode::kTimeout,
                       "{}: consumer {} of {} has not let go of a batch by the deadline; wait "
                       "longer, find out why it is slow, or give more slots than {}",
-                      doing, holds, there, view_.config().slots);
+                      doing, who, there, view_.config().slots);
   }
 
   const shm::Segment segment_;
@@ -162,7 +157,7 @@ BatchRing::~BatchRing() = default;
 
 std::string BatchRing::place() const { return impl_->place(); }
 Status BatchRing::put(const DataBatch& batch, Time deadline) { return impl_->put(batch, deadline); }
-Status BatchRing::wait_released(Time deadline) { return impl_->wait_released(deadline); }
+Status BatchRing::wait_used(Time deadline) { return impl_->wait_used(deadline); }
 void BatchRing::finish() { impl_->finish(); }
 BatchRingStats BatchRing::stats() const { return impl_->stats(); }
 

@@ -135,6 +135,18 @@ uint32_t BatchRingView::in_the_way(uint64_t number) const {
   return config_.consumers_max;
 }
 
+uint32_t BatchRingView::first_unused() const {
+  const uint64_t batches = reader().batches.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < config_.consumers_max; ++i) {
+    const ConsumerState state = consumer(i).state.load(std::memory_order_seq_cst);
+    if (state == ConsumerState::kGone) continue;
+    if (state == ConsumerState::kComing) return i;
+    // Pairs with the stores in ask() and release().
+    if (consumer(i).used.load(std::memory_order_seq_cst) < batches) return i;
+  }
+  return config_.consumers_max;
+}
+
 void BatchRingView::put(const DataBatch& batch) const {
   ReaderWords& words = reader();
   const uint64_t number = words.batches.load(std::memory_order_relaxed);  // changed here alone
@@ -172,13 +184,25 @@ uint64_t BatchRingView::enter(uint32_t i) const {
   words.state.store(ConsumerState::kComing, std::memory_order_seq_cst);  // with in_the_way()
   const uint64_t first = reader().batches.load(std::memory_order_seq_cst);
   words.released.store(first, std::memory_order_seq_cst);
+  words.used.store(first, std::memory_order_seq_cst);
   words.state.store(ConsumerState::kHere, std::memory_order_seq_cst);
   reader().released.ring();
   return first;
 }
 
+void BatchRingView::ask(uint32_t i, uint64_t number) const {
+  consumer(i).used.store(number, std::memory_order_seq_cst);  // pairs with first_unused()
+  reader().released.ring();
+}
+
+// Where batches go on several threads `used` may go back to an earlier number for a moment: who
+// waits for it then waits longer.
 void BatchRingView::release(uint32_t i, uint64_t number) const {
-  consumer(i).released.store(number, std::memory_order_seq_cst);  // pairs with in_the_way()
+  ConsumerWords& words = consumer(i);
+  words.released.store(number, std::memory_order_seq_cst);  // pairs with in_the_way()
+  if (words.used.load(std::memory_order_relaxed) < number) {
+    words.used.store(number, std::memory_order_seq_cst);  // pairs with first_unused()
+  }
   reader().released.ring();
 }
 
@@ -187,8 +211,8 @@ void BatchRingView::leave(uint32_t i) const {
   if (words.state.load(std::memory_order_relaxed) == ConsumerState::kHere) {
     // A batch that is put at this moment may be counted or not.
     const uint64_t batches = reader().batches.load(std::memory_order_seq_cst);
-    const uint64_t kept = batches - words.released.load(std::memory_order_relaxed);
-    reader().abandoned.fetch_add(kept, std::memory_order_seq_cst);
+    const uint64_t unused = batches - words.used.load(std::memory_order_relaxed);
+    reader().abandoned.fetch_add(unused, std::memory_order_seq_cst);
   }
   words.state.store(ConsumerState::kGone, std::memory_order_seq_cst);  // pairs with in_the_way()
   reader().released.ring();

@@ -60,7 +60,8 @@ enum class ConsumerState : uint32_t { kGone, kComing, kHere };
 
 // Of one consumer, changed by who holds its lock.
 struct alignas(64) ConsumerWords {
-  std::atomic<uint64_t> released;  // all batches before this one
+  std::atomic<uint64_t> released;  // all batches before this one: their slots
+  std::atomic<uint64_t> used;      // the same, and what it had when it asked for another
   std::atomic<ConsumerState> state;
 };
 static_assert(sizeof(ConsumerWords) == 64);
@@ -91,13 +92,16 @@ class BatchRingView {
   uint32_t consumers() const;  // attached
   // The first that stands in the way of batch `number`; consumers_max where none does.
   uint32_t in_the_way(uint64_t number) const;
+  // The first that has not used all that was put; consumers_max where all have.
+  uint32_t first_unused() const;
   // As batch number reader().batches, in whose way nobody stands.
   void put(const DataBatch& batch) const;
   void end(RingState state) const;
 
-  // For who holds the lock of consumer i: the first batch that it is given; that it has let go of
-  // all before `number`; that nobody is there any more, whoever was.
+  // For who holds the lock of consumer i: the first batch that it is given; that it asks for one,
+  // or has let go of all before it; that nobody is there any more, whoever was.
   uint64_t enter(uint32_t i) const;
+  void ask(uint32_t i, uint64_t number) const;
   void release(uint32_t i, uint64_t number) const;
   void leave(uint32_t i) const;
 

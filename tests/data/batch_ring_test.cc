@@ -69,7 +69,7 @@ TEST(BatchRing, ABatchStaysUntilItGoes) {
   first.reset();  // lets go of both
   ASSERT_OK(ring->put(TextBatch(3).batch, soon()));
   ASSERT_OK(ring->put(TextBatch(4).batch, soon()));
-  EXPECT_FAILS(ring->wait_released(deadline_in(0ms)), StatusCode::kTimeout, "has not let go");
+  EXPECT_FAILS(ring->wait_used(deadline_in(0ms)), StatusCode::kTimeout, "has not let go");
   ASSERT_OK_AND_ASSIGN(const auto last, consumer->next(soon()));
   ring.reset();
   consumer.reset();
@@ -89,9 +89,25 @@ TEST(BatchRing, WaitsForTheConsumersThatItNeeds) {
   one.reset();
   EXPECT_FAILS(ring->put(TextBatch(2).batch, deadline_in(0ms)), StatusCode::kTimeout,
                "0 consumers are attached by the deadline and 1 are needed");
-  EXPECT_FAILS(ring->wait_released(soon()), StatusCode::kPeerLost, "3 batches were not let go of");
-  ASSERT_OK(ring->wait_released(soon()));  // it is told once
+  EXPECT_FAILS(ring->wait_used(soon()), StatusCode::kPeerLost, "3 batches were not used");
+  ASSERT_OK(ring->wait_used(soon()));  // it is told once
   EXPECT_EQ(ring->stats().abandoned, 3);
+}
+
+TEST(BatchRing, WhoAsksForABatchHasUsedTheOneBefore) {
+  const auto ring = make_ring();
+  ASSERT_OK_AND_ASSIGN(const auto consumer, BatchConsumer::attach(ring->place()));
+  ASSERT_OK(ring->put(TextBatch(0).batch, soon()));
+  ASSERT_OK_AND_ASSIGN(const auto batch, consumer->next(soon()));
+  EXPECT_FAILS(ring->wait_used(deadline_in(0ms)), StatusCode::kTimeout, "consumer 0 of 1");
+  std::thread loop([&] {
+    ASSERT_OK_AND_ASSIGN(const auto nothing, consumer->next(soon()));
+    EXPECT_EQ(nothing, nullptr);
+  });
+  ASSERT_OK(ring->wait_used(soon()));  // though `batch` keeps its slot
+  ring->finish();
+  loop.join();
+  EXPECT_TRUE(is_text_batch(**batch, 0));
 }
 
 TEST(BatchRing, ALateConsumerIsGivenWhatIsPutFromThenOn) {
@@ -142,7 +158,7 @@ TEST(BatchRing, AForkedChildIsNobody) {
   const pid_t child = fork();
   if (child == 0) {
     const bool refused = ring->put(TextBatch(1).batch, soon()).code() == StatusCode::kCancelled &&
-                         ring->wait_released(soon()).code() == StatusCode::kCancelled &&
+                         ring->wait_used(soon()).code() == StatusCode::kCancelled &&
                          consumer->next(soon()).status().code() == StatusCode::kCancelled;
     ring->finish();
     batch.reset();
@@ -152,7 +168,7 @@ TEST(BatchRing, AForkedChildIsNobody) {
   }
   EXPECT_EQ(exit_code(child), 0);
   EXPECT_EQ(ring->stats().consumers, 1);
-  EXPECT_FAILS(ring->wait_released(deadline_in(0ms)), StatusCode::kTimeout, "has not let go");
+  EXPECT_FAILS(ring->wait_used(deadline_in(0ms)), StatusCode::kTimeout, "has not let go");
   EXPECT_FAILS(consumer->next(deadline_in(0ms)), StatusCode::kTimeout, "take batch 1");
 }
 
@@ -212,8 +228,8 @@ TEST(BatchRing, ADeadConsumerIsToldOnceAndHoldsUpNobody) {
   for (uint64_t number = 0; number < 100; ++number) {
     ASSERT_OK(ring->put(TextBatch(number).batch, soon()));
   }
-  EXPECT_FAILS(ring->wait_released(soon()), StatusCode::kPeerLost, "were not let go of");
-  ASSERT_OK(ring->wait_released(soon()));
+  EXPECT_FAILS(ring->wait_used(soon()), StatusCode::kPeerLost, "were not used");
+  ASSERT_OK(ring->wait_used(soon()));
   EXPECT_GE(ring->stats().abandoned, 1);
   EXPECT_LE(ring->stats().abandoned, 3) << "what fits into the ring";
   EXPECT_EQ(ring->stats().consumers, 1);

@@ -46,7 +46,7 @@ def test_arrays_are_views_that_keep_their_batch(numbers):
     ring.finish()
     assert [consumer.next().samples.tolist() for _ in range(2)] == [[[3, 4, 5]], [[6, 7, 8]]]
     assert consumer.next() is None
-    ring.wait_released()
+    ring.wait_used()
     assert ring.stats.batches == 3 and ring.stats.abandoned == 0
 
 
@@ -103,8 +103,8 @@ def test_processes_use_what_is_read_once(numbers):
         process.start()
     for begin in range(0, 100, 10):
         ring.put(numbers.read(range(begin, begin + 10)), timeout_s=60)
-    with pytest.raises(ffdl.PeerLost, match="were not let go of"):
-        ring.wait_released(timeout_s=60)
+    with pytest.raises(ffdl.PeerLost, match="were not used"):
+        ring.wait_used(timeout_s=60)
     ring.finish()
     assert [told.get(timeout=60) for _ in processes] == [float(np.arange(300).sum())] * 2
     for process in (*processes, victim):
