@@ -83,8 +83,9 @@ struct GivenSamples {
   }
 };
 
-void put(RingHandle& handle, const py::object& samples, const std::vector<SampleRange>& ranges,
-         const std::vector<uint64_t>& indices, double timeout_s) {
+void put_batch(RingHandle& handle, const py::object& samples,
+               const std::vector<SampleRange>& ranges, const std::vector<uint64_t>& indices,
+               double timeout_s) {
   const Exclusive one_thread(handle.busy);
   GivenSamples given;
   if (py::isinstance<py::array>(samples)) {
@@ -138,13 +139,13 @@ py::object samples_of(const py::object& self) {
   return samples;
 }
 
-py::array indices_of(const BatchHandle& handle) {
+py::array batch_indices(const BatchHandle& handle) {
   const std::span<const uint64_t> indices = (*handle.batch)->indices;
   return py::array_t<int64_t>(static_cast<py::ssize_t>(indices.size()),
                               reinterpret_cast<const int64_t*>(indices.data()));
 }
 
-std::unique_ptr<BatchHandle> next(ConsumerHandle& handle, double timeout_s) {
+std::unique_ptr<BatchHandle> next_batch(ConsumerHandle& handle, double timeout_s) {
   const Exclusive one_thread(handle.busy);
   auto batch =
       take(wait(timeout_s, [&](Time deadline) { return handle.consumer->next(deadline); }));
@@ -188,7 +189,7 @@ what the samples of a batch have, 16 for each of them, 24 for each range, and 12
 first put() waits until so many are attached. Raises InvalidArgument, Exhausted (memory).)")
       .def_property_readonly("place", [](const RingHandle& handle) { return handle.ring->place(); })
       .def_property_readonly("stats", [](const RingHandle& handle) { return handle.ring->stats(); })
-      .def("put", &put, py::arg("samples"), py::kw_only(),
+      .def("put", &put_batch, py::arg("samples"), py::kw_only(),
            py::arg("ranges") = std::vector<SampleRange>(),
            py::arg("indices") = std::vector<uint64_t>(), py::arg("timeout_s") = kDefaultTimeoutS,
            R"(Copies a batch into the ring: an array [n, ...], or a list of bytes or other buffers.
@@ -223,7 +224,7 @@ left out. number: of all that were put, from 0.)")
                              [](const BatchHandle& handle) { return handle.batch->number(); })
       .def_property_readonly("ranges",
                              [](const BatchHandle& handle) { return (*handle.batch)->ranges; })
-      .def_property_readonly("indices", &indices_of)
+      .def_property_readonly("indices", &batch_indices)
       .def_property_readonly("skipped",
                              [](const BatchHandle& handle) { return (*handle.batch)->skipped; })
       .def_property_readonly("samples", &samples_of);
@@ -247,7 +248,7 @@ One thread at a time; not for a forked child. Lets other threads run, and ends o
           "Conflict (the ring is gone), Exhausted (consumers_max are attached).")
       .def_property_readonly("format",
                              [](const ConsumerHandle& handle) { return handle.consumer->format(); })
-      .def("next", &next, py::arg("timeout_s") = kDefaultTimeoutS,
+      .def("next", &next_batch, py::arg("timeout_s") = kDefaultTimeoutS,
            "The next SharedBatch; None after the last. Raises Timeout, PeerLost (who reads is "
            "gone:\n"
            "what it had put is given before), Corrupt, Cancelled (in a forked child).");
