@@ -10,28 +10,30 @@
 namespace ffdl::data {
 namespace {
 
-constexpr uint64_t kLine = 64;
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kSlotLine = 64;
+constexpr uint64_t kSlotsPage = 4096;
 constexpr uint64_t kConfigAt = sizeof(shm::SegmentHeader);
 constexpr uint64_t kReaderAt = kConfigAt + sizeof(BatchRingConfig);
 constexpr uint64_t kConsumersAt = kReaderAt + sizeof(ReaderWords);
-static_assert(kReaderAt % kLine == 0 && kConsumersAt % kLine == 0);
+static_assert(kReaderAt % kSlotLine == 0 && kConsumersAt % kSlotLine == 0);
 static_assert(std::is_trivially_copyable_v<SampleRange> && sizeof(SampleRange) == 24);
 
 uint64_t round_up(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
 
 uint64_t slots_at(const BatchRingConfig& config) {
-  return round_up(kConsumersAt + config.consumers_max * sizeof(ConsumerWords), kPage);
+  return round_up(kConsumersAt + config.consumers_max * sizeof(ConsumerWords), kSlotsPage);
 }
 
-uint64_t slot_stride(const BatchRingConfig& config) { return round_up(config.slot_bytes, kLine); }
+uint64_t slot_stride(const BatchRingConfig& config) {
+  return round_up(config.slot_bytes, kSlotLine);
+}
 
 // Where the parts of a slot begin.
 struct SlotParts {
   explicit SlotParts(const BatchHead& head)
       : indices(ranges + head.ranges * sizeof(SampleRange)),
         ends(indices + head.indices * sizeof(uint64_t)),
-        bytes(round_up(ends + head.samples * sizeof(uint64_t), kLine)),
+        bytes(round_up(ends + head.samples * sizeof(uint64_t), kSlotLine)),
         end(bytes + head.bytes) {}
 
   uint64_t ranges = sizeof(BatchHead);
@@ -54,7 +56,7 @@ BatchHead head_of(const DataBatch& batch) {
 }
 
 template <class T>
-void store(std::byte* to, std::span<const T> from) {
+void write(std::byte* to, std::span<const T> from) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size_bytes());
 }
 
@@ -155,8 +157,8 @@ void BatchRingView::put(const DataBatch& batch) const {
   const SlotParts parts(head);
   std::byte* const to = slot(number);
   std::memcpy(to, &head, sizeof head);
-  store(to + parts.ranges, std::span<const SampleRange>(batch.ranges));
-  store(to + parts.indices, batch.indices);
+  write(to + parts.ranges, std::span<const SampleRange>(batch.ranges));
+  write(to + parts.indices, batch.indices);
   uint64_t end = 0;
   std::byte* next_end = to + parts.ends;
   for (const auto& sample : batch.samples) {
