@@ -193,8 +193,8 @@ TEST(HandOut, AnEpochEndsWhenAllIsCommitted) {
 }
 
 // One of some workers that take, use and publish as they please.
-struct Worker {
-  Worker(Partitions& all, int self, const DataSet& data, uint64_t epochs)
+struct BoardWorker {
+  BoardWorker(Partitions& all, int self, const DataSet& data, uint64_t epochs)
       : board(all, self), hand_out(data, epochs) {
     hand_out.begin(board);
   }
@@ -217,7 +217,7 @@ void play(uint64_t seed) {
   std::minstd_rand random(static_cast<uint32_t>(seed + 1));
   const DataSet data{.samples = 33, .partition_samples = 1 + seed % 9, .seed = seed};
   Partitions all(data.partitions());
-  std::vector<std::unique_ptr<Worker>> workers(kWorkers);
+  std::vector<std::unique_ptr<BoardWorker>> workers(kWorkers);
   const auto is_done = [&] {
     for (uint32_t p = 0; p < data.partitions(); ++p) {
       if (all.committed[p] < kEpochs * data.samples_of(p)) return false;
@@ -230,7 +230,7 @@ void play(uint64_t seed) {
     auto& worker = workers[self];
     if (!worker || random() % 40 == 0) {
       worker.reset();  // a death: what it used and did not publish is void
-      worker = std::make_unique<Worker>(all, static_cast<int>(self), data, kEpochs);
+      worker = std::make_unique<BoardWorker>(all, static_cast<int>(self), data, kEpochs);
     }
     ASSERT_OK(worker->hand_out.look(worker->board, 1 + random() % 3, {}, nullptr));
     const auto& leases = worker->hand_out.leases();
