@@ -36,10 +36,9 @@ float coordinate(uint64_t point, size_t axis) {
 
 Status learn(const ffdl::ParameterServer& server) {
   FFDL_ASSIGN_OR_RETURN(const auto learner, ffdl::Learner::attach(server, deadline_in(10s)));
-  FFDL_ASSIGN_OR_RETURN(
-      const auto ledger,
-      ffdl::SlotLedger::create({.samples = kPoints, .partition_samples = kPartitionPoints},
-                               *learner));
+  FFDL_ASSIGN_OR_RETURN(const auto ledger,
+                        ffdl::SlotLedger::create(
+                            {.samples = kPoints, .partition_samples = kPartitionPoints}, *learner));
   std::array<float, kCentre.size()> weights{};
   while (!ledger->is_done()) {
     FFDL_ASSIGN_OR_RETURN(const auto samples, ledger->take(1));

@@ -51,8 +51,8 @@ struct LearnerStats {
 //          inherited by fork() refuses to work: attach in the child.
 // Owns: its slot, until detach() or the destructor. What was not published by then is void, and its
 //       samples stay uncommitted.
-// Blocks: gradient_slot and begin_mini_batch with Synchrony::kStale and kBulk, flush, detach; each
-//         takes a deadline. push and a relaxed pull never wait for anybody.
+// Blocks: gradient_slot and begin_mini_batch with Synchrony::kStale and kBulk, rest_until, flush,
+//         detach; each takes a deadline. push and a relaxed pull never wait for anybody.
 // Errors: kTimeout, kExhausted (no free slot; more sample ranges than a gradient can name),
 //         kInvalidArgument, kCorrupt, kCancelled (the server ended, or this is a forked child).
 class FFDL_API Learner {
@@ -77,6 +77,8 @@ class FFDL_API Learner {
   // The first that neither this learner has pushed nor anybody committed: where its next push of
   // the partition begins.
   Result<uint64_t> pushed(uint32_t partition) const;
+  // How many separate ranges the next push can name: ranges_max, less what was accumulated.
+  Result<uint64_t> ranges_left() const;
 
   // Who works on which partition; a SlotLedger (slot_ledger.h) hands them out. Holding is a lock of
   // the kernel, which ends with this learner however it ends. push() does not ask for it. hold()
@@ -94,8 +96,9 @@ class FFDL_API Learner {
   void tell_publications(std::function<void(const Publication&)> told);
 
   // Publishes what was accumulated and waits until `ready`, which is called on this thread whenever
-  // gradients were folded, a learner has gone or a partition is free, and a few times each second.
-  // Meanwhile this learner takes no part in bounds and rounds: others do not wait for it.
+  // gradients were folded, a learner has gone or a partition is free, and some times each second.
+  // It may hold partitions and let them go. Meanwhile this learner takes no part in bounds and
+  // rounds: others do not wait for it.
   Status rest_until(const std::function<bool()>& ready, Time deadline);
 
   // Waits while this learner is too far ahead of the others; at once with Synchrony::kAsync.

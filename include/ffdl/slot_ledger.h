@@ -28,8 +28,8 @@ namespace ffdl {
 //     (*learner)->push_ranges(*ranges);                       // commits what was taken
 //   }
 //   (*learner)->detach(deadline_in(5s));
-// All learners of a server give the same options but on_stable; the server has as many partitions
-// as the data set, or more.
+// All learners of a server give the same options but for the last two; the server has as many
+// partitions as the data set, or more.
 // Threads: one at a time, that of the learner; samples() and sample_indices() from any.
 // Owns: no partition: the learner holds them. Borrows the learner, which must outlive it; one
 //       ledger to a learner.
@@ -48,16 +48,16 @@ class FFDL_API SlotLedger final : public SampleLedger {
   SlotLedger(const SlotLedger&) = delete;
   SlotLedger& operator=(const SlotLedger&) = delete;
 
-  // What the next push() names: all of it, in any number of pushes, in this order. Empty: others
-  // hold the rest of this epoch, or all is done.
+  // What the next push() names: all of it, in any number of pushes, in this order; of as many
+  // partitions as the push can name. Empty: others hold the rest of this epoch, the server is so
+  // late that the learner cannot accumulate more (ranges_max), or all is done.
   Result<std::vector<SampleRange>> take(uint64_t count = kAll) override;
   // The samples of take() that are not pushed yet.
   uint64_t taken() const override;
   const std::vector<SampleRange>& leases() const override;
 
-  // Waits while others hold the rest of an epoch: publishes what the learner has accumulated, and
-  // takes it out of bounds and rounds meanwhile. At once for who holds something or when all is
-  // done. Errors: kTimeout.
+  // Waits while take() would give nothing: publishes what the learner has accumulated, and takes it
+  // out of bounds and rounds meanwhile. At once when all is done. Errors: kTimeout.
   Status wait(Time deadline);
 
   uint64_t samples() const override;

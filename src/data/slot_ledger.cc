@@ -65,11 +65,12 @@ class SlotLedger::Impl {
   uint64_t committed() const { return hand_out_.committed(board_); }
 
   Result<std::vector<SampleRange>> take(uint64_t count) {
+    FFDL_ASSIGN_OR_RETURN(const uint64_t ranges, learner_.ranges_left());
     FFDL_RETURN_IF_ERROR(look(count));
     taken_.clear();
     for (const SampleRange& lease : leases()) {
       const uint64_t here = std::min(count, lease.end - lease.begin);
-      if (here == 0) break;
+      if (here == 0 || taken_.size() == ranges) break;
       taken_.push_back({lease.partition, lease.begin, lease.begin + here});
       count -= here;
     }
@@ -79,17 +80,27 @@ class SlotLedger::Impl {
   uint64_t taken() const { return data::samples_in(not_pushed()); }
 
   Status wait(Time deadline) {
-    if (hand_out_.is_done() || !leases().empty()) return {};
+    FFDL_ASSIGN_OR_RETURN(const bool can_train, holds_and_can_push());
+    if (hand_out_.is_done() || can_train) return {};
     Status looked;
     const auto ready = [&] {
       looked = look(1);
-      return !looked.ok() || hand_out_.is_done() || !leases().empty();
+      const auto can = holds_and_can_push();
+      return !looked.ok() || hand_out_.is_done() || !can.ok() || *can;
     };
-    FFDL_RETURN_IF_ERROR(learner_.rest_until(ready, deadline));
+    if (Status rested = learner_.rest_until(ready, deadline); !rested.ok()) {
+      return std::move(rested).with_context(
+          fmt::format("wait for samples of epoch {}", hand_out_.epoch()));
+    }
     return looked;
   }
 
  private:
+  Result<bool> holds_and_can_push() const {
+    FFDL_ASSIGN_OR_RETURN(const uint64_t ranges, learner_.ranges_left());
+    return !leases().empty() && ranges > 0;
+  }
+
   Status look(uint64_t count) {
     // Those that so many samples can lie in, and one to read ahead.
     uint64_t partitions = wanted_;

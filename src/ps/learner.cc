@@ -46,6 +46,11 @@ Result<uint64_t> Learner::pushed(uint32_t partition) const {
   return impl_->pushed(partition);
 }
 
+Result<uint64_t> Learner::ranges_left() const {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "ask how many ranges are left"));
+  return impl_->ranges_left();
+}
+
 Result<bool> Learner::hold(uint32_t partition) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "hold a partition"));
   return impl_->hold(partition);

@@ -56,6 +56,7 @@ class Learner::Impl {
   Status detach(Time deadline);
   uint64_t committed(uint32_t partition) const;
   uint64_t pushed(uint32_t partition) const;
+  uint64_t ranges_left() const { return config_.ranges_max - pending_.ranges.size(); }
   Result<bool> hold(uint32_t partition);
   Status let_go(uint32_t partition);
   bool is_free(uint32_t partition) const;

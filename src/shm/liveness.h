@@ -31,9 +31,9 @@ class RoleLock {
   // With kAnyRole: all roles at once, so that nobody takes one meanwhile.
   static Result<RoleLock> acquire(int fd, int64_t role);
 
-  // One more role under the same lock: at the end of its holder the kernel drops all of them at
-  // once, so that nobody sees one free while another still seems to be held. Tries once; true for
-  // one that this lock has already. False: somebody alive holds it. Errors: kUnavailable.
+  // One more role, with no descriptor of its own: at the end of its holder the kernel drops all of
+  // them at once. Tries once; true for one that this lock has already. False: somebody alive holds
+  // it. Errors: kUnavailable.
   Result<bool> add(int64_t role);
   void drop(int64_t role);
 

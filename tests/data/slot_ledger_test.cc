@@ -27,8 +27,10 @@ using data::testing::text_of;
 class SlotLedgerTest : public ::testing::Test {
  protected:
   // It folds nothing until it is started, so what is published second waits with its learner.
-  std::unique_ptr<ParameterServer> create(Synchrony synchrony = Synchrony::kAsync) {
+  std::unique_ptr<ParameterServer> create(Synchrony synchrony = Synchrony::kAsync,
+                                          uint32_t ranges_max = 64) {
     ParameterServerOptions options;
+    options.ranges_max = ranges_max;
     options.parameters = data_.samples;
     options.rule.learning_rate = 1;
     options.partitions = 40;
@@ -197,6 +199,21 @@ TEST_F(SlotLedgerTest, APartitionIsKeptUntilWhatWasPushedOfItIsPublished) {
   EXPECT_EQ(of_first->epoch(), 1U);
   ASSERT_OK(of_second->wait(deadline_in(10s)));
   EXPECT_EQ(of_second->epoch(), 1U);
+}
+
+TEST_F(SlotLedgerTest, ALateServerIsWaitedForWhenNoMoreCanBeNamed) {
+  const auto server = create(Synchrony::kAsync, 2);
+  const auto learner = attach(*server);
+  const auto ledger = ledger_of(*learner);
+  EXPECT_EQ(train(*learner, *ledger, 40), "0:0-10 1:0-10");  // published
+  EXPECT_EQ(train(*learner, *ledger, 4), "2:0-4");
+  EXPECT_EQ(train(*learner, *ledger, 40), "2:4-10");
+  EXPECT_EQ(train(*learner, *ledger, 40), "3:0-10");
+  EXPECT_TRUE(ledger->take()->empty());
+  EXPECT_FAILS(ledger->wait(deadline_in(1ms)), StatusCode::kTimeout, "wait for samples of epoch 0");
+  ASSERT_OK(server->start());
+  ASSERT_OK(ledger->wait(deadline_in(10s)));
+  EXPECT_EQ(text_of(*ledger->take(10)), "4:0-10");
 }
 
 TEST_F(SlotLedgerTest, ALedgerThatEndsGivesBackWhatItHolds) {

@@ -34,8 +34,8 @@ class StoreJob final : public Job {
   // No more may have been used twice than is counted.
   std::string check(const CommitAudit& audit) override {
     const uint64_t extra = board_.used - audit.samples;
-    const std::string counts = fmt::format("{} samples used twice, of {} that are counted", extra,
-                                           board_.repeated.load());
+    const std::string counts =
+        fmt::format("{} samples used twice, of {} that are counted", extra, board_.repeated.load());
     fmt::print("{}\n", counts);
     const bool is_right = board_.used >= audit.samples && extra <= board_.repeated;
     return is_right ? "" : counts;

@@ -13,8 +13,8 @@ namespace {
 TEST(LastRecord, IsThatOfTheNewestPublication) {
   TestRegion region(TestRegion::small_config(1, 1));
   EXPECT_FALSE(read_last_record(*region, 0));
-  region.publish(0, {{.partition = 0, .begin = 0, .end = 10}, {.partition = 1, .begin = 0, .end = 3}},
-                 1);
+  region.publish(
+      0, {{.partition = 0, .begin = 0, .end = 10}, {.partition = 1, .begin = 0, .end = 3}}, 1);
   const auto record = read_last_record(*region, 0);
   ASSERT_TRUE(record);
   EXPECT_EQ(record->sequence, 1U);

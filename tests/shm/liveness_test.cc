@@ -75,13 +75,15 @@ TEST(RoleLock, HoldsSeveralRolesAndDropsEach) {
   EXPECT_FALSE(by_two);
   first.drop(partition_role(1));
   EXPECT_FALSE(role_is_held(segment.fd(), partition_role(1)));
-  for (const int64_t role : {int64_t{learner_role(0)}, partition_role(0), partition_role(2), last}) {
+  for (const int64_t role :
+       {int64_t{learner_role(0)}, partition_role(0), partition_role(2), last}) {
     EXPECT_TRUE(role_is_held(segment.fd(), role));
   }
   ASSERT_OK_AND_ASSIGN(const bool now, second.add(partition_role(1)));
   EXPECT_TRUE(now);
   first.release();
-  for (const int64_t role : {int64_t{learner_role(0)}, partition_role(0), partition_role(2), last}) {
+  for (const int64_t role :
+       {int64_t{learner_role(0)}, partition_role(0), partition_role(2), last}) {
     EXPECT_FALSE(role_is_held(segment.fd(), role));
   }
   EXPECT_TRUE(role_is_held(segment.fd(), partition_role(1)));
