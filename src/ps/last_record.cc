@@ -8,12 +8,12 @@ namespace {
 
 // A reader that sees a word of a later record also sees, afterwards, that `pub` has moved on.
 template <class T>
-void put(T& word, T value) {
-  std::atomic_ref(word).store(value, std::memory_order_release);  // pairs with get()
+void put_word(T& word, T value) {
+  std::atomic_ref(word).store(value, std::memory_order_release);  // pairs with get_word()
 }
 template <class T>
-T get(T& word) {
-  return std::atomic_ref(word).load(std::memory_order_acquire);  // pairs with put()
+T get_word(T& word) {
+  return std::atomic_ref(word).load(std::memory_order_acquire);  // pairs with put_word()
 }
 
 }  // namespace
@@ -22,11 +22,11 @@ void write_ranges(const Region& region, int l, uint64_t sequence,
                   std::span<const SampleRange> ranges) {
   const std::span<SampleRange> to = region.ranges(l, sequence);
   for (size_t i = 0; i < ranges.size(); ++i) {
-    put(to[i].partition, ranges[i].partition);
-    put(to[i].begin, ranges[i].begin);
-    put(to[i].end, ranges[i].end);
+    put_word(to[i].partition, ranges[i].partition);
+    put_word(to[i].begin, ranges[i].begin);
+    put_word(to[i].end, ranges[i].end);
   }
-  put(region.meta(l, sequence).ranges, static_cast<uint32_t>(ranges.size()));
+  put_word(region.meta(l, sequence).ranges, static_cast<uint32_t>(ranges.size()));
 }
 
 std::optional<LastRecord> read_last_record(const Region& region, int l) {
@@ -35,10 +35,10 @@ std::optional<LastRecord> read_last_record(const Region& region, int l) {
   record.sequence = pub.load(std::memory_order_acquire);  // pairs with the publication
   if (record.sequence == 0) return std::nullopt;
   // The buffer is written again for the publication after the next one.
-  const uint32_t count = get(region.meta(l, record.sequence).ranges);
+  const uint32_t count = get_word(region.meta(l, record.sequence).ranges);
   const std::span<SampleRange> ranges = region.ranges(l, record.sequence);
   for (SampleRange& range : ranges.first(std::min<size_t>(count, ranges.size()))) {
-    record.ranges.push_back({get(range.partition), get(range.begin), get(range.end)});
+    record.ranges.push_back({get_word(range.partition), get_word(range.begin), get_word(range.end)});
   }
   if (pub.load(std::memory_order_relaxed) != record.sequence) return std::nullopt;
   return record;
