@@ -82,8 +82,8 @@ class FFDL_API Learner {
 
   // Who works on which partition; a SlotLedger (slot_ledger.h) hands them out. Holding is a lock of
   // the kernel, which ends with this learner however it ends. push() does not ask for it. hold()
-  // tries once; false: another learner holds the partition. After let_go() others may have it as
-  // soon as all that this learner pushed is published.
+  // tries once; false: another learner holds the partition, or what one published of it is not
+  // folded yet. After let_go() others may have it as soon as all that this learner pushed of it is.
   Result<bool> hold(uint32_t partition);
   Status let_go(uint32_t partition);
   bool is_free(uint32_t partition) const;  // nobody holds it, this learner included

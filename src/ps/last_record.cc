@@ -38,7 +38,8 @@ std::optional<LastRecord> read_last_record(const Region& region, int l) {
   const uint32_t count = get_word(region.meta(l, record.sequence).ranges);
   const std::span<SampleRange> ranges = region.ranges(l, record.sequence);
   for (SampleRange& range : ranges.first(std::min<size_t>(count, ranges.size()))) {
-    record.ranges.push_back({get_word(range.partition), get_word(range.begin), get_word(range.end)});
+    record.ranges.push_back(
+        {get_word(range.partition), get_word(range.begin), get_word(range.end)});
   }
   if (pub.load(std::memory_order_relaxed) != record.sequence) return std::nullopt;
   return record;

@@ -74,6 +74,8 @@ class Learner::Impl {
   bool pushing_beside() const;
 
  private:
+  uint64_t waits_to_be_folded(int l, uint32_t partition) const;
+  bool others_wait_to_be_folded(uint32_t partition) const;
   Status check_usable(std::string_view doing) const;
   Status check_samples(std::span<const SampleRange> samples) const;
   void note_positions(std::span<const SampleRange> samples);

@@ -11,22 +11,39 @@ namespace ffdl {
 using base::invalid_argument;
 using base::make_error;
 
+// Where those samples of a partition end that slot l has published and shard 0 has not folded; 0:
+// there are none.
+uint64_t Learner::Impl::waits_to_be_folded(int l, uint32_t partition) const {
+  const uint64_t pub = region_.learner(l).pub.load(std::memory_order_acquire);
+  if (region_.folded(0, l).load(std::memory_order_acquire) == pub) return 0;
+  // One that was replaced meanwhile is folded.
+  const auto record = ps::read_last_record(region_, l);
+  uint64_t end = 0;
+  if (!record) return end;
+  for (const SampleRange& range : record->ranges) {
+    if (range.partition == partition) end = std::max(end, range.end);
+  }
+  return end;
+}
+
 uint64_t Learner::Impl::committed(uint32_t partition) const {
   if (partition >= config_.partitions) return 0;
   // Published gradients that are not in the ledger yet, then the ledger: what is folded between the
   // two looks is in the second.
   uint64_t end = 0;
   for (int l = 0; l < region_.learners_max(); ++l) {
-    const uint64_t pub = region_.learner(l).pub.load(std::memory_order_acquire);
-    if (region_.folded(0, l).load(std::memory_order_acquire) == pub) continue;
-    // One that was replaced meanwhile is folded.
-    const auto record = ps::read_last_record(region_, l);
-    if (!record) continue;
-    for (const SampleRange& range : record->ranges) {
-      if (range.partition == partition) end = std::max(end, range.end);
-    }
+    end = std::max(end, waits_to_be_folded(l, partition));
   }
   return std::max(end, ps::read_partition(region_, partition).committed);
+}
+
+// Shard 0 folds one slot's gradients in order, those of several slots in any: what follows in a
+// partition is published when what comes before it is folded, or by the same slot.
+bool Learner::Impl::others_wait_to_be_folded(uint32_t partition) const {
+  for (int l = 0; l < region_.learners_max(); ++l) {
+    if (l != l_ && waits_to_be_folded(l, partition) > 0) return true;
+  }
+  return false;
 }
 
 uint64_t Learner::Impl::pushed(uint32_t partition) const {
@@ -41,8 +58,11 @@ Result<bool> Learner::Impl::hold(uint32_t partition) {
     return invalid_argument("hold partition {}: there are {}", partition, config_.partitions);
   }
   FFDL_ASSIGN_OR_RETURN(const bool is_mine, lock_.add(shm::partition_role(partition)));
-  if (is_mine) left_.erase(partition);
-  return is_mine;
+  if (!is_mine) return false;
+  left_.erase(partition);
+  if (!others_wait_to_be_folded(partition)) return true;
+  lock_.drop(shm::partition_role(partition));
+  return false;
 }
 
 Status Learner::Impl::let_go(uint32_t partition) {
@@ -65,7 +85,8 @@ void Learner::Impl::give_up_left() {
 }
 
 bool Learner::Impl::is_free(uint32_t partition) const {
-  return !shm::role_is_held(segment_->fd(), shm::partition_role(partition));
+  return !shm::role_is_held(segment_->fd(), shm::partition_role(partition)) &&
+         !others_wait_to_be_folded(partition);
 }
 
 std::vector<Publication> Learner::Impl::publications() const {

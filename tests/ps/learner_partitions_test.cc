@@ -65,17 +65,19 @@ TEST_F(LearnerPartitions, AreHeldByOneAtATime) {
   EXPECT_FAILS(second->hold(3), StatusCode::kInvalidArgument, "there are 3");
 }
 
-TEST_F(LearnerPartitions, StayHeldUntilWhatWasPushedIsPublished) {
+TEST_F(LearnerPartitions, AreNotAnothersUntilWhatWasPushedIsFolded) {
   const auto server = create();
   const auto first = attach(*server);
   const auto second = attach(*server);
   ASSERT_TRUE(hold(*first, 0));
   ASSERT_TRUE(hold(*first, 1));
   ASSERT_OK(first->push(ones_, {.partition = 0, .begin = 0, .end = 4}));
+  EXPECT_EQ(second->committed(0), 4U) << "it is published";
   ASSERT_OK(first->let_go(0));
-  EXPECT_TRUE(hold(*second, 0)) << "all of it is published";
-  EXPECT_EQ(second->committed(0), 4U);
-  EXPECT_EQ(pushed(*second, 0), 4U);
+  EXPECT_FALSE(second->is_free(0));
+  EXPECT_FALSE(hold(*second, 0)) << "what follows could be folded before it";
+  EXPECT_TRUE(hold(*first, 0)) << "not in the same slot";
+  ASSERT_OK(first->let_go(0));
 
   ASSERT_OK(first->push(ones_, {.partition = 1, .begin = 0, .end = 5}));
   EXPECT_EQ(first->committed(1), 0U);
@@ -84,7 +86,11 @@ TEST_F(LearnerPartitions, StayHeldUntilWhatWasPushedIsPublished) {
   EXPECT_FALSE(hold(*second, 1)) << "nobody else can see how far it is";
   ASSERT_OK(server->start());
   ASSERT_OK(first->flush(deadline_in(10s)));
-  EXPECT_TRUE(hold(*second, 1));
+  for (const uint32_t partition : {0, 1}) {
+    EXPECT_TRUE(second->is_free(partition));
+    EXPECT_TRUE(hold(*second, partition));
+  }
+  EXPECT_EQ(pushed(*second, 0), 4U);
   EXPECT_EQ(pushed(*second, 1), 5U);
 }
 
@@ -110,6 +116,8 @@ TEST_F(LearnerPartitions, AreAsFarAsTheirLastLearnerPublished) {
   const auto successor = attach(*server, 0);
   EXPECT_EQ(other->committed(2), 3U);
   EXPECT_EQ(successor->committed(2), 3U);
+  EXPECT_FALSE(hold(*other, 2));
+  EXPECT_TRUE(hold(*successor, 2));
 }
 
 TEST_F(LearnerPartitions, ToldPublicationsAreAll) {
