@@ -29,7 +29,8 @@ void write_ranges(const Region& region, int l, uint64_t sequence,
   put_word(region.meta(l, sequence).ranges, static_cast<uint32_t>(ranges.size()));
 }
 
-std::optional<LastRecord> read_last_record(const Region& region, int l) {
+std::optional<LastRecord> read_last_record(const Region& region, int l,
+                                           const std::function<void()>& meanwhile) {
   const std::atomic<uint64_t>& pub = region.learner(l).pub;
   LastRecord record;
   record.sequence = pub.load(std::memory_order_acquire);  // pairs with the publication
@@ -41,6 +42,7 @@ std::optional<LastRecord> read_last_record(const Region& region, int l) {
     record.ranges.push_back(
         {get_word(range.partition), get_word(range.begin), get_word(range.end)});
   }
+  if (meanwhile) meanwhile();
   if (pub.load(std::memory_order_relaxed) != record.sequence) return std::nullopt;
   return record;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,6 +24,8 @@ void write_ranges(const Region& region, int l, uint64_t sequence,
 
 // Nothing: slot l has published nothing, or published again while its record was read. A gradient
 // is published when the one before is folded everywhere, so the samples are in the ledger then.
-std::optional<LastRecord> read_last_record(const Region& region, int l);
+// `meanwhile`, if given, runs between the reading and the look whether it is still the last one.
+std::optional<LastRecord> read_last_record(const Region& region, int l,
+                                           const std::function<void()>& meanwhile = nullptr);
 
 }  // namespace ffdl::ps

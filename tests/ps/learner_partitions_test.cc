@@ -125,7 +125,11 @@ TEST_F(LearnerPartitions, ToldPublicationsAreAll) {
   ASSERT_OK(server->start());
   const auto learner = attach(*server, 3);
   std::vector<Publication> told;
-  learner->tell_publications([&](const Publication& made) { told.push_back(made); });
+  const auto other = attach(*server);
+  learner->tell_publications([&](const Publication& made) {
+    EXPECT_EQ(other->committed(0), made.samples.back().end) << "it is told when it has happened";
+    told.push_back(made);
+  });
   for (uint64_t i = 0; i < 50; ++i) ASSERT_OK(learner->push(ones_, {0, i, i + 1}));
   ASSERT_OK(learner->flush(deadline_in(10s)));
   uint64_t next = 0;
@@ -139,7 +143,7 @@ TEST_F(LearnerPartitions, ToldPublicationsAreAll) {
   }
   EXPECT_EQ(next, 50U);
   EXPECT_EQ(told.size(), learner->stats().published);
-  const std::vector<Publication> newest = attach(*server)->publications();
+  const std::vector<Publication> newest = other->publications();
   ASSERT_EQ(newest.size(), 1U);
   EXPECT_EQ(newest[0].sequence, told.back().sequence);
   EXPECT_EQ(newest[0].samples, told.back().samples);
