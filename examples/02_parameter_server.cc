@@ -1,8 +1,8 @@
 // The smallest use of the parameter server: four threads learn one vector together.
 //
-// Each learner sees points of its own, scattered around a secret centre, and pushes the gradient of
-// the squared distance to them. The server applies the mean of each round; the weights end near the
-// centre.
+// They share points that are scattered around a secret centre, and push the gradient of the squared
+// distance to them; a ledger says which points are whose, so that each is used once however fast
+// the learners are. The server applies the mean of each round; the weights end near the centre.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 
 #include "ffdl/learner.h"
 #include "ffdl/parameter_server.h"
+#include "ffdl/slot_ledger.h"
 
 namespace {
 
@@ -23,27 +24,35 @@ using ffdl::deadline_in;
 using ffdl::Status;
 
 constexpr int kLearners = 4;
-constexpr uint64_t kPoints = 500;  // per learner
+constexpr uint64_t kPoints = 2'000;
+constexpr uint64_t kPartitionPoints = 10;  // who has none waits for the last of them
 constexpr std::array<float, 4> kCentre{1, -2, 3, 0.5};
 
-// The point at `position` of a learner's part: the centre, moved by one in some direction.
-float coordinate(uint64_t position, size_t axis) {
-  const float angle = static_cast<float>(position) * 2.4F + static_cast<float>(axis);
+// A point: the centre, moved by one in some direction.
+float coordinate(uint64_t point, size_t axis) {
+  const float angle = static_cast<float>(point) * 2.4F + static_cast<float>(axis);
   return kCentre[axis] + std::sin(angle);
 }
 
-Status learn(const ffdl::ParameterServer& server, int slot) {
-  const auto partition = static_cast<uint32_t>(slot);
-  FFDL_ASSIGN_OR_RETURN(const auto learner,
-                        ffdl::Learner::attach(server, deadline_in(10s), {.slot = slot}));
+Status learn(const ffdl::ParameterServer& server) {
+  FFDL_ASSIGN_OR_RETURN(const auto learner, ffdl::Learner::attach(server, deadline_in(10s)));
+  FFDL_ASSIGN_OR_RETURN(const auto ledger,
+                        ffdl::SlotLedger::create(
+                            {.samples = kPoints, .partition_samples = kPartitionPoints}, *learner));
   std::array<float, kCentre.size()> weights{};
-  for (uint64_t i = learner->committed(partition); i < kPoints; ++i) {
+  while (!ledger->is_done()) {
+    FFDL_ASSIGN_OR_RETURN(const auto samples, ledger->take(1));
+    if (samples.empty()) {
+      FFDL_RETURN_IF_ERROR(ledger->wait(deadline_in(10s)));
+      continue;
+    }
+    FFDL_ASSIGN_OR_RETURN(const auto points, ledger->sample_indices(samples));
     FFDL_ASSIGN_OR_RETURN(const auto gradient, learner->gradient_slot(deadline_in(10s)));
     FFDL_RETURN_IF_ERROR(learner->pull(weights).status());
     for (size_t axis = 0; axis < weights.size(); ++axis) {
-      gradient[axis] = weights[axis] - coordinate(i, axis);
+      gradient[axis] = weights[axis] - coordinate(points[0], axis);
     }
-    FFDL_RETURN_IF_ERROR(learner->push({partition, i, i + 1}).status());
+    FFDL_RETURN_IF_ERROR(learner->push_ranges(samples).status());
   }
   return learner->detach(deadline_in(10s));
 }
@@ -53,6 +62,7 @@ Status run() {
   options.parameters = kCentre.size();
   options.rule.learning_rate = 0.05F;
   options.learners_max = kLearners;
+  options.partitions = kPoints / kPartitionPoints;
   // A gradient takes next to no time here. Without rounds the learners would be done before the
   // server had applied much, all with the weights of the beginning.
   options.synchrony = ffdl::Synchrony::kBulk;
@@ -62,10 +72,7 @@ Status run() {
   std::array<Status, kLearners> outcomes;
   {
     std::vector<std::jthread> threads;
-    for (int slot = 0; slot < kLearners; ++slot) {
-      threads.emplace_back(
-          [&, slot] { outcomes[static_cast<size_t>(slot)] = learn(*server, slot); });
-    }
+    for (Status& outcome : outcomes) threads.emplace_back([&] { outcome = learn(*server); });
   }
   for (Status& outcome : outcomes) FFDL_RETURN_IF_ERROR(std::move(outcome));
   FFDL_RETURN_IF_ERROR(server->stop());
@@ -79,7 +86,7 @@ Status run() {
     error = std::max(error, std::abs(weight - kCentre[axis]));
   }
   fmt::print("{} samples, each used once; largest error {:.3f}\n", samples, error);
-  if (samples == kLearners * kPoints && error < 0.1F) return {};
+  if (samples == kPoints && error < 0.1F) return {};
   return {ffdl::StatusCode::kInternal, "the vector was not learned"};
 }
 

@@ -44,6 +44,7 @@
 #include "ffdl/session.h"             // IWYU pragma: export
 #include "ffdl/shard_folder.h"        // IWYU pragma: export
 #include "ffdl/shared_memory.h"       // IWYU pragma: export
+#include "ffdl/slot_ledger.h"         // IWYU pragma: export
 #include "ffdl/sparse_gradient.h"     // IWYU pragma: export
 #include "ffdl/status.h"              // IWYU pragma: export
 #include "ffdl/step_meter.h"          // IWYU pragma: export

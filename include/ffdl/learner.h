@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "ffdl/parameter_server.h"
 #include "ffdl/sparse_gradient.h"
@@ -20,6 +22,13 @@ enum class PushResult : uint8_t {
   kPublished,    // committed: the server will fold it, whatever dies
   kAccumulated,  // the server is late; added up locally, published with a later push, pull or flush
   kSkipped,      // NaN or Inf: dropped, its samples counted as skipped (NonFinite::kSkip)
+};
+
+// Samples that one store committed, with their gradient.
+struct Publication {
+  int slot = 0;
+  uint64_t sequence = 0;  // of this slot, across all its learners; from 1
+  std::vector<SampleRange> samples{};
 };
 
 // What this Learner object did since attach().
@@ -42,8 +51,8 @@ struct LearnerStats {
 //          inherited by fork() refuses to work: attach in the child.
 // Owns: its slot, until detach() or the destructor. What was not published by then is void, and its
 //       samples stay uncommitted.
-// Blocks: gradient_slot and begin_mini_batch with Synchrony::kStale and kBulk, flush, detach; each
-//         takes a deadline. push and a relaxed pull never wait for anybody.
+// Blocks: gradient_slot and begin_mini_batch with Synchrony::kStale and kBulk, rest_until, flush,
+//         detach; each takes a deadline. push and a relaxed pull never wait for anybody.
 // Errors: kTimeout, kExhausted (no free slot; more sample ranges than a gradient can name),
 //         kInvalidArgument, kCorrupt, kCancelled (the server ended, or this is a forked child).
 class FFDL_API Learner {
@@ -60,10 +69,37 @@ class FFDL_API Learner {
 
   int slot() const;
   uint64_t parameters() const;
+  uint32_t partitions() const;
 
   // The first position of a partition that nobody has committed yet: where whoever takes the
-  // partition over goes on. Exact once the partition's former learner is gone.
+  // partition over goes on. Final once nobody else pushes samples of it.
   uint64_t committed(uint32_t partition) const;
+  // The first that neither this learner has pushed nor anybody committed: where its next push of
+  // the partition begins.
+  Result<uint64_t> pushed(uint32_t partition) const;
+  // How many separate ranges the next push can name: ranges_max, less what was accumulated.
+  Result<uint64_t> ranges_left() const;
+
+  // Who works on which partition; a SlotLedger (slot_ledger.h) hands them out. Holding is a lock of
+  // the kernel, which ends with this learner however it ends. push() does not ask for it. hold()
+  // tries once; false: another learner holds the partition, or what one published of it is not
+  // folded yet. After let_go() others may have it as soon as all that this learner pushed of it is.
+  Result<bool> hold(uint32_t partition);
+  Status let_go(uint32_t partition);
+  bool is_free(uint32_t partition) const;  // nobody holds it, this learner included
+
+  // The newest publication of each slot, whoever owns it: a learner that was killed may not have
+  // told it. Sequences begin anew in a new segment.
+  std::vector<Publication> publications() const;
+  // From now on `told` hears of each publication of this learner, right after it, on the thread
+  // that makes it. It may not call the learner.
+  void tell_publications(std::function<void(const Publication&)> told);
+
+  // Publishes what was accumulated and waits until `ready`, which is called on this thread whenever
+  // gradients were folded, a learner has gone or a partition is free, and some times each second.
+  // It may hold partitions and let them go. Meanwhile this learner takes no part in bounds and
+  // rounds: others do not wait for it.
+  Status rest_until(const std::function<bool()>& ready, Time deadline);
 
   // Waits while this learner is too far ahead of the others; at once with Synchrony::kAsync.
   Status begin_mini_batch(Time deadline);
@@ -80,6 +116,8 @@ class FFDL_API Learner {
   // The same for one gradient of several separate ranges, in the order in which they were used.
   Result<PushResult> push_ranges(std::span<const float> gradient,
                                  std::span<const SampleRange> samples);
+  // The same for the gradient in gradient_slot().
+  Result<PushResult> push_ranges(std::span<const SampleRange> samples);
 
   // The same for a gradient that touches few of the parameters: only what it names is copied,
   // published and updated. The server must have been created with rows_max.

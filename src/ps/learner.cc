@@ -38,7 +38,40 @@ Result<std::unique_ptr<Learner>> Learner::attach(const ParameterServer& server, 
 
 int Learner::slot() const { return impl_->slot(); }
 uint64_t Learner::parameters() const { return impl_->region().config().parameters; }
+uint32_t Learner::partitions() const { return impl_->region().config().partitions; }
 uint64_t Learner::committed(uint32_t partition) const { return impl_->committed(partition); }
+
+Result<uint64_t> Learner::pushed(uint32_t partition) const {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "ask what is pushed"));
+  return impl_->pushed(partition);
+}
+
+Result<uint64_t> Learner::ranges_left() const {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "ask how many ranges are left"));
+  return impl_->ranges_left();
+}
+
+Result<bool> Learner::hold(uint32_t partition) {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "hold a partition"));
+  return impl_->hold(partition);
+}
+
+Status Learner::let_go(uint32_t partition) {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "let go of a partition"));
+  return impl_->let_go(partition);
+}
+
+bool Learner::is_free(uint32_t partition) const { return impl_->is_free(partition); }
+std::vector<Publication> Learner::publications() const { return impl_->publications(); }
+
+void Learner::tell_publications(std::function<void(const Publication&)> told) {
+  impl_->tell_publications(std::move(told));
+}
+
+Status Learner::rest_until(const std::function<bool()>& ready, Time deadline) {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "rest"));
+  return impl_->rest_until(ready, deadline);
+}
 
 Status Learner::begin_mini_batch(Time deadline) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "begin a mini-batch"));
@@ -64,6 +97,11 @@ Result<PushResult> Learner::push_ranges(std::span<const float> gradient,
                                         std::span<const SampleRange> samples) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
   return impl_->push(gradient, samples, impl_->base_version());
+}
+
+Result<PushResult> Learner::push_ranges(std::span<const SampleRange> samples) {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
+  return impl_->push_slot(samples);
 }
 
 Result<PushResult> Learner::push_sparse(const SparseGradient& gradient, SampleRange samples) {

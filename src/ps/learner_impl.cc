@@ -12,10 +12,10 @@
 #include "base/limits.h"
 #include "ps/gradient_kernels.h"
 #include "ps/half_kernels.h"
+#include "ps/last_record.h"
 #include "ps/open_waiting.h"
 #include "ps/pull.h"
 #include "ps/shared_copy.h"
-#include "ps/stats.h"
 #include "ps/transfer.h"
 
 namespace ffdl {
@@ -78,10 +78,25 @@ void Learner::Impl::enter() {
 }
 
 void Learner::Impl::leave() {
+  leave_bounds();
+  lock_.release();
+  region_.server().progress.ring();  // what it held is free
+}
+
+// Nobody waits for this learner in bounds and rounds.
+void Learner::Impl::leave_bounds() {
   words_.attached.store(0, std::memory_order_seq_cst);
   region_.server().progress.ring();
   region_.server().work.ring();
-  lock_.release();
+}
+
+// As a newcomer, who is not behind the others; all that it published is folded.
+void Learner::Impl::enter_bounds() {
+  const uint64_t others = slowest_clock();
+  if (others != std::numeric_limits<uint64_t>::max()) clock_ = std::max(clock_, others);
+  const uint64_t pub = words_.pub.load(std::memory_order_relaxed);
+  words_.clock[pub & 1].store(clock_, std::memory_order_relaxed);
+  words_.attached.store(1, std::memory_order_seq_cst);
 }
 
 Status Learner::Impl::check_usable(std::string_view doing) const {
@@ -350,7 +365,6 @@ Result<PushResult> Learner::Impl::take_gradient(ps::IncomingGradient incoming,
 
 void Learner::Impl::write_meta(uint64_t sequence) {
   const std::span<SampleRange> ranges = region_.ranges(l_, sequence);
-  std::copy(pending_.ranges.begin(), pending_.ranges.end(), ranges.begin());
   ps::Meta& meta = region_.meta(l_, sequence);
   meta.sequence = sequence;
   meta.mini_batches = pending_.mini_batches;
@@ -358,7 +372,7 @@ void Learner::Impl::write_meta(uint64_t sequence) {
   meta.samples = pending_.samples;
   meta.base_version = pending_.base_version;
   meta.clip_scale = pending_.clip_scale;
-  meta.ranges = static_cast<uint32_t>(pending_.ranges.size());
+  ps::write_ranges(region_, l_, sequence, pending_.ranges);
   const std::span<ps::TouchedRange> touched = region_.touched(l_, sequence);
   const bool dense = is_dense(pending_.touched);
   meta.form = dense ? ps::GradientForm::kDense : ps::GradientForm::kSparse;
@@ -383,8 +397,10 @@ Result<bool> Learner::Impl::publish_if_free() {
   words_.pub.store(sequence, std::memory_order_seq_cst);  // pairs with ShardWorker::has_published
   words_.publishing.store(0, std::memory_order_release);
   region_.server().work.ring();
+  if (told_) told_({l_, sequence, std::move(pending_.ranges)});
   pending_.clear();
   ++stats_.published;
+  give_up_left();
   return true;
 }
 
@@ -439,28 +455,6 @@ Status Learner::Impl::detach(Time deadline) {
   FFDL_RETURN_IF_ERROR(flush(deadline));
   leave();
   return {};
-}
-
-// Nobody writes the record of slot l: it is our own, or nobody alive has it.
-bool Learner::Impl::slot_is_quiet(int l) const {
-  return l == l_ || !shm::role_is_held(segment_->fd(), shm::learner_role(l));
-}
-
-uint64_t Learner::Impl::committed(uint32_t partition) const {
-  if (partition >= config_.partitions) return 0;
-  // Published gradients that are not in the ledger yet, then the ledger: what is folded between the
-  // two looks is in the second.
-  uint64_t end = 0;
-  for (int l = 0; l < region_.learners_max(); ++l) {
-    const uint64_t pub = region_.learner(l).pub.load(std::memory_order_acquire);
-    if (region_.folded(0, l).load(std::memory_order_acquire) == pub || !slot_is_quiet(l)) continue;
-    const ps::Meta& meta = region_.meta(l, pub);
-    for (const SampleRange& range :
-         region_.ranges(l, pub).first(std::min(meta.ranges, config_.ranges_max))) {
-      if (range.partition == partition) end = std::max(end, range.end);
-    }
-  }
-  return std::max(end, ps::read_partition(region_, partition).committed);
 }
 
 Result<ps::Transfer*> Learner::Impl::transfer() {

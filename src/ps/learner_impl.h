@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -53,6 +55,14 @@ class Learner::Impl {
   Status flush(Time deadline);
   Status detach(Time deadline);
   uint64_t committed(uint32_t partition) const;
+  uint64_t pushed(uint32_t partition) const;
+  uint64_t ranges_left() const { return config_.ranges_max - pending_.ranges.size(); }
+  Result<bool> hold(uint32_t partition);
+  Status let_go(uint32_t partition);
+  bool is_free(uint32_t partition) const;
+  std::vector<Publication> publications() const;
+  void tell_publications(std::function<void(const Publication&)> told) { told_ = std::move(told); }
+  Status rest_until(const std::function<bool()>& ready, Time deadline);
 
   int slot() const { return l_; }
   const ps::Region& region() const { return region_; }
@@ -64,6 +74,8 @@ class Learner::Impl {
   bool pushing_beside() const;
 
  private:
+  uint64_t waits_to_be_folded(int l, uint32_t partition) const;
+  bool others_wait_to_be_folded(uint32_t partition) const;
   Status check_usable(std::string_view doing) const;
   Status check_samples(std::span<const SampleRange> samples) const;
   void note_positions(std::span<const SampleRange> samples);
@@ -88,11 +100,13 @@ class Learner::Impl {
   bool other_buffer_is_free() const;
   bool within_staleness_bound() const;
   uint64_t slowest_clock() const;
-  bool slot_is_quiet(int l) const;
   ps::GradientBuffer own_buffer() const;
   float* staging();
   void enter();
   void leave();
+  void leave_bounds();
+  void enter_bounds();
+  void give_up_left();
 
   const std::shared_ptr<const shm::Segment> segment_;  // with a server of this process
   const ps::Region region_;
@@ -107,6 +121,8 @@ class Learner::Impl {
   ps::SparseStage sparse_;
   float* given_ = nullptr;  // what gradient_slot() gave and push() has not yet taken back
   std::map<uint32_t, uint64_t> next_position_;  // per partition, of what this learner pushes
+  std::set<uint32_t> left_;  // partitions to be given up with the next publication
+  std::function<void(const Publication&)> told_;
   LearnerStats stats_;
   std::unique_ptr<ps::Transfer> transfer_;  // last: its thread ends first
 };

@@ -17,7 +17,7 @@ namespace {
 // Far beyond any segment's end: locks do not need bytes, and no read or write can meet them.
 constexpr off_t kFirstLockByte = off_t{1} << 60;
 
-struct flock lock_of(int role, short type) {
+struct flock lock_of(int64_t role, short type) {
   struct flock lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
@@ -28,7 +28,7 @@ struct flock lock_of(int role, short type) {
 
 }  // namespace
 
-Result<RoleLock> RoleLock::acquire(int fd, int role) {
+Result<RoleLock> RoleLock::acquire(int fd, int64_t role) {
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   RoleLock held;
   held.fd_ = base::ForkPrivateFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -37,15 +37,24 @@ Result<RoleLock> RoleLock::acquire(int fd, int role) {
                             "open a lock: {}; more than {} are open, or too many files",
                             base::errno_text(errno), base::kForkPrivateMax);
   }
+  FFDL_ASSIGN_OR_RETURN(const bool is_mine, held.add(role));
+  if (is_mine) return held;
+  return Status(StatusCode::kConflict, "a living process holds the lock");
+}
+
+Result<bool> RoleLock::add(int64_t role) {
   struct flock lock = lock_of(role, F_WRLCK);
-  if (fcntl(held.fd_.get(), F_OFD_SETLK, &lock) == 0) return held;
-  if (errno == EAGAIN || errno == EACCES) {
-    return Status(StatusCode::kConflict, "a living process holds the lock");
-  }
+  if (fcntl(fd_.get(), F_OFD_SETLK, &lock) == 0) return true;
+  if (errno == EAGAIN || errno == EACCES) return false;
   return base::make_error(StatusCode::kUnavailable, "lock: {}", base::errno_text(errno));
 }
 
-bool role_is_held(int fd, int role) {
+void RoleLock::drop(int64_t role) {
+  struct flock lock = lock_of(role, F_UNLCK);
+  fcntl(fd_.get(), F_OFD_SETLK, &lock);
+}
+
+bool role_is_held(int fd, int64_t role) {
   struct flock lock = lock_of(role, F_WRLCK);
   return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }

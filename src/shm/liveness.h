@@ -14,6 +14,9 @@ namespace ffdl::shm {
 inline constexpr int kOwnerRole = 0;
 constexpr int learner_role(int slot) { return 1 + slot; }
 inline constexpr int kRolesMax = 1024;  // bytes that kAnyRole looks at
+// That of a partition of the data set: who works on it. Who holds one holds another role as well,
+// so that kAnyRole need not look at it.
+constexpr int64_t partition_role(uint32_t partition) { return kRolesMax + int64_t{partition}; }
 
 // Any role at all, or all of them.
 inline constexpr int kAnyRole = -1;
@@ -26,7 +29,13 @@ class RoleLock {
   // Tries once. `fd` is any descriptor of the segment's file.
   // Errors: kConflict (somebody alive holds the role).
   // With kAnyRole: all roles at once, so that nobody takes one meanwhile.
-  static Result<RoleLock> acquire(int fd, int role);
+  static Result<RoleLock> acquire(int fd, int64_t role);
+
+  // One more role, with no descriptor of its own: at the end of its holder the kernel drops all of
+  // them at once. Tries once; true for one that this lock has already. False: somebody alive holds
+  // it. Errors: kUnavailable.
+  Result<bool> add(int64_t role);
+  void drop(int64_t role);
 
   bool held() const { return fd_.valid(); }
   void release() { fd_.close(); }
@@ -37,7 +46,7 @@ class RoleLock {
 
 // Whether somebody alive holds the role. A lock held through `fd` itself is not seen; a RoleLock
 // never is such a lock.
-bool role_is_held(int fd, int role);
+bool role_is_held(int fd, int64_t role);
 
 // The number of this process's pid namespace, so that a pid is only believed where it means
 // something, and when a process started (clock ticks since boot; 0 when it is gone).

@@ -60,6 +60,35 @@ TEST(RoleLock, IsHeldByOneAtATime) {
   EXPECT_FALSE(role_is_held(segment.fd(), kAnyRole));
 }
 
+TEST(RoleLock, HoldsSeveralRolesAndDropsEach) {
+  const Segment segment = make_segment();
+  ASSERT_OK_AND_ASSIGN(RoleLock first, RoleLock::acquire(segment.fd(), learner_role(0)));
+  ASSERT_OK_AND_ASSIGN(RoleLock second, RoleLock::acquire(segment.fd(), learner_role(1)));
+  const int64_t last = partition_role(0xffffffffU);
+  for (const int64_t role : {partition_role(0), partition_role(1), partition_role(2), last}) {
+    ASSERT_OK_AND_ASSIGN(const bool is_held, first.add(role));
+    EXPECT_TRUE(is_held);
+  }
+  ASSERT_OK_AND_ASSIGN(const bool again, first.add(partition_role(1)));
+  EXPECT_TRUE(again);
+  ASSERT_OK_AND_ASSIGN(const bool by_two, second.add(partition_role(1)));
+  EXPECT_FALSE(by_two);
+  first.drop(partition_role(1));
+  EXPECT_FALSE(role_is_held(segment.fd(), partition_role(1)));
+  for (const int64_t role :
+       {int64_t{learner_role(0)}, partition_role(0), partition_role(2), last}) {
+    EXPECT_TRUE(role_is_held(segment.fd(), role));
+  }
+  ASSERT_OK_AND_ASSIGN(const bool now, second.add(partition_role(1)));
+  EXPECT_TRUE(now);
+  first.release();
+  for (const int64_t role :
+       {int64_t{learner_role(0)}, partition_role(0), partition_role(2), last}) {
+    EXPECT_FALSE(role_is_held(segment.fd(), role));
+  }
+  EXPECT_TRUE(role_is_held(segment.fd(), partition_role(1)));
+}
+
 TEST(RoleLock, IsFreeOnceItsHolderIsKilled) {
   const Segment segment = make_segment();
   const pid_t child = start_holder(dup(segment.fd()), kOwnerRole);

@@ -26,7 +26,7 @@ INTERNAL = {
 # Module -> modules that it knows only through their public headers.
 PUBLIC = {
     "membership": ("store",),
-    "data": ("store",),
+    "data": ("store", "ps"),
     "comm": ("store",),
     "elastic": ("store", "membership", "comm"),
     "launch": ("store", "membership"),
@@ -68,6 +68,7 @@ HEADERS = {
     "data_source.h": "data",
     "partition_ledger.h": "data",
     "sample_ledger.h": "data",
+    "slot_ledger.h": "data",
     "store_ledger.h": "data",
     "shard_folder.h": "data",
     "checkpoint.h": "elastic",

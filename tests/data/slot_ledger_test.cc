@@ -1,0 +1,303 @@
+#include "ffdl/slot_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/ledger_text.h"
+#include "data/numbered_source.h"
+#include "ffdl/commit_log.h"
+#include "ffdl/data_pipeline.h"
+#include "ffdl/parameter_server.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+using data::testing::text_of;
+
+// Learners in this process. A gradient is one for each of its samples, so that the weights count
+// how often each was used.
+class SlotLedgerTest : public ::testing::Test {
+ protected:
+  // It folds nothing until it is started, so what is published second waits with its learner.
+  std::unique_ptr<ParameterServer> create(Synchrony synchrony = Synchrony::kAsync,
+                                          uint32_t ranges_max = 64) {
+    ParameterServerOptions options;
+    options.ranges_max = ranges_max;
+    options.parameters = data_.samples;
+    options.rule.learning_rate = 1;
+    options.partitions = 40;
+    options.synchrony = synchrony;
+    auto created = ParameterServer::create(options);
+    EXPECT_OK(created);
+    return std::move(created).value();
+  }
+  static std::unique_ptr<Learner> attach(const ParameterServer& server, int slot = kAnySlot) {
+    auto attached = Learner::attach(server, deadline_in(10s), {.slot = slot});
+    EXPECT_OK(attached);
+    return std::move(attached).value();
+  }
+  std::unique_ptr<SlotLedger> ledger_of(Learner& learner) { return ledger_of(learner, data_); }
+  static std::unique_ptr<SlotLedger> ledger_of(Learner& learner,
+                                               const PartitionLedgerOptions& options) {
+    auto created = SlotLedger::create(options, learner);
+    EXPECT_OK(created);
+    return std::move(created).value();
+  }
+  // What take() said; pushes it.
+  static std::string train(Learner& learner, SlotLedger& ledger, uint64_t count) {
+    const auto ranges = ledger.take(count);
+    EXPECT_OK(ranges);
+    const auto slot = learner.gradient_slot(deadline_in(10s));
+    EXPECT_OK(slot);
+    std::fill(slot->begin(), slot->end(), 0.0F);
+    const auto indices = ledger.sample_indices(*ranges);
+    EXPECT_OK(indices);
+    for (const uint64_t index : *indices) (*slot)[index] += 1;
+    EXPECT_OK(learner.push_ranges(*ranges));
+    return text_of(*ranges);
+  }
+  // Until all epochs are over.
+  static void train_all(const ParameterServer& server, const PartitionLedgerOptions& options,
+                        uint64_t count) {
+    const auto learner = attach(server);
+    const auto ledger = ledger_of(*learner, options);
+    const testing::NumberedSource source(options.samples);
+    const auto pipeline = DataPipeline::create(source, *ledger, {});
+    ASSERT_OK(pipeline);
+    DataBatch batch;
+    while (true) {
+      ASSERT_OK((*pipeline)->next(batch, count));
+      if (ledger->is_done()) break;
+      if (batch.ranges.empty()) {
+        ASSERT_OK(ledger->wait(deadline_in(60s)));
+        continue;
+      }
+      ASSERT_OK_AND_ASSIGN(const auto slot, learner->gradient_slot(deadline_in(60s)));
+      std::fill(slot.begin(), slot.end(), 0.0F);
+      for (const auto sample : batch.samples) slot[testing::number_of(sample)] += 1;
+      ASSERT_OK(learner->push_ranges(batch.ranges));
+    }
+    EXPECT_OK(learner->detach(deadline_in(60s)));
+  }
+  void expect_each_used(ParameterServer& server, float times) {
+    ASSERT_OK(server.stop());
+    for (uint64_t i = 0; i < data_.samples; ++i) ASSERT_EQ(server.weights()[i], -times) << i;
+  }
+  PartitionLedgerOptions data_ = {
+      .samples = 103, .partition_samples = 10, .epochs = 3, .shuffle = Shuffle::kNone};
+};
+
+TEST_F(SlotLedgerTest, OneLearnerUsesEachSampleOncePerEpoch) {
+  data_.shuffle = Shuffle::kSamples;
+  const auto server = create();
+  ASSERT_OK(server->start());
+  train_all(*server, data_, 7);
+  expect_each_used(*server, 3);
+  const PartitionProgress last = server->stats().partitions[10];
+  EXPECT_EQ(last.committed, 9U);
+  EXPECT_EQ(last.repeated + last.missing, 0U);
+}
+
+TEST_F(SlotLedgerTest, LearnersShareEpochsAndTheirLogsAreWhole) {
+  const TempFolder folder;
+  const auto server = create();
+  ASSERT_OK(server->start());
+  std::vector<std::string> logs;
+  std::vector<std::thread> learners;
+  for (int i = 0; i < 3; ++i) {
+    logs.push_back(folder.path() + "/" + std::to_string(i));
+    learners.emplace_back([&, this, path = logs.back()] {
+      PartitionLedgerOptions options = data_;
+      ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open(path, options));
+      options.on_stable = [&](const CommittedStep& step) { log->write(step); };
+      train_all(*server, options, 3);
+      EXPECT_OK(log->status());
+    });
+  }
+  for (std::thread& learner : learners) learner.join();
+  expect_each_used(*server, 3);
+  ASSERT_OK_AND_ASSIGN(const CommitAudit audit, audit_commit_logs(logs, {.complete = true}));
+  EXPECT_EQ(audit.problems, 0U) << audit.first_problems.front();
+  EXPECT_EQ(audit.samples, 309U);
+}
+
+// A round wants a gradient of each who takes part: who waits for an epoch's end takes no part.
+TEST_F(SlotLedgerTest, LearnersInRoundsDoNotWaitForWhoWaits) {
+  data_ = {.samples = 31, .partition_samples = 10, .epochs = 3};
+  for (const Synchrony synchrony : {Synchrony::kBulk, Synchrony::kStale}) {
+    const auto server = create(synchrony);
+    ASSERT_OK(server->start());
+    std::vector<std::thread> learners;
+    for (int i = 0; i < 3; ++i) learners.emplace_back([&] { train_all(*server, data_, 2); });
+    for (std::thread& learner : learners) learner.join();
+    ASSERT_OK(server->stop());
+    uint64_t samples = 0;
+    for (const PartitionProgress& partition : server->stats().partitions) {
+      samples += partition.samples;
+      EXPECT_EQ(partition.repeated + partition.missing, 0U);
+    }
+    EXPECT_EQ(samples, 93U);
+  }
+}
+
+TEST_F(SlotLedgerTest, ABatchIsTheSameUntilItIsPushed) {
+  const auto server = create();
+  const auto learner = attach(*server);
+  const auto ledger = ledger_of(*learner);
+  EXPECT_EQ(text_of(*ledger->take(4)), "0:0-4");
+  EXPECT_EQ(ledger->taken(), 4U);
+  EXPECT_EQ(text_of(*ledger->take(12)), "0:0-10 1:0-2");
+  EXPECT_EQ(ledger->taken(), 12U);
+  const std::vector<float> gradient(data_.samples);
+  ASSERT_OK(learner->push(gradient, {0, 0, 7}));
+  EXPECT_EQ(ledger->taken(), 5U);
+  EXPECT_EQ(text_of(*ledger->take(4)), "0:7-10 1:0-1");
+  EXPECT_EQ(text_of(ledger->leases()), "0:7-10 1:0-10 2:0-10");
+  EXPECT_EQ(ledger->committed(), 7U);
+  EXPECT_EQ(ledger->epoch(), 0U);
+}
+
+TEST_F(SlotLedgerTest, WhoDiesLeavesTheRestOfItsPartition) {
+  const auto server = create();
+  auto dying = attach(*server, 0);
+  auto of_it = ledger_of(*dying);
+  EXPECT_EQ(train(*dying, *of_it, 3), "0:0-3");  // published, and not folded
+  EXPECT_EQ(train(*dying, *of_it, 3), "0:3-6");  // void when it dies
+  const auto learner = attach(*server, 1);
+  const auto ledger = ledger_of(*learner);
+  EXPECT_EQ(train(*learner, *ledger, 4), "2:0-4");  // 0 and 1 are held
+  of_it.reset();
+  dying.reset();
+  const auto successor = attach(*server, 0);  // alive, in the slot of the dead one
+  EXPECT_EQ(train(*learner, *ledger, 6), "2:4-10");
+  EXPECT_EQ(text_of(*ledger->take(12)), "3:0-10 1:0-2") << "0 is not folded";
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(successor->flush(deadline_in(10s)));
+  EXPECT_EQ(text_of(*ledger->take(40)), "3:0-10 1:0-10 4:0-10 0:3-10 5:0-3");
+}
+
+TEST_F(SlotLedgerTest, APartitionIsKeptUntilWhatWasPushedOfItIsPublished) {
+  data_.samples = 20;
+  const auto server = create();
+  const auto first = attach(*server);
+  const auto of_first = ledger_of(*first);
+  const auto second = attach(*server);
+  const auto of_second = ledger_of(*second);
+  EXPECT_EQ(train(*first, *of_first, 4), "0:0-4");
+  EXPECT_EQ(train(*second, *of_second, 10), "1:0-10");
+  EXPECT_EQ(train(*first, *of_first, 6), "0:4-10");  // accumulated
+  EXPECT_TRUE(of_first->take()->empty());
+  EXPECT_TRUE(of_second->take()->empty()) << "nobody but the first sees that it is used";
+  EXPECT_FAILS(of_second->wait(deadline_in(1ms)), StatusCode::kTimeout, "wait longer");
+  ASSERT_OK(server->start());
+  ASSERT_OK(of_first->wait(deadline_in(10s)));
+  EXPECT_EQ(of_first->epoch(), 1U);
+  ASSERT_OK(of_second->wait(deadline_in(10s)));
+  EXPECT_EQ(of_second->epoch(), 1U);
+}
+
+TEST_F(SlotLedgerTest, ALateServerIsWaitedForWhenNoMoreCanBeNamed) {
+  const auto server = create(Synchrony::kAsync, 2);
+  const auto learner = attach(*server);
+  const auto ledger = ledger_of(*learner);
+  EXPECT_EQ(train(*learner, *ledger, 40), "0:0-10 1:0-10");  // published
+  EXPECT_EQ(train(*learner, *ledger, 4), "2:0-4");
+  EXPECT_EQ(train(*learner, *ledger, 40), "2:4-10");
+  EXPECT_EQ(train(*learner, *ledger, 40), "3:0-10");
+  EXPECT_TRUE(ledger->take()->empty());
+  EXPECT_FAILS(ledger->wait(deadline_in(1ms)), StatusCode::kTimeout, "wait for samples of epoch 0");
+  ASSERT_OK(server->start());
+  ASSERT_OK(ledger->wait(deadline_in(10s)));
+  EXPECT_EQ(text_of(*ledger->take(10)), "4:0-10");
+}
+
+TEST_F(SlotLedgerTest, ALedgerThatEndsGivesBackWhatItHolds) {
+  const auto server = create();
+  const auto first = attach(*server);
+  auto of_first = ledger_of(*first);
+  EXPECT_EQ(train(*first, *of_first, 3), "0:0-3");
+  EXPECT_EQ(train(*first, *of_first, 3), "0:3-6");  // accumulated: partition 0 is kept
+  of_first.reset();
+  const auto second = attach(*server);
+  const auto ledger = ledger_of(*second);
+  EXPECT_EQ(text_of(*ledger->take(2)), "1:0-2");
+}
+
+// A learner that is killed between its publication and its log is what one without a log is to the
+// others.
+TEST_F(SlotLedgerTest, WhatADeadLearnerDidNotTellIsTold) {
+  data_ = {.samples = 6, .partition_samples = 3, .epochs = 2, .shuffle = Shuffle::kNone};
+  const auto server = create();
+  ASSERT_OK(server->start());
+  const auto learner = attach(*server, 0);
+  std::vector<std::string> told;
+  const auto silent = ledger_of(*learner);
+  EXPECT_EQ(train(*learner, *silent, 3), "0:0-3");
+  const auto other = attach(*server, 7);
+  data_.on_stable = [&](const CommittedStep& step) {
+    std::string text = std::to_string(step.step);
+    for (const auto& part : step.parts) text += " " + part.member.id + " " + text_of({part.range});
+    told.push_back(text);
+  };
+  const auto telling = ledger_of(*other);
+  EXPECT_EQ(told, std::vector<std::string>({"256 slot-0 0:0-3"})) << "when it is made";
+  told.clear();
+  EXPECT_EQ(train(*learner, *silent, 3), "1:0-3");
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(text_of(*telling->take(3)), "0:3-6");
+  EXPECT_EQ(told, std::vector<std::string>({"512 slot-0 1:0-3"})) << "at the end of an epoch";
+}
+
+TEST_F(SlotLedgerTest, APublicationOfTwoEpochsIsToldInTwoParts) {
+  data_ = {.samples = 3, .partition_samples = 3, .epochs = 3};
+  std::vector<SampleRange> told;
+  data_.on_stable = [&](const CommittedStep& step) {
+    for (const auto& part : step.parts) told.push_back(part.range);
+  };
+  const auto server = create();
+  const auto learner = attach(*server);
+  const auto ledger = ledger_of(*learner);
+  const std::vector<float> gradient(data_.samples);
+  ASSERT_OK(learner->push(gradient, {0, 2, 7}));
+  ASSERT_OK(learner->push(gradient, {39, 0, 1}));  // of the server, and not of the data set
+  ASSERT_OK(server->start());
+  ASSERT_OK(learner->flush(deadline_in(10s)));
+  EXPECT_EQ(text_of(told), "0:2-3 0:3-6 0:6-7");
+}
+
+TEST_F(SlotLedgerTest, RefusesWhatItCannotDo) {
+  const auto server = create();
+  ASSERT_OK(server->start());
+  const auto learner = attach(*server);
+  PartitionLedgerOptions many = data_;
+  many.partition_samples = 2;
+  EXPECT_FAILS(SlotLedger::create(many, *learner), StatusCode::kInvalidArgument,
+               "52 partitions, and the server has 40");
+  PartitionLedgerOptions global = data_;
+  global.order = SampleOrder::kGlobal;
+  global.batch_samples = 8;
+  EXPECT_FAILS(SlotLedger::create(global, *learner), StatusCode::kInvalidArgument, "kOnDemand");
+  EXPECT_FAILS(SlotLedger::create({.samples = 0}, *learner), StatusCode::kInvalidArgument,
+               "samples is 0");
+  const auto ledger = ledger_of(*learner);
+  ASSERT_OK_AND_ASSIGN(const auto ranges, ledger->take(5));
+  const std::vector<float> gradient(data_.samples);
+  ASSERT_OK(learner->start_push(gradient, ranges[0]));
+  EXPECT_FAILS(ledger->take(5), StatusCode::kInvalidArgument, "finish_push");
+  ASSERT_OK(learner->finish_push(deadline_in(10s)));
+  EXPECT_EQ(text_of(*ledger->take(5)), "0:5-10");
+  ASSERT_OK(learner->detach(deadline_in(10s)));
+  EXPECT_FAILS(ledger->take(11), StatusCode::kCancelled, "detached");
+}
+
+}  // namespace
+}  // namespace ffdl
