@@ -26,6 +26,7 @@ namespace cuda {
 
 Status status_of(cudaError_t error, std::string_view doing) {
   if (error == cudaSuccess) return {};
+  static_cast<void>(cudaGetLastError());  // it is told here, and not by the next launch again
   base::DeviceFailure failure{.error = static_cast<int>(error),
                               .name = cudaGetErrorName(error),
                               .text = cudaGetErrorString(error)};
@@ -72,9 +73,7 @@ Result<int> device_in_use() {
   return device;
 }
 
-Status use_device(int device) {
-  return cuda::status_of(cudaSetDevice(device), "choose a GPU");
-}
+Status use_device(int device) { return cuda::status_of(cudaSetDevice(device), "choose a GPU"); }
 
 Result<bool> is_device_memory(const void* memory) {
   cudaPointerAttributes found{};

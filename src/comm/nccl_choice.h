@@ -3,9 +3,9 @@
 #include <string_view>
 
 #include "comm/nccl_interface.h"
+#include "ffdl/operation.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
-#include "ffdl/operation.h"
 
 // What is decided about NCCL, as pure functions.
 namespace ffdl::comm {

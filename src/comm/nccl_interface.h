@@ -50,12 +50,7 @@ struct Config {
   int32_t blocking = INT_MIN;
 };
 
-inline constexpr int32_t kShrinkDefault = 0;
-inline constexpr int32_t kShrinkAbort = 1;
-inline constexpr int32_t kRevokeDefault = 0;
-
-// The functions, found by their names. Those below the line came after version 2.14 and may be
-// null.
+// The functions, found by their names.
 struct Functions {
   Code (*get_version)(int* version);
   Code (*get_unique_id)(UniqueId* id);
@@ -80,15 +75,9 @@ struct Functions {
   Code (*recv)(void* out, size_t count, Type type, int peer, Comm comm, Stream stream);
   Code (*group_start)();
   Code (*group_end)();
-  // -----------------------------------------------------------------------------------------------
+  // Of 2.23 and later; else null.
   Code (*init_rank_scalable)(Comm* comm, int ranks, int rank, int ids, UniqueId* id,
-                             Config* config);  // 2.23
-  Code (*shrink)(Comm comm, int* excluded, int excluded_count, Comm* made, Config* config,
-                 int flags);                                      // 2.27
-  Code (*revoke)(Comm comm, int flags);                           // 2.28.7
-  Code (*get_grow_id)(Comm comm, UniqueId* id);                   // 2.29
-  Code (*grow)(Comm comm, int ranks, const UniqueId* id, int rank, Comm* made,
-               Config* config);                                   // 2.29
+                             Config* config);
 };
 
 }  // namespace ffdl::comm::nccl

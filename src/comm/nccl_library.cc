@@ -51,22 +51,13 @@ const char* find_required(void* library, nccl::Functions& functions) {
   return missing;
 }
 
-void find_others(void* library, nccl::Functions& functions) {
-  find(library, "ncclCommInitRankScalable", functions.init_rank_scalable);
-  find(library, "ncclCommShrink", functions.shrink);
-  find(library, "ncclCommRevoke", functions.revoke);
-  find(library, "ncclCommGetUniqueId", functions.get_grow_id);
-  find(library, "ncclCommGrow", functions.grow);
-}
-
 // libnccl.so.2 in the packages of Python environments, whatever their Python.
 void add_packages(const std::string& prefix, std::vector<std::string>& places) {
   std::vector<std::string> found;
   std::error_code error;
   for (const auto& folder : std::filesystem::directory_iterator(prefix + "/lib", error)) {
     const std::string name = folder.path().filename().string();
-    const std::string place =
-        folder.path().string() + "/site-packages/nvidia/nccl/lib/" + kName;
+    const std::string place = folder.path().string() + "/site-packages/nvidia/nccl/lib/" + kName;
     if (name.starts_with("python3") && std::filesystem::exists(place, error)) {
       found.push_back(place);
     }
@@ -118,7 +109,7 @@ Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::load(
       tried += fmt::format("{}{}", tried.empty() ? "" : "; ", dlerror());
       continue;
     }
-    std::shared_ptr<NcclLibrary> loaded(new NcclLibrary());
+    auto loaded = std::unique_ptr<NcclLibrary>(new NcclLibrary());
     const char* const missing = find_required(library, loaded->functions_);
     if (loaded->functions_.get_version == nullptr) {
       return base::make_error(StatusCode::kUnimplemented,
@@ -135,7 +126,7 @@ Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::load(
                               "set NCCL_ROOT to where one is",
                               kDoing, loaded->path_, nccl_version_text(loaded->version_), missing);
     }
-    find_others(library, loaded->functions_);
+    find(library, "ncclCommInitRankScalable", loaded->functions_.init_rank_scalable);
     return std::shared_ptr<const NcclLibrary>(std::move(loaded));
   }
   return base::make_error(StatusCode::kUnimplemented,
