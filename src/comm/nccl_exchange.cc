@@ -33,10 +33,10 @@ Status NcclExchange::begin(const Request& request, NcclLink& link, const Pause& 
   const uint64_t out_bytes =
       out_blocks(signature.kind, signature.root, world_.rank, world_.size()) * block;
   FFDL_ASSIGN_OR_RETURN(const Run in,
-                        run_of(request.in, in_bytes, request.element(), in_place_, in_room_));
+                        run_of(request.in, in_bytes, request.element(), in_copy_, in_room_));
   if (in.copied) FFDL_RETURN_IF_ERROR(copy_in(request.in, 0, in_bytes, in.data));
   FFDL_ASSIGN_OR_RETURN(const Run out,
-                        run_of(request.out, out_bytes, request.element(), out_place_, out_room_));
+                        run_of(request.out, out_bytes, request.element(), out_copy_, out_room_));
   FFDL_RETURN_IF_ERROR(call(request, in.data, out.data, link, pause));
   if (out.copied) FFDL_RETURN_IF_ERROR(copy_out(out.data, request.out, 0, out_bytes));
   return {};
@@ -84,13 +84,13 @@ Status NcclExchange::all_reduce(const Request& request, NcclLink& link, const Pa
     std::byte* in = find_run(request.in, at * element, bytes, element);
     std::byte* const whole = find_run(request.out, at * element, bytes, element);
     if (in == nullptr || whole == nullptr) {
-      FFDL_RETURN_IF_ERROR(make_room(side_, bytes, in_place_, in_room_));
+      FFDL_RETURN_IF_ERROR(make_room(side_, bytes, in_copy_, in_room_));
     }
     if (in == nullptr) {
-      in = in_place_.get();
+      in = in_copy_.get();
       FFDL_RETURN_IF_ERROR(copy_in(request.in, at * element, bytes, in));
     }
-    std::byte* const to = whole != nullptr ? whole : in_place_.get();
+    std::byte* const to = whole != nullptr ? whole : in_copy_.get();
     FFDL_RETURN_IF_ERROR(link.settle(
         kOperate, link.library()->all_reduce(in, to, count, type, op, link.comm(), stream_),
         pause));

@@ -46,8 +46,8 @@ class NcclExchange {
   DeviceSide& side_;
   const base::DeviceStream stream_;
   const uint64_t stage_bytes_;  // of a list that is added up, at once; equal at all ranks
-  SideMemory in_place_;
-  SideMemory out_place_;
+  SideMemory in_copy_;
+  SideMemory out_copy_;
   uint64_t in_room_ = 0;  // bytes of those two
   uint64_t out_room_ = 0;
 };

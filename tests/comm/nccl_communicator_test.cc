@@ -1,6 +1,7 @@
 #include "comm/nccl_communicator.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <thread>
@@ -10,6 +11,7 @@
 #include "support/fake_nccl.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
+#include "support/temp_folder.h"
 #include "support/times.h"
 
 namespace ffdl::comm {
@@ -93,6 +95,19 @@ TEST_F(NcclCommunicatorTest, AnErrorOfTheNetworkIsALostPeer) {
   network.join();
 }
 
+// NCCL's own send is over when the message is on its way.
+TEST_F(NcclCommunicatorTest, ASendThatTheOtherGpuDoesNotTakeIsNotOk) {
+  const Ranks ranks = nccl_ranks(1, members_named(2));
+  fake.hangs = true;
+  on_each(ranks, [](Communicator& communicator, int rank) {
+    float value = 1;
+    const Status status = rank == 0 ? communicator.send({&value, 1}, 1, deadline_in(200ms))
+                                    : communicator.recv({&value, 1}, 0, soon());
+    EXPECT_EQ(status.code(), rank == 0 ? StatusCode::kTimeout : StatusCode::kPeerLost)
+        << status.to_string();
+  });
+}
+
 // NCCL's kernels wait for a lost rank for ever: the ranks learn of it beside NCCL.
 TEST_F(NcclCommunicatorTest, SurvivorsOfALostMemberGoOnInANewWorld) {
   const Ranks ranks = nccl_ranks(1, members_named(3));
@@ -116,6 +131,30 @@ TEST_F(NcclCommunicatorTest, SurvivorsOfALostMemberGoOnInANewWorld) {
     ASSERT_OK(sum_up(communicator, value, soon()));
     EXPECT_EQ(value, 3);
   });
+}
+
+TEST_F(NcclCommunicatorTest, AKilledProcessIsLostWhileTheGpusWork) {
+  const testing::TempFolder folder;
+  fake.alone = true;
+  const auto connect = [&](int rank) {
+    auto store = open_store("file://" + folder.path(), system_runtime());
+    return connect_nccl({1, rank, members_named(2)}, **store, soon());
+  };
+  float value = 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto communicator = connect(1);
+    _exit(communicator.ok() && sum_up(**communicator, value, kNoDeadline).ok() ? 0 : 1);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0));
+  std::thread killer([&] {
+    wait_for_operations(1);  // which began when both had agreed on it
+    kill(child, SIGKILL);
+  });
+  EXPECT_FAILS(sum_up(*communicator, value, kNoDeadline), StatusCode::kPeerLost,
+               "rank 1 'm1' has died");
+  killer.join();
+  EXPECT_EQ(testing::exit_code(child), -SIGKILL);
 }
 
 TEST_F(NcclCommunicatorTest, BuffersOfTheHostGoThroughTheHost) {

@@ -309,7 +309,7 @@ Code ncclCommGetAsyncError(Comm comm, Code* code) {
     *code = static_cast<Code>(state.async_error.load());
     return Code::kSuccess;
   }
-  const bool here = rank.meeting->joined >= rank.ranks && !state.hangs;
+  const bool here = (state.alone || rank.meeting->joined >= rank.ranks) && !state.hangs;
   const bool in_progress = rank.polls > 0 || (rank.step == 0 && rank.running == 0 && !here);
   if (rank.polls > 0) --rank.polls;
   *code = in_progress ? Code::kInProgress : Code::kSuccess;
@@ -399,7 +399,8 @@ Code ncclRecv(void* out, size_t count, Type type, int peer, Comm comm, Stream st
     std::unique_lock lock(rank->meeting->mutex);
     auto& messages = rank->meeting->messages[{peer, rank->rank}];
     ++state.waiting;
-    rank->meeting->changed.wait(lock, [&] { return rank->aborted || !messages.empty(); });
+    rank->meeting->changed.wait(
+        lock, [&] { return rank->aborted || (!messages.empty() && !state.hangs); });
     --state.waiting;
     if (rank->aborted) return;
     const Bytes message = std::move(messages.front());

@@ -33,7 +33,7 @@ inline FakeNccl& fresh_fake_nccl() {
   FakeNccl& fresh = *state();
   fresh.version = 23007;
   fresh.polls = fresh.async_error = fresh.connect_error = 0;
-  fresh.hangs = false;
+  fresh.hangs = fresh.alone = false;
   fresh.aborted = fresh.left = 0;
   return fresh;
 }

@@ -15,6 +15,8 @@ struct FakeNccl {
   std::atomic<int> connect_error = 0;
   // What begins now never ends by itself.
   std::atomic<bool> hangs = false;
+  // The other ranks are in other processes: they are said to have come, and give nothing.
+  std::atomic<bool> alone = false;
 
   std::atomic<int> ids = 0;      // that the last communicator was made with
   std::atomic<int> aborted = 0;  // communicators that ended by abort,
