@@ -68,7 +68,7 @@ Status NcclCommunicator::open(Time deadline) {
     if (mine.ok()) stream_ = std::move(stream).value();
   }
   FFDL_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange_cards(mine, deadline));
-  const int ids = nccl_ids(world_.size(), *(*library_)->operator->());
+  const int ids = nccl_ids(world_.size(), (*library_)->functions());
   std::vector<nccl::UniqueId> all;
   for (int rank = 0; rank < world_.size(); ++rank) {
     if (makes_nccl_id(rank, world_.size(), ids)) all.push_back(cards[static_cast<size_t>(rank)].id);
@@ -85,7 +85,7 @@ Result<std::vector<NcclCommunicator::Card>> NcclCommunicator::exchange_cards(con
   Status told = mine;
   if (told.ok()) {
     card.version = (*library_)->version();
-    const int ids = nccl_ids(world_.size(), *(*library_)->operator->());
+    const int ids = nccl_ids(world_.size(), (*library_)->functions());
     if (makes_nccl_id(world_.rank, world_.size(), ids)) {
       const nccl::Code code = (**library_)->get_unique_id(&card.id);
       if (code != nccl::Code::kSuccess) {

@@ -104,7 +104,7 @@ Status NcclExchange::all_reduce(const Request& request, NcclLink& link, const Pa
 Status NcclExchange::call(const Request& request, const std::byte* in, std::byte* out,
                           NcclLink& link, const Pause& pause) {
   const Signature& signature = request.signature;
-  const nccl::Functions& library = *link.library().operator->();
+  const nccl::Functions& library = link.library().functions();
   const uint64_t bytes = request.block_bytes();
   const auto done = [&](Code code) { return link.settle(kOperate, code, pause); };
   switch (signature.kind) {
@@ -143,7 +143,7 @@ Status NcclExchange::call(const Request& request, const std::byte* in, std::byte
 Status NcclExchange::move_parts(const Request& request, const std::byte* in, std::byte* out,
                                 NcclLink& link, const Pause& pause) {
   const Signature& signature = request.signature;
-  const nccl::Functions& library = *link.library().operator->();
+  const nccl::Functions& library = link.library().functions();
   const uint64_t bytes = request.block_bytes();
   const auto parts = [&](int rank) {
     return parts_of(signature.kind, signature.root, rank, world_.size());

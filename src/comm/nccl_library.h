@@ -18,6 +18,7 @@ class NcclLibrary {
   // old, or not NCCL: says what was looked for).
   static Result<std::shared_ptr<const NcclLibrary>> load(const std::vector<std::string>& places);
 
+  const nccl::Functions& functions() const { return functions_; }
   const nccl::Functions* operator->() const { return &functions_; }
   int version() const { return version_; }  // 23007 is 2.30.7
   const std::string& path() const { return path_; }

@@ -134,7 +134,7 @@ TEST_F(NcclCommunicatorTest, SurvivorsOfALostMemberGoOnInANewWorld) {
 }
 
 TEST_F(NcclCommunicatorTest, AKilledProcessIsLostWhileTheGpusWork) {
-  const testing::TempFolder folder;
+  const TempFolder folder;
   fake.alone = true;
   const auto connect = [&](int rank) {
     auto store = open_store("file://" + folder.path(), system_runtime());

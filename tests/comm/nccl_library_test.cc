@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include <string>
+#include <vector>
 
 #include "support/fake_nccl.h"
 #include "support/status_matchers.h"
@@ -12,34 +12,27 @@
 namespace ffdl::comm {
 namespace {
 
-void make_file(const std::string& path) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path) << "nothing";
-}
-
 TEST(NcclLibrary, IsLookedForInItsFolderAlone) {
   EXPECT_EQ(nccl_places({.nccl_root = "/opt/nccl", .python_prefixes = {"/venv"}}),
             (std::vector<std::string>{"/opt/nccl/lib/libnccl.so.2", "/opt/nccl/libnccl.so.2"}));
 }
 
 TEST(NcclLibrary, ElseByItsNameAndThenInPythonEnvironments) {
-  const testing::TempFolder folder;
-  const std::string venv = folder.path() + "/venv";
-  const std::string conda = folder.path() + "/conda";
+  const TempFolder folder;
   const std::string package = "/site-packages/nvidia/nccl/lib/libnccl.so.2";
-  make_file(venv + "/lib/python3.12" + package);
-  make_file(venv + "/lib/python3.11" + package);
-  make_file(venv + "/lib/node" + package);
-  make_file(conda + "/lib/python3.13/site-packages/numpy.py");
-  EXPECT_EQ(nccl_places({.python_prefixes = {venv, conda, folder.path() + "/none"}}),
-            (std::vector<std::string>{"libnccl.so.2", venv + "/lib/python3.11" + package,
-                                      venv + "/lib/python3.12" + package}));
+  const std::string newer = folder.write("venv/lib/python3.12" + package, "nothing");
+  const std::string older = folder.write("venv/lib/python3.11" + package, "nothing");
+  folder.write("venv/lib/node" + package, "nothing");
+  folder.write("conda/lib/python3.13/site-packages/numpy.py", "nothing");
+  EXPECT_EQ(nccl_places({.python_prefixes = {folder.file("venv"), folder.file("conda"),
+                                             folder.file("none")}}),
+            (std::vector<std::string>{"libnccl.so.2", older, newer}));
 }
 
 TEST(NcclLibrary, TheFirstThatLoadsIsTaken) {
-  const testing::TempFolder folder;
-  const std::string none = folder.path() + "/libnccl.so.2";
-  make_file(none);
+  testing::fresh_fake_nccl();
+  const TempFolder folder;
+  const std::string none = folder.write("libnccl.so.2", "nothing");
   ASSERT_OK_AND_ASSIGN(const auto library, NcclLibrary::load({none, FFDL_FAKE_NCCL, none}));
   EXPECT_EQ(library->path(), FFDL_FAKE_NCCL);
   EXPECT_EQ(library->version(), 23007);
