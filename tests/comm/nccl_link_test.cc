@@ -15,7 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::fake_nccl;
 using testing::soon;
-using testing::until;
 
 class NcclLinkTest : public ::testing::Test {
  protected:
@@ -24,6 +23,13 @@ class NcclLinkTest : public ::testing::Test {
   }
   testing::FakeNccl& fake = testing::fresh_fake_nccl();
 };
+
+Pause until(Time deadline) {
+  return [deadline]() -> Status {
+    if (std::chrono::steady_clock::now() < deadline) return {};
+    return Status(StatusCode::kTimeout, "the test waits no longer");
+  };
+}
 
 nccl::UniqueId new_id() {
   nccl::UniqueId id{};
