@@ -127,8 +127,9 @@ Result<std::unique_ptr<Communicator>> connect_communicator(const World& world, S
                         comm::connect_known(world, looking, deadline, options, told.records));
   // All have read it. Where the store is gone by now it ends by itself.
   static_cast<void>(store.end_lease(told.lease));
-  if (options.backend != Backend::kNccl)
+  if (options.backend != Backend::kNccl) {
     return std::unique_ptr<Communicator>(std::move(communicator));
+  }
   return comm::NcclCommunicator::connect(
       world,
       {.host = std::move(communicator),
