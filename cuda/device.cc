@@ -102,8 +102,7 @@ Status wait_for_device(DeviceStream stream) {
 Result<bool> device_is_done(DeviceStream stream) {
   const cudaError_t error = cudaStreamQuery(stream_of(stream));
   if (error == cudaErrorNotReady) {
-    static_cast<void>(
-        cudaGetLastError());  // an answer; the next launch must not take it for a failure
+    static_cast<void>(cudaGetLastError());  // no failure: the next launch must not find one
     return false;
   }
   FFDL_RETURN_IF_ERROR(cuda::status_of(error, "ask whether the device is done"));
