@@ -26,6 +26,7 @@ namespace cuda {
 
 Status status_of(cudaError_t error, std::string_view doing) {
   if (error == cudaSuccess) return {};
+  static_cast<void>(cudaGetLastError());  // it is told here, and not by the next launch again
   base::DeviceFailure failure{.error = static_cast<int>(error),
                               .name = cudaGetErrorName(error),
                               .text = cudaGetErrorString(error)};
@@ -66,6 +67,21 @@ Result<DeviceFacts> find_device() {
   return facts;
 }
 
+Result<int> device_in_use() {
+  int device = 0;
+  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaGetDevice(&device), "ask which GPU is in use"));
+  return device;
+}
+
+Status use_device(int device) { return cuda::status_of(cudaSetDevice(device), "choose a GPU"); }
+
+Result<bool> is_device_memory(const void* memory) {
+  cudaPointerAttributes found{};
+  FFDL_RETURN_IF_ERROR(
+      cuda::status_of(cudaPointerGetAttributes(&found, memory), "ask where memory lies"));
+  return found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
+}
+
 void FreeDeviceMemory::operator()(std::byte* memory) const { cudaFree(memory); }
 
 Result<DeviceMemory> allocate_on_device(uint64_t bytes) {
@@ -81,6 +97,36 @@ Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream s
 
 Status wait_for_device(DeviceStream stream) {
   return cuda::status_of(cudaStreamSynchronize(stream_of(stream)), "wait for the device");
+}
+
+Result<bool> device_is_done(DeviceStream stream) {
+  const cudaError_t error = cudaStreamQuery(stream_of(stream));
+  if (error == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());  // no failure: the next launch must not find one
+    return false;
+  }
+  FFDL_RETURN_IF_ERROR(cuda::status_of(error, "ask whether the device is done"));
+  return true;
+}
+
+void EndDeviceStream::operator()(void* stream) const { cudaStreamDestroy(stream_of(stream)); }
+
+Result<OwnedDeviceStream> make_device_stream() {
+  cudaStream_t stream = nullptr;
+  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                                       "make a stream of the device"));
+  return OwnedDeviceStream(stream);
+}
+
+Status follow_default_stream(DeviceStream stream) {
+  constexpr std::string_view kDoing = "follow the default stream";
+  cudaEvent_t event = nullptr;
+  FFDL_RETURN_IF_ERROR(
+      cuda::status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), kDoing));
+  cudaError_t error = cudaEventRecord(event, cudaStreamLegacy);
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(stream_of(stream), event, 0);
+  cudaEventDestroy(event);  // CUDA keeps it until it has come
+  return cuda::status_of(error, kDoing);
 }
 
 }  // namespace base

@@ -19,12 +19,19 @@ Status no_cuda(std::string_view doing) {
 namespace base {
 
 Result<DeviceFacts> find_device() { return no_cuda("find the GPU"); }
+Result<int> device_in_use() { return no_cuda("ask which GPU is in use"); }
+Status use_device(int) { return no_cuda("choose a GPU"); }
+Result<bool> is_device_memory(const void*) { return no_cuda("ask where memory lies"); }
 void FreeDeviceMemory::operator()(std::byte*) const {}  // there was never any
 Result<DeviceMemory> allocate_on_device(uint64_t) { return no_cuda("allocate on the device"); }
 Status copy_on_device(void*, const void*, uint64_t, DeviceStream) {
   return no_cuda("copy on the device");
 }
 Status wait_for_device(DeviceStream) { return no_cuda("wait for the device"); }
+Result<bool> device_is_done(DeviceStream) { return no_cuda("ask whether the device is done"); }
+void EndDeviceStream::operator()(void*) const {}  // there was never one
+Result<OwnedDeviceStream> make_device_stream() { return no_cuda("make a stream of the device"); }
+Status follow_default_stream(DeviceStream) { return no_cuda("follow the default stream"); }
 
 }  // namespace base
 

@@ -26,13 +26,17 @@ enum class Backend : uint32_t {
   kGloo,          // TCP connections, also inside a host
   kHierarchical,  // shared memory inside a host, TCP between hosts
   kLocal,         // the threads of one process: make_local_communicators()
+  kNccl,          // NVIDIA's GPUs through NCCL, beside what kAuto finds out for the hosts
 };
 
 struct ListenerOptions;
 
 // The members of one world, called by each of them in the same order of operations. A sum is the
 // same bits at every member, on every back end and in every order of arrival: it is taken along a
-// fixed tree over the ranks.
+// fixed tree over the ranks. Not so what kNccl adds up in the memory of GPUs: that has NCCL's own
+// order, and may lose a NaN in a minimum or maximum. The buffers of an operation then lie in the
+// GPU's memory, filled by what its default stream was given before the call or by what has been
+// waited for, or all in the host's. docs/gpu.md has the rest.
 // After the first failure it stays failed: make another, of a newer world.
 // Threads: one thread at a time runs operations; abort() from any thread, at any time.
 // Blocks: every operation waits for the others until its deadline; abort() until no thread reads or
@@ -143,9 +147,11 @@ struct CommunicatorOptions {
   std::string address{};
   // Of each rank, for what is on its way to the others; the segment takes four times this for each.
   uint64_t slot_bytes = uint64_t{128} << 10;
+  // With kNccl: the GPU of this member. -1: the one that the connecting thread uses.
+  int device = -1;
   // Where it is set, the thread that waits calls it about every 100 ms: while it looks for the
-  // others in the store, and with kShm while it runs an operation. What is not ok ends the wait, as
-  // abort() would. For what only that thread can see: in Python, signals.
+  // others in the store, and with kShm and kNccl (on one host) while it runs an operation. What is
+  // not ok ends the wait, as abort() would. For what only that thread can see: in Python, signals.
   std::function<Status()> look{};
 };
 
@@ -161,7 +167,9 @@ FFDL_API Result<std::vector<std::unique_ptr<Communicator>>> make_local_communica
 //         kInvalidArgument (no member, options out of range, members that disagree on the backend
 //         or cannot reach each other by it), kWorldChanged (another process has begun this
 //         generation as this rank), kUnimplemented (not built: the message names the CMake option),
-//         kExhausted (no room in /dev/shm), and those of Store.
+//         kExhausted (no room in /dev/shm), and those of Store. With kNccl also kUnimplemented
+//         where a member has no GPU or no NCCL (the message says what was looked for), and
+//         kInvalidArgument where two have one GPU.
 //         Members that were told of different members never meet: kTimeout.
 FFDL_API Result<std::unique_ptr<Communicator>> connect_communicator(
     const World& world, Store& store, Time deadline, const CommunicatorOptions& options = {});

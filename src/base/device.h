@@ -29,6 +29,13 @@ struct DeviceFacts {
 // The GPU that this thread uses: the first one, if it has not chosen another.
 Result<DeviceFacts> find_device();
 
+// The number of that GPU, and the choice of another for what this thread calls from now on.
+Result<int> device_in_use();
+Status use_device(int device);
+
+// Whether it lies in a GPU's memory, or in memory that CUDA moves between host and GPU.
+Result<bool> is_device_memory(const void* memory);
+
 struct FreeDeviceMemory {
   void operator()(std::byte* memory) const;  // waits until the GPU has done all that it was given
 };
@@ -43,5 +50,19 @@ Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream s
 
 // Blocks until all that `stream` was given is done. Errors: also those of what it was given.
 Status wait_for_device(DeviceStream stream);
+// The same as a question. Does not block.
+Result<bool> device_is_done(DeviceStream stream);
+
+struct EndDeviceStream {
+  void operator()(void* stream) const;  // what it was given is still done
+};
+using OwnedDeviceStream = std::unique_ptr<void, EndDeviceStream>;
+
+// Of this thread's GPU. It waits for no other stream, nor they for it.
+Result<OwnedDeviceStream> make_device_stream();
+
+// What the default stream of this thread's GPU was given until now comes before what `stream` is
+// given from now on. Does not block.
+Status follow_default_stream(DeviceStream stream);
 
 }  // namespace ffdl::base

@@ -59,10 +59,26 @@ std::map<std::string, std::string> read_launcher() {
   return variables;
 }
 
+std::string read_text(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::vector<std::string> read_python_prefixes() {
+  std::vector<std::string> prefixes;
+  for (const char* const name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (std::string value = read_text(name); !value.empty()) prefixes.push_back(std::move(value));
+  }
+  return prefixes;
+}
+
 }  // namespace
 
 const Environment& environment() {
-  static const Environment read_once{.log_level = read_log_level(), .launcher = read_launcher()};
+  static const Environment read_once{.log_level = read_log_level(),
+                                     .launcher = read_launcher(),
+                                     .nccl_root = read_text("NCCL_ROOT"),
+                                     .python_prefixes = read_python_prefixes()};
   return read_once;
 }
 

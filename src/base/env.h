@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ffdl/log.h"
 
@@ -13,6 +14,8 @@ struct Environment {
   // What ffdl run, torchrun, Slurm, Open MPI and PMI launchers set, name -> value, as far as it is
   // set.
   std::map<std::string, std::string> launcher{};
+  std::string nccl_root{};                     // NCCL_ROOT: the folder of NCCL
+  std::vector<std::string> python_prefixes{};  // VIRTUAL_ENV, CONDA_PREFIX: as far as set
 };
 
 // Read once, at the first call.

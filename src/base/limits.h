@@ -187,6 +187,20 @@ inline constexpr auto kRecordLifeMin = 2s;
 inline constexpr uint64_t kLinkReceiptTag = 100;
 inline constexpr uint64_t kLinkProbeTag = 200;
 
+// Ranks that connect through one process of NCCL: so many wait for it one after the other.
+inline constexpr int kNcclRanksPerId = 128;
+
+// Of a list of buffers in a GPU's memory that is added up, at once: a copy of so much is made.
+inline constexpr uint64_t kNcclStageBytes = uint64_t{64} << 20;
+
+// Who waits for a GPU looks again at once for a while, as most operations are over soon, then after
+// a sleep: short beside a step, long beside a question to the driver.
+inline constexpr auto kDeviceSpinMax = 2ms;
+inline constexpr auto kDevicePoll = 50us;
+
+// For NCCL to send what an operation that ended well has left on its way, when a member leaves.
+inline constexpr auto kNcclLeaveMax = 2s;
+
 // Of a state that goes to a newcomer, between two looks at its hash: it passes through the caches.
 inline constexpr uint64_t kStatePieceBytes = uint64_t{1} << 20;
 

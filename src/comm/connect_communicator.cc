@@ -5,6 +5,7 @@
 #include "comm/hierarchical_communicator.h"
 #include "comm/introduction.h"
 #include "comm/looking_store.h"
+#include "comm/nccl_communicator.h"
 #include "comm/rendezvous.h"
 #include "comm/shm_communicator.h"
 
@@ -22,7 +23,7 @@ Status check_options(const World& world, const CommunicatorOptions& options) {
         "connect generation {}: the local backend connects nobody; call make_local_communicators",
         world.generation);
   }
-  if (options.backend > Backend::kLocal) {
+  if (options.backend > Backend::kNccl) {
     return invalid_argument("connect generation {}: backend {}; there is no such one",
                             world.generation, static_cast<uint32_t>(options.backend));
   }
@@ -35,12 +36,13 @@ Status check_options(const World& world, const CommunicatorOptions& options) {
       world.generation, options.slot_bytes, base::kSlotBytesMin, base::kSlotBytesMax);
 }
 
-Result<std::unique_ptr<Communicator>> connect_shm(const World& world, Store& store, Time deadline,
-                                                  const CommunicatorOptions& options,
-                                                  ShmMeeting::Way way) {
+Result<std::unique_ptr<WatchedCommunicator>> connect_shm(const World& world, Store& store,
+                                                         Time deadline,
+                                                         const CommunicatorOptions& options,
+                                                         ShmMeeting::Way way) {
   FFDL_ASSIGN_OR_RETURN(std::unique_ptr<ShmMeeting> meeting,
                         ShmMeeting::join(world, store, deadline, options, way));
-  return std::unique_ptr<Communicator>(new ShmCommunicator(world, std::move(meeting)));
+  return std::unique_ptr<WatchedCommunicator>(new ShmCommunicator(world, std::move(meeting)));
 }
 
 // The same at all ranks of a host.
@@ -64,9 +66,9 @@ World inside_of(const World& world, const std::vector<int>& hosts) {
   return inside;
 }
 
-Result<std::unique_ptr<Communicator>> connect_hosts(const World& world, Store& store, Time deadline,
-                                                    const CommunicatorOptions& options,
-                                                    const std::vector<Introduction>& members) {
+Result<std::unique_ptr<WatchedCommunicator>> connect_hosts(
+    const World& world, Store& store, Time deadline, const CommunicatorOptions& options,
+    const std::vector<Introduction>& members) {
   const std::vector<int> hosts = hosts_of(members);
   const World inside = inside_of(world, hosts);
   const bool two_levels =
@@ -87,13 +89,13 @@ Result<std::unique_ptr<Communicator>> connect_hosts(const World& world, Store& s
     communicator = std::make_unique<LinkedCommunicator>(world, std::move(links));
   }
   FFDL_RETURN_IF_ERROR(communicator->open(deadline));
-  return std::unique_ptr<Communicator>(std::move(communicator));
+  return std::unique_ptr<WatchedCommunicator>(std::move(communicator));
 }
 
 // After the members know of each other.
-Result<std::unique_ptr<Communicator>> connect_known(const World& world, Store& store, Time deadline,
-                                                    const CommunicatorOptions& options,
-                                                    const std::vector<std::string>& records) {
+Result<std::unique_ptr<WatchedCommunicator>> connect_known(
+    const World& world, Store& store, Time deadline, const CommunicatorOptions& options,
+    const std::vector<std::string>& records) {
   std::vector<Introduction> members;
   for (const std::string& record : records) {
     FFDL_ASSIGN_OR_RETURN(members.emplace_back(), from_record(record));
@@ -101,7 +103,7 @@ Result<std::unique_ptr<Communicator>> connect_known(const World& world, Store& s
   FFDL_RETURN_IF_ERROR(check_members(world, members));
   const std::vector<int> hosts = hosts_of(members);
   const bool one_host = std::ranges::count(hosts, 0) == std::ssize(hosts);
-  if (options.backend == Backend::kShm || (options.backend == Backend::kAuto && one_host)) {
+  if (by_memory(options.backend, one_host)) {
     return connect_shm(world, store, deadline, options, way_inside(world, members));
   }
   return connect_hosts(world, store, deadline, options, members);
@@ -121,11 +123,21 @@ Result<std::unique_ptr<Communicator>> connect_communicator(const World& world, S
       {.backend = options.backend, .loopback = options.address.empty(), .host = std::move(host)});
   FFDL_ASSIGN_OR_RETURN(const comm::Told told,
                         comm::exchange_records(world, looking, "host", record, deadline));
-  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
+  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<comm::WatchedCommunicator> communicator,
                         comm::connect_known(world, looking, deadline, options, told.records));
   // All have read it. Where the store is gone by now it ends by itself.
   static_cast<void>(store.end_lease(told.lease));
-  return communicator;
+  if (options.backend != Backend::kNccl) {
+    return std::unique_ptr<Communicator>(std::move(communicator));
+  }
+  return comm::NcclCommunicator::connect(
+      world,
+      {.host = std::move(communicator),
+       .side = comm::gpu_side(),
+       .library = comm::NcclLibrary::load(comm::nccl_places(base::environment())),
+       .device = options.device,
+       .look = options.look},
+      deadline);
 }
 
 }  // namespace ffdl

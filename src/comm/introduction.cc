@@ -11,7 +11,8 @@ namespace {
 
 using base::invalid_argument;
 
-constexpr std::array<std::string_view, 4> kNames = {"auto", "shm", "gloo", "hierarchical"};
+constexpr std::array<std::string_view, 6> kNames = {"auto",         "shm",   "gloo",
+                                                    "hierarchical", "local", "nccl"};
 
 std::string_view name_of(Backend backend) { return kNames[static_cast<size_t>(backend)]; }
 
@@ -58,6 +59,11 @@ std::vector<int> hosts_of(const std::vector<Introduction>& members) {
   return hosts;
 }
 
+bool by_memory(Backend backend, bool one_host) {
+  const bool finds_out = backend == Backend::kAuto || backend == Backend::kNccl;
+  return backend == Backend::kShm || (finds_out && one_host);
+}
+
 Status check_members(const World& world, const std::vector<Introduction>& members) {
   const Introduction& first = members.front();
   for (size_t rank = 1; rank < members.size(); ++rank) {
@@ -79,7 +85,7 @@ Status check_members(const World& world, const std::vector<Introduction>& member
         "connect generation {}: {} and {} share no memory; use the backend hierarchical, or auto",
         world.generation, id_of(world, 0), id_of(world, other));
   }
-  if (first.backend == Backend::kShm || (first.backend == Backend::kAuto && one_host)) return {};
+  if (by_memory(first.backend, one_host)) return {};
   FFDL_RETURN_IF_ERROR(have_links());
   const auto no_network = elsewhere(&HostIdentity::network);
   const auto local = std::ranges::find_if(members, &Introduction::loopback);

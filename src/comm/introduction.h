@@ -23,6 +23,10 @@ Result<Introduction> from_record(std::string_view record);
 // The host of each rank, counted from 0 in the order of ranks.
 std::vector<int> hosts_of(const std::vector<Introduction>& members);
 
+// Whether members that asked for `backend` meet in shared memory, if that of one host is all they
+// need: over links otherwise.
+bool by_memory(Backend backend, bool one_host);
+
 // All agree on the backend, it is built, and by it they can reach each other.
 // Errors: kInvalidArgument, kUnimplemented.
 Status check_members(const World& world, const std::vector<Introduction>& members);

@@ -8,12 +8,13 @@
 #include "comm/shm_meeting.h"
 #include "comm/shm_pairs.h"
 #include "comm/sum_publisher.h"
+#include "comm/watched_communicator.h"
 
 namespace ffdl::comm {
 
 // One host: what goes from rank to rank lies in the slots of a segment. The thread that calls does
 // the work of its rank; the caller's buffers are touched by no other.
-class ShmCommunicator final : public Communicator {
+class ShmCommunicator final : public WatchedCommunicator {
  public:
   ShmCommunicator(World world, std::unique_ptr<ShmMeeting> meeting);
   ~ShmCommunicator() override;
@@ -25,6 +26,7 @@ class ShmCommunicator final : public Communicator {
   Status register_memory(const std::shared_ptr<SharedMemory>& memory) override;
   Status open_to_listeners(Store& store, const ListenerOptions& options, Time deadline) override;
   void close_to_listeners() override { publisher_.reset(); }
+  Status look_for_losses() override { return meeting_->check_lives(); }
 
  private:
   // Elements of the whole, which pass through the slots together.

@@ -266,6 +266,13 @@ Status ShmMeeting::check_ranks() const {
   return {};
 }
 
+Status ShmMeeting::check_lives() const {
+  FFDL_RETURN_IF_ERROR(check_ranks());
+  const std::optional<Loss> loss =
+      find_loss([](const RankWords&) { return false; }, Absence::kLost);
+  return loss ? lost(kOperate, *loss) : Status();
+}
+
 // A process that dies closes one descriptor after the other.
 Status ShmMeeting::blame(Status otherwise) {
   std::optional<Loss> loss;

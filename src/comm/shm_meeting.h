@@ -60,6 +60,8 @@ class ShmMeeting {
   bool reaches_all() const { return reaches_all_; }
   // No rank has failed, as of now. Errors: kPeerLost, kCancelled (stop()).
   Status check_ranks() const;
+  // The same, and no rank has died. Asks the kernel about each of them. Errors: as check_ranks().
+  Status check_lives() const;
   // What went wrong where ranks touch each other's memory: the end of one of them, if one has ended
   // or is found to within a moment; `otherwise` if not.
   Status blame(Status otherwise);

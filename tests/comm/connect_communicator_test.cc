@@ -37,6 +37,20 @@ TEST(ConnectCommunicator, NoMemberAndNoSuchSlotIsRefused) {
   }
 }
 
+// A machine without a GPU or NCCL says so; where there are both a world of one adds up.
+TEST(ConnectCommunicator, NcclSaysWhatIsMissing) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  const auto communicator = connect_communicator({1, 0, {{"only", 1}}}, *store, deadline_in(60s),
+                                                 {.backend = Backend::kNccl});
+  if (communicator.ok()) {
+    EXPECT_EQ((*communicator)->backend(), Backend::kNccl);
+    EXPECT_OK((*communicator)->barrier(deadline_in(60s)));
+    return;
+  }
+  EXPECT_FAILS(communicator, StatusCode::kUnimplemented, "; ");
+  EXPECT_TRUE(store->list("comm/")->empty());
+}
+
 // They meet through what they tell each other first: nobody waits for a deadline.
 TEST(ConnectCommunicator, MembersThatWantDifferentBackendsAreAllToldSo) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));

@@ -26,7 +26,7 @@ Status check(const std::vector<Introduction>& members) {
 
 TEST(Introduction, ComesBackFromItsRecord) {
   for (const Backend backend :
-       {Backend::kAuto, Backend::kShm, Backend::kGloo, Backend::kHierarchical}) {
+       {Backend::kAuto, Backend::kShm, Backend::kGloo, Backend::kHierarchical, Backend::kNccl}) {
     for (const bool loopback : {true, false}) {
       const Introduction given = with(kContainer, backend, loopback);
       ASSERT_OK_AND_ASSIGN(const Introduction got, from_record(to_record(given)));
@@ -61,6 +61,7 @@ TEST(Introduction, MembersThatWantDifferentBackendsAreToldWhoAndWhat) {
 TEST(Introduction, SharedMemoryNeedsOneHost) {
   EXPECT_OK(check({kHere, kHere}));
   EXPECT_OK(check({with(kHere, Backend::kShm), with(kHere, Backend::kShm)}));
+  EXPECT_OK(check({with(kHere, Backend::kNccl), with(kHere, Backend::kNccl)}));
   EXPECT_FAILS(check({with(kHere, Backend::kShm), with(kContainer, Backend::kShm)}),
                StatusCode::kInvalidArgument, "rank 0 'm0' and rank 1 'm1' share no memory");
 }

@@ -19,6 +19,8 @@ struct BackEnd {
   std::string name;
   std::function<testing::Ranks(uint64_t generation, const std::vector<Member>& members)> make;
   bool needs_links = false;
+  // It adds in an order of its own, and does not know every type.
+  bool own_arithmetic = false;
 };
 
 // What every back end must mean by the words of communicator.h. A new one is one more line at the
@@ -30,6 +32,8 @@ class CommunicatorConformance : public ::testing::TestWithParam<BackEnd> {
       GTEST_SKIP() << links.to_string();
     }
   }
+  // Of a test of what communicator.h says of all back ends but one.
+  static bool adds_in_its_own_way() { return GetParam().own_arithmetic; }
   static testing::Ranks make(int ranks) {
     return GetParam().make(1, testing::members_named(ranks));
   }

@@ -28,5 +28,30 @@ TEST(Device, CopiesThereAndBack) {
                "the GPU's memory is full");
 }
 
+TEST(Device, AStreamFollowsTheDefaultStreamAndTellsWhenItIsDone) {
+  FFDL_SKIP_WITHOUT_GPU();
+  ASSERT_OK_AND_ASSIGN(const int device, base::device_in_use());
+  ASSERT_OK(base::use_device(device));
+  constexpr uint64_t kBytes = uint64_t{64} << 20;
+  std::vector<char> values(kBytes, 7);
+  ASSERT_OK_AND_ASSIGN(const auto from, base::allocate_on_device(kBytes));
+  ASSERT_OK_AND_ASSIGN(const auto to, base::allocate_on_device(kBytes));
+  ASSERT_OK_AND_ASSIGN(const bool on_device, base::is_device_memory(from.get()));
+  ASSERT_OK_AND_ASSIGN(const bool on_host, base::is_device_memory(values.data()));
+  EXPECT_TRUE(on_device);
+  EXPECT_FALSE(on_host);
+  ASSERT_OK_AND_ASSIGN(const auto stream, base::make_device_stream());
+  ASSERT_OK(base::copy_on_device(from.get(), values.data(), kBytes, nullptr));
+  ASSERT_OK(base::follow_default_stream(stream.get()));
+  ASSERT_OK(base::copy_on_device(to.get(), from.get(), kBytes, stream.get()));
+  while (true) {
+    ASSERT_OK_AND_ASSIGN(const bool done, base::device_is_done(stream.get()));
+    if (done) break;
+  }
+  std::vector<char> back(kBytes);
+  ASSERT_OK(testing::to_host(back.data(), to.get(), kBytes));
+  EXPECT_EQ(back, values);
+}
+
 }  // namespace
 }  // namespace ffdl

@@ -18,6 +18,12 @@ TEST(NoCuda, EveryCallNamesTheOptionThatBuildsIt) {
   is_missing(base::allocate_on_device(64).status(), "allocate on the device: ");
   is_missing(base::copy_on_device(nullptr, nullptr, 0, nullptr), "copy on the device: ");
   is_missing(base::wait_for_device(nullptr), "wait for the device: ");
+  is_missing(base::device_in_use().status(), "ask which GPU is in use: ");
+  is_missing(base::use_device(0), "choose a GPU: ");
+  is_missing(base::is_device_memory(nullptr).status(), "ask where memory lies: ");
+  is_missing(base::device_is_done(nullptr).status(), "ask whether the device is done: ");
+  is_missing(base::make_device_stream().status(), "make a stream of the device: ");
+  is_missing(base::follow_default_stream(nullptr), "follow the default stream: ");
   is_missing(ps::update_on_device({}, {}, {}, nullptr), "update on the device: ");
   is_missing(comm::reduce_on_device(ReduceOp::kSum, DType::kFloat32, {}, nullptr, 0, nullptr),
              "reduce on the device: ");

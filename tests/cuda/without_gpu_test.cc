@@ -19,6 +19,12 @@ TEST(WithoutGpu, EveryCallSaysWhatIsMissingInOneSentence) {
       base::allocate_on_device(64).status(),
       base::copy_on_device(values, values + 16, 64, nullptr),
       base::wait_for_device(nullptr),
+      base::device_in_use().status(),
+      base::use_device(0),
+      base::is_device_memory(values).status(),
+      base::device_is_done(nullptr).status(),
+      base::make_device_stream().status(),
+      base::follow_default_stream(nullptr),
       ps::update_on_device({}, {}, update, nullptr),
       comm::reduce_on_device(ReduceOp::kSum, DType::kFloat32, inputs, values, 16, nullptr),
   };

@@ -125,6 +125,7 @@ THIRD_PARTY = {
     "gloo": ("src/comm/gloo_links.cc",),
     "cuda_runtime.h": ("cuda",),
     "cuda_runtime_api.h": ("cuda",),
+    "nccl.h": ("tests/comm/nccl_interface_test.cc",),
     "prometheus": ("src/observe",),
     "grpcpp": ("src/pool",),
     "CLI": ("src/cli", "tests/cli", "examples", "benchmarks"),

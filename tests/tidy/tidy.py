@@ -81,6 +81,7 @@ TESTED_ELSEWHERE = {
     "src/comm/link_agreement.cc": "tests/conformance/communicator_conformance_test.cc",
     "src/comm/link_exchange.cc": "tests/conformance/communicator_conformance_test.cc",
     "src/comm/link_pairs.cc": "tests/conformance/pair_conformance_test.cc",
+    "src/comm/nccl_exchange.cc": "tests/conformance/communicator_conformance_test.cc",
     "src/data/batch_consumer.cc": "tests/data/batch_ring_test.cc",  # the other side of it
     "src/data/ledger_options.cc": "tests/data/partition_ledger_test.cc",  # whose options they are
     "src/elastic/session_end.cc": "tests/elastic/session_test.cc",  # of the class around it

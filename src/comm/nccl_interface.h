@@ -1,0 +1,83 @@
+#pragma once
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+
+// What ffdl calls of NCCL's C interface, as its documentation and header give it: NCCL keeps these
+// names, numbers and layouts within version 2. Written out, so that any build can load the library;
+// where NCCL's header is found, a test compares the two.
+// https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html
+namespace ffdl::comm::nccl {
+
+using Comm = struct CommOfNccl*;
+using Stream = void*;
+
+struct UniqueId {
+  char internal[128];
+};
+
+enum class Code : int32_t {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+  kTimeout = 8,
+};
+
+enum class Type : int32_t {
+  kInt8 = 0,
+  kInt32 = 2,
+  kInt64 = 4,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBFloat16 = 9,
+};
+
+enum class Op : int32_t { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kMean = 4 };
+
+// As of version 2.14, the first that has it; `version` says so, and later libraries take what they
+// have added since as not given.
+struct Config {
+  size_t size = sizeof(Config);
+  uint32_t magic = 0xcafebeef;
+  uint32_t version = 21400;
+  int32_t blocking = INT_MIN;
+};
+
+// The functions, found by their names.
+struct Functions {
+  Code (*get_version)(int* version);
+  Code (*get_unique_id)(UniqueId* id);
+  Code (*init_rank)(Comm* comm, int ranks, UniqueId id, int rank, Config* config);
+  Code (*get_async_error)(Comm comm, Code* code);
+  Code (*finalize)(Comm comm);
+  Code (*destroy)(Comm comm);
+  Code (*abort)(Comm comm);
+  const char* (*get_error_string)(Code code);
+  const char* (*get_last_error)(Comm comm);
+  Code (*all_reduce)(const void* in, void* out, size_t count, Type type, Op op, Comm comm,
+                     Stream stream);
+  Code (*reduce_scatter)(const void* in, void* out, size_t out_count, Type type, Op op, Comm comm,
+                         Stream stream);
+  Code (*reduce)(const void* in, void* out, size_t count, Type type, Op op, int root, Comm comm,
+                 Stream stream);
+  Code (*all_gather)(const void* in, void* out, size_t in_count, Type type, Comm comm,
+                     Stream stream);
+  Code (*broadcast)(const void* in, void* out, size_t count, Type type, int root, Comm comm,
+                    Stream stream);
+  Code (*send)(const void* in, size_t count, Type type, int peer, Comm comm, Stream stream);
+  Code (*recv)(void* out, size_t count, Type type, int peer, Comm comm, Stream stream);
+  Code (*group_start)();
+  Code (*group_end)();
+  // Of 2.23 and later; else null.
+  Code (*init_rank_scalable)(Comm* comm, int ranks, int rank, int ids, UniqueId* id,
+                             Config* config);
+};
+
+}  // namespace ffdl::comm::nccl

@@ -1,0 +1,90 @@
+#include "comm/nccl_interface.h"
+
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include <type_traits>
+
+// What src/comm/nccl_interface.h says of NCCL, against NCCL's own header.
+namespace ffdl::comm::nccl {
+namespace {
+
+// Two types that are passed alike: pointers, numbers of one size, or structs of one size.
+template <class Ours, class Theirs>
+constexpr bool alike() {
+  return sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
+         std::is_class_v<Ours> == std::is_class_v<Theirs>;
+}
+
+template <class OurResult, class... Ours, class TheirResult, class... Theirs>
+constexpr bool same_shape(OurResult (*)(Ours...), TheirResult (*)(Theirs...)) {
+  if constexpr (sizeof...(Ours) == sizeof...(Theirs)) {
+    return alike<OurResult, TheirResult>() && (alike<Ours, Theirs>() && ...);
+  }
+  return false;
+}
+
+template <class Ours, class Theirs>
+void expect_same(Ours ours, Theirs theirs) {
+  EXPECT_EQ(static_cast<int>(ours), static_cast<int>(theirs));
+}
+
+TEST(NcclInterface, NumbersAndLayoutsAreThoseOfTheHeader) {
+  expect_same(Code::kSuccess, ncclSuccess);
+  expect_same(Code::kUnhandledCudaError, ncclUnhandledCudaError);
+  expect_same(Code::kSystemError, ncclSystemError);
+  expect_same(Code::kInternalError, ncclInternalError);
+  expect_same(Code::kInvalidArgument, ncclInvalidArgument);
+  expect_same(Code::kInvalidUsage, ncclInvalidUsage);
+  expect_same(Code::kRemoteError, ncclRemoteError);
+  expect_same(Code::kInProgress, ncclInProgress);
+  expect_same(Type::kInt8, ncclInt8);
+  expect_same(Type::kInt32, ncclInt32);
+  expect_same(Type::kInt64, ncclInt64);
+  expect_same(Type::kFloat16, ncclFloat16);
+  expect_same(Type::kFloat32, ncclFloat32);
+  expect_same(Type::kFloat64, ncclFloat64);
+  expect_same(Type::kBFloat16, ncclBfloat16);
+  expect_same(Op::kSum, ncclSum);
+  expect_same(Op::kProduct, ncclProd);
+  expect_same(Op::kMax, ncclMax);
+  expect_same(Op::kMin, ncclMin);
+  expect_same(Op::kMean, ncclAvg);
+  EXPECT_EQ(sizeof(UniqueId), sizeof(ncclUniqueId));
+  const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+  const Config ours;
+  EXPECT_EQ(ours.magic, theirs.magic);
+  EXPECT_EQ(ours.blocking, theirs.blocking);
+  EXPECT_LE(sizeof ours, sizeof theirs);
+  EXPECT_EQ(offsetof(Config, magic), offsetof(ncclConfig_t, magic));
+  EXPECT_EQ(offsetof(Config, version), offsetof(ncclConfig_t, version));
+  EXPECT_EQ(offsetof(Config, blocking), offsetof(ncclConfig_t, blocking));
+  EXPECT_EQ(ours.version, static_cast<unsigned>(NCCL_VERSION(2, 14, 0)));
+}
+
+// Only their types are named: nothing is linked.
+TEST(NcclInterface, FunctionsHaveTheShapesOfTheHeader) {
+  const Functions f{};
+  EXPECT_TRUE(same_shape(f.get_version, decltype(&ncclGetVersion){}));
+  EXPECT_TRUE(same_shape(f.get_unique_id, decltype(&ncclGetUniqueId){}));
+  EXPECT_TRUE(same_shape(f.init_rank, decltype(&ncclCommInitRankConfig){}));
+  EXPECT_TRUE(same_shape(f.init_rank_scalable, decltype(&ncclCommInitRankScalable){}));
+  EXPECT_TRUE(same_shape(f.get_async_error, decltype(&ncclCommGetAsyncError){}));
+  EXPECT_TRUE(same_shape(f.finalize, decltype(&ncclCommFinalize){}));
+  EXPECT_TRUE(same_shape(f.destroy, decltype(&ncclCommDestroy){}));
+  EXPECT_TRUE(same_shape(f.abort, decltype(&ncclCommAbort){}));
+  EXPECT_TRUE(same_shape(f.get_error_string, decltype(&ncclGetErrorString){}));
+  EXPECT_TRUE(same_shape(f.get_last_error, decltype(&ncclGetLastError){}));
+  EXPECT_TRUE(same_shape(f.all_reduce, decltype(&ncclAllReduce){}));
+  EXPECT_TRUE(same_shape(f.reduce_scatter, decltype(&ncclReduceScatter){}));
+  EXPECT_TRUE(same_shape(f.reduce, decltype(&ncclReduce){}));
+  EXPECT_TRUE(same_shape(f.all_gather, decltype(&ncclAllGather){}));
+  EXPECT_TRUE(same_shape(f.broadcast, decltype(&ncclBroadcast){}));
+  EXPECT_TRUE(same_shape(f.send, decltype(&ncclSend){}));
+  EXPECT_TRUE(same_shape(f.recv, decltype(&ncclRecv){}));
+  EXPECT_TRUE(same_shape(f.group_start, decltype(&ncclGroupStart){}));
+  EXPECT_TRUE(same_shape(f.group_end, decltype(&ncclGroupEnd){}));
+}
+
+}  // namespace
+}  // namespace ffdl::comm::nccl

@@ -1,0 +1,100 @@
+#include "comm/nccl_link.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "support/fake_nccl.h"
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+#include "support/times.h"
+
+namespace ffdl::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::fake_nccl;
+using testing::soon;
+
+class NcclLinkTest : public ::testing::Test {
+ protected:
+  ~NcclLinkTest() override {
+    EXPECT_EQ(fake.alive, 0) << "communicators of NCCL that nobody ended";
+  }
+  testing::FakeNccl& fake = testing::fresh_fake_nccl();
+};
+
+Pause until(Time deadline) {
+  return [deadline]() -> Status {
+    if (std::chrono::steady_clock::now() < deadline) return {};
+    return Status(StatusCode::kTimeout, "the test waits no longer");
+  };
+}
+
+nccl::UniqueId new_id() {
+  nccl::UniqueId id{};
+  EXPECT_EQ((*fake_nccl())->get_unique_id(&id), nccl::Code::kSuccess);
+  return id;
+}
+
+TEST_F(NcclLinkTest, RanksConnectThroughAsManyIdsAsThereAre) {
+  for (const int ids : {1, 2}) {
+    const std::array<nccl::UniqueId, 2> all = {new_id(), new_id()};
+    testing::on_threads(2, [&](int rank) {
+      ASSERT_OK_AND_ASSIGN(const auto link,
+                           NcclLink::connect(fake_nccl(), {all.data(), static_cast<size_t>(ids)},
+                                             rank, 2, until(soon())));
+      EXPECT_OK(link->check("look"));
+      link->leave(until(soon()));
+    });
+    EXPECT_EQ(fake.ids, ids);
+  }
+  EXPECT_EQ(fake.left, 4);
+  EXPECT_EQ(fake.aborted, 0);
+}
+
+TEST_F(NcclLinkTest, ConnectingEndsWhenThePauseSaysSo) {
+  const nccl::UniqueId id = new_id();
+  EXPECT_FAILS(NcclLink::connect(fake_nccl(), {&id, 1}, 0, 2, until(deadline_in(20ms))),
+               StatusCode::kTimeout, "waits no longer");
+  EXPECT_EQ(fake.aborted, 1);
+}
+
+TEST_F(NcclLinkTest, ConnectingThatIsRefusedSaysWhatNcclSays) {
+  fake.connect_error = static_cast<int>(nccl::Code::kInvalidUsage);
+  const nccl::UniqueId id = new_id();
+  EXPECT_FAILS(NcclLink::connect(fake_nccl(), {&id, 1}, 0, 1, until(soon())),
+               StatusCode::kInvalidArgument, "a GPU of its own");
+}
+
+TEST_F(NcclLinkTest, WhatIsInProgressIsAskedForAgain) {
+  fake.polls = 7;
+  const nccl::UniqueId id = new_id();
+  int pauses = 0;
+  const Pause count = [&pauses] {
+    ++pauses;
+    return Status();
+  };
+  ASSERT_OK_AND_ASSIGN(const auto link, NcclLink::connect(fake_nccl(), {&id, 1}, 0, 1, count));
+  EXPECT_GE(pauses, 7);
+  EXPECT_OK(link->settle("ask", nccl::Code::kSuccess, count));
+  EXPECT_FAILS(link->settle("ask", nccl::Code::kRemoteError, count), StatusCode::kPeerLost,
+               "ask: NCCL says 'remote error': the fake was told to fail");
+  // It never says that what it sent has come: that is not waited for without end.
+  fake.polls = 1'000'000'000;
+  link->leave(until(deadline_in(10ms)));
+  EXPECT_EQ(fake.left, 0);
+  EXPECT_EQ(fake.aborted, 1);
+}
+
+TEST_F(NcclLinkTest, AnErrorThatComesLaterIsFoundByLooking) {
+  const nccl::UniqueId id = new_id();
+  ASSERT_OK_AND_ASSIGN(const auto link,
+                       NcclLink::connect(fake_nccl(), {&id, 1}, 0, 1, until(soon())));
+  EXPECT_OK(link->check("look"));
+  fake.async_error = static_cast<int>(nccl::Code::kRemoteError);
+  EXPECT_FAILS(link->check("look"), StatusCode::kPeerLost, "look: NCCL says 'remote error'");
+}
+
+}  // namespace
+}  // namespace ffdl::comm

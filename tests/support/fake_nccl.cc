@@ -1,0 +1,425 @@
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/nccl_interface.h"
+#include "support/fake_nccl_state.h"
+#include "support/host_stream.h"
+
+// What NCCL's functions do, among the threads of one process and in the host's memory. As NCCL, it
+// checks nothing: ranks that run different operations, or do not come, wait until they are aborted.
+
+using ffdl::comm::nccl::Code;
+using ffdl::comm::nccl::Config;
+using ffdl::comm::nccl::Op;
+using ffdl::comm::nccl::Stream;
+using ffdl::comm::nccl::Type;
+using ffdl::comm::nccl::UniqueId;
+using ffdl::testing::FakeNccl;
+using ffdl::testing::HostStream;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+FakeNccl state;
+
+// What the ranks of one communicator share.
+struct Meeting {
+  struct Step {
+    int arrived = 0;
+    int done = 0;
+    std::vector<Bytes> given;
+  };
+  std::mutex mutex;
+  std::condition_variable changed;
+  int joined = 0;
+  std::map<uint64_t, Step> steps;
+  std::map<std::pair<int, int>, std::deque<Bytes>> messages;  // by sender and receiver
+};
+
+std::mutex meetings_mutex;
+std::map<std::string, std::shared_ptr<Meeting>> meetings;
+
+std::shared_ptr<Meeting> meeting_of(const UniqueId& id) {
+  const std::lock_guard lock(meetings_mutex);
+  auto& meeting = meetings[std::string(id.internal, sizeof id.internal)];
+  if (meeting == nullptr) meeting = std::make_shared<Meeting>();
+  return meeting;
+}
+
+struct Rank {
+  std::shared_ptr<Meeting> meeting;
+  int ranks = 0;
+  int rank = 0;
+  uint64_t step = 0;
+  std::atomic<int> polls = 0;
+  bool aborted = false;  // under the meeting's mutex, as is the next one
+  int running = 0;       // what its streams have not done yet
+};
+
+// Operations of this thread's group.
+thread_local int group_depth = 0;
+thread_local std::vector<std::pair<HostStream*, std::function<void()>>> group;
+
+}  // namespace
+
+namespace ffdl::comm::nccl {
+struct CommOfNccl {
+  std::shared_ptr<Rank> rank;  // its operations outlive the handle by a moment
+};
+}  // namespace ffdl::comm::nccl
+
+namespace {
+
+using ffdl::comm::nccl::Comm;
+using ffdl::comm::nccl::CommOfNccl;
+
+size_t size_of(Type type) {
+  switch (type) {
+    case Type::kInt8:
+      return 1;
+    case Type::kFloat16:
+    case Type::kBFloat16:
+      return 2;
+    case Type::kInt32:
+    case Type::kFloat32:
+      return 4;
+    case Type::kInt64:
+    case Type::kFloat64:
+      return 8;
+  }
+  return 0;
+}
+
+Code answer(Rank& rank) {
+  rank.polls = state.polls.load();
+  return rank.polls > 0 ? Code::kInProgress : Code::kSuccess;
+}
+
+// Adds `work` to the stream, or to the group.
+Code launch(const std::shared_ptr<Rank>& rank, Stream stream, std::function<void()> work) {
+  {
+    const std::lock_guard lock(rank->meeting->mutex);
+    ++rank->running;
+  }
+  const auto counted = [rank, work = std::move(work)] {
+    work();
+    const std::lock_guard lock(rank->meeting->mutex);
+    --rank->running;
+    rank->meeting->changed.notify_all();
+  };
+  auto* const to = static_cast<HostStream*>(stream);
+  if (group_depth > 0) {
+    group.emplace_back(to, counted);
+    return Code::kSuccess;
+  }
+  to->enqueue(counted);
+  return answer(*rank);
+}
+
+// All ranks give something, then `take` is called with what all gave.
+Code collective(Comm comm, const void* in, size_t bytes, Stream stream,
+                std::function<void(const std::vector<Bytes>&)> take) {
+  const std::shared_ptr<Rank> rank = comm->rank;
+  const uint64_t number = rank->step++;
+  return launch(rank, stream, [=] {
+    Bytes given(bytes);
+    if (in != nullptr) std::memcpy(given.data(), in, bytes);
+    Meeting& meeting = *rank->meeting;
+    std::unique_lock lock(meeting.mutex);
+    Meeting::Step& step = meeting.steps[number];
+    step.given.resize(static_cast<size_t>(rank->ranks));
+    step.given[static_cast<size_t>(rank->rank)] = std::move(given);
+    if (!state.hangs) ++step.arrived;
+    meeting.changed.notify_all();
+    ++state.waiting;
+    meeting.changed.wait(lock, [&] { return rank->aborted || step.arrived == rank->ranks; });
+    --state.waiting;
+    if (rank->aborted) return;
+    lock.unlock();
+    take(step.given);
+    lock.lock();
+    if (++step.done == rank->ranks) meeting.steps.erase(number);
+  });
+}
+
+template <class T>
+T combine(Op op, T a, T b) {
+  if (op == Op::kMin) return b < a ? b : a;
+  if (op == Op::kMax) return a < b ? b : a;
+  if constexpr (std::is_integral_v<T>) {
+    using Wrapping = std::make_unsigned_t<T>;
+    const auto left = static_cast<uint64_t>(static_cast<Wrapping>(a));
+    const auto right = static_cast<uint64_t>(static_cast<Wrapping>(b));
+    return static_cast<T>(op == Op::kProduct ? left * right : left + right);
+  } else {
+    return op == Op::kProduct ? a * b : a + b;
+  }
+}
+
+// In the order of ranks: not that of ffdl's tree.
+template <class T>
+void reduce_as(Op op, const std::vector<Bytes>& given, size_t begin, size_t count, void* out) {
+  for (size_t i = 0; i < count; ++i) {
+    T result{};
+    for (size_t rank = 0; rank < given.size(); ++rank) {
+      T value;
+      std::memcpy(&value, given[rank].data() + (begin + i) * sizeof(T), sizeof(T));
+      result = rank == 0 ? value : combine(op, result, value);
+    }
+    if constexpr (std::is_floating_point_v<T>) {
+      if (op == Op::kMean) result /= static_cast<T>(given.size());
+    }
+    std::memcpy(static_cast<std::byte*>(out) + i * sizeof(T), &result, sizeof(T));
+  }
+}
+
+// Numbers of 16 bits, of which `mantissa` are after the point of bfloat16 (7) or float16 (10), that
+// have few digits: what tests add up.
+float widen(uint16_t half, bool brain) {
+  const uint32_t sign = (half & 0x8000U) << 16;
+  uint32_t bits = 0;
+  if (brain) {
+    bits = static_cast<uint32_t>(half) << 16;
+  } else if ((half & 0x7fffU) != 0) {
+    bits = sign | (((half & 0x7fffU) << 13) + ((127U - 15U) << 23));
+  }
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+uint16_t narrow(float value, bool brain) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  if (brain) return static_cast<uint16_t>(bits >> 16);
+  if ((bits & 0x7fffffffU) == 0) return 0;
+  const uint32_t rest = (bits & 0x7fffffffU) - ((127U - 15U) << 23);
+  return static_cast<uint16_t>((bits >> 16 & 0x8000U) | rest >> 13);
+}
+
+void reduce_halves(Op op, bool brain, const std::vector<Bytes>& given, size_t begin, size_t count,
+                   void* out) {
+  for (size_t i = 0; i < count; ++i) {
+    float result = 0;
+    for (size_t rank = 0; rank < given.size(); ++rank) {
+      uint16_t half;
+      std::memcpy(&half, given[rank].data() + (begin + i) * sizeof half, sizeof half);
+      const float value = widen(half, brain);
+      result = rank == 0 ? value : combine(op, result, value);
+    }
+    if (op == Op::kMean) result /= static_cast<float>(given.size());
+    const uint16_t half = narrow(result, brain);
+    std::memcpy(static_cast<std::byte*>(out) + i * sizeof half, &half, sizeof half);
+  }
+}
+
+void reduce_all(Type type, Op op, const std::vector<Bytes>& given, size_t begin, size_t count,
+                void* out) {
+  switch (type) {
+    case Type::kInt8:
+      return reduce_as<int8_t>(op, given, begin, count, out);
+    case Type::kInt32:
+      return reduce_as<int32_t>(op, given, begin, count, out);
+    case Type::kInt64:
+      return reduce_as<int64_t>(op, given, begin, count, out);
+    case Type::kFloat32:
+      return reduce_as<float>(op, given, begin, count, out);
+    case Type::kFloat64:
+      return reduce_as<double>(op, given, begin, count, out);
+    case Type::kFloat16:
+    case Type::kBFloat16:
+      return reduce_halves(op, type == Type::kBFloat16, given, begin, count, out);
+  }
+}
+
+Code connect(Comm* comm, int ranks, int rank, int ids, const UniqueId& id, const Config* config) {
+  if (config->size != sizeof(Config) || config->magic != 0xcafebeef || config->blocking != 0) {
+    return Code::kInvalidArgument;
+  }
+  state.ids = ids;
+  if (state.connect_error != 0) return static_cast<Code>(state.connect_error.load());
+  auto made = std::make_shared<Rank>();
+  made->meeting = meeting_of(id);
+  made->ranks = ranks;
+  made->rank = rank;
+  made->polls = state.polls.load();
+  {
+    const std::lock_guard lock(made->meeting->mutex);
+    ++made->meeting->joined;
+  }
+  *comm = std::make_unique<CommOfNccl>(CommOfNccl{std::move(made)}).release();
+  ++state.alive;
+  return Code::kInProgress;
+}
+
+// Ends what runs and waits until it touches nothing any more.
+void end(Comm comm) {
+  const std::unique_ptr<CommOfNccl> ended(comm);
+  Rank& rank = *ended->rank;
+  std::unique_lock lock(rank.meeting->mutex);
+  rank.aborted = true;
+  rank.meeting->changed.notify_all();
+  rank.meeting->changed.wait(lock, [&] { return rank.running == 0; });
+  --state.alive;
+}
+
+}  // namespace
+
+extern "C" {
+
+FakeNccl* fake_nccl_state() { return &state; }
+
+Code ncclGetVersion(int* version) {
+  *version = state.version;
+  return Code::kSuccess;
+}
+
+Code ncclGetUniqueId(UniqueId* id) {
+  static std::atomic<int> made = 0;
+  *id = {};
+  const int number = ++made;
+  std::memcpy(id->internal, &number, sizeof number);
+  return Code::kSuccess;
+}
+
+Code ncclCommInitRankConfig(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
+  return connect(comm, ranks, rank, 1, id, config);
+}
+
+Code ncclCommInitRankScalable(Comm* comm, int ranks, int rank, int ids, UniqueId* id,
+                              Config* config) {
+  return connect(comm, ranks, rank, ids, id[0], config);
+}
+
+Code ncclCommGetAsyncError(Comm comm, Code* code) {
+  Rank& rank = *comm->rank;
+  const std::lock_guard lock(rank.meeting->mutex);
+  if (state.async_error != 0) {
+    *code = static_cast<Code>(state.async_error.load());
+    return Code::kSuccess;
+  }
+  const bool here = (state.alone || rank.meeting->joined >= rank.ranks) && !state.hangs;
+  const bool in_progress = rank.polls > 0 || (rank.step == 0 && rank.running == 0 && !here);
+  if (rank.polls > 0) --rank.polls;
+  *code = in_progress ? Code::kInProgress : Code::kSuccess;
+  return Code::kSuccess;
+}
+
+Code ncclCommFinalize(Comm comm) { return answer(*comm->rank); }
+
+Code ncclCommDestroy(Comm comm) {
+  end(comm);
+  ++state.left;
+  return Code::kSuccess;
+}
+
+Code ncclCommAbort(Comm comm) {
+  end(comm);
+  ++state.aborted;
+  return Code::kSuccess;
+}
+
+const char* ncclGetErrorString(Code code) {
+  return code == Code::kRemoteError ? "remote error" : "some error";
+}
+
+const char* ncclGetLastError(Comm) { return "the fake was told to fail"; }
+
+Code ncclAllReduce(const void* in, void* out, size_t count, Type type, Op op, Comm comm,
+                   Stream stream) {
+  return collective(comm, in, count * size_of(type), stream, [=](const std::vector<Bytes>& given) {
+    reduce_all(type, op, given, 0, count, out);
+  });
+}
+
+Code ncclReduceScatter(const void* in, void* out, size_t count, Type type, Op op, Comm comm,
+                       Stream stream) {
+  const auto rank = static_cast<size_t>(comm->rank->rank);
+  const auto ranks = static_cast<size_t>(comm->rank->ranks);
+  return collective(comm, in, count * ranks * size_of(type), stream,
+                    [=](const std::vector<Bytes>& given) {
+                      reduce_all(type, op, given, rank * count, count, out);
+                    });
+}
+
+Code ncclReduce(const void* in, void* out, size_t count, Type type, Op op, int root, Comm comm,
+                Stream stream) {
+  const bool is_root = comm->rank->rank == root;
+  return collective(comm, in, count * size_of(type), stream, [=](const std::vector<Bytes>& given) {
+    if (is_root) reduce_all(type, op, given, 0, count, out);
+  });
+}
+
+Code ncclAllGather(const void* in, void* out, size_t count, Type type, Comm comm, Stream stream) {
+  const size_t bytes = count * size_of(type);
+  return collective(comm, in, bytes, stream, [=](const std::vector<Bytes>& given) {
+    for (size_t rank = 0; rank < given.size(); ++rank) {
+      std::memcpy(static_cast<std::byte*>(out) + rank * bytes, given[rank].data(), bytes);
+    }
+  });
+}
+
+Code ncclBroadcast(const void* in, void* out, size_t count, Type type, int root, Comm comm,
+                   Stream stream) {
+  const bool is_root = comm->rank->rank == root;
+  const size_t bytes = count * size_of(type);
+  return collective(comm, is_root ? in : nullptr, is_root ? bytes : 0, stream,
+                    [=](const std::vector<Bytes>& given) {
+                      std::memcpy(out, given[static_cast<size_t>(root)].data(), bytes);
+                    });
+}
+
+Code ncclSend(const void* in, size_t count, Type type, int peer, Comm comm, Stream stream) {
+  const std::shared_ptr<Rank> rank = comm->rank;
+  const size_t bytes = count * size_of(type);
+  return launch(rank, stream, [=] {
+    Bytes message(bytes);
+    std::memcpy(message.data(), in, bytes);
+    const std::lock_guard lock(rank->meeting->mutex);
+    rank->meeting->messages[{rank->rank, peer}].push_back(std::move(message));
+    rank->meeting->changed.notify_all();
+  });
+}
+
+Code ncclRecv(void* out, size_t count, Type type, int peer, Comm comm, Stream stream) {
+  const std::shared_ptr<Rank> rank = comm->rank;
+  const size_t bytes = count * size_of(type);
+  return launch(rank, stream, [=] {
+    std::unique_lock lock(rank->meeting->mutex);
+    auto& messages = rank->meeting->messages[{peer, rank->rank}];
+    ++state.waiting;
+    rank->meeting->changed.wait(
+        lock, [&] { return rank->aborted || (!messages.empty() && !state.hangs); });
+    --state.waiting;
+    if (rank->aborted) return;
+    const Bytes message = std::move(messages.front());
+    messages.pop_front();
+    lock.unlock();
+    std::memcpy(out, message.data(), std::min(bytes, message.size()));
+  });
+}
+
+Code ncclGroupStart() {
+  ++group_depth;
+  return Code::kSuccess;
+}
+
+Code ncclGroupEnd() {
+  if (--group_depth > 0) return Code::kSuccess;
+  for (auto& [stream, work] : group) stream->enqueue(std::move(work));
+  group.clear();
+  return Code::kSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <atomic>
+
+namespace ffdl::testing {
+
+// How the library of fake_nccl.cc behaves, and what was asked of it. One for all communicators.
+struct FakeNccl {
+  std::atomic<int> version = 23007;
+  // So often a call is said to be in progress.
+  std::atomic<int> polls = 0;
+  // Every communicator tells of this error, a code of NCCL's.
+  std::atomic<int> async_error = 0;
+  // Connecting ends at once, with this one.
+  std::atomic<int> connect_error = 0;
+  // What begins now never ends by itself.
+  std::atomic<bool> hangs = false;
+  // The other ranks are in other processes: they are said to have come, and give nothing.
+  std::atomic<bool> alone = false;
+
+  std::atomic<int> ids = 0;      // that the last communicator was made with
+  std::atomic<int> aborted = 0;  // communicators that ended by abort,
+  std::atomic<int> left = 0;     // by finalize and destroy,
+  std::atomic<int> alive = 0;    // and that have not ended
+  std::atomic<int> waiting = 0;  // parts of operations that wait for other ranks
+};
+
+}  // namespace ffdl::testing

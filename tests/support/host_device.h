@@ -1,0 +1,93 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "comm/device_side.h"
+#include "support/host_stream.h"
+
+// A device whose memory is the host's, and whose streams are threads: what is given to one is done
+// later, in order.
+namespace ffdl::testing {
+
+class ThreadStream final : public HostStream {
+ public:
+  ThreadStream() : thread_([this] { serve(); }) {}
+  ~ThreadStream() override {
+    enqueue(nullptr);
+    thread_.join();
+  }
+  void enqueue(std::function<void()> work) override {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  bool is_done() {
+    const std::lock_guard lock(mutex_);
+    return queue_.empty();
+  }
+
+ private:
+  void serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return !queue_.empty(); });
+      const std::function<void()> work = queue_.front();
+      if (!work) return;
+      lock.unlock();
+      work();
+      lock.lock();
+      queue_.pop_front();  // now it is done
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;  // the first one runs
+  std::thread thread_;
+};
+
+class HostDevice : public comm::DeviceSide {
+ public:
+  // All memory is the device's but this.
+  void keep_on_host(const void* memory) { on_host_.insert(memory); }
+  int followed() const { return followed_.load(); }
+
+  Result<int> in_use() override { return 0; }
+  Status use(int) override { return {}; }
+  Result<bool> holds(const void* memory) override { return !on_host_.contains(memory); }
+  Result<comm::SideStream> make_stream() override {
+    return comm::SideStream(std::make_unique<ThreadStream>().release(), [](void* stream) {
+      const std::unique_ptr<ThreadStream> ended(static_cast<ThreadStream*>(stream));
+    });
+  }
+  Status follow_default(base::DeviceStream) override {
+    ++followed_;
+    return {};
+  }
+  Result<bool> is_done(base::DeviceStream stream) override {
+    return static_cast<ThreadStream*>(stream)->is_done();
+  }
+  Status copy(void* to, const void* from, uint64_t bytes, base::DeviceStream stream) override {
+    static_cast<ThreadStream*>(stream)->enqueue([=] { std::memmove(to, from, bytes); });
+    return {};
+  }
+  Result<comm::SideMemory> allocate(uint64_t bytes) override {
+    return comm::SideMemory(std::make_unique<std::byte[]>(bytes).release(), [](std::byte* memory) {
+      const std::unique_ptr<std::byte[]> freed(memory);
+    });
+  }
+
+ private:
+  std::set<const void*> on_host_;
+  std::atomic<int> followed_ = 0;
+};
+
+}  // namespace ffdl::testing
