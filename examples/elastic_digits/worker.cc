@@ -6,75 +6,22 @@
 #include <fstream>
 #include <vector>
 
-#include "digits/model.h"
+#include "elastic/model.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
 
 namespace elastic {
 namespace {
 
-using ffdl::Buffer;
 using ffdl::PartitionLedger;
 using ffdl::Result;
 using ffdl::Session;
 using ffdl::Status;
 using ffdl::StepResult;
 
-constexpr float kMomentum = 0.9F;
-
 double seconds_since(ffdl::Time start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-
-// The digits' network under momentum. What it needs to be elastic is here: what the state is, what
-// the gradients are, and how one becomes the other.
-class Digits final : public ffdl::Trainable {
- public:
-  Digits(const Options& options, const digits::Split& split)
-      : options_(options),
-        split_(split),
-        weights_(model_.parameters()),
-        momentum_(weights_.size()),
-        gradient_(weights_.size()) {
-    model_.initialize(weights_, options.seed);
-  }
-
-  std::vector<Buffer> state() override {
-    return {{weights_.data(), weights_.size()}, {momentum_.data(), momentum_.size()}};
-  }
-  std::vector<Buffer> gradients() override { return {{gradient_.data(), gradient_.size()}}; }
-  void apply() override {
-    for (size_t i = 0; i < weights_.size(); ++i) {
-      momentum_[i] = kMomentum * momentum_[i] + gradient_[i];
-      weights_[i] -= options_.learning_rate * momentum_[i];
-    }
-  }
-  Status begin_anew() override {
-    model_.initialize(weights_, options_.seed);
-    momentum_.assign(momentum_.size(), 0);
-    return {};
-  }
-
-  // The mean gradient over these training images; returns the mean loss.
-  float compute(const std::vector<uint64_t>& samples) {
-    mini_batch_.clear();
-    for (const uint64_t sample : samples) {
-      mini_batch_.append(split_.train.image(sample), split_.train.labels[sample]);
-    }
-    return samples.empty() ? 0 : model_.gradient(weights_, mini_batch_, gradient_);
-  }
-  training::Score test() { return model_.evaluate(weights_, split_.test); }
-  training::Score validate() { return model_.evaluate(weights_, split_.validation); }
-
- private:
-  const Options& options_;
-  const digits::Split& split_;
-  digits::Model model_;
-  std::vector<float> weights_;
-  std::vector<float> momentum_;
-  std::vector<float> gradient_;
-  digits::Samples mini_batch_;
-};
 
 // The same mini-batches in the same order, whatever the number of workers: each takes its share.
 Result<std::unique_ptr<PartitionLedger>> make_ledger(const Job& job) {
@@ -120,13 +67,14 @@ class Log {
 }  // namespace
 
 Status train(const Job& job, int number, Board& board) {
-  Digits model(job.options, job.split);
+  const auto model = digits_model(
+      job.split, {.seed = job.options.seed, .learning_rate = job.options.learning_rate});
   FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(job));
   FFDL_ASSIGN_OR_RETURN(const auto store, ffdl::open_store(job.store, ffdl::system_runtime()));
   ffdl::SessionOptions options;
   options.self.id = fmt::format("worker-{}", number);
   options.participants = {ledger.get()};
-  FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));
+  FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, *model, *store));
 
   Log log(job, number);
   Board::Worker& mine = board.workers[static_cast<size_t>(number)];
@@ -134,7 +82,7 @@ Status train(const Job& job, int number, Board& board) {
     if (mine.leave.load(std::memory_order_relaxed)) session->ask_to_leave();
     FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take());
     FFDL_ASSIGN_OR_RETURN(const auto samples, ledger->sample_indices(ranges));
-    const float loss = model.compute(samples);
+    const float loss = model->compute(samples, session->step());
     const auto before = std::chrono::steady_clock::now();
     FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
     if (result == StepResult::kLeft) return {};
@@ -145,7 +93,7 @@ Status train(const Job& job, int number, Board& board) {
     mine.steps.fetch_add(1, std::memory_order_relaxed);
   }
   if (session->world().rank == 0) {
-    log.score(*session, model.test().accuracy, model.validate().accuracy);
+    log.score(*session, model->test().accuracy, model->validate().accuracy);
   }
   return session->finish();
 }

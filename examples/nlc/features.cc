@@ -14,12 +14,12 @@ enum class Kind : uint64_t { kWord, kPair, kRun };
 
 // FNV-1a, with a last step that spreads it to the high bits; the kind keeps a word apart from a run
 // of the same letters.
-uint64_t row_of(Kind kind, std::string_view text) {
+uint64_t row_of(Kind kind, std::string_view text, int table_bits) {
   uint64_t hash = 0xCBF29CE484222325U + static_cast<uint64_t>(kind);
   for (const char c : text) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
   }
-  return layers::Random(hash).next() >> (64 - kTableBits);
+  return layers::Random(hash).next() >> (64 - table_bits);
 }
 
 bool is_letter(unsigned char c) {
@@ -53,11 +53,11 @@ void Features::clear() {
   ends.clear();
 }
 
-void append_features(std::string_view text, Features& features) {
+void append_features(std::string_view text, Features& features, int table_bits) {
   auto& [rows, factors, ends] = features;
   const std::size_t limit = rows.size() + kFeaturesMax;
   const auto add = [&](Kind kind, std::string_view feature) {
-    if (rows.size() < limit) rows.push_back(row_of(kind, feature));
+    if (rows.size() < limit) rows.push_back(row_of(kind, feature, table_bits));
   };
   // A sum of unrelated rows grows with the root of their number.
   const auto end_kind = [&] {

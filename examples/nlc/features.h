@@ -25,9 +25,10 @@ struct Features {
 };
 
 // Adds the features of one text: its words, its pairs of neighbouring words and the runs of two to
-// four letters of its words, hashed. Each of the three kinds weighs the same in a text, however
-// long it is. Case does not count; bytes beyond ASCII are letters.
-void append_features(std::string_view text, Features& features);
+// four letters of its words, hashed to rows of a table of 2^table_bits. Each of the three kinds
+// weighs the same in a text, however long it is. Case does not count; bytes beyond ASCII are
+// letters.
+void append_features(std::string_view text, Features& features, int table_bits = kTableBits);
 
 // Drops each feature with this probability and scales up the others, for training.
 void drop_features(float probability, layers::Random& random, Features& features);

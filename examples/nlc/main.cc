@@ -47,7 +47,7 @@ class NlcTask final : public training::Task {
     parameters_.head.resize(model_.head_size());
     FFDL_RETURN_IF_ERROR(learner.pull_rows(0, kWidth, features_.rows, parameters_.rows).status());
     FFDL_RETURN_IF_ERROR(
-        learner.pull_rows(Model::head_begin(), model_.head_size(), whole, parameters_.head)
+        learner.pull_rows(model_.head_begin(), model_.head_size(), whole, parameters_.head)
             .status());
     const float loss = model_.gradient(features_, labels_, parameters_, gradient_);
     // Waits for the gradient before this one: added up while the server is late, they would be
@@ -56,7 +56,7 @@ class NlcTask final : public training::Task {
     const std::array tables{ffdl::RowGradient{
         .table = 0, .row_size = kWidth, .rows = features_.rows, .values = gradient_.rows}};
     const std::array dense{
-        ffdl::DenseGradient{.begin = Model::head_begin(), .values = gradient_.head}};
+        ffdl::DenseGradient{.begin = model_.head_begin(), .values = gradient_.head}};
     FFDL_RETURN_IF_ERROR(
         learner.push_sparse({.tables = tables, .dense = dense}, mini_batch.range).status());
     const std::size_t floats = 2 * (parameters_.rows.size() + parameters_.head.size());

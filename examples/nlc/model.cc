@@ -26,7 +26,8 @@ void add_row(float factor, const float* from, float* to) {
 
 }  // namespace
 
-Model::Model(std::size_t labels) : head_(layers::linear(kWidth, static_cast<int>(labels))) {}
+Model::Model(std::size_t labels, int table_bits)
+    : table_bits_(table_bits), head_(layers::linear(kWidth, static_cast<int>(labels))) {}
 
 void Model::initialize(std::span<float> weights, uint64_t seed) const {
   layers::Random random(seed);
@@ -70,21 +71,29 @@ float Model::gradient(const Features& batch, std::span<const int> labels,
   return loss;
 }
 
+void Model::take(std::span<const float> weights, const Features& batch,
+                 Parameters& parameters) const {
+  parameters.rows.clear();
+  for (const uint64_t row : batch.rows) {
+    const auto values = weights.subspan(row * kWidth, kWidth);
+    parameters.rows.insert(parameters.rows.end(), values.begin(), values.end());
+  }
+  const auto head = weights.subspan(head_begin());
+  parameters.head.assign(head.begin(), head.end());
+}
+
 training::Score Model::evaluate(std::span<const float> weights, const Sentences& sentences) {
   constexpr std::size_t kBatch = 64;
-  const auto head = weights.subspan(head_begin());
-  Parameters parameters{.rows = {}, .head = {head.begin(), head.end()}};
+  Parameters parameters;
   Features batch;
   training::Score sum;
   for (std::size_t begin = 0; begin < sentences.size(); begin += kBatch) {
     const std::size_t size = std::min(kBatch, sentences.size() - begin);
     batch.clear();
-    for (std::size_t i = begin; i < begin + size; ++i) append_features(sentences.texts[i], batch);
-    parameters.rows.clear();
-    for (const uint64_t row : batch.rows) {
-      const auto values = weights.subspan(row * kWidth, kWidth);
-      parameters.rows.insert(parameters.rows.end(), values.begin(), values.end());
+    for (std::size_t i = begin; i < begin + size; ++i) {
+      append_features(sentences.texts[i], batch, table_bits_);
     }
+    take(weights, batch, parameters);
     const layers::ConstBatch logits = forward(batch, parameters);
     const auto labels = std::span(sentences.labels).subspan(begin, size);
     sum.loss += layers::softmax_cross_entropy(logits, labels, {}) * static_cast<float>(size);

@@ -16,13 +16,14 @@ namespace nlc {
 inline constexpr int kWidth = 64;  // of a row of the table
 
 // A text is the sum of its features' rows in an embedding table; one linear layer, the head, makes
-// it into a score for each label. Parameters: the table, row after row, then the head.
+// it into a score for each label. Parameters: the table, 2^table_bits rows one after the other,
+// then the head.
 // Threads: one at a time.
 class Model {
  public:
-  explicit Model(std::size_t labels);
+  explicit Model(std::size_t labels, int table_bits = kTableBits);
 
-  static constexpr std::size_t head_begin() { return std::size_t{kTableRows} * kWidth; }
+  std::size_t head_begin() const { return (std::size_t{1} << table_bits_) * kWidth; }
   std::size_t head_size() const { return head_->parameters(); }
   std::size_t parameters() const { return head_begin() + head_size(); }
   void initialize(std::span<float> weights, uint64_t seed) const;
@@ -32,6 +33,8 @@ class Model {
     std::vector<float> rows;
     std::vector<float> head;
   };
+  // Those of these weights.
+  void take(std::span<const float> weights, const Features& batch, Parameters& parameters) const;
 
   // The gradient of the mean loss over the batch, in the layout of its parameters: `gradient` is
   // overwritten whole. A row that several features share occurs several times, each with its part.
@@ -44,6 +47,7 @@ class Model {
  private:
   layers::ConstBatch forward(const Features& batch, const Parameters& parameters);
 
+  const int table_bits_;
   std::unique_ptr<layers::Layer> head_;
   std::vector<float> texts_;  // the sums, text after text
   std::vector<float> text_gradients_;

@@ -186,7 +186,7 @@ TEST(Model, EvaluationIsThatOfTheGatheredParameters) {
       parameters.rows.push_back(weights[row * kWidth + static_cast<std::size_t>(i)]);
     }
   }
-  parameters.head.assign(weights.begin() + Model::head_begin(), weights.end());
+  parameters.head.assign(weights.begin() + model.head_begin(), weights.end());
   Model::Parameters ignored;
   const float loss = model.gradient(batch, std::vector{1}, parameters, ignored);
   const training::Score score = model.evaluate(weights, sentences);

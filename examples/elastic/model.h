@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "digits/dataset.h"
+#include "ffdl/session.h"
+#include "nlc/corpus.h"
+#include "training/task.h"
+
+// The examples' models as sessions train them: what the state is, what the gradients are, and how
+// one becomes the other.
+namespace elastic {
+
+class Model : public ffdl::Trainable {
+ public:
+  virtual uint64_t samples() const = 0;  // to train on
+
+  // Writes the mean gradient over these training samples, in the step after `step`, and returns the
+  // mean loss; of none it does nothing. The same bits wherever it is computed.
+  virtual float compute(std::span<const uint64_t> samples, uint64_t step) = 0;
+
+  virtual std::span<const float> weights() const = 0;
+  virtual training::Score validate() = 0;
+  virtual training::Score test() = 0;
+
+  void on_world(const ffdl::World& world) override { lineage_ = world.lineage; }
+  uint64_t lineage() const { return lineage_; }  // of the state
+
+ private:
+  uint64_t lineage_ = 0;
+};
+
+struct ModelOptions {
+  uint64_t seed = 1;
+  float learning_rate = 0;  // of the first step
+};
+
+// The digits' network under momentum, always at that learning rate. `split` outlives it.
+std::unique_ptr<Model> digits_model(const digits::Split& split, const ModelOptions& options);
+
+// The queries' classifier under Adam, its learning rate falling to zero in a straight line in
+// `steps` steps. Its table is an eighth of that of examples/nlc, since a session averages all of
+// its gradient.
+std::unique_ptr<Model> nlc_model(nlc::Corpus corpus, const ModelOptions& options, uint64_t steps);
+
+}  // namespace elastic
