@@ -75,6 +75,10 @@ ffdl::PartitionLedgerOptions samples_of(const Options& options, uint64_t samples
   return order;
 }
 
+uint64_t steps_of(const Options& options, uint64_t samples) {
+  return options.epochs * ((samples + options.mini_batch - 1) / options.mini_batch);
+}
+
 struct Loaded {
   digits::Split split{};  // of the digits
   std::unique_ptr<Model> model{};
@@ -88,8 +92,8 @@ Status load(const Options& options, Loaded& loaded) {
     loaded.model = digits_model(loaded.split, of_model);
   } else {
     FFDL_ASSIGN_OR_RETURN(auto corpus, nlc::load_corpus(options.data));
-    const uint64_t in_epoch = (corpus.train.size() + options.mini_batch - 1) / options.mini_batch;
-    loaded.model = nlc_model(std::move(corpus), of_model, options.epochs * in_epoch);
+    const uint64_t steps = steps_of(options, corpus.train.size());
+    loaded.model = nlc_model(std::move(corpus), of_model, steps);
   }
   return {};
 }
@@ -134,7 +138,7 @@ class Worker {
       FFDL_ASSIGN_OR_RETURN(replacement, watch_stragglers(*store));
       of_session.participants.push_back(replacement.get());
     }
-    log_.write("begin", R"("id":"{}")", job_.worker_id);
+    log_.write("begin", R"("steps":{})", steps_of(options_, model.samples()));
     FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(of_session, model, *store));
     FFDL_ASSIGN_OR_RETURN(const bool has_left, train(*session, *ledger, model));
     if (has_left) {
