@@ -2,9 +2,9 @@
 """What becomes of a model whose workers change their number and are killed while it trains.
 
     ./dev run accuracy [--seeds 5] [--output docs/results/accuracy.md]
-    benchmarks/training/accuracy.py BUILD --digits digits.csv.gz --nlc data_full.json
+    benchmarks/training/accuracy.py --ffdl FFDL --worker WORKER --digits digits.csv.gz
 
-Handwritten digits and customer queries, their mini-batches the same whatever the number of workers.
+Handwritten digits and customer queries, with the same mini-batches whatever the number of workers.
 For each seed one worker trains undisturbed, and then a job that changes its size ten times, to a
 size that is drawn, and two of whose workers are killed, each at a step that is drawn. Both once
 more with virtual workers, where the final weights must be the same to the last bit. Exit status: 1
@@ -23,17 +23,38 @@ import subprocess
 import sys
 import tempfile
 
-import elastic_job
-from elastic_job import WORKERS_MAX, ElasticJob, TrainingOver
+from elastic_job import SKIPPED, ElasticJob, Programs, TrainingOver
 
 POINTS_MAX = 0.3
+WORKERS_MAX = 4
+VIRTUAL_WORKERS = 4
+HOLD_MS = 40  # of a step while a change is under way, so that all fit in before the training ends
 TASKS = {
     "digits": {"epochs": 40, "mini-batch": 32, "learning-rate": 0.02},
     "nlc": {"epochs": 4, "mini-batch": 64, "learning-rate": 0.006},
 }
-VIRTUAL_WORKERS = 4
-STEP_MS = 8  # of a changed training: so that all fits in before it ends
-SKIPPED = 77
+PAGE = """\
+# Accuracy of trainings whose workers change
+
+`benchmarks/training/accuracy.py`: the handwritten digits (the network of [examples/digits](../../examples/digits/README.md), momentum, {digits}) and the
+customer queries ([examples/nlc](../../examples/nlc/README.md), with an eighth of its table, Adam, {nlc}). *alone*: one worker from the first step to the
+last. *changed*: real processes under `ffdl run`, {workers} at first, whose number is changed at random steps to a random one from 1 to {workers} (`ffdl scale`), and of which some are
+killed (`kill -9`) at random steps. A change or a kill counts once the workers have trained on in the world that came of it. The mini-batches are the same
+for any number of workers, and the logs of all workers prove that each sample was used once per epoch (`ffdl data audit`).
+
+{machine}
+
+```
+$ {command}
+```
+
+{tables}
+
+*worlds*: that trained at least one step. With {virtual} virtual workers the state has the same bits whatever happens to the workers ([session.md](../session.md)): the hashes are the
+beginnings of SHA-256 over the final weights, which all workers of a job have alike. Without them sums are added up in another order when the
+number of workers is another, so the last bits of the weights differ, and a picture on the edge may fall to the other side. {units}
+Nothing here depends on how fast the machine is.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,18 +64,16 @@ class Disturbance:
 
 
 def draw_disturbances(generator, changes, kills):
-    """In their order. Changes are to another size; kills come where there are two workers."""
+    """In their order. A change is to another size, and a kill leaves somebody to go on."""
     deeds = ["change"] * changes + ["kill"] * kills
     generator.shuffle(deeds)
     plan = []
     size = WORKERS_MAX
     for number, deed in enumerate(deeds):
         share = 0.05 + 0.75 * (number + generator.random()) / len(deeds)
-        may_be = [n for n in range(1, WORKERS_MAX + 1) if n != size]
         if deed == "change":
-            if deeds[number + 1:number + 2] == ["kill"]:
-                may_be.remove(1) if 1 in may_be else None
-            size = generator.choice(may_be)
+            least = 2 if deeds[number + 1:number + 2] == ["kill"] else 1
+            size = generator.choice([n for n in range(least, WORKERS_MAX + 1) if n != size])
         plan.append(Disturbance(share, size if deed == "change" else 0))
     return plan
 
@@ -62,53 +81,22 @@ def draw_disturbances(generator, changes, kills):
 @dataclasses.dataclass
 class Outcome:
     accuracy: float  # in percent
-    weights: str
-    steps: int
-    changes: int = 0
-    kills: int = 0
-    worlds: int = 1
-
-
-class Trainer:
-    """Trains with one set of options."""
-
-    def __init__(self, arguments, folder, task, data):
-        self._programs = elastic_job.Programs(arguments.build)
-        self._folder = folder
-        self._task = task
-        self._data = data
-        self._options = dict(TASKS[task])
-        if arguments.epochs:
-            self._options["epochs"] = arguments.epochs
-
-    def train(self, name, seed, virtual, plan):
-        options = {**self._options, "seed": seed}
-        if virtual:
-            options["virtual-workers"] = VIRTUAL_WORKERS
-        if plan:
-            options["step-ms"] = STEP_MS
-        name = f"accuracy-{os.getpid()}-{self._task}-{seed}-{name}"
-        with ElasticJob(self._programs, name, self._folder / name, self._task, self._data,
-                        WORKERS_MAX if plan else 1, options) as job:
-            done = Disturber(job).carry_out(plan)
-            ends = job.wait()
-            hashes = job.weights()
-            if len(hashes) != 1 or len({end["test_accuracy"] for end in ends}) != 1:
-                raise RuntimeError(f"job {name}: its workers end with different weights")
-            job.audit()
-            generations = {e["generation"] for e in job.events if e["event"] == "step"}
-            return Outcome(100 * ends[0]["test_accuracy"], hashes.pop(), ends[0]["step"], *done,
-                           len(generations))
+    weights: str  # their hash
+    changes: int  # that happened
+    kills: int
+    worlds: int
+    test_samples: int
 
 
 class Disturber:
-    """Has a plan happen to a job, one disturbance after the other has been seen to happen."""
+    """Has a plan happen to a job, one disturbance after the other was seen to happen."""
 
-    def __init__(self, job):
+    def __init__(self, job, generator):
         self._job = job
-        self._steps = None  # of the whole training
+        self._generator = generator
         self._size = WORKERS_MAX
         self._step = 0
+        self._steps = None  # of the whole training
         self._pids = {}  # of those who train, by worker
 
     def carry_out(self, plan):
@@ -117,12 +105,14 @@ class Disturber:
         try:
             for one in plan:
                 self._wait_for_share(one.share)
+                self._job.hold(True)
                 if one.size > 0:
                     self._change(one.size)
                     changes += 1
                 else:
                     self._kill()
                     kills += 1
+                self._job.hold(False)
         except TrainingOver:
             pass  # the caller sees that there were fewer
         return changes, kills
@@ -137,119 +127,195 @@ class Disturber:
             elif event["event"] == "left":
                 self._pids.pop(event["worker"], None)
 
+    def _wait_for(self, condition):
+        def look(new):
+            self._follow(new)
+            return condition(new)
+        self._job.wait_for(look)
+
     def _wait_for_share(self, share):
         """Of the steps; and until all who are wanted train."""
-        def is_there(new):
-            self._follow(new)
-            all_train = len(self._pids) == self._size
-            return True if all_train and self._step >= share * self._steps else None
-        self._job.wait_for(is_there)
-
-    def _wait_for_world(self, size, after):
-        """Until so many have trained together in a step after that one."""
-        def is_there(new):
-            self._follow(new)
-            return True if any(event["event"] == "step" and event["workers"] == size
-                               and event["step"] > after for event in new) else None
-        self._job.wait_for(is_there)
+        self._wait_for(lambda _: len(self._pids) == self._size
+                       and self._step >= share * self._steps)
 
     def _change(self, size):
+        before = self._step
         self._job.scale(size)
         self._size = size
-        self._wait_for_world(size, self._step)
+        self._wait_for(lambda new: any(
+            event["event"] == "step" and event["workers"] == size and event["step"] > before
+            for event in new))
 
     def _kill(self):
-        worker = random.Random(self._step).choice(sorted(self._pids))
+        """And waits until its next life has ended a step."""
+        worker = self._generator.choice(sorted(self._pids))
         dead = self._pids.pop(worker)
-        elastic_job.kill(dead)
-        self._job.wait_for(lambda new: self._has_trained_again(new, worker, dead))
-
-    def _has_trained_again(self, new, worker, dead):
-        """A new life of the killed one has ended a step."""
-        self._follow([event for event in new if event["pid"] != dead])
-        return True if self._pids.get(worker, dead) != dead else None
+        self._job.kill(dead)
+        self._wait_for(lambda new: any(
+            event["event"] == "step" and event["worker"] == worker and event["pid"] != dead
+            for event in new))
+        self._pids = {one: pid for one, pid in self._pids.items() if pid != dead}
 
 
-def paragraph(arguments):
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True,
-                            text=True, check=False, cwd=pathlib.Path(__file__).parent).stdout.strip()
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
-                  if line.startswith("model name")), "unknown processor")
-    return (f"{model}, {os.cpu_count()} cores, {datetime.date.today()}, commit {commit}.\n"
-            f"Command: `./dev run accuracy --seeds {arguments.seeds}`.")
+class Trainer:
+    """Trains one task."""
+
+    def __init__(self, arguments, folder, task, data):
+        self._programs = Programs(arguments.ffdl, arguments.worker)
+        self._folder = folder
+        self._task = task
+        self._data = data
+        self._options = dict(TASKS[task])
+        if arguments.epochs:
+            self._options["epochs"] = arguments.epochs
+
+    def train(self, name, seed, virtual, plan):
+        options = {**self._options, "seed": seed, "hold-ms": HOLD_MS}
+        if virtual:
+            options["virtual-workers"] = VIRTUAL_WORKERS
+        name = f"accuracy-{os.getpid()}-{self._task}-{seed}-{name}"
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        with ElasticJob(self._programs, name, self._folder / name, self._task, self._data,
+                        WORKERS_MAX if plan else 1, options) as job:
+            done = Disturber(job, random.Random(seed)).carry_out(plan)
+            ends = job.wait()
+            accuracies = {end["test_accuracy"] for end in ends}
+            hashes = job.weights()
+            if len(hashes) != 1 or len(accuracies) != 1:
+                raise RuntimeError(f"job {name}: its workers end with different weights")
+            job.audit()
+            worlds = {event["generation"] for event in job.events if event["event"] == "step"}
+            return Outcome(100 * accuracies.pop(), hashes.pop(), *done, len(worlds),
+                           ends[0]["test_samples"])
 
 
-class Table:
-    """Prints rows as they come, and keeps them."""
+@dataclasses.dataclass
+class Pair:
+    """The same training undisturbed and disturbed."""
 
-    def __init__(self):
-        self.lines = []
+    task: str
+    seed: int
+    alone: Outcome
+    changed: Outcome
 
-    def add(self, *cells):
-        self.lines.append("| " + " | ".join(map(str, cells)) + " |")
-        print(self.lines[-1], flush=True)
-
-
-def train_seed(trainer, seed, arguments):
-    """The row of one seed: its cells, the difference in points, and what is wrong with it."""
-    plan = draw_disturbances(random.Random(seed), arguments.changes, arguments.kills)
-    alone = trainer.train("alone", seed, False, [])
-    changed = trainer.train("changed", seed, False, plan)
-    virtual_alone = trainer.train("virtual", seed, True, [])
-    virtual = trainer.train("virtual-changed", seed, True, plan)
-    wrong = []
-    for outcome in (changed, virtual):
-        if (outcome.changes, outcome.kills) != (arguments.changes, arguments.kills):
-            wrong.append(f"seed {seed}: {outcome.changes} changes and {outcome.kills} kills before "
-                         "the training was over; use more --epochs")
-    is_same = virtual.weights == virtual_alone.weights
-    if not is_same:
-        wrong.append(f"seed {seed}: the weights with virtual workers are not the same")
-    difference = changed.accuracy - alone.accuracy
-    cells = (seed, f"{alone.accuracy:.2f}", f"{changed.accuracy:.2f}", f"{difference:+.2f}",
-             f"{changed.changes} + {changed.kills}", changed.worlds,
-             f"{virtual_alone.accuracy:.2f}", f"{virtual.accuracy:.2f}",
-             f"{virtual.changes} + {virtual.kills}", f"`{virtual_alone.weights[:16]}`",
-             f"`{virtual.weights[:16]}`", "yes" if is_same else "NO")
-    return cells, difference, wrong
+    @property
+    def points(self):
+        return self.changed.accuracy - self.alone.accuracy
 
 
-def main():
+def train_pairs(trainer, task, virtual, arguments):
+    name = "virtual" if virtual else "plain"
+    pairs = []
+    for seed in range(1, arguments.seeds + 1):
+        plan = draw_disturbances(random.Random(seed), arguments.changes, arguments.kills)
+        pairs.append(Pair(task, seed, trainer.train(f"{name}-alone", seed, virtual, []),
+                          trainer.train(f"{name}-changed", seed, virtual, plan)))
+    return pairs
+
+
+def wrong_with(pairs, virtual, arguments):
+    """A sentence for each thing."""
+    for pair in pairs:
+        who = f"{pair.task}, seed {pair.seed}"
+        changed = pair.changed
+        if (changed.changes, changed.kills) != (arguments.changes, arguments.kills):
+            yield (f"{who}: {changed.changes} changes and {changed.kills} kills before the training "
+                   "was over; use more --epochs")
+        if virtual and changed.weights != pair.alone.weights:
+            yield f"{who}: the weights with virtual workers are not the same"
+    if not virtual and abs(mean_points(pairs)) > POINTS_MAX:
+        yield f"{pairs[0].task}: {mean_points(pairs):+.2f} points over the seeds"
+
+
+def mean_points(pairs):
+    return statistics.mean(pair.points for pair in pairs)
+
+
+def plain_table(pairs_of_tasks):
+    yield "| | seed | alone, % | changed, % | points | changes | kills | worlds |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for pairs in pairs_of_tasks:
+        for pair in pairs:
+            yield (f"| {pair.task} | {pair.seed} | {pair.alone.accuracy:.2f} | "
+                   f"{pair.changed.accuracy:.2f} | {pair.points:+.2f} | {pair.changed.changes} | "
+                   f"{pair.changed.kills} | {pair.changed.worlds} |")
+        yield f"| {pairs[0].task} | mean | | | {mean_points(pairs):+.2f} | | | |"
+
+
+def virtual_table(pairs_of_tasks):
+    yield ("| virtual workers | seed | alone, % | changed, % | changes | kills | worlds | "
+           "weights alone | weights changed | the same |")
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for pairs in pairs_of_tasks:
+        for pair in pairs:
+            changed = pair.changed
+            same = "yes" if changed.weights == pair.alone.weights else "**no**"
+            yield (f"| {pair.task} | {pair.seed} | {pair.alone.accuracy:.2f} | "
+                   f"{changed.accuracy:.2f} | {changed.changes} | {changed.kills} | "
+                   f"{changed.worlds} | `{pair.alone.weights[:16]}` | `{changed.weights[:16]}` | "
+                   f"{same} |")
+
+
+def machine():
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True,
+                               text=True, check=False, cwd=pathlib.Path(__file__).parent)
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        name = next((line.split(":")[1].strip() for line in lines
+                     if line.startswith("model name")), "unknown processor")
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    return (f"{name}, {os.cpu_count()} cores, {today}, "
+            f"commit {described.stdout.strip() or 'unknown'}.")
+
+
+def page(tables, pairs_of_tasks, arguments):
+    units = [f"one sample of the test of {pairs[0].task} is {100 / pairs[0].alone.test_samples:.2f}"
+             for pairs in pairs_of_tasks]
+    said = {task: f"{options['epochs']} epochs, mini-batches of {options['mini-batch']}"
+            for task, options in TASKS.items()}
+    return PAGE.format(**said, workers=WORKERS_MAX, virtual=VIRTUAL_WORKERS, machine=machine(),
+                       command=f"./dev run accuracy --seeds {arguments.seeds}",
+                       tables="\n".join(tables), units=f"In points, {', '.join(units)}.")
+
+
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path, help="the folder of the build")
+    parser.add_argument("--ffdl", type=pathlib.Path, required=True, help="the command")
+    parser.add_argument("--worker", type=pathlib.Path, required=True, help="elastic_worker")
     parser.add_argument("--digits", type=pathlib.Path, help="digits.csv.gz")
     parser.add_argument("--nlc", type=pathlib.Path, help="data_full.json")
     parser.add_argument("--seeds", type=int, default=5, help="[%(default)s]")
     parser.add_argument("--changes", type=int, default=10, help="of the size [%(default)s]")
     parser.add_argument("--kills", type=int, default=2, help="[%(default)s]")
     parser.add_argument("--epochs", type=int, help="other than usual")
-    parser.add_argument("--output", type=pathlib.Path, help="a page to write the table to")
-    arguments = parser.parse_args()
-    table = Table()
-    wrong = []
-    table.add("", "seed", "alone, %", "changed, %", "points", "changes + kills", "worlds",
-              "virtual alone, %", "virtual changed, %", "changes + kills", "weights alone",
-              "weights changed", "same bits")
-    table.add(*["---"] * 13)
+    parser.add_argument("--virtual-only", action="store_true", help="only with virtual workers")
+    parser.add_argument("--output", type=pathlib.Path, help="a page to be written")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    data = {task: path for task, path in (("digits", arguments.digits), ("nlc", arguments.nlc))
+            if path is not None and path.is_file()}
+    if not data:
+        print("skipped: there are no data; --digits and --nlc name them, and the README says where "
+              "they are published")
+        return SKIPPED
+    plain, virtual, wrong = [], [], []
     with tempfile.TemporaryDirectory(prefix="ffdl-accuracy-") as folder:
-        for task, data in (("digits", arguments.digits), ("nlc", arguments.nlc)):
-            if data is None:
-                continue
-            trainer = Trainer(arguments, pathlib.Path(folder), task, data)
-            rows = [train_seed(trainer, seed, arguments)
-                    for seed in range(1, arguments.seeds + 1)]
-            for cells, _, _ in rows:
-                table.add(task, *cells)
-            wrong += [f"{task}, {one}" for _, _, wrongs in rows for one in wrongs]
-            mean = statistics.mean(difference for _, difference, _ in rows)
-            table.add(task, "mean", "", "", f"{mean:+.2f}", *[""] * 8)
-            if abs(mean) > POINTS_MAX:
-                wrong.append(f"{task}: {mean:+.2f} points over the seeds")
+        for task, path in data.items():
+            trainer = Trainer(arguments, pathlib.Path(folder), task, path)
+            if not arguments.virtual_only:
+                plain.append(train_pairs(trainer, task, False, arguments))
+                wrong += wrong_with(plain[-1], False, arguments)
+            virtual.append(train_pairs(trainer, task, True, arguments))
+            wrong += wrong_with(virtual[-1], True, arguments)
+    tables = [*(plain_table(plain) if plain else ()), "", *virtual_table(virtual)]
+    print("\n".join(tables))
     for one in wrong:
         print(one, file=sys.stderr)
     if arguments.output is not None:
-        print(paragraph(arguments))
+        arguments.output.write_text(page(tables, virtual, arguments), encoding="utf-8")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""A job of real workers (examples/elastic), run by `ffdl run`, and what its workers say of it."""
+"""A job of real workers (examples/elastic) under `ffdl run`, and what they say of it."""
 
 import hashlib
 import json
@@ -7,41 +7,40 @@ import pathlib
 import signal
 import subprocess
 import time
+import typing
 
-WORKERS_MAX = 4
+SKIPPED = 77  # exit status, as ctest is told
+PATIENCE_S = 120  # of a busy machine
 
 
 class TrainingOver(Exception):
     """The training ended while something was still waited for."""
 
 
-class Programs:
-    """Where the command and the worker are."""
-
-    def __init__(self, build):
-        build = pathlib.Path(build)
-        self.ffdl = build / "src/cli/ffdl"
-        self.worker = build / "examples/elastic/elastic_worker"
+class Programs(typing.NamedTuple):
+    ffdl: pathlib.Path  # the command
+    worker: pathlib.Path  # examples/elastic
 
 
 class ElasticJob:
-    """Starts with as many workers as there are at most. To be used in `with`: what still runs when
-    it ends is asked to leave."""
+    """Starts with as many workers as it may have. When the `with` ends, so do they."""
 
     def __init__(self, programs, name, folder, task, data, workers, options):
         self._programs = programs
-        self.name = name
-        self.folder = pathlib.Path(folder)
-        self.folder.mkdir(parents=True)
+        self._name = name
+        self._folder = folder
+        self._folder.mkdir(parents=True)
         self._read = {}  # of each worker's file: how far
         self.events = []
-        self.errors = open(self.folder / "errors", "w", encoding="utf-8")
+        self._output = open(folder / "output", "w", encoding="utf-8")
+        # The store's folder is among the temporary ones.
+        self._environment = {**os.environ, "TMPDIR": str(folder)}
         command = [programs.ffdl, "run", "--workers", f"1:{workers}", "--job", name,
-                   "--max-restarts", "20", "--log-dir", self.folder, programs.worker, task,
-                   "--data", data, "--out", self.folder]
+                   "--max-restarts", "20", programs.worker, task, "--data", data, "--out", folder]
         for option, value in options.items():
             command += [f"--{option}", str(value)]
-        self._process = subprocess.Popen(command, stdout=self.errors, stderr=self.errors)
+        self._process = subprocess.Popen(command, stdout=self._output, stderr=self._output,
+                                         env=self._environment)
 
     def __enter__(self):
         return self
@@ -50,66 +49,80 @@ class ElasticJob:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(30)
+                self._process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self._process.kill()  # the kernel kills its workers then
                 self._process.wait()
-        self.errors.close()
-
-    def ask(self, *words):
-        """ffdl WORDS, of this job."""
-        subprocess.run([self._programs.ffdl, *map(str, words)], check=True,
-                       stdout=self.errors, stderr=self.errors)
+        self._output.close()
 
     def scale(self, workers):
-        self.ask("scale", self.name, workers)
+        self._ask("scale", self._name, workers)
+
+    def kill(self, pid):
+        if all(event["pid"] != pid for event in self.events):
+            raise ValueError(f"job {self._name}: no worker has said that it is process {pid}")
+        os.kill(pid, signal.SIGKILL)
+
+    def hold(self, on):
+        """While it is on the workers take their --hold-ms for each step."""
+        if on:
+            (self._folder / "hold").touch()
+        else:
+            (self._folder / "hold").unlink()
 
     def look(self):
-        """Reads what workers have written since. Returns the new events, each worker's in order."""
+        """What workers have written since the last look, each one's in order."""
         new = []
-        for path in sorted(self.folder.glob("worker-*.jsonl")):
+        for path in sorted(self._folder.glob("steps-*.jsonl")):
             with open(path, encoding="utf-8") as file:
                 file.seek(self._read.get(path, 0))
                 while (line := file.readline()).endswith("\n"):
-                    new.append({**json.loads(line), "worker": path.stem.removeprefix("worker-")})
+                    new.append({**json.loads(line), "worker": path.stem.removeprefix("steps-")})
                     self._read[path] = file.tell()
         self.events += new
         return new
 
-    def wait_for(self, condition, patience_s=120):
-        """Until condition(new events) of some look is true. Errors: TrainingOver, TimeoutError."""
+    def wait_for(self, condition, patience_s=PATIENCE_S):
+        """Until condition(what is new) is true. Raises TrainingOver, TimeoutError."""
         until = time.monotonic() + patience_s
         while True:
             is_over = self._process.poll() is not None
-            if (found := condition(self.look())) is not None:
-                return found
+            if condition(self.look()):
+                return
             if is_over:
                 raise TrainingOver
             if time.monotonic() > until:
-                raise TimeoutError(f"job {self.name}: nothing of what was waited for in "
-                                   f"{patience_s} s; its output is in {self.folder}")
+                raise TimeoutError(f"job {self._name}: what is waited for has not come in "
+                                   f"{patience_s} s\n{self._said()}")
             time.sleep(0.002)
 
     def wait(self):
-        """Until the training has ended. Returns how its workers ended."""
+        """Until the training has ended. Returns what its workers said at the end."""
         try:
-            self.wait_for(lambda new: None, 600)
+            self.wait_for(lambda _: False, 10 * PATIENCE_S)
         except TrainingOver:
             pass
         if self._process.returncode != 0:
-            raise RuntimeError(f"job {self.name}: exit code {self._process.returncode}; its output "
-                               f"is in {self.folder}")
+            raise RuntimeError(f"job {self._name}: exit code {self._process.returncode}\n"
+                               f"{self._said()}")
         return [event for event in self.events if event["event"] == "end"]
 
     def weights(self):
-        """A hash of the final weights of each worker that has trained to the end."""
+        """The hashes of the final weights of those who have trained to the end."""
         return {hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in self.folder.glob("weights-*.bin")}
+                for path in self._folder.glob("weights-*.bin")}
 
     def audit(self):
-        """Fails unless the logs of all members prove that each sample was used once per epoch."""
-        self.ask("data", "audit", "--complete", *sorted(self.folder.glob("commits-*.log")))
+        """Raises unless the logs of all members prove that each sample was used once per epoch."""
+        self._ask("data", "audit", "--complete", *sorted(self._folder.glob("commits-*.log")))
 
+    def _ask(self, *words):
+        asked = subprocess.run([self._programs.ffdl, *map(str, words)], check=False, text=True,
+                               capture_output=True, env=self._environment)
+        if asked.returncode != 0:
+            raise RuntimeError(f"job {self._name}: 'ffdl {words[0]}' ended with "
+                               f"{asked.returncode}: {asked.stdout}{asked.stderr}")
 
-def kill(pid):
-    os.kill(pid, signal.SIGKILL)
+    def _said(self):
+        self._output.flush()
+        return (self._folder / "output").read_text(encoding="utf-8")

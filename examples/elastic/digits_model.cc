@@ -46,6 +46,7 @@ class DigitsModel final : public Model {
   std::span<const float> weights() const override { return weights_; }
   training::Score validate() override { return network_.evaluate(weights_, split_.validation); }
   training::Score test() override { return network_.evaluate(weights_, split_.test); }
+  uint64_t test_samples() const override { return split_.test.size(); }
 
  private:
   const ModelOptions options_;

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -35,9 +36,10 @@ struct Options {
   uint64_t epochs = 10;
   uint64_t mini_batch = 32;
   uint64_t virtual_workers = 0;
+  uint64_t micro_batch_max = 0;
   float learning_rate = 0.02F;
   uint64_t seed = 1;
-  double step_ms = 0;
+  uint64_t hold_ms = 0;
   double straggler_factor = 0;
 };
 
@@ -111,7 +113,7 @@ ffdl::SessionOptions session_options(const ffdl::JobEnvironment& job) {
 class Worker {
  public:
   Worker(const Options& options, const ffdl::JobEnvironment& job)
-      : options_(options), job_(job), log_(file("worker", "jsonl")) {}
+      : options_(options), job_(job), log_(file("steps", "jsonl")) {}
 
   Status work() {
     Loaded loaded;
@@ -173,9 +175,8 @@ class Worker {
       FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger.take());
       FFDL_ASSIGN_OR_RETURN(const auto samples, ledger.sample_indices(ranges));
       FFDL_ASSIGN_OR_RETURN(const float loss, compute(session, model, samples));
-      if (options_.step_ms > 0 && !samples.empty()) {
-        pace->wait_until(begin + std::chrono::duration_cast<ffdl::Duration>(
-                                     std::chrono::duration<double, std::milli>(options_.step_ms)));
+      if (options_.hold_ms > 0 && std::filesystem::exists(options_.out + "/hold")) {
+        pace->wait_until(begin + std::chrono::milliseconds(options_.hold_ms));
       }
       if (options_.straggler_factor > 0) log_.write("computed", R"("step":{})", session.step() + 1);
       FFDL_ASSIGN_OR_RETURN(const StepResult result, session.end_step(ledger.taken()));
@@ -188,14 +189,16 @@ class Worker {
     return false;
   }
 
-  // The gradient of this worker's share: whole, or one virtual worker's part of the mini-batch
-  // after another. Returns the mean loss.
+  // The gradient of this worker's share: at once, or in parts that are added up, which are those of
+  // the virtual workers or as large as memory allows. Returns the mean loss.
   Result<float> compute(Session& session, Model& model, std::span<const uint64_t> samples) {
-    if (options_.virtual_workers == 0) return model.compute(samples, session.step());
-    const uint64_t whole = options_.mini_batch / options_.virtual_workers;
+    const uint64_t part_max = options_.virtual_workers > 0
+                                  ? options_.mini_batch / options_.virtual_workers
+                                  : options_.micro_batch_max;
+    if (part_max == 0) return model.compute(samples, session.step());
     float loss = 0;
-    for (size_t begin = 0; begin < samples.size(); begin += whole) {
-      const auto part = samples.subspan(begin, std::min<size_t>(whole, samples.size() - begin));
+    for (size_t begin = 0; begin < samples.size(); begin += part_max) {
+      const auto part = samples.subspan(begin, std::min<size_t>(part_max, samples.size() - begin));
       loss += model.compute(part, session.step()) * static_cast<float>(part.size());
       FFDL_RETURN_IF_ERROR(session.add_micro_batch(part.size()));
     }
@@ -207,8 +210,9 @@ class Worker {
     std::ofstream(file("weights", "bin"), std::ios::binary)
         .write(reinterpret_cast<const char*>(weights.data()),
                static_cast<std::streamsize>(weights.size()));
-    log_.write("end", R"("step":{},"test_accuracy":{:.6f},"val_accuracy":{:.6f})", session.step(),
-               model.test().accuracy, model.validate().accuracy);
+    log_.write("end", R"("step":{},"test_accuracy":{:.6f},"val_accuracy":{:.6f},"test_samples":{})",
+               session.step(), model.test().accuracy, model.validate().accuracy,
+               model.test_samples());
     return {};
   }
 
@@ -249,13 +253,19 @@ int main(int argc, char** argv) {
                  "to the workers. 0: each worker computes its share at once")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
+  app.add_option("--micro-batch-max", options.micro_batch_max,
+                 "samples that a worker computes at a time; 0: its whole share")
+      ->check(CLI::Range(0, 4096))
+      ->excludes("--virtual-workers")
+      ->capture_default_str();
   app.add_option("--learning-rate", options.learning_rate, "of the first step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the first weights and of the order of samples")
       ->capture_default_str();
-  app.add_option("--step-ms", options.step_ms, "computes no step faster, as a larger model would")
-      ->check(CLI::NonNegativeNumber)
+  app.add_option("--hold-ms", options.hold_ms,
+                 "while there is a file 'hold' in that folder no step is computed faster")
+      ->check(CLI::Range(0, 10000))
       ->capture_default_str();
   app.add_option("--replace-stragglers", options.straggler_factor,
                  "workers that need so many times the median are replaced; 0: they are not")

@@ -25,6 +25,7 @@ class Model : public ffdl::Trainable {
   virtual std::span<const float> weights() const = 0;
   virtual training::Score validate() = 0;
   virtual training::Score test() = 0;
+  virtual uint64_t test_samples() const = 0;
 
   void on_world(const ffdl::World& world) override { lineage_ = world.lineage; }
   uint64_t lineage() const { return lineage_; }  // of the state

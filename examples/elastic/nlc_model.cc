@@ -81,6 +81,7 @@ class NlcModel final : public Model {
   std::span<const float> weights() const override { return weights_; }
   training::Score validate() override { return classifier_.evaluate(weights_, corpus_.validation); }
   training::Score test() override { return classifier_.evaluate(weights_, corpus_.test); }
+  uint64_t test_samples() const override { return corpus_.test.size(); }
 
  private:
   // The samples' features and labels, and the parameters that these need. What is dropped depends

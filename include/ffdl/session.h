@@ -138,10 +138,13 @@ class FFDL_API Session {
   Session& operator=(const Session&) = delete;
 
   // gradients() hold the mean over `samples` samples of this member's next micro-batch, and are not
-  // needed any more. Only with SessionOptions::micro_batch_shares. Those that a member does not
-  // give are empty. What happens to others shows in end_step(), as kRetryStep or kHealed: a step
-  // that failed is computed again. Blocks in the first step of a world, until all members are in
-  // it. Errors: kInvalidArgument (more than this member's share).
+  // needed any more: a share that is too large to be computed at once is given in parts. end_step()
+  // brings them together, and is given the sum of their samples. Costs memory for one more gradient
+  // (as float32, where it is shorter). Errors: kInvalidArgument (after begin_average()).
+  // With SessionOptions::micro_batch_shares the parts are those of the job; those that a member
+  // does not give are empty. What happens to others shows in end_step(), as kRetryStep or kHealed:
+  // a step that failed is computed again. Blocks in the first step of a world then, until all
+  // members are in it. Errors: kInvalidArgument (more than this member's share).
   Status add_micro_batch(uint64_t samples);
 
   // The first `end` of gradients() hold the mean over `samples` samples of this member, all that it
@@ -154,8 +157,9 @@ class FFDL_API Session {
 
   // gradients() hold the mean over `samples` samples of this member; 0: nothing, and they are not
   // read. To be called by all members, also those without samples. Afterwards gradients() are
-  // undefined, unless kContinue or kWorldChanged: then they are the mean over all. With
-  // micro-batches `samples` is the sum of what was added, and gradients() are not read.
+  // undefined, unless kContinue or kWorldChanged: then they are the mean over all. After
+  // add_micro_batch() `samples` is the sum of what was added, or 0: what was added is dropped; and
+  // gradients() are not read. Errors: also kInvalidArgument (another number; the step goes on).
   Result<StepResult> end_step(uint64_t samples);
 
   // This life of the member.

@@ -313,9 +313,12 @@ WORLD_CHANGED: then they are the mean over all.)")
           py::arg("samples"),
           R"(The gradients hold the mean over `samples` samples of this member's next micro-batch.
 
-With `micro_batch_shares` alone, once for each micro-batch of the member's share; those that are not
-given are empty. A step that failed shows in end_step(), as RETRY_STEP or HEALED. Waits for the
-others in the first step of a world. Raises InvalidArgument (more than the share).)")
+They are not needed any more: a share that is too large to be computed at once is given in parts,
+which end_step() brings together; it is given the sum of their samples, or 0 to drop them. Costs
+memory for one more gradient. Raises InvalidArgument (after begin_average).
+With `micro_batch_shares` the parts are those of the job; those that are not given are empty. A
+step that failed shows in end_step(), as RETRY_STEP or HEALED. Waits for the others in the first
+step of a world then. Raises InvalidArgument (more than the share).)")
       .def(
           "begin_average",
           [](SessionHandle& handle, size_t end, uint64_t samples) {

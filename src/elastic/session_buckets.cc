@@ -11,6 +11,11 @@ Status Session::Impl::begin_average(size_t end, uint64_t samples) {
     return base::invalid_argument(
         "begin to average: the session was opened without SessionOptions::bucket_bytes");
   }
+  if (parts_.samples() > 0) {
+    return base::invalid_argument(
+        "begin to average: micro-batches of this step were added, which end_step() brings "
+        "together; give each step one of the two");
+  }
   FFDL_RETURN_IF_ERROR(averaging_.note(end, samples));
   // Others are still given the state, by operations of the same communicator.
   if (giving_ && !given_->wait_until(Time{})) return {};

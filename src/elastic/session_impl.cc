@@ -73,6 +73,7 @@ Session::Impl::Impl(const SessionOptions& options, Trainable& trainable, Store& 
       buckets_(elastic::cut_buckets(gradients_, options_.bucket_bytes)),
       micro_batches_(buckets_, options_.micro_batch_shares, options_.micro_batch_samples,
                      [this] { return standing(); }),
+      parts_(gradients_),
       model_(model_of(state_, gradients_, options_)),
       beginning_(save_beside()),
       messages_(options_.participants),
@@ -124,17 +125,40 @@ Status Session::Impl::standing() const { return over_.ok() ? membership_->standi
 
 Status Session::Impl::add_micro_batch(uint64_t samples) {
   FFDL_RETURN_IF_ERROR(Status(over_));
-  if (!micro_batches_.is_on()) {
+  if (averaging_.noted_samples()) {
     return base::invalid_argument(
-        "add a micro-batch: the session was opened without SessionOptions::micro_batch_shares");
+        "add a micro-batch: begin_average() was called in this step, and the others may have what "
+        "it named; give each step one of the two");
+  }
+  if (!micro_batches_.is_on()) {
+    parts_.add(samples);
+    return {};
   }
   if (micro_batches_failed_.ok()) micro_batches_failed_ = begin_step();
   return micro_batches_failed_.ok() ? micro_batches_.add(samples) : Status();
 }
 
+// The gradients are the mean over this member's share from here on, as if it had come at once.
+Status Session::Impl::bring_parts_together(uint64_t samples) {
+  const uint64_t added = parts_.samples();
+  if (added == 0) return {};
+  if (samples != 0 && samples != added) {
+    return base::invalid_argument(
+        "end a step of {} samples: micro-batches of {} were added; give end_step() their sum",
+        samples, added);
+  }
+  if (samples > 0) {
+    parts_.finish();
+  } else {
+    parts_.drop();  // the samples are another's now
+  }
+  return {};
+}
+
 Result<StepResult> Session::Impl::end_step(uint64_t samples) {
   FFDL_RETURN_IF_ERROR(Status(over_));
   FFDL_RETURN_IF_ERROR(check_noted(samples));
+  FFDL_RETURN_IF_ERROR(bring_parts_together(samples));
   bool has_changed = false;
   while (true) {
     const Attempt attempt = try_step(samples);

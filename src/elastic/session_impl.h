@@ -7,6 +7,7 @@
 #include "base/mutex.h"
 #include "elastic/averaging.h"
 #include "elastic/checkpointer.h"
+#include "elastic/gradient_sum.h"
 #include "elastic/micro_batches.h"
 #include "elastic/rescale.h"
 #include "elastic/step_message.h"
@@ -52,6 +53,7 @@ class Session::Impl {
   enum class Step { kNext, kNone };
   std::span<std::byte> describe(uint64_t samples, Step step);
   Status check_noted(uint64_t samples) const;
+  Status bring_parts_together(uint64_t samples);
   void pause_averaging();
   Status exchange_messages(uint64_t samples, Step step);
   Status become_active();
@@ -102,6 +104,7 @@ class Session::Impl {
   const std::vector<Buffer> gradients_;
   const std::vector<std::span<const Buffer>> buckets_;
   elastic::MicroBatches micro_batches_;
+  elastic::GradientSum parts_;        // of this member's share, where there are no micro-batches
   Status micro_batches_failed_;       // in this step, by what end_step() has to see to
   uint64_t model_ = 0;                // a hash of what both consist of
   std::vector<std::byte> beginning_;  // of the participants

@@ -1,38 +1,14 @@
 #include "elastic/squared_norm.h"
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "base/half_kernels.h"
+#include "elastic/blocks.h"
 
 namespace ffdl::elastic {
 namespace {
 
-constexpr uint64_t kBlock = 1024;
 constexpr size_t kLanes = 8;
 constexpr uint64_t kWholeBlocks = 64;  // so few cost nothing, and one in some would say little
-
-template <class T>
-using Block = std::array<T, kBlock>;
-
-// The elements from `begin` on as T, out of memory that may lie at any address.
-template <class T>
-uint64_t load(const Buffer& buffer, uint64_t begin, Block<T>& into) {
-  const uint64_t count = std::min(kBlock, buffer.count - begin);
-  const auto* bytes =
-      static_cast<const std::byte*>(buffer.data) + begin * element_bytes(buffer.dtype);
-  if constexpr (std::is_same_v<T, float>) {
-    if (base::is_half(buffer.dtype)) {
-      Block<uint16_t> narrow;
-      std::memcpy(narrow.data(), bytes, count * sizeof(uint16_t));
-      base::widen(buffer.dtype, narrow.data(), into.data(), count);
-      return count;
-    }
-  }
-  std::memcpy(into.data(), bytes, count * sizeof(T));
-  return count;
-}
 
 // In double, where the square of a float is exact; in lanes, so that a compiler may use wide
 // registers without changing the order.

@@ -47,9 +47,9 @@ def bounds(learners=2, shards=2, blocks=1, batches=1, server_kills=1, learner_ki
 
 
 def world_bounds(workers=3, joiners=0, worlds=3, steps=2, buckets=2, crashes=0, returns=0,
-                 checkpoints=0, heal_by_sum=True):
+                 checkpoints=0, backs=0, heal_by_sum=True):
     return dict(WORKERS=workers, JOINERS=joiners, WORLDS=worlds, STEPS=steps, BUCKETS=buckets,
-                CRASHES=crashes, RETURNS=returns, CHECKPOINTS=checkpoints,
+                CRASHES=crashes, RETURNS=returns, CHECKPOINTS=checkpoints, BACKS=backs,
                 HEAL_BY_SUM=int(heal_by_sum))
 
 
@@ -64,6 +64,8 @@ MUTANT_BOUNDS = {
     ("worlds", "W_PUBLISH_TENTATIVE"): dict(workers=2, checkpoints=1),
     ("worlds", "W_FOREIGN_CHECKPOINT"): dict(workers=2, crashes=1, returns=1, checkpoints=1),
     ("worlds", "W_HEAL_IN_PLACE"): dict(workers=2, heal_by_sum=False),
+    ("worlds", "W_BACK_ALONE"): dict(workers=2, joiners=1, buckets=1, backs=1),
+    ("worlds", "W_KEEPS_STATE"): dict(workers=2, buckets=1, backs=1),
 }
 
 CORRECT = [
@@ -79,6 +81,10 @@ CORRECT = [
     Configuration("worlds/joiner", world_bounds(joiners=1)),
     Configuration("worlds/anew", world_bounds(workers=2, worlds=4, crashes=2, returns=2,
                                               checkpoints=2)),
+    Configuration("worlds/back", world_bounds(workers=2, worlds=4, crashes=1, returns=1,
+                                              checkpoints=1, backs=1)),
+    Configuration("worlds/back-joiner", world_bounds(joiners=1, checkpoints=1, buckets=1,
+                                                     backs=1)),
     Configuration("slots/large/2-batches-2-blocks", bounds(batches=2, blocks=2, coarse=True),
                   slow=True),
     Configuration("slots/large/2-batches-2-kills", bounds(batches=2, server_kills=2, coarse=True),

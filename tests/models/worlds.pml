@@ -38,6 +38,9 @@
 #ifndef CHECKPOINTS
 #define CHECKPOINTS 0
 #endif
+#ifndef BACKS
+#define BACKS 0         /* times that all go back to the checkpoint, as a carrier is lost */
+#endif
 #ifndef HEAL_BY_SUM
 #define HEAL_BY_SUM 0
 #endif
@@ -58,6 +61,8 @@
 #define W_FOREIGN_CHECKPOINT 11 /* a checkpoint is published whatever the lineage is by now */
 #define W_HEAL_IN_PLACE 12      /* a state is received over the old one, under the old label */
 #define W_ANEW_BY_LEASE 13      /* the job begins anew when all carriers are suspected */
+#define W_BACK_ALONE 14         /* those who go back have no carrier among them */
+#define W_KEEPS_STATE 15        /* who goes back keeps what it holds */
 
 #define PLACES (WORKERS * (WORLDS + 1))
 #define AT(g, w) ((g) * WORKERS + (w))
@@ -76,6 +81,9 @@ byte gen = 1;
 bool forming;
 byte active_gen = 1;
 byte lineage = 1;
+#if BACKS
+byte active_lineage = 1;
+#endif
 byte carrier[WORKERS];          /* the incarnation of each carrier; 0: it is none */
 byte checkpoint_steps;
 short checkpoint;
@@ -119,7 +127,12 @@ byte checkpoints;
 
 byte stable[STEPS];             /* the generation of each stable step */
 byte applied[(WORLDS + 1) * STEPS];     /* by whom, as bits */
-byte given_up;                  /* the last active generation of the lineage before this one */
+byte given_up;                  /* the last active generation of a lineage without carriers left */
+#if BACKS
+byte backs;
+byte back_gen;                  /* the last active generation of the lineage that was gone back from */
+byte settled_step;              /* the last step that one of its members had who has settled */
+#endif
 
 /* All worlds in which nobody is any more look alike. */
 inline forget(g) {
@@ -216,8 +229,13 @@ inline all_gave(w, buckets) {
 	od
 }
 
-/* The step after own_step, of its world. */
+/* The step after own_step, of its world. By that own_step is stable. It may not be so once a later
+ * lineage is active (I11), unless those had it who settled: they gave to the step after it. */
 inline apply(w) {
+#if BACKS
+	assert(world[w] != back_gen || lineage_of[world[w]] == active_lineage ||
+		own_step[w] <= settled_step);
+#endif
 	k = 0;
 	do
 	:: k < WORKERS ->
@@ -248,7 +266,14 @@ inline apply(w) {
 inline enter(w) {
 	old = world[w]; world[w] = gen; phase[w] = REPORTED; is_active[w] = false;
 	if
-	:: lineage_of[gen] != own_lineage[w] && lineage_of[gen] > 1 ->
+	:: lineage_of[gen] != own_lineage[w] && lineage_of[gen] > 1 &&
+		(MUTANT != W_KEEPS_STATE || own_gen[w] == 0) ->
+#if BACKS
+		if
+		:: old == back_gen && own_step[w] > settled_step -> settled_step = own_step[w]
+		:: else
+		fi;
+#endif
 		own_lineage[w] = lineage_of[gen];
 		own_gen[w] = 1; own_step[w] = checkpoint_steps; state[w] = checkpoint
 	:: else -> own_lineage[w] = lineage_of[gen]
@@ -302,6 +327,12 @@ inline sync(w) {
 
 inline activate(w) {
 	forming = false; active_gen = world[w];
+#if BACKS
+	/* I11: a lineage begins with the newest checkpoint. */
+	assert(lineage_of[world[w]] == active_lineage ||
+		(base[AT(world[w], w)] == checkpoint && base_step[w] == checkpoint_steps));
+	active_lineage = lineage_of[world[w]];
+#endif
 	k = 0;
 	do
 	:: k < WORKERS -> carrier[k] = member[AT(world[w], k)]; k++
@@ -376,10 +407,32 @@ end:
 	od
 }
 
+/* The lineage that follows this one, from the newest checkpoint. */
+inline begin_lineage() {
+	lineage++;
+	k = checkpoint_steps;
+	do
+	:: k < STEPS -> stable[k] = 0; k++
+	:: else -> break
+	od
+}
+
+/* The world after this one, of those who were chosen. */
+inline form() {
+	old = gen; gen++; forming = true;
+	lineage_of[gen] = lineage; members[gen] = chosen; k = 0;
+	do
+	:: k < WORKERS -> member[AT(gen, k)] = ((chosen & BIT(k)) -> incarnation[k] : 0); k++
+	:: else -> break
+	od;
+	forget(old)
+}
+
 /* The leader, whoever it is: it forms worlds of those it holds to be alive, as long as one of them
- * is a carrier. Where all carriers are dead the job begins anew from its checkpoint. */
+ * is a carrier. Where all carriers are dead the job begins anew from its checkpoint; where one is
+ * lost all may go back to it, with another carrier among them. */
 active proctype leader() {
-	byte k, chosen, overlap, living, old, seen;
+	byte k, chosen, overlap, living, lost, old, seen;
 	atomic {
 		k = 0;
 		do
@@ -403,13 +456,17 @@ end:
 		od;
 		k = 0;
 		d_step {
-			overlap = 0; living = 0;
+			overlap = 0; living = 0; lost = 0;
 			do
 			:: k < WORKERS ->
 				if
 				:: carrier[k] != 0 && (carrier[k] == incarnation[k] || MUTANT == W_SAME_INCARNATION) ->
 					living = living | (alive[k] << k);
 					overlap = overlap | (chosen & BIT(k))
+				:: else
+				fi;
+				if
+				:: carrier[k] != 0 && !(overlap & BIT(k)) -> lost = 1
 				:: else
 				fi;
 				if
@@ -424,30 +481,28 @@ end:
 		if
 		:: chosen != 0 && (overlap != 0 || living == 0 || MUTANT == W_ANEW_BY_LEASE) ->
 			d_step {
-				old = gen; gen++; forming = true;
 				if
 				:: overlap == 0 ->
-					lineage++; given_up = active_gen; k = 0;
+					begin_lineage(); given_up = active_gen; k = 0;
 					do
 					:: k < WORKERS -> carrier[k] = 0; k++
-					:: else -> break
-					od;
-					k = checkpoint_steps;
-					do
-					:: k < STEPS -> stable[k] = 0; k++
 					:: else -> break
 					od
 				:: else
 				fi;
-				lineage_of[gen] = lineage; members[gen] = chosen; k = 0;
-				do
-				:: k < WORKERS -> member[AT(gen, k)] = ((chosen & BIT(k)) -> incarnation[k] : 0); k++
-				:: else -> break
-				od;
-				forget(old)
+				form()
 			}
+#if BACKS
+		/* The carriers stay as they were until the world is active, and while it forms a further
+		 * loss changes its members alone. */
+		:: chosen != 0 && lost && backs < BACKS && lineage == active_lineage &&
+			(overlap != 0 || MUTANT == W_BACK_ALONE) ->
+			d_step {
+				backs++; back_gen = active_gen; settled_step = 0; begin_lineage(); form()
+			}
+#endif
 		:: else
 		fi;
-		d_step { k = 0; chosen = 0; overlap = 0; living = 0; old = 0; seen = 0 } }
+		d_step { k = 0; chosen = 0; overlap = 0; living = 0; lost = 0; old = 0; seen = 0 } }
 	od
 }

@@ -131,6 +131,45 @@ def test_what_a_callback_raises_comes_out_of_the_session():
     assert failure
 
 
+def train_in_parts(parts):
+    """The weights after three steps of two members, one of whom gives its share in parts."""
+    store = ffdl.open_store("mem://")
+    data = np.arange(24, dtype=np.float32).reshape(8, 3)  # of a step; no sum of them is rounded
+
+    def train(rank):
+        weights = np.zeros(3, np.float32)
+        gradient = np.zeros(3, np.float32)
+
+        def descend():
+            weights[:] += gradient
+
+        session = ffdl.Session.open(store, id=str(rank), state=[weights], gradients=gradient,
+                                    apply=descend, **PATIENT)
+        while session.step < 3:
+            share = data[:4] if rank == 0 else data[4:]
+            for part in np.array_split(share, parts if rank == 0 else 1):
+                gradient[:] = part.mean(axis=0)
+                session.add_micro_batch(len(part))
+            session.end_step(len(share))
+        with pytest.raises(ffdl.InvalidArgument, match="micro-batches of 4 were added"):
+            session.add_micro_batch(4)
+            session.end_step(5)
+        session.end_step(0)
+        session.finish()
+        return weights
+
+    first, second = on_threads(range(2), train)
+    assert first.tobytes() == second.tobytes()
+    return first
+
+
+def test_a_share_in_parts_is_the_share():
+    whole = train_in_parts(1)
+    assert whole.tolist() == [31.5, 34.5, 37.5]
+    for parts in (2, 4):
+        assert train_in_parts(parts).tobytes() == whole.tobytes()
+
+
 def train_virtual(members, steps):
     """The weights after so many steps of eight micro-batches, the last of each epoch short."""
     store = ffdl.open_store("mem://")
