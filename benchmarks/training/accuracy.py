@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-from elastic_job import SKIPPED, ElasticJob, Programs, TrainingOver
+from elastic_job import SKIPPED, ElasticJob, Programs, TrainingOver, end_in_order
 
 POINTS_MAX = 0.3
 WORKERS_MAX = 4
@@ -52,7 +52,7 @@ $ {command}
 
 *worlds*: that trained at least one step. With {virtual} virtual workers the state has the same bits whatever happens to the workers ([session.md](../session.md)): the hashes are the
 beginnings of SHA-256 over the final weights, which all workers of a job have alike. Without them sums are added up in another order when the
-number of workers is another, so the last bits of the weights differ, and a picture on the edge may fall to the other side. {units}
+number of workers is another, so the last bits of the weights may differ, and a sample on the edge may fall to the other side. {units}
 Nothing here depends on how fast the machine is.
 """
 
@@ -295,6 +295,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
+    end_in_order()
     data = {task: path for task, path in (("digits", arguments.digits), ("nlc", arguments.nlc))
             if path is not None and path.is_file()}
     if not data:

@@ -6,11 +6,17 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 import typing
 
 SKIPPED = 77  # exit status, as ctest is told
 PATIENCE_S = 120  # of a busy machine
+
+
+def end_in_order():
+    """SIGTERM ends the jobs too, which the kernel would leave running."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 class TrainingOver(Exception):
@@ -36,7 +42,7 @@ class ElasticJob:
         # The store's folder is among the temporary ones.
         self._environment = {**os.environ, "TMPDIR": str(folder)}
         command = [programs.ffdl, "run", "--workers", f"1:{workers}", "--job", name,
-                   "--max-restarts", "20", programs.worker, task, "--data", data, "--out", folder]
+                   "--max-restarts", "4", programs.worker, task, "--data", data, "--out", folder]
         for option, value in options.items():
             command += [f"--{option}", str(value)]
         self._process = subprocess.Popen(command, stdout=self._output, stderr=self._output,
@@ -90,7 +96,7 @@ class ElasticJob:
             if condition(self.look()):
                 return
             if is_over:
-                raise TrainingOver
+                raise TrainingOver(self._said())
             if time.monotonic() > until:
                 raise TimeoutError(f"job {self._name}: what is waited for has not come in "
                                    f"{patience_s} s\n{self._said()}")

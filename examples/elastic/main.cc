@@ -107,6 +107,8 @@ ffdl::SessionOptions session_options(const ffdl::JobEnvironment& job) {
   options.membership.min_workers = job.min_workers;
   options.membership.max_workers = job.max_workers;
   options.membership.takes_over_from = job.takes_over_from;
+  // Who ends is reported by its launcher; this is for those that a busy machine keeps waiting.
+  options.membership.lease = std::chrono::seconds(5);
   return options;
 }
 

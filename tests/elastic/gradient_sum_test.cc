@@ -14,7 +14,7 @@ namespace ffdl::elastic {
 namespace {
 
 // A gradient of all dtypes, some of it at odd addresses and longer than a block.
-class Gradient {
+class MixedGradient {
  public:
   static constexpr size_t kCount = 1500;
 
@@ -36,7 +36,7 @@ class Gradient {
       write(floats_.data() + 3 + 4 * kCount, i, static_cast<float>(value(i)));
     }
   }
-  bool operator==(const Gradient& other) const {
+  bool operator==(const MixedGradient& other) const {
     return floats_ == other.floats_ && halves_ == other.halves_ &&
            std::memcmp(doubles_.data(), other.doubles_.data(), kCount * sizeof(double)) == 0;
   }
@@ -52,23 +52,25 @@ class Gradient {
 };
 
 // Every bit of its mantissa is used.
-double some(size_t i) { return std::sin(static_cast<double>(i) + 0.5) * 1e3; }
+double value_of_many_bits(size_t i) { return std::sin(static_cast<double>(i) + 0.5) * 1e3; }
 
 TEST(GradientSum, OnePartHasTheBitsThatItWasGivenWith) {
-  Gradient gradient;
+  MixedGradient gradient;
   const auto buffers = gradient.buffers();
   GradientSum sum(buffers);
   const auto odd = [](size_t i) {
-    return i % 3 == 0 ? -0.0 : i % 3 == 1 ? std::numeric_limits<double>::infinity() : some(i);
+    return i % 3 == 0   ? -0.0
+           : i % 3 == 1 ? std::numeric_limits<double>::infinity()
+                        : value_of_many_bits(i);
   };
   for (int step = 0; step < 2; ++step) {
     gradient.set(odd);
     sum.add(7);
-    gradient.set(some);  // its memory is free for the next part
-    sum.add(0);          // which has none
+    gradient.set(value_of_many_bits);  // its memory is free for the next part
+    sum.add(0);                        // which has none
     EXPECT_EQ(sum.samples(), 7U);
     sum.finish();
-    Gradient expected;
+    MixedGradient expected;
     expected.set(odd);
     EXPECT_EQ(gradient, expected);
     EXPECT_EQ(sum.samples(), 0U);
@@ -87,11 +89,11 @@ TEST(GradientSum, ExactNumbersHaveTheMeanOfTheWhole) {
       return sum / static_cast<double>(end - begin);
     };
   };
-  Gradient whole;
+  MixedGradient whole;
   whole.set(mean_of(0, 16));
   for (const std::vector<uint64_t>& parts :
        {std::vector<uint64_t>{16}, {8, 8}, {4, 4, 4, 4}, {4, 8, 4}, {8, 4, 2, 1, 1}}) {
-    Gradient gradient;
+    MixedGradient gradient;
     const auto buffers = gradient.buffers();
     GradientSum sum(buffers);
     uint64_t begin = 0;

@@ -81,7 +81,7 @@ CORRECT = [
     Configuration("worlds/joiner", world_bounds(joiners=1)),
     Configuration("worlds/anew", world_bounds(workers=2, worlds=4, crashes=2, returns=2,
                                               checkpoints=2)),
-    Configuration("worlds/back", world_bounds(workers=2, worlds=4, crashes=1, returns=1,
+    Configuration("worlds/back", world_bounds(workers=2, worlds=4, buckets=1, crashes=1, returns=1,
                                               checkpoints=1, backs=1)),
     Configuration("worlds/back-joiner", world_bounds(joiners=1, checkpoints=1, buckets=1,
                                                      backs=1)),

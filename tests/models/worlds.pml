@@ -131,7 +131,7 @@ byte given_up;                  /* the last active generation of a lineage witho
 #if BACKS
 byte backs;
 byte back_gen;                  /* the last active generation of the lineage that was gone back from */
-byte settled_step;              /* the last step that one of its members had who has settled */
+byte settled_step;              /* the last step that one of its members had when it settled */
 #endif
 
 /* All worlds in which nobody is any more look alike. */
@@ -270,7 +270,8 @@ inline enter(w) {
 		(MUTANT != W_KEEPS_STATE || own_gen[w] == 0) ->
 #if BACKS
 		if
-		:: old == back_gen && own_step[w] > settled_step -> settled_step = own_step[w]
+		:: carrier[w] == incarnation[w] && lineage_of[gen] != active_lineage &&
+			own_step[w] > settled_step -> settled_step = own_step[w]
 		:: else
 		fi;
 #endif
