@@ -1,4 +1,4 @@
-"""A job of real workers (examples/elastic) under `ffdl run`, and what they say of it."""
+"""A job of real workers (examples/elastic_jobs) under `ffdl run`, and what they say of it."""
 
 import hashlib
 import json

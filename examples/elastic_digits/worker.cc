@@ -6,7 +6,7 @@
 #include <fstream>
 #include <vector>
 
-#include "elastic/model.h"
+#include "elastic_jobs/model.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
 

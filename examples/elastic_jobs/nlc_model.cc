@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "elastic/model.h"
+#include "elastic_jobs/model.h"
 #include "layers/random.h"
 #include "nlc/features.h"
 #include "nlc/model.h"

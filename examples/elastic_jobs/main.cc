@@ -13,7 +13,7 @@
 #include <fstream>
 #include <string>
 
-#include "elastic/model.h"
+#include "elastic_jobs/model.h"
 #include "ffdl/commit_log.h"
 #include "ffdl/launch_environment.h"
 #include "ffdl/partition_ledger.h"

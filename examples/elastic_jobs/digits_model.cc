@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "digits/model.h"
-#include "elastic/model.h"
+#include "elastic_jobs/model.h"
 
 namespace elastic {
 namespace {
