@@ -25,7 +25,7 @@ class TrainingOver(Exception):
 
 class Programs(typing.NamedTuple):
     ffdl: pathlib.Path  # the command
-    worker: pathlib.Path  # examples/elastic
+    worker: pathlib.Path  # examples/elastic_jobs
 
 
 class ElasticJob:
