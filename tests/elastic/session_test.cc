@@ -10,7 +10,6 @@
 #include <set>
 #include <thread>
 
-#include "ffdl/gradient_noise.h"
 #include "ffdl/partition_ledger.h"
 #include "support/small_model.h"
 #include "support/status_matchers.h"
@@ -556,93 +555,6 @@ TEST_F(SessionTest, WhatCannotBeIsSaid) {
   options.operation_timeout = 1s;
   EXPECT_FAILS(Session::open(options, model, *store_), StatusCode::kInvalidArgument,
                "operation_timeout must be longer");
-}
-
-// The weights of two members after three steps. One of them gives its share in so many parts.
-std::vector<float> weights_of_shares_in(int parts) {
-  const auto store = open_store("mem://", system_runtime()).value();
-  const auto train = [&](const std::string& id, int in_parts) {
-    SmallModel model;
-    SessionOptions options;
-    options.self.id = id;
-    options.membership = patient(2);
-    const auto session = Session::open(options, model, *store).value();
-    while (session->step() < 3) {
-      if (session->step() == 1) {  // what is dropped leaves nothing behind
-        model.compute(77);
-        EXPECT_OK(session->add_micro_batch(3));
-        EXPECT_OK(session->end_step(0).status());
-        continue;
-      }
-      for (int part = 0; part < in_parts; ++part) {
-        model.compute(session->step() * 3 + (id == "a" ? 0 : 1));
-        if (in_parts > 1) EXPECT_OK(session->add_micro_batch(8 / in_parts));
-      }
-      EXPECT_OK(session->end_step(id == "a" ? 8 : 5).status());
-    }
-    EXPECT_OK(session->finish());
-    return model.weights();
-  };
-  std::vector<float> of_a;
-  std::thread a([&] { of_a = train("a", parts); });
-  const std::vector<float> of_b = train("b", 1);
-  a.join();
-  EXPECT_EQ(of_a, of_b);
-  return of_a;
-}
-
-// Equal parts have the mean of each of them, to the last bit.
-TEST_F(SessionTest, AShareInPartsIsTheShare) {
-  const std::vector<float> whole = weights_of_shares_in(1);
-  for (const int parts : {2, 4, 8}) EXPECT_EQ(weights_of_shares_in(parts), whole) << parts;
-}
-
-TEST_F(SessionTest, MicroBatchesThatCannotBeAreSaid) {
-  SmallModel model;
-  SessionOptions options;
-  options.self.id = "a";
-  options.membership = patient(1);
-  {
-    ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store_));
-    ASSERT_OK(session->add_micro_batch(2));
-    ASSERT_OK(session->add_micro_batch(1));
-    EXPECT_FAILS(session->end_step(4), StatusCode::kInvalidArgument, "micro-batches of 3 were");
-    ASSERT_OK_AND_ASSIGN(const StepResult result, session->end_step(3));
-    EXPECT_EQ(result, StepResult::kContinue);
-    ASSERT_OK(session->finish());
-  }
-  {
-    options.bucket_bytes = 1000;
-    ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store_));
-    ASSERT_OK(session->begin_average(1, 2));
-    EXPECT_FAILS(session->add_micro_batch(2), StatusCode::kInvalidArgument, "begin_average()");
-    ASSERT_OK(session->end_step(2).status());
-    ASSERT_OK(session->add_micro_batch(2));
-    EXPECT_FAILS(session->begin_average(1, 2), StatusCode::kInvalidArgument, "micro-batches");
-    ASSERT_OK(session->end_step(2).status());
-    ASSERT_OK(session->finish());
-    options.bucket_bytes = 0;
-  }
-  options.micro_batch_shares = [] { return std::vector<uint64_t>{2}; };
-  {
-    ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store_));
-    ASSERT_OK(session->add_micro_batch(1));
-    ASSERT_OK(session->add_micro_batch(1));
-    EXPECT_FAILS(session->add_micro_batch(1), StatusCode::kInvalidArgument, "all 2 of this member");
-    ASSERT_OK_AND_ASSIGN(const StepResult result, session->end_step(2));
-    EXPECT_EQ(result, StepResult::kContinue);
-    ASSERT_OK(session->finish());
-  }
-  GradientNoiseOptions of_gradients;
-  of_gradients.gradients = model.gradients();
-  ASSERT_OK_AND_ASSIGN(const auto noise, GradientNoise::create(of_gradients));
-  options.participants = {noise.get()};
-  EXPECT_FAILS(Session::open(options, model, *store_), StatusCode::kInvalidArgument,
-               "a participant that reads whole gradients");
-  options.participants = {};
-  options.micro_batch_samples = 0;
-  EXPECT_FAILS(Session::open(options, model, *store_), StatusCode::kInvalidArgument,
-               "micro_batch_samples is 0");
 }
 
 }  // namespace
