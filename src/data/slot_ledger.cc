@@ -11,12 +11,10 @@
 #include "data/ledger_options.h"
 
 namespace ffdl {
-namespace {
-
-using base::invalid_argument;
+namespace data {
 
 // The partitions of a server, as one of its learners sees them.
-class ServerBoard final : public data::PartitionBoard {
+class ServerBoard final : public PartitionBoard {
  public:
   explicit ServerBoard(Learner& learner) : learner_(learner) {}
 
@@ -29,6 +27,12 @@ class ServerBoard final : public data::PartitionBoard {
  private:
   Learner& learner_;
 };
+
+}  // namespace data
+
+namespace {
+
+using base::invalid_argument;
 
 // Learners have at most 254 slots.
 constexpr uint64_t kStepsOfSequence = 256;
@@ -145,7 +149,7 @@ class SlotLedger::Impl {
   }
 
   Learner& learner_;
-  ServerBoard board_;
+  data::ServerBoard board_;
   const data::LedgerRules rules_;
   const std::function<void(const CommittedStep&)> on_stable_;
   const uint64_t wanted_;

@@ -27,11 +27,10 @@ using ffdl::comm::nccl::UniqueId;
 using ffdl::testing::FakeNccl;
 using ffdl::testing::HostStream;
 
-namespace {
+// Not without a name: NCCL's own type, which has one, holds them.
+namespace ffdl::testing::fake_nccl {
 
 using Bytes = std::vector<std::byte>;
-
-FakeNccl state;
 
 // What the ranks of one communicator share.
 struct Meeting {
@@ -47,16 +46,6 @@ struct Meeting {
   std::map<std::pair<int, int>, std::deque<Bytes>> messages;  // by sender and receiver
 };
 
-std::mutex meetings_mutex;
-std::map<std::string, std::shared_ptr<Meeting>> meetings;
-
-std::shared_ptr<Meeting> meeting_of(const UniqueId& id) {
-  const std::lock_guard lock(meetings_mutex);
-  auto& meeting = meetings[std::string(id.internal, sizeof id.internal)];
-  if (meeting == nullptr) meeting = std::make_shared<Meeting>();
-  return meeting;
-}
-
 struct Rank {
   std::shared_ptr<Meeting> meeting;
   int ranks = 0;
@@ -67,6 +56,26 @@ struct Rank {
   int running = 0;       // what its streams have not done yet
 };
 
+}  // namespace ffdl::testing::fake_nccl
+
+namespace {
+
+using ffdl::testing::fake_nccl::Bytes;
+using ffdl::testing::fake_nccl::Meeting;
+using ffdl::testing::fake_nccl::Rank;
+
+FakeNccl state;
+
+std::mutex meetings_mutex;
+std::map<std::string, std::shared_ptr<Meeting>> meetings;
+
+std::shared_ptr<Meeting> meeting_of(const UniqueId& id) {
+  const std::lock_guard lock(meetings_mutex);
+  auto& meeting = meetings[std::string(id.internal, sizeof id.internal)];
+  if (meeting == nullptr) meeting = std::make_shared<Meeting>();
+  return meeting;
+}
+
 // Operations of this thread's group.
 thread_local int group_depth = 0;
 thread_local std::vector<std::pair<HostStream*, std::function<void()>>> group;
@@ -75,7 +84,8 @@ thread_local std::vector<std::pair<HostStream*, std::function<void()>>> group;
 
 namespace ffdl::comm::nccl {
 struct CommOfNccl {
-  std::shared_ptr<Rank> rank;  // its operations outlive the handle by a moment
+  std::shared_ptr<ffdl::testing::fake_nccl::Rank>
+      rank;  // its operations outlive the handle by a moment
 };
 }  // namespace ffdl::comm::nccl
 
