@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "comm/introduction.h"
-#include "comm/segment_place.h"
+#include "shm/segment_place.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ffdl;
@@ -15,8 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     FFDL_CHECK(introduction.status().code() == StatusCode::kCorrupt, "the only thing wrong");
   }
-  const comm::SegmentPlace place = comm::segment_place_of(record);
-  FFDL_CHECK(comm::segment_place_of(comm::to_text(place)) == place,
-             "a place that is read is whole");
+  const shm::SegmentPlace place = shm::segment_place_of(record);
+  FFDL_CHECK(shm::segment_place_of(shm::to_text(place)) == place, "a place that is read is whole");
   return 0;
 }
