@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
     suite.self_check(PairSpec{.name = "data",
                               .unit = "us",
                               .figure = [](double seconds) { return 1e6 * seconds; },
-                              .limit = [&] { return job.seconds_per_step(20); },
+                              .limit = [&] { return job.seconds_per_step(2000); },
                               .limit_is = "a step of 4 members"});
     commit_row(suite, 2);
     commit_row(suite, 8);
