@@ -42,6 +42,8 @@ class LogReader {
   // The lines of a log, and how many were cut: whatever a killed process left, which only the end
   // of the file or the header of the process after it follows.
   Status read(std::vector<CommitLine>& lines, uint64_t& cut_lines) {
+    FFDL_ASSIGN_OR_RETURN(const auto file, data::InputFile::open(path_));
+    if (file->size() == 0) return {};  // its process was killed before it wrote anything
     auto opened = open_lines({path_});
     if (!opened.ok()) return std::move(opened).status();
     SampleBatch batch;
@@ -130,7 +132,10 @@ Result<CommitAudit> audit_commit_logs(const std::vector<std::string>& paths,
       }
     }
   }
-  if (!audit) return base::invalid_argument("audit commit logs: none is named; name all of a job");
+  if (!audit) {
+    return base::invalid_argument("audit commit logs: {}; name all of a job",
+                                  paths.empty() ? "none is named" : "all that are named are empty");
+  }
   CommitAudit made = audit->finish(options);
   made.cut_lines = cut_lines;
   return made;

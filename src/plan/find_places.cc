@@ -12,7 +12,7 @@
 namespace ffdl::plan {
 namespace {
 
-constexpr int kDepthMax = 10'000;  // pieces of gangs on nodes: what the stack holds easily
+constexpr int kDepthMax = 2'000;  // pieces of gangs on nodes: what any stack holds easily
 
 int workers_on(std::span<const NodeWorkers> places, int node) {
   for (const NodeWorkers& place : places) {

@@ -69,6 +69,21 @@ TEST(CommitLog, GoesOnAfterAKill) {
   EXPECT_EQ(audit.problems, 0U);
 }
 
+// A process that was killed between making its log and writing to it leaves an empty one.
+TEST(CommitLog, AnEmptyLogSaysNothing) {
+  const TempFolder folder;
+  const std::string empty = folder.write("empty", "");
+  const std::string path = folder.file("log");
+  {
+    ASSERT_OK_AND_ASSIGN(const auto log, CommitLog::open(path, log_options()));
+    train(*log, 3);
+  }
+  ASSERT_OK_AND_ASSIGN(const CommitAudit audit,
+                       audit_commit_logs({empty, path}, {.complete = true}));
+  EXPECT_EQ(audit.problems, 0U);
+  EXPECT_FAILS(audit_commit_logs({empty}), StatusCode::kInvalidArgument, "empty");
+}
+
 TEST(CommitLog, RefusesWhatIsNoLog) {
   const TempFolder folder;
   const std::string header = kHeader;
