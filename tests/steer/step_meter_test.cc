@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -26,19 +27,19 @@ class PatientEvent final : public Event {
   const std::unique_ptr<Event> inner_ = system_runtime().make_event();
 };
 
-// A clock that stands still until the test moves it.
+// A clock that stands still until the test moves it; the meter's task reads it, too.
 class Clock final : public Runtime {
  public:
-  Time now() override { return now_; }
+  Time now() override { return Time(passed_.load()); }
   uint64_t random() override { return 0; }
   std::unique_ptr<Event> make_event() override { return std::make_unique<PatientEvent>(); }
   std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
     return system_runtime().spawn(std::move(name), std::move(body));
   }
-  void pass(Duration time) { now_ += time; }
+  void pass(Duration time) { passed_ = passed_.load() + time; }
 
  private:
-  Time now_{};
+  std::atomic<Duration> passed_{};
 };
 
 class StepMeterTest : public ::testing::Test {
