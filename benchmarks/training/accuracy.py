@@ -12,7 +12,6 @@ where they are not, where fewer changes or kills happened than were planned, whe
 missing or repeated, or where the mean accuracy over the seeds differs by more than 0.3 points.
 """
 
-import argparse
 import dataclasses
 import datetime
 import os
@@ -23,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-from elastic_job import SKIPPED, ElasticJob, Programs, TrainingOver, end_in_order
+from elastic_job import SKIPPED, ElasticJob, Programs, TrainingOver, end_in_order, make_parser
 
 POINTS_MAX = 0.3
 WORKERS_MAX = 4
@@ -278,11 +277,7 @@ def page(tables, pairs_of_tasks, arguments):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ffdl", type=pathlib.Path, required=True, help="the command")
-    parser.add_argument("--worker", type=pathlib.Path, required=True, help="elastic_worker")
-    parser.add_argument("--digits", type=pathlib.Path, help="digits.csv.gz")
+    parser = make_parser(__doc__)
     parser.add_argument("--nlc", type=pathlib.Path, help="data_full.json")
     parser.add_argument("--seeds", type=int, default=5, help="[%(default)s]")
     parser.add_argument("--changes", type=int, default=10, help="of the size [%(default)s]")

@@ -1,5 +1,6 @@
 """A job of real workers (examples/elastic_jobs) under `ffdl run`, and what they say of it."""
 
+import argparse
 import hashlib
 import json
 import os
@@ -12,6 +13,16 @@ import typing
 
 SKIPPED = 77  # exit status, as ctest is told
 PATIENCE_S = 120  # of a busy machine
+
+
+def make_parser(doc):
+    """The options that say where programs and digits are."""
+    parser = argparse.ArgumentParser(description=doc,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ffdl", type=pathlib.Path, required=True, help="the command")
+    parser.add_argument("--worker", type=pathlib.Path, required=True, help="elastic_worker")
+    parser.add_argument("--digits", type=pathlib.Path, help="digits.csv.gz")
+    return parser
 
 
 def end_in_order():

@@ -12,7 +12,6 @@ worker is there, and in --steps steps after it. Exit status: 1 unless worker-1 i
 steps and replaced in one change of the world, and nobody is found slow after that.
 """
 
-import argparse
 import os
 import pathlib
 import signal
@@ -21,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from elastic_job import SKIPPED, ElasticJob, Programs, end_in_order
+from elastic_job import SKIPPED, ElasticJob, Programs, end_in_order, make_parser
 
 STEPS_MAX = 15  # until it is found
 TIMES = 3
@@ -191,11 +190,7 @@ def wrong_with(figures):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ffdl", type=pathlib.Path, required=True, help="the command")
-    parser.add_argument("--worker", type=pathlib.Path, required=True, help="elastic_worker")
-    parser.add_argument("--digits", type=pathlib.Path, help="digits.csv.gz")
+    parser = make_parser(__doc__)
     parser.add_argument("--by", choices=["hog", "stop"],
                         default="hog" if len(os.sched_getaffinity(0)) >= 3 else "stop")
     parser.add_argument("--steps", type=int, default=200, help="before and after [%(default)s]")

@@ -12,7 +12,8 @@
 namespace ffdl {
 
 // Which samples one worker computes its gradients from, whatever commits them: the steps of a
-// session (PartitionLedger) or a store (StoreLedger). What a DataPipeline reads by. It knows
+// session (PartitionLedger), a store (StoreLedger) or the pushes to a parameter server
+// (SlotLedger). What a DataPipeline reads by. It knows
 // samples as numbers and reads nothing. Threads: one at a time; samples() and sample_indices() from
 // any.
 class FFDL_API SampleLedger {

@@ -133,7 +133,7 @@ Result<std::unique_ptr<Communicator>> connect_communicator(const World& world, S
   return comm::NcclCommunicator::connect(
       world,
       {.host = std::move(communicator),
-       .side = comm::gpu_side(),
+       .side = base::gpu_side(),
        .library = comm::NcclLibrary::load(comm::nccl_places(base::environment())),
        .device = options.device,
        .look = options.look},

@@ -60,10 +60,10 @@ Status NcclCommunicator::open(Time deadline) {
     mine = device.status();
     if (mine.ok()) device_ = *device;
   }
-  const DeviceUse use(*side_, std::max(device_, 0));
+  const base::DeviceUse use(*side_, std::max(device_, 0));
   if (mine.ok()) mine = use.status();
   if (mine.ok()) {
-    Result<SideStream> stream = side_->make_stream();
+    Result<base::SideStream> stream = side_->make_stream();
     mine = stream.status();
     if (mine.ok()) stream_ = std::move(stream).value();
   }
@@ -125,7 +125,7 @@ NcclCommunicator::~NcclCommunicator() {
     return;
   }
   gate_.end(Status(StatusCode::kCancelled, "its communicator was closed"), [] {});
-  const DeviceUse use(*side_, std::max(device_, 0));
+  const base::DeviceUse use(*side_, std::max(device_, 0));
   if (link_ == nullptr) return;
   Wait wait = {"leave NCCL", deadline_in(base::kNcclLeaveMax), now(), kNoDeadline, kNoDeadline,
                false};
@@ -171,7 +171,7 @@ Result<bool> NcclCommunicator::is_on_device(const Request& request) {
 }
 
 Status NcclCommunicator::run_on_device(const Request& request, Time deadline) {
-  const DeviceUse use(*side_, device_);
+  const base::DeviceUse use(*side_, device_);
   FFDL_RETURN_IF_ERROR(use.status());
   const bool pair = is_pair(request.signature.kind);
   FFDL_RETURN_IF_ERROR(pair ? agree_with_peer(request, deadline) : agree(request, deadline));
@@ -262,7 +262,7 @@ Status NcclCommunicator::pause(Wait& wait) {
 
 void NcclCommunicator::give_up(const Status& why) {
   host_->abort(why);
-  const DeviceUse use(*side_, device_);
+  const base::DeviceUse use(*side_, device_);
   link_->abort();
   // As abort() promises. NCCL has told its kernels to end; where they do not, nothing can end them
   // but the end of the process.

@@ -23,7 +23,7 @@ class NcclCommunicator final : public Communicator {
  public:
   struct Parts {
     std::unique_ptr<WatchedCommunicator> host;
-    std::unique_ptr<DeviceSide> side;
+    std::unique_ptr<base::DeviceSide> side;
     // Of this rank, or why it has none: the others are told.
     Result<std::shared_ptr<const NcclLibrary>> library;
     int device = -1;  // that of the thread that connects
@@ -81,12 +81,12 @@ class NcclCommunicator final : public Communicator {
   const World world_;
   const pid_t pid_;
   const std::unique_ptr<WatchedCommunicator> host_;
-  const std::unique_ptr<DeviceSide> side_;
+  const std::unique_ptr<base::DeviceSide> side_;
   Result<std::shared_ptr<const NcclLibrary>> library_;
   int device_;
   const uint64_t stage_bytes_;
   const std::function<Status()> look_;
-  SideStream stream_;
+  base::SideStream stream_;
   std::unique_ptr<NcclExchange> exchange_;
   std::unique_ptr<NcclLink> link_;
 

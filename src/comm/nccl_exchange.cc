@@ -13,7 +13,7 @@ using nccl::Code;
 
 namespace {
 
-Status make_room(DeviceSide& side, uint64_t bytes, SideMemory& place, uint64_t& room) {
+Status make_room(base::DeviceSide& side, uint64_t bytes, base::SideMemory& place, uint64_t& room) {
   if (bytes <= room) return {};
   place.reset();
   room = 0;
@@ -43,7 +43,7 @@ Status NcclExchange::begin(const Request& request, NcclLink& link, const Pause& 
 }
 
 Result<NcclExchange::Run> NcclExchange::run_of(std::span<const Buffer> list, uint64_t bytes,
-                                               uint64_t element, SideMemory& place,
+                                               uint64_t element, base::SideMemory& place,
                                                uint64_t& room) {
   if (bytes == 0) return Run{};
   if (std::byte* const run = find_run(list, 0, bytes, element)) return Run{run, false};

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/device_side.h"
+#include "base/device_side.h"
 #include "comm/nccl_link.h"
 #include "comm/request.h"
 
@@ -15,7 +15,7 @@ namespace ffdl::comm {
 class NcclExchange {
  public:
   // All must outlive it.
-  NcclExchange(const World& world, DeviceSide& side, base::DeviceStream stream,
+  NcclExchange(const World& world, base::DeviceSide& side, base::DeviceStream stream,
                uint64_t stage_bytes)
       : world_(world), side_(side), stream_(stream), stage_bytes_(stage_bytes) {}
 
@@ -30,7 +30,7 @@ class NcclExchange {
     bool copied = false;
   };
   Result<Run> run_of(std::span<const Buffer> list, uint64_t bytes, uint64_t element,
-                     SideMemory& place, uint64_t& room);
+                     base::SideMemory& place, uint64_t& room);
   Status copy_in(std::span<const Buffer> list, uint64_t begin, uint64_t bytes, std::byte* to);
   Status copy_out(const std::byte* from, std::span<const Buffer> list, uint64_t begin,
                   uint64_t bytes);
@@ -43,11 +43,11 @@ class NcclExchange {
                     const Pause& pause);
 
   const World& world_;
-  DeviceSide& side_;
+  base::DeviceSide& side_;
   const base::DeviceStream stream_;
   const uint64_t stage_bytes_;  // of a list that is added up, at once; equal at all ranks
-  SideMemory in_copy_;
-  SideMemory out_copy_;
+  base::SideMemory in_copy_;
+  base::SideMemory out_copy_;
   uint64_t in_room_ = 0;  // bytes of those two
   uint64_t out_room_ = 0;
 };

@@ -1,7 +1,5 @@
 #include "comm/reachable_memory.h"
 
-#include <unistd.h>
-
 #include "base/errors.h"
 #include "base/limits.h"
 #include "shm/shared_memory.h"
@@ -17,7 +15,7 @@ void ReachableMemory::add(const std::shared_ptr<SharedMemory>& memory) {
 }
 
 // A whole one, so that taking it back loses nobody else's bytes.
-SharedPlace ReachableMemory::place_of(const Request& request) const {
+shm::SegmentPlace ReachableMemory::place_of(const Request& request) const {
   if (request.signature.kind != Collective::kAllReduce || request.out.size() != 1) return {};
   const Buffer& buffer = request.out.front();
   if (request.in.size() != 1 || request.in.front().data != buffer.data) return {};
@@ -25,8 +23,7 @@ SharedPlace ReachableMemory::place_of(const Request& request) const {
     const auto memory = known.lock();
     if (memory == nullptr || memory->data() != buffer.data) continue;
     if (memory->bytes() != request.block_bytes()) continue;
-    const shm::Segment& segment = memory->segment();
-    return {.memory = segment.header().generation, .pid = getpid(), .fd = segment.fd()};
+    return shm::place_of(memory->segment());
   }
   return {};
 }
@@ -35,17 +32,12 @@ void ReachableMemory::make_room() {
   if (mapped_.size() >= base::kReachedMax) mapped_.clear();
 }
 
-Result<std::byte*> ReachableMemory::reach(const SharedPlace& place, uint64_t bytes) {
-  const auto key = std::pair(place.pid, place.memory);
+Result<std::byte*> ReachableMemory::reach(const shm::SegmentPlace& place, uint64_t bytes) {
+  const auto key = std::pair(place.pid, place.segment);
   auto found = mapped_.find(key);
   if (found == mapped_.end()) {
     FFDL_ASSIGN_OR_RETURN(shm::Segment segment,
-                          shm::Segment::open_of(place.pid, static_cast<int>(place.fd),
-                                                shm::SegmentKind::kMemory, shm::kMemoryLayout));
-    if (segment.header().generation != place.memory) {
-      return base::make_error(StatusCode::kConflict,
-                              "open the memory of process {}: it has been replaced", place.pid);
-    }
+                          open_segment(place, shm::SegmentKind::kMemory, shm::kMemoryLayout));
     found = mapped_.emplace(key, std::move(segment)).first;
   }
   if (found->second.bytes() - shm::kMemoryOffset < bytes) {
@@ -55,10 +47,10 @@ Result<std::byte*> ReachableMemory::reach(const SharedPlace& place, uint64_t byt
   return found->second.data() + shm::kMemoryOffset;
 }
 
-Status ReachableMemory::take_back(const SharedPlace& place) {
+Status ReachableMemory::take_back(const shm::SegmentPlace& place) {
   for (const auto& known : registered_) {
     const auto memory = known.lock();
-    if (memory == nullptr || memory->segment().header().generation != place.memory) continue;
+    if (memory == nullptr || memory->segment().header().generation != place.segment) continue;
     return memory->segment().renew();
   }
   return {};

@@ -8,18 +8,9 @@
 
 #include "comm/request.h"
 #include "ffdl/shared_memory.h"
-#include "shm/segment.h"
+#include "shm/segment_place.h"
 
 namespace ffdl::comm {
-
-// Which memory of a process holds a buffer. Fixed width, as others read it.
-struct SharedPlace {
-  uint64_t memory = 0;  // the generation of its segment; 0: nowhere that others can reach
-  int64_t pid = 0;
-  int64_t fd = 0;
-
-  bool operator==(const SharedPlace&) const = default;
-};
 
 // The registered memory of one rank, and what it has mapped of the other ranks'.
 // Threads: one at a time.
@@ -29,8 +20,8 @@ class ReachableMemory {
   void add(const std::shared_ptr<SharedMemory>& memory);
 
   // Where the buffers of the request lie, when that is one whole registered memory, to be changed
-  // in place.
-  SharedPlace place_of(const Request& request) const;
+  // in place; else nowhere.
+  shm::SegmentPlace place_of(const Request& request) const;
 
   // Between operations: unmaps what was reached, once that is a lot.
   void make_room();
@@ -39,10 +30,10 @@ class ReachableMemory {
   // when it is new.
   // Errors: those of Segment::open_of, kConflict (it is not there any more), kInvalidArgument
   //         (fewer than `bytes`).
-  Result<std::byte*> reach(const SharedPlace& place, uint64_t bytes);
+  Result<std::byte*> reach(const shm::SegmentPlace& place, uint64_t bytes);
 
   // From now on nobody else reads or writes what lies there.
-  Status take_back(const SharedPlace& place);
+  Status take_back(const shm::SegmentPlace& place);
 
  private:
   std::vector<std::weak_ptr<SharedMemory>> registered_;

@@ -77,9 +77,9 @@ Status ShmCommunicator::run_collective(const Request& request, Time deadline) {
   Announcement& mine = view_.words(world_.rank).announcement[operation_ & 1];
   mine = {.signature = request.signature, .place = {}};
   if (meeting_->reaches_all()) mine.place = memory_.place_of(request);
-  const SharedPlace place = mine.place;
+  const shm::SegmentPlace place = mine.place;
   Status status = execute(request, deadline);
-  if (status.ok() || place.memory == 0) return status;
+  if (status.ok() || place.segment == 0) return status;
   meeting_->stop();
   take_back(place);
   return status;
@@ -195,7 +195,7 @@ void ShmCommunicator::find_inputs(const Request& request, uint64_t slot_offset, 
 // that was the first step of the pipeline. If some have, it begins again.
 Status ShmCommunicator::run_large(const Request& request, Time deadline) {
   const uint64_t announced = operation_ & 1;
-  const bool placed = view_.words(world_.rank).announcement[announced].place.memory != 0;
+  const bool placed = view_.words(world_.rank).announcement[announced].place.segment != 0;
   if (placed) {
     meeting_->set_touching(true);
   } else {
@@ -215,7 +215,7 @@ Status ShmCommunicator::run_large(const Request& request, Time deadline) {
 int ShmCommunicator::count_places(uint64_t announced) const {
   int places = 0;
   for (int rank = 0; rank < view_.ranks(); ++rank) {
-    places += view_.words(rank).announcement[announced].place.memory != 0;
+    places += view_.words(rank).announcement[announced].place.segment != 0;
   }
   return places;
 }
@@ -228,7 +228,7 @@ Status ShmCommunicator::reach_places(const Request& request, uint64_t announced)
       reached = static_cast<std::byte*>(request.out.front().data);
       continue;
     }
-    const SharedPlace place = view_.words(rank).announcement[announced].place;
+    const shm::SegmentPlace place = view_.words(rank).announcement[announced].place;
     FFDL_ASSIGN_OR_RETURN(reached, memory_.reach(place, request.block_bytes()));
   }
   return {};
@@ -262,7 +262,7 @@ Status ShmCommunicator::run_in_place(const Request& request, Time deadline) {
   return meeting_->end_step(deadline);
 }
 
-void ShmCommunicator::take_back(const SharedPlace& place) {
+void ShmCommunicator::take_back(const shm::SegmentPlace& place) {
   meeting_->set_touching(false);
   const Time patience = deadline_in(base::kTakeBackPatience);
   while (!meeting_->wait_until_untouched(base::kTakeBackPoll)) {

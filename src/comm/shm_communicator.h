@@ -50,7 +50,7 @@ class ShmCommunicator final : public WatchedCommunicator {
   // The places of all ranks in this process.
   Status reach_places(const Request& request, uint64_t announced);
   // After a failure: returns when no other rank reads or writes our memory.
-  void take_back(const SharedPlace& place);
+  void take_back(const shm::SegmentPlace& place);
   // Ends the first step of an operation, in which every rank says what it runs.
   Status end_first_step(const Request& request, Time deadline);
   void give_pieces(const Request& request, const Chunk& chunk, uint64_t step);

@@ -17,7 +17,7 @@ inline constexpr uint32_t kLayoutVersion = 3;
 // What a rank is about to run, told by its first step.
 struct alignas(64) Announcement {
   Signature signature;
-  SharedPlace place;  // nowhere where the operation goes through the slots
+  shm::SegmentPlace place;  // nowhere where the operation goes through the slots
 };
 static_assert(sizeof(Announcement) == 64);
 

@@ -67,8 +67,9 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
         "{} at rank 0; give all members the same options",
         world.generation, options.ring_bytes, world.rank, invitation.ring_bytes);
   } else if (world.rank != 0 && invitation.pid != 0) {
-    const shm::SegmentPlace place = {invitation.pid, invitation.fd,
-                                static_cast<uint64_t>(invitation.segment)};
+    const shm::SegmentPlace place = {.segment = static_cast<uint64_t>(invitation.segment),
+                                     .pid = invitation.pid,
+                                     .fd = invitation.fd};
     keep(take_place(world, store, open_ring(place, world)));
   }
   int8_t mine = own != nullptr ? 1 : 0;

@@ -62,4 +62,20 @@ Permutation DataSet::order_within(uint32_t partition, uint64_t epoch) const {
   return {samples_of(partition), mix(mix(mix(seed) + epoch) + 1 + partition)};
 }
 
+uint64_t DataSet::partitions_for(uint64_t count) const {
+  return count == 0 || count == SampleLedger::kAll ? 0 : (count - 1) / partition_samples + 2;
+}
+
+std::vector<SampleRange> front_of(std::span<const SampleRange> ranges, uint64_t count,
+                                  uint64_t ranges_max) {
+  std::vector<SampleRange> front;
+  for (SampleRange range : ranges) {
+    range.end = std::min(range.end, range.begin + std::min(count, range.end - range.begin));
+    if (range.begin == range.end || front.size() == ranges_max) break;
+    count -= range.end - range.begin;
+    front.push_back(range);
+  }
+  return front;
+}
+
 }  // namespace ffdl::data

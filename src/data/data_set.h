@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "data/permutation.h"
@@ -31,6 +32,10 @@ struct DataSet {
   // The samples of the first `places` partitions of an epoch.
   uint64_t samples_before(uint64_t places, uint64_t epoch) const;
 
+  // How many partitions a worker needs that takes so many samples: those that they can lie in, and
+  // one to read ahead. Of none, or kAll, it says nothing: 0.
+  uint64_t partitions_for(uint64_t count) const;
+
   // Adds where each sample of a range that it has lies, in the order of training.
   void add_indices(const SampleRange& range, std::vector<uint64_t>& indices) const;
 
@@ -38,5 +43,9 @@ struct DataSet {
   Permutation order_of(uint64_t epoch) const;
   Permutation order_within(uint32_t partition, uint64_t epoch) const;
 };
+
+// The first `count` samples of these ranges, in at most `ranges_max` of them.
+std::vector<SampleRange> front_of(std::span<const SampleRange> ranges, uint64_t count,
+                                  uint64_t ranges_max = SampleLedger::kAll);
 
 }  // namespace ffdl::data

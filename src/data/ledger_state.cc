@@ -41,14 +41,7 @@ uint64_t LedgerState::whole_micro_batches(uint64_t samples) const {
 uint64_t LedgerState::held(size_t rank) const { return samples_in(leases_[rank]); }
 
 std::vector<SampleRange> LedgerState::front(size_t rank, uint64_t count) const {
-  std::vector<SampleRange> ranges;
-  for (SampleRange range : leases_[rank]) {
-    range.end = std::min(range.end, range.begin + std::min(count, range.end - range.begin));
-    if (range.begin == range.end) break;
-    count -= range.end - range.begin;
-    ranges.push_back(range);
-  }
-  return ranges;
+  return front_of(leases_[rank], count);
 }
 
 uint64_t LedgerState::committed() const {

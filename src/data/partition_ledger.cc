@@ -74,8 +74,7 @@ class PartitionLedger::Impl {
                            state_.batch(), agreed_batch_()));
     }
     if (!failure_.ok()) return failure_;
-    // Those that so many samples can lie in, and one to read ahead.
-    spanned_ = count == 0 || count == kAll ? 0 : (count - 1) / rules_.data.partition_samples + 2;
+    spanned_ = rules_.data.partitions_for(count);
     taken_ = front(count);
     is_due_ = true;
     return taken_;

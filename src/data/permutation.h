@@ -4,17 +4,12 @@
 #include <cstdint>
 #include <span>
 
+#include "base/mix.h"
 #include "data/permutation_kernels.h"
 
 namespace ffdl::data {
 
-// The finalizer of SplitMix64: a bijection of 64-bit numbers whose every bit depends on all.
-constexpr uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
+using base::mix;
 
 // A permutation of [0, size) that is computed and not stored, so that an epoch can go on at any
 // point of it at once. It is part of what a saved state means, and must never change:

@@ -16,7 +16,7 @@ constexpr size_t kLanesMax = 8;
 using Tag = hn::CappedTag<uint64_t, kLanesMax>;
 using Numbers = hn::Vec<Tag>;
 
-// mix() of permutation.h.
+// mix() of base/mix.h.
 HWY_INLINE Numbers Mixed(Numbers x) {
   const Tag d;
   x = hn::Add(x, hn::Set(d, 0x9e3779b97f4a7c15U));

@@ -71,13 +71,7 @@ class SlotLedger::Impl {
   Result<std::vector<SampleRange>> take(uint64_t count) {
     FFDL_ASSIGN_OR_RETURN(const uint64_t ranges, learner_.ranges_left());
     FFDL_RETURN_IF_ERROR(look(count));
-    taken_.clear();
-    for (const SampleRange& lease : leases()) {
-      const uint64_t here = std::min(count, lease.end - lease.begin);
-      if (here == 0 || taken_.size() == ranges) break;
-      taken_.push_back({lease.partition, lease.begin, lease.begin + here});
-      count -= here;
-    }
+    taken_ = data::front_of(leases(), count, ranges);
     return taken_;
   }
 
@@ -106,11 +100,7 @@ class SlotLedger::Impl {
   }
 
   Status look(uint64_t count) {
-    // Those that so many samples can lie in, and one to read ahead.
-    uint64_t partitions = wanted_;
-    if (count > 0 && count != kAll) {
-      partitions = std::max(wanted_, (count - 1) / rules_.data.partition_samples + 2);
-    }
+    const uint64_t partitions = std::max(wanted_, rules_.data.partitions_for(count));
     const std::vector<SampleRange> in_use = not_pushed();
     return hand_out_.look(board_, std::min(partitions, base::kLeasesMax), in_use, [this] {
       if (on_stable_) tell_newest();

@@ -200,10 +200,8 @@ class StoreLedger::Impl {
     unknown_ = Turn::kNone;
   }
 
-  // Those that so many samples can lie in, and one to read ahead.
   uint64_t partitions_for(uint64_t count) const {
-    if (wanted_ == 0 || count == 0 || count == kAll) return wanted_;
-    return std::max(wanted_, (count - 1) / rules_.data.partition_samples + 2);
+    return wanted_ == 0 ? 0 : std::max(wanted_, rules_.data.partitions_for(count));
   }
 
   // Puts what `change` makes of the newest ledger in its place.

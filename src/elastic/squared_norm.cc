@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/mix.h"
 #include "elastic/blocks.h"
 
 namespace ffdl::elastic {
@@ -40,14 +41,6 @@ double norm_of_block(const Buffer& buffer, const Buffer* other, uint64_t begin) 
   return sum_of_squares(block, count);
 }
 
-// One of `many`, drawn anew for each group of each round (the finaliser of SplitMix64).
-uint64_t draw(uint64_t round, uint64_t group, uint64_t many) {
-  uint64_t x = round * 0x9e3779b97f4a7c15 + group;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return (x ^ (x >> 31)) % many;
-}
-
 template <class T>
 double norm_of(const Buffer& buffer, const Buffer* other, BlockSample sample) {
   const uint64_t blocks = (buffer.count + kBlock - 1) / kBlock;
@@ -55,7 +48,7 @@ double norm_of(const Buffer& buffer, const Buffer* other, BlockSample sample) {
   double sum = 0;
   for (uint64_t first = 0; first < blocks; first += stride) {
     const uint64_t many = std::min(stride, blocks - first);
-    const uint64_t block = first + draw(sample.round, first, many);
+    const uint64_t block = first + base::mix(base::mix(sample.round) + first) % many;
     sum += static_cast<double>(many) * norm_of_block<T>(buffer, other, block * kBlock);
   }
   return sum;

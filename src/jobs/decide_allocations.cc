@@ -39,6 +39,7 @@ class Nodes {
                      [&](const NodeAllocation& offer) { return offer.node == name; });
     return static_cast<int>(found - offers_.begin());
   }
+  size_t count() const { return offers_.size() + 1; }
   std::vector<int> rooms() const {
     std::vector<int> rooms;
     for (const NodeAllocation& offer : offers_) rooms.push_back(offer.workers);
@@ -81,7 +82,7 @@ std::vector<NodeWorkers> told(const JobFacts& job, const Nodes& nodes) {
 // are more, as they were asked to end.
 std::vector<int> held(const JobFacts& job, const Nodes& nodes) {
   const int more = std::max(0, std::max(job.running, job.wanted) - job.granted());
-  std::vector<int> held(nodes.rooms().size(), job.demand.node.empty() ? more : 0);
+  std::vector<int> held(nodes.count(), job.demand.node.empty() ? more : 0);
   if (!job.demand.node.empty()) {
     held[static_cast<size_t>(nodes.number_of(job.demand.node))] = more;
   }
@@ -151,7 +152,7 @@ Result<std::vector<JobAllocation>> best_allocations(const Snapshot& snapshot, co
 
 // What of an allocation is more than the job has, on each node.
 std::vector<int> taken(const JobFacts& job, const JobAllocation& allocation, const Nodes& nodes) {
-  std::vector<int> taken(nodes.rooms().size());
+  std::vector<int> taken(nodes.count());
   for (const NodeWorkers& place : nodes.known(allocation.nodes)) {
     taken[static_cast<size_t>(place.node)] += place.workers;
   }

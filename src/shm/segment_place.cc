@@ -9,7 +9,7 @@
 namespace ffdl::shm {
 
 SegmentPlace place_of(const Segment& segment) {
-  return {.pid = getpid(), .fd = segment.fd(), .segment = segment.header().generation};
+  return {.segment = segment.header().generation, .pid = getpid(), .fd = segment.fd()};
 }
 
 std::string to_text(const SegmentPlace& place) {
@@ -21,7 +21,7 @@ SegmentPlace segment_place_of(const std::string& text) {
   long long fd = 0;
   unsigned long long segment = 0;
   if (std::sscanf(text.c_str(), "%lld %lld %llx", &pid, &fd, &segment) != 3) return {};
-  return {pid, fd, segment};
+  return {.segment = segment, .pid = pid, .fd = fd};
 }
 
 Result<Segment> open_segment(const SegmentPlace& place, SegmentKind kind, uint32_t layout_version) {

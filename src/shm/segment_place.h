@@ -9,11 +9,11 @@
 // the last of them is gone, killed or not, so is the memory.
 namespace ffdl::shm {
 
-// Where it is open: all that another process needs.
+// Where it is open: all that another process needs. Fixed width, as it stands in shared memory.
 struct SegmentPlace {
+  uint64_t segment = 0;  // its generation; 0: nowhere
   int64_t pid = 0;
   int64_t fd = 0;
-  uint64_t segment = 0;  // its generation
 
   bool operator==(const SegmentPlace&) const = default;
 };

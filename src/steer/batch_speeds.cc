@@ -29,7 +29,7 @@ void BatchSpeeds::add(const Measurement& measured) {
     speeds_.erase(known);
   }
   speeds_.push_back(speed);
-  if (speeds_.size() > kSizesMax) speeds_.erase(speeds_.begin());
+  forget_oldest();
 }
 
 void BatchSpeeds::learn(std::span<const MeasuredSpeed> others) {
@@ -38,10 +38,13 @@ void BatchSpeeds::learn(std::span<const MeasuredSpeed> others) {
     std::erase_if(all, [&](const MeasuredSpeed& other) { return is_same_size(other, mine); });
   }
   all.insert(all.end(), speeds_.begin(), speeds_.end());
-  if (all.size() > kSizesMax) {
-    all.erase(all.begin(), all.end() - static_cast<ptrdiff_t>(kSizesMax));
-  }
   speeds_ = std::move(all);
+  forget_oldest();
+}
+
+void BatchSpeeds::forget_oldest() {
+  if (speeds_.size() <= kSizesMax) return;
+  speeds_.erase(speeds_.begin(), speeds_.end() - static_cast<ptrdiff_t>(kSizesMax));
 }
 
 }  // namespace ffdl::steer

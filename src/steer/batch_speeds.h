@@ -20,6 +20,8 @@ class BatchSpeeds {
   const std::vector<MeasuredSpeed>& all() const { return speeds_; }
 
  private:
+  void forget_oldest();
+
   std::vector<MeasuredSpeed> speeds_;  // the latest at the end
 };
 

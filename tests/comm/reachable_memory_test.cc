@@ -16,7 +16,7 @@ class ReachableMemoryTest : public ::testing::Test {
  protected:
   ReachableMemoryTest() : shared_(SharedMemory::allocate(kCount * sizeof(float)).value()) {}
 
-  SharedPlace place_of(const Operation& operation) const {
+  shm::SegmentPlace place_of(const Operation& operation) const {
     const World world = {.generation = 1, .rank = 0, .members = testing::members_named(2)};
     return memory_.place_of(check_operation(operation, world).value());
   }
@@ -31,29 +31,29 @@ class ReachableMemoryTest : public ::testing::Test {
 
 TEST_F(ReachableMemoryTest, OnlyAWholeRegisteredMemoryInPlaceHasAPlace) {
   const Buffer buffer = whole();
-  EXPECT_EQ(place_of(in_place(buffer)), SharedPlace{});
+  EXPECT_EQ(place_of(in_place(buffer)), shm::SegmentPlace{});
   memory_.add(shared_);
-  const SharedPlace place = place_of(in_place(buffer));
-  EXPECT_EQ(place.memory, shared_->segment().header().generation);
+  const shm::SegmentPlace place = place_of(in_place(buffer));
+  EXPECT_EQ(place.segment, shared_->segment().header().generation);
   EXPECT_EQ(place.pid, getpid());
 
   const Buffer part = {shared_->data(), kCount - 1, DType::kFloat32};
-  EXPECT_EQ(place_of(in_place(part)), SharedPlace{});
+  EXPECT_EQ(place_of(in_place(part)), shm::SegmentPlace{});
   const Buffer later = {shared_->data() + sizeof(float), kCount - 1, DType::kFloat32};
-  EXPECT_EQ(place_of(in_place(later)), SharedPlace{});
+  EXPECT_EQ(place_of(in_place(later)), shm::SegmentPlace{});
   const Buffer two[] = {part, {shared_->data() + (kCount - 1) * sizeof(float), 1}};
-  EXPECT_EQ(place_of({.kind = Collective::kAllReduce, .out = two}), SharedPlace{});
+  EXPECT_EQ(place_of({.kind = Collective::kAllReduce, .out = two}), shm::SegmentPlace{});
   std::vector<float> own(kCount);
   const Buffer from = {own.data(), kCount};
   EXPECT_EQ(place_of({.kind = Collective::kAllReduce, .in = {&from, 1}, .out = {&buffer, 1}}),
-            SharedPlace{});
+            shm::SegmentPlace{});
   EXPECT_EQ(place_of({.kind = Collective::kBroadcast, .in = {&buffer, 1}, .out = {&buffer, 1}}),
-            SharedPlace{});
+            shm::SegmentPlace{});
 }
 
 TEST_F(ReachableMemoryTest, WhatIsReachedIsTheSameMemoryUntilItIsTakenBack) {
   memory_.add(shared_);
-  const SharedPlace place = place_of(in_place(whole()));
+  const shm::SegmentPlace place = place_of(in_place(whole()));
   ASSERT_OK_AND_ASSIGN(std::byte* const reached, memory_.reach(place, kCount * sizeof(float)));
   EXPECT_NE(reached, shared_->data());
   reached[17] = std::byte{5};
@@ -73,9 +73,7 @@ TEST_F(ReachableMemoryTest, WhatIsReachedStaysUntilThereIsMadeRoom) {
   std::vector<std::byte*> reached;
   for (size_t i = 0; i < base::kReachedMax + 1; ++i) {
     ASSERT_OK_AND_ASSIGN(others.emplace_back(), SharedMemory::allocate(1));
-    const shm::Segment& segment = others.back()->segment();
-    const SharedPlace place = {
-        .memory = segment.header().generation, .pid = getpid(), .fd = segment.fd()};
+    const shm::SegmentPlace place = shm::place_of(others.back()->segment());
     ASSERT_OK_AND_ASSIGN(reached.emplace_back(), memory_.reach(place, 1));
   }
   for (size_t i = 0; i < others.size(); ++i) {
@@ -89,11 +87,11 @@ TEST_F(ReachableMemoryTest, WhatIsReachedStaysUntilThereIsMadeRoom) {
 
 TEST_F(ReachableMemoryTest, APlaceThatIsNoneIsAnError) {
   memory_.add(shared_);
-  const SharedPlace place = place_of(in_place(whole()));
+  const shm::SegmentPlace place = place_of(in_place(whole()));
   EXPECT_FAILS(memory_.reach(place, kCount * sizeof(float) + 1).status(),
                StatusCode::kInvalidArgument, "4000 bytes, not 4001");
-  SharedPlace other = place;
-  other.memory += 1;
+  shm::SegmentPlace other = place;
+  other.segment += 1;
   EXPECT_FAILS(memory_.reach(other, 1).status(), StatusCode::kConflict, "replaced");
   other.fd = 1'000'000;
   EXPECT_FAILS(memory_.reach(other, 1).status(), StatusCode::kUnavailable, "same user");

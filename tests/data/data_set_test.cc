@@ -35,6 +35,27 @@ TEST(DataSet, KnowsWhichRangesItHas) {
   EXPECT_FALSE(data.has({3, 0, 1}));
 }
 
+TEST(DataSet, SoManySamplesNeedSoManyPartitionsAndOneAhead) {
+  const DataSet data = {.samples = 100, .partition_samples = 10};
+  for (const auto& [count, partitions] : std::vector<std::pair<uint64_t, uint64_t>>{
+           {0, 0}, {1, 2}, {10, 2}, {11, 3}, {25, 4}, {SampleLedger::kAll, 0}}) {
+    EXPECT_EQ(data.partitions_for(count), partitions) << count;
+  }
+}
+
+TEST(FrontOf, IsTheFirstSamplesInAsManyRangesAsMayBe) {
+  const std::vector<SampleRange> all = {{4, 2, 5}, {1, 0, 10}, {7, 3, 4}};
+  using Ranges = std::vector<SampleRange>;
+  EXPECT_EQ(front_of(all, 0), Ranges{});
+  EXPECT_EQ(front_of(all, 2), (Ranges{{4, 2, 4}}));
+  EXPECT_EQ(front_of(all, 3), (Ranges{{4, 2, 5}}));
+  EXPECT_EQ(front_of(all, 8), (Ranges{{4, 2, 5}, {1, 0, 5}}));
+  EXPECT_EQ(front_of(all, SampleLedger::kAll), all);
+  EXPECT_EQ(front_of(all, SampleLedger::kAll, 2), (Ranges{{4, 2, 5}, {1, 0, 10}}));
+  EXPECT_EQ(front_of(all, 8, 1), (Ranges{{4, 2, 5}}));
+  EXPECT_EQ(front_of({}, 8), Ranges{});
+}
+
 TEST(DataSet, EachEpochHasAnotherOrderOfAllPartitions) {
   DataSet data{.samples = 40, .partition_samples = 4, .seed = 1};
   const auto order = [&](uint64_t epoch) {

@@ -13,6 +13,7 @@
 #include "ffdl/commit_log.h"
 #include "ffdl/data_pipeline.h"
 #include "ffdl/parameter_server.h"
+#include "support/learners.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -21,6 +22,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using data::testing::text_of;
+using testing::attach;
+using testing::create_server;
 
 // Learners in this process. A gradient is one for each of its samples, so that the weights count
 // how often each was used.
@@ -35,14 +38,7 @@ class SlotLedgerTest : public ::testing::Test {
     options.rule.learning_rate = 1;
     options.partitions = 40;
     options.synchrony = synchrony;
-    auto created = ParameterServer::create(options);
-    EXPECT_OK(created);
-    return std::move(created).value();
-  }
-  static std::unique_ptr<Learner> attach(const ParameterServer& server, int slot = kAnySlot) {
-    auto attached = Learner::attach(server, deadline_in(10s), {.slot = slot});
-    EXPECT_OK(attached);
-    return std::move(attached).value();
+    return create_server(options);
   }
   std::unique_ptr<SlotLedger> ledger_of(Learner& learner) { return ledger_of(learner, data_); }
   static std::unique_ptr<SlotLedger> ledger_of(Learner& learner,

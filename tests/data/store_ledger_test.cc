@@ -14,6 +14,7 @@
 #include "ffdl/data_pipeline.h"
 #include "sim/sim_runtime.h"
 #include "store/memory_store.h"
+#include "support/forwarding_store.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -24,15 +25,10 @@ using namespace std::chrono_literals;
 using testing::NumberedSource;
 
 // Puts and says that the reply was lost, or does not put.
-class FlakyStore final : public Store {
+class FlakyStore final : public testing::ForwardingStore {
  public:
-  explicit FlakyStore(Store& inner) : inner_(inner) {}
+  using ForwardingStore::ForwardingStore;
 
-  Result<Entry> get(std::string_view key) override { return inner_.get(key); }
-  Result<std::vector<Entry>> list(std::string_view prefix) override { return inner_.list(prefix); }
-  Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease) override {
-    return inner_.put(key, value, lease);
-  }
   Result<Revision> compare_and_put(std::string_view key, Revision expected, std::string_view value,
                                    LeaseId lease) override {
     if (fails == StatusCode::kUnavailable) return Status(fails, "it is away");
@@ -40,18 +36,8 @@ class FlakyStore final : public Store {
     if (fails == StatusCode::kTimeout) return Status(fails, "the reply is lost");
     return made;
   }
-  Status remove(std::string_view key) override { return inner_.remove(key); }
-  Result<Revision> wait_change(std::string_view prefix, Revision after, Time deadline) override {
-    return inner_.wait_change(prefix, after, deadline);
-  }
-  Result<LeaseId> grant_lease(Duration ttl) override { return inner_.grant_lease(ttl); }
-  Status keep_alive(LeaseId lease) override { return inner_.keep_alive(lease); }
-  Status end_lease(LeaseId lease) override { return inner_.end_lease(lease); }
 
   StatusCode fails = StatusCode::kOk;
-
- private:
-  Store& inner_;
 };
 
 // Some workers of one job, one at a time, in one store. A worker that is dropped has died.

@@ -11,6 +11,7 @@
 #include "ffdl/log.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
+#include "support/forwarding_store.h"
 #include "support/memory_files.h"
 #include "support/small_model.h"
 #include "support/started_program.h"
@@ -342,10 +343,10 @@ class NoticedFiles final : public elastic::FileSystem {
 };
 
 // A store that says nothing to one thread while `is_silent` says so.
-class SilentStore final : public Store {
+class SilentStore final : public testing::ForwardingStore {
  public:
   SilentStore(Store& inner, std::function<bool()> is_silent)
-      : inner_(inner), is_silent_(std::move(is_silent)) {}
+      : ForwardingStore(inner), is_silent_(std::move(is_silent)) {}
 
   Result<Entry> get(std::string_view key) override {
     if (is_silent()) return Status(StatusCode::kUnavailable, "silent");
@@ -355,25 +356,10 @@ class SilentStore final : public Store {
     if (is_silent()) return Status(StatusCode::kUnavailable, "silent");
     return inner_.list(prefix);
   }
-  Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease) override {
-    return inner_.put(key, value, lease);
-  }
-  Result<Revision> compare_and_put(std::string_view key, Revision expected, std::string_view value,
-                                   LeaseId lease) override {
-    return inner_.compare_and_put(key, expected, value, lease);
-  }
-  Status remove(std::string_view key) override { return inner_.remove(key); }
-  Result<Revision> wait_change(std::string_view prefix, Revision after, Time deadline) override {
-    return inner_.wait_change(prefix, after, deadline);
-  }
-  Result<LeaseId> grant_lease(Duration ttl) override { return inner_.grant_lease(ttl); }
-  Status keep_alive(LeaseId lease) override { return inner_.keep_alive(lease); }
-  Status end_lease(LeaseId lease) override { return inner_.end_lease(lease); }
 
  private:
   bool is_silent() const { return std::this_thread::get_id() == thread_ && is_silent_(); }
 
-  Store& inner_;
   const std::function<bool()> is_silent_;
   const std::thread::id thread_ = std::this_thread::get_id();
 };

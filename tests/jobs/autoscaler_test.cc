@@ -13,6 +13,7 @@
 #include "sim/faulty_store.h"
 #include "sim/sim_runtime.h"
 #include "store/memory_store.h"
+#include "support/forwarding_store.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -297,9 +298,9 @@ TEST(Autoscaler, SurvivesKillsAndLostMessages) {
 }
 
 // A store in which somebody else decides between the first look and what follows from it.
-class OvertakingStore final : public Store {
+class OvertakingStore final : public testing::ForwardingStore {
  public:
-  OvertakingStore(Store& inner, StopSource& stop) : inner_(inner), stop_(stop) {}
+  OvertakingStore(Store& inner, StopSource& stop) : ForwardingStore(inner), stop_(stop) {}
 
   bool was_overtaken() const { return was_overtaken_; }
   int looks_since() const { return looks_since_; }
@@ -318,20 +319,8 @@ class OvertakingStore final : public Store {
     if (put.ok() && key == jobs::kAnswers) stop_.request_stop();
     return put;
   }
-  Result<Entry> get(std::string_view key) override { return inner_.get(key); }
-  Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease) override {
-    return inner_.put(key, value, lease);
-  }
-  Status remove(std::string_view key) override { return inner_.remove(key); }
-  Result<Revision> wait_change(std::string_view prefix, Revision after, Time deadline) override {
-    return inner_.wait_change(prefix, after, deadline);
-  }
-  Result<LeaseId> grant_lease(Duration ttl) override { return inner_.grant_lease(ttl); }
-  Status keep_alive(LeaseId lease) override { return inner_.keep_alive(lease); }
-  Status end_lease(LeaseId lease) override { return inner_.end_lease(lease); }
 
  private:
-  Store& inner_;
   StopSource& stop_;
   bool was_overtaken_ = false;
   int looks_since_ = 0;

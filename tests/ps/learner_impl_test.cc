@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "support/learners.h"
 #include "support/status_matchers.h"
 
 // How a learner behaves while the server is late, absent, bounded, or ends.
@@ -14,6 +15,7 @@ namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::attach;
 
 constexpr uint64_t kPushed = 1'500;
 
@@ -22,12 +24,6 @@ ParameterServerOptions sum_options() {
   options.parameters = kPushed;
   options.rule.learning_rate = 1;
   return options;
-}
-
-std::unique_ptr<Learner> attach(const ParameterServer& server, int slot = kAnySlot) {
-  auto attached = Learner::attach(server, deadline_in(10s), {.slot = slot});
-  EXPECT_OK(attached);
-  return std::move(attached).value();
 }
 
 void fill(std::span<float> gradient, float value) {

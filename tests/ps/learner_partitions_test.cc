@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "ps/learner_impl.h"
+#include "support/learners.h"
 #include "support/status_matchers.h"
 
 // Who works on which partition, as the learners of one server see it.
@@ -10,6 +11,8 @@ namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::attach;
+using testing::create_server;
 
 class LearnerPartitions : public ::testing::Test {
  protected:
@@ -22,14 +25,7 @@ class LearnerPartitions : public ::testing::Test {
     options.rule.learning_rate = 1;
     options.partitions = 3;
     options.synchrony = synchrony;
-    auto created = ParameterServer::create(options);
-    EXPECT_OK(created);
-    return std::move(created).value();
-  }
-  static std::unique_ptr<Learner> attach(const ParameterServer& server, int slot = kAnySlot) {
-    auto attached = Learner::attach(server, deadline_in(10s), {.slot = slot});
-    EXPECT_OK(attached);
-    return std::move(attached).value();
+    return create_server(options);
   }
   static bool hold(Learner& learner, uint32_t partition) {
     const auto held = learner.hold(partition);

@@ -12,7 +12,7 @@ namespace {
 constexpr auto kKind = SegmentKind::kCommunicator;
 
 TEST(SegmentPlace, ComesBackFromItsText) {
-  const SegmentPlace place = {.pid = 12, .fd = 3, .segment = 0xfedcba9876543210};
+  const SegmentPlace place = {.segment = 0xfedcba9876543210, .pid = 12, .fd = 3};
   EXPECT_EQ(segment_place_of(to_text(place)), place);
   EXPECT_EQ(segment_place_of("elsewhere"), SegmentPlace());
 }

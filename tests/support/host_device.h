@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "comm/device_side.h"
+#include "base/device_side.h"
 #include "support/host_stream.h"
 
 // A device whose memory is the host's, and whose streams are threads: what is given to one is done
@@ -54,7 +54,7 @@ class ThreadStream final : public HostStream {
   std::thread thread_;
 };
 
-class HostDevice : public comm::DeviceSide {
+class HostDevice : public base::DeviceSide {
  public:
   // All memory is the device's but this.
   void keep_on_host(const void* memory) { on_host_.insert(memory); }
@@ -63,8 +63,8 @@ class HostDevice : public comm::DeviceSide {
   Result<int> in_use() override { return 0; }
   Status use(int) override { return {}; }
   Result<bool> holds(const void* memory) override { return !on_host_.contains(memory); }
-  Result<comm::SideStream> make_stream() override {
-    return comm::SideStream(std::make_unique<ThreadStream>().release(), [](void* stream) {
+  Result<base::SideStream> make_stream() override {
+    return base::SideStream(std::make_unique<ThreadStream>().release(), [](void* stream) {
       const std::unique_ptr<ThreadStream> ended(static_cast<ThreadStream*>(stream));
     });
   }
@@ -79,8 +79,8 @@ class HostDevice : public comm::DeviceSide {
     static_cast<ThreadStream*>(stream)->enqueue([=] { std::memmove(to, from, bytes); });
     return {};
   }
-  Result<comm::SideMemory> allocate(uint64_t bytes) override {
-    return comm::SideMemory(std::make_unique<std::byte[]>(bytes).release(), [](std::byte* memory) {
+  Result<base::SideMemory> allocate(uint64_t bytes) override {
+    return base::SideMemory(std::make_unique<std::byte[]>(bytes).release(), [](std::byte* memory) {
       const std::unique_ptr<std::byte[]> freed(memory);
     });
   }

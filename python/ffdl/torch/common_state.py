@@ -254,7 +254,6 @@ class Settings:
         self._progress = 0.0  # in steps of the scheduler
         self.seed = seed
         self._present = b""
-        self._image = b""  # of `bytes`, when the objects last were as they say
         self.record()
 
     def record(self) -> None:
@@ -268,12 +267,11 @@ class Settings:
         self.bytes.zero_()
         self.bytes[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.int8)
         self._present = text
-        self._image = self.bytes.numpy().tobytes()
 
     def restore(self) -> None:
         """The objects become what the bytes say, which others may have sent."""
         image = self.bytes.numpy().tobytes()
-        if image == self._image:
+        if image == self._present.ljust(SETTINGS_BYTES, b"\0"):
             return
         settings = json.loads(image.rstrip(b"\0"))
         self._epochs = settings["epochs"]
@@ -286,7 +284,6 @@ class Settings:
             state = self._scheduler.state_dict()
             self._scheduler.load_state_dict(state | _changed(state, settings["scheduler"]))
         self._present = self._text()
-        self._image = image
 
     def step_scheduler(self, progress: float) -> None:
         """Goes on by so many steps: whole ones, and what is left is kept."""

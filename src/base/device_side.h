@@ -8,13 +8,13 @@
 #include "base/device.h"
 #include "ffdl/status.h"
 
-namespace ffdl::comm {
+namespace ffdl::base {
 
 // Ended by the side that made it.
-using SideStream = std::unique_ptr<void, std::function<void(base::DeviceStream)>>;
+using SideStream = std::unique_ptr<void, std::function<void(DeviceStream)>>;
 using SideMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 
-// What a communicator needs of a GPU: base/device.h as an object, so that tests can have another.
+// A GPU, as far as the library uses one: device.h as an object, so that tests can have another.
 // Threads: any. Errors: those of base/device.h.
 class DeviceSide {
  public:
@@ -25,9 +25,9 @@ class DeviceSide {
   // Whether `memory` is the device's.
   virtual Result<bool> holds(const void* memory) = 0;
   virtual Result<SideStream> make_stream() = 0;
-  virtual Status follow_default(base::DeviceStream stream) = 0;
-  virtual Result<bool> is_done(base::DeviceStream stream) = 0;
-  virtual Status copy(void* to, const void* from, uint64_t bytes, base::DeviceStream stream) = 0;
+  virtual Status follow_default(DeviceStream stream) = 0;
+  virtual Result<bool> is_done(DeviceStream stream) = 0;
+  virtual Status copy(void* to, const void* from, uint64_t bytes, DeviceStream stream) = 0;
   virtual Result<SideMemory> allocate(uint64_t bytes) = 0;
 };
 
@@ -51,4 +51,4 @@ class DeviceUse {
   Status status_;
 };
 
-}  // namespace ffdl::comm
+}  // namespace ffdl::base

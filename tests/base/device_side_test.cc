@@ -1,4 +1,4 @@
-#include "comm/device_side.h"
+#include "base/device_side.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "support/host_device.h"
 #include "support/status_matchers.h"
 
-namespace ffdl::comm {
+namespace ffdl::base {
 namespace {
 
 // Tells which devices were chosen.
@@ -39,12 +39,12 @@ TEST(DeviceSide, AThreadGetsItsDeviceBack) {
 // base/device.h, whatever it says on this machine.
 TEST(DeviceSide, GpusAreThoseOfThisMachine) {
   const auto side = gpu_side();
-  EXPECT_EQ(side->in_use().status().code(), base::device_in_use().status().code());
+  EXPECT_EQ(side->in_use().status().code(), device_in_use().status().code());
   int here = 0;
-  EXPECT_EQ(side->holds(&here).status().code(), base::is_device_memory(&here).status().code());
-  EXPECT_EQ(side->make_stream().status().code(), base::make_device_stream().status().code());
-  EXPECT_EQ(side->allocate(64).status().code(), base::allocate_on_device(64).status().code());
+  EXPECT_EQ(side->holds(&here).status().code(), is_device_memory(&here).status().code());
+  EXPECT_EQ(side->make_stream().status().code(), make_device_stream().status().code());
+  EXPECT_EQ(side->allocate(64).status().code(), allocate_on_device(64).status().code());
 }
 
 }  // namespace
-}  // namespace ffdl::comm
+}  // namespace ffdl::base

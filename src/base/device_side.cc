@@ -1,0 +1,44 @@
+#include "base/device_side.h"
+
+#include <utility>
+
+namespace ffdl::base {
+namespace {
+
+class GpuSide final : public DeviceSide {
+ public:
+  Result<int> in_use() override { return device_in_use(); }
+  Status use(int device) override { return use_device(device); }
+  Result<bool> holds(const void* memory) override { return is_device_memory(memory); }
+  Result<SideStream> make_stream() override {
+    FFDL_ASSIGN_OR_RETURN(OwnedDeviceStream stream, make_device_stream());
+    return SideStream(std::move(stream));
+  }
+  Status follow_default(DeviceStream stream) override { return follow_default_stream(stream); }
+  Result<bool> is_done(DeviceStream stream) override { return device_is_done(stream); }
+  Status copy(void* to, const void* from, uint64_t bytes, DeviceStream stream) override {
+    return copy_on_device(to, from, bytes, stream);
+  }
+  Result<SideMemory> allocate(uint64_t bytes) override {
+    FFDL_ASSIGN_OR_RETURN(DeviceMemory memory, allocate_on_device(bytes));
+    return SideMemory(std::move(memory));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceSide> gpu_side() { return std::make_unique<GpuSide>(); }
+
+DeviceUse::DeviceUse(DeviceSide& side, int device) : side_(side) {
+  const Result<int> before = side.in_use();
+  status_ = before.status();
+  if (!status_.ok() || *before == device) return;
+  status_ = side.use(device);
+  if (status_.ok()) before_ = *before;
+}
+
+DeviceUse::~DeviceUse() {
+  if (before_ >= 0) static_cast<void>(side_.use(before_));
+}
+
+}  // namespace ffdl::base
