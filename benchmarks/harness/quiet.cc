@@ -17,11 +17,6 @@
 namespace ffdl::bench {
 namespace {
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 std::map<pid_t, ProcessTicks> all_processes() {
   std::map<pid_t, ProcessTicks> processes;
   std::error_code ignored;  // processes come and go while we look
@@ -51,6 +46,12 @@ bool inherited_lock(int descriptor) {
 }
 
 }  // namespace
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();  // who iterates over it gets exceptions
+  return text.str();
+}
 
 std::optional<MachineTicks> parse_machine_ticks(std::string_view stat) {
   std::istringstream in{std::string(stat.substr(0, stat.find('\n')))};

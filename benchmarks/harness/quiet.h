@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,9 @@ struct CpuSample {
   MachineTicks machine = {};
   uint64_t own = 0;  // of our process and everything below it
 };
+
+// What a file holds; what can be read of it, when that fails: a process may end while we look.
+std::string read_text(const std::filesystem::path& path);
 
 // Pure: the first line of /proc/stat, and one line of /proc/<pid>/stat.
 std::optional<MachineTicks> parse_machine_ticks(std::string_view stat);

@@ -11,6 +11,13 @@
 namespace ffdl::bench {
 namespace {
 
+// As a process that ends between the opening of its file and the reading does.
+TEST(ReadText, AFailureIsTheEndOfIt) {
+  EXPECT_EQ(read_text(std::filesystem::temp_directory_path()), "");
+  EXPECT_EQ(read_text("/proc/self/no-such-file"), "");
+  EXPECT_NE(read_text("/proc/self/stat"), "");
+}
+
 TEST(ParseMachineTicks, AddsUpTheFirstLine) {
   const auto ticks = parse_machine_ticks("cpu  100 2 30 1000 7 1 4 5 9 9\ncpu0 1 1 1 1 1 1 1 1\n");
   ASSERT_TRUE(ticks);
