@@ -101,7 +101,7 @@ void change_rows(Suite& suite) {
   out_and_in_rows(suite, jobs, 5, audits);
   kill_rows(suite, jobs, audits);
   if (suite.options().slow) {
-    out_and_in_rows(suite, {.size = "800MB", .shape = {.layers = 100, .rows = 48}}, 10, audits);
+    out_and_in_rows(suite, {.size = "800MB", .shape = {.layers = 100, .rows = 12}}, 10, audits);
   }
   audit_rows(suite, audits);
 }
