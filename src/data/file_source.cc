@@ -37,8 +37,8 @@ FileSource::Hull FileSource::hull_of(std::span<const uint64_t> indices, uint64_t
   return hull;
 }
 
-Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) const {
-  if (indices.empty()) return {};
+// What is asked for; something is.
+Result<FileSource::Hull> FileSource::look(std::span<const uint64_t> indices) const {
   uint64_t low = indices[0];
   uint64_t high = indices[0];
   uint64_t before = indices[0];
@@ -56,13 +56,38 @@ Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) c
   Hull hull = hull_of(indices, low, high);
   hull.in_order = in_order;
   hull.has_large = hull.bytes >= indices.size() * base::kReadInPlaceBytes;
-  if (access_ == FileAccess::kMapped) return read_mapped(indices, hull, batch);
+  return hull;
+}
+
+Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) const {
+  if (indices.empty()) return {};
+  FFDL_ASSIGN_OR_RETURN(const Hull hull, look(indices));
+  if (access_ == FileAccess::kMapped) {
+    FFDL_RETURN_IF_ERROR(bring(indices, hull, batch));
+    return add_all(
+        indices, [&](const Extent& extent) { return file_->mapped(extent.offset, extent.bytes); },
+        batch);
+  }
   if (hull.has_large || !hull.is_dense()) return read_in_place(indices, hull, batch);
   return read_stretch(indices, hull, batch);
 }
 
-Status FileSource::read_mapped(std::span<const uint64_t> indices, const Hull& hull,
-                               SampleBatch& batch) const {
+std::optional<PlacedSamples> FileSource::placed() const {
+  const bool lies_so =
+      access_ == FileAccess::kMapped && table_.format.is_fixed && table_.check == nullptr;
+  if (!lies_so) return std::nullopt;
+  return PlacedSamples{file_->mapped(table_.first, 0).data(), table_.stride, table_.format.bytes};
+}
+
+Status FileSource::bring(std::span<const uint64_t> indices, SampleBatch& batch) const {
+  if (indices.empty()) return {};
+  FFDL_ASSIGN_OR_RETURN(const Hull hull, look(indices));
+  return bring(indices, hull, batch);
+}
+
+// Of a mapped file: what they lie in comes into memory.
+Status FileSource::bring(std::span<const uint64_t> indices, const Hull& hull,
+                         SampleBatch& batch) const {
   FFDL_RETURN_IF_ERROR(file_->check_size());
   if (hull.is_dense()) {
     file_->populate(hull.begin, hull.end - hull.begin);
@@ -73,9 +98,7 @@ Status FileSource::read_mapped(std::span<const uint64_t> indices, const Hull& hu
       file_->populate(extent.offset, extent.bytes);
     }
   }
-  return add_all(
-      indices, [&](const Extent& extent) { return file_->mapped(extent.offset, extent.bytes); },
-      batch);
+  return {};
 }
 
 void FileSource::add_stretch(const Hull& hull, std::span<const std::byte> bytes,
