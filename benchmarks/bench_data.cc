@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
     const std::string_view role = argv[2];
     if (role == "ledger-memory") return play_ledger_memory();
     if (role == "fill-ring") return play_fill_ring(argv[3]);
-    return role == "worker-memory" ? play_worker_memory(argv[3]) : play_first_batch(argv[3]);
+    if (role == "worker-memory") return play_worker_memory(argv[3]);
   }
   return Suite::run("data", argc, argv, [](Suite& suite) {
     Ledgers job(4);
