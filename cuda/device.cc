@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include "base/device_error.h"
+#include "base/errors.h"
 #include "cuda/failure.h"
 
 namespace ffdl {
@@ -18,6 +19,16 @@ std::string missing_driver() {
   if (driver == nullptr) return dlerror();
   dlclose(driver);
   return {};
+}
+
+Status follow(cudaStream_t stream, cudaStream_t leader, std::string_view doing) {
+  cudaEvent_t event = nullptr;
+  FFDL_RETURN_IF_ERROR(
+      cuda::status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), doing));
+  cudaError_t error = cudaEventRecord(event, leader);
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(stream, event, 0);
+  cudaEventDestroy(event);  // CUDA keeps it until it has come
+  return cuda::status_of(error, doing);
 }
 
 }  // namespace
@@ -95,7 +106,16 @@ Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream s
                          "copy on the device");
 }
 
+// cudaStreamSynchronize alone would keep a core busy. Behind the event it has nothing to wait for;
+// without one, where CUDA has no room for it, it waits.
 Status wait_for_device(DeviceStream stream) {
+  cudaEvent_t event = nullptr;
+  cudaError_t error =
+      cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming);
+  if (error == cudaSuccess) error = cudaEventRecord(event, stream_of(stream));
+  if (error == cudaSuccess) error = cudaEventSynchronize(event);
+  if (event != nullptr) cudaEventDestroy(event);
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // told below, if it lasts
   return cuda::status_of(cudaStreamSynchronize(stream_of(stream)), "wait for the device");
 }
 
@@ -119,14 +139,27 @@ Result<OwnedDeviceStream> make_device_stream() {
 }
 
 Status follow_default_stream(DeviceStream stream) {
-  constexpr std::string_view kDoing = "follow the default stream";
-  cudaEvent_t event = nullptr;
-  FFDL_RETURN_IF_ERROR(
-      cuda::status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), kDoing));
-  cudaError_t error = cudaEventRecord(event, cudaStreamLegacy);
-  if (error == cudaSuccess) error = cudaStreamWaitEvent(stream_of(stream), event, 0);
-  cudaEventDestroy(event);  // CUDA keeps it until it has come
-  return cuda::status_of(error, kDoing);
+  return follow(stream_of(stream), cudaStreamLegacy, "follow the default stream");
+}
+
+Status follow_stream(DeviceStream stream, DeviceStream leader) {
+  return follow(stream_of(stream), stream_of(leader), "follow a stream");
+}
+
+void UnpinPages::operator()(void* pages) const { cudaHostUnregister(pages); }
+
+Result<PinnedPages> pin_pages(void* pages, uint64_t bytes) {
+  constexpr std::string_view kDoing = "pin pages";
+  const cudaError_t error = cudaHostRegister(pages, bytes, cudaHostRegisterPortable);
+  if (error == cudaErrorMemoryAllocation) {  // of which device_error() would say: on the GPU
+    static_cast<void>(cudaGetLastError());
+    return make_error(StatusCode::kExhausted,
+                      "{}: the system refuses {} bytes; see 'ulimit -l', and what the container "
+                      "may lock",
+                      kDoing, bytes);
+  }
+  FFDL_RETURN_IF_ERROR(cuda::status_of(error, kDoing));
+  return PinnedPages(pages);
 }
 
 }  // namespace base

@@ -32,6 +32,9 @@ Result<bool> device_is_done(DeviceStream) { return no_cuda("ask whether the devi
 void EndDeviceStream::operator()(void*) const {}  // there was never one
 Result<OwnedDeviceStream> make_device_stream() { return no_cuda("make a stream of the device"); }
 Status follow_default_stream(DeviceStream) { return no_cuda("follow the default stream"); }
+Status follow_stream(DeviceStream, DeviceStream) { return no_cuda("follow a stream"); }
+void UnpinPages::operator()(void*) const {}  // there were never any
+Result<PinnedPages> pin_pages(void*, uint64_t) { return no_cuda("pin pages"); }
 
 }  // namespace base
 

@@ -12,6 +12,7 @@
 #include "ffdl/communicator.h"        // IWYU pragma: export
 #include "ffdl/data_pipeline.h"       // IWYU pragma: export
 #include "ffdl/data_source.h"         // IWYU pragma: export
+#include "ffdl/device_learner.h"      // IWYU pragma: export
 #include "ffdl/diagnose.h"            // IWYU pragma: export
 #include "ffdl/elastic_policy.h"      // IWYU pragma: export
 #include "ffdl/export.h"              // IWYU pragma: export

@@ -161,6 +161,7 @@ class FFDL_API Learner {
 
  private:
   friend class AveragingLearner;
+  friend class DeviceLearner;
   explicit Learner(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -160,6 +160,7 @@ class FFDL_API ParameterServer {
   class Impl;
 
  private:
+  friend class DeviceLearner;
   friend class Learner;
   friend class ParameterServerView;
   explicit ParameterServer(std::unique_ptr<Impl> impl);

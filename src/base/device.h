@@ -48,7 +48,8 @@ Result<DeviceMemory> allocate_on_device(uint64_t bytes);
 // from or to memory of the host that is not pinned it may also wait.
 Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream);
 
-// Blocks until all that `stream` was given is done. Errors: also those of what it was given.
+// Blocks, asleep, until all that `stream` was given is done. Errors: also those of what it was
+// given; in any case nothing of it is under way when this returns.
 Status wait_for_device(DeviceStream stream);
 // The same as a question. Does not block.
 Result<bool> device_is_done(DeviceStream stream);
@@ -64,5 +65,17 @@ Result<OwnedDeviceStream> make_device_stream();
 // What the default stream of this thread's GPU was given until now comes before what `stream` is
 // given from now on. Does not block.
 Status follow_default_stream(DeviceStream stream);
+// The same for what `leader` was given. Both streams are of this thread's GPU.
+Status follow_stream(DeviceStream stream, DeviceStream leader);
+
+struct UnpinPages {
+  void operator()(void* pages) const;
+};
+using PinnedPages = std::unique_ptr<void, UnpinPages>;  // the memory itself is the caller's
+
+// Whole pages of the host's memory that are there already: copies from and to them do not wait, and
+// the GPU's copy engines make them alone. Pages that this process has pinned at these addresses are
+// refused. They are unpinned before the memory goes, and when no copy is under way.
+Result<PinnedPages> pin_pages(void* pages, uint64_t bytes);
 
 }  // namespace ffdl::base

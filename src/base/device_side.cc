@@ -15,9 +15,17 @@ class GpuSide final : public DeviceSide {
     return SideStream(std::move(stream));
   }
   Status follow_default(DeviceStream stream) override { return follow_default_stream(stream); }
+  Status follow(DeviceStream stream, DeviceStream leader) override {
+    return follow_stream(stream, leader);
+  }
   Result<bool> is_done(DeviceStream stream) override { return device_is_done(stream); }
+  Status wait(DeviceStream stream) override { return wait_for_device(stream); }
   Status copy(void* to, const void* from, uint64_t bytes, DeviceStream stream) override {
     return copy_on_device(to, from, bytes, stream);
+  }
+  Result<SidePin> pin(void* pages, uint64_t bytes) override {
+    FFDL_ASSIGN_OR_RETURN(PinnedPages pinned, pin_pages(pages, bytes));
+    return SidePin(std::move(pinned));
   }
   Result<SideMemory> allocate(uint64_t bytes) override {
     FFDL_ASSIGN_OR_RETURN(DeviceMemory memory, allocate_on_device(bytes));

@@ -13,6 +13,7 @@ namespace ffdl::base {
 // Ended by the side that made it.
 using SideStream = std::unique_ptr<void, std::function<void(DeviceStream)>>;
 using SideMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
+using SidePin = std::unique_ptr<void, std::function<void(void*)>>;
 
 // A GPU, as far as the library uses one: device.h as an object, so that tests can have another.
 // Threads: any. Errors: those of base/device.h.
@@ -26,8 +27,11 @@ class DeviceSide {
   virtual Result<bool> holds(const void* memory) = 0;
   virtual Result<SideStream> make_stream() = 0;
   virtual Status follow_default(DeviceStream stream) = 0;
+  virtual Status follow(DeviceStream stream, DeviceStream leader) = 0;
   virtual Result<bool> is_done(DeviceStream stream) = 0;
+  virtual Status wait(DeviceStream stream) = 0;
   virtual Status copy(void* to, const void* from, uint64_t bytes, DeviceStream stream) = 0;
+  virtual Result<SidePin> pin(void* pages, uint64_t bytes) = 0;
   virtual Result<SideMemory> allocate(uint64_t bytes) = 0;
 };
 

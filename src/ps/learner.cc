@@ -112,7 +112,7 @@ Result<PushResult> Learner::push_sparse(const SparseGradient& gradient, SampleRa
 Result<PushResult> Learner::push_halves(GradientType type, std::span<const uint16_t> gradient,
                                         SampleRange samples) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
-  return impl_->push_halves(type, gradient, {&samples, 1});
+  return impl_->push_halves(type, gradient, {&samples, 1}, impl_->base_version());
 }
 
 Result<uint64_t> Learner::pull(std::span<float> weights, PullMode mode) {

@@ -212,7 +212,8 @@ Result<PushResult> Learner::Impl::push(std::span<const float> gradient,
 }
 
 Result<PushResult> Learner::Impl::push_halves(GradientType type, std::span<const uint16_t> gradient,
-                                              std::span<const SampleRange> samples) {
+                                              std::span<const SampleRange> samples,
+                                              uint64_t version) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
   FFDL_RETURN_IF_ERROR(check_size(gradient.size()));
   if (type != GradientType::kBFloat16 && type != GradientType::kFloat16) {
@@ -221,7 +222,7 @@ Result<PushResult> Learner::Impl::push_halves(GradientType type, std::span<const
   }
   float* const floats = staging();
   ps::widen(type, gradient.data(), floats, gradient.size());
-  return take_dense({floats, gradient.size()}, samples, base_version_, false);
+  return take_dense({floats, gradient.size()}, samples, version, false);
 }
 
 Result<PushResult> Learner::Impl::push_sparse(const SparseGradient& gradient,
@@ -462,6 +463,8 @@ Result<ps::Transfer*> Learner::Impl::transfer() {
   if (!transfer_) transfer_ = std::make_unique<ps::Transfer>(*this);
   return transfer_.get();
 }
+
+void Learner::Impl::end_transfer() { transfer_.reset(); }
 
 bool Learner::Impl::pushing_beside() const { return transfer_ && transfer_->pushing(); }
 

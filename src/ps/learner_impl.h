@@ -48,7 +48,7 @@ class Learner::Impl {
                                  std::span<const SampleRange> samples);
   // `type`: kBFloat16 or kFloat16.
   Result<PushResult> push_halves(GradientType type, std::span<const uint16_t> gradient,
-                                 std::span<const SampleRange> samples);
+                                 std::span<const SampleRange> samples, uint64_t version);
   Result<uint64_t> pull(std::span<float> weights, PullMode mode);
   Result<uint64_t> pull_rows(uint64_t table, uint64_t row_size, std::span<const uint64_t> rows,
                              std::span<float> to) const;
@@ -71,7 +71,9 @@ class Learner::Impl {
   void set_base_version(uint64_t version) { base_version_ = version; }
   uint64_t base_version() const { return base_version_; }
   Result<ps::Transfer*> transfer();
+  void end_transfer();  // when what is under way has ended
   bool pushing_beside() const;
+  Status check_size(uint64_t elements) const;  // of a gradient
 
  private:
   uint64_t waits_to_be_folded(int l, uint32_t partition) const;
@@ -80,7 +82,6 @@ class Learner::Impl {
   Status check_samples(std::span<const SampleRange> samples) const;
   void note_positions(std::span<const SampleRange> samples);
   Status server_is_gone(std::string_view doing) const;
-  Status check_size(uint64_t elements) const;
   Status check_room(const ps::IncomingGradient& incoming, double largest) const;
   struct Verdict {
     bool skip = false;

@@ -34,7 +34,7 @@ bool wait_for_even(const ShardWords& words, Time deadline) {
   return true;
 }
 
-Status copy_shard_between_updates(const Region& region, int k, std::span<float> to) {
+Status read_shard_between_updates(const Region& region, int k, const ReadWeights& read) {
   ShardWords& words = region.shard(k);
   const Part part = part_of_shard(region, k);
   const Time deadline = deadline_in(base::kSnapshotWaitMax);
@@ -42,8 +42,8 @@ Status copy_shard_between_updates(const Region& region, int k, std::span<float> 
   while (true) {
     const uint64_t before = words.seqlock.load(std::memory_order_acquire);
     if (before % 2 == 0) {
-      copy_from_shared(to.data() + part.begin, region.weights() + part.begin, part.count);
-      // A write that changes nothing: unlike a load it cannot move up into the copy.
+      FFDL_RETURN_IF_ERROR(read(part.begin, part.count));
+      // A write that changes nothing: unlike a load it cannot move up into the reading.
       if (words.seqlock.fetch_add(0, std::memory_order_acq_rel) == before) break;
     }
     words.snapshots.fetch_add(1, std::memory_order_release);
@@ -62,16 +62,23 @@ Status copy_shard_between_updates(const Region& region, int k, std::span<float> 
 
 }  // namespace
 
-Result<uint64_t> pull_weights(const Region& region, std::span<float> to, PullMode mode) {
+Result<uint64_t> pull_weights(const Region& region, PullMode mode, const ReadWeights& read) {
   const uint64_t version = region.version();
   if (mode == PullMode::kRelaxed) {
-    copy_from_shared(to.data(), region.weights(), region.config().parameters);
+    FFDL_RETURN_IF_ERROR(read(0, region.config().parameters));
     return version;
   }
   for (int k = 0; k < region.shards(); ++k) {
-    FFDL_RETURN_IF_ERROR(copy_shard_between_updates(region, k, to));
+    FFDL_RETURN_IF_ERROR(read_shard_between_updates(region, k, read));
   }
   return version;
+}
+
+Result<uint64_t> pull_weights(const Region& region, std::span<float> to, PullMode mode) {
+  return pull_weights(region, mode, [&](uint64_t begin, uint64_t count) -> Status {
+    copy_from_shared(to.data() + begin, region.weights() + begin, count);
+    return {};
+  });
 }
 
 // At first the time of a copy at 1 GB/s, and for a reader that waits for a core.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "ffdl/types.h"
@@ -12,6 +13,11 @@ namespace ffdl::ps {
 // shard's thread for a pause and checks its sequence lock afterwards. A server that was killed or
 // stopped in the middle of an update makes that kTimeout after kSnapshotWaitMax.
 Result<uint64_t> pull_weights(const Region& region, std::span<float> to, PullMode mode);
+
+// The same by other means: `read` has read weights [begin, begin + count) when it returns. Under
+// kSnapshot it may be called again for the same ones, and what it read before is void.
+using ReadWeights = std::function<Status(uint64_t begin, uint64_t count)>;
+Result<uint64_t> pull_weights(const Region& region, PullMode mode, const ReadWeights& read);
 
 // What a shard's thread remembers of its snapshot readers.
 class SnapshotPauses {

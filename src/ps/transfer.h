@@ -78,13 +78,18 @@ class BackgroundCall {
 // GaDei's push and pull threads: transfers beside compute.
 class Transfer {
  public:
-  explicit Transfer(Learner::Impl& learner);
+  explicit Transfer(Learner::Impl& learner) : learner_(learner) {}
 
   Status start_pull(PullMode mode);
   Result<Learner::Pulled> finish_pull(Time deadline);
   Status start_push(std::span<const float> gradient, SampleRange samples);
   Result<PushResult> finish_push(Time deadline);
   bool pushing() { return push_.busy(); }
+
+  // Whatever else moves weights or a gradient, on the same threads. A pull gives the version.
+  Status start_pull_by(std::function<Result<uint64_t>()> pull);
+  Result<uint64_t> finish_pull_by(Time deadline);
+  Status start_push_by(std::function<Result<PushResult>()> push);
 
  private:
   Learner::Impl& learner_;

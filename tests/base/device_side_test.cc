@@ -42,6 +42,10 @@ TEST(DeviceSide, GpusAreThoseOfThisMachine) {
   EXPECT_EQ(side->in_use().status().code(), device_in_use().status().code());
   int here = 0;
   EXPECT_EQ(side->holds(&here).status().code(), is_device_memory(&here).status().code());
+  EXPECT_EQ(side->follow(nullptr, nullptr).code(), follow_stream(nullptr, nullptr).code());
+  alignas(4096) std::byte page[4096] = {};
+  EXPECT_EQ(side->pin(page, sizeof page).status().code(),
+            pin_pages(page, sizeof page).status().code());
   EXPECT_EQ(side->make_stream().status().code(), make_device_stream().status().code());
   EXPECT_EQ(side->allocate(64).status().code(), allocate_on_device(64).status().code());
 }

@@ -53,5 +53,27 @@ TEST(Device, AStreamFollowsTheDefaultStreamAndTellsWhenItIsDone) {
   EXPECT_EQ(back, values);
 }
 
+TEST(Device, AStreamFollowsAnotherFromAndToPinnedPages) {
+  FFDL_SKIP_WITHOUT_GPU();
+  constexpr uint64_t kBytes = uint64_t{64} << 20;
+  constexpr uint64_t kPage = 4096;
+  std::vector<char> memory(kBytes, 7);
+  char* const pages = memory.data() + kPage - reinterpret_cast<uintptr_t>(memory.data()) % kPage;
+  const uint64_t bytes = kBytes - kPage;
+  ASSERT_OK_AND_ASSIGN(const auto on_device, base::allocate_on_device(bytes));
+  ASSERT_OK_AND_ASSIGN(const auto first, base::make_device_stream());
+  ASSERT_OK_AND_ASSIGN(const auto second, base::make_device_stream());
+  for (int turn = 0; turn < 2; ++turn) {  // unpinned pages can be pinned again
+    ASSERT_OK_AND_ASSIGN(const auto pinned, base::pin_pages(pages, bytes));
+    ASSERT_FALSE(base::pin_pages(pages, bytes).ok());
+    ASSERT_OK(base::copy_on_device(on_device.get(), pages, bytes, first.get()));
+    ASSERT_OK(base::follow_stream(second.get(), first.get()));
+    std::vector<char> back(bytes);
+    ASSERT_OK(base::copy_on_device(back.data(), on_device.get(), bytes, second.get()));
+    ASSERT_OK(base::wait_for_device(second.get()));
+    EXPECT_EQ(back, std::vector<char>(bytes, char{7}));
+  }
+}
+
 }  // namespace
 }  // namespace ffdl

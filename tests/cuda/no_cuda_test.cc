@@ -24,6 +24,8 @@ TEST(NoCuda, EveryCallNamesTheOptionThatBuildsIt) {
   is_missing(base::device_is_done(nullptr).status(), "ask whether the device is done: ");
   is_missing(base::make_device_stream().status(), "make a stream of the device: ");
   is_missing(base::follow_default_stream(nullptr), "follow the default stream: ");
+  is_missing(base::follow_stream(nullptr, nullptr), "follow a stream: ");
+  is_missing(base::pin_pages(nullptr, 0).status(), "pin pages: ");
   is_missing(ps::update_on_device({}, {}, {}, nullptr), "update on the device: ");
   is_missing(comm::reduce_on_device(ReduceOp::kSum, DType::kFloat32, {}, nullptr, 0, nullptr),
              "reduce on the device: ");

@@ -25,6 +25,8 @@ TEST(WithoutGpu, EveryCallSaysWhatIsMissingInOneSentence) {
       base::device_is_done(nullptr).status(),
       base::make_device_stream().status(),
       base::follow_default_stream(nullptr),
+      base::follow_stream(nullptr, nullptr),
+      base::pin_pages(values, 64).status(),
       ps::update_on_device({}, {}, update, nullptr),
       comm::reduce_on_device(ReduceOp::kSum, DType::kFloat32, inputs, values, 16, nullptr),
   };

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <latch>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -33,6 +35,10 @@ class ThreadStream final : public HostStream {
     const std::lock_guard lock(mutex_);
     return queue_.empty();
   }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return queue_.empty(); });
+  }
 
  private:
   void serve() {
@@ -45,13 +51,47 @@ class ThreadStream final : public HostStream {
       work();
       lock.lock();
       queue_.pop_front();  // now it is done
+      done_.notify_all();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable done_;
   std::deque<std::function<void()>> queue_;  // the first one runs
   std::thread thread_;
+};
+
+// What this process has pinned, on whichever device.
+class HostPins {
+ public:
+  bool add(const void* pages, uint64_t bytes) {
+    const auto begin = reinterpret_cast<uintptr_t>(pages);
+    const std::lock_guard lock(mutex_);
+    for (const auto& [other, size] : pins_) {
+      if (begin < other + size && other < begin + bytes) return false;
+    }
+    return pins_.emplace(begin, bytes).second;
+  }
+  void remove(const void* pages) {
+    static_cast<void>(*static_cast<const volatile char*>(pages));  // the memory is still there
+    const std::lock_guard lock(mutex_);
+    pins_.erase(reinterpret_cast<uintptr_t>(pages));
+  }
+  uint64_t bytes() {
+    const std::lock_guard lock(mutex_);
+    uint64_t sum = 0;
+    for (const auto& [begin, size] : pins_) sum += size;
+    return sum;
+  }
+  static HostPins& of_this_process() {
+    static HostPins pins;
+    return pins;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uintptr_t, uint64_t> pins_;
 };
 
 class HostDevice : public base::DeviceSide {
@@ -72,12 +112,34 @@ class HostDevice : public base::DeviceSide {
     ++followed_;
     return {};
   }
+  // The default stream has nothing to do here.
+  Status follow(base::DeviceStream stream, base::DeviceStream leader) override {
+    if (leader == nullptr) return {};
+    const auto reached = std::make_shared<std::latch>(1);
+    static_cast<ThreadStream*>(leader)->enqueue([reached] { reached->count_down(); });
+    static_cast<ThreadStream*>(stream)->enqueue([reached] { reached->wait(); });
+    return {};
+  }
   Result<bool> is_done(base::DeviceStream stream) override {
     return static_cast<ThreadStream*>(stream)->is_done();
+  }
+  Status wait(base::DeviceStream stream) override {
+    static_cast<ThreadStream*>(stream)->wait();
+    return {};
   }
   Status copy(void* to, const void* from, uint64_t bytes, base::DeviceStream stream) override {
     static_cast<ThreadStream*>(stream)->enqueue([=] { std::memmove(to, from, bytes); });
     return {};
+  }
+  Result<base::SidePin> pin(void* pages, uint64_t bytes) override {
+    constexpr uint64_t kPage = 4096;
+    if (reinterpret_cast<uintptr_t>(pages) % kPage != 0 || bytes % kPage != 0) {
+      return Status(StatusCode::kInvalidArgument, "pin pages: these are not whole ones");
+    }
+    if (!HostPins::of_this_process().add(pages, bytes)) {
+      return Status(StatusCode::kConflict, "pin pages: they are pinned already");
+    }
+    return base::SidePin(pages, [](void* pinned) { HostPins::of_this_process().remove(pinned); });
   }
   Result<base::SideMemory> allocate(uint64_t bytes) override {
     return base::SideMemory(std::make_unique<std::byte[]>(bytes).release(), [](std::byte* memory) {

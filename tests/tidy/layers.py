@@ -47,6 +47,7 @@ HEADERS = {
     "diagnose.h": "shm",
     "shared_memory.h": "shm",
     "averaging_learner.h": "ps",
+    "device_learner.h": "ps",
     "learner.h": "ps",
     "memory_placement.h": "ps",
     "parameter_server.h": "ps",
