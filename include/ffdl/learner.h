@@ -52,7 +52,8 @@ struct LearnerStats {
 // Owns: its slot, until detach() or the destructor. What was not published by then is void, and its
 //       samples stay uncommitted.
 // Blocks: gradient_slot and begin_mini_batch with Synchrony::kStale and kBulk, rest_until, flush,
-//         detach; each takes a deadline. push and a relaxed pull never wait for anybody.
+//         detach; each takes a deadline. push and a relaxed pull never wait for anybody, let_go
+//         and tell_publications for what push does.
 // Errors: kTimeout, kExhausted (no free slot; more sample ranges than a gradient can name),
 //         kInvalidArgument, kCorrupt, kCancelled (the server ended, or this is a forked child).
 class FFDL_API Learner {
@@ -83,7 +84,8 @@ class FFDL_API Learner {
   // Who works on which partition; a SlotLedger (slot_ledger.h) hands them out. Holding is a lock of
   // the kernel, which ends with this learner however it ends. push() does not ask for it. hold()
   // tries once; false: another learner holds the partition, or what one published of it is not
-  // folded yet. After let_go() others may have it as soon as all that this learner pushed of it is.
+  // folded yet. After let_go() others may have it as soon as all that this learner pushed of it is;
+  // it waits for a start_push() that is under way.
   Result<bool> hold(uint32_t partition);
   Status let_go(uint32_t partition);
   bool is_free(uint32_t partition) const;  // nobody holds it, this learner included
@@ -92,7 +94,7 @@ class FFDL_API Learner {
   // told it. Sequences begin anew in a new segment.
   std::vector<Publication> publications() const;
   // From now on `told` hears of each publication of this learner, right after it, on the thread
-  // that makes it. It may not call the learner.
+  // that makes it. It may not call the learner. Waits for a start_push() that is under way.
   void tell_publications(std::function<void(const Publication&)> told);
 
   // Publishes what was accumulated and waits until `ready`, which is called on this thread whenever

@@ -31,9 +31,9 @@ namespace ffdl {
 // All learners of a server give the same options but for the last two; the server has as many
 // partitions as the data set, or more.
 // Threads: one at a time, that of the learner; samples() and sample_indices() from any.
-// Owns: no partition: the learner holds them. Borrows the learner, which must outlive it; one
-//       ledger to a learner.
-// Blocks: wait() alone.
+// Owns: no partition: the learner holds them, until this ends. Borrows the learner, which must
+//       outlive it; one ledger to a learner.
+// Blocks: wait(); its end for what a start_push() does.
 // Errors: kInvalidArgument (a start_push() is under way: finish_push() first), kCancelled (the
 //         learner is detached, or the server has ended).
 class FFDL_API SlotLedger final : public SampleLedger {

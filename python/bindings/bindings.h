@@ -21,6 +21,7 @@ void bind_step_participant(pybind11::module_& module);
 void bind_data_source(pybind11::module_& module);
 void bind_batch_ring(pybind11::module_& module);
 void bind_partition_ledger(pybind11::module_& module);
+void bind_slot_ledger(pybind11::module_& module);
 void bind_store_ledger(pybind11::module_& module);
 void bind_commit_log(pybind11::module_& module);
 void bind_gradient_noise(pybind11::module_& module);

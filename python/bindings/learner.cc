@@ -207,6 +207,9 @@ uncommitted: detach() first.)");
   learner.def_property_readonly("slot", [](const LearnerHandle& h) { return h.learner->slot(); })
       .def_property_readonly("parameters",
                              [](const LearnerHandle& h) { return h.learner->parameters(); })
+      .def_property_readonly(
+          "partitions", [](const LearnerHandle& h) { return h.learner->partitions(); },
+          "How many the server has.")
       .def(
           "committed", [](const LearnerHandle& h, uint32_t p) { return h.learner->committed(p); },
           py::arg("partition"), "The first position of a partition that nobody has committed.")

@@ -19,6 +19,7 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_data_source(module);
   ffdl::python::bind_batch_ring(module);
   ffdl::python::bind_partition_ledger(module);
+  ffdl::python::bind_slot_ledger(module);
   ffdl::python::bind_store_ledger(module);
   ffdl::python::bind_commit_log(module);
   ffdl::python::bind_gradient_noise(module);

@@ -58,6 +58,12 @@ The server must have been created with rows_max.)")
           py::arg("gradient"), py::arg("samples"),
           "push() for one gradient of several separate sample ranges, in the order of their use.")
       .def(
+          "push_ranges",
+          [](LearnerHandle& handle, const std::vector<SampleRange>& samples) {
+            return take(use(handle, [&](Learner& l) { return l.push_ranges(samples); }));
+          },
+          py::arg("samples"), "The same for the gradient in gradient_slot().")
+      .def(
           "push_halves",
           [](LearnerHandle& handle, GradientType type, const py::object& gradient,
              SampleRange samples) {

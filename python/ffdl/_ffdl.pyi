@@ -201,6 +201,7 @@ class Pulled:
 class Learner:
     slot: int
     parameters: int
+    partitions: int
     @overload
     @staticmethod
     def attach(name: str, timeout_s: float = ..., *, slot: int | None = None) -> Learner: ...
@@ -216,7 +217,10 @@ class Learner:
     def push(self, samples: _Samples) -> PushResult: ...
     @overload
     def push(self, gradient: _Floats, samples: _Samples) -> PushResult: ...
+    @overload
     def push_ranges(self, gradient: _Floats, samples: Sequence[_Samples]) -> PushResult: ...
+    @overload
+    def push_ranges(self, samples: Sequence[_Samples]) -> PushResult: ...
     def push_sparse(
         self,
         samples: _Samples,
@@ -638,6 +642,29 @@ class PartitionLedger(StepParticipant):
     def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
     def save(self) -> bytes: ...
     def restore(self, bytes: bytes) -> None: ...
+
+class SlotLedger:
+    taken: int
+    leases: list[SampleRange]
+    epoch: int
+    committed: int
+    is_done: bool
+    @staticmethod
+    def create(
+        learner: Learner,
+        *,
+        samples: int,
+        partition_samples: int | None = None,
+        epochs: int = ...,
+        seed: int = ...,
+        shuffle: Shuffle = ...,
+        order: SampleOrder = ...,
+        partitions_wanted: int = ...,
+        on_stable: Callable[[CommittedStep], object] | None = None,
+    ) -> SlotLedger: ...
+    def take(self, count: int | None = None) -> list[SampleRange]: ...
+    def wait(self, timeout_s: float = ...) -> None: ...
+    def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
 
 class StoreLedgerStats:
     commits: int

@@ -56,10 +56,7 @@ Result<bool> Learner::hold(uint32_t partition) {
   return impl_->hold(partition);
 }
 
-Status Learner::let_go(uint32_t partition) {
-  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "let go of a partition"));
-  return impl_->let_go(partition);
-}
+Status Learner::let_go(uint32_t partition) { return impl_->let_go(partition); }
 
 bool Learner::is_free(uint32_t partition) const { return impl_->is_free(partition); }
 std::vector<Publication> Learner::publications() const { return impl_->publications(); }

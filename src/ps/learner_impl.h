@@ -61,7 +61,7 @@ class Learner::Impl {
   Status let_go(uint32_t partition);
   bool is_free(uint32_t partition) const;
   std::vector<Publication> publications() const;
-  void tell_publications(std::function<void(const Publication&)> told) { told_ = std::move(told); }
+  void tell_publications(std::function<void(const Publication&)> told);
   Status rest_until(const std::function<bool()>& ready, Time deadline);
 
   int slot() const { return l_; }
@@ -108,6 +108,7 @@ class Learner::Impl {
   void leave_bounds();
   void enter_bounds();
   void give_up_left();
+  void wait_for_push_beside();
 
   const std::shared_ptr<const shm::Segment> segment_;  // with a server of this process
   const ps::Region region_;

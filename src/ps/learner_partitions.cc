@@ -4,6 +4,7 @@
 #include "ps/last_record.h"
 #include "ps/learner_impl.h"
 #include "ps/stats.h"
+#include "ps/transfer.h"
 
 // Who works on which partition, and how far it is.
 namespace ffdl {
@@ -67,6 +68,7 @@ Result<bool> Learner::Impl::hold(uint32_t partition) {
 
 Status Learner::Impl::let_go(uint32_t partition) {
   FFDL_RETURN_IF_ERROR(check_usable("let go of a partition"));
+  wait_for_push_beside();
   left_.insert(partition);
   give_up_left();
   return {};
@@ -97,6 +99,16 @@ std::vector<Publication> Learner::Impl::publications() const {
     }
   }
   return newest;
+}
+
+void Learner::Impl::tell_publications(std::function<void(const Publication&)> told) {
+  wait_for_push_beside();
+  told_ = std::move(told);
+}
+
+// A push waits for nobody, so this is short. A forked copy has no such thread.
+void Learner::Impl::wait_for_push_beside() {
+  if (transfer_ && lock_.held()) transfer_->wait_for_push();
 }
 
 Status Learner::Impl::rest_until(const std::function<bool()>& ready, Time deadline) {

@@ -36,6 +36,11 @@ class BackgroundCall {
     base::MutexLock lock(mutex_);
     return busy_;
   }
+  // Until no call runs; its result stays to be taken.
+  void wait() {
+    base::MutexLock lock(mutex_);
+    while (busy_ && !result_) condition_.wait(mutex_);
+  }
   // nullopt when the deadline came first.
   std::optional<Result<T>> take(Time deadline) {
     base::MutexLock lock(mutex_);
@@ -85,6 +90,7 @@ class Transfer {
   Status start_push(std::span<const float> gradient, SampleRange samples);
   Result<PushResult> finish_push(Time deadline);
   bool pushing() { return push_.busy(); }
+  void wait_for_push() { push_.wait(); }
 
   // Whatever else moves weights or a gradient, on the same threads. A pull gives the version.
   Status start_pull_by(std::function<Result<uint64_t>()> pull);

@@ -145,6 +145,27 @@ TEST_F(LearnerPartitions, ToldPublicationsAreAll) {
   EXPECT_EQ(newest[0].samples, told.back().samples);
 }
 
+TEST_F(LearnerPartitions, AreLetGoBesideAPush) {
+  const auto server = create();
+  ASSERT_OK(server->start());
+  const auto learner = attach(*server);
+  const auto other = attach(*server);
+  for (uint64_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(hold(*learner, 0));
+    uint64_t told = 0;
+    learner->tell_publications([&](const Publication& made) { told = made.samples.back().end; });
+    ASSERT_OK(learner->start_push(ones_, {0, i, i + 1}));
+    learner->tell_publications(nullptr);
+    const uint64_t told_before = told;
+    ASSERT_OK(learner->let_go(0));
+    ASSERT_OK(learner->finish_push(deadline_in(10s)).status());
+    ASSERT_OK(learner->flush(deadline_in(10s)));
+    EXPECT_EQ(told, told_before) << "nobody is told who does not ask any more";
+    ASSERT_TRUE(hold(*other, 0));
+    ASSERT_OK(other->let_go(0));
+  }
+}
+
 TEST_F(LearnerPartitions, WhoRestsPublishesWhatItHasAccumulated) {
   const auto server = create();
   const auto learner = attach(*server);

@@ -137,7 +137,8 @@ def test_cuts_of_a_step():
     assert parts.at_most(4)(step) == parts.every(4)(step)
     assert [parts.count(one) for one in parts.at_most(5)(step)] == [4, 4, 3]
     assert [parts.count(one) for one in parts.at_most(11)(step)] == [11]
-    for cut in (parts.whole, parts.every(4), parts.at_most(4)):
+    assert parts.of_one_range(step) == [((0, 5, 12),), ((3, 0, 4),)]
+    for cut in (parts.whole, parts.of_one_range, parts.every(4), parts.at_most(4)):
         assert cut(()) == []
 
 

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from elastic_jobs import records, wait_for
+from ranks import on_threads
 
 import ffdl
 
@@ -189,6 +191,34 @@ def test_two_learners_of_a_process_share_weights(name):
     b.close()
     a.close()
     assert not torch.equal(weights_of(first), weights_of(make_model()))
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_learners_share_a_loaders_epochs(rows, name):
+    """Each weight counts how often its sample was used."""
+    options = {"partitions": 4} | ({"rows_max": 60} if rows else {})
+
+    def make_one():
+        table = torch.nn.Embedding(30, 1, sparse=rows)
+        torch.nn.init.zeros_(table.weight)
+        optimizer = torch.optim.SGD(table.parameters(), lr=1.0)
+        return table, ffdl.torch.ParameterServerOptimizer(optimizer, name, **options)
+
+    def train(table, opt):
+        loader = ffdl.data.ElasticLoader(
+            np.arange(30), batch_samples=6, epochs=3, partition_samples=8,
+            order=ffdl.SampleOrder.ON_DEMAND, learner=opt.learner)
+        for numbers in opt.batches(loader):
+            opt.zero_grad()
+            (-table(torch.from_numpy(numbers))).sum().backward()
+            opt.step()
+            with pytest.raises(ffdl.InvalidArgument, match="take the next batch"):
+                opt.step()
+        opt.close()
+
+    made = [make_one(), make_one()]
+    on_threads(range(2), lambda rank: train(*made[rank]))
+    assert made[0][0].weight.flatten().tolist() == [3] * 30
 
 
 class Learners:

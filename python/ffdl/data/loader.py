@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from .._ffdl import PartitionLedger, SampleOrder, Session, Shuffle, StepResult, Store, StoreLedger
+from .._ffdl import (
+    Learner,
+    PartitionLedger,
+    SampleOrder,
+    Session,
+    Shuffle,
+    SlotLedger,
+    StepResult,
+    Store,
+    StoreLedger,
+)
 from ..errors import InvalidArgument, WorldChanged
 from . import forecast, parts
 from .loading import Loading
@@ -39,6 +49,8 @@ class ElasticLoader:
     on_stable: of PartitionLedger.create(). ON_DEMAND needs partition_samples.
     store, id: for workers without a session. The ledger is a StoreLedger of that Store, which this
     worker joins as `id`, and loader.ledger.advance() commits each batch; needs ON_DEMAND.
+    learner: for those of a parameter server. The ledger is a SlotLedger of that Learner, and a push
+    of the ranges that all_parts() gives beside each batch commits it; needs ON_DEMAND.
     collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
     num_workers: processes that load; 0: next() does. They start here, and end with the loader: make
     it before the session. prefetch_factor: how many batches each loads ahead. worker_init_fn: called
@@ -70,6 +82,7 @@ class ElasticLoader:
         pin_memory: bool = False,
         seed_generators: bool = True,
         store: Store | None = None,
+        learner: Learner | None = None,
         **ledger_options: Any,
     ) -> None:
         if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1:
@@ -86,12 +99,16 @@ class ElasticLoader:
         samples = self._load.samples
         if order == SampleOrder.GLOBAL:
             ledger_options["batch_samples"] = batch_samples
-        if store is not None and order == SampleOrder.GLOBAL:
+        if order == SampleOrder.GLOBAL and (store is not None or learner is not None):
             raise InvalidArgument(
-                "make a loader over a store: one order for all needs members that step together; "
-                "use SampleOrder.ON_DEMAND, or a session"
+                f"make a loader over a {'store' if store is not None else 'learner'}: one order "
+                "for all needs members that step together; use SampleOrder.ON_DEMAND, or a session"
             )
-        make = PartitionLedger.create if store is None else partial(StoreLedger.join, store)
+        make: Callable[..., Any] = PartitionLedger.create
+        if store is not None:
+            make = partial(StoreLedger.join, store)
+        elif learner is not None:
+            make = partial(SlotLedger.create, learner)
         self.ledger: Any = make(
             samples=samples, partition_samples=partition_samples, epochs=epochs, seed=seed,
             shuffle=shuffle, order=order, **ledger_options)
@@ -195,6 +212,27 @@ class ElasticLoader:
                 return
             except WorldChanged:  # all went back to a checkpoint, and the ledger with them
                 continue
+
+    def all_parts(
+        self, cut: parts.Cut = parts.whole, timeout_s: float = 30.0
+    ) -> Iterator[tuple[forecast.Ranges, Any]]:
+        """What next_parts(cut) gives, over a store or a learner, until all epochs are done.
+
+        ::
+
+            for ranges, (x, y) in loader.all_parts():
+                learner.push_ranges(gradient_of(x, y), ranges)
+
+        Commit a part before the next one. Waits in ledger.wait() where others hold the rest of an
+        epoch. Raises Timeout, what that does, and what next() does.
+        """
+        while not self.is_done:
+            is_given = False
+            for part in self.next_parts(cut):
+                is_given = True
+                yield part
+            if not is_given:
+                self.ledger.wait(timeout_s)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the training stands, for a checkpoint; equal at all workers after a step."""

@@ -19,6 +19,11 @@ def whole(ranges: Ranges) -> list[Ranges]:
     return [ranges] if ranges else []
 
 
+def of_one_range(ranges: Ranges) -> list[Ranges]:
+    """Parts of one range each, for what commits one at a time: Learner.push()."""
+    return [(one,) for one in ranges]
+
+
 def every(samples: int) -> Cut:
     """Parts of so many samples; the last may have fewer."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,11 +23,14 @@ from .. import (
     Synchrony,
     Timeout,
 )
+from ..data import ElasticLoader, forecast, parts
 from .server_role import ServerRole
 from .server_rule import rule_of, schedule_of
 from .sparse_gradient import SparseGradient
 
 T = TypeVar("T")
+
+_Samples = SampleRange | tuple[int, int, int]
 
 _LOOK_S = 0.1  # how often one that waits, or whose gradients wait, looks whether the server lives
 
@@ -117,6 +119,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             )
         self._is_closed = False
         self._next_sample = self.committed(self.learner.slot)
+        self._batch: forecast.Ranges | None = None  # of batches(), until it is pushed: then empty
         self.version = self._pull()
 
     @property
@@ -132,33 +135,82 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         self,
         closure: Callable[[], Any] | None = None,
         *,
-        samples: SampleRange | tuple[int, int, int] | None = None,
+        samples: _Samples | None = None,
     ) -> Any:
         """Commits the gradients together with the samples that made them; then pulls the weights.
 
         closure: computes the loss, once, as in PyTorch. samples: (partition, begin, end); positions
-        of a partition only grow. None: the next mini-batch of the partition that has the number of
-        this learner's slot. Raises InvalidArgument (no gradient; what was changed behind the
-        server's back), and NaN or Inf unless ``non_finite`` says otherwise.
+        of a partition only grow. None: those of the batch that batches() gave, or else the next
+        mini-batch of the partition that has the number of this learner's slot.
+        Raises InvalidArgument (no gradient; what was changed behind the server's back; NaN or Inf
+        unless ``non_finite`` says otherwise).
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         self._expect_unchanged()
+        if samples is None and self._batch == ():
+            raise InvalidArgument(
+                "step: the samples of this batch were committed before; take the next batch first"
+            )
         gradients = self._present_gradients()
         sparse = SparseGradient.of(self._parameters, gradients) if self._pushes_rows else None
         if sparse is None:
             _collect(self._parameters, gradients, self._wait(self.learner.gradient_slot))
-        if samples is None:
-            samples = (self.learner.slot, self._next_sample, self._next_sample + 1)
+        if samples is not None:
+            ranges: Sequence[_Samples] = [samples]
+        elif self._batch is not None:
+            ranges, self._batch = self._batch, ()
+        else:
+            ranges = [(self.learner.slot, self._next_sample, self._next_sample + 1)]
             self._next_sample += 1
-        push = self.learner.push if sparse is None else functools.partial(self._push_rows, sparse)
-        if push(samples) == PushResult.ACCUMULATED:
+        if sparse is None:
+            result = self.learner.push_ranges(ranges)
+        else:
+            result = self._push_rows(sparse, *ranges)
+        if result == PushResult.ACCUMULATED:
             self._look()
         self._wait(self.learner.begin_mini_batch)
         self.version = self._pull()
         return loss
+
+    def batches(self, loader: ElasticLoader) -> Iterator[Any]:
+        """A batch of the loader for each step(), which commits its samples, until all is done.
+
+        ::
+
+            loader = ffdl.data.ElasticLoader(
+                dataset, batch_samples=16, epochs=8, partition_samples=64,
+                order=ffdl.SampleOrder.ON_DEMAND, learner=opt.learner)
+            for images, labels in opt.batches(loader):
+                opt.zero_grad()
+                loss(model(images), labels).backward()
+                opt.step()
+            opt.close()
+
+        Learners share the epochs of the data set, each sample is in the weights once per epoch
+        whoever is killed, and who has none left waits for the others. The server needs as many
+        ``partitions`` as the data set has; with ``rows_max`` a batch has samples of one of them.
+        Samples of which all are corrupt are committed with a gradient of zeros.
+        Raises what the loader does, and Timeout.
+        """
+        cut = parts.of_one_range if self._pushes_rows else parts.whole
+        try:
+            while not loader.is_done:
+                is_given = False
+                for ranges, batch in loader.next_parts(cut):
+                    is_given = True
+                    if batch is None:
+                        self._wait(self.learner.gradient_slot)[:] = 0
+                        self.learner.push_ranges(ranges)
+                    else:
+                        self._batch = ranges
+                        yield batch
+                if not is_given:
+                    self._wait(loader.ledger.wait)
+        finally:
+            self._batch = None
 
     def flush(self) -> None:
         """Waits until all that was pushed is in the weights, and pulls them."""
@@ -239,9 +291,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             raise InvalidArgument("step: no parameter has a gradient; call backward() before")
         return gradients
 
-    def _push_rows(
-        self, sparse: SparseGradient, samples: SampleRange | tuple[int, int, int]
-    ) -> PushResult:
+    def _push_rows(self, sparse: SparseGradient, samples: _Samples) -> PushResult:
         try:
             return self.learner.push_sparse(samples, tables=sparse.tables, dense=sparse.dense)
         except Exhausted:  # together with what waits for the server: let it go first
