@@ -15,7 +15,7 @@
 namespace ffdl {
 
 struct DataPipelineOptions {
-  // That read ahead what the ledger's leases say; 0: next() reads.
+  // That read ahead what the ledger's leases and forecast() say; 0: next() reads.
   int threads = 1;
   // Read or being read beyond the batch that is in use, at most, as long as that is more than one
   // block (4 to 8 MiB, one sample at least). Mapped files count as well.

@@ -106,6 +106,9 @@ class FFDL_API PartitionLedger final : public StepParticipant, public SampleLedg
   uint64_t taken() const override;
   // Changes with each step.
   const std::vector<SampleRange>& leases() const override;
+  // Of kGlobal: if all take their whole shares, nobody comes or goes and the batch stays; of 1024
+  // steps at most. Of kOnDemand: none, as leases() say enough.
+  std::vector<std::vector<SampleRange>> forecast(size_t steps) override;
   // Of kGlobal: how many micro-batches each rank has of the present step, for
   // SessionOptions::micro_batch_shares (session.h). At the end of an epoch the last of them are
   // short or empty. Of kOnDemand: none.

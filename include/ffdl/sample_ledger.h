@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -29,6 +30,10 @@ class FFDL_API SampleLedger {
   virtual uint64_t taken() const = 0;
   // What this worker holds, in the order in which it will take it: what to read ahead.
   virtual const std::vector<SampleRange>& leases() const = 0;
+
+  // Where leases last for one step: what this worker may hold in each of the `steps` after it, also
+  // to read ahead. A hint, and nobody is held to it; fewer steps, or none, where nothing is known.
+  virtual std::vector<std::vector<SampleRange>> forecast(size_t /*steps*/) { return {}; }
 
   virtual uint64_t samples() const = 0;    // of the data set
   virtual uint64_t epoch() const = 0;      // counts from 0; as many as there are when all is done

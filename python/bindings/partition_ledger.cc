@@ -118,6 +118,13 @@ one answer: asked again it begins at the same sample, so call it once per step, 
 step that is to be repeated. Empty: take part in the step with nothing.
 Raises InvalidArgument (a member has other options), Internal (one has another state).)")
       .def(
+          "forecast",
+          [](const LedgerHandle& handle, size_t steps) { return handle.use().forecast(steps); },
+          py::arg("steps"),
+          "With SampleOrder.GLOBAL, what this member will hold in each of the next `steps` steps,\n"
+          "1024 at most: a list of lists of SampleRange. If all take their whole shares, nobody\n"
+          "comes or goes and the batch stays. Empty with ON_DEMAND, as leases say enough.")
+      .def(
           "want", [](const LedgerHandle& handle, int partitions) { handle.use().want(partitions); },
           py::arg("partitions"),
           "Asks for so many partitions from the next step on; 0: for no more at all.")

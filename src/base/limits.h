@@ -254,6 +254,10 @@ inline constexpr uint64_t kEpochsMax = uint64_t{1} << 31;
 // Partitions that one member holds to read ahead.
 inline constexpr uint64_t kLeasesMax = 64;
 
+// Steps of one order for all members: that are forecast, and that a pipeline reads ahead.
+inline constexpr size_t kForecastStepsMax = 1024;
+inline constexpr size_t kStepsReadAhead = 16;
+
 // Of a data file whose samples must be found: read at once, and where the next one lies further on.
 inline constexpr size_t kScanBytes = size_t{256} << 10;
 inline constexpr size_t kScanLeapBytes = size_t{4} << 10;

@@ -78,6 +78,17 @@ BlockReader::BlockPtr BlockReader::get(uint32_t partition, uint64_t position) {
   return block;
 }
 
+BlockReader::BlockPtr BlockReader::retry(const BlockPtr& failed, const SampleRange& part) {
+  const base::MutexLock lock(mutex_);
+  std::erase(blocks_, failed);
+  BlockPtr block = make_block(part);
+  block->used = true;
+  blocks_.push_back(block);
+  ++counts_.waited;
+  read_unlocked(block);
+  return block;
+}
+
 void BlockReader::forget(const BlockPtr& block) {
   const base::MutexLock lock(mutex_);
   std::erase(blocks_, block);

@@ -61,6 +61,8 @@ class BlockReader {
   void want(const std::vector<PlannedBlock>& plan);
   // The block that has a position, which must be wanted: waits until it has been read, or reads it.
   BlockPtr get(uint32_t partition, uint64_t position);
+  // Reads a part of a block that failed by itself.
+  BlockPtr retry(const BlockPtr& failed, const SampleRange& part);
   // It will be read again when it is wanted again.
   void forget(const BlockPtr& block);
 

@@ -42,7 +42,7 @@ class DataPipeline::Impl {
     batch = {};
     FFDL_ASSIGN_OR_RETURN(batch.ranges, ledger_.take(count));
     // Blocks of the last batch that are not needed any more go here, and not before.
-    reader_.want(data::plan_reads(ledger_.leases(), ledger_.taken(), reader_.known(), rules_));
+    reader_.want(data::plan_reads(held_and_forecast(), ledger_.taken(), reader_.known(), rules_));
     for (const SampleRange& range : batch.ranges) FFDL_RETURN_IF_ERROR(append(range, batch));
     if (options_.one_buffer) {
       own(batch);
@@ -57,15 +57,37 @@ class DataPipeline::Impl {
   }
 
  private:
+  // Neighbours of several steps are read together.
+  std::vector<SampleRange> held_and_forecast() {
+    std::vector<SampleRange> all = ledger_.leases();
+    if (rules_.ahead_samples == 0) return all;
+    const size_t held = all.size();
+    for (const std::vector<SampleRange>& step : ledger_.forecast(base::kStepsReadAhead)) {
+      for (const SampleRange& range : step) {
+        const bool goes_on = all.size() > held && all.back().partition == range.partition &&
+                             all.back().end == range.begin;
+        if (goes_on) {
+          all.back().end = range.end;
+        } else {
+          all.push_back(range);
+        }
+      }
+    }
+    return all;
+  }
+
   Status append(const SampleRange& range, DataBatch& batch) {
     for (uint64_t at = range.begin; at < range.end;) {
-      const auto block = reader_.get(range.partition, at);
+      auto block = reader_.get(range.partition, at);
+      const uint64_t end = std::min(range.end, block->range.end);
+      // What was to be read with them is of another step, or of another member.
+      const SampleRange needed{range.partition, at, end};
+      if (!block->status.ok() && block->range != needed) block = reader_.retry(block, needed);
       if (!block->status.ok()) {
         reader_.forget(block);
         return block->status;
       }
       data::touch(*block);
-      const uint64_t end = std::min(range.end, block->range.end);
       add(*block, static_cast<size_t>(at - block->range.begin),
           static_cast<size_t>(end - block->range.begin), batch);
       at = end;

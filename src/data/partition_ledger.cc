@@ -11,6 +11,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "data/forecast.h"
 #include "data/ledger_options.h"
 #include "data/ledger_state.h"
 
@@ -64,6 +65,11 @@ class PartitionLedger::Impl {
     return rules_.order == SampleOrder::kGlobal ? state_.shares() : std::vector<uint64_t>();
   }
 
+  std::vector<std::vector<SampleRange>> forecast(size_t steps) {
+    if (rules_.order != SampleOrder::kGlobal || !rank_ || state_.is_done()) return {};
+    return forecast_.of(state_, *rank_, std::min(steps, base::kForecastStepsMax));
+  }
+
   void want(int partitions) { wanted_ = static_cast<uint64_t>(std::max(partitions, 0)); }
 
   Result<std::vector<SampleRange>> take(uint64_t count) {
@@ -107,6 +113,7 @@ class PartitionLedger::Impl {
   void world_changed(const World& world) {
     follow_agreed_batch();
     state_.change_members(world.members, !world.begins_anew());
+    forecast_.forget();
     self_.reset();
     if (world.rank >= 0) self_ = world.members[static_cast<size_t>(world.rank)];
     find_rank();
@@ -126,6 +133,7 @@ class PartitionLedger::Impl {
 
   Status restore(std::span<const std::byte> bytes) {
     FFDL_ASSIGN_OR_RETURN(state_, LedgerState::decode(bytes, rules_));
+    forecast_.forget();
     find_rank();
     is_due_ = is_due_ && taken_.empty();
     taken_.clear();
@@ -204,6 +212,7 @@ class PartitionLedger::Impl {
   // What follows is this member's own.
   std::optional<Member> self_{};
   std::optional<size_t> rank_{};
+  data::Forecast forecast_{};
   uint64_t wanted_ = 0;
   uint64_t spanned_ = 0;  // partitions that it needs for as many samples as it asked for last
   std::vector<SampleRange> taken_{};  // for the step that is being made
@@ -230,6 +239,9 @@ Result<std::vector<SampleRange>> PartitionLedger::take(uint64_t count) {
 uint64_t PartitionLedger::batch_samples() const { return impl_->state().batch(); }
 uint64_t PartitionLedger::taken() const { return impl_->taken(); }
 const std::vector<SampleRange>& PartitionLedger::leases() const { return impl_->leases(); }
+std::vector<std::vector<SampleRange>> PartitionLedger::forecast(size_t steps) {
+  return impl_->forecast(steps);
+}
 std::vector<uint64_t> PartitionLedger::shares() const { return impl_->shares(); }
 void PartitionLedger::want(int partitions) { impl_->want(partitions); }
 

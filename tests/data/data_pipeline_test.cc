@@ -221,6 +221,129 @@ TEST_F(DataPipelineTest, ReadsAheadWhatTheLedgerLeases) {
   EXPECT_EQ(made->members()[0]->batch.indices.front(), 100U);
 }
 
+// Three members of one order, 30 samples to a step. The second one's pipeline has read ahead when
+// this returns.
+std::unique_ptr<Job> job_of_one_order(const NumberedSource& source) {
+  auto made = std::make_unique<Job>(source,
+                                    PartitionLedgerOptions{.partition_samples = 100,
+                                                           .epochs = 2,
+                                                           .shuffle = Shuffle::kSamples,
+                                                           .order = SampleOrder::kGlobal,
+                                                           .batch_samples = 30},
+                                    DataPipelineOptions{.threads = 1});
+  for (int i = 0; i < 3; ++i) made->add();
+  made->announce();
+  made->step(30);
+  while (made->members()[1]->pipeline->stats().blocks < 12) std::this_thread::yield();
+  return made;
+}
+
+TEST_F(DataPipelineTest, ReadsAheadInOneOrderByAForecast) {
+  const auto made = job_of_one_order(source_);
+  const DataPipeline& pipeline = *made->members()[1]->pipeline;
+  const uint64_t waited = pipeline.stats().waited;
+  for (int i = 0; i < 5; ++i) made->step(30);
+  EXPECT_EQ(pipeline.stats().waited, waited);
+  EXPECT_EQ(pipeline.stats().not_needed, 0U);
+}
+
+// The first member leaves and another one comes, so that the second has another part of each step.
+TEST_F(DataPipelineTest, AForecastThatDoesNotComeTrueIsReadForNothing) {
+  const auto made = job_of_one_order(source_);
+  const DataPipeline& pipeline = *made->members()[1]->pipeline;
+  made->remove(0);
+  made->add();
+  made->announce();
+  made->step(30);
+  EXPECT_GT(pipeline.stats().not_needed, 0U);
+  while (!made->is_done()) made->step(30);
+  EXPECT_EQ(made->used().size(), 2000U);
+  for (const auto& [sample, times] : made->used()) EXPECT_EQ(times, 1) << sample.second;
+}
+
+TEST_F(DataPipelineTest, WhatFailsAheadIsAnErrorOfItsOwnStep) {
+  for (const SampleOrder order : {SampleOrder::kGlobal, SampleOrder::kOnDemand}) {
+    PartitionLedgerOptions ledger = {
+        .partition_samples = 1000, .shuffle = Shuffle::kNone, .order = order};
+    if (order == SampleOrder::kGlobal) ledger.batch_samples = 10;
+    Job made(source_, ledger, {.threads = 1});
+    made.add();
+    made.announce();
+    auto& [self, first, pipeline, batch] = *made.members()[0];
+    source_.fails_at = 25;
+    made.step(10);
+    while (pipeline->stats().blocks < 2) std::this_thread::yield();
+    made.step(10);
+    EXPECT_FAILS(pipeline->next(batch, 10), StatusCode::kUnavailable, "the disk is away");
+    source_.fails_at = 5000;
+    while (!made.is_done()) made.step(10);
+    EXPECT_EQ(made.used().size(), 1000U);
+  }
+}
+
+// A ledger whose forecast is what is held, what was used, what overlaps, and what is nowhere.
+class MisleadingLedger final : public SampleLedger {
+ public:
+  explicit MisleadingLedger(PartitionLedger& truth) : truth_(truth) {}
+
+  Result<std::vector<SampleRange>> take(uint64_t count) override { return truth_.take(count); }
+  uint64_t taken() const override { return truth_.taken(); }
+  const std::vector<SampleRange>& leases() const override { return truth_.leases(); }
+  std::vector<std::vector<SampleRange>> forecast(size_t steps) override {
+    ++asked;
+    auto made_up = truth_.forecast(steps);
+    made_up.push_back(truth_.leases());
+    made_up.push_back({{0, 0, 100}, {0, 95, 105}, {0, 90, 20}, {7, 0, 100}});
+    made_up.push_back({{99, 0, 10}, {1, 0, ~uint64_t{0}}, {2, 90, 95}, {2, 30, 94}});
+    std::swap(made_up.front(), made_up.back());
+    return made_up;
+  }
+  uint64_t samples() const override { return truth_.samples(); }
+  uint64_t epoch() const override { return truth_.epoch(); }
+  uint64_t committed() const override { return truth_.committed(); }
+  bool is_done() const override { return truth_.is_done(); }
+  Result<std::vector<uint64_t>> sample_indices(std::span<const SampleRange> ranges) const override {
+    return truth_.sample_indices(ranges);
+  }
+
+  int asked = 0;
+
+ private:
+  PartitionLedger& truth_;
+};
+
+TEST_F(DataPipelineTest, AForecastOfNonsenseDoesNoHarm) {
+  for (const int threads : {0, 1, 3}) {
+    ASSERT_OK_AND_ASSIGN(const auto ledger, PartitionLedger::create({.samples = 1000,
+                                                                     .partition_samples = 100,
+                                                                     .shuffle = Shuffle::kSamples,
+                                                                     .order = SampleOrder::kGlobal,
+                                                                     .batch_samples = 13}));
+    World world;
+    world.members = {{"a", 1}};
+    ledger->world_changed(world);
+    MisleadingLedger misleading(*ledger);
+    ASSERT_OK_AND_ASSIGN(const auto pipeline,
+                         DataPipeline::create(source_, misleading, {.threads = threads}));
+    std::vector<std::byte> record(ledger->record_bytes());
+    std::vector<uint64_t> used;
+    DataBatch batch;
+    for (uint64_t step = 1; !ledger->is_done(); ++step) {
+      ASSERT_OK(pipeline->next(batch));
+      ASSERT_OK_AND_ASSIGN(const auto due, ledger->sample_indices(batch.ranges));
+      ASSERT_EQ(batch.samples.size(), due.size());
+      for (size_t i = 0; i < due.size(); ++i) ASSERT_EQ(number_of(batch.samples[i]), due[i]);
+      used.insert(used.end(), due.begin(), due.end());
+      ledger->describe(record);
+      ledger->applied(step, StepRecords(record, record.size(), record.size()));
+    }
+    std::sort(used.begin(), used.end());
+    ASSERT_EQ(used.size(), 1000U);
+    for (uint64_t i = 0; i < used.size(); ++i) ASSERT_EQ(used[i], i);
+    EXPECT_EQ(misleading.asked > 0, threads > 0);
+  }
+}
+
 TEST_F(DataPipelineTest, WithoutThreadsOnlyWhatIsNeededIsRead) {
   const auto made = job({.threads = 0});
   made->step(10);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from .._ffdl import (
     Learner,
     PartitionLedger,
     SampleOrder,
+    SampleRange,
     Session,
     Shuffle,
     SlotLedger,
@@ -115,8 +116,6 @@ class ElasticLoader:
         self._samples = samples
         self._batch_samples = batch_samples
         self._is_global = order == SampleOrder.GLOBAL
-        self._has_one_partition = partition_samples is None or partition_samples >= samples
-        self._share: forecast.Share | None = None
         self._skipped = 0
         self._pins = pin_memory
         self._ahead = num_workers * prefetch_factor
@@ -171,10 +170,9 @@ class ElasticLoader:
         if samples is None:
             samples = self._batch_samples
         ranges = self.ledger.take(None if self._is_global else samples)
-        step = tuple((one.partition, one.begin, one.end) for one in ranges)
-        keys = cut(step)
+        keys = cut(_tuples(ranges))
         if self._pool is not None:
-            ahead = [key for one in self._forecast(step, samples) for key in cut(one)]
+            ahead = [key for one in self._forecast(samples) for key in cut(one)]
             self._pool.keep({*keys, *ahead})
             for key in (*keys, *ahead):
                 if key not in self._pool:
@@ -261,23 +259,19 @@ class ElasticLoader:
     def _arguments(self, ranges: forecast.Ranges) -> tuple[Any, ...]:
         return self.ledger.sample_indices(ranges), ranges[0][:2]
 
-    def _forecast(self, key: forecast.Ranges, samples: int) -> list[forecast.Ranges]:
+    def _forecast(self, samples: int) -> list[forecast.Ranges]:
         if samples == 0:
             return []
-        if not self._is_global:
-            leases = tuple((one.partition, one.begin, one.end) for one in self.ledger.leases)
-            return forecast.of_leases(leases, samples, self._ahead)
-        if not self._has_one_partition:
-            return []
-        ledger = self.ledger
-        step = forecast.Step(
-            ledger.epoch * self._samples + ledger.committed, ledger.batch_samples, self._samples)
-        if len(key) == 1 and (share := step.share(key[0])) is not None:
-            self._share = share
-        return forecast.of_global_order(step, self._share, self._ahead) if self._share else []
+        if self._is_global:
+            return [_tuples(step) for step in self.ledger.forecast(self._ahead)]
+        return forecast.of_leases(_tuples(self.ledger.leases), samples, self._ahead)
 
     def _pinned(self, batch: Any) -> Any:
         torch = sys.modules.get("torch")
         if not self._pins or torch is None or not torch.cuda.is_available():
             return batch
         return torch.utils.data._utils.pin_memory.pin_memory(batch)
+
+
+def _tuples(ranges: Iterable[SampleRange]) -> forecast.Ranges:
+    return tuple((one.partition, one.begin, one.end) for one in ranges)
