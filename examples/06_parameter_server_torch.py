@@ -3,8 +3,8 @@
 
     ffdl run --workers 2 examples/06_parameter_server_torch.py --data data_full.json
 
-starts two learners. Neither waits for the other, and either may be killed: it starts again where
-its share of the queries stood. Alone it works as well, without `ffdl run`.
+starts two learners, which share the queries. A fast one is given more of them, and either may be
+killed: each query is used once per epoch all the same. Alone it works as well, without `ffdl run`.
 examples/nlc/README.md says where the queries are, and does the same in C++ with sparse gradients.
 """
 
@@ -46,10 +46,14 @@ def rows_of(text):
 def read_queries(path):
     data = json.loads(path.read_text())
     number_of = {label: i for i, label in enumerate(sorted({l for _, l in data["train"]}))}
-    sets = [([rows_of(text) for text, _ in data[name]],
-             torch.tensor([number_of[label] for _, label in data[name]]))
+    sets = [[(rows_of(text), number_of[label]) for text, label in data[name]]
             for name in ("train", "test")]
     return *sets, len(number_of)
+
+
+def batch_of(samples):
+    queries, labels = zip(*samples, strict=True)
+    return queries, torch.tensor(labels)
 
 
 class Classifier(torch.nn.Module):
@@ -73,32 +77,27 @@ def right_of(model, queries, labels):
 def main():
     arguments = parse_arguments()
     environment = ffdl.job_environment()
-    share, shares = (int(os.environ.get(name, default))
-                     for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
     name = arguments.name or (environment.job if environment else f"queries-{os.getpid()}")
     torch.set_num_threads(1)
-    torch.manual_seed(0)  # the order of the queries is the same for all learners
-    (queries, labels), test, kinds = read_queries(arguments.data)
-    order = torch.randperm(len(queries))[share::shares]
-    queries, labels = [queries[i] for i in order], labels[order]
+    train, test, kinds = read_queries(arguments.data)
     model = Classifier(arguments.width, kinds)
+    partition_samples = 4 * arguments.batch  # what a learner is given at a time
     opt = ffdl.torch.ParameterServerOptimizer(
-        torch.optim.Adam(model.parameters(), arguments.learning_rate), name, slot=share)
+        torch.optim.Adam(model.parameters(), arguments.learning_rate), name,
+        partitions=-(-len(train) // partition_samples))
+    loader = ffdl.data.ElasticLoader(
+        train, batch_samples=arguments.batch, epochs=arguments.epochs, collate_fn=batch_of,
+        partition_samples=partition_samples, order=ffdl.SampleOrder.ON_DEMAND, learner=opt.learner)
     serves = opt.server is not None
-    begin = opt.committed(share)  # 0, or where a former life of this learner ended
-    print(f"{'serves and ' if serves else ''}learns from query {begin} on", flush=True)
-    while begin < arguments.epochs * len(queries):
-        end = min(begin + arguments.batch, (begin // len(queries) + 1) * len(queries))
-        torch.manual_seed(begin)  # what is dropped out does not depend on former lives
-        at = begin % len(queries)
+    print(f"{'serves and ' if serves else ''}learns, {loader.ledger.committed} queries into epoch "
+          f"{loader.ledger.epoch}", flush=True)
+    for queries, labels in opt.batches(loader):
         opt.zero_grad()
-        scores = model(queries[at : at + end - begin])
-        functional.cross_entropy(scores, labels[at : at + end - begin]).backward()
-        opt.step(samples=(share, begin, end))
-        begin = end
+        functional.cross_entropy(model(queries), labels).backward()
+        opt.step()
     opt.close()
-    print(f"{right_of(model, *test):.1%} of the test queries, with {opt.version} gradients in "
-          "the weights")
+    right = right_of(model, *batch_of(test))
+    print(f"{right:.1%} of the test queries, with {opt.version} gradients in the weights")
 
 
 if __name__ == "__main__":
