@@ -115,6 +115,7 @@ def test_a_killed_learners_samples_go_to_others(name, tmp_path):
     assert audit([tmp_path / "a", tmp_path / "b"]) == (2, 200, 0, 0)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the server has threads
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("cut", [parts.whole, parts.of_one_range])
 def test_a_loader_reads_by_it(server, workers, cut):
