@@ -272,6 +272,7 @@ TEST_F(DataPipelineTest, WhatFailsAheadIsAnErrorOfItsOwnStep) {
     auto& [self, first, pipeline, batch] = *made.members()[0];
     source_.fails_at = 25;
     made.step(10);
+    ASSERT_FALSE(HasFatalFailure());
     while (pipeline->stats().blocks < 2) std::this_thread::yield();
     made.step(10);
     EXPECT_FAILS(pipeline->next(batch, 10), StatusCode::kUnavailable, "the disk is away");
