@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
 
 #include "ps/learner_impl.h"
@@ -185,19 +186,22 @@ TEST_F(LearnerPartitions, NobodyWaitsForWhoRests) {
   ASSERT_OK(server->start());
   const auto resting = attach(*server);
   const auto busy = attach(*server);
+  std::promise<void> is_back;
   std::thread others([&] {
     for (uint64_t i = 0; i < 20; ++i) {
       EXPECT_OK(busy->begin_mini_batch(deadline_in(30s)));
       EXPECT_OK(busy->push(ones_, {0, i, i + 1}));
     }
     EXPECT_OK(busy->flush(deadline_in(30s)));
+    is_back.get_future().wait();
     EXPECT_OK(busy->begin_mini_batch(deadline_in(30s)));
     EXPECT_OK(busy->push(ones_, {0, 20, 21}));
     EXPECT_OK(busy->flush(deadline_in(30s)));
   });
   EXPECT_OK(resting->rest_until([&] { return resting->committed(0) >= 20; }, deadline_in(30s)));
-  ASSERT_OK(resting->begin_mini_batch(deadline_in(30s)));
-  ASSERT_OK(resting->push(ones_, {1, 0, 1}));
+  EXPECT_OK(resting->begin_mini_batch(deadline_in(30s)));
+  EXPECT_OK(resting->push(ones_, {1, 0, 1}));
+  is_back.set_value();
   EXPECT_OK(resting->detach(deadline_in(30s)));
   others.join();
   EXPECT_EQ(server->stats().partitions[0].committed, 21U);
