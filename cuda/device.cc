@@ -101,6 +101,15 @@ Result<DeviceMemory> allocate_on_device(uint64_t bytes) {
   return DeviceMemory(static_cast<std::byte*>(memory));
 }
 
+void FreePinnedMemory::operator()(std::byte* memory) const { cudaFreeHost(memory); }
+
+Result<PinnedMemory> allocate_pinned(uint64_t bytes) {
+  void* memory = nullptr;
+  FFDL_RETURN_IF_ERROR(
+      cuda::status_of(cudaMallocHost(&memory, bytes), "allocate pinned memory of the host"));
+  return PinnedMemory(static_cast<std::byte*>(memory));
+}
+
 Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream) {
   return cuda::status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
                          "copy on the device");

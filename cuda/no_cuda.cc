@@ -24,6 +24,10 @@ Status use_device(int) { return no_cuda("choose a GPU"); }
 Result<bool> is_device_memory(const void*) { return no_cuda("ask where memory lies"); }
 void FreeDeviceMemory::operator()(std::byte*) const {}  // there was never any
 Result<DeviceMemory> allocate_on_device(uint64_t) { return no_cuda("allocate on the device"); }
+void FreePinnedMemory::operator()(std::byte*) const {}  // as above
+Result<PinnedMemory> allocate_pinned(uint64_t) {
+  return no_cuda("allocate pinned memory of the host");
+}
 Status copy_on_device(void*, const void*, uint64_t, DeviceStream) {
   return no_cuda("copy on the device");
 }

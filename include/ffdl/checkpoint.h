@@ -58,7 +58,7 @@ struct Checkpoint {
   std::vector<std::byte> participants{};  // what the participants of a session keep
 };
 
-// A state that is saved by one process, without a session.
+// A state that is saved by one process, without a session; in the host's memory.
 struct CheckpointState {
   std::string job = "job";  // checkpoints of others are left alone; may not contain '/'
   uint64_t step = 0;
@@ -73,8 +73,9 @@ struct CheckpointState {
 FFDL_API Result<Checkpoint> save_checkpoint(const CheckpointOptions& options,
                                             const CheckpointState& state);
 
-// Loads the newest in the options' folder into `tensors`, whatever the number of members that wrote
-// it. Every byte is checked against its hash; `tensors` are undefined after an error.
+// Loads the newest in the options' folder into `tensors`, which lie in the host's memory, whatever
+// the number of members that wrote it. Every byte is checked against its hash; `tensors` are
+// undefined after an error.
 // Errors: kNotFound (there is none), kCorrupt (it is damaged: file and byte), kInvalidArgument (it
 //         holds other tensors), kUnavailable.
 FFDL_API Result<Checkpoint> load_checkpoint(const CheckpointOptions& options,

@@ -147,7 +147,8 @@ struct CommunicatorOptions {
   std::string address{};
   // Of each rank, for what is on its way to the others; the segment takes four times this for each.
   uint64_t slot_bytes = uint64_t{128} << 10;
-  // With kNccl: the GPU of this member. -1: the one that the connecting thread uses.
+  // With kNccl: the GPU of this member. -1: the one that the connecting thread uses; of a session
+  // the one that opens it.
   int device = -1;
   // Where it is set, the thread that waits calls it about every 100 ms: while it looks for the
   // others in the store, and with kShm and kNccl (on one host) while it runs an operation. What is

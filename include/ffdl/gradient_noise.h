@@ -32,7 +32,8 @@ struct NoiseScale {
 };
 
 struct GradientNoiseOptions {
-  // Those of the trainable (session.h), floating point. Their memory must outlive this.
+  // Those of the trainable (session.h), floating point, in the host's memory, which must outlive
+  // this.
   std::vector<Buffer> gradients{};
   uint64_t interval = 10;  // steps from one measurement to the next
   double smoothing = 0.9;  // how much of the averages a measurement leaves in place: 0 to below 1

@@ -23,6 +23,8 @@ namespace ffdl {
 
 // What a session trains. What state() names is equal at all members after each step: it is changed
 // by apply() alone, by the same program, from the averaged gradients and itself.
+// With SessionOptions::communicator of kNccl either may lie in that GPU's memory: the gradients all
+// or none, of the state any; what the methods give its default stream comes first (docs/gpu.md).
 // Threads: its methods are called on the thread that calls the session. The memory of state() is
 // also read by a thread of the session's, from a change of the world until the next apply().
 class FFDL_API Trainable {
@@ -69,7 +71,8 @@ struct SessionOptions {
   // `look` is asked by the thread that calls the session, too, about every 100 ms while it waits
   // and after what the trainable was called for: what is not ok ends the session.
   CommunicatorOptions communicator{};
-  CommunicatorFactory connect{};                 // empty: connect_communicator()
+  // Empty: connect_communicator(). Set: `communicator` still says which memory may be used.
+  CommunicatorFactory connect{};
   std::vector<StepParticipant*> participants{};  // the same kinds in the same order at all members
   // With it the members give gradients one micro-batch at a time (add_micro_batch), and the state
   // has the same bits whatever the number of members and its changes: the sum belongs to the
@@ -124,6 +127,7 @@ struct SessionStats {
 //         and then `recovery_timeout`; finish() until a checkpoint that was begun is written. The
 //         destructor until the disk has taken or refused what is being written.
 // Errors: kInvalidArgument (members do not fit together: the message names what differs),
+//         kUnimplemented (gradients in a GPU's memory, and what works in the host's: which),
 //         kCancelled (this member was fenced, replaced or reported dead: drop the state), kTimeout
 //         (no world worked for `recovery_timeout`), kInternal (equal steps, unequal states),
 //         kCorrupt (the checkpoint that the job begins with is damaged), and those of the trainable

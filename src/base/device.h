@@ -44,6 +44,14 @@ using DeviceMemory = std::unique_ptr<std::byte, FreeDeviceMemory>;
 // Memory of the GPU, aligned to 256 bytes.
 Result<DeviceMemory> allocate_on_device(uint64_t bytes);
 
+struct FreePinnedMemory {
+  void operator()(std::byte* memory) const;
+};
+using PinnedMemory = std::unique_ptr<std::byte, FreePinnedMemory>;
+
+// Memory of the host that stays where it is: copies between it and the GPU do not wait.
+Result<PinnedMemory> allocate_pinned(uint64_t bytes);
+
 // Between the memories of host and GPU, each way, or inside the GPU's. In the order of `stream`;
 // from or to memory of the host that is not pinned it may also wait.
 Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream);

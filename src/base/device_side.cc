@@ -31,6 +31,10 @@ class GpuSide final : public DeviceSide {
     FFDL_ASSIGN_OR_RETURN(DeviceMemory memory, allocate_on_device(bytes));
     return SideMemory(std::move(memory));
   }
+  Result<SideMemory> allocate_pinned(uint64_t bytes) override {
+    FFDL_ASSIGN_OR_RETURN(PinnedMemory memory, base::allocate_pinned(bytes));
+    return SideMemory(std::move(memory));
+  }
 };
 
 }  // namespace

@@ -33,6 +33,7 @@ class DeviceSide {
   virtual Status copy(void* to, const void* from, uint64_t bytes, DeviceStream stream) = 0;
   virtual Result<SidePin> pin(void* pages, uint64_t bytes) = 0;
   virtual Result<SideMemory> allocate(uint64_t bytes) = 0;
+  virtual Result<SideMemory> allocate_pinned(uint64_t bytes) = 0;
 };
 
 // The GPUs of this machine, which are looked for at the first call.

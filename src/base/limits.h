@@ -204,6 +204,10 @@ inline constexpr auto kNcclLeaveMax = 2s;
 // Of a state that goes to a newcomer, between two looks at its hash: it passes through the caches.
 inline constexpr uint64_t kStatePieceBytes = uint64_t{1} << 20;
 
+// Of state and gradients in a GPU's memory, that passes through the host's at once: its copy takes
+// far longer than to ask for it. Two such slices are pinned.
+inline constexpr uint64_t kDeviceSliceBytes = uint64_t{4} << 20;
+
 // Of each averaged gradient, for the hash of a session's history: free beside the average, and
 // another as soon as anything was.
 inline constexpr uint64_t kHistorySampleBytes = 64;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "elastic/state_copy.h"
 #include "elastic/weigh.h"
 
 namespace ffdl::elastic {
@@ -184,7 +183,9 @@ Status Averaging::average_one(Communicator& communicator, std::span<const Buffer
   }
   if (!are_equal) {
     const uint64_t mine = messages_.header(communicator.world().rank).samples;
-    scale(bucket, static_cast<double>(mine) / static_cast<double>(sum));
+    FFDL_RETURN_IF_ERROR(seams_.memory.follow());
+    FFDL_RETURN_IF_ERROR(
+        scale(seams_.memory, bucket, static_cast<double>(mine) / static_cast<double>(sum)));
   }
   Buffer joined;
   return communicator.all_reduce(join_neighbours(bucket, joined),

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "elastic/step_message.h"
+#include "elastic/user_memory.h"
 #include "ffdl/communicator.h"
 #include "ffdl/runtime.h"
 #include "ffdl/status.h"
@@ -36,6 +37,7 @@ class Averaging {
     Runtime& runtime;
     std::function<Status()> standing;  // asked before each operation; not ok: it is not begun
     std::function<Time()> deadline;    // of one that begins now
+    UserMemory& memory;                // of the gradients
   };
 
   // `buckets` and `messages` outlive this.

@@ -77,8 +77,9 @@ Result<Checkpoint> load_checkpoint(const CheckpointOptions& options,
   const elastic::CheckpointFolder folder = folder_of(options);
   FFDL_ASSIGN_OR_RETURN(const auto facts, elastic::describe_tensors(tensors, options.names));
   FFDL_ASSIGN_OR_RETURN(const auto published, folder.list_published());
+  elastic::HostMemory memory;
   FFDL_ASSIGN_OR_RETURN(auto loaded,
-                        folder.load_first(published, options.skip_damaged, facts, tensors));
+                        folder.load_first(published, options.skip_damaged, facts, memory, tensors));
   if (loaded) return *std::move(loaded);
   return base::make_error(StatusCode::kNotFound,
                           "load a checkpoint from '{}': none was published there; name the folder "

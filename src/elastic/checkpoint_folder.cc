@@ -34,8 +34,8 @@ Status check_tensors(std::span<const TensorFacts> stored, std::span<const Tensor
 // Reads shards into a state, and what lies beside it.
 class Loader {
  public:
-  Loader(std::span<const TensorFacts> tensors, std::span<const Buffer> into)
-      : tensors_(tensors), into_(into) {}
+  Loader(std::span<const TensorFacts> tensors, UserMemory& memory, std::span<const Buffer> into)
+      : tensors_(tensors), memory_(memory), into_(into) {}
 
   Status read(const ShardReader& shard, const std::string& path, Checkpoint& beside) {
     for (const TensorEntry& entry : shard.tensors()) {
@@ -67,11 +67,13 @@ class Loader {
     }
     auto* const data = static_cast<std::byte*>(into_[piece->tensor].data);
     pieces_.push_back(*piece);
-    return shard.read(entry, {data + piece->begin * element_bytes(entry.dtype),
-                              static_cast<size_t>(entry.end - entry.begin)});
+    return shard.read(
+        entry, memory_,
+        {data + piece->begin * element_bytes(entry.dtype), piece->count, entry.dtype});
   }
 
   const std::span<const TensorFacts> tensors_;
+  UserMemory& memory_;
   const std::span<const Buffer> into_;
   std::vector<Piece> pieces_;
 };
@@ -206,6 +208,7 @@ Result<Manifest> CheckpointFolder::read_manifest(const WrittenManifest& manifest
 
 Result<Checkpoint> CheckpointFolder::load_parts(const WrittenManifest& written,
                                                 std::span<const TensorFacts> tensors,
+                                                UserMemory& memory,
                                                 std::span<const Buffer> into) const {
   FFDL_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(written));
   FFDL_RETURN_IF_ERROR(check_tensors(manifest.tensors, tensors));
@@ -213,7 +216,7 @@ Result<Checkpoint> CheckpointFolder::load_parts(const WrittenManifest& written,
   const CheckpointLabel& label = manifest.label;
   Checkpoint checkpoint = {
       folder, label.job, label.lineage, label.generation, label.step, manifest.metric, {}, {}};
-  Loader loader(tensors, into);
+  Loader loader(tensors, memory, into);
   for (const ShardFacts& facts : manifest.shards) {
     FFDL_ASSIGN_OR_RETURN(const ShardReader shard, ShardReader::open(files_, folder, facts));
     FFDL_RETURN_IF_ERROR(loader.read(shard, path_in(folder, facts.name), checkpoint));
@@ -225,9 +228,9 @@ Result<Checkpoint> CheckpointFolder::load_parts(const WrittenManifest& written,
 }
 
 Result<Checkpoint> CheckpointFolder::load(const WrittenManifest& manifest,
-                                          std::span<const TensorFacts> tensors,
+                                          std::span<const TensorFacts> tensors, UserMemory& memory,
                                           std::span<const Buffer> into) const {
-  auto loaded = load_parts(manifest, tensors, into);
+  auto loaded = load_parts(manifest, tensors, memory, into);
   if (loaded.ok()) return loaded;
   Status failure = std::move(loaded).status().with_context(
       fmt::format("load checkpoint '{}'", path_in(path_, folder_part(manifest.path))));
@@ -237,10 +240,10 @@ Result<Checkpoint> CheckpointFolder::load(const WrittenManifest& manifest,
 
 Result<std::optional<Checkpoint>> CheckpointFolder::load_first(
     std::span<const WrittenManifest> candidates, bool skip_damaged,
-    std::span<const TensorFacts> tensors, std::span<const Buffer> into) const {
+    std::span<const TensorFacts> tensors, UserMemory& memory, std::span<const Buffer> into) const {
   Status first;
   for (const WrittenManifest& candidate : candidates) {
-    auto loaded = load(candidate, tensors, into);
+    auto loaded = load(candidate, tensors, memory, into);
     if (loaded.ok()) return std::optional(std::move(loaded).value());
     Status failure = std::move(loaded).status();
     const bool is_damaged = failure.code() != StatusCode::kInvalidArgument;

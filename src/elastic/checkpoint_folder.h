@@ -49,15 +49,16 @@ class CheckpointFolder {
   // --- back ---
   // The published ones, the newest first, by their manifests.
   Result<std::vector<WrittenManifest>> list_published() const;
-  // Every byte is checked; `into` is undefined after an error. Errors: also kCorrupt (one of its
-  // files is not there, or is another: which, and at which byte), kInvalidArgument (it has other
-  // tensors).
+  // Every byte is checked; `into`, which is of `memory`, is undefined after an error. Errors: also
+  // those of `memory`, kCorrupt (one of its files is not there, or is another: which, and at which
+  // byte), kInvalidArgument (it has other tensors).
   Result<Checkpoint> load(const WrittenManifest& manifest, std::span<const TensorFacts> tensors,
-                          std::span<const Buffer> into) const;
+                          UserMemory& memory, std::span<const Buffer> into) const;
   // The first of them; if `skip_damaged`, the first that is whole. None: nothing.
   Result<std::optional<Checkpoint>> load_first(std::span<const WrittenManifest> candidates,
                                                bool skip_damaged,
                                                std::span<const TensorFacts> tensors,
+                                               UserMemory& memory,
                                                std::span<const Buffer> into) const;
 
  private:
@@ -71,7 +72,7 @@ class CheckpointFolder {
   }
   Result<Manifest> read_manifest(const WrittenManifest& manifest) const;
   Result<Checkpoint> load_parts(const WrittenManifest& manifest,
-                                std::span<const TensorFacts> tensors,
+                                std::span<const TensorFacts> tensors, UserMemory& memory,
                                 std::span<const Buffer> into) const;
   Status remove(const std::string& folder) const;
 

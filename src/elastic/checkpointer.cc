@@ -11,11 +11,36 @@ namespace ffdl::elastic {
 
 using base::MutexLock;
 
+namespace {
+
+// One behind the other from `to` on. Sets the hash of each.
+Status copy_parts(UserMemory& memory, std::span<const Buffer> share, std::byte* to,
+                  std::span<ShardPart> parts) {
+  auto part = parts.begin();
+  uint64_t copied = 0;  // of it
+  Hash hash;
+  return memory.visit(share, Access::kRead, [&](const Buffer& piece) -> Status {
+    copy_and_hash(to, static_cast<const std::byte*>(piece.data), bytes_of(piece), hash);
+    to += bytes_of(piece);
+    copied += piece.count;
+    if (copied == part->count) {
+      part->hash = hash.digest();
+      ++part;
+      copied = 0;
+      hash = Hash();
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
 Checkpointer::Checkpointer(const CheckpointOptions& options, std::vector<TensorFacts> tensors,
-                           Runtime& runtime, Job job)
+                           Runtime& runtime, UserMemory& memory, Job job)
     : options_(options),
       tensors_(std::move(tensors)),
       runtime_(runtime),
+      memory_(memory),
       job_(std::move(job)),
       folder_(options_.files != nullptr ? *options_.files : system_files(), options_.folder),
       wake_(runtime.make_event()),
@@ -66,37 +91,46 @@ void Checkpointer::take(const Moment& moment) {
   pending->rank = world.rank;
   pending->has_shard.resize(world.members.size());
   if (options_.metric) pending->metric = options_.metric();
-  copy_share(moment, *pending);
-  MutexLock lock(mutex_);
-  is_requested_ = false;
-  pending_ = pending;
-  wake_->set();
+  Status copied = copy_share(moment, *pending);
+  {
+    MutexLock lock(mutex_);
+    is_requested_ = false;
+    if (copied.ok()) pending_ = pending;
+  }
+  if (copied.ok()) {
+    wake_->set();
+  } else {  // the others hear that this member has none under way
+    end(std::move(copied).with_context(fmt::format("write a checkpoint in '{}'", folder_.path())));
+  }
 }
 
-void Checkpointer::copy_share(const Moment& moment, Pending& pending) {
+Status Checkpointer::copy_share(const Moment& moment, Pending& pending) {
   const auto ranks = static_cast<int>(pending.authors.size());
   const std::vector<Piece> pieces = share_of(tensors_, pending.rank, ranks);
   uint64_t bytes = 0;
   for (const Piece& piece : pieces)
     bytes += piece.count * element_bytes(tensors_[piece.tensor].dtype);
   copy_.reserve(bytes);
-  std::byte* to = copy_.data();
+  std::byte* place = copy_.data();
+  std::vector<Buffer> share;
   for (const Piece& piece : pieces) {
     const TensorFacts& tensor = tensors_[piece.tensor];
-    const auto* from = static_cast<const std::byte*>(moment.state[piece.tensor].data) +
-                       piece.begin * element_bytes(tensor.dtype);
-    const uint64_t size = piece.count * element_bytes(tensor.dtype);
-    const uint64_t hash = copy_and_hash(to, from, size);
-    pending.parts.push_back({name_of(piece, tensor), tensor.dtype, piece.count, to, hash});
-    to += size;
+    share.push_back({static_cast<std::byte*>(moment.state[piece.tensor].data) +
+                         piece.begin * element_bytes(tensor.dtype),
+                     piece.count, tensor.dtype});
+    pending.parts.push_back({name_of(piece, tensor), tensor.dtype, piece.count, place});
+    place += bytes_of(share.back());
   }
-  if (pending.rank != 0) return;
+  FFDL_RETURN_IF_ERROR(memory_.follow());
+  FFDL_RETURN_IF_ERROR(copy_parts(memory_, share, copy_.data(), pending.parts));
+  if (pending.rank != 0) return {};
   pending.participants = moment.save_participants();
   if (options_.note) pending.note = options_.note();
   pending.parts.push_back({std::string(kParticipantsTensor), DType::kInt8,
                            pending.participants.size(), pending.participants.data()});
   pending.parts.push_back(
       {std::string(kNoteTensor), DType::kInt8, pending.note.size(), pending.note.data()});
+  return {};
 }
 
 void Checkpointer::stable(uint64_t step) {
@@ -136,7 +170,7 @@ Result<std::optional<Checkpoint>> Checkpointer::load(const std::optional<Checkpo
       candidates.push_back(one);
     }
   }
-  return folder_.load_first(candidates, options_.skip_damaged, tensors_, into);
+  return folder_.load_first(candidates, options_.skip_damaged, tensors_, memory_, into);
 }
 
 // --- the task ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include "elastic/checkpoint_folder.h"
 #include "elastic/page_buffer.h"
 #include "elastic/publication.h"
+#include "elastic/user_memory.h"
 #include "ffdl/checkpoint.h"
 #include "ffdl/membership.h"
 #include "ffdl/runtime.h"
@@ -47,8 +48,9 @@ class Checkpointer {
     Status last{};           // why the last one was dropped; ok when it was published
   };
 
+  // `memory` is that of the state.
   Checkpointer(const CheckpointOptions& options, std::vector<TensorFacts> tensors, Runtime& runtime,
-               Job job);
+               UserMemory& memory, Job job);
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
@@ -57,7 +59,8 @@ class Checkpointer {
   CheckpointWord word(uint64_t step);
   // What all members of `world` said with a step that has succeeded.
   void hear(const World& world, std::span<const CheckpointWord> words);
-  // The state of this moment, if that was what the words of its step said.
+  // The state of this moment, if that was what the words of its step said. Where it cannot be
+  // copied out of a GPU's memory nothing comes of the checkpoint.
   void take(const Moment& moment);
   // All steps up to this one are stable.
   void stable(uint64_t step);
@@ -97,7 +100,7 @@ class Checkpointer {
   };
 
   void run(const StopToken& stop);
-  void copy_share(const Moment& moment, Pending& pending);
+  Status copy_share(const Moment& moment, Pending& pending);
   Status write(const Pending& pending) const;
   CheckpointFacts look(Pending& pending) const;
   Status publish(const Pending& pending) const;
@@ -106,6 +109,7 @@ class Checkpointer {
   const CheckpointOptions options_;
   const std::vector<TensorFacts> tensors_;
   Runtime& runtime_;
+  UserMemory& memory_;  // on the session's thread
   const Job job_;
   const CheckpointFolder folder_;
   const std::unique_ptr<Event> wake_;

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "elastic/hash.h"
-
 namespace ffdl::elastic {
 namespace {
 
@@ -33,8 +31,7 @@ void copy_past_caches(uint8_t* to, const uint8_t* from, size_t bytes) {
 
 }  // namespace
 
-uint64_t copy_and_hash(std::byte* to, const std::byte* from, uint64_t bytes) {
-  Hash hash;
+void copy_and_hash(std::byte* to, const std::byte* from, uint64_t bytes, Hash& hash) {
   for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
     const uint64_t piece = std::min(kPieceBytes, bytes - at);
     hash.add(from + at, piece);
@@ -42,7 +39,6 @@ uint64_t copy_and_hash(std::byte* to, const std::byte* from, uint64_t bytes) {
                      reinterpret_cast<const uint8_t*>(from + at), piece);
   }
   hwy::FlushStream();  // before another thread is told
-  return hash.digest();
 }
 
 }  // namespace ffdl::elastic

@@ -71,8 +71,20 @@ Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options, Trainable& trainable,
                                                Store& store, Runtime& runtime) {
+  return Impl::make(options, trainable, store, runtime, base::gpu_side());
+}
+
+Result<std::unique_ptr<Session>> Session::Impl::make(const SessionOptions& options,
+                                                     Trainable& trainable, Store& store,
+                                                     Runtime& runtime,
+                                                     std::unique_ptr<base::DeviceSide> devices) {
   FFDL_RETURN_IF_ERROR(check(options, trainable));
-  auto impl = std::make_unique<Impl>(options, trainable, store, runtime);
+  auto memory = find_memory(options, trainable, std::move(devices));
+  if (!memory.ok()) {
+    return std::move(memory).status().with_context(
+        fmt::format("open a session as '{}'", options.self.id));
+  }
+  auto impl = std::make_unique<Impl>(options, trainable, store, runtime, std::move(memory).value());
   FFDL_RETURN_IF_ERROR(impl->open());
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }

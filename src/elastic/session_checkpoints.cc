@@ -19,7 +19,7 @@ void Session::Impl::start_checkpoints() {
   };
   auto tensors = elastic::describe_tensors(state_, options_.checkpoints.names);
   checkpoints_ = std::make_unique<elastic::Checkpointer>(
-      options_.checkpoints, std::move(tensors).value(), runtime_, std::move(job));
+      options_.checkpoints, std::move(tensors).value(), runtime_, *memory_.of_both, std::move(job));
 }
 
 void Session::Impl::take_checkpoint() {
@@ -83,6 +83,7 @@ Status Session::Impl::begin_anew() {
   }
   if (is_pristine_) return {};
   FFDL_RETURN_IF_ERROR(trainable_.begin_anew());
+  FFDL_RETURN_IF_ERROR(memory_.of_both->follow());
   FFDL_RETURN_IF_ERROR(restore_beside(beginning_));
   is_pristine_ = true;
   return {};

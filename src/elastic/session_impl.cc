@@ -24,7 +24,7 @@ using elastic::RescalePlan;
 namespace {
 
 uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradients,
-                  const SessionOptions& options) {
+                  bool has_gradients_on_device, const SessionOptions& options) {
   elastic::Hash hash;
   for (const auto buffers : {state, gradients}) {
     hash.add(buffers.size());
@@ -38,15 +38,28 @@ uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradien
   }
   for (const StepParticipant* one : options.participants) hash.add(one->record_bytes());
   hash.add(options.checkpoints.folder.empty() ? 0 : 1);
+  if (has_gradients_on_device) hash.add(1);  // they are averaged in another way
   return hash.digest();
+}
+
+std::vector<Buffer> beginnings_of(std::span<const Buffer> gradients) {
+  std::vector<Buffer> beginnings;
+  for (const Buffer& buffer : gradients) {
+    const uint64_t bytes = std::min(bytes_of(buffer), base::kHistorySampleBytes);
+    beginnings.push_back(as_bytes(buffer.data, bytes));
+  }
+  return beginnings;
 }
 
 // connect_communicator() by the store of the session. `look` counts until it has connected; what
 // the options say is asked all the time.
-CommunicatorFactory factory_of(const SessionOptions& options, Store& store) {
+// A task connects, so that the device is not that of the thread.
+CommunicatorFactory factory_of(const SessionOptions& options, int device, Store& store) {
   if (options.connect) return options.connect;
-  return [communicator = options.communicator, &store](const World& world, Time deadline,
-                                                       const std::function<Status()>& look) {
+  CommunicatorOptions communicator = options.communicator;
+  communicator.device = device;
+  return [communicator, &store](const World& world, Time deadline,
+                                const std::function<Status()>& look) {
     const auto is_connecting = std::make_shared<std::atomic<bool>>(true);
     CommunicatorOptions mine = communicator;
     mine.look = [&look, is_connecting, asked = communicator.look]() -> Status {
@@ -63,24 +76,26 @@ CommunicatorFactory factory_of(const SessionOptions& options, Store& store) {
 }  // namespace
 
 Session::Impl::Impl(const SessionOptions& options, Trainable& trainable, Store& store,
-                    Runtime& runtime)
+                    Runtime& runtime, Memory memory)
     : options_(options),
       trainable_(trainable),
       store_(store),
       runtime_(runtime),
+      memory_(std::move(memory)),
       state_(trainable.state()),
       gradients_(trainable.gradients()),
+      beginnings_(beginnings_of(gradients_)),
       buckets_(elastic::cut_buckets(gradients_, options_.bucket_bytes)),
       micro_batches_(buckets_, options_.micro_batch_shares, options_.micro_batch_samples,
                      [this] { return standing(); }),
       parts_(gradients_),
-      model_(model_of(state_, gradients_, options_)),
+      model_(model_of(state_, gradients_, memory_.has_gradients_on_device, options_)),
       beginning_(save_beside()),
       messages_(options_.participants),
       given_(runtime.make_event()),
-      averaging_(
-          buckets_, messages_,
-          {runtime, [this] { return standing(); }, [this] { return operation_deadline(); }}) {}
+      averaging_(buckets_, messages_,
+                 {runtime, [this] { return standing(); }, [this] { return operation_deadline(); },
+                  *memory_.of_both}) {}
 
 Session::Impl::~Impl() {
   abort_communicator();
@@ -96,7 +111,8 @@ Status Session::Impl::open() {
   start_checkpoints();
   successor_ = std::make_unique<elastic::Successor>(
       *membership_, runtime_,
-      elastic::Successor::Options{factory_of(options_, store_), options_.recovery_timeout},
+      elastic::Successor::Options{factory_of(options_, memory_.device, store_),
+                                  options_.recovery_timeout},
       [this] { abort_communicator(); });
   const auto entry = recover(Old::kKeep);
   if (!entry.ok()) return end_life(entry.status());
@@ -129,6 +145,11 @@ Status Session::Impl::add_micro_batch(uint64_t samples) {
     return base::invalid_argument(
         "add a micro-batch: begin_average() was called in this step, and the others may have what "
         "it named; give each step one of the two");
+  }
+  if (memory_.has_gradients_on_device) {
+    return make_error(StatusCode::kUnimplemented,
+                      "add a micro-batch: gradients lie in a GPU's memory, and parts are added up "
+                      "in the host's; add them up where they lie, and give end_step() the mean");
   }
   if (!micro_batches_.is_on()) {
     parts_.add(samples);
@@ -211,10 +232,8 @@ Session::Impl::Attempt Session::Impl::try_step(uint64_t samples) {
   }
   attempt.is_intact = !micro_batches_.is_on() && averaging_.is_intact();
   averaging_.drop();
-  if (attempt.status.ok()) {
-    apply();
-    attempt.status = look();
-  }
+  if (attempt.status.ok()) attempt.status = apply();
+  if (attempt.status.ok()) attempt.status = look();
   return attempt;
 }
 
@@ -270,14 +289,16 @@ Status Session::Impl::average() {
   return membership_->standing();
 }
 
-void Session::Impl::apply() {
+Status Session::Impl::apply() {
   elastic::Hash hash;
   hash.add(history_);
   hash.add(messages_.all().data(), messages_.all().size());
   if (messages_.samples() > 0) {
-    for (const Buffer& buffer : gradients_) {
-      hash.add(buffer.data, std::min(bytes_of(buffer), base::kHistorySampleBytes));
-    }
+    FFDL_RETURN_IF_ERROR(memory_.of_both->visit(beginnings_, elastic::Access::kRead,
+                                                [&](const Buffer& piece) -> Status {
+                                                  hash.add(piece.data, piece.count);
+                                                  return {};
+                                                }));
     for (StepParticipant* participant : options_.participants) participant->averaged();
     trainable_.apply();
   }
@@ -286,6 +307,7 @@ void Session::Impl::apply() {
   ++step_;
   ++stats_.steps;
   messages_.apply(step_);
+  return {};
 }
 
 // All members of this world are ready for that one, and change over after the same step.
@@ -346,10 +368,12 @@ Result<Session::Impl::Entry> Session::Impl::recover(Old old) {
 Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
   wait_for_giving();
   micro_batches_.drop();
+  FFDL_RETURN_IF_ERROR(memory_.of_both->follow());  // what follows looks at the state
   {
     MutexLock lock(mutex_);
     previous_ = std::exchange(communicator_, std::move(next.communicator));
   }
+  FFDL_RETURN_IF_ERROR(check_reach());
   for (const auto& memory : options_.shared_memory) {
     FFDL_RETURN_IF_ERROR(communicator()->register_memory(memory));
   }
@@ -370,7 +394,9 @@ Result<std::vector<Report>> Session::Impl::gather_reports() {
   const bool must_hash = options_.verify_state || world_.begins_anew();
   Report mine = {
       elastic::kReportFormat, model_, holds_ ? 1U : 0U, lineage_, generation_, step_, history_, 0};
-  if (must_hash) mine.hash = elastic::hash_of(state_, save_beside());
+  if (must_hash) {
+    FFDL_ASSIGN_OR_RETURN(mine.hash, elastic::hash_of(*memory_.of_both, state_, save_beside()));
+  }
   std::vector<Report> reports(world_.members.size());
   FFDL_RETURN_IF_ERROR(communicator()->all_gather(
       as_bytes(&mine, sizeof mine), as_bytes(reports.data(), reports.size() * sizeof(Report)),
@@ -383,7 +409,8 @@ Status Session::Impl::check_fit(const RescalePlan& plan) const {
     if (rank == world_.rank) {
       return base::invalid_argument(
           "join job '{}' as '{}': the others' state, gradients, buckets or participants have other "
-          "shapes; run the same program with the same model everywhere",
+          "shapes, or their gradients lie in another kind of memory; run the same program with the "
+          "same model everywhere",
           options_.membership.job, options_.self.id);
     }
   }
@@ -431,12 +458,18 @@ Status Session::Impl::take_over_state(int from) {
   } else {
     is_pristine_ = false;
   }
-  FFDL_ASSIGN_OR_RETURN(const auto beside,
-                        elastic::receive_state(*communicator(), from, into, deadline));
+  FFDL_ASSIGN_OR_RETURN(
+      const auto beside,
+      elastic::receive_state(*communicator(), from, *memory_.of_both, into, deadline));
   FFDL_RETURN_IF_ERROR(restore_beside(beside));
-  for (size_t i = 0; holds_ && i < into.size(); ++i) {
-    const uint64_t bytes = bytes_of(into[i]);
-    if (bytes > 0) std::memcpy(state_[i].data, into[i].data, bytes);
+  if (holds_) {
+    const std::byte* place = shadow.data();
+    FFDL_RETURN_IF_ERROR(
+        memory_.of_both->visit(state_, elastic::Access::kWrite, [&](const Buffer& piece) -> Status {
+          std::memcpy(piece.data, place, bytes_of(piece));
+          place += bytes_of(piece);
+          return {};
+        }));
   }
   is_pristine_ = false;
   ++stats_.healed;
@@ -457,7 +490,8 @@ void Session::Impl::give_state(const RescalePlan& plan) {
         const auto deadline = [this] { return operation_deadline(); };
         bytes_given_ = 0;
         for (const int rank : to) {
-          const Status sent = elastic::send_state(*on, rank, state_, beside, deadline);
+          const Status sent =
+              elastic::send_state(*on, rank, *memory_.of_both, state_, beside, deadline);
           if (!sent.ok()) {
             on->abort(sent);  // the next operation of this member says so
             break;

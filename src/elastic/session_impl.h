@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/device_side.h"
 #include "base/mutex.h"
 #include "elastic/averaging.h"
 #include "elastic/checkpointer.h"
@@ -12,6 +13,7 @@
 #include "elastic/rescale.h"
 #include "elastic/step_message.h"
 #include "elastic/successor.h"
+#include "elastic/user_memory.h"
 #include "ffdl/session.h"
 
 namespace ffdl {
@@ -20,7 +22,18 @@ namespace ffdl {
 // successor's task, which may abort the communicator, and one that gives the state to others.
 class Session::Impl {
  public:
-  Impl(const SessionOptions& options, Trainable& trainable, Store& store, Runtime& runtime);
+  // Session::open(), with these GPUs.
+  static Result<std::unique_ptr<Session>> make(const SessionOptions& options, Trainable& trainable,
+                                               Store& store, Runtime& runtime,
+                                               std::unique_ptr<base::DeviceSide> devices);
+  // Where state and gradients lie.
+  struct Memory {
+    std::unique_ptr<elastic::UserMemory> of_both{};
+    bool has_gradients_on_device = false;
+    int device = -1;  // of a communicator of GPUs
+  };
+  Impl(const SessionOptions& options, Trainable& trainable, Store& store, Runtime& runtime,
+       Memory memory);
   ~Impl();
 
   Status open();
@@ -46,6 +59,9 @@ class Session::Impl {
     bool is_intact = true;  // the gradients are what the user gave
   };
 
+  static Result<Memory> find_memory(const SessionOptions& options, Trainable& trainable,
+                                    std::unique_ptr<base::DeviceSide> devices);
+
   // --- a step ---
   bool is_contribution_due() const;
   Status begin_step();
@@ -59,7 +75,7 @@ class Session::Impl {
   Status become_active();
   void tell_stable();
   Status average();
-  void apply();
+  Status apply();
   Result<StepResult> change_over(uint64_t generation);
 
   // --- a change of the world ---
@@ -70,6 +86,7 @@ class Session::Impl {
   Status begin_from(const Checkpoint& checkpoint);
   Result<std::vector<elastic::Report>> gather_reports();
   Status check_fit(const elastic::RescalePlan& plan) const;
+  Status check_reach();
   Result<Entry> take_part(const elastic::RescalePlan& plan);
   Status take_over_state(int from);
   void give_state(const elastic::RescalePlan& plan);
@@ -100,8 +117,10 @@ class Session::Impl {
   Trainable& trainable_;
   Store& store_;
   Runtime& runtime_;
+  const Memory memory_;
   const std::vector<Buffer> state_;
   const std::vector<Buffer> gradients_;
+  const std::vector<Buffer> beginnings_;  // of the gradients, for the history
   const std::vector<std::span<const Buffer>> buckets_;
   elastic::MicroBatches micro_batches_;
   elastic::GradientSum parts_;        // of this member's share, where there are no micro-batches

@@ -123,19 +123,28 @@ const TensorEntry* ShardReader::find(std::string_view name) const {
   return found == head_.tensors.end() ? nullptr : &*found;
 }
 
-Status ShardReader::read(const TensorEntry& tensor, std::span<std::byte> to) const {
+Status ShardReader::read(const TensorEntry& tensor, UserMemory& memory, const Buffer& to) const {
   const auto expected = head_.metadata.find(hash_key(tensor.name));
   Hash hash;
-  for (uint64_t at = 0; at < to.size(); at += base::kShardPieceBytes) {
-    const auto piece = to.subspan(at, std::min(base::kShardPieceBytes, to.size() - at));
-    FFDL_RETURN_IF_ERROR(file_->read(data_begin_ + tensor.begin + at, piece));
-    hash.add(piece.data(), piece.size());
-  }
+  uint64_t at = data_begin_ + tensor.begin;
+  const Status read = memory.visit({&to, 1}, Access::kWrite, [&](const Buffer& piece) -> Status {
+    const uint64_t bytes = bytes_of(piece);
+    FFDL_RETURN_IF_ERROR(file_->read(at, {static_cast<std::byte*>(piece.data), bytes}));
+    hash.add(piece.data, bytes);
+    at += bytes;
+    return {};
+  });
+  FFDL_RETURN_IF_ERROR(read);
   if (expected != head_.metadata.end() && expected->second == hash_text(hash.digest())) return {};
   return base::make_error(StatusCode::kCorrupt,
                           "{}: byte {}: the {} bytes of '{}' there have another hash than when "
                           "they were written",
-                          in_file(path_), data_begin_ + tensor.begin, to.size(), tensor.name);
+                          in_file(path_), data_begin_ + tensor.begin, bytes_of(to), tensor.name);
+}
+
+Status ShardReader::read(const TensorEntry& tensor, std::span<std::byte> to) const {
+  HostMemory memory;
+  return read(tensor, memory, as_bytes(to.data(), to.size()));
 }
 
 }  // namespace ffdl::elastic

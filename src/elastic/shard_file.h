@@ -10,6 +10,7 @@
 
 #include "elastic/file_system.h"
 #include "elastic/safetensors.h"
+#include "elastic/user_memory.h"
 #include "ffdl/status.h"
 
 // A safetensors file whose head has a hash of each tensor, under "xxh3:NAME" of its metadata.
@@ -53,7 +54,8 @@ class ShardReader {
   const std::vector<TensorEntry>& tensors() const { return head_.tensors; }
   // Null: there is none of that name.
   const TensorEntry* find(std::string_view name) const;
-  // All bytes of a tensor; what comes is checked when it is here.
+  // All bytes of a tensor; what comes is checked when it is here. Errors: also those of `memory`.
+  Status read(const TensorEntry& tensor, UserMemory& memory, const Buffer& to) const;
   Status read(const TensorEntry& tensor, std::span<std::byte> to) const;
 
  private:

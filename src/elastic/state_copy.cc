@@ -1,37 +1,19 @@
 #include "elastic/state_copy.h"
 
-#include <algorithm>
-#include <memory>
-
 #include "base/errors.h"
 #include "base/limits.h"
 #include "elastic/hash.h"
 
 namespace ffdl::elastic {
-namespace {
-
-// Calls `body(data, bytes)` for piece after piece of the buffers' bytes.
-template <class Body>
-Status for_each_piece(std::span<const Buffer> buffers, Body&& body) {
-  for (const Buffer& buffer : buffers) {
-    auto* data = static_cast<std::byte*>(buffer.data);
-    uint64_t left = bytes_of(buffer);
-    while (left > 0) {
-      const uint64_t bytes = std::min(left, base::kStatePieceBytes);
-      FFDL_RETURN_IF_ERROR(body(data, bytes));
-      data += bytes;
-      left -= bytes;
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
-uint64_t bytes_of(std::span<const Buffer> buffers) {
-  uint64_t bytes = 0;
-  for (const Buffer& buffer : buffers) bytes += buffer.count * element_bytes(buffer.dtype);
-  return bytes;
+Result<uint64_t> hash_of(UserMemory& memory, std::span<const Buffer> buffers,
+                         std::span<const std::byte> beside) {
+  Hash hash;
+  hash.add(beside.data(), beside.size());
+  FFDL_RETURN_IF_ERROR(memory.visit(buffers, Access::kRead, [&](const Buffer& piece) -> Status {
+    hash.add(piece.data, bytes_of(piece));
+    return {};
+  }));
+  return hash.digest();
 }
 
 uint64_t hash_of(std::span<const Buffer> buffers, std::span<const std::byte> beside) {
@@ -41,24 +23,25 @@ uint64_t hash_of(std::span<const Buffer> buffers, std::span<const std::byte> bes
   return hash.digest();
 }
 
-Status send_state(Communicator& communicator, int to, std::span<const Buffer> buffers,
-                  std::span<const std::byte> beside, const NextDeadline& deadline) {
+Status send_state(Communicator& communicator, int to, UserMemory& memory,
+                  std::span<const Buffer> buffers, std::span<const std::byte> beside,
+                  const NextDeadline& deadline) {
   std::vector<std::byte> copy(beside.begin(), beside.end());
   uint64_t size = copy.size();
   FFDL_RETURN_IF_ERROR(communicator.send(as_bytes(&size, sizeof size), to, deadline()));
   FFDL_RETURN_IF_ERROR(communicator.send(as_bytes(copy.data(), size), to, deadline()));
   Hash hash;
   hash.add(copy.data(), size);
-  FFDL_RETURN_IF_ERROR(for_each_piece(buffers, [&](std::byte* data, uint64_t bytes) -> Status {
-    hash.add(data, bytes);
-    return communicator.send(as_bytes(data, bytes), to, deadline());
+  FFDL_RETURN_IF_ERROR(memory.visit(buffers, Access::kRead, [&](const Buffer& piece) {
+    hash.add(piece.data, bytes_of(piece));
+    return communicator.send(as_bytes(piece.data, bytes_of(piece)), to, deadline());
   }));
   uint64_t digest = hash.digest();
   return communicator.send(as_bytes(&digest, sizeof digest), to, deadline());
 }
 
 Result<std::vector<std::byte>> receive_state(Communicator& communicator, int from,
-                                             std::span<const Buffer> into,
+                                             UserMemory& memory, std::span<const Buffer> into,
                                              const NextDeadline& deadline) {
   uint64_t size = 0;
   FFDL_RETURN_IF_ERROR(communicator.recv(as_bytes(&size, sizeof size), from, deadline()));
@@ -71,9 +54,10 @@ Result<std::vector<std::byte>> receive_state(Communicator& communicator, int fro
   FFDL_RETURN_IF_ERROR(communicator.recv(as_bytes(beside.data(), size), from, deadline()));
   Hash hash;
   hash.add(beside.data(), size);
-  FFDL_RETURN_IF_ERROR(for_each_piece(into, [&](std::byte* data, uint64_t bytes) -> Status {
-    const Status received = communicator.recv(as_bytes(data, bytes), from, deadline());
-    if (received.ok()) hash.add(data, bytes);
+  FFDL_RETURN_IF_ERROR(memory.visit(into, Access::kWrite, [&](const Buffer& piece) {
+    const uint64_t bytes = bytes_of(piece);
+    Status received = communicator.recv(as_bytes(piece.data, bytes), from, deadline());
+    if (received.ok()) hash.add(piece.data, bytes);
     return received;
   }));
   uint64_t digest = 0;

@@ -63,4 +63,13 @@ void scale(std::span<const Buffer> buffers, double factor) {
   }
 }
 
+// What is multiplied by 0 is not read.
+Status scale(UserMemory& memory, std::span<const Buffer> buffers, double factor) {
+  return memory.visit(buffers, factor == 0 ? Access::kWrite : Access::kChange,
+                      [factor](const Buffer& piece) -> Status {
+                        scale_one(piece, factor);
+                        return {};
+                      });
+}
+
 }  // namespace ffdl::elastic

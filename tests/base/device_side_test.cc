@@ -48,6 +48,8 @@ TEST(DeviceSide, GpusAreThoseOfThisMachine) {
             pin_pages(page, sizeof page).status().code());
   EXPECT_EQ(side->make_stream().status().code(), make_device_stream().status().code());
   EXPECT_EQ(side->allocate(64).status().code(), allocate_on_device(64).status().code());
+  EXPECT_EQ(side->allocate_pinned(64).status().code(), allocate_pinned(64).status().code());
+  EXPECT_EQ(side->wait(nullptr).code(), wait_for_device(nullptr).code());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <vector>
 
 #include "cuda/device_arrays.h"
@@ -51,6 +52,12 @@ TEST(Device, AStreamFollowsTheDefaultStreamAndTellsWhenItIsDone) {
   std::vector<char> back(kBytes);
   ASSERT_OK(testing::to_host(back.data(), to.get(), kBytes));
   EXPECT_EQ(back, values);
+  ASSERT_OK_AND_ASSIGN(const auto pinned, base::allocate_pinned(kBytes));
+  ASSERT_OK_AND_ASSIGN(const bool pinned_on_device, base::is_device_memory(pinned.get()));
+  EXPECT_FALSE(pinned_on_device);
+  ASSERT_OK(base::copy_on_device(pinned.get(), to.get(), kBytes, stream.get()));
+  ASSERT_OK(base::wait_for_device(stream.get()));
+  EXPECT_EQ(std::memcmp(pinned.get(), values.data(), kBytes), 0);
 }
 
 TEST(Device, AStreamFollowsAnotherFromAndToPinnedPages) {

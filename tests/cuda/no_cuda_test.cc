@@ -16,6 +16,7 @@ TEST(NoCuda, EveryCallNamesTheOptionThatBuildsIt) {
   };
   is_missing(base::find_device().status(), "find the GPU: ");
   is_missing(base::allocate_on_device(64).status(), "allocate on the device: ");
+  is_missing(base::allocate_pinned(64).status(), "allocate pinned memory of the host: ");
   is_missing(base::copy_on_device(nullptr, nullptr, 0, nullptr), "copy on the device: ");
   is_missing(base::wait_for_device(nullptr), "wait for the device: ");
   is_missing(base::device_in_use().status(), "ask which GPU is in use: ");

@@ -17,6 +17,7 @@ TEST(WithoutGpu, EveryCallSaysWhatIsMissingInOneSentence) {
   const Status answers[] = {
       base::find_device().status(),
       base::allocate_on_device(64).status(),
+      base::allocate_pinned(64).status(),
       base::copy_on_device(values, values + 16, 64, nullptr),
       base::wait_for_device(nullptr),
       base::device_in_use().status(),

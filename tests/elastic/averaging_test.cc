@@ -134,7 +134,9 @@ class Rank {
   StepMessages messages_{{}};
 
  public:
-  Averaging averaging{buckets_, messages_, {system_runtime(), [this] { return standing; }, soon}};
+  HostMemory memory_;
+  Averaging averaging{
+      buckets_, messages_, {system_runtime(), [this] { return standing; }, soon, memory_}};
 };
 
 // The samples of the ranks, and up to which buffer each begins early.

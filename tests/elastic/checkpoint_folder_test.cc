@@ -70,7 +70,7 @@ class Folder : public ::testing::Test {
     FFDL_ASSIGN_OR_RETURN(const auto tensors, describe_tensors(buffers, {}));
     FFDL_ASSIGN_OR_RETURN(const auto published, folder_.list_published());
     FFDL_ASSIGN_OR_RETURN(const auto loaded,
-                          folder_.load_first(published, skip_damaged, tensors, buffers));
+                          folder_.load_first(published, skip_damaged, tensors, memory_, buffers));
     if (!loaded) return uint64_t{0};
     EXPECT_TRUE(state == State(loaded->step)) << "another state than that of step " << loaded->step;
     EXPECT_EQ(loaded->note, "note of " + std::to_string(loaded->step));
@@ -82,6 +82,7 @@ class Folder : public ::testing::Test {
   }
 
   MemoryFiles files_;
+  HostMemory memory_;
   CheckpointFolder folder_{files_, "/f"};
   int keep_last_ = 2;
 };
@@ -119,7 +120,7 @@ TEST_F(Folder, TooFewShardsAreNoState) {
     const uint64_t hash = hash_of_manifest(text);
     EXPECT_OK(replace_file(files_, "/f/" + folder_name(label(1)), manifest_name(hash), 0, text));
     return folder_.load({path_in(folder_name(label(1)), manifest_name(hash)), hash},
-                        manifest.tensors, buffers);
+                        manifest.tensors, memory_, buffers);
   };
   EXPECT_OK(load_as());
   manifest.shards.push_back(manifest.shards[1]);
@@ -135,7 +136,8 @@ TEST_F(Folder, AnotherModelIsRefused) {
   const auto buffers = state.buffers();
   const auto tensors = describe_tensors(buffers, {}).value();
   const auto published = folder_.list_published().value();
-  EXPECT_FAILS(folder_.load_first(published, true, tensors, buffers), StatusCode::kInvalidArgument,
+  EXPECT_FAILS(folder_.load_first(published, true, tensors, memory_, buffers),
+               StatusCode::kInvalidArgument,
                "it has 'state.1' of 37 float32 as number 1, this model 'state.1' of 10 float32");
 }
 

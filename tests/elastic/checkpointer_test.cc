@@ -17,6 +17,15 @@ namespace {
 
 using testing::MemoryFiles;
 
+// Of a GPU that has failed.
+class BrokenMemory final : public UserMemory {
+ public:
+  Status follow() override { return {}; }
+  Status visit(std::span<const Buffer>, Access, const Body&) override {
+    return Status(StatusCode::kInternal, "the bus is broken");
+  }
+};
+
 // Two members of one world, whose words the test carries to and fro; the record is a variable.
 class CheckpointerTest : public ::testing::Test {
  protected:
@@ -40,7 +49,8 @@ class CheckpointerTest : public ::testing::Test {
     a_ = one();
     b_ = one();
   }
-  std::unique_ptr<Checkpointer> one() {
+  std::unique_ptr<Checkpointer> one() { return one(memory_); }
+  std::unique_ptr<Checkpointer> one(UserMemory& memory) {
     Checkpointer::Job job;
     job.name = "job";
     job.is_here = [this](const Member& member) { return member.id != "b" || b_is_here_; };
@@ -60,7 +70,7 @@ class CheckpointerTest : public ::testing::Test {
       return Status();
     };
     return std::make_unique<Checkpointer>(options_, describe_tensors(state(), {}).value(),
-                                          system_runtime(), std::move(job));
+                                          system_runtime(), memory, std::move(job));
   }
   std::vector<Buffer> state() { return {{weights_.data(), weights_.size()}}; }
 
@@ -87,6 +97,7 @@ class CheckpointerTest : public ::testing::Test {
   }
 
   MemoryFiles files_;
+  HostMemory memory_;
   CheckpointOptions options_;
   std::vector<float> weights_;
   std::mutex mutex_;
@@ -213,6 +224,21 @@ TEST_F(CheckpointerTest, WhatOneCannotWriteTheOtherGivesUp) {
   EXPECT_TRUE(comes_true([&] { return a_->is_idle(); }));
   EXPECT_FALSE(record());
   EXPECT_EQ(a_->stats().last.code(), StatusCode::kPeerLost);
+  b_.reset();
+}
+
+TEST_F(CheckpointerTest, WhatOneCannotCopyTheOtherGivesUp) {
+  BrokenMemory broken;
+  b_ = one(broken);
+  step(10);
+  EXPECT_TRUE(b_->is_idle());
+  EXPECT_EQ(b_->stats().dropped, 1U);
+  EXPECT_FAILS(b_->stats().last, StatusCode::kInternal,
+               "write a checkpoint in '/f': the bus is broken");
+  EXPECT_FALSE(a_->is_idle());
+  step(11);
+  EXPECT_TRUE(comes_true([&] { return a_->is_idle(); }));
+  EXPECT_FALSE(record());
   b_.reset();
 }
 

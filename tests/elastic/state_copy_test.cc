@@ -28,13 +28,14 @@ TEST(StateCopy, AllBytesArriveAndWhatIsBesideThem) {
   std::vector<int8_t> small_copy(small.size());
   const std::vector<std::byte> beside = {std::byte{4}, std::byte{5}};
   ffdl::testing::on_each(two(), [&](Communicator& communicator, int rank) {
+    HostMemory memory;
     if (rank == 0) {
       const Buffer state[] = {{big.data(), big.size()}, {small.data(), 3, DType::kInt8}, {}};
-      EXPECT_OK(send_state(communicator, 1, state, beside, soon));
+      EXPECT_OK(send_state(communicator, 1, memory, state, beside, soon));
     } else {
       const Buffer state[] = {
           {big_copy.data(), big.size()}, {small_copy.data(), 3, DType::kInt8}, {}};
-      const auto received = receive_state(communicator, 0, state, soon);
+      const auto received = receive_state(communicator, 0, memory, state, soon);
       ASSERT_OK(received);
       EXPECT_EQ(*received, beside);
     }
@@ -47,6 +48,7 @@ TEST(StateCopy, AllBytesArriveAndWhatIsBesideThem) {
 TEST(StateCopy, AnotherHashIsFound) {
   const ffdl::testing::Ranks ranks = two();
   ffdl::testing::on_each(ranks, [&](Communicator& communicator, int rank) {
+    HostMemory memory;
     if (rank == 0) {
       uint64_t size = 0;
       int8_t bytes[4] = {1, 2, 3, 4};
@@ -59,7 +61,7 @@ TEST(StateCopy, AnotherHashIsFound) {
     } else {
       int8_t bytes[4] = {};
       const Buffer state = {bytes, 4, DType::kInt8};
-      EXPECT_FAILS(receive_state(communicator, 0, {&state, 1}, soon), StatusCode::kInternal,
+      EXPECT_FAILS(receive_state(communicator, 0, memory, {&state, 1}, soon), StatusCode::kInternal,
                    "another hash");
     }
   });
@@ -68,13 +70,15 @@ TEST(StateCopy, AnotherHashIsFound) {
 TEST(StateCopy, WhoGivesMayDie) {
   const ffdl::testing::Ranks ranks = two();
   ffdl::testing::on_each(ranks, [&](Communicator& communicator, int rank) {
+    HostMemory memory;
     if (rank == 0) {
       communicator.abort(Status(StatusCode::kCancelled, "the test says so"));
       return;
     }
     float value = 0;
     const Buffer state = {&value, 1};
-    EXPECT_FAILS(receive_state(communicator, 0, {&state, 1}, soon), StatusCode::kPeerLost, "");
+    EXPECT_FAILS(receive_state(communicator, 0, memory, {&state, 1}, soon), StatusCode::kPeerLost,
+                 "");
   });
 }
 
@@ -83,6 +87,8 @@ TEST(StateCopy, TheHashIsOfTheBytesHoweverTheyAreCut) {
   const Buffer whole = {values.data(), 10};
   const Buffer cut[] = {{values.data(), 3}, {values.data() + 3, 7}};
   EXPECT_EQ(hash_of({&whole, 1}, {}), hash_of(cut, {}));
+  HostMemory memory;
+  EXPECT_EQ(hash_of(memory, cut, {}).value(), hash_of(cut, {}));
   EXPECT_EQ(bytes_of(cut), 40U);
   values[9] = 4;
   const uint64_t changed = hash_of(cut, {});

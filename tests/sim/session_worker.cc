@@ -178,8 +178,9 @@ std::optional<State> read_checkpoint(testing::MemoryFiles& disk, const Checker& 
   int64_t model = 0;
   const std::vector<Buffer> into = {{&model, 1, DType::kInt64}};
   const elastic::CheckpointFolder folder(disk, kCheckpoints);
+  elastic::HostMemory memory;
   const auto loaded = folder.load({pointer.manifest, pointer.hash},
-                                  elastic::describe_tensors(into, {}).value(), into);
+                                  elastic::describe_tensors(into, {}).value(), memory, into);
   // What the first of the participants keeps, behind its length.
   uint64_t parts[2] = {};
   if (!loaded.ok() || loaded->participants.size() < sizeof parts) return std::nullopt;

@@ -111,6 +111,11 @@ size_t size_of(Type type) {
   return 0;
 }
 
+void* reached(const void* memory) {
+  const auto reach = state.reach.load();
+  return reach == nullptr ? const_cast<void*>(memory) : reach(memory);
+}
+
 Code answer(Rank& rank) {
   rank.polls = state.polls.load();
   return rank.polls > 0 ? Code::kInProgress : Code::kSuccess;
@@ -144,7 +149,7 @@ Code collective(Comm comm, const void* in, size_t bytes, Stream stream,
   const uint64_t number = rank->step++;
   return launch(rank, stream, [=] {
     Bytes given(bytes);
-    if (in != nullptr) std::memcpy(given.data(), in, bytes);
+    if (in != nullptr) std::memcpy(given.data(), reached(in), bytes);
     Meeting& meeting = *rank->meeting;
     std::unique_lock lock(meeting.mutex);
     Meeting::Step& step = meeting.steps[number];
@@ -235,7 +240,8 @@ void reduce_halves(Op op, bool brain, const std::vector<Bytes>& given, size_t be
 }
 
 void reduce_all(Type type, Op op, const std::vector<Bytes>& given, size_t begin, size_t count,
-                void* out) {
+                void* device_out) {
+  void* const out = reached(device_out);
   switch (type) {
     case Type::kInt8:
       return reduce_as<int8_t>(op, given, begin, count, out);
@@ -375,7 +381,7 @@ Code ncclAllGather(const void* in, void* out, size_t count, Type type, Comm comm
   const size_t bytes = count * size_of(type);
   return collective(comm, in, bytes, stream, [=](const std::vector<Bytes>& given) {
     for (size_t rank = 0; rank < given.size(); ++rank) {
-      std::memcpy(static_cast<std::byte*>(out) + rank * bytes, given[rank].data(), bytes);
+      std::memcpy(static_cast<std::byte*>(reached(out)) + rank * bytes, given[rank].data(), bytes);
     }
   });
 }
@@ -386,7 +392,7 @@ Code ncclBroadcast(const void* in, void* out, size_t count, Type type, int root,
   const size_t bytes = count * size_of(type);
   return collective(comm, is_root ? in : nullptr, is_root ? bytes : 0, stream,
                     [=](const std::vector<Bytes>& given) {
-                      std::memcpy(out, given[static_cast<size_t>(root)].data(), bytes);
+                      std::memcpy(reached(out), given[static_cast<size_t>(root)].data(), bytes);
                     });
 }
 
@@ -395,7 +401,7 @@ Code ncclSend(const void* in, size_t count, Type type, int peer, Comm comm, Stre
   const size_t bytes = count * size_of(type);
   return launch(rank, stream, [=] {
     Bytes message(bytes);
-    std::memcpy(message.data(), in, bytes);
+    std::memcpy(message.data(), reached(in), bytes);
     const std::lock_guard lock(rank->meeting->mutex);
     rank->meeting->messages[{rank->rank, peer}].push_back(std::move(message));
     rank->meeting->changed.notify_all();
@@ -416,7 +422,7 @@ Code ncclRecv(void* out, size_t count, Type type, int peer, Comm comm, Stream st
     const Bytes message = std::move(messages.front());
     messages.pop_front();
     lock.unlock();
-    std::memcpy(out, message.data(), std::min(bytes, message.size()));
+    std::memcpy(reached(out), message.data(), std::min(bytes, message.size()));
   });
 }
 

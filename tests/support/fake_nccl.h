@@ -35,6 +35,7 @@ inline FakeNccl& fresh_fake_nccl() {
   fresh.polls = fresh.async_error = fresh.connect_error = 0;
   fresh.hangs = fresh.alone = false;
   fresh.aborted = fresh.left = 0;
+  fresh.reach = nullptr;
   return fresh;
 }
 
@@ -44,7 +45,7 @@ inline Result<std::unique_ptr<Communicator>> connect_nccl(
     Result<std::shared_ptr<const comm::NcclLibrary>> library = fake_nccl(),
     std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>(),
     std::function<Status()> look = {}) {
-  const CommunicatorOptions options;
+  const CommunicatorOptions options{.look = look};
   FFDL_ASSIGN_OR_RETURN(
       std::unique_ptr<comm::ShmMeeting> meeting,
       comm::ShmMeeting::join(world, store, deadline, options, comm::ShmMeeting::Way::kProcess));

@@ -18,6 +18,9 @@ struct FakeNccl {
   // The other ranks are in other processes: they are said to have come, and give nothing.
   std::atomic<bool> alone = false;
 
+  // Where a thread of the host finds what the buffers name; null: where they say.
+  std::atomic<void* (*)(const void*)> reach = nullptr;
+
   std::atomic<int> ids = 0;      // that the last communicator was made with
   std::atomic<int> aborted = 0;  // communicators that ended by abort,
   std::atomic<int> left = 0;     // by finalize and destroy,
