@@ -8,21 +8,10 @@
 #include "base/errors.h"
 
 namespace ffdl::data {
-namespace {
-
-const PlacedSource* placed_in(const DataSource& source) {
-  const auto* const placed = dynamic_cast<const PlacedSource*>(&source);
-  return placed != nullptr && placed->placed() ? placed : nullptr;
-}
-
-}  // namespace
 
 BlockReader::BlockReader(const DataSource& source, const SampleLedger& ledger, int threads,
                          bool one_buffer)
-    : source_(source),
-      ledger_(ledger),
-      one_buffer_(one_buffer),
-      placed_(one_buffer ? nullptr : placed_in(source)) {
+    : source_(source), ledger_(ledger), one_buffer_(one_buffer) {
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back("ffdl-read", [this](const StopToken&) { run(); });
   }
@@ -152,10 +141,6 @@ Status BlockReader::fill(Block& block) const {
   block.samples = {};
   block.touched = one_buffer_;  // they will lie in the order of their use
   FFDL_ASSIGN_OR_RETURN(block.indices, ledger_.sample_indices(std::span(&block.range, 1)));
-  if (placed_ != nullptr) {
-    block.placed = placed_->placed();
-    return placed_->bring(block.indices, block.memory);
-  }
   FFDL_RETURN_IF_ERROR(source_.read(block.indices, block.memory));
   if (block.memory.size() != block.indices.size()) {
     return base::invalid_argument(

@@ -3,13 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/thread.h"
-#include "data/placed_source.h"
 #include "data/read_plan.h"
 #include "ffdl/data_source.h"
 #include "ffdl/sample_ledger.h"
@@ -28,7 +26,6 @@ struct Block {
   // Once it is ready:
   Status status{};
   std::vector<uint64_t> indices{};
-  std::optional<PlacedSamples> placed{};                  // by index; then there is no list
   std::span<const std::span<const std::byte>> samples{};  // without data: left out
   size_t skipped = 0;                                     // of those
   SampleBatch memory{};
@@ -79,7 +76,6 @@ class BlockReader {
   const DataSource& source_;
   const SampleLedger& ledger_;
   const bool one_buffer_;
-  const PlacedSource* const placed_;  // the source, if its samples need no list
   mutable base::Mutex mutex_;
   base::Condition wanted_;
   base::Condition ready_;

@@ -99,9 +99,8 @@ class DataPipeline::Impl {
   // block are those of the block.
   void add(const data::Block& block, size_t begin, size_t end, DataBatch& batch) {
     const auto part = [&](const auto& all) { return std::span(all).subspan(begin, end - begin); };
-    const auto indices = part(block.indices);
-    if (block.placed) return add(*block.placed, indices, batch);
     const auto samples = part(block.samples);
+    const auto indices = part(block.indices);
     if (block.skipped == 0 && batch.samples.empty()) {
       batch.samples = samples;
       batch.indices = indices;
@@ -116,16 +115,6 @@ class DataPipeline::Impl {
       samples_.push_back(samples[i]);
       indices_.push_back(indices[i]);
     }
-    batch.samples = samples_;
-    batch.indices = indices_;
-  }
-
-  void add(const data::PlacedSamples& placed, std::span<const uint64_t> indices, DataBatch& batch) {
-    own(batch);
-    const size_t first = samples_.size();
-    samples_.resize(first + indices.size());
-    for (size_t i = 0; i < indices.size(); ++i) samples_[first + i] = placed[indices[i]];
-    indices_.insert(indices_.end(), indices.begin(), indices.end());
     batch.samples = samples_;
     batch.indices = indices_;
   }

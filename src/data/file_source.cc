@@ -37,8 +37,8 @@ FileSource::Hull FileSource::hull_of(std::span<const uint64_t> indices, uint64_t
   return hull;
 }
 
-// What is asked for; something is.
-Result<FileSource::Hull> FileSource::look(std::span<const uint64_t> indices) const {
+Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) const {
+  if (indices.empty()) return {};
   uint64_t low = indices[0];
   uint64_t high = indices[0];
   uint64_t before = indices[0];
@@ -56,38 +56,13 @@ Result<FileSource::Hull> FileSource::look(std::span<const uint64_t> indices) con
   Hull hull = hull_of(indices, low, high);
   hull.in_order = in_order;
   hull.has_large = hull.bytes >= indices.size() * base::kReadInPlaceBytes;
-  return hull;
-}
-
-Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) const {
-  if (indices.empty()) return {};
-  FFDL_ASSIGN_OR_RETURN(const Hull hull, look(indices));
-  if (access_ == FileAccess::kMapped) {
-    FFDL_RETURN_IF_ERROR(bring(indices, hull, batch));
-    return add_all(
-        indices, [&](const Extent& extent) { return file_->mapped(extent.offset, extent.bytes); },
-        batch);
-  }
+  if (access_ == FileAccess::kMapped) return read_mapped(indices, hull, batch);
   if (hull.has_large || !hull.is_dense()) return read_in_place(indices, hull, batch);
   return read_stretch(indices, hull, batch);
 }
 
-std::optional<PlacedSamples> FileSource::placed() const {
-  const bool lies_so =
-      access_ == FileAccess::kMapped && table_.format.is_fixed && table_.check == nullptr;
-  if (!lies_so) return std::nullopt;
-  return PlacedSamples{file_->mapped(table_.first, 0).data(), table_.stride, table_.format.bytes};
-}
-
-Status FileSource::bring(std::span<const uint64_t> indices, SampleBatch& batch) const {
-  if (indices.empty()) return {};
-  FFDL_ASSIGN_OR_RETURN(const Hull hull, look(indices));
-  return bring(indices, hull, batch);
-}
-
-// Of a mapped file: what they lie in comes into memory.
-Status FileSource::bring(std::span<const uint64_t> indices, const Hull& hull,
-                         SampleBatch& batch) const {
+Status FileSource::read_mapped(std::span<const uint64_t> indices, const Hull& hull,
+                               SampleBatch& batch) const {
   FFDL_RETURN_IF_ERROR(file_->check_size());
   if (hull.is_dense()) {
     file_->populate(hull.begin, hull.end - hull.begin);
@@ -98,7 +73,9 @@ Status FileSource::bring(std::span<const uint64_t> indices, const Hull& hull,
       file_->populate(extent.offset, extent.bytes);
     }
   }
-  return {};
+  return add_all(
+      indices, [&](const Extent& extent) { return file_->mapped(extent.offset, extent.bytes); },
+      batch);
 }
 
 void FileSource::add_stretch(const Hull& hull, std::span<const std::byte> bytes,

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "data/input_file.h"
-#include "data/placed_source.h"
 #include "data/sample_check.h"
 #include "ffdl/data_source.h"
 #include "ffdl/status.h"
@@ -48,7 +47,7 @@ struct SampleTable {
 };
 
 // The samples of one file.
-class FileSource final : public DataSource, public PlacedSource {
+class FileSource final : public DataSource {
  public:
   FileSource(std::unique_ptr<InputFile> file, SampleTable table, OnCorrupt on_corrupt,
              FileAccess access)
@@ -63,16 +62,13 @@ class FileSource final : public DataSource, public PlacedSource {
   SampleFormat format() const override { return table_.format; }
   Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override;
   SkippedData skipped() const override { return checked_.skipped(); }
-  std::optional<PlacedSamples> placed() const override;
-  Status bring(std::span<const uint64_t> indices, SampleBatch& batch) const override;
 
  private:
   struct Hull;
 
-  Result<Hull> look(std::span<const uint64_t> indices) const;
   Hull hull_of(std::span<const uint64_t> indices, uint64_t low, uint64_t high) const;
   static void add_stretch(const Hull& hull, std::span<const std::byte> bytes, SampleBatch& batch);
-  Status bring(std::span<const uint64_t> indices, const Hull& hull, SampleBatch& batch) const;
+  Status read_mapped(std::span<const uint64_t> indices, const Hull& hull, SampleBatch& batch) const;
   Status read_stretch(std::span<const uint64_t> indices, const Hull& hull,
                       SampleBatch& batch) const;
   Status read_in_place(std::span<const uint64_t> indices, const Hull& hull,

@@ -97,48 +97,6 @@ TEST_P(FileSourceTest, SaysWhereSmallSamplesLieThatAreUsedInAnotherOrder) {
   }
 }
 
-// Who knows where they lie gets all that read() gives but the list.
-TEST_P(FileSourceTest, MappedSamplesOfOneSizeAreFoundByTheirNumber) {
-  const std::string path = folder_.write("file", "head" + numbers(10'000));
-  ASSERT_OK_AND_ASSIGN(
-      const auto source,
-      open_tokens({path}, {.window = 3, .stride = 2, .header_bytes = 4}, options()));
-  const auto* const source_of_places = dynamic_cast<const data::PlacedSource*>(source.get());
-  ASSERT_NE(source_of_places, nullptr);
-  const auto placed = source_of_places->placed();
-  ASSERT_EQ(placed.has_value(), GetParam() == FileAccess::kMapped);
-  if (!placed) return;
-  const std::vector<uint64_t> indices = {7, 5, 6};
-  SampleBatch listed;
-  SampleBatch batch;
-  ASSERT_OK(source->read(indices, listed));
-  ASSERT_OK(source_of_places->bring(indices, batch));
-  EXPECT_EQ(batch.size(), 0U);
-  ASSERT_EQ(batch.stretches().size(), 1U);
-  EXPECT_EQ(batch.stretches()[0].data(), listed.stretches()[0].data());
-  EXPECT_EQ(batch.stretches()[0].size(), listed.stretches()[0].size());
-  for (size_t i = 0; i < indices.size(); ++i) {
-    EXPECT_EQ((*placed)[indices[i]].data(), listed[i].data());
-    EXPECT_EQ((*placed)[indices[i]].size(), listed[i].size());
-  }
-  EXPECT_OK(source_of_places->bring({}, batch));
-  EXPECT_FAILS(source_of_places->bring(std::vector<uint64_t>{1'000'000}, batch),
-               StatusCode::kInvalidArgument, "read sample 1000000 of");
-  std::filesystem::resize_file(path, 30'000);
-  EXPECT_FAILS(source_of_places->bring(indices, batch), StatusCode::kCorrupt, path);
-}
-
-TEST_P(FileSourceTest, SamplesThatAreCheckedOrListedAreNotFoundByTheirNumber) {
-  ASSERT_OK_AND_ASSIGN(const auto lines,
-                       open_lines({folder_.write("lines", "one\ntwo\n")}, {}, options()));
-  ASSERT_OK_AND_ASSIGN(const auto records,
-                       open_tf_records({folder_.write("records", tf_record("x"))}, options()));
-  for (const DataSource* source : {lines.get(), records.get()}) {
-    const auto* const of_places = dynamic_cast<const data::PlacedSource*>(source);
-    EXPECT_TRUE(of_places == nullptr || !of_places->placed());
-  }
-}
-
 TEST_P(FileSourceTest, ReadsLargeWindowsThatOverlap) {
   std::string bytes(12'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i / 2 % 251);
