@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "data/numbered_source.h"
 #include "ffdl/partition_ledger.h"
 #include "support/status_matchers.h"
+#include "support/temp_folder.h"
 
 namespace ffdl {
 namespace {
@@ -408,6 +410,59 @@ class ForgetfulSource : public NumberedSource {
     return NumberedSource::read(indices.first(indices.size() - 1), batch);
   }
 };
+
+// Batches within a block, across blocks and across partitions, the last ones short.
+TEST(DataPipelineOfFiles, MappedRecordsComeAsCopiedOnesDo) {
+  TempFolder folder;
+  std::string bytes;
+  for (uint32_t i = 0; i < 1000; ++i) bytes.append(reinterpret_cast<const char*>(&i), sizeof i);
+  const std::string path = folder.write("records", bytes);
+  for (const int threads : {0, 2}) {
+    struct Reading {
+      std::unique_ptr<DataSource> source;
+      std::unique_ptr<PartitionLedger> ledger;
+      std::unique_ptr<DataPipeline> pipeline;
+      DataBatch batch{};
+      std::vector<std::vector<std::byte>> samples{};
+    };
+    const auto begin = [&](FileAccess access) {
+      Reading reading;
+      reading.source =
+          std::move(open_records({path}, {.record_bytes = 4}, {.access = access})).value();
+      reading.ledger =
+          std::move(PartitionLedger::create(
+                        {.samples = 1000, .partition_samples = 64, .shuffle = Shuffle::kSamples}))
+              .value();
+      World world;
+      world.members = {{"a", 1}};
+      reading.ledger->world_changed(world);
+      reading.pipeline =
+          std::move(DataPipeline::create(*reading.source, *reading.ledger, {.threads = threads}))
+              .value();
+      return reading;
+    };
+    const auto next = [](Reading& reading, uint64_t step) {
+      ASSERT_OK(reading.pipeline->next(reading.batch, 30));
+      reading.samples.clear();
+      for (const auto& sample : reading.batch.samples) {
+        reading.samples.emplace_back(sample.begin(), sample.end());
+      }
+      std::vector<std::byte> record(reading.ledger->record_bytes());
+      reading.ledger->describe(record);
+      reading.ledger->applied(step, StepRecords(record, record.size(), record.size()));
+    };
+    Reading copied = begin(FileAccess::kCopied);
+    Reading mapped = begin(FileAccess::kMapped);
+    for (uint64_t step = 1; !copied.ledger->is_done(); ++step) {
+      next(copied, step);
+      next(mapped, step);
+      EXPECT_EQ(mapped.samples, copied.samples);
+      EXPECT_TRUE(std::ranges::equal(mapped.batch.indices, copied.batch.indices));
+      EXPECT_EQ(mapped.batch.samples.size(), mapped.batch.indices.size());
+    }
+    EXPECT_TRUE(mapped.ledger->is_done());
+  }
+}
 
 TEST(DataPipelineOfAUser, ASourceMustGiveOneForEach) {
   const ForgetfulSource source(100);
