@@ -218,8 +218,9 @@ inline constexpr uint64_t kParticipantBytesMax = uint64_t{1} << 30;
 // The head of a safetensors file, as the format has it.
 inline constexpr uint64_t kSafetensorsHeadMax = 100'000'000;
 
-// Of a file of a checkpoint, between two calls of the kernel: hashed while it is in the caches.
-inline constexpr uint64_t kShardPieceBytes = uint64_t{1} << 20;
+// Of a file of a checkpoint, that is written at once: large for a disk that takes it out of memory
+// itself. What was hashed just before is in the caches still.
+inline constexpr uint64_t kShardWriteBytes = uint64_t{4} << 20;
 
 // A manifest: some hundred bytes for each tensor and each of kRanksMax shards.
 inline constexpr uint64_t kManifestBytesMax = uint64_t{64} << 20;

@@ -9,10 +9,6 @@
 namespace ffdl::elastic {
 namespace {
 
-// Written at once: large for a disk that takes it out of memory itself. What was hashed just before
-// is in the caches still.
-constexpr uint64_t kWriteBytes = 4 * base::kShardPieceBytes;
-
 std::string hash_key(std::string_view name) { return fmt::format("xxh3:{}", name); }
 std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
@@ -50,7 +46,7 @@ Result<ShardFacts> write_shard(FileSystem& files, const std::string& folder,
       Hash hash;
       for (uint64_t at = 0; at < bytes.size();) {
         const uint64_t offset = head_bytes + entry.begin + at;
-        const uint64_t left_of_piece = kWriteBytes - offset % kWriteBytes;
+        const uint64_t left_of_piece = base::kShardWriteBytes - offset % base::kShardWriteBytes;
         const auto piece = bytes.subspan(at, std::min(left_of_piece, bytes.size() - at));
         if (!parts[i].hash) hash.add(piece.data(), piece.size());
         FFDL_RETURN_IF_ERROR(file->write(offset, piece));
