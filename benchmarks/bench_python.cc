@@ -1,13 +1,20 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/harness/script.h"
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/rescale/series.h"
+#include "ffdl/communicator.h"
+#include "ffdl/runtime.h"
+#include "ffdl/store.h"
 
 // './dev bench python': what it costs a PyTorch program that its gradients are brought together,
 // and that its samples are counted.
@@ -15,7 +22,6 @@ namespace ffdl::bench {
 namespace {
 
 constexpr int kWorkers = 2;
-constexpr int kMiniBatches[] = {1, 4, 16};
 constexpr int kMillions[] = {1, 10, 25};
 
 // As peers/ddp.py knows them.
@@ -24,6 +30,7 @@ struct Comparison {
   std::string subject;
   std::string limit;
   std::string limit_is;
+  std::vector<int> mini_batches = {1, 4, 16};
 };
 
 struct Cell {
@@ -51,7 +58,7 @@ void row(Suite& suite, const Comparison& comparison, Cell cell) {
   if (!subject.ok()) return suite.missing(name, subject.status().to_string());
   auto limit = start(comparison.limit, cell);
   if (!limit.ok()) return suite.missing(name, limit.status().to_string());
-  const int steps = cell.millions == 1 ? 16 : 4;
+  const int steps = std::max(1, 16 / cell.millions);
   const std::string turn = std::to_string(steps);
   const PairSpec spec{
       .name = name,
@@ -104,6 +111,42 @@ void loader_row(Suite& suite, const Samples& samples, int workers) {
                            samples.mini_batch, samples.bytes, workers, samples.batches)});
 }
 
+// In a world of one, where an all_reduce is nothing but what each call takes.
+Status binding_row(Suite& suite) {
+  const std::string name = "python/binding_us";
+  if (!suite.wants(name)) return {};
+  const auto script = start_script({"binding.py"});
+  if (!script.ok()) {
+    suite.missing(name, script.status().to_string());
+    return {};
+  }
+  constexpr int kCalls = 20'000;
+  World world;
+  world.generation = 1;
+  world.members = {{"a", 1}};
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_store("mem://", system_runtime()));
+  const auto soon = [] { return deadline_in(std::chrono::seconds(30)); };
+  FFDL_ASSIGN_OR_RETURN(const auto communicator, connect_communicator(world, *store, soon()));
+  suite.measure(ValueSpec{
+      .name = name,
+      .unit = "us",
+      .sample = [&]() -> Result<double> {
+        FFDL_ASSIGN_OR_RETURN(const double python, (*script)->ask_number(std::to_string(kCalls)));
+        Status status;
+        float value = 1;
+        const double here = seconds_of([&] {
+          for (int i = 0; i < kCalls && status.ok(); ++i) {
+            status = communicator->all_reduce({&value, 1, DType::kFloat32}, ReduceOp::kSum, soon());
+          }
+        });
+        FFDL_RETURN_IF_ERROR(status);
+        return (python - here) / kCalls * 1e6;
+      },
+      .target = Target{3, true},
+      .note = "an all_reduce of 4 bytes in a world of one, in Python longer than in C++"});
+  return {};
+}
+
 // How long those who stay stand still when workers of ffdl.torch.elastic come and go.
 void pause_rows(Suite& suite) {
   const std::string pauses =
@@ -149,17 +192,22 @@ void rows(Suite& suite) {
   for (const Samples& samples : {Samples{"64B", 64, 32, 256}, Samples{"100KB", 100'000, 16, 64}}) {
     for (const int workers : {0, 2}) loader_row(suite, samples, workers);
   }
+  if (const Status status = binding_row(suite); !status.ok()) {
+    suite.failed("python/binding_us", status);
+  }
   pause_rows(suite);
   const std::string ideal = "the same loop without DistributedDataParallel";
   const Comparison comparisons[] = {
       {"elastic_vs_ideal", "elastic", "ideal", "the same loop of one process, without elastic()"},
-      {"overlap", "elastic_overlap", "elastic_late", "elastic() with overlap=False"},
+      {"overlap", "elastic_overlap", "elastic_late", "elastic() with overlap=False", {4}},
       {"ddp_vs_ddp_noop", "ffdl", "noop", "DDP with a hook that communicates nothing"},
       {"ddp_vs_ideal", "ffdl", "ideal", ideal},
       {"gloo_vs_ideal", "gloo", "ideal", ideal}};
   for (const Comparison& comparison : comparisons) {
     for (const int millions : kMillions) {
-      for (const int mini_batch : kMiniBatches) row(suite, comparison, {millions, mini_batch});
+      for (const int mini_batch : comparison.mini_batches) {
+        row(suite, comparison, {millions, mini_batch});
+      }
     }
   }
 }

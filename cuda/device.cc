@@ -1,10 +1,12 @@
 #include "base/device.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include "base/device_error.h"
 #include "base/errors.h"
+#include "cuda/driver.h"
 #include "cuda/failure.h"
 
 namespace ffdl {
@@ -85,6 +87,18 @@ Result<int> device_in_use() {
 }
 
 Status use_device(int device) { return cuda::status_of(cudaSetDevice(device), "choose a GPU"); }
+
+Result<bool> is_device_used(int device) {
+  constexpr std::string_view kDoing = "ask whether a GPU is used";
+  decltype(&::cuDevicePrimaryCtxGetState) get_state = nullptr;
+  FFDL_RETURN_IF_ERROR(cuda::find_in_driver("cuDevicePrimaryCtxGetState", get_state, kDoing));
+  unsigned int flags = 0;
+  int is_active = 0;
+  if (const CUresult result = get_state(device, &flags, &is_active); result != CUDA_SUCCESS) {
+    return device_error(kDoing, {.error = static_cast<int>(result)});
+  }
+  return is_active != 0;
+}
 
 Result<bool> is_device_memory(const void* memory) {
   cudaPointerAttributes found{};

@@ -1,7 +1,8 @@
+#include "base/array_work.h"
 #include "base/device.h"
 #include "base/errors.h"
 #include "comm/device_reduce.h"
-#include "ps/device_update.h"
+#include "ffdl/device_update.h"
 
 // In place of the other files of this folder where FFDL_WITH_CUDA is off.
 namespace ffdl {
@@ -21,9 +22,17 @@ namespace base {
 Result<DeviceFacts> find_device() { return no_cuda("find the GPU"); }
 Result<int> device_in_use() { return no_cuda("ask which GPU is in use"); }
 Status use_device(int) { return no_cuda("choose a GPU"); }
+Result<bool> is_device_used(int) { return no_cuda("ask whether a GPU is used"); }
 Result<bool> is_device_memory(const void*) { return no_cuda("ask where memory lies"); }
 void FreeDeviceMemory::operator()(std::byte*) const {}  // there was never any
 Result<DeviceMemory> allocate_on_device(uint64_t) { return no_cuda("allocate on the device"); }
+void UnmapDeviceMemory::operator()(std::byte*) const {}  // as above
+Result<ShareableDeviceMemory> allocate_shareable_on_device(uint64_t) {
+  return no_cuda("allocate memory that processes share on the device");
+}
+Result<MappedDeviceMemory> map_on_device(int, uint64_t) {
+  return no_cuda("map memory that processes share on the device");
+}
 void FreePinnedMemory::operator()(std::byte*) const {}  // as above
 Result<PinnedMemory> allocate_pinned(uint64_t) {
   return no_cuda("allocate pinned memory of the host");
@@ -39,11 +48,13 @@ Status follow_default_stream(DeviceStream) { return no_cuda("follow the default 
 Status follow_stream(DeviceStream, DeviceStream) { return no_cuda("follow a stream"); }
 void UnpinPages::operator()(void*) const {}  // there were never any
 Result<PinnedPages> pin_pages(void*, uint64_t) { return no_cuda("pin pages"); }
+Status run_on_device(const ArrayWork&, DeviceStream) {
+  return no_cuda("compute with gradients on the device");
+}
 
 }  // namespace base
 
-Status ps::update_on_device(const UpdateRuleOptions&, const UpdateStep&, const DeviceUpdate&,
-                            base::DeviceStream) {
+Status update_on_device(const UpdateRuleOptions&, const UpdateStep&, const DeviceUpdate&, void*) {
   return no_cuda("update on the device");
 }
 

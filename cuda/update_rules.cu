@@ -3,8 +3,8 @@
 #include "ps/device_update.h"
 #include "ps/update_thread.h"
 
-// The device side of src/ps/device_update.h: what a thread does stands in src/ps/update_thread.h,
-// where it is tested without a GPU.
+// The device side of include/ffdl/device_update.h: what a thread does stands in
+// src/ps/update_thread.h, where it is tested without a GPU.
 namespace ffdl::ps {
 namespace {
 
@@ -27,17 +27,13 @@ void launch(const RuleNumbers& numbers, const DeviceUpdate& update, const base::
   with(update_kernel<kKind, float>);
 }
 
-}  // namespace
-
-Status update_on_device(const UpdateRuleOptions& options, const UpdateStep& step,
-                        const DeviceUpdate& update, base::DeviceStream stream) {
-  FFDL_RETURN_IF_ERROR(check_update(options, update));
-  if (update.count == 0) return {};
+Status start_update(const UpdateRuleOptions& options, const UpdateStep& step,
+                    const DeviceUpdate& update, cudaStream_t stream) {
   FFDL_ASSIGN_OR_RETURN(const uint32_t multiprocessors, cuda::multiprocessor_count(kDoing));
   const base::LaunchShape shape = base::launch_shape(update.count, multiprocessors);
   const RuleNumbers numbers = rule_numbers(options, step);
   const auto with = [&](auto launch_rule) {
-    launch_rule(numbers, update, shape, static_cast<cudaStream_t>(stream));
+    launch_rule(numbers, update, shape, stream);
     return cuda::status_of(cudaGetLastError(), kDoing);
   };
   switch (options.kind) {
@@ -58,4 +54,16 @@ Status update_on_device(const UpdateRuleOptions& options, const UpdateStep& step
   return {};
 }
 
+}  // namespace
 }  // namespace ffdl::ps
+
+namespace ffdl {
+
+Status update_on_device(const UpdateRuleOptions& options, const UpdateStep& step,
+                        const DeviceUpdate& update, void* stream) {
+  FFDL_RETURN_IF_ERROR(ps::check_update(options, update));
+  if (update.count == 0) return {};
+  return ps::start_update(options, step, update, static_cast<cudaStream_t>(stream));
+}
+
+}  // namespace ffdl

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "benchmarks/data/reading_job.h"
@@ -51,40 +52,57 @@ class DirectReader {
   int fd_ = -1;
 };
 
-Status cold_row(Suite& suite, const std::string& name, const Shape& shape,
-                const DataPipelineOptions& options, const std::string& note) {
-  if (!suite.wants(name)) return {};
-  FFDL_ASSIGN_OR_RETURN(const auto file, RecordFile::make(shape));
-  FFDL_ASSIGN_OR_RETURN(const auto reading,
-                        Reading::open(file->path(), shape, {.pipeline = options}));
+struct ColdRow {
+  std::string name{};
+  Shape shape{};
+  SampleOrder order = SampleOrder::kOnDemand;
+  double target = 0;      // 0: none
+  bool is_ahead = false;  // the limit is the same where nobody reads ahead, and not the disk's
+  std::string note{};
+};
+
+constexpr DataPipelineOptions kAhead = {.threads = 2, .read_ahead_bytes = uint64_t{16} << 20};
+
+// An epoch of a file that is on the disk alone. What was read ahead of it is in memory already: a
+// batch or two.
+Result<double> cold_epoch(RecordFile& file, Reading& reading, uint64_t sum) {
+  if (file.evict()) return reading.epoch(sum);
+  return Status(StatusCode::kUnavailable, "evict the file: it stays in memory");
+}
+
+Status cold_row(Suite& suite, const ColdRow& row) {
+  if (!suite.wants(row.name)) return {};
+  FFDL_ASSIGN_OR_RETURN(const auto file, RecordFile::make(row.shape));
+  const auto open = [&](const DataPipelineOptions& options) {
+    return Reading::open(file->path(), row.shape, {.pipeline = options, .order = row.order});
+  };
+  FFDL_ASSIGN_OR_RETURN(const auto reading, open(kAhead));
+  FFDL_ASSIGN_OR_RETURN(const auto alone, open({.threads = 0}));
   FFDL_ASSIGN_OR_RETURN(const auto order, reading->order());
-  const uint64_t sum = sum_of_records(file->bytes(), shape.record_bytes, order, {});
+  const uint64_t sum = sum_of_records(file->bytes(), row.shape.record_bytes, order, {});
   const auto direct = DirectReader::open(file->path(), size_t{4} << 20);
   if (!direct.ok() || !file->evict()) {
-    suite.missing(name,
+    suite.missing(row.name,
                   "the folder for temporary files is not on a disk that can be read past the "
                   "system's memory; set TMPDIR to one that is");
     return {};
   }
   const double megabytes = 1e-6 * static_cast<double>(file->bytes().size());
-  suite.measure(PairSpec{.name = name,
-                         .unit = "MB/s",
-                         .figure = [=](double seconds) { return megabytes / seconds; },
-                         .subject = [&]() -> Result<double> {
-                           // What was read ahead of the next epoch is in memory already: a batch or
-                           // two.
-                           if (!file->evict()) {
-                             return Status(StatusCode::kUnavailable,
-                                           "evict the file: it stays in memory");
-                           }
-                           return reading->epoch(sum);
-                         },
-                         .limit = [&] { return (*direct)->seconds(file->bytes().size()); },
-                         .limit_is = "the whole file by O_DIRECT in pieces of 4 MiB, in one thread",
-                         .pairs = suite.options().smoke ? 1 : 30,
-                         .warm_up = 1,
-                         .target = Target{0.9, false},
-                         .note = note});
+  suite.measure(PairSpec{
+      .name = row.name,
+      .unit = "MB/s",
+      .figure = [=](double seconds) { return megabytes / seconds; },
+      .subject = [&] { return cold_epoch(*file, *reading, sum); },
+      .limit = [&]() -> Result<double> {
+        if (row.is_ahead) return cold_epoch(*file, *alone, sum);
+        return (*direct)->seconds(file->bytes().size());
+      },
+      .limit_is = row.is_ahead ? "the same where nobody reads ahead"
+                               : "the whole file by O_DIRECT in pieces of 4 MiB, in one thread",
+      .pairs = suite.options().smoke ? 1 : 30,
+      .warm_up = 1,
+      .target = row.target > 0 ? std::optional(Target{row.target, false}) : std::nullopt,
+      .note = row.note});
   return {};
 }
 
@@ -95,15 +113,30 @@ void cold_rows(Suite& suite) {
   // Large enough that what is read ahead of the next epoch does not count.
   const Shape small = {.records = 1'000'000, .record_bytes = 256, .partition = 16384, .batch = 256};
   const Shape large = {.records = 4'000, .record_bytes = 100'000, .partition = 64, .batch = 32};
-  const DataPipelineOptions options = {.threads = 2, .read_ahead_bytes = uint64_t{16} << 20};
-  const auto row = [&](const std::string& name, const Shape& shape, const std::string& note) {
-    const Status status = cold_row(suite, name, smoke ? tiny(shape) : shape, options, note);
-    if (!status.ok()) suite.failed(name, status);
-  };
-  row("data/cold_disk/small", small,
-      "records of 256 B that are on the disk alone, shuffled within partitions of 4 MiB, two "
-      "threads that read ahead");
-  row("data/cold_disk/large", large, "the same with records of 100 kB and partitions of 6.4 MB");
+  const ColdRow rows[] = {
+      {.name = "data/cold_disk/small",
+       .shape = small,
+       .target = 0.9,
+       .note = "records of 256 B that are on the disk alone, shuffled within partitions of 4 MiB, "
+               "two threads that read ahead"},
+      {.name = "data/cold_disk/large",
+       .shape = large,
+       .target = 0.9,
+       .note = "the same with records of 100 kB and partitions of 6.4 MB"},
+      {.name = "data/cold_disk/global",
+       .shape = large,
+       .order = SampleOrder::kGlobal,
+       .note = "records of 100 kB in one order for all members, read ahead by its forecast"},
+      {.name = "data/cold_disk/global_ahead",
+       .shape = large,
+       .order = SampleOrder::kGlobal,
+       .target = 1,
+       .is_ahead = true,
+       .note = "the same"}};
+  for (ColdRow row : rows) {
+    if (smoke) row.shape = tiny(row.shape);
+    if (const Status status = cold_row(suite, row); !status.ok()) suite.failed(row.name, status);
+  }
 }
 
 }  // namespace ffdl::bench

@@ -1,5 +1,7 @@
 #include "benchmarks/data/reading.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -11,6 +13,7 @@
 #include "benchmarks/data/ring_job.h"
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/resident.h"
+#include "benchmarks/harness/script.h"
 #include "benchmarks/limits.h"
 
 namespace ffdl::bench {
@@ -23,6 +26,8 @@ struct ReadingRow {
   double units_per_epoch = 0;
   FileAccess access = FileAccess::kCopied;
   DataPipelineOptions options{};
+  uint64_t window_partitions = 1;
+  bool into = false;  // memory of its own
   bool limit_copies = false;
   double target = 0;  // 0: none
   std::string limit_is{};
@@ -33,7 +38,11 @@ Status reading_row(Suite& suite, const RecordFile& file, const ReadingRow& row) 
   if (!suite.wants(row.name)) return {};
   const Shape& shape = file.shape();
   FFDL_ASSIGN_OR_RETURN(const auto reading,
-                        Reading::open(file.path(), shape, {row.access, row.options}));
+                        Reading::open(file.path(), shape,
+                                      {.access = row.access,
+                                       .pipeline = row.options,
+                                       .window_partitions = row.window_partitions,
+                                       .into = row.into}));
   FFDL_ASSIGN_OR_RETURN(const auto order, reading->order());
   const uint64_t sum = sum_of_records(file.bytes(), shape.record_bytes, order, {});
   std::vector<std::byte> buffer(row.limit_copies ? shape.batch * shape.record_bytes : 0);
@@ -112,9 +121,49 @@ Status start_row(Suite& suite, const RecordFile& file) {
       },
       .samples = suite.options().smoke ? 3 : 50,
       .target = Target{5, true},
-      .note = "from starting a process to its word that it has the first 256 small records; it is "
-              "linked with the libraries that it uses"});
+      .note = "from starting a process to its word that it has the first 256 small records"});
   return {};
+}
+
+// By peers/records.py, in a process of its own.
+void python_rows(Suite& suite, const RecordFile& file) {
+  if (suite.options().smoke) return;  // its interpreter takes longer to load than a smoke test may
+  for (const int batch : {256, 4096}) {
+    const std::string name = fmt::format("data/small_rec_per_s/python/{}", batch);
+    if (!suite.wants(name)) continue;
+    const auto script = start_script({"records.py", "read", file.path(), std::to_string(batch)});
+    if (!script.ok()) {
+      suite.missing(name, script.status().to_string());
+      continue;
+    }
+    suite.measure(
+        ValueSpec{.name = name,
+                  .unit = "rec/s",
+                  .sample = [&]() -> Result<double> {
+                    FFDL_ASSIGN_OR_RETURN(const double seconds, (*script)->ask_number("1"));
+                    return static_cast<double>(file.shape().records) / seconds;
+                  },
+                  .samples = 50,
+                  .target = batch < 4096 ? std::nullopt : std::optional(Target{8e6, false}),
+                  .note = fmt::format("records of 256 B in batches of {} through ElasticLoader in "
+                                      "one thread, committed one by one in a store",
+                                      batch)});
+  }
+  const std::string name = "data/start_ms/python";
+  if (!suite.wants(name)) return;
+  const auto first = start_script({"records.py", "start", file.path(), "256"});
+  if (!first.ok()) return suite.missing(name, first.status().to_string());
+  suite.measure(ValueSpec{
+      .name = name,
+      .unit = "ms",
+      .sample = [&]() -> Result<double> {
+        FFDL_ASSIGN_OR_RETURN(const auto script,
+                              start_script({"records.py", "start", file.path(), "256"}));
+        return script->ask_number("1");
+      },
+      .samples = 20,
+      .target = Target{20, true},
+      .note = "from the end of the imports of a new process to its first 256 small records"});
 }
 
 Status small_rows(Suite& suite) {
@@ -132,6 +181,12 @@ Status small_rows(Suite& suite) {
           "records of 256 B, shuffled within partitions of 4096, where they lie in the mapped "
           "file, in one thread, with the ledger's steps"};
   FFDL_RETURN_IF_ERROR(reading_row(suite, *file, row));
+  ReadingRow window = row;
+  window.name = "data/small_rec_per_s/window";
+  window.window_partitions = 8;
+  window.target = 0;
+  window.note = "the same, shuffled within windows of 8 of these partitions";
+  FFDL_RETURN_IF_ERROR(reading_row(suite, *file, window));
   row.name = "data/small_rec_per_s/read";
   row.access = FileAccess::kCopied;
   row.limit_copies = true;
@@ -140,7 +195,9 @@ Status small_rows(Suite& suite) {
   row.note = "the same with the default access, whose copy is the system's";
   FFDL_RETURN_IF_ERROR(reading_row(suite, *file, row));
   FFDL_RETURN_IF_ERROR(prefetch_rows(suite, *file));
-  return start_row(suite, *file);
+  FFDL_RETURN_IF_ERROR(start_row(suite, *file));
+  python_rows(suite, *file);
+  return {};
 }
 
 Status large_rows(Suite& suite) {
@@ -175,7 +232,19 @@ Status large_rows(Suite& suite) {
   copied.name = "data/large_gbps/read_ahead";
   copied.access = FileAccess::kCopied;
   copied.note = "the same with the default access, whose copy is the system's, by one thread ahead";
-  return reading_row(suite, *file, copied);
+  FFDL_RETURN_IF_ERROR(reading_row(suite, *file, copied));
+  ReadingRow into = copied;
+  into.into = true;
+  into.options = {.threads = 0};
+  into.name = "data/large_gbps/read_into";
+  into.note =
+      "records of 100 kB, shuffled, with the default access, straight into one buffer, in one "
+      "thread";
+  FFDL_RETURN_IF_ERROR(reading_row(suite, *file, into));
+  into.options = {.threads = 1};
+  into.name = "data/large_gbps/read_ahead_into";
+  into.note = "the same by one thread that reads ahead, out of whose blocks they are copied";
+  return reading_row(suite, *file, into);
 }
 
 }  // namespace

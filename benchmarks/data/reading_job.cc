@@ -10,13 +10,18 @@ Result<std::unique_ptr<Reading>> Reading::open(const std::string& path, const Sh
                                                const Options& options) {
   auto reading = std::make_unique<Reading>();
   reading->batch_samples_ = shape.batch;
+  if (options.into) reading->memory_.resize(shape.batch * shape.record_bytes);
   FFDL_ASSIGN_OR_RETURN(reading->source_, open_records({path}, {.record_bytes = shape.record_bytes},
                                                        {.access = options.access}));
+  const bool is_global = options.order == SampleOrder::kGlobal;
   FFDL_ASSIGN_OR_RETURN(reading->ledger_,
                         PartitionLedger::create({.samples = reading->source_->samples(),
                                                  .partition_samples = shape.partition,
                                                  .epochs = 0,
-                                                 .shuffle = options.shuffle}));
+                                                 .shuffle = options.shuffle,
+                                                 .window_partitions = options.window_partitions,
+                                                 .order = options.order,
+                                                 .batch_samples = is_global ? shape.batch : 0}));
   World world;
   world.members = {{"worker", 1}};
   reading->ledger_->world_changed(world);
@@ -27,7 +32,8 @@ Result<std::unique_ptr<Reading>> Reading::open(const std::string& path, const Sh
 }
 
 Result<const DataBatch*> Reading::next() {
-  FFDL_RETURN_IF_ERROR(pipeline_->next(batch_, batch_samples_));
+  FFDL_RETURN_IF_ERROR(memory_.empty() ? pipeline_->next(batch_, batch_samples_)
+                                       : pipeline_->next_into(memory_, batch_, batch_samples_));
   std::vector<std::byte>& record = record_;
   record.resize(ledger_->record_bytes());
   ledger_->describe(record);

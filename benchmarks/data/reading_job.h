@@ -19,6 +19,9 @@ class Reading {
     FileAccess access = FileAccess::kCopied;
     DataPipelineOptions pipeline{};
     Shuffle shuffle = Shuffle::kSamples;
+    SampleOrder order = SampleOrder::kOnDemand;
+    uint64_t window_partitions = 1;
+    bool into = false;  // memory of its own
   };
   static Result<std::unique_ptr<Reading>> open(const std::string& path, const Shape& shape,
                                                const Options& options);
@@ -37,6 +40,7 @@ class Reading {
   std::unique_ptr<DataSource> source_{};
   std::unique_ptr<PartitionLedger> ledger_{};
   std::unique_ptr<DataPipeline> pipeline_{};
+  std::vector<std::byte> memory_{};  // for a batch; empty: they lie where the pipeline has them
   DataBatch batch_{};
   uint64_t batch_samples_ = 0;
   std::vector<std::byte> record_{};

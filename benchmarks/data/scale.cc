@@ -6,16 +6,22 @@
 #include <array>
 #include <chrono>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "benchmarks/data/ledgers.h"
 #include "benchmarks/data/reading_job.h"
+#include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/limits.h"
+#include "ffdl/store_ledger.h"
 
 namespace ffdl::bench {
 namespace {
+
+using namespace std::chrono_literals;
 
 // A line of /proc/self/status, "VmHWM" or the like, in MiB.
 double own_mib(const std::string& field) {
@@ -156,6 +162,69 @@ void fast_and_slow_row(Suite& suite) {
               "one of which uses three times as many in a step; halves made before take 2.0"});
 }
 
+// Members without a session, each of which goes on by itself.
+constexpr uint64_t kBatch = 16;
+constexpr std::array<std::chrono::microseconds, 2> kTimeOfBatch = {200us, 600us};
+
+// By a clock that does not wait for the processors: what a busy machine adds to one mini-batch is
+// not added to the next.
+Status work_off(StoreLedger& ledger, std::chrono::microseconds time_of_batch) {
+  auto end = std::chrono::steady_clock::now();
+  while (!ledger.is_done()) {
+    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger.take(kBatch));
+    if (ranges.empty()) {
+      FFDL_RETURN_IF_ERROR(ledger.wait(deadline_in(10s)));
+      end = std::chrono::steady_clock::now();
+      continue;
+    }
+    end += time_of_batch * ledger.taken() / kBatch;
+    std::this_thread::sleep_until(end);
+    FFDL_RETURN_IF_ERROR(ledger.advance());
+  }
+  return {};
+}
+
+Result<double> seconds_together(const PartitionLedgerOptions& data) {
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_store("mem://", system_runtime()));
+  std::array<std::unique_ptr<StoreLedger>, 2> ledgers;
+  for (size_t i = 0; i < ledgers.size(); ++i) {
+    FFDL_ASSIGN_OR_RETURN(ledgers[i], StoreLedger::join({.data = data, .id = fmt::format("w{}", i)},
+                                                        *store, system_runtime()));
+  }
+  std::array<Status, 2> ends;
+  const double seconds = seconds_of([&] {
+    std::jthread slow([&] { ends[1] = work_off(*ledgers[1], kTimeOfBatch[1]); });
+    ends[0] = work_off(*ledgers[0], kTimeOfBatch[0]);
+  });
+  for (const Status& end : ends) FFDL_RETURN_IF_ERROR(Status(end));
+  return seconds;
+}
+
+void fast_and_slow_seconds_row(Suite& suite) {
+  const std::string name = "data/fast_and_slow/seconds";
+  if (!suite.wants(name)) return;
+  const uint64_t samples = suite.options().smoke ? 1'000 : 20'000;
+  const auto per_second = [](std::chrono::microseconds time) {
+    return kBatch / std::chrono::duration<double>(time).count();
+  };
+  const double ideal =
+      static_cast<double>(samples) / (per_second(kTimeOfBatch[0]) + per_second(kTimeOfBatch[1]));
+  suite.measure(ValueSpec{
+      .name = name,
+      .unit = "",
+      .sample = [&]() -> Result<double> {
+        FFDL_ASSIGN_OR_RETURN(const double seconds,
+                              seconds_together({.samples = samples, .partition_samples = 256}));
+        return seconds / ideal;
+      },
+      .samples = suite.options().smoke ? 3 : 30,
+      .target = Target{1.05, true},
+      .note = fmt::format("an epoch of {} samples over the least time at their joint speed, two "
+                          "workers with a ledger in a store, whose mini-batches of {} take 200 and "
+                          "600 us; halves made before take 2.0",
+                          samples, kBatch)});
+}
+
 void worker_memory_row(Suite& suite) {
   const std::string name = "data/worker_memory";
   if (!suite.wants(name)) return;
@@ -183,6 +252,7 @@ void scale_rows(Suite& suite) {
   ledger_memory_row(suite);
   assign_rows(suite);
   fast_and_slow_row(suite);
+  fast_and_slow_seconds_row(suite);
   worker_memory_row(suite);
 }
 

@@ -125,9 +125,7 @@ class Worker {
     FFDL_ASSIGN_OR_RETURN(
         const auto commits,
         ffdl::CommitLog::open(file(fmt::format("commits-{}", getpid()), "log"), order));
-    order.on_stable = [&](const ffdl::CommittedStep& step) {
-      commits->write(step, model.lineage());
-    };
+    order.on_stable = [&](const ffdl::CommittedStep& step) { commits->write(step); };
     FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(order));
     FFDL_ASSIGN_OR_RETURN(const auto store, open_store(job_.store_url, ffdl::system_runtime(),
                                                        {.secret = job_.store_secret}));

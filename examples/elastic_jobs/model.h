@@ -26,12 +26,6 @@ class Model : public ffdl::Trainable {
   virtual training::Score validate() = 0;
   virtual training::Score test() = 0;
   virtual uint64_t test_samples() const = 0;
-
-  void on_world(const ffdl::World& world) override { lineage_ = world.lineage; }
-  uint64_t lineage() const { return lineage_; }  // of the state
-
- private:
-  uint64_t lineage_ = 0;
 };
 
 struct ModelOptions {

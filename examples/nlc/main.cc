@@ -8,17 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include "ffdl/device_learner.h"
 #include "ffdl/learner.h"
 #include "ffdl/sparse_gradient.h"
 #include "nlc/corpus.h"
+#include "nlc/device/gpu.h"
+#include "nlc/device/gpu_worker.h"
+#include "nlc/device/libraries.h"
 #include "nlc/features.h"
+#include "nlc/gather.h"
 #include "nlc/model.h"
 #include "training/example.h"
+#include "training/worker.h"
 
 namespace nlc {
 namespace {
-
-constexpr float kDropout = 0.5F;  // of features, in training
 
 class NlcTask final : public training::Task {
  public:
@@ -40,21 +44,22 @@ class NlcTask final : public training::Task {
 
   ffdl::Result<training::Step> step(ffdl::Learner& learner, const training::MiniBatch& mini_batch,
                                     ffdl::Time deadline) override {
-    gather(mini_batch);
+    gather(corpus_.train, mini_batch, gathered_);
+    const Features& features = gathered_.features;
     FFDL_RETURN_IF_ERROR(learner.begin_mini_batch(deadline));
     const std::array<uint64_t, 1> whole{0};
-    parameters_.rows.resize(features_.rows.size() * kWidth);
+    parameters_.rows.resize(features.rows.size() * kWidth);
     parameters_.head.resize(model_.head_size());
-    FFDL_RETURN_IF_ERROR(learner.pull_rows(0, kWidth, features_.rows, parameters_.rows).status());
+    FFDL_RETURN_IF_ERROR(learner.pull_rows(0, kWidth, features.rows, parameters_.rows).status());
     FFDL_RETURN_IF_ERROR(
         learner.pull_rows(model_.head_begin(), model_.head_size(), whole, parameters_.head)
             .status());
-    const float loss = model_.gradient(features_, labels_, parameters_, gradient_);
+    const float loss = model_.gradient(features, gathered_.labels, parameters_, gradient_);
     // Waits for the gradient before this one: added up while the server is late, they would be
     // fewer and larger steps than the learning rate is planned for.
     FFDL_RETURN_IF_ERROR(learner.flush(deadline));
     const std::array tables{ffdl::RowGradient{
-        .table = 0, .row_size = kWidth, .rows = features_.rows, .values = gradient_.rows}};
+        .table = 0, .row_size = kWidth, .rows = features.rows, .values = gradient_.rows}};
     const std::array dense{
         ffdl::DenseGradient{.begin = model_.head_begin(), .values = gradient_.head}};
     FFDL_RETURN_IF_ERROR(
@@ -70,22 +75,29 @@ class NlcTask final : public training::Task {
     return model_.evaluate(weights, corpus_.test);
   }
 
- private:
-  void gather(const training::MiniBatch& mini_batch) {
-    features_.clear();
-    labels_.clear();
-    for (const uint64_t sample : mini_batch.samples) {
-      append_features(corpus_.train.texts[sample], features_);
-      labels_.push_back(corpus_.train.labels[sample]);
-    }
-    layers::Random random(mini_batch.seed);
-    drop_features(kDropout, random, features_);
+  ffdl::Result<std::unique_ptr<training::Worker>> attach_device_worker(
+      const training::Workplace& workplace, ffdl::Time deadline) override {
+    FFDL_ASSIGN_OR_RETURN(auto gpu, open_gpu());
+    FFDL_ASSIGN_OR_RETURN(const Libraries libraries, Libraries::load());
+    FFDL_ASSIGN_OR_RETURN(auto learner,
+                          ffdl::DeviceLearner::attach(workplace.segment, deadline,
+                                                      {.learner = {.slot = workplace.slot}}));
+    FFDL_ASSIGN_OR_RETURN(
+        std::unique_ptr<training::Worker> worker,
+        GpuWorker::create({.sentences = &corpus_.train,
+                           .labels = static_cast<uint32_t>(corpus_.labels.size()),
+                           .gpu = std::move(gpu),
+                           .libraries = libraries,
+                           .learner = std::move(learner),
+                           .texts_max = static_cast<uint32_t>(workplace.mini_batch),
+                           .read_ahead = !workplace.waits}));
+    return worker;
   }
 
+ private:
   const Corpus corpus_;
   Model model_;
-  Features features_;  // of the mini-batch, and what else belongs to it
-  std::vector<int> labels_;
+  Gathered gathered_;  // the mini-batch, and what else belongs to it
   Model::Parameters parameters_;
   Model::Parameters gradient_;
 };
@@ -110,6 +122,12 @@ float default_learning_rate(ffdl::UpdateRuleKind kind) {
   }
 }
 
+// Everything that --device cuda needs of this machine.
+ffdl::Status find_device() {
+  FFDL_RETURN_IF_ERROR(open_gpu().status());
+  return Libraries::load().status();
+}
+
 // CLINC150 where the user has put the data sets, or nothing.
 std::string default_data() {
   const char* folder = std::getenv("FFDL_DATA_DIR");
@@ -131,6 +149,7 @@ int main(int argc, char** argv) {
       .sample_word = "sentences",
       .defaults = {.mini_batch = 16, .epochs = 10, .data = nlc::default_data()},
       .learning_rate = nlc::default_learning_rate,
-      .load = nlc::load};
+      .load = nlc::load,
+      .find_device = nlc::find_device};
   return training::run_example(nlc, argc, argv);
 }

@@ -9,11 +9,10 @@
 #include "layers/layer.h"
 #include "nlc/corpus.h"
 #include "nlc/features.h"
+#include "nlc/width.h"
 #include "training/task.h"
 
 namespace nlc {
-
-inline constexpr int kWidth = 64;  // of a row of the table
 
 // A text is the sum of its features' rows in an embedding table; one linear layer, the head, makes
 // it into a score for each label. Parameters: the table, 2^table_bits rows one after the other,

@@ -20,6 +20,9 @@ struct Example {
   TrainOptions defaults;
   std::function<float(ffdl::UpdateRuleKind)> learning_rate;  // where the user names none
   std::function<ffdl::Result<std::unique_ptr<Task>>(const std::string& path)> load;
+  // Whether learners can compute on a GPU of this machine, and else why not. Empty where the
+  // example has no such learners: there is no --device then.
+  std::function<ffdl::Status()> find_device{};
 };
 
 // The program: main() of an example.

@@ -53,6 +53,11 @@ void add_training_options(const Example& example, CLI::App& app, TrainOptions& o
   app.add_option("--threads", options.threads, "threads of the server")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  if (!example.find_device) return;
+  app.add_option("--device", options.device,
+                 "where the learners compute: cpu, or cuda, all on one GPU")
+      ->check(CLI::IsMember({kCpu, kCuda}))
+      ->capture_default_str();
 }
 
 void add_child_options(CLI::App& app, Invocation& invocation) {
@@ -148,6 +153,7 @@ std::vector<std::string> command_line(const Invocation& invocation) {
       fmt::format("--threads={}", options.threads),
   };
   if (invocation.adopt) line.emplace_back("--adopt");
+  if (options.device != kCpu) line.push_back(fmt::format("--device={}", options.device));
   return line;
 }
 

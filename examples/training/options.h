@@ -13,6 +13,10 @@ namespace training {
 struct Example;
 class Task;
 
+// TrainOptions::device.
+inline constexpr const char* kCpu = "cpu";
+inline constexpr const char* kCuda = "cuda";
+
 // What a user chooses for a run; see the help of `train`.
 struct TrainOptions {
   int learners = 2;
@@ -24,6 +28,7 @@ struct TrainOptions {
   std::string synchrony = "async";
   uint32_t staleness = 4;
   int threads = 1;
+  std::string device = kCpu;
   bool json = false;
   bool kill = false;
   std::string data{};

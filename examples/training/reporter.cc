@@ -27,17 +27,12 @@ constexpr std::size_t kBarWidthMax = 32;
 constexpr double kPlainIntervalS = 2;
 
 Json options_json(const TrainOptions& options) {
-  return {{"learners", options.learners},
-          {"mini_batch", options.mini_batch},
-          {"rule", options.rule},
-          {"learning_rate", options.learning_rate},
-          {"epochs", options.epochs},
-          {"seed", options.seed},
-          {"synchrony", options.synchrony},
-          {"staleness", options.staleness},
-          {"threads", options.threads},
-          {"kill", options.kill},
-          {"data", options.data}};
+  return {{"learners", options.learners},   {"mini_batch", options.mini_batch},
+          {"rule", options.rule},           {"learning_rate", options.learning_rate},
+          {"epochs", options.epochs},       {"seed", options.seed},
+          {"synchrony", options.synchrony}, {"staleness", options.staleness},
+          {"threads", options.threads},     {"device", options.device},
+          {"kill", options.kill},           {"data", options.data}};
 }
 
 Json subject_json(const Subject& subject) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <vector>
 
 #include "ffdl/learner.h"
@@ -11,6 +12,7 @@
 #include "training/child.h"
 #include "training/message.h"
 #include "training/shares.h"
+#include "training/worker.h"
 
 namespace training {
 namespace {
@@ -94,11 +96,11 @@ class MiniBatches {
 // at once: the supervisor waits for it after a restart.
 class ProgressSender {
  public:
-  void add(uint64_t position, const Step& step) {
+  void add(const Step& step) {
     sum_ += step.loss;
     bytes_ += step.bytes;
     ++count_;
-    position_ = position;
+    position_ = step.end;
     if (std::chrono::steady_clock::now() >= next_) flush();
   }
 
@@ -122,26 +124,37 @@ class ProgressSender {
   int count_ = 0;
 };
 
-Status learn(const Example& example, const Invocation& invocation) {
+Result<std::unique_ptr<Worker>> attach_worker(Task& task, const Invocation& invocation) {
   const TrainOptions& options = invocation.options;
+  const Workplace workplace{.segment = invocation.segment,
+                            .slot = invocation.slot,
+                            .mini_batch = options.mini_batch,
+                            .waits = options.synchrony != "async"};
+  if (options.device == kCuda) return task.attach_device_worker(workplace, deadline_in(kPatience));
+  return attach_host_worker(task, workplace, deadline_in(kPatience));
+}
+
+Status learn(const Example& example, const Invocation& invocation) {
   const auto partition = static_cast<uint32_t>(invocation.slot);
-  FFDL_ASSIGN_OR_RETURN(const auto task, example.load(options.data));
-  FFDL_ASSIGN_OR_RETURN(
-      const auto learner,
-      ffdl::Learner::attach(invocation.segment, deadline_in(kPatience), {.slot = invocation.slot}));
-  MiniBatches mini_batches(task->sizes().train, options, partition);
+  FFDL_ASSIGN_OR_RETURN(const auto task, example.load(invocation.options.data));
+  FFDL_ASSIGN_OR_RETURN(const auto worker, attach_worker(*task, invocation));
+  MiniBatches mini_batches(task->sizes().train, invocation.options, partition);
   ProgressSender progress;
   // A predecessor that was killed has committed everything below this position, and nothing above.
-  uint64_t position = learner->committed(partition);
+  uint64_t position = worker->learner().committed(partition);
   while (position < mini_batches.end()) {
     const MiniBatch mini_batch = mini_batches.at(position);
-    FFDL_ASSIGN_OR_RETURN(const Step step,
-                          task->step(*learner, mini_batch, deadline_in(kPatience)));
+    FFDL_ASSIGN_OR_RETURN(const auto pushed, worker->step(mini_batch, deadline_in(kPatience)));
+    if (pushed) progress.add(*pushed);
     position = mini_batch.range.end;
-    progress.add(position, step);
+  }
+  while (true) {
+    FFDL_ASSIGN_OR_RETURN(const auto pushed, worker->finish(deadline_in(kPatience)));
+    if (!pushed) break;
+    progress.add(*pushed);
   }
   progress.flush();
-  return learner->detach(deadline_in(kPatience));
+  return worker->learner().detach(deadline_in(kPatience));
 }
 
 }  // namespace

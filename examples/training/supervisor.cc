@@ -413,6 +413,14 @@ Status train(const Example& example, const TrainOptions& options,
 }  // namespace
 
 int run_supervisor(const Example& example, const TrainOptions& options) {
+  // Asked here, once, and not by each of the processes.
+  if (options.device == kCuda) {
+    const Status found = example.find_device();
+    if (!found.ok()) {
+      fmt::print(stderr, "{}: {}\n", example.name, found.to_string());
+      return kExitNoDevice;
+    }
+  }
   std::unique_ptr<Reporter> reporter;
   const Status status = train(example, options, reporter);
   if (status.ok()) return 0;

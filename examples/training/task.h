@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "ffdl/learner.h"
@@ -22,9 +23,13 @@ struct MiniBatch {
 };
 
 struct Step {
+  uint64_t end = 0;  // of the mini-batch's range
   float loss = 0;
   uint64_t bytes = 0;  // of weights read from the server and of gradient written to it
 };
+
+class Worker;
+struct Workplace;
 
 // What an example brings to the training: its samples and its model. Every process has its own.
 // Threads: one at a time.
@@ -45,9 +50,15 @@ class Task {
 
   virtual void initialize(std::span<float> weights, uint64_t seed) const = 0;
 
-  // Computes the mean gradient over the mini-batch and pushes it. Blocks: until `deadline`.
+  // Computes the mean gradient over the mini-batch, on the processor, and pushes it. Blocks: until
+  // `deadline`.
   virtual ffdl::Result<Step> step(ffdl::Learner& learner, const MiniBatch& mini_batch,
                                   ffdl::Time deadline) = 0;
+
+  // A learner whose network lies in a GPU's memory, of examples with Example::find_device. The task
+  // must outlive it.
+  virtual ffdl::Result<std::unique_ptr<Worker>> attach_device_worker(const Workplace& workplace,
+                                                                     ffdl::Time deadline);
 
   virtual Score validate(std::span<const float> weights) = 0;  // every choice is made on this
   virtual Score test(std::span<const float> weights) = 0;      // looked at once, at the end

@@ -18,6 +18,9 @@ namespace ffdl {
 namespace elastic {
 class FileSystem;
 }
+namespace base {
+class DeviceSide;
+}
 
 // Where a session (session.h) writes checkpoints, when, and which ones stay. The folder, and when,
 // must be the same at all members.
@@ -43,7 +46,13 @@ struct CheckpointOptions {
   // older one that is whole, and logs the same.
   bool skip_damaged = false;
 
+  // The tensors of save_checkpoint() and load_checkpoint() may lie in the memory of this GPU; below
+  // 0: of the one that the calling thread uses. Nothing: all are the host's, and no GPU is looked
+  // for. A session does not look at it: its memory is that of its communicator.
+  std::optional<int> device{};
+
   elastic::FileSystem* files = nullptr;  // another file system, for tests; outlives its user
+  base::DeviceSide* devices = nullptr;   // and another machine's GPUs
 };
 
 // A checkpoint that was saved or loaded.
@@ -58,7 +67,7 @@ struct Checkpoint {
   std::vector<std::byte> participants{};  // what the participants of a session keep
 };
 
-// A state that is saved by one process, without a session; in the host's memory.
+// A state that is saved by one process, without a session.
 struct CheckpointState {
   std::string job = "job";  // checkpoints of others are left alone; may not contain '/'
   uint64_t step = 0;
@@ -67,17 +76,20 @@ struct CheckpointState {
 
 // Writes one, of all options that are not about time, and removes old ones. When it returns it is
 // on the disk whole; whoever is killed meanwhile leaves those of before as they were. Threads: any;
-// not two for one job and folder at once. Blocks: as long as the disk does. Errors:
-// kInvalidArgument, kExhausted (the disk is full), kUnavailable (the file system fails); the
-//         message has the file and, where it applies, the byte. Those of before are as they were.
+// not two for one job and folder at once. Blocks: as long as the disk does, and until the GPU has
+// done what its default stream was given before; tensors there pass through 8 MiB of pinned memory,
+// twice.
+// Errors: kInvalidArgument, kExhausted (the disk is full), kUnavailable (the file system fails),
+//         with a device also kUnimplemented (no GPU, driver or CUDA); the message has the file and,
+//         where it applies, the byte. Those of before are as they were.
 FFDL_API Result<Checkpoint> save_checkpoint(const CheckpointOptions& options,
                                             const CheckpointState& state);
 
-// Loads the newest in the options' folder into `tensors`, which lie in the host's memory, whatever
-// the number of members that wrote it. Every byte is checked against its hash; `tensors` are
-// undefined after an error.
+// Loads the newest in the options' folder into `tensors`, whatever the number of members that wrote
+// it and the memory that they wrote it from. Every byte is checked against its hash; `tensors` are
+// undefined after an error. In a GPU's memory they are there for all streams when it returns.
 // Errors: kNotFound (there is none), kCorrupt (it is damaged: file and byte), kInvalidArgument (it
-//         holds other tensors), kUnavailable.
+//         holds other tensors), kUnavailable, with a device also kUnimplemented.
 FFDL_API Result<Checkpoint> load_checkpoint(const CheckpointOptions& options,
                                             std::span<const Buffer> tensors);
 

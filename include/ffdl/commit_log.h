@@ -26,9 +26,9 @@ class FFDL_API CommitLog {
   CommitLog& operator=(const CommitLog&) = delete;
 
   // One line, which is in the hands of the system when this returns: it outlives a killed process.
-  // A job that began anew from a checkpoint has another World::lineage: its first step takes all
-  // back that earlier lineages told from that step on.
-  void write(const CommittedStep& step, uint64_t lineage = 1);
+  // A job that began anew from a checkpoint has another lineage: its first step takes all back that
+  // earlier lineages told from that step on.
+  void write(const CommittedStep& step);
   // The first write that failed, if one did.
   const Status& status() const { return status_; }
 

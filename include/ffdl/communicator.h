@@ -27,6 +27,19 @@ enum class Backend : uint32_t {
   kHierarchical,  // shared memory inside a host, TCP between hosts
   kLocal,         // the threads of one process: make_local_communicators()
   kNccl,          // NVIDIA's GPUs through NCCL, beside what kAuto finds out for the hosts
+  kDeviceShm,     // GPUs of one host through memory of theirs, up to 8 ranks; several may have one
+};
+
+// Whether its operations take buffers in a GPU's memory.
+inline bool reaches_devices(Backend backend) {
+  return backend == Backend::kNccl || backend == Backend::kDeviceShm;
+}
+
+// When kNccl connects the GPUs of a job's next world.
+enum class GpuWorlds : uint32_t {
+  kAnew,     // from nothing, while the present world works: nobody waits
+  kDerived,  // in continue_from(): grown or shrunk out of the present world where NCCL can, else
+             // from nothing; all wait for it
 };
 
 struct ListenerOptions;
@@ -34,9 +47,9 @@ struct ListenerOptions;
 // The members of one world, called by each of them in the same order of operations. A sum is the
 // same bits at every member, on every back end and in every order of arrival: it is taken along a
 // fixed tree over the ranks. Not so what kNccl adds up in the memory of GPUs: that has NCCL's own
-// order, and may lose a NaN in a minimum or maximum. The buffers of an operation then lie in the
-// GPU's memory, filled by what its default stream was given before the call or by what has been
-// waited for, or all in the host's. docs/gpu.md has the rest.
+// order, and may lose a NaN in a minimum or maximum. With kNccl and kDeviceShm the buffers of an
+// operation lie in the GPU's memory, filled by what its default stream was given before the call
+// or by what has been waited for, or all in the host's. docs/gpu.md has the rest.
 // After the first failure it stays failed: make another, of a newer world.
 // Threads: one thread at a time runs operations; abort() from any thread, at any time.
 // Blocks: every operation waits for the others until its deadline; abort() until no thread reads or
@@ -56,15 +69,19 @@ class FFDL_API Communicator {
   // Afterwards no operation of this member can end well, and the others fail with kPeerLost.
   virtual void abort(Status why) = 0;
 
+  // The world before this one is over, and `before` is what this member had in it; null: it comes
+  // new. All members may call it, before their first operation; with GpuWorlds::kDerived they must,
+  // as it connects their GPUs. Nothing of `before` runs then, nor will: its operations fail with
+  // kCancelled. It stays the caller's, and may go afterwards. Errors: those of an operation and of
+  // connect_communicator().
+  virtual Status continue_from(Communicator* /*before*/, Time /*deadline*/) { return {}; }
+
   // From now on an all_reduce in place of one buffer that is all of `memory` may be made without a
   // copy: where every rank gives such a buffer, back ends of one host read and write them where
   // they lie. Where that cannot be (another host, user or pid namespace), nothing changes but the
   // speed. To be called between operations; forgotten when the caller drops the memory. After an
   // error the buffer is undefined, as always in place.
-  virtual Status register_memory(const std::shared_ptr<SharedMemory>& memory) {
-    static_cast<void>(memory);
-    return {};
-  }
+  virtual Status register_memory(const std::shared_ptr<SharedMemory>& /*memory*/) { return {}; }
 
   // From now on each member also copies its share of the result of every all_reduce into a ring in
   // shared memory, where anybody may listen (listener.h): it waits for nobody. All members call it
@@ -147,12 +164,14 @@ struct CommunicatorOptions {
   std::string address{};
   // Of each rank, for what is on its way to the others; the segment takes four times this for each.
   uint64_t slot_bytes = uint64_t{128} << 10;
-  // With kNccl: the GPU of this member. -1: the one that the connecting thread uses; of a session
-  // the one that opens it.
+  // With kNccl and kDeviceShm: the GPU of this member. -1: the one that the connecting thread
+  // uses; of a session the one that opens it.
   int device = -1;
+  GpuWorlds gpu_worlds = GpuWorlds::kAnew;  // with kNccl; all must say the same
   // Where it is set, the thread that waits calls it about every 100 ms: while it looks for the
-  // others in the store, and with kShm and kNccl (on one host) while it runs an operation. What is
-  // not ok ends the wait, as abort() would. For what only that thread can see: in Python, signals.
+  // others in the store, and with kShm, kNccl (on one host) and kDeviceShm while it runs an
+  // operation. What is not ok ends the wait, as abort() would. For what only that thread can see:
+  // in Python, signals.
   std::function<Status()> look{};
 };
 
@@ -170,7 +189,9 @@ FFDL_API Result<std::vector<std::unique_ptr<Communicator>>> make_local_communica
 //         generation as this rank), kUnimplemented (not built: the message names the CMake option),
 //         kExhausted (no room in /dev/shm), and those of Store. With kNccl also kUnimplemented
 //         where a member has no GPU or no NCCL (the message says what was looked for), and
-//         kInvalidArgument where two have one GPU.
+//         kInvalidArgument where two have one GPU. With kDeviceShm kInvalidArgument where members
+//         are on several hosts or more than 8, kUnimplemented where one has no GPU or does not
+//         reach the memory of another's, and kExhausted where a GPU's memory is full.
 //         Members that were told of different members never meet: kTimeout.
 FFDL_API Result<std::unique_ptr<Communicator>> connect_communicator(
     const World& world, Store& store, Time deadline, const CommunicatorOptions& options = {});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ffdl/export.h"
+#include "ffdl/sample_batch.h"
 #include "ffdl/status.h"
 
 namespace ffdl {
@@ -27,62 +28,6 @@ struct SkippedData {
   std::string first{};   // the first reason
 };
 
-// Samples that were read: each where it lies in a mapped file, or in memory of this object.
-// Threads: one at a time.
-class FFDL_API SampleBatch {
- public:
-  size_t size() const { return samples_.size(); }
-  std::span<const std::byte> operator[](size_t i) const { return samples_[i]; }
-  bool is_skipped(size_t i) const { return samples_[i].data() == nullptr; }
-  // All of them; those that are left out have no data.
-  std::span<const std::span<const std::byte>> samples() const { return samples_; }
-  size_t skipped() const { return skipped_; }
-  // Keeps the memory for what comes next.
-  void clear();
-
-  // For sources: a sample that stays where it is as long as the source does, or lies in what
-  // allocate() gave; or one that is left out.
-  void add(std::span<const std::byte> sample) {
-    samples_.push_back(sample.data() == nullptr ? std::span(&kNowhere, 0) : sample);
-  }
-  // The same for many, which is faster: sample i of them is sample(i).
-  template <class Sample>
-  void add_each(size_t count, Sample&& sample) {
-    const size_t first = samples_.size();
-    samples_.resize(first + count);
-    for (size_t i = 0; i < count; ++i) {
-      const std::span<const std::byte> one = sample(i);
-      samples_[first + i] = one.data() == nullptr ? std::span(&kNowhere, 0) : one;
-    }
-  }
-  void skip() {
-    samples_.emplace_back();
-    ++skipped_;
-  }
-  // For sources of small samples: these bytes, all of which may be read, hold samples of this batch
-  // in another order than that of their use. They are read from front to end before the first of
-  // them is used, which is faster than to wait for the memory of each.
-  void add_stretch(std::span<const std::byte> bytes) { stretches_.push_back(bytes); }
-  std::span<const std::span<const std::byte>> stretches() const { return stretches_; }
-  // For sources that read in another order than they were asked: of those from `first` on, the
-  // sample at first + places[i] comes to first + i.
-  void arrange(size_t first, std::span<const size_t> places);
-  // Memory until clear(), at a multiple of 16.
-  std::span<std::byte> allocate(size_t bytes);
-
- private:
-  struct Chunk {
-    std::unique_ptr<std::byte[]> bytes;
-    size_t size;
-    size_t used;
-  };
-  static constexpr std::byte kNowhere{};  // where one without bytes lies, which is not left out
-  std::vector<std::span<const std::byte>> samples_{};
-  std::vector<Chunk> chunks_{};
-  std::vector<std::span<const std::byte>> stretches_{};
-  size_t skipped_ = 0;
-};
-
 // A data set of numbered samples. Make your own for a format that has no open_... below.
 // Threads: all methods from any, several at a time; a DataPipeline reads from threads of its own.
 class FFDL_API DataSource {
@@ -95,6 +40,13 @@ class FFDL_API DataSource {
   // After an error the batch holds nothing of use.
   // Blocks: for the disk.
   virtual Status read(std::span<const uint64_t> indices, SampleBatch& batch) const = 0;
+  // The same into memory of the caller: clears the batch, and the samples lie one behind the other
+  // from the front of `to`, of which this gives as much as they fill. A source that reads to a
+  // place reads there; what it has elsewhere is copied there once (docs/data.md says which does
+  // what). After an error `to` holds nothing of use.
+  // Errors: those of read(), and kInvalidArgument (there is no room for them).
+  Result<std::span<const std::byte>> read_into(std::span<const uint64_t> indices,
+                                               std::span<std::byte> to, SampleBatch& batch) const;
   virtual SkippedData skipped() const { return {}; }
 };
 

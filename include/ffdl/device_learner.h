@@ -15,6 +15,14 @@ struct DeviceLearnerOptions {
   LearnerOptions learner{};
 };
 
+// Some rows of one table on their way into a GPU's memory.
+struct DeviceRows {
+  uint64_t table = 0;                // first parameter of the table
+  uint64_t row_size = 0;             // floats per row
+  std::span<const uint64_t> rows{};  // of the host; one may come several times
+  std::span<float> to{};             // of the GPU: rows.size() x row_size, row-major
+};
+
 // A learner whose weights and gradients lie in a GPU's memory. Copy engines move them while the GPU
 // computes the next mini-batch (GaDei, arXiv 1611.06213): the weights out of the parameter server's
 // shared memory, the gradients into memory of this object, from which a thread puts them into the
@@ -35,7 +43,8 @@ struct DeviceLearnerOptions {
 // `stream` is a cudaStream_t of the caller, of `device`; null is the default stream. The spans are
 // addresses of the GPU.
 // Threads: as Learner, whose two threads it uses; any number of these objects on one GPU.
-// Owns: its Learner, two streams, the pinning, and host memory for one gradient.
+// Owns: its Learner, two streams, the pinning, and host memory for one gradient and for the rows of
+//       one pull.
 // Blocks: finish_push and finish_pull until the GPU has done what is under way, or the deadline;
 //         never for the server, but for kSnapshot. The destructor: until the GPU has done it.
 // Errors: those of Learner; what the GPU fails with comes from the next finish_push or finish_pull,
@@ -67,6 +76,10 @@ class FFDL_API DeviceLearner {
   // The same for a gradient of 16-bit numbers, with half of the traffic, as Learner::push_halves.
   Status start_push_halves(GradientType type, std::span<const uint16_t> gradient, void* stream,
                            SampleRange samples);
+  // The same for a gradient that touches few of the parameters, as Learner::push_sparse: its rows
+  // are of the host, and are read before the call returns; its values are of the GPU, no more than
+  // `parameters()` floats in all, so rows that come again are best added up there.
+  Status start_push_sparse(const SparseGradient& gradient, void* stream, SampleRange samples);
   // Waits until the gradient has left the GPU, and tells what became of it.
   Result<PushResult> finish_push(Time deadline);
 
@@ -74,6 +87,9 @@ class FFDL_API DeviceLearner {
   // at once. With kSnapshot each shard as it was between two updates: what changed under the copy
   // is copied again. One pull at a time.
   Status start_pull(std::span<float> weights, void* stream, PullMode mode = PullMode::kRelaxed);
+  // The same for rows of tables, as Learner::pull_rows: the processor gathers them, one copy for
+  // each table brings them over. `rows` are read before the call returns.
+  Status start_pull_rows(std::span<const DeviceRows> tables, void* stream);
   // Waits until the weights are there, for all streams; their version.
   Result<uint64_t> finish_pull(Time deadline);
 

@@ -13,6 +13,7 @@
 #include "ffdl/data_pipeline.h"       // IWYU pragma: export
 #include "ffdl/data_source.h"         // IWYU pragma: export
 #include "ffdl/device_learner.h"      // IWYU pragma: export
+#include "ffdl/device_update.h"       // IWYU pragma: export
 #include "ffdl/diagnose.h"            // IWYU pragma: export
 #include "ffdl/elastic_policy.h"      // IWYU pragma: export
 #include "ffdl/export.h"              // IWYU pragma: export
@@ -40,7 +41,9 @@
 #include "ffdl/policy_replay.h"       // IWYU pragma: export
 #include "ffdl/replace_stragglers.h"  // IWYU pragma: export
 #include "ffdl/runtime.h"             // IWYU pragma: export
+#include "ffdl/sample_batch.h"        // IWYU pragma: export
 #include "ffdl/sample_ledger.h"       // IWYU pragma: export
+#include "ffdl/sample_memory.h"       // IWYU pragma: export
 #include "ffdl/scaling_model.h"       // IWYU pragma: export
 #include "ffdl/session.h"             // IWYU pragma: export
 #include "ffdl/shard_folder.h"        // IWYU pragma: export

@@ -50,6 +50,9 @@ struct JobEnvironment {
   int min_workers = 1;            // FFDL_MIN_WORKERS
   int max_workers = 256;          // FFDL_MAX_WORKERS
   std::string takes_over_from{};  // FFDL_TAKES_OVER_FROM; empty: nobody
+  // FFDL_LEDGER_LOG: the folder where each worker logs what its ledger tells (commit_log.h); empty:
+  // nobody does.
+  std::string ledger_log{};
 
   bool operator==(const JobEnvironment&) const = default;
 };

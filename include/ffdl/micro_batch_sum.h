@@ -13,7 +13,11 @@
 
 namespace ffdl {
 
-// The same at all ranks.
+namespace base {
+class DeviceSide;
+}
+
+// The same at all ranks, but for the number of a device.
 struct MicroBatchOptions {
   // How many micro-batches of a step each rank computes, by rank: rank 0 has the first of them,
   // rank 1 the next. even_shares() shares them out; a faster rank may be given more, any may have
@@ -22,6 +26,11 @@ struct MicroBatchOptions {
   uint64_t count = 0;  // elements of one gradient
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kMean;
+  // Gradients and results lie in the memory of this GPU, that of the communicator, which is one
+  // of kNccl or kDeviceShm; below 0: of the one that the calling thread uses. Nothing: in the
+  // host's.
+  std::optional<int> device{};
+  base::DeviceSide* devices = nullptr;  // another machine's GPUs, for tests; outlives the sum
 };
 
 // As even as possible: where it does not divide, the first ranks have one more.
@@ -41,6 +50,8 @@ FFDL_API std::vector<uint64_t> even_shares(uint64_t micro_batches, int ranks);
 //     }
 //     Status status = (*sum)->finish({gradient, n}, deadline);
 //   }
+// In a GPU's memory its default stream adds: behind what the program gave that before add(), before
+// what it gives it later. The bits are those of the host's memory.
 // float16 and bfloat16 are added as float32 and rounded once. With one micro-batch per rank the
 // result is that of all_reduce. What it costs: docs/decisions/0007-collectives.md.
 // Threads: one at a time, the one that runs the operations of the communicator.
@@ -48,11 +59,13 @@ FFDL_API std::vector<uint64_t> even_shares(uint64_t micro_batches, int ranks);
 //       are no powers of two), as float32 where the gradient is shorter; its piece of the result;
 //       some MiB. Borrows the communicator, which must outlive it: a new world has a new one.
 // Blocks: create() and finish() until the others have come, or their deadline; add() never.
-// Errors: those of Communicator. What is wrong with a call itself changes nothing.
+// Errors: those of Communicator, with a device also what CUDA fails with: kExhausted (its memory is
+// full), kInternal. What is wrong with a call itself changes nothing.
 class FFDL_API MicroBatchSum {
  public:
   // Every rank calls it, between the same operations. Errors: kInvalidArgument (options that make
-  // no sense, or differ between the ranks: the message names both).
+  // no sense, or differ between the ranks: the message names both), kUnimplemented (in a GPU's
+  // memory: what is no sum of floating point numbers; no GPU, driver or CUDA).
   static Result<std::unique_ptr<MicroBatchSum>> create(Communicator& communicator,
                                                        const MicroBatchOptions& options,
                                                        Time deadline);

@@ -18,7 +18,7 @@ namespace ffdl {
 enum class Shuffle : uint32_t {
   kNone,        // every epoch as the data set lies
   kPartitions,  // the partitions in another order each epoch, each as it lies
-  kSamples,     // and the samples within each partition
+  kSamples,     // and the samples within each partition, or window of partitions
 };
 
 enum class SampleOrder : uint32_t {
@@ -39,8 +39,12 @@ struct CommittedStep {
   };
   uint64_t step = 0;
   std::vector<Part> parts{};
+  uint64_t lineage = 1;  // of the world in which it is told (World::lineage)
 
-  bool operator==(const CommittedStep&) const = default;
+  // The same, whoever tells it and when.
+  bool operator==(const CommittedStep& other) const {
+    return step == other.step && parts == other.parts;
+  }
 };
 
 // The same at all members, but for the last three.
@@ -50,6 +54,12 @@ struct PartitionLedgerOptions {
   uint64_t epochs = 1;             // 0: as many as can be counted, 2^31
   uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kPartitions;
+  // Of Shuffle::kSamples: the samples of so many partitions, which follow each other in the order
+  // of the epoch, are shuffled together, and given out in pieces as large as these partitions. Each
+  // window has others in each epoch. As many as there are partitions, or more: all samples
+  // together. Samples of a piece lie in all partitions of its window: docs/data.md says what
+  // reading them costs, and how to choose it.
+  uint64_t window_partitions = 1;
   SampleOrder order = SampleOrder::kOnDemand;
   // Of kGlobal: the samples of one step over all members, and the least part of it that is not cut,
   // of which it is a multiple. Shares are those of even_shares() (micro_batch_sum.h), among those

@@ -40,8 +40,9 @@ class FFDL_API SampleLedger {
   virtual uint64_t committed() const = 0;  // samples of this epoch
   virtual bool is_done() const = 0;
 
-  // Where the samples of ranges lie in the data set, in the order of training. Sample i lies in
-  // partition i / partition_samples.
+  // Where the samples of ranges lie in the data set, in the order of training. Those of a range lie
+  // in its partition, the numbers from partition * partition_samples on, or where samples are
+  // shuffled within windows of partitions, in any partition of its window.
   // Errors: kInvalidArgument (a range that no ledger with these options gives).
   virtual Result<std::vector<uint64_t>> sample_indices(
       std::span<const SampleRange> ranges) const = 0;

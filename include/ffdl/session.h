@@ -23,7 +23,7 @@ namespace ffdl {
 
 // What a session trains. What state() names is equal at all members after each step: it is changed
 // by apply() alone, by the same program, from the averaged gradients and itself.
-// With SessionOptions::communicator of kNccl either may lie in that GPU's memory: the gradients all
+// With a communicator of kNccl or kDeviceShm either may lie in its GPU's memory: the gradients all
 // or none, of the state any; what the methods give its default stream comes first (docs/gpu.md).
 // Threads: its methods are called on the thread that calls the session. The memory of state() is
 // also read by a thread of the session's, from a change of the world until the next apply().
@@ -127,7 +127,7 @@ struct SessionStats {
 //         and then `recovery_timeout`; finish() until a checkpoint that was begun is written. The
 //         destructor until the disk has taken or refused what is being written.
 // Errors: kInvalidArgument (members do not fit together: the message names what differs),
-//         kUnimplemented (gradients in a GPU's memory, and what works in the host's: which),
+//         kUnimplemented (gradients in a GPU's memory, and no GPU, driver or CUDA),
 //         kCancelled (this member was fenced, replaced or reported dead: drop the state), kTimeout
 //         (no world worked for `recovery_timeout`), kInternal (equal steps, unequal states),
 //         kCorrupt (the checkpoint that the job begins with is damaged), and those of the trainable

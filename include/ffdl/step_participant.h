@@ -61,6 +61,11 @@ class FFDL_API StepParticipant {
   // Whether it looks at the gradients in describe(): a session that is given them one micro-batch
   // at a time, or averages them in buckets, has not all to show, and refuses such a participant.
   virtual bool reads_gradients() const { return false; }
+  // If so: whether these may lie in a GPU's memory.
+  virtual bool reads_gradients_on_device() const { return false; }
+  // Not ok: it could not do its part, and this member's session ends with that error. Asked after
+  // averaged().
+  virtual Status standing() const { return {}; }
 
   // After world_changed(): whether what this member has computed for its present step, and not yet
   // contributed, is still what it should contribute. False: the session does not repeat the step by

@@ -31,6 +31,7 @@ struct SupervisorOptions {
   int max_restarts = 3;                       // of each worker
   Duration grace = std::chrono::seconds(30);  // between SIGTERM and SIGKILL
   std::string log_folder{};                   // files instead of prefixed lines; it must exist
+  std::string ledger_log{};  // told to the workers, as JobEnvironment::ledger_log; it must exist
   // Told to the workers: where they find the store, and torchrun's MASTER_ADDR and MASTER_PORT.
   std::string store_url{};
   std::string store_secret{};

@@ -1,49 +1,81 @@
 #include "arrays.h"
 
-#include <string>
+#include <pybind11/stl.h>
 
-#include "status.h"
+#include <string>
+#include <utility>
+
+#include "foreign_array.h"
 
 namespace py = pybind11;
 
 namespace ffdl::python {
 namespace {
 
-// Empty when `object` is a C-contiguous array of that type, else what it is instead.
-std::string mismatch(const py::object& object, const char* dtype) {
-  if (!py::isinstance<py::array>(object)) {
-    return "a " + py::str(py::type::of(object).attr("__name__")).cast<std::string>();
-  }
-  const auto array = py::reinterpret_borrow<py::array>(object);
-  if (!py::dtype(dtype).equal(array.dtype())) {
-    return "elements of " + py::str(array.dtype()).cast<std::string>();
-  }
-  return (array.flags() & py::array::c_style) == 0 ? "not C-contiguous" : "";
+// What a call takes: `wanted` names it in messages.
+struct Wanted {
+  std::string dtype;
+  std::string size = "the right size";
+  bool writes = false;
+};
+
+[[noreturn]] void refuse(const char* what, const std::string& observed, const Wanted& wanted) {
+  refuse_array(what, observed + "; give a C-contiguous " + wanted.dtype + " array of " +
+                         wanted.size + ", e.g. by numpy.ascontiguousarray(x, numpy." +
+                         wanted.dtype + ")");
 }
 
-[[noreturn]] void refuse(const char* what, const std::string& observed, const std::string& wanted,
-                         const char* dtype) {
-  raise_invalid_argument("take array '" + std::string(what) + "': " + observed +
-                         "; give a C-contiguous " + dtype + " array of " + wanted +
-                         ", e.g. by numpy.ascontiguousarray(x, numpy." + dtype + ")");
-}
-
-py::array checked(const py::object& object, const char* what, const char* dtype = "float32") {
-  const std::string observed = mismatch(object, dtype);
-  if (!observed.empty()) refuse(what, observed, "the right size", dtype);
-  return py::reinterpret_borrow<py::array>(object);
-}
-
-py::array checked(const py::object& object, uint64_t count, const char* what,
-                  const char* dtype = "float32") {
-  const std::string wanted = std::to_string(count) + " elements";
-  const std::string observed = mismatch(object, dtype);
-  if (!observed.empty()) refuse(what, observed, wanted, dtype);
-  auto array = py::reinterpret_borrow<py::array>(object);
-  if (static_cast<uint64_t>(array.size()) != count) {
-    refuse(what, std::to_string(array.size()) + " elements", wanted, dtype);
+// `is_right(array)`: of the type that is wanted.
+template <class Right>
+ForeignArray checked(const py::object& object, const char* what, const Wanted& wanted,
+                     Right&& is_right) {
+  if (!is_array(object)) {
+    refuse(what, a_type(object), wanted);
   }
+  ForeignArray array = host_array(object, what);
+  if (!is_right(array)) refuse(what, array.elements(), wanted);
+  if (!array.contiguous) refuse(what, "not C-contiguous", wanted);
+  if (wanted.writes && array.read_only) refuse_read_only(what);
   return array;
+}
+
+ForeignArray checked_floats(const py::object& object, const char* what, const Wanted& wanted) {
+  return checked(object, what, wanted,
+                 [](const ForeignArray& array) { return array.dtype() == DType::kFloat32; });
+}
+
+void expect_count(const ForeignArray& array, uint64_t count, const char* what,
+                  const Wanted& wanted) {
+  if (array.count != count) refuse(what, std::to_string(array.count) + " elements", wanted);
+}
+
+template <class T>
+Values<T> values_of(ForeignArray array) {
+  return {{static_cast<T*>(array.data), array.count}, std::move(array.owner)};
+}
+
+template <class T>
+Values<T> floats(const py::object& object, uint64_t count, const char* what, bool writes) {
+  const Wanted wanted{"float32", std::to_string(count) + " elements", writes};
+  ForeignArray array = checked_floats(object, what, wanted);
+  expect_count(array, count, what, wanted);
+  return values_of<T>(std::move(array));
+}
+
+template <class T>
+Matrix<T> matrix(const py::object& object, uint64_t rows, const char* what, bool writes) {
+  const Wanted wanted{"float32", std::to_string(rows) + " rows, one per row number", writes};
+  ForeignArray array = checked_floats(object, what, wanted);
+  const auto [length, row_size] = array.lengths;
+  if (array.dimensions != 2) {
+    refuse(what, std::to_string(array.dimensions) + " dimensions", wanted);
+  }
+  if (length != rows) refuse(what, std::to_string(length) + " rows", wanted);
+  return {values_of<T>(std::move(array)), row_size};
+}
+
+bool has_row_numbers(const ForeignArray& array) {
+  return array.item_bytes == 8 && (array.kind == 'i' || array.kind == 'u');
 }
 
 py::array array_over(const float* data, size_t count, const py::object& owner) {
@@ -52,45 +84,58 @@ py::array array_over(const float* data, size_t count, const py::object& owner) {
 
 }  // namespace
 
-std::span<const float> input(const py::object& object, uint64_t count, const char* what) {
-  const py::array array = checked(object, count, what);
-  return {static_cast<const float*>(array.data()), count};
+Values<const float> input(const py::object& object, uint64_t count, const char* what) {
+  return floats<const float>(object, count, what, false);
 }
 
-std::span<const float> input_any_size(const py::object& object, const char* what) {
-  const py::array array = checked(object, what);
-  return {static_cast<const float*>(array.data()), static_cast<size_t>(array.size())};
+Values<const float> input_any_size(const py::object& object, const char* what) {
+  return values_of<const float>(checked_floats(object, what, {"float32"}));
 }
 
-Matrix input_matrix(const py::object& object, uint64_t rows, const char* what) {
-  const py::array array = checked(object, what);
-  if (array.ndim() != 2 || static_cast<uint64_t>(array.shape(0)) != rows) {
-    refuse(what, py::str(object.attr("shape")).cast<std::string>() + " elements",
-           std::to_string(rows) + " rows, one per row number", "float32");
+Values<float> output(const py::object& object, uint64_t count, const char* what) {
+  return floats<float>(object, count, what, true);
+}
+
+Matrix<const float> input_matrix(const py::object& object, uint64_t rows, const char* what) {
+  return matrix<const float>(object, rows, what, false);
+}
+
+Matrix<float> output_matrix(const py::object& object, uint64_t rows, const char* what) {
+  return matrix<float>(object, rows, what, true);
+}
+
+Values<const uint64_t> row_numbers(const py::object& object) {
+  return values_of<const uint64_t>(checked(object, "rows", {"int64"}, has_row_numbers));
+}
+
+Numbers::Numbers(const py::object& given) {
+  const auto refuse_it = [](const std::string& what) {
+    refuse_array("indices", what + "; give a sequence of int, at least 0, or an array of int64");
+  };
+  if (is_array(given)) {
+    ForeignArray array = foreign_array(given, "indices");
+    if (has_row_numbers(array) && array.contiguous && !array.device) {
+      values_ = values_of<const uint64_t>(std::move(array));
+      return;
+    }
+    if (array.is_real()) refuse_it(array.elements());
   }
-  return {{static_cast<const float*>(array.data()), static_cast<size_t>(array.size())},
-          static_cast<uint64_t>(array.shape(1))};
-}
-
-std::span<const uint64_t> row_numbers(const py::object& object) {
-  const bool is_signed = mismatch(object, "int64").empty();
-  const py::array array = checked(object, "rows", is_signed ? "int64" : "uint64");
-  return {static_cast<const uint64_t*>(array.data()), static_cast<size_t>(array.size())};
-}
-
-std::span<const uint16_t> input_halves(const py::object& object, const char* dtype,
-                                       uint64_t count) {
-  const py::array array = checked(object, count, "gradient", dtype);
-  return {static_cast<const uint16_t*>(array.data()), count};
-}
-
-std::span<float> output(const py::object& object, uint64_t count, const char* what) {
-  py::array array = checked(object, count, what);
-  if (!array.writeable()) {
-    raise_invalid_argument("take array '" + std::string(what) +
-                           "': it is read-only; give one that can be written");
+  try {
+    copied_ = given.cast<std::vector<uint64_t>>();
+  } catch (const py::cast_error&) {
+    refuse_it(a_type(given));
   }
-  return {static_cast<float*>(array.mutable_data()), count};
+}
+
+Values<const uint16_t> input_halves(const py::object& object, GradientType type, uint64_t count) {
+  const bool is_float16 = type == GradientType::kFloat16;
+  const Wanted wanted{is_float16 ? "float16" : "uint16", std::to_string(count) + " elements"};
+  ForeignArray array = checked(object, "gradient", wanted, [&](const ForeignArray& given) {
+    if (is_float16) return given.dtype() == DType::kFloat16;
+    return given.dtype() == DType::kBFloat16 || (given.kind == 'u' && given.item_bytes == 2);
+  });
+  expect_count(array, count, "gradient", wanted);
+  return values_of<const uint16_t>(std::move(array));
 }
 
 py::array view(std::span<float> memory, const py::object& owner) {

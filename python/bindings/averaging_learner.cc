@@ -103,7 +103,7 @@ void bind_training(py::class_<AveragingHandle>& learner) {
           [](AveragingHandle& handle, const py::object& gradient, SampleRange samples) {
             const Exclusive one_thread(handle.busy);
             const auto values = input(gradient, handle.learner->learner().parameters(), "gradient");
-            check(without_lock([&] { return handle.learner->step(values, samples); }));
+            check(without_lock([&] { return handle.learner->step(values.span, samples); }));
           },
           py::arg("gradient"), py::arg("samples"),
           "One update of the local model. The samples are committed with the next exchange.\n"
@@ -129,7 +129,11 @@ void bind_training(py::class_<AveragingHandle>& learner) {
 }  // namespace
 
 void bind_averaging_learner(py::module_& module) {
-  Record<AveragingStats>(module, "AveragingStats", "What one AveragingLearner object has done.")
+  Record<AveragingStats>(module, "AveragingStats", R"(What one AveragingLearner object has done.
+
+mini_batches; skipped: of these, dropped for NaN or Inf. exchanges: with the server. late:
+mini-batches by which a late server made periods longer. restarts: the local model held NaN or Inf
+and began again at the centre.)")
       .field("mini_batches", &AveragingStats::mini_batches)
       .field("skipped", &AveragingStats::skipped)
       .field("exchanges", &AveragingStats::exchanges)
@@ -143,8 +147,8 @@ void bind_averaging_learner(py::module_& module) {
 
 Every `period` mini-batches it meets the others at the server, whose rule is "average": elastic
 averaging, or with Synchrony.BULK and elasticity 1 the mean of all models. For one thread at a
-time. What was not exchanged when it goes is void, and its samples stay uncommitted: detach()
-first.)");
+time. slot: its place at the server, which has so many `parameters`. What was not exchanged when
+it goes is void, and its samples stay uncommitted: detach() first.)");
   bind_attach(learner);
   bind_training(learner);
   learner
@@ -156,7 +160,9 @@ first.)");
           "committed",
           [](const AveragingHandle& h, uint32_t p) { return h.learner->learner().committed(p); },
           py::arg("partition"), "The first position of a partition that nobody has committed.")
-      .def("stats", [](const AveragingHandle& h) { return h.learner->stats(); });
+      .def(
+          "stats", [](const AveragingHandle& h) { return h.learner->stats(); },
+          "What this object has done: AveragingStats.");
 }
 
 }  // namespace ffdl::python

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "bindings.h"
+#include "foreign_array.h"
 #include "record.h"
 #include "status.h"
 #include "waiting.h"
@@ -20,6 +22,8 @@ namespace py = pybind11;
 
 namespace ffdl::python {
 namespace {
+
+constexpr const char* kSamples = "samples";
 
 struct RingHandle {
   std::unique_ptr<BatchRing> ring;
@@ -38,12 +42,16 @@ struct BatchHandle {
   SampleFormat format;
 };
 
-// The bytes of any contiguous buffer, as long as this lives.
+// The bytes of an object of bytes, or of a contiguous array of the host's, as long as this lives.
 class Bytes {
  public:
-  explicit Bytes(const py::handle& object) {
-    if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) {
-      throw py::error_already_set();
+  explicit Bytes(const py::object& object) {
+    if (!py::isinstance<py::bytes>(object) && !py::isinstance<py::array>(object)) {
+      take_array(object);  // a tensor may have a buffer that is not its elements
+    } else if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) {
+      const py::error_already_set error;
+      refuse_array(kSamples, py::str(error.value()).cast<std::string>() +
+                                 "; give a C-contiguous one, e.g. by numpy.ascontiguousarray(x)");
     }
   }
   ~Bytes() { PyBuffer_Release(&buffer_); }
@@ -52,12 +60,24 @@ class Bytes {
 
   std::span<const std::byte> span() const {
     static constexpr std::byte kNowhere{};  // a buffer of nothing may lie nowhere
+    if (array_ && array_->count > 0) {
+      const auto size = array_->count * static_cast<uint64_t>(array_->item_bytes);
+      return {static_cast<const std::byte*>(array_->data), size};
+    }
     if (buffer_.len == 0) return {&kNowhere, 0};
     return {static_cast<const std::byte*>(buffer_.buf), static_cast<size_t>(buffer_.len)};
   }
 
  private:
-  Py_buffer buffer_{};
+  void take_array(const py::object& object) {
+    array_ = host_array(object, kSamples);
+    if (!array_->contiguous) {
+      refuse_array(kSamples, "not C-contiguous; give a contiguous one, e.g. x.contiguous()");
+    }
+  }
+
+  Py_buffer buffer_{};  // of nothing where the other is there
+  std::optional<ForeignArray> array_{};
 };
 
 // The samples of a batch, in what Python gave, which stays as long as this.
@@ -66,9 +86,9 @@ struct GivenSamples {
   uint64_t skipped = 0;
   std::deque<Bytes> memory{};
 
-  void add_rows(const py::array& rows) {
+  void add_rows(const py::object& rows) {
     const auto bytes = memory.emplace_back(rows).span();
-    const auto count = static_cast<size_t>(rows.ndim() == 0 ? 0 : rows.shape(0));
+    const size_t count = foreign_array(rows, kSamples).lengths[0];
     const size_t each = count == 0 ? 0 : bytes.size() / count;
     for (size_t i = 0; i < count; ++i) places.push_back(bytes.subspan(i * each, each));
   }
@@ -77,19 +97,23 @@ struct GivenSamples {
       if (sample.is_none()) {
         ++skipped;
       } else {
-        places.push_back(memory.emplace_back(sample).span());
+        const auto object = py::reinterpret_borrow<py::object>(sample);
+        places.push_back(memory.emplace_back(object).span());
       }
     }
   }
 };
 
 void put_batch(RingHandle& handle, const py::object& samples,
-               const std::vector<SampleRange>& ranges, const std::vector<uint64_t>& indices,
+               const std::vector<SampleRange>& ranges, const py::object& indices,
                double timeout_s) {
   const Exclusive one_thread(handle.busy);
+  if (py::isinstance<py::bytes>(samples) || py::isinstance<py::bytearray>(samples)) {
+    refuse_array(kSamples, "bytes are one sample; give a list of samples");
+  }
   GivenSamples given;
-  if (py::isinstance<py::array>(samples)) {
-    given.add_rows(py::reinterpret_borrow<py::array>(samples));
+  if (is_array(samples)) {
+    given.add_rows(samples);
   } else {
     given.add_each(py::reinterpret_borrow<py::iterable>(samples));
   }
@@ -103,7 +127,8 @@ void put_batch(RingHandle& handle, const py::object& samples,
   }
   DataBatch batch;
   batch.ranges = ranges;
-  batch.indices = indices;
+  const Numbers numbers(indices);
+  batch.indices = numbers.span();
   batch.samples = given.places;
   batch.skipped = given.skipped;
   check(wait(timeout_s, [&](Time deadline) { return handle.ring->put(batch, deadline); }));
@@ -165,9 +190,9 @@ void bind_ring(py::module_& module) {
         ring.put(source.read(numbers), indices=numbers)
     ring.finish()
 
-Each consumer is given every batch that is put while it is attached, in this order. The memory has
-no name and goes with the last who uses it. One thread at a time; not for a forked child. Lets other
-threads run, and ends on Ctrl-C. The header is ffdl/batch_ring.h.)")
+Each consumer is given every batch that is put while it is attached, in this order. stats: a
+BatchRingStats. The memory has no name and goes with the last who uses it. One thread at a time; not
+for a forked child. Lets other threads run, and ends on Ctrl-C. The header is ffdl/batch_ring.h.)")
       .def_static(
           "create",
           [](const std::optional<SampleFormat>& format, uint32_t slots, uint64_t slot_bytes,
@@ -189,10 +214,11 @@ what the samples of a batch have, 16 for each of them, 24 for each range, and 12
 first put() waits until so many are attached. Raises InvalidArgument, Exhausted (memory).)")
       .def_property_readonly("place", [](const RingHandle& handle) { return handle.ring->place(); })
       .def_property_readonly("stats", [](const RingHandle& handle) { return handle.ring->stats(); })
-      .def("put", &put_batch, py::arg("samples"), py::kw_only(),
-           py::arg("ranges") = std::vector<SampleRange>(),
-           py::arg("indices") = std::vector<uint64_t>(), py::arg("timeout_s") = kDefaultTimeoutS,
-           R"(Copies a batch into the ring: an array [n, ...], or a list of bytes or other buffers.
+      .def(
+          "put", &put_batch, py::arg("samples"), py::kw_only(),
+          py::arg("ranges") = std::vector<SampleRange>(),
+          py::arg("indices") = std::vector<uint64_t>(), py::arg("timeout_s") = kDefaultTimeoutS,
+          R"(Copies a batch into the ring: an array [n, ...], or a list of bytes, arrays or tensors.
 
 None in the list counts as left out, as DataSource.read() has it. Raises Timeout, without effect,
 InvalidArgument (more than a slot has room for; samples of another size; after finish()), Cancelled
@@ -235,7 +261,8 @@ left out. number: of all that were put, from 0.)")
     while (batch := consumer.next()) is not None:
         compute_gradients(batch.samples)
 
-One thread at a time; not for a forked child. Lets other threads run, and ends on Ctrl-C.)")
+format: of the samples, as the ring was told. One thread at a time; not for a forked child. Lets
+other threads run, and ends on Ctrl-C.)")
       .def_static(
           "attach",
           [](const std::string& place) {

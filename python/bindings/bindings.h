@@ -9,6 +9,7 @@ namespace ffdl::python {
 void bind_update_rule(pybind11::module_& module);
 void bind_parameter_server(pybind11::module_& module);
 void bind_learner(pybind11::module_& module);
+void bind_device_learner(pybind11::module_& module);
 void bind_averaging_learner(pybind11::module_& module);
 void bind_store(pybind11::module_& module);
 void bind_shared_memory(pybind11::module_& module);

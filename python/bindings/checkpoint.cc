@@ -162,10 +162,11 @@ void bind_checkpoint(py::module_& module) {
       "save_checkpoint",
       [](const CheckpointOptionsHandle& given, const py::object& tensors, uint64_t step,
          std::string job) {
-        const Elements state = elements_to_read(tensors, "tensors");
+        const Elements state = elements_to_read(tensors, "tensors", Memory::kAny);
         CheckpointFunctions functions;
         Raised raised;
         CheckpointOptions options = functions.use(given, raised);
+        options.device = state.device;
         // Asked before anything is written, as an exception shall leave the folder as it was.
         if (options.metric) options.metric = [value = options.metric()] { return value; };
         if (options.note) options.note = [bytes = options.note()] { return bytes; };
@@ -177,24 +178,29 @@ void bind_checkpoint(py::module_& module) {
       py::arg("job") = CheckpointState{}.job,
       R"(Writes a checkpoint without a session, and removes old ones; returns a Checkpoint.
 
-tensors: arrays as Session.open() takes them. When it returns the checkpoint is on the disk whole;
+tensors: arrays as Session.open() takes them, each in the host's memory or in that of one GPU, after
+what PyTorch's current stream was given. When it returns the checkpoint is on the disk whole;
 whoever is killed meanwhile leaves those of before as they were. job: whose; checkpoints of others
 are left alone. When, resume and skip_damaged are not looked at. Lets other threads run.
-Raises InvalidArgument, Exhausted (the disk is full), Unavailable (the file system fails), and what
-metric and note do.)");
+Raises InvalidArgument, Exhausted (the disk is full), Unavailable (the file system fails),
+Unimplemented (arrays in a GPU's memory, and no GPU, driver or CUDA), and what metric and note
+do.)");
   module.def(
       "load_checkpoint",
       [](const CheckpointOptionsHandle& given, const py::object& tensors) {
-        const Elements state = elements_to_write(tensors, "tensors");
-        return take(without_lock([&] { return load_checkpoint(given.options, state.buffers); }));
+        const Elements state = elements_to_write(tensors, "tensors", Memory::kAny);
+        CheckpointOptions options = given.options;
+        options.device = state.device;
+        return take(without_lock([&] { return load_checkpoint(options, state.buffers); }));
       },
       py::arg("options"), py::arg("tensors"),
       R"(Loads the newest checkpoint in the options' folder into arrays; returns a Checkpoint.
 
 It may have been written by any number of members, of a session or by save_checkpoint(). Every byte
-is checked; the arrays are undefined after an exception. Lets other threads run.
+is checked; the arrays are undefined after an exception. They may lie in a GPU's memory, wherever
+those were that were written; there, they are ready for all streams. Lets other threads run.
 Raises NotFound (there is none), Corrupt (file and byte), InvalidArgument (it holds other tensors),
-Unavailable.)");
+Unavailable, Unimplemented (as save_checkpoint).)");
 }
 
 }  // namespace ffdl::python

@@ -24,7 +24,7 @@ struct Request {
   Elements out{};
 };
 
-// What a class does with a request, and which rank it has.
+// What a class does with a request, whose arrays may lie anywhere, and which rank it has.
 struct Target {
   pybind11::object (*run)(const pybind11::object& self, Request request, double timeout_s);
   int (*rank)(const pybind11::object& self);
@@ -39,7 +39,7 @@ void bind_reductions(Class& to, Target target) {
           return target.run(self,
                             {.kind = Collective::kAllReduce,
                              .reduce = op,
-                             .out = elements_to_write(inout, "inout")},
+                             .out = elements_to_write(inout, "inout", Memory::kAny)},
                             timeout_s);
         },
         py::arg("inout"), py::arg("op") = ReduceOp::kSum, py::arg("timeout_s") = kDefaultTimeoutS,
@@ -51,8 +51,8 @@ void bind_reductions(Class& to, Target target) {
             return target.run(self,
                               {.kind = Collective::kAllReduce,
                                .reduce = op,
-                               .in = elements_to_read(in, "in_"),
-                               .out = elements_to_write(out, "out")},
+                               .in = elements_to_read(in, "in_", Memory::kAny),
+                               .out = elements_to_write(out, "out", Memory::kAny)},
                               timeout_s);
           },
           py::arg("in_"), py::arg("out"), py::arg("op") = ReduceOp::kSum,
@@ -65,8 +65,8 @@ void bind_reductions(Class& to, Target target) {
             return target.run(self,
                               {.kind = Collective::kReduceScatter,
                                .reduce = op,
-                               .in = elements_to_read(in, "in_"),
-                               .out = elements_to_write(out, "out")},
+                               .in = elements_to_read(in, "in_", Memory::kAny),
+                               .out = elements_to_write(out, "out", Memory::kAny)},
                               timeout_s);
           },
           py::arg("in_"), py::arg("out"), py::arg("op") = ReduceOp::kSum,
@@ -80,8 +80,9 @@ void bind_reductions(Class& to, Target target) {
             Request request{.kind = Collective::kReduce,
                             .reduce = op,
                             .root = root,
-                            .in = elements_to_read(in, "in_")};
-            if (target.rank(self) == root) request.out = elements_to_write(out, "out");
+                            .in = elements_to_read(in, "in_", Memory::kAny)};
+            if (target.rank(self) == root)
+              request.out = elements_to_write(out, "out", Memory::kAny);
             return target.run(self, std::move(request), timeout_s);
           },
           py::arg("in_"), py::arg("out"), py::kw_only(), py::arg("root"),
@@ -98,8 +99,8 @@ void bind_moves_among_all(Class& to, Target target) {
                  double timeout_s) {
           return target.run(self,
                             {.kind = Collective::kAllGather,
-                             .in = elements_to_read(in, "in_"),
-                             .out = elements_to_write(out, "out")},
+                             .in = elements_to_read(in, "in_", Memory::kAny),
+                             .out = elements_to_write(out, "out", Memory::kAny)},
                             timeout_s);
         },
         py::arg("in_"), py::arg("out"), py::arg("timeout_s") = kDefaultTimeoutS,
@@ -110,8 +111,8 @@ void bind_moves_among_all(Class& to, Target target) {
                    double timeout_s) {
             return target.run(self,
                               {.kind = Collective::kAllToAll,
-                               .in = elements_to_read(in, "in_"),
-                               .out = elements_to_write(out, "out")},
+                               .in = elements_to_read(in, "in_", Memory::kAny),
+                               .out = elements_to_write(out, "out", Memory::kAny)},
                               timeout_s);
           },
           py::arg("in_"), py::arg("out"), py::arg("timeout_s") = kDefaultTimeoutS,
@@ -131,8 +132,9 @@ void bind_moves_of_a_root(Class& to, Target target) {
         "broadcast",
         [target](const py::object& self, const py::object& inout, int root, double timeout_s) {
           Request request{.kind = Collective::kBroadcast, .root = root};
-          request.out = elements_to_write(inout, "inout");
-          if (target.rank(self) == root) request.in = elements_to_read(inout, "inout");
+          request.out = elements_to_write(inout, "inout", Memory::kAny);
+          if (target.rank(self) == root)
+            request.in = elements_to_read(inout, "inout", Memory::kAny);
           return target.run(self, std::move(request), timeout_s);
         },
         py::arg("inout"), py::kw_only(), py::arg("root"), py::arg("timeout_s") = kDefaultTimeoutS,
@@ -142,8 +144,9 @@ void bind_moves_of_a_root(Class& to, Target target) {
           [target](const py::object& self, const py::object& in, const py::object& out, int root,
                    double timeout_s) {
             Request request{.kind = Collective::kGather, .root = root};
-            request.in = elements_to_read(in, "in_");
-            if (target.rank(self) == root) request.out = elements_to_write(out, "out");
+            request.in = elements_to_read(in, "in_", Memory::kAny);
+            if (target.rank(self) == root)
+              request.out = elements_to_write(out, "out", Memory::kAny);
             return target.run(self, std::move(request), timeout_s);
           },
           py::arg("in_"), py::arg("out"), py::kw_only(), py::arg("root"),
@@ -154,8 +157,8 @@ void bind_moves_of_a_root(Class& to, Target target) {
           [target](const py::object& self, const py::object& in, const py::object& out, int root,
                    double timeout_s) {
             Request request{.kind = Collective::kScatter, .root = root};
-            if (target.rank(self) == root) request.in = elements_to_read(in, "in_");
-            request.out = elements_to_write(out, "out");
+            if (target.rank(self) == root) request.in = elements_to_read(in, "in_", Memory::kAny);
+            request.out = elements_to_write(out, "out", Memory::kAny);
             return target.run(self, std::move(request), timeout_s);
           },
           py::arg("in_"), py::arg("out"), py::kw_only(), py::arg("root"),
@@ -169,9 +172,11 @@ void bind_pairs(Class& to, Target target) {
   to.def(
         "send",
         [target](const py::object& self, const py::object& in, int peer, double timeout_s) {
-          return target.run(
-              self, {.kind = Collective::kSend, .peer = peer, .in = elements_to_read(in, "in_")},
-              timeout_s);
+          return target.run(self,
+                            {.kind = Collective::kSend,
+                             .peer = peer,
+                             .in = elements_to_read(in, "in_", Memory::kAny)},
+                            timeout_s);
         },
         py::arg("in_"), py::kw_only(), py::arg("to"), py::arg("timeout_s") = kDefaultTimeoutS,
         "To rank `to` alone, which calls recv; ends when all has been taken. Two that both send\n"
@@ -179,10 +184,11 @@ void bind_pairs(Class& to, Target target) {
       .def(
           "recv",
           [target](const py::object& self, const py::object& out, int peer, double timeout_s) {
-            return target.run(
-                self,
-                {.kind = Collective::kRecv, .peer = peer, .out = elements_to_write(out, "out")},
-                timeout_s);
+            return target.run(self,
+                              {.kind = Collective::kRecv,
+                               .peer = peer,
+                               .out = elements_to_write(out, "out", Memory::kAny)},
+                              timeout_s);
           },
           py::arg("out"), py::kw_only(), py::arg("from_"), py::arg("timeout_s") = kDefaultTimeoutS,
           "From rank `from_` alone: as many elements of the same dtype as it sends, in its order.");

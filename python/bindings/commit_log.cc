@@ -41,16 +41,19 @@ once per epoch. One thread at a time. The header is ffdl/commit_log.h.)")
           "Unavailable.")
       .def(
           "write",
-          [](CommitLog& log, const CommittedParts& step, uint64_t lineage) {
-            log.write(step_of(step), lineage);
+          [](CommitLog& log, const CommittedParts& step) {
+            log.write(step_of(step));
             check(log.status());
           },
-          py::arg("step"), py::arg("lineage") = 1,
-          "One line, which outlives a killed process. lineage: how often the job began anew.\n"
+          py::arg("step"),
+          "One line, which outlives a killed process.\n"
           "Raises Unavailable, from the first write that failed on.");
-  Record<CommitAudit>(module, "CommitAudit",
-                      "What logs prove. missing, repeated: samples. under_way: samples of the\n"
-                      "last epoch, if it is not whole. first_problems: a sentence each.")
+  Record<CommitAudit>(
+      module, "CommitAudit",
+      "What logs prove. steps: that committed. samples: that they committed; of these\n"
+      "missing and repeated ones. epochs: before the one that is under way, of\n"
+      "which under_way samples are there. cut_lines: that a killed process did\n"
+      "not write to their end. problems; first_problems: a sentence each.")
       .field("steps", &CommitAudit::steps)
       .field("samples", &CommitAudit::samples)
       .field("epochs", &CommitAudit::epochs)

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "buffers.h"
 #include "ffdl/communicator.h"
 #include "signals.h"
 #include "waiting.h"
@@ -13,8 +14,9 @@ namespace ffdl::python {
 
 // What a Python Communicator holds. Its end waits until no operation runs, so it lets others run.
 struct CommunicatorHandle {
-  CommunicatorHandle(std::unique_ptr<Communicator> connected, bool looks)
-      : communicator(std::move(connected)), looks_for_signals(looks) {}
+  CommunicatorHandle(std::unique_ptr<Communicator> connected, bool looks,
+                     int its_device = kDeviceInUse)
+      : communicator(std::move(connected)), looks_for_signals(looks), device(its_device) {}
   ~CommunicatorHandle() {
     pybind11::gil_scoped_release others_may_run;
     communicator.reset();
@@ -22,8 +24,12 @@ struct CommunicatorHandle {
   CommunicatorHandle(const CommunicatorHandle&) = delete;
   CommunicatorHandle& operator=(const CommunicatorHandle&) = delete;
 
+  // Raises where an operation would touch the memory of a GPU that is not this communicator's.
+  void expect_reach(const Elements& elements) const;
+
   std::unique_ptr<Communicator> communicator;
   const bool looks_for_signals;  // while it waits: it was given look_for_signals()
+  const int device;              // its GPU, as it was named when it was connected
   const void* runner = nullptr;  // the thread inside an operation that looks for signals
   bool busy = false;             // a thread is inside a call, or an OperationQueue has it
   pybind11::object told{};       // the Store that listeners look into

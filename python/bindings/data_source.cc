@@ -4,12 +4,14 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "bindings.h"
+#include "buffers.h"
 #include "ffdl/shard_folder.h"
 #include "record.h"
 #include "status.h"
@@ -20,17 +22,11 @@ namespace py = pybind11;
 namespace ffdl::python {
 namespace {
 
-// Memory of its own, which NumPy owns. No sample is left out.
-py::array as_array(const SampleBatch& batch, const SampleFormat& format) {
-  std::vector<py::ssize_t> shape = {static_cast<py::ssize_t>(batch.size())};
+// For so many samples of one size.
+std::vector<py::ssize_t> shape_of(size_t samples, const SampleFormat& format) {
+  std::vector<py::ssize_t> shape = {static_cast<py::ssize_t>(samples)};
   shape.insert(shape.end(), format.shape.begin(), format.shape.end());
-  py::array array(py::dtype(format.dtype), shape);
-  auto* to = static_cast<std::byte*>(array.mutable_data());
-  py::gil_scoped_release others_may_run;
-  for (size_t i = 0; i < batch.size(); ++i, to += format.bytes) {
-    std::memcpy(to, batch[i].data(), format.bytes);
-  }
-  return array;
+  return shape;
 }
 
 // None for what is left out, so that places are those of the numbers that were asked for.
@@ -46,12 +42,58 @@ py::list as_bytes(const SampleBatch& batch) {
   return samples;
 }
 
-py::object read(const DataSource& source, const std::vector<uint64_t>& indices) {
-  SampleBatch batch;
-  check(without_lock([&] { return source.read(indices, batch); }));
+// The same where they lie in memory of the caller.
+py::list as_views(const SampleBatch& batch, const py::object& owner) {
+  py::list samples;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch.is_skipped(i)) {
+      samples.append(py::none());
+      continue;
+    }
+    samples.append(py::array(py::dtype::of<uint8_t>(), static_cast<py::ssize_t>(batch[i].size()),
+                             batch[i].data(), owner));
+  }
+  return samples;
+}
+
+void read_into(const DataSource& source, std::span<const uint64_t> indices, std::span<std::byte> to,
+               SampleBatch& batch) {
+  check(without_lock([&] { return source.read_into(indices, to, batch).status(); }));
+}
+
+// Into memory that NumPy owns, or of samples that differ in size into that of the batch.
+py::object read_numbers(const DataSource& source, std::span<const uint64_t> indices) {
   const SampleFormat format = source.format();
-  if (format.is_fixed && batch.skipped() == 0) return as_array(batch, format);
+  SampleBatch batch;
+  if (!format.is_fixed) {
+    check(without_lock([&] { return source.read(indices, batch); }));
+    return as_bytes(batch);
+  }
+  py::array array(py::dtype(format.dtype), shape_of(indices.size(), format));
+  const std::span to(static_cast<std::byte*>(array.mutable_data()),
+                     static_cast<size_t>(array.nbytes()));
+  read_into(source, indices, to, batch);
+  if (batch.skipped() == 0) return array;
   return as_bytes(batch);
+}
+
+py::object read_numbers_into(const DataSource& source, std::span<const uint64_t> indices,
+                             const py::object& out) {
+  const SampleFormat format = source.format();
+  const BytesToWrite memory = bytes_to_write(out, "out", format.dtype);
+  SampleBatch batch;
+  read_into(source, indices, memory.bytes, batch);
+  if (!format.is_fixed || batch.skipped() > 0) return as_views(batch, memory.owner);
+  return py::array(py::dtype(format.dtype), shape_of(indices.size(), format), memory.bytes.data(),
+                   memory.owner);
+}
+
+// Numbers of a ledger are used where they lie: as objects of Python they would take longer than the
+// samples.
+py::object read(const DataSource& source, const py::object& indices, const py::object& out) {
+  const Numbers numbers(indices);
+  return out.is_none() ? read_numbers(source, numbers.span())
+                       : read_numbers_into(source, numbers.span(), out);
 }
 
 template <class Open>
@@ -127,9 +169,10 @@ void bind_formats(py::module_& module) {
 }
 
 void bind_shard_folders(py::module_& module) {
-  Record<ShardColumn>(module, "ShardColumn",
-                      "A column of the samples of a folder of shards. encoding: of its bytes, in\n"
-                      "the words of the format. bytes: of each sample; 0: the sample says.")
+  Record<ShardColumn>(
+      module, "ShardColumn",
+      "A column, by its name, of the samples of a folder of shards. encoding: of its\n"
+      "bytes, in the words of the format. bytes: of each sample; 0: the sample says.")
       .field("name", &ShardColumn::name)
       .field("encoding", &ShardColumn::encoding)
       .field("bytes", &ShardColumn::bytes);
@@ -182,7 +225,8 @@ void bind_data_source(py::module_& module) {
   Record<SampleFormat>(
       module, "SampleFormat",
       "What the samples of a source are. dtype: as NumPy writes it. shape: of one,\n"
-      "if all have the same size. bytes: of one; about so many where they differ.")
+      "if all have the same size, which is_fixed says. bytes: of one; about so many\n"
+      "where they differ.")
       .field("dtype", &SampleFormat::dtype)
       .field("shape", &SampleFormat::shape)
       .field("bytes", &SampleFormat::bytes)
@@ -207,16 +251,25 @@ void bind_data_source(py::module_& module) {
     data = ffdl.open_tokens(["train.bin"], window=256)
     loader = ffdl.data.ElasticLoader(data, batch_samples=64)
 
-Any thread, several at a time; also in processes that are forked. Use open_... to make one.)")
+format: a SampleFormat. skipped: what was left out, SkippedData. Any thread, several at a time;
+also in processes that are forked. Use open_... to make one.)")
       .def("__len__", [](const DataSource& source) { return source.samples(); })
       .def_property_readonly("samples", &DataSource::samples)
       .def_property_readonly("format", &DataSource::format)
       .def_property_readonly("skipped", &DataSource::skipped)
-      .def("read", &read, py::arg("indices"),
-           "The samples of these numbers: an array [n, *shape] of its own memory where all have\n"
-           "the same size, a list of bytes otherwise; None for each that is corrupt and left out.\n"
-           "Raises InvalidArgument (a number that is not there), Corrupt (names file and byte),\n"
-           "Unavailable.");
+      .def("read", &read, py::arg("indices"), py::kw_only(), py::arg("out") = py::none(),
+           R"(The samples of these numbers, read without the interpreter's lock.
+
+An array [n, *shape] of its own memory where all have the same size, a list of bytes otherwise; a
+list too where some are corrupt and left out, with None in their places.
+out: memory for them, in which they lie one behind the other from its front, and what is given are
+arrays over it: [n, *shape], or where sizes differ or some are left out a list of uint8 arrays. An
+array or tensor (DLPack) in the host's memory or anything with the buffer protocol; C-contiguous,
+writable, of single bytes or of the dtype of the samples, of any shape, and large enough. Files are
+read to there: pinned memory is filled without another copy (docs/data.md says where there is one).
+After an error it holds nothing of use.
+Raises InvalidArgument (a number that is not there; no room in `out`), Corrupt (names file and
+byte), Unavailable.)");
   bind_formats(module);
   bind_shard_folders(module);
   module.def(

@@ -11,7 +11,11 @@ namespace py = pybind11;
 namespace ffdl::python {
 
 void bind_diagnose(py::module_& module) {
-  Record<SegmentInfo>(module, "SegmentInfo", "One shared-memory segment of ffdl on this host.")
+  Record<SegmentInfo>(module, "SegmentInfo", R"(One shared-memory segment of ffdl on this host.
+
+name: without prefix and folder. kind: "parameter server", "communicator" or "unknown". bytes: of
+memory held. age_s: since it was made. creator_pid: in the pid namespace of its creator. in_use: a
+living process holds one of its locks. problem: why its header cannot be believed; "".)")
       .field("name", &SegmentInfo::name)
       .field("kind", &SegmentInfo::kind)
       .field("bytes", &SegmentInfo::bytes)

@@ -7,9 +7,15 @@
 namespace ffdl::python::dlpack {
 
 inline constexpr int32_t kCpu = 1;
-inline constexpr int32_t kPinned = 3;  // the CPU's, and a GPU can reach it
+inline constexpr int32_t kCuda = 2;
+inline constexpr int32_t kPinned = 3;    // the CPU's, and a GPU can reach it
+inline constexpr int32_t kManaged = 13;  // CUDA moves it between both
+
+// How producers are told of CUDA's default stream, which waits for others.
+inline constexpr int kDefaultStream = 1;
 
 inline constexpr uint8_t kInt = 0;
+inline constexpr uint8_t kUInt = 1;
 inline constexpr uint8_t kFloat = 2;
 inline constexpr uint8_t kBFloat = 4;
 

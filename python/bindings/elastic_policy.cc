@@ -31,7 +31,9 @@ void bind_observation(py::module_& module) {
       .def(py::init([](double sum, int members) { return MetricValue{sum, members}; }),
            py::arg("sum"), py::arg("members") = 1)
       .def_property_readonly("mean", &MetricValue::mean, "Over the members that said anything.");
-  Record<SizeSpeed> speed(module, "SizeSpeed", "How fast a job was at a size; age_s: ago.");
+  Record<SizeSpeed> speed(
+      module, "SizeSpeed",
+      "How fast a job was with so many `workers`: samples_per_s, and age_s ago.");
   speed.field("workers", &SizeSpeed::workers).field("samples_per_s", &SizeSpeed::samples_per_s);
   speed.type()
       .def(py::init([](int workers, double samples_per_s, double age_s) {
@@ -71,7 +73,8 @@ MetricValue of each name.)");
       py::arg("samples_per_s") = 0.0, py::arg("communication_share") = 0.0,
       py::arg("speeds") = std::vector<SizeSpeed>(), py::arg("idle_workers") = py::none(),
       py::arg("metrics") = std::map<std::string, MetricValue>());
-  Record<SizeDecision> decision(module, "SizeDecision", "A size that is right, and why.");
+  Record<SizeDecision> decision(module, "SizeDecision",
+                                "How many workers are right, and the reason.");
   decision.field("workers", &SizeDecision::workers).field("reason", &SizeDecision::reason);
   decision.type().def(py::init([](int workers, std::string reason) {
                         return SizeDecision{workers, std::move(reason)};
@@ -167,7 +170,8 @@ of the present size is none. step_max: so many workers at once, at most; 0: no b
       .def_property_readonly("cooldown_s",
                              [](const SteadyOptions& s) { return seconds_of(s.cooldown); });
   py::class_<LoadedPolicy, std::shared_ptr<LoadedPolicy>>(
-      module, "LoadedPolicy", "A policy from a file, and what it is held to.")
+      module, "LoadedPolicy",
+      "A policy from a file, and what it is held to: steady, SteadyOptions.")
       .def_property_readonly(
           "policy",
           [](const std::shared_ptr<LoadedPolicy>& loaded) {
@@ -178,7 +182,7 @@ of the present size is none. step_max: so many workers at once, at most; 0: no b
 
 void bind_replay(py::module_& module) {
   Record<TracePoint> point(module, "TracePoint",
-                           "What was seen of a job, `at_s` since 1970 (UTC).");
+                           "What was seen of a job: an observation, `at_s` since 1970 (UTC).");
   point.field("observation", &TracePoint::observation);
   point.type()
       .def(py::init([](double at_s, const Observation& observation) {
@@ -187,7 +191,9 @@ void bind_replay(py::module_& module) {
            py::arg("at_s"), py::arg("observation"))
       .def_property_readonly(
           "at_s", [](const TracePoint& p) { return seconds_of(p.at.time_since_epoch()); });
-  Record<ReplayPoint> replayed(module, "ReplayPoint", "The size from `at_s` on, and why.");
+  Record<ReplayPoint> replayed(
+      module, "ReplayPoint",
+      "The workers from `at_s` on, those that the policy proposed, and the reason.");
   replayed.field("workers", &ReplayPoint::workers)
       .field("proposed", &ReplayPoint::proposed)
       .field("reason", &ReplayPoint::reason);

@@ -28,9 +28,12 @@ struct NoiseHandle final : ParticipantHandle {
 std::unique_ptr<NoiseHandle> create_noise(const py::object& gradients, uint64_t interval,
                                           double smoothing, uint64_t block_stride) {
   auto handle = std::make_unique<NoiseHandle>();
-  handle->gradients = elements_to_read(gradients, "gradients");
-  handle->noise =
-      take(GradientNoise::create({handle->gradients.buffers, interval, smoothing, block_stride}));
+  handle->gradients = elements_to_read(gradients, "gradients", Memory::kAny);
+  handle->noise = take(GradientNoise::create({.gradients = handle->gradients.buffers,
+                                              .interval = interval,
+                                              .smoothing = smoothing,
+                                              .block_stride = block_stride,
+                                              .device = handle->gradients.device}));
   return handle;
 }
 
@@ -72,7 +75,8 @@ void bind_gradient_noise(py::module_& module) {
 
 noise_scale: the NoiseScale, equal at all members after each step.
 Clip gradients in `apply`, not before: it must see them as they are. One thread at a time, that of
-the session; never waits. The header is ffdl/gradient_noise.h.)")
+the session; waits for a GPU alone, whose memory they lie in, in the steps that it measures. The
+header is ffdl/gradient_noise.h.)")
       .def_static("create", &create_noise, py::kw_only(), py::arg("gradients"),
                   py::arg("interval") = d.interval, py::arg("smoothing") = d.smoothing,
                   py::arg("block_stride") = d.block_stride,
@@ -80,7 +84,8 @@ the session; never waits. The header is ffdl/gradient_noise.h.)")
 
 interval: steps from one measurement to the next. smoothing: how much of the averages a measurement
 leaves in place, 0 to below 1. block_stride: of large gradients one block of 1,024 elements in so
-many is read, another one in each measurement; 1: all. Raises InvalidArgument.)")
+many is read, another one in each measurement; 1: all. Raises InvalidArgument; of a GPU's memory
+also Unimplemented (no GPU, driver or CUDA) and Exhausted (it is full).)")
       .def_property_readonly("noise_scale",
                              [](const NoiseHandle& handle) { return handle.use().noise_scale(); });
 }

@@ -43,20 +43,27 @@ void bind_values(py::module_& module) {
       .def(py::init<uint32_t, uint64_t, uint64_t>(), py::arg("partition"), py::arg("begin"),
            py::arg("end"))
       .def(py::init([](const std::tuple<uint32_t, uint64_t, uint64_t>& range) {
-        return SampleRange{std::get<0>(range), std::get<1>(range), std::get<2>(range)};
-      }))
+             return SampleRange{std::get<0>(range), std::get<1>(range), std::get<2>(range)};
+           }),
+           py::arg("range"))
       .def_readonly("partition", &SampleRange::partition)
       .def_readonly("begin", &SampleRange::begin)
       .def_readonly("end", &SampleRange::end);
   py::implicitly_convertible<py::tuple, SampleRange>();
-  Record<LearnerStats>(module, "LearnerStats", "What one Learner object has done.")
+  Record<LearnerStats>(module, "LearnerStats", R"(What one Learner object has done.
+
+mini_batches: that it was given; published: gradients, each of one mini-batch or several;
+accumulated: mini-batches that were added to another one; skipped: for NaN or Inf. waits: how often
+it waited for others, with Synchrony.STALE or BULK.)")
       .field("mini_batches", &LearnerStats::mini_batches)
       .field("published", &LearnerStats::published)
       .field("accumulated", &LearnerStats::accumulated)
       .field("skipped", &LearnerStats::skipped)
       .field("waits", &LearnerStats::waits);
-  Record<PulledArray>(module, "Pulled",
-                      "weights: float32[parameters], read-only, good until the next finish_pull().")
+  Record<PulledArray>(
+      module, "Pulled",
+      "weights: float32[parameters], read-only, good until the next finish_pull(); version:\n"
+      "of the server, that they are of.")
       .field("weights", &PulledArray::weights)
       .field("version", &PulledArray::version);
 }
@@ -120,16 +127,16 @@ void bind_gradients(py::class_<LearnerHandle>& learner) {
           "push",
           [](LearnerHandle& handle, const py::object& gradient, SampleRange samples) {
             const auto values = input(gradient, handle.learner->parameters(), "gradient");
-            return take(use(handle, [&](Learner& l) { return l.push(values, samples); }));
+            return take(use(handle, [&](Learner& l) { return l.push(values.span, samples); }));
           },
           py::arg("gradient"), py::arg("samples"),
-          "The same for a C-contiguous float32 array of your own, which is copied once.")
+          "The same for a C-contiguous float32 array or tensor of your own, which is copied once.")
       .def(
           "start_push",
           [](LearnerHandle& handle, const py::object& gradient, SampleRange samples) {
-            const auto values = input(gradient, handle.learner->parameters(), "gradient");
-            check(use(handle, [&](Learner& l) { return l.start_push(values, samples); }));
-            handle.pushed = gradient;
+            auto values = input(gradient, handle.learner->parameters(), "gradient");
+            check(use(handle, [&](Learner& l) { return l.start_push(values.span, samples); }));
+            handle.pushed = std::move(values.owner);
           },
           py::arg("gradient"), py::arg("samples"),
           "Begins push(gradient, samples) on a thread of the learner's own; leave the array alone\n"
@@ -158,7 +165,7 @@ void bind_weights(py::class_<LearnerHandle>& learner) {
           "pull",
           [](LearnerHandle& handle, const py::object& weights, PullMode mode) {
             const auto target = output(weights, handle.learner->parameters(), "weights");
-            return take(use(handle, [&](Learner& l) { return l.pull(target, mode); }));
+            return take(use(handle, [&](Learner& l) { return l.pull(target.span, mode); }));
           },
           py::arg("weights"), py::arg("mode") = PullMode::kRelaxed,
           "Copies the weights into a float32[parameters] array; returns their version.")
@@ -198,8 +205,8 @@ void bind_learner(py::module_& module) {
     slot[:] = gradient_of(weights, samples)
     learner.push(samples)
 
-For one thread at a time. What was not published when it goes is void, and its samples stay
-uncommitted: detach() first.)");
+slot: its place at the server, which has so many `parameters`. For one thread at a time. What was
+not published when it goes is void, and its samples stay uncommitted: detach() first.)");
   bind_attach(learner);
   bind_gradients(learner);
   bind_weights(learner);
@@ -213,7 +220,9 @@ uncommitted: detach() first.)");
       .def(
           "committed", [](const LearnerHandle& h, uint32_t p) { return h.learner->committed(p); },
           py::arg("partition"), "The first position of a partition that nobody has committed.")
-      .def("stats", [](LearnerHandle& h) { return use(h, [](Learner& l) { return l.stats(); }); })
+      .def(
+          "stats", [](LearnerHandle& h) { return use(h, [](Learner& l) { return l.stats(); }); },
+          "What this object has done: LearnerStats.")
       .def(
           "detach",
           [](LearnerHandle& handle, double timeout_s) {

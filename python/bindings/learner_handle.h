@@ -12,7 +12,7 @@ namespace ffdl::python {
 
 // What a Python Learner holds.
 struct LearnerHandle {
-  explicit LearnerHandle(std::unique_ptr<Learner> attached) : learner(std::move(attached)) {}
+  explicit LearnerHandle(std::shared_ptr<Learner> attached) : learner(std::move(attached)) {}
   ~LearnerHandle() {
     pybind11::gil_scoped_release others_may_run;
     ledger.reset();
@@ -21,8 +21,9 @@ struct LearnerHandle {
   LearnerHandle(const LearnerHandle&) = delete;
   LearnerHandle& operator=(const LearnerHandle&) = delete;
 
-  pybind11::object pushed;  // the gradient between start_push() and finish_push()
-  std::unique_ptr<Learner> learner;
+  pybind11::object pushed;           // the gradient between start_push() and finish_push()
+  pybind11::object pulled;           // where a DeviceLearner's start_pull() copies to
+  std::shared_ptr<Learner> learner;  // its owner, or with the DeviceLearner that it is a part of
   // Its SlotLedger, if it has one, which calls `on_stable` wherever the learner publishes.
   std::unique_ptr<SlotLedger> ledger;
   pybind11::object on_stable;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,8 @@ namespace {
 
 MicroBatchOptions options_like(const Elements& gradient, std::vector<uint64_t> shares,
                                ReduceOp op) {
-  MicroBatchOptions options{.shares = std::move(shares), .count = 0, .op = op};
+  MicroBatchOptions options{
+      .shares = std::move(shares), .count = 0, .op = op, .device = gradient.device};
   for (const Buffer& buffer : gradient.buffers) {
     options.dtype = buffer.dtype;
     options.count += buffer.count;
@@ -36,8 +38,10 @@ class SumHandle {
       : communicator_(std::move(communicator)), handle_(communicator_.cast<CommunicatorHandle&>()) {
     const Exclusive one_thread(handle_.busy);
     const Time deadline = deadline_after(timeout_s);
-    const MicroBatchOptions options =
-        options_like(elements_to_read(like, "like"), std::move(shares), op);
+    const Elements gradient = elements_to_read(like, "like", Memory::kAny);
+    handle_.expect_reach(gradient);
+    is_on_device_ = gradient.device.has_value();
+    const MicroBatchOptions options = options_like(gradient, std::move(shares), op);
     check(run_operations(handle_, [&]() -> Status {
       auto made = MicroBatchSum::create(*handle_.communicator, options, deadline);
       if (made.ok()) sum_ = std::move(made).value();
@@ -50,20 +54,32 @@ class SumHandle {
 
   void add(const py::object& gradient) {
     const Exclusive one_thread(handle_.busy);
-    const Elements given = elements_to_read(gradient, "gradient");
+    const Elements given = elements_to_read(gradient, "gradient", Memory::kAny);
+    expect_side(given);
     check(without_lock([&] { return sum_->add(given.buffers); }));
   }
 
   void finish(const py::object& out, double timeout_s, std::optional<double> weight) {
     const Exclusive one_thread(handle_.busy);
     const Time deadline = deadline_after(timeout_s);
-    const Elements result = elements_to_write(out, "out");
+    const Elements result = elements_to_write(out, "out", Memory::kAny);
+    expect_side(result);
     check(run_operations(handle_, [&] { return sum_->finish(result.buffers, deadline, weight); }));
   }
 
  private:
+  void expect_side(const Elements& elements) const {
+    handle_.expect_reach(elements);
+    if (elements.buffers.empty() || elements.device.has_value() == is_on_device_) return;
+    raise_invalid_argument(std::string("add up micro-batches: an array lies in the ") +
+                           (is_on_device_ ? "host's memory, and 'like' in a GPU's"
+                                          : "memory of a GPU, and 'like' in the host's") +
+                           "; give both the same");
+  }
+
   const py::object communicator_;
   CommunicatorHandle& handle_;
+  bool is_on_device_ = false;
   std::unique_ptr<MicroBatchSum> sum_;
 };
 
@@ -85,7 +101,8 @@ void bind_micro_batch_sum(py::module_& module) {
 
 The fixed tree stands over the micro-batches instead of the ranks, so nothing changes when the
 ranks or their shares do; each micro-batch must itself be computed alike wherever it runs.
-like: an array, or a list of them, with as many elements of the dtype as each gradient has.
+like: an array, or a list of them, with as many elements of the dtype as each gradient has, and in
+the memory that gradients and results lie in: also of a GPU, with a communicator that reaches it.
 shares: how many micro-batches of a step each rank computes, by rank, the same at all ranks.
 Every rank makes it between the same operations. It uses the communicator, from one thread at a
 time. Raises what operations do; InvalidArgument where options differ between the ranks. The header

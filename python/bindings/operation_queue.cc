@@ -77,6 +77,8 @@ OperationQueue& QueueHandle::queue() {
 Ticket QueueHandle::start(Request request, Time deadline) {
   OperationQueue& to = queue();
   drop_forgotten();
+  handle_.expect_reach(request.in);
+  handle_.expect_reach(request.out);
   const Ticket ticket = take(to.start(request.operation(), deadline));
   started_.emplace(ticket, std::move(request));
   return ticket;

@@ -49,7 +49,11 @@ void bind_enums(py::module_& module) {
 }
 
 void bind_stats(py::module_& module) {
-  Record<LearnerProgress>(module, "LearnerProgress", "What one slot's learners have done.")
+  Record<LearnerProgress>(module, "LearnerProgress", R"(What one slot's learners have done.
+
+attached: there is one now. pid: of the last, in its own pid namespace. incarnation: how often the
+slot was attached. published: gradients; folded: of these, into all shards. mini_batches: folded, as
+late ones are added up; skipped: for NaN or Inf. samples: folded or skipped.)")
       .field("slot", &LearnerProgress::slot)
       .field("attached", &LearnerProgress::attached)
       .field("pid", &LearnerProgress::pid)
@@ -59,15 +63,21 @@ void bind_stats(py::module_& module) {
       .field("mini_batches", &LearnerProgress::mini_batches)
       .field("skipped", &LearnerProgress::skipped)
       .field("samples", &LearnerProgress::samples);
-  Record<PartitionProgress>(module, "PartitionProgress", "The ledger of one partition.")
+  Record<PartitionProgress>(
+      module, "PartitionProgress",
+      "The ledger of one partition. committed: the first position that is not. samples: in\n"
+      "the weights. repeated: positions that came again; missing: that were jumped over.")
       .field("committed", &PartitionProgress::committed)
       .field("samples", &PartitionProgress::samples)
       .field("repeated", &PartitionProgress::repeated)
       .field("missing", &PartitionProgress::missing);
   Record<MemoryPlacement>(
       module, "MemoryPlacement",
-      "Where the pages of a server's segment lie, as the kernel tells it to this\n"
-      "process; -1: it does not. What the system refuses is in the notes.")
+      R"(Where the pages of a server's segment lie, as the kernel tells it to this process.
+
+shard_nodes: the NUMA node of each shard's weights; -1: the kernel does not tell. bound: each
+shard's pages were asked for on its node. threads_bound: threads of this process that keep to
+theirs. huge_page_bytes: of the segment. note, huge_page_note: what the system refuses or grants.)")
       .field("shard_nodes", &MemoryPlacement::shard_nodes)
       .field("bound", &MemoryPlacement::bound)
       .field("threads_bound", &MemoryPlacement::threads_bound)
@@ -75,9 +85,14 @@ void bind_stats(py::module_& module) {
       .field("huge_page_bytes", &MemoryPlacement::huge_page_bytes)
       .field("huge_page_note", &MemoryPlacement::huge_page_note);
   Record<ParameterServerStats>(module, "ParameterServerStats",
-                               "What a server has done. staleness[0] counts gradients made from\n"
-                               "the newest weights, staleness[b] those that 2**(b-1) to 2**b - 1\n"
-                               "others overtook.")
+                               R"(What a server has done.
+
+version: gradients folded by the slowest shard. epoch: 1 for the server that made the segment, one
+more for each that took it over. server_alive, server_pid: of it. recoveries: folds that a successor
+finished. learners_reclaimed: that died attached. learners: a LearnerProgress for each slot that was
+used; partitions: a PartitionProgress for each. memory: a MemoryPlacement. staleness[0] counts
+gradients made from the newest weights, staleness[b] those that 2**(b-1) to 2**b - 1 others
+overtook.)")
       .field("version", &ParameterServerStats::version)
       .field("epoch", &ParameterServerStats::epoch)
       .field("server_alive", &ParameterServerStats::server_alive)
@@ -91,9 +106,12 @@ void bind_stats(py::module_& module) {
 }
 
 void bind_cut(py::module_& module) {
-  py::class_<ParameterServerCut>(module, "ParameterServerCut",
-                                 "A consistent state of a whole server: every shard folded\n"
-                                 "exactly to the same gradients.")
+  py::class_<ParameterServerCut>(
+      module, "ParameterServerCut",
+      R"(A consistent state of a whole server, for ParameterServer.create(cut=).
+
+Every shard was folded exactly to the same gradients: as many as version says. updates: the same, or
+rounds with Synchrony.BULK. rule: its kind. partitions: a PartitionProgress for each.)")
       .def_readonly("version", &ParameterServerCut::version)
       .def_readonly("updates", &ParameterServerCut::updates)
       .def_readonly("rule", &ParameterServerCut::rule)
@@ -232,7 +250,9 @@ void bind_running(py::class_<ServerHandle>& server) {
           },
           py::arg("timeout_s") = kDefaultTimeoutS,
           "A consistent state, while training goes on. Raises Timeout.")
-      .def("stats", [](const ServerHandle& handle) { return handle.server->stats(); })
+      .def(
+          "stats", [](const ServerHandle& handle) { return handle.server->stats(); },
+          "What it has done: ParameterServerStats. From any thread.")
       .def(
           "weights",
           [](const py::object& self) {
@@ -247,8 +267,10 @@ void bind_running(py::class_<ServerHandle>& server) {
 }
 
 void bind_view(py::module_& module) {
-  py::class_<ParameterServerView>(module, "ParameterServerView",
-                                  "A look at a server from any process; takes part in nothing.")
+  py::class_<ParameterServerView>(
+      module, "ParameterServerView",
+      "A look at a server of so many `parameters` from any process; takes\n"
+      "part in nothing.")
       .def_static(
           "open",
           [](const std::string& name, double timeout_s) {
@@ -259,12 +281,12 @@ void bind_view(py::module_& module) {
           py::arg("name"), py::arg("timeout_s") = kDefaultTimeoutS,
           "Waits for the name to appear. Raises Timeout, Corrupt, InvalidArgument.")
       .def_property_readonly("parameters", &ParameterServerView::parameters)
-      .def("stats", &ParameterServerView::stats)
+      .def("stats", &ParameterServerView::stats, "What it has done: ParameterServerStats.")
       .def(
           "pull",
           [](const ParameterServerView& look, const py::object& weights, PullMode mode) {
-            const std::span<float> target = output(weights, look.parameters(), "weights");
-            return take(without_lock([&] { return look.pull(target, mode); }));
+            const auto target = output(weights, look.parameters(), "weights");
+            return take(without_lock([&] { return look.pull(target.span, mode); }));
           },
           py::arg("weights"), py::arg("mode") = PullMode::kRelaxed,
           "Copies the weights into a float32[parameters] array; returns their version.");

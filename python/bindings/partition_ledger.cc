@@ -37,9 +37,11 @@ void bind_ledger_values(py::module_& module) {
       .finalize();
   Record<CommittedParts>(module, "CommittedStep",
                          "What a step committed. parts: of each member that had samples, in the\n"
-                         "order of ranks, the Member and its SampleRange.")
+                         "order of ranks, the Member and its SampleRange. lineage: how often the\n"
+                         "job has begun anew.")
       .field("step", &CommittedParts::step)
-      .field("parts", &CommittedParts::parts);
+      .field("parts", &CommittedParts::parts)
+      .field("lineage", &CommittedParts::lineage);
 }
 
 std::unique_ptr<LedgerHandle> create_ledger(PartitionLedgerOptions options,
@@ -66,14 +68,15 @@ void bind_ledger_create(py::class_<LedgerHandle, ParticipantHandle>& ledger) {
   ledger.def_static(
       "create",
       [](uint64_t samples, std::optional<uint64_t> partition_samples, uint64_t epochs,
-         uint64_t seed, Shuffle shuffle, SampleOrder order, uint64_t batch_samples,
-         uint64_t micro_batch_samples, const py::object& agreed_batch, int partitions_wanted,
-         const py::object& on_stable) {
+         uint64_t seed, Shuffle shuffle, uint64_t window_partitions, SampleOrder order,
+         uint64_t batch_samples, uint64_t micro_batch_samples, const py::object& agreed_batch,
+         int partitions_wanted, const py::object& on_stable) {
         return create_ledger({.samples = samples,
                               .partition_samples = 0,
                               .epochs = epochs,
                               .seed = seed,
                               .shuffle = shuffle,
+                              .window_partitions = window_partitions,
                               .order = order,
                               .batch_samples = batch_samples,
                               .micro_batch_samples = micro_batch_samples,
@@ -84,7 +87,8 @@ void bind_ledger_create(py::class_<LedgerHandle, ParticipantHandle>& ledger) {
       },
       py::kw_only(), py::arg("samples"), py::arg("partition_samples") = py::none(),
       py::arg("epochs") = defaults.epochs, py::arg("seed") = defaults.seed,
-      py::arg("shuffle") = defaults.shuffle, py::arg("order") = defaults.order,
+      py::arg("shuffle") = defaults.shuffle,
+      py::arg("window_partitions") = defaults.window_partitions, py::arg("order") = defaults.order,
       py::arg("batch_samples") = defaults.batch_samples,
       py::arg("micro_batch_samples") = defaults.micro_batch_samples,
       py::arg("agreed_batch") = py::none(),
@@ -93,6 +97,8 @@ void bind_ledger_create(py::class_<LedgerHandle, ParticipantHandle>& ledger) {
 
 samples: of the data set, cut into partitions of `partition_samples`; None: one partition.
 epochs: 0 for as many as can be counted.
+window_partitions: with Shuffle.SAMPLES, the samples of so many partitions, which follow each other
+in the order of the epoch, are shuffled together. As many as there are, or more: all samples.
 batch_samples: with SampleOrder.GLOBAL, the samples of one step over all members, a multiple of
 `micro_batch_samples`, which is not cut.
 agreed_batch: with SampleOrder.GLOBAL, an AgreedBatch that says it from step to step, in whole

@@ -63,7 +63,9 @@ std::unique_ptr<FollowerHandle> start(const py::object& policy, py::object store
 
 void bind_policy_follower(py::module_& module) {
   const PolicyFollowerOptions d;
-  Record<PolicyFollowerStats> stats(module, "PolicyFollowerStats", "What a PolicyFollower did.");
+  Record<PolicyFollowerStats> stats(
+      module, "PolicyFollowerStats",
+      "decisions of a PolicyFollower, and changes that it asked for.");
   stats.field("decisions", &PolicyFollowerStats::decisions)
       .field("changes", &PolicyFollowerStats::changes);
   py::class_<FollowerHandle>(module, "PolicyFollower",

@@ -3,6 +3,7 @@
 #include <pybind11/native_enum.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,9 +50,11 @@ the job, as it asked or as another has taken over; the step counts if Session.st
       .finalize();
   Record<SessionStats>(
       module, "SessionStats",
-      "What one Session has done. early_buckets: averaged before end_step() was called.\n"
-      "bytes_received, bytes_sent: of state. checkpoints: published, with a share of this\n"
-      "member; dropped_checkpoints: with one, but nothing came of them.")
+      "What one Session has done. steps: applied here; retried_steps: that were not, and\n"
+      "came again. early_buckets: averaged before end_step() was called. worlds: entered.\n"
+      "healed: how often it took the state over. bytes_received, bytes_sent: of state.\n"
+      "checkpoints: published, with a share of this member; dropped_checkpoints: with\n"
+      "one, but nothing came of them.")
       .field("steps", &SessionStats::steps)
       .field("retried_steps", &SessionStats::retried_steps)
       .field("early_buckets", &SessionStats::early_buckets)
@@ -157,6 +160,24 @@ Duration seconds(const char* name, double given) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(given));
 }
 
+// Arrays tell which GPU they lie in, and a session has one.
+void take_device(const Elements& arrays, const char* name, CommunicatorOptions& options) {
+  if (!arrays.device) return;
+  const std::string doing = "open a session: '" + std::string(name) + "' ";
+  if (!reaches_devices(options.backend)) {
+    raise_invalid_argument(doing +
+                           "lies in a GPU's memory, and the backend works in the host's; give "
+                           "backend=Backend.NCCL or Backend.DEVICE_SHM, or arrays of the CPU");
+  }
+  if (options.device != kDeviceInUse && *arrays.device != kDeviceInUse &&
+      options.device != *arrays.device) {
+    raise_invalid_argument(doing + "lies in the memory of GPU " + std::to_string(*arrays.device) +
+                           ", and this member's is GPU " + std::to_string(options.device) +
+                           "; give all that lies in a GPU's memory to one, and name it or none");
+  }
+  options.device = std::max(options.device, *arrays.device);
+}
+
 py::object function_or_nothing(const py::object& given) {
   return given.is_none() ? py::object() : given;
 }
@@ -223,10 +244,16 @@ store: None for that of the job that `ffdl run` has started this process for; id
 max_workers and takes_over_from are then what it has told, where they are None (job_environment()).
 id: of this member; a new life has the same.
 address: the IP address of this host at which members on others reach it.
+backend: with NCCL and DEVICE_SHM arrays may lie in the memory of a GPU: the gradients all or none,
+of the state each as it likes. What the default stream was given before a call, and in `apply` and
+begin_anew, comes first; wait for other streams there. What adds up and measures gradients is given
+to the default stream, too; sums, and a state that was taken over, are there for all streams.
+device: the GPU of this member; -1: that of its arrays. gpu_worlds: with NCCL, the same at all
+members: where the connections between the GPUs of the next world come from (docs/gpu.md).
 verify_state: hash and compare the whole state whenever the world changes.
 The times are those of MembershipOptions and SessionOptions; docs/timeouts.md says what for.
-Raises InvalidArgument (members that do not fit together: names what differs), Timeout, and what
-Store does.)";
+Raises InvalidArgument (members that do not fit together: names what differs), Timeout,
+Unimplemented (NCCL or DEVICE_SHM, and no GPU, driver, NCCL or CUDA), and what Store does.)";
 
 void bind_session_open(py::class_<SessionHandle>& session) {
   const SessionOptions d;
@@ -240,12 +267,12 @@ void bind_session_open(py::class_<SessionHandle>& session) {
          const py::object& checkpoints, Recovery recovery, std::optional<std::string> id,
          std::optional<std::string> job, std::optional<int> min_workers,
          std::optional<int> max_workers, std::optional<std::string> takes_over_from,
-         Backend backend, std::string address, bool verify_state, double heartbeat_s,
-         double lease_s, double gather_s, double step_timeout_s, double fence_after_s,
-         double operation_timeout_s, double recovery_timeout_s) {
+         Backend backend, std::string address, int device, GpuWorlds gpu_worlds, bool verify_state,
+         double heartbeat_s, double lease_s, double gather_s, double step_timeout_s,
+         double fence_after_s, double operation_timeout_s, double recovery_timeout_s) {
         auto handle = std::make_unique<SessionHandle>();
-        handle->trainable.state_arrays = elements_to_write(state, "state");
-        handle->trainable.gradient_arrays = elements_to_write(gradients, "gradients");
+        handle->trainable.state_arrays = elements_to_write(state, "state", Memory::kAny);
+        handle->trainable.gradient_arrays = elements_to_write(gradients, "gradients", Memory::kAny);
         handle->trainable.apply_function = apply;
         handle->trainable.on_world_function = function_or_nothing(on_world);
         handle->trainable.begin_anew_function = function_or_nothing(begin_anew);
@@ -262,6 +289,10 @@ void bind_session_open(py::class_<SessionHandle>& session) {
         options.membership.recovery = recovery;
         options.communicator.backend = backend;
         options.communicator.address = std::move(address);
+        options.communicator.device = device;
+        options.communicator.gpu_worlds = gpu_worlds;
+        take_device(handle->trainable.state_arrays, "state", options.communicator);
+        take_device(handle->trainable.gradient_arrays, "gradients", options.communicator);
         options.verify_state = verify_state;
         set_times({heartbeat_s, lease_s, gather_s, step_timeout_s, fence_after_s,
                    operation_timeout_s, recovery_timeout_s},
@@ -280,6 +311,7 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       py::arg("id") = py::none(), py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
       py::arg("max_workers") = py::none(), py::arg("takes_over_from") = py::none(),
       py::arg("backend") = d.communicator.backend, py::arg("address") = d.communicator.address,
+      py::arg("device") = d.communicator.device, py::arg("gpu_worlds") = d.communicator.gpu_worlds,
       py::arg("verify_state") = d.verify_state,
       py::arg("heartbeat_s") = in_seconds(d.membership.heartbeat),
       py::arg("lease_s") = in_seconds(d.membership.lease),

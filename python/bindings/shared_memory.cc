@@ -41,8 +41,8 @@ void bind_shared_memory(py::module_& module) {
       module, "SharedMemory", py::buffer_protocol(),
       R"(Memory that other processes of this host can be let into by a communicator.
 
-ffdl.shared_array() makes arrays of it. It has no name and goes with the last process that uses it.
-The header is ffdl/shared_memory.h.)")
+ffdl.shared_array() makes arrays of it. bytes: its size. It has no name and goes with the last
+process that uses it. The header is ffdl/shared_memory.h.)")
       .def_static(
           "allocate",
           [](uint64_t bytes) {

@@ -61,13 +61,14 @@ void bind_create(py::class_<SlotLedgerHandle>& ledger) {
   ledger.def_static(
       "create",
       [](LearnerHandle& learner, uint64_t samples, std::optional<uint64_t> partition_samples,
-         uint64_t epochs, uint64_t seed, Shuffle shuffle, SampleOrder order, int partitions_wanted,
-         const py::object& on_stable) {
+         uint64_t epochs, uint64_t seed, Shuffle shuffle, uint64_t window_partitions,
+         SampleOrder order, int partitions_wanted, const py::object& on_stable) {
         PartitionLedgerOptions options;
         options.samples = samples;
         options.epochs = epochs;
         options.seed = seed;
         options.shuffle = shuffle;
+        options.window_partitions = window_partitions;
         options.order = order;
         options.partitions_wanted = partitions_wanted;
         return create(learner, std::move(options), partition_samples, on_stable);
@@ -75,13 +76,14 @@ void bind_create(py::class_<SlotLedgerHandle>& ledger) {
       py::arg("learner"), py::kw_only(), py::arg("samples"),
       py::arg("partition_samples") = py::none(), py::arg("epochs") = defaults.epochs,
       py::arg("seed") = defaults.seed, py::arg("shuffle") = defaults.shuffle,
-      py::arg("order") = defaults.order, py::arg("partitions_wanted") = defaults.partitions_wanted,
-      py::arg("on_stable") = py::none(), py::keep_alive<0, 1>(),
+      py::arg("window_partitions") = defaults.window_partitions, py::arg("order") = defaults.order,
+      py::arg("partitions_wanted") = defaults.partitions_wanted, py::arg("on_stable") = py::none(),
+      py::keep_alive<0, 1>(),
       R"(The samples of `learner`, which has one ledger at a time.
 
-samples, partition_samples, epochs, seed, shuffle, partitions_wanted: of PartitionLedger.create(),
-the same at all learners but for the last. order: SampleOrder.ON_DEMAND. The server has as many
-partitions as the data set, or more.
+samples, partition_samples, epochs, seed, shuffle, window_partitions, partitions_wanted: of
+PartitionLedger.create(), the same at all learners but for the last. order: SampleOrder.ON_DEMAND.
+The server has as many partitions as the data set, or more.
 on_stable: called with the CommittedStep of each publication of this learner, inside the call of
 the learner or the ledger that makes it, or on the thread of a start_push(); and with those that a
 killed learner did not tell. It may call neither. What it raises comes out of that call, or of the

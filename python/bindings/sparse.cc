@@ -18,20 +18,25 @@ namespace {
 using Table = std::tuple<uint64_t, py::object, py::object>;
 using Dense = std::tuple<uint64_t, py::object>;
 
-RowGradient row_gradient(const Table& table) {
-  const auto& [begin, rows, values] = table;
-  const std::span<const uint64_t> numbers = row_numbers(rows);
-  const Matrix matrix = input_matrix(values, numbers.size(), "values");
-  return {.table = begin, .row_size = matrix.row_size, .rows = numbers, .values = matrix.values};
-}
-
 PushResult push_sparse(LearnerHandle& handle, SampleRange samples, const std::vector<Table>& tables,
                        const std::vector<Dense>& dense) {
+  std::vector<py::object> arrays;  // stay where they are
   std::vector<RowGradient> rows;
-  for (const Table& table : tables) rows.push_back(row_gradient(table));
+  for (const auto& [begin, numbers, values] : tables) {
+    auto named = row_numbers(numbers);
+    auto matrix = input_matrix(values, named.span.size(), "values");
+    rows.push_back({.table = begin,
+                    .row_size = matrix.row_size,
+                    .rows = named.span,
+                    .values = matrix.values.span});
+    arrays.push_back(std::move(named.owner));
+    arrays.push_back(std::move(matrix.values.owner));
+  }
   std::vector<DenseGradient> parts;
   for (const auto& [begin, values] : dense) {
-    parts.push_back({.begin = begin, .values = input_any_size(values, "values")});
+    auto part = input_any_size(values, "values");
+    parts.push_back({.begin = begin, .values = part.span});
+    arrays.push_back(std::move(part.owner));
   }
   const SparseGradient gradient{.tables = rows, .dense = parts};
   return take(use(handle, [&](Learner& l) { return l.push_sparse(gradient, samples); }));
@@ -53,7 +58,8 @@ The server must have been created with rows_max.)")
           [](LearnerHandle& handle, const py::object& gradient,
              const std::vector<SampleRange>& samples) {
             const auto values = input(gradient, handle.learner->parameters(), "gradient");
-            return take(use(handle, [&](Learner& l) { return l.push_ranges(values, samples); }));
+            return take(
+                use(handle, [&](Learner& l) { return l.push_ranges(values.span, samples); }));
           },
           py::arg("gradient"), py::arg("samples"),
           "push() for one gradient of several separate sample ranges, in the order of their use.")
@@ -67,25 +73,22 @@ The server must have been created with rows_max.)")
           "push_halves",
           [](LearnerHandle& handle, GradientType type, const py::object& gradient,
              SampleRange samples) {
-            const uint64_t parameters = handle.learner->parameters();
-            const char* const dtype = type == GradientType::kFloat16 ? "float16" : "uint16";
-            const auto bits = input_halves(gradient, dtype, parameters);
+            const auto bits = input_halves(gradient, type, handle.learner->parameters());
             return take(
-                use(handle, [&](Learner& l) { return l.push_halves(type, bits, samples); }));
+                use(handle, [&](Learner& l) { return l.push_halves(type, bits.span, samples); }));
           },
           py::arg("type"), py::arg("gradient"), py::arg("samples"),
           R"(push() for 16-bit numbers: FLOAT16 takes a float16 array.
 
-BFLOAT16, which NumPy does not know, takes the bits as uint16: tensor.view(torch.uint16).numpy().)")
+BFLOAT16 takes one of bfloat16, such as a tensor, or the bits of one as uint16.)")
       .def(
           "pull_rows",
           [](LearnerHandle& handle, uint64_t table, const py::object& rows,
              const py::object& weights) {
-            const std::span<const uint64_t> numbers = row_numbers(rows);
-            const Matrix matrix = input_matrix(weights, numbers.size(), "weights");
-            const auto target = output(weights, matrix.values.size(), "weights");
+            const auto numbers = row_numbers(rows);
+            const auto matrix = output_matrix(weights, numbers.span.size(), "weights");
             return take(use(handle, [&](Learner& l) {
-              return l.pull_rows(table, matrix.row_size, numbers, target);
+              return l.pull_rows(table, matrix.row_size, numbers.span, matrix.values.span);
             }));
           },
           py::arg("table"), py::arg("rows"), py::arg("weights"),

@@ -155,7 +155,9 @@ serves the folder), Corrupt (the log), Unavailable (the folder or the port), Exh
 }  // namespace
 
 void bind_store(py::module_& module) {
-  Record<EntryOfBytes>(module, "Entry", "One key of a Store. value: bytes; lease: 0 for none.")
+  Record<EntryOfBytes>(module, "Entry",
+                       "One key of a Store. value: bytes; revision: of the change that put it;\n"
+                       "lease: 0 for none.")
       .field("key", &EntryOfBytes::key)
       .field("value", &EntryOfBytes::value)
       .field("revision", &EntryOfBytes::revision)

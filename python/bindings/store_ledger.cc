@@ -66,14 +66,15 @@ void bind_join(py::class_<StoreLedgerHandle>& ledger) {
   ledger.def_static(
       "join",
       [](Store& store, std::string id, uint64_t samples, std::optional<uint64_t> partition_samples,
-         uint64_t epochs, uint64_t seed, Shuffle shuffle, SampleOrder order, int partitions_wanted,
-         std::string job, uint64_t lineage, const py::bytes& from, double lease_s,
-         const py::object& on_stable) {
+         uint64_t epochs, uint64_t seed, Shuffle shuffle, uint64_t window_partitions,
+         SampleOrder order, int partitions_wanted, std::string job, uint64_t lineage,
+         const py::bytes& from, double lease_s, const py::object& on_stable) {
         StoreLedgerOptions options;
         options.data.samples = samples;
         options.data.epochs = epochs;
         options.data.seed = seed;
         options.data.shuffle = shuffle;
+        options.data.window_partitions = window_partitions;
         options.data.order = order;
         options.data.partitions_wanted = partitions_wanted;
         options.job = std::move(job);
@@ -84,6 +85,7 @@ void bind_join(py::class_<StoreLedgerHandle>& ledger) {
       py::arg("store"), py::kw_only(), py::arg("id"), py::arg("samples"),
       py::arg("partition_samples") = py::none(), py::arg("epochs") = defaults.data.epochs,
       py::arg("seed") = defaults.data.seed, py::arg("shuffle") = defaults.data.shuffle,
+      py::arg("window_partitions") = defaults.data.window_partitions,
       py::arg("order") = defaults.data.order,
       py::arg("partitions_wanted") = defaults.data.partitions_wanted, py::arg("job") = defaults.job,
       py::arg("lineage") = defaults.lineage, py::arg("from_") = py::bytes(),
@@ -91,8 +93,8 @@ void bind_join(py::class_<StoreLedgerHandle>& ledger) {
       py::arg("on_stable") = py::none(), py::keep_alive<0, 1>(),
       R"(Joins the workers of `job` as `id`, in a new life; one under the same id is over.
 
-samples, partition_samples, epochs, seed, shuffle, partitions_wanted: of PartitionLedger.create(),
-the same at all workers but for the last. order: SampleOrder.ON_DEMAND.
+samples, partition_samples, epochs, seed, shuffle, window_partitions, partitions_wanted: of
+PartitionLedger.create(), the same at all workers but for the last. order: SampleOrder.ON_DEMAND.
 lineage: how often the job began anew. Who joins first with a larger one puts the ledger back to
 `from_`, what save() gave with a checkpoint, or to its beginning.
 lease_s: who did not renew that long is taken for dead.
@@ -184,7 +186,7 @@ leaves or dies. What a dead worker had taken and not committed may be used twice
         ledger.advance()
 
 taken, leases, epoch, committed, is_done: as of PartitionLedger, as this worker last saw them. self:
-its Member. One thread at a time. The header is ffdl/store_ledger.h.)");
+its Member. stats: StoreLedgerStats. One thread at a time. The header is ffdl/store_ledger.h.)");
   bind_join(ledger);
   bind_store_ledger_use(ledger);
   ledger

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/fork_private_fd.h"
 #include "ffdl/status.h"
 
 // The GPU of this process, as far as the library uses one. cuda/ defines these; in a build without
@@ -32,6 +33,9 @@ Result<DeviceFacts> find_device();
 // The number of that GPU, and the choice of another for what this thread calls from now on.
 Result<int> device_in_use();
 Status use_device(int device);
+// Whether this process uses that GPU, which takes some hundred MiB there. To choose it is to use
+// it, to ask is not. After a use_device().
+Result<bool> is_device_used(int device);
 
 // Whether it lies in a GPU's memory, or in memory that CUDA moves between host and GPU.
 Result<bool> is_device_memory(const void* memory);
@@ -43,6 +47,27 @@ using DeviceMemory = std::unique_ptr<std::byte, FreeDeviceMemory>;
 
 // Memory of the GPU, aligned to 256 bytes.
 Result<DeviceMemory> allocate_on_device(uint64_t bytes);
+
+struct UnmapDeviceMemory {
+  uint64_t bytes = 0;
+  void operator()(std::byte* memory) const;  // nothing may be under way there
+};
+using MappedDeviceMemory = std::unique_ptr<std::byte, UnmapDeviceMemory>;
+
+struct ShareableDeviceMemory {
+  MappedDeviceMemory memory{};
+  uint64_t bytes = 0;  // at least what was asked for
+  ForkPrivateFd descriptor{};
+};
+
+// Memory of the GPU, aligned to 256 bytes, that other processes of this host can map: by its
+// descriptor, of which they get a copy through a socket. It lasts while anybody has it mapped or
+// has the descriptor open, also when the process that allocated it has died.
+Result<ShareableDeviceMemory> allocate_shareable_on_device(uint64_t bytes);
+// All `bytes` of what a descriptor names, for this thread's GPU, which may be another one. In the
+// process that allocated it, too. The descriptor stays the caller's. Errors: also kUnimplemented
+// (the one GPU does not reach the other's memory).
+Result<MappedDeviceMemory> map_on_device(int descriptor, uint64_t bytes);
 
 struct FreePinnedMemory {
   void operator()(std::byte* memory) const;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/host_device.h"
 
@@ -28,6 +30,47 @@ FFDL_HOST_DEVICE ElementPack<T> load_pack(const T* from) {
 template <class T>
 FFDL_HOST_DEVICE void store_pack(const ElementPack<T>& pack, T* to) {
   *static_cast<ElementPack<T>*>(static_cast<void*>(to)) = pack;
+}
+
+// The same at any address: at once where it is aligned for that, else an element, else a byte at a
+// time.
+template <class T>
+FFDL_HOST_DEVICE T load_element(const std::byte* from) {
+  if (reinterpret_cast<uintptr_t>(from) % alignof(T) == 0) return *reinterpret_cast<const T*>(from);
+  T element;
+  memcpy(&element, from, sizeof element);
+  return element;
+}
+
+template <class T>
+FFDL_HOST_DEVICE void store_element(const T& element, std::byte* to) {
+  if (reinterpret_cast<uintptr_t>(to) % alignof(T) == 0) {
+    *reinterpret_cast<T*>(to) = element;
+  } else {
+    memcpy(to, &element, sizeof element);
+  }
+}
+
+template <class T>
+FFDL_HOST_DEVICE ElementPack<T> load_elements(const std::byte* from) {
+  if (reinterpret_cast<uintptr_t>(from) % alignof(ElementPack<T>) == 0) {
+    return load_pack(reinterpret_cast<const T*>(from));
+  }
+  ElementPack<T> pack;
+  FFDL_UNROLL
+  for (uint64_t i = 0; i < kPackElements; ++i) {
+    pack.at[i] = load_element<T>(from + i * sizeof(T));
+  }
+  return pack;
+}
+
+template <class T>
+FFDL_HOST_DEVICE void store_elements(const ElementPack<T>& pack, std::byte* to) {
+  if (reinterpret_cast<uintptr_t>(to) % alignof(ElementPack<T>) == 0) {
+    return store_pack(pack, reinterpret_cast<T*>(to));
+  }
+  FFDL_UNROLL
+  for (uint64_t i = 0; i < kPackElements; ++i) store_element(pack.at[i], to + i * sizeof(T));
 }
 
 struct LaunchShape {

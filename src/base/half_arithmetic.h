@@ -30,6 +30,8 @@ FFDL_HOST_DEVICE inline float float_of(uint32_t bits) {
 
 FFDL_HOST_DEVICE inline float widened(float value) { return value; }
 
+FFDL_HOST_DEVICE inline double widened(double value) { return value; }
+
 FFDL_HOST_DEVICE inline float widened(BFloat16 half) { return float_of(uint32_t{half.bits} << 16); }
 
 FFDL_HOST_DEVICE inline float widened(Float16 half) {
@@ -39,6 +41,10 @@ FFDL_HOST_DEVICE inline float widened(Float16 half) {
   const uint32_t finite = bits_of(float_of(magnitude) * 0x1p112F);
   return float_of(sign | (magnitude > 0x0F7FFFFF ? magnitude | 0x7F800000 : finite));
 }
+
+FFDL_HOST_DEVICE inline void narrow(float value, float& same) { same = value; }
+
+FFDL_HOST_DEVICE inline void narrow(double value, double& same) { same = value; }
 
 FFDL_HOST_DEVICE inline void narrow(float value, BFloat16& half) {
   const uint32_t bits = bits_of(value);

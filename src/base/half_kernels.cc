@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/kernel_choice.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "base/half_kernels.cc"
 #include <hwy/foreach_target.h>
@@ -126,15 +128,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ffdl::base {
 
-HWY_EXPORT(Widen);
-HWY_EXPORT(Narrow);
+FFDL_KERNEL(Widen);
+FFDL_KERNEL(Narrow);
 
 void widen(DType type, const uint16_t* from, float* to, uint64_t count) {
-  HWY_DYNAMIC_DISPATCH(Widen)(type, from, to, count);
+  FFDL_BEST_KERNEL(Widen)(type, from, to, count);
 }
 
 void narrow(DType type, const float* from, uint16_t* to, uint64_t count) {
-  HWY_DYNAMIC_DISPATCH(Narrow)(type, from, to, count);
+  FFDL_BEST_KERNEL(Narrow)(type, from, to, count);
 }
 
 float largest_finite(DType type) {

@@ -9,6 +9,9 @@
 namespace ffdl::base {
 
 inline bool is_half(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
+inline bool is_floating(DType type) {
+  return is_half(type) || type == DType::kFloat32 || type == DType::kFloat64;
+}
 
 // `type`: kBFloat16 or kFloat16.
 void widen(DType type, const uint16_t* from, float* to, uint64_t count);

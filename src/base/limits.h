@@ -119,6 +119,10 @@ inline constexpr size_t kStoreLogFactor = 4;
 // waiting in a socket while the server was not running.
 inline constexpr auto kLeaseGrace = 5ms;
 
+// How often a server with leases finds out whether it is being run. Where it was called later than
+// this behind its time, that time is given to all leases.
+inline constexpr auto kLeaseTick = 25ms;
+
 // A peer whose machine does not even acknowledge is given up after this.
 inline constexpr auto kPeerSilentMax = 5s;
 
@@ -134,6 +138,8 @@ inline constexpr uint64_t kMicroBatchesMax = 4096;
 // Of parts of sums that a rank receives before it adds them up: much beside what one more operation
 // costs, little beside a gradient.
 inline constexpr uint64_t kMicroBatchWindowBytes = uint64_t{4} << 20;
+// The same in a GPU's memory, where operations cost more and bytes less.
+inline constexpr uint64_t kDeviceMicroBatchWindowBytes = uint64_t{64} << 20;
 
 // Elements of one operation, so that no size in bytes computed from it can overflow.
 inline constexpr uint64_t kElementsMax = uint64_t{1} << 48;
@@ -182,16 +188,21 @@ inline constexpr auto kLinkWaitMax = 87'600h;
 // the others what is wrong.
 inline constexpr auto kRecordLifeMin = 2s;
 
-// Tags beside those of messages: receipts for them, and one that probes whether anything can be
-// received from a rank.
+// Tags beside those of messages: receipts for them, one that probes whether anything can be
+// received from a rank, and what follows a message.
 inline constexpr uint64_t kLinkReceiptTag = 100;
 inline constexpr uint64_t kLinkProbeTag = 200;
+inline constexpr uint64_t kLinkTrailerTag = 300;
 
 // Ranks that connect through one process of NCCL: so many wait for it one after the other.
 inline constexpr int kNcclRanksPerId = 128;
 
 // Of a list of buffers in a GPU's memory that is added up, at once: a copy of so much is made.
 inline constexpr uint64_t kNcclStageBytes = uint64_t{64} << 20;
+
+// Of each of the three parts of a rank's memory that other GPUs read: to copy so much takes a GPU
+// several times as long as the ranks need to agree that it is there.
+inline constexpr uint64_t kDeviceStageBytes = uint64_t{16} << 20;
 
 // Who waits for a GPU looks again at once for a while, as most operations are over soon, then after
 // a sleep: short beside a step, long beside a question to the driver.
@@ -207,6 +218,10 @@ inline constexpr uint64_t kStatePieceBytes = uint64_t{1} << 20;
 // Of state and gradients in a GPU's memory, that passes through the host's at once: its copy takes
 // far longer than to ask for it. Two such slices are pinned.
 inline constexpr uint64_t kDeviceSliceBytes = uint64_t{4} << 20;
+
+// Of gradients in a GPU's memory whose norm is taken, as many sums as come to the host at once: 1
+// MiB of them.
+inline constexpr uint64_t kDeviceNormBlocks = 16384;
 
 // Of each averaged gradient, for the hash of a session's history: free beside the average, and
 // another as soon as anything was.
@@ -275,6 +290,10 @@ inline constexpr uint64_t kReadGapFactor = 2;
 // ones that are used in another order than they lie in are brought into the caches together.
 inline constexpr uint64_t kReadInPlaceBytes = uint64_t{4} << 10;
 
+// Between samples that are read each to its own place: so much is read too, and not used, where a
+// call of the system for each takes longer.
+inline constexpr size_t kReadThroughBytes = size_t{2} << 10;
+
 // What a reader of a pipeline reads at once: much beside what waking it costs, some milliseconds.
 // Pieces of partitions up to twice as long are not cut: samples that are shuffled within them are
 // then read in one go.
@@ -282,6 +301,9 @@ inline constexpr uint64_t kReadBlockBytes = uint64_t{4} << 20;
 
 // Of a sample of a source that does not say how large they are.
 inline constexpr uint64_t kUnknownSampleBytes = 4096;
+
+// Of pinned memory for samples, at once: it is a call of the driver, however little it pins.
+inline constexpr size_t kPinnedBytesMin = size_t{1} << 20;
 
 // Threads that one pipeline reads with: a disk is busy with fewer.
 inline constexpr int kReadThreadsMax = 64;

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cli/job_folder.h"
@@ -145,14 +146,15 @@ Status supervise(const SupervisorOptions& options, Store& store, bool others_nee
   return outcome;
 }
 
-Status make_log_folder(std::string& path) {
+// Of this option, which may have been left out.
+Status make_folder(std::string_view option, std::string& path) {
   if (path.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
     return Status(StatusCode::kUnavailable,
-                  fmt::format("run: make the folder '{}': {}; give another --log-dir", path,
-                              error.message()));
+                  fmt::format("run: make the folder '{}': {}; give another {}", path,
+                              error.message(), option));
   }
   path = std::filesystem::absolute(path).string();
   return {};
@@ -194,7 +196,8 @@ Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<
       options.node == 0 ? options.job : fmt::format("{}.node-{}", options.job, options.node);
   block_signals();
   ::signal(SIGPIPE, SIG_IGN);  // workers go on when nobody reads their lines any more
-  FFDL_RETURN_IF_ERROR(make_log_folder(options.log_folder));
+  FFDL_RETURN_IF_ERROR(make_folder("--log-dir", options.log_folder));
+  FFDL_RETURN_IF_ERROR(make_folder("--ledger-log", options.ledger_log));
   if (options.master_port == 0) {
     FFDL_ASSIGN_OR_RETURN(options.master_port, free_port());
   }
@@ -264,6 +267,9 @@ void add_places(CLI::App& command, RunArguments& to) {
       ->check(CLI::Range(1, 65535));
   command.add_option("--log-dir,--log_dir", to.log_dir,
                      "folder for files worker-N.log, instead of lines after [worker-N]");
+  command.add_option("--ledger-log", to.ledger_log,
+                     "folder where each worker logs the samples that it commits, for 'ffdl data "
+                     "audit'");
   command.add_flag("-m,--module", to.is_module, "the program is a Python module");
   command.add_option("--python", to.python, "what runs programs in .py and modules, with -u")
       ->envname("PYTHON_EXEC")

@@ -265,6 +265,7 @@ Result<RunPlan> plan_run(const RunArguments& arguments) {
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.grace_s));
   options.store_secret = arguments.store_secret;
   options.log_folder = arguments.log_dir;
+  options.ledger_log = arguments.ledger_log;
   return plan;
 }
 

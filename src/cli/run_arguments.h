@@ -26,6 +26,7 @@ struct RunArguments {
   int max_restarts = 3;
   double grace_s = 30;
   std::string log_dir{};
+  std::string ledger_log{};
   bool autoscale = false;
   std::vector<double> scaling{};  // of 1, 2, ... workers; empty: not given
   std::string profile{};          // file that says it instead; empty: none

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/kernel_choice.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/combine_kernels.cc"
 #include <hwy/foreach_target.h>
@@ -92,15 +94,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ffdl::comm {
 
-HWY_EXPORT(CombineFloat32);
-HWY_EXPORT(CombineFloat64);
+FFDL_KERNEL(CombineFloat32);
+FFDL_KERNEL(CombineFloat64);
 
 void combine(ReduceOp op, const float* left, const float* right, float* into, uint64_t count) {
-  HWY_DYNAMIC_DISPATCH(CombineFloat32)(op, left, right, into, count);
+  FFDL_BEST_KERNEL(CombineFloat32)(op, left, right, into, count);
 }
 
 void combine(ReduceOp op, const double* left, const double* right, double* into, uint64_t count) {
-  HWY_DYNAMIC_DISPATCH(CombineFloat64)(op, left, right, into, count);
+  FFDL_BEST_KERNEL(CombineFloat64)(op, left, right, into, count);
 }
 
 // Unsigned inside, where overflow is defined.

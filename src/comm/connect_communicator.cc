@@ -2,6 +2,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "comm/device_shm_communicator.h"
 #include "comm/hierarchical_communicator.h"
 #include "comm/introduction.h"
 #include "comm/looking_store.h"
@@ -23,9 +24,13 @@ Status check_options(const World& world, const CommunicatorOptions& options) {
         "connect generation {}: the local backend connects nobody; call make_local_communicators",
         world.generation);
   }
-  if (options.backend > Backend::kNccl) {
+  if (options.backend > Backend::kDeviceShm) {
     return invalid_argument("connect generation {}: backend {}; there is no such one",
                             world.generation, static_cast<uint32_t>(options.backend));
+  }
+  if (options.gpu_worlds > GpuWorlds::kDerived) {
+    return invalid_argument("connect generation {}: gpu_worlds {}; there is no such one",
+                            world.generation, static_cast<uint32_t>(options.gpu_worlds));
   }
   if (options.slot_bytes >= base::kSlotBytesMin && options.slot_bytes <= base::kSlotBytesMax &&
       options.slot_bytes % 4096 == 0) {
@@ -127,6 +132,14 @@ Result<std::unique_ptr<Communicator>> connect_communicator(const World& world, S
                         comm::connect_known(world, looking, deadline, options, told.records));
   // All have read it. Where the store is gone by now it ends by itself.
   static_cast<void>(store.end_lease(told.lease));
+  if (options.backend == Backend::kDeviceShm) {
+    return comm::DeviceShmCommunicator::connect(world,
+                                                {.host = std::move(communicator),
+                                                 .side = base::gpu_side(),
+                                                 .device = options.device,
+                                                 .look = options.look},
+                                                deadline);
+  }
   if (options.backend != Backend::kNccl) {
     return std::unique_ptr<Communicator>(std::move(communicator));
   }
@@ -136,7 +149,8 @@ Result<std::unique_ptr<Communicator>> connect_communicator(const World& world, S
        .side = base::gpu_side(),
        .library = comm::NcclLibrary::load(comm::nccl_places(base::environment())),
        .device = options.device,
-       .look = options.look},
+       .look = options.look,
+       .gpu_worlds = options.gpu_worlds},
       deadline);
 }
 

@@ -32,7 +32,11 @@ using std::chrono::milliseconds;
 constexpr std::string_view kTopic = "gloo";
 
 bool is_confirmed(Tag tag) { return tag != Tag::kFirst; }
+// Once a message has begun to come gloo forgets who waits for it, and tells nobody where its
+// connection breaks then. So an empty one follows, for which the receiver still waits.
+bool has_trailer(uint64_t bytes) { return bytes > 0; }
 uint64_t receipt_of(Tag tag) { return base::kLinkReceiptTag + static_cast<uint64_t>(tag); }
+uint64_t trailer_of(Tag tag) { return base::kLinkTrailerTag + static_cast<uint64_t>(tag); }
 
 // gloo waits in milliseconds from now; zero looks once.
 milliseconds left_until(Time deadline) {
@@ -117,10 +121,14 @@ class GlooPlace final : public Place {
         ++receiving_;
       }
       buffer_->send(to, static_cast<uint64_t>(tag), offset, bytes);
+      ++sending_;
+      if (has_trailer(bytes)) {
+        buffer_->send(to, trailer_of(tag), 0, 0);
+        ++sending_;
+      }
     } catch (const std::exception&) {
       return links_.lost(kOperate);
     }
-    ++sending_;
     return {};
   }
 
@@ -128,10 +136,14 @@ class GlooPlace final : public Place {
     const base::NoPipeSignal no_pipe_signal;
     try {
       buffer_->recv(from, static_cast<uint64_t>(tag), offset, bytes);
+      ++receiving_;
+      if (has_trailer(bytes)) {
+        buffer_->recv(from, trailer_of(tag), 0, 0);
+        ++receiving_;
+      }
     } catch (const std::exception&) {
       return links_.lost(kOperate);
     }
-    ++receiving_;
     if (is_confirmed(tag)) owed_.push_back({from, tag});
     return {};
   }

@@ -11,8 +11,13 @@ namespace {
 
 using base::invalid_argument;
 
-constexpr std::array<std::string_view, 6> kNames = {"auto",         "shm",   "gloo",
-                                                    "hierarchical", "local", "nccl"};
+constexpr std::array<std::string_view, 7> kNames = {"auto",  "shm",  "gloo",      "hierarchical",
+                                                    "local", "nccl", "device_shm"};
+
+// What it cannot do without.
+bool needs_one_host(Backend backend) {
+  return backend == Backend::kShm || backend == Backend::kDeviceShm;
+}
 
 std::string_view name_of(Backend backend) { return kNames[static_cast<size_t>(backend)]; }
 
@@ -61,7 +66,7 @@ std::vector<int> hosts_of(const std::vector<Introduction>& members) {
 
 bool by_memory(Backend backend, bool one_host) {
   const bool finds_out = backend == Backend::kAuto || backend == Backend::kNccl;
-  return backend == Backend::kShm || (finds_out && one_host);
+  return needs_one_host(backend) || (finds_out && one_host);
 }
 
 Status check_members(const World& world, const std::vector<Introduction>& members) {
@@ -79,15 +84,22 @@ Status check_members(const World& world, const std::vector<Introduction>& member
   };
   const auto no_memory = elsewhere(&HostIdentity::memory);
   const bool one_host = no_memory == members.end();
-  if (first.backend == Backend::kShm && !one_host) {
+  if (needs_one_host(first.backend) && !one_host) {
     const auto other = static_cast<size_t>(no_memory - members.begin());
+    return invalid_argument("connect generation {}: {} and {} share no memory; use the backend {}",
+                            world.generation, id_of(world, 0), id_of(world, other),
+                            first.backend == Backend::kShm ? "hierarchical, or auto" : "nccl");
+  }
+  const auto no_network = elsewhere(&HostIdentity::network);
+  if (first.backend == Backend::kDeviceShm && no_network != members.end()) {
     return invalid_argument(
-        "connect generation {}: {} and {} share no memory; use the backend hierarchical, or auto",
-        world.generation, id_of(world, 0), id_of(world, other));
+        "connect generation {}: {} and {} are in different network namespaces, between which GPUs' "
+        "memory is not passed on; give their containers one, or use the backend nccl",
+        world.generation, id_of(world, 0),
+        id_of(world, static_cast<size_t>(no_network - members.begin())));
   }
   if (by_memory(first.backend, one_host)) return {};
   FFDL_RETURN_IF_ERROR(have_links());
-  const auto no_network = elsewhere(&HostIdentity::network);
   const auto local = std::ranges::find_if(members, &Introduction::loopback);
   if (no_network == members.end() || local == members.end()) return {};
   return invalid_argument(

@@ -7,11 +7,10 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/half_kernels.h"
 #include "base/limits.h"
+#include "comm/device_subtree_values.h"
 #include "comm/request.h"
 #include "comm/subtree_values.h"
-#include "comm/tree_reduce.h"
 
 namespace ffdl {
 
@@ -41,11 +40,27 @@ Status check_options(const MicroBatchOptions& options, const World& world) {
   return possible.ok() ? Status() : Status(possible.status()).with_context(kCreating);
 }
 
+Status check_device(const MicroBatchOptions& options, Backend backend) {
+  if (!options.device) return {};
+  if (!reaches_devices(backend)) {
+    return invalid_argument(
+        "{}: gradients in a GPU's memory, and a communicator that works in the host's; give it one "
+        "of kNccl or kDeviceShm",
+        kCreating);
+  }
+  const bool is_sum = options.op == ReduceOp::kSum || options.op == ReduceOp::kMean;
+  if (is_sum && options.dtype >= DType::kFloat16) return {};
+  return base::make_error(StatusCode::kUnimplemented,
+                          "{}: a GPU adds up floating point numbers alone; bring others to the "
+                          "host's memory",
+                          kCreating);
+}
+
 // What all ranks must agree on, as they tell each other.
 std::vector<int64_t> claim_of(const MicroBatchOptions& options) {
   std::vector<int64_t> claim = {static_cast<int64_t>(options.op),
                                 static_cast<int64_t>(options.dtype),
-                                static_cast<int64_t>(options.count)};
+                                static_cast<int64_t>(options.count), options.device ? 1 : 0};
   claim.insert(claim.end(), options.shares.begin(), options.shares.end());
   return claim;
 }
@@ -56,14 +71,15 @@ std::string describe_claim(std::span<const int64_t> claim) {
                                      .root = 0,
                                      .dtype = static_cast<DType>(claim[1]),
                                      .block = static_cast<uint64_t>(claim[2])};
-  return fmt::format("{} for shares of {}", describe(signature), fmt::join(claim.subspan(3), ", "));
+  return fmt::format("{}{} for shares of {}", describe(signature),
+                     claim[3] == 1 ? " in a GPU's memory" : "", fmt::join(claim.subspan(4), ", "));
 }
 
 }  // namespace
 
 class MicroBatchSum::Impl {
  public:
-  Impl(Communicator& communicator, const MicroBatchOptions& options);
+  Impl(Communicator& communicator, const MicroBatchOptions& options, base::ChosenGpu chosen);
 
   Status agree(Time deadline);
   uint64_t begin() const { return begin_; }
@@ -82,7 +98,13 @@ class MicroBatchSum::Impl {
   // Of that piece, elements [begin, begin + count), from the nodes of all ranks.
   Status reduce_window(uint64_t begin, uint64_t count, Time deadline);
   // The piece as it goes to all.
-  Buffer settle_piece(double divisor);
+  Result<Buffer> settle_piece(double divisor);
+  // Memory that grows, on the side of the gradients.
+  struct Room {
+    base::SideMemory memory{};
+    uint64_t bytes = 0;
+  };
+  Result<std::byte*> room_for(uint64_t bytes, Room& room);
 
   Communicator& communicator_;
   const MicroBatchOptions options_;
@@ -94,21 +116,29 @@ class MicroBatchSum::Impl {
   uint64_t nodes_most_ = 0;           // of one rank
   bool is_tree_of_ranks_ = false;
   const uint64_t piece_count_;  // elements that each rank reduces; some behind the last are zeros
-  comm::SubtreeValues mine_;
+  std::unique_ptr<comm::RankValues> mine_;
   uint64_t added_ = 0;
-  std::vector<std::byte> piece_;
-  std::vector<uint16_t> narrow_piece_;
-  std::vector<std::byte> window_;
-  std::vector<std::byte> filler_;
+  Room piece_;
+  Room narrow_piece_;
+  Room window_;
+  Room filler_;
+  Room behind_the_last_;
 };
 
-MicroBatchSum::Impl::Impl(Communicator& communicator, const MicroBatchOptions& options)
+MicroBatchSum::Impl::Impl(Communicator& communicator, const MicroBatchOptions& options,
+                          base::ChosenGpu chosen)
     : communicator_(communicator),
       options_(options),
       op_(options.op == ReduceOp::kMean ? ReduceOp::kSum : options.op),
       micro_batches_(std::accumulate(options.shares.begin(), options.shares.end(), uint64_t{0})),
-      piece_count_((options.count + options.shares.size() - 1) / options.shares.size()),
-      mine_(op_, options.dtype, options.count, piece_count_ * options.shares.size()) {
+      piece_count_((options.count + options.shares.size() - 1) / options.shares.size()) {
+  const uint64_t room = piece_count_ * options.shares.size();
+  if (options.device) {
+    mine_ = std::make_unique<comm::DeviceSubtreeValues>(std::move(chosen), options.dtype,
+                                                        options.count, room);
+  } else {
+    mine_ = std::make_unique<comm::SubtreeValues>(op_, options.dtype, options.count, room);
+  }
   uint64_t begin = 0;
   for (const uint64_t share : options.shares) {
     if (nodes_of_.size() == rank()) begin_ = begin;
@@ -119,7 +149,9 @@ MicroBatchSum::Impl::Impl(Communicator& communicator, const MicroBatchOptions& o
     begin = end;
   }
   nodes_most_ = *std::ranges::max_element(nodes_of_);
-  is_tree_of_ranks_ = std::ranges::all_of(nodes_of_, [](uint64_t nodes) { return nodes == 1; }) &&
+  // NCCL adds in an order of its own, and only moves what a GPU has added up.
+  is_tree_of_ranks_ = !options.device &&
+                      std::ranges::all_of(nodes_of_, [](uint64_t nodes) { return nodes == 1; }) &&
                       comm::is_tree_of_ranks(nodes_, micro_batches_);
 }
 
@@ -149,7 +181,7 @@ Status MicroBatchSum::Impl::add(std::span<const Buffer> gradient) {
     return invalid_argument("add a micro-batch: all {} of rank {} are there; finish the step",
                             share(), rank());
   }
-  mine_.add(begin_ + added_, micro_batches_, gradient);
+  FFDL_RETURN_IF_ERROR(mine_->add(begin_ + added_, micro_batches_, gradient));
   ++added_;
   return {};
 }
@@ -170,7 +202,7 @@ Status MicroBatchSum::Impl::finish(std::span<const Buffer> out, Time deadline,
     return invalid_argument("{}: the weight {}; give a number above 0", kFinishing, divisor);
   }
   Status status = reduce(out, deadline, divisor);
-  mine_.clear();
+  mine_->clear();
   added_ = 0;
   return status;
 }
@@ -178,29 +210,30 @@ Status MicroBatchSum::Impl::finish(std::span<const Buffer> out, Time deadline,
 // Whatever remains to be done with a sum is done with pieces of our own, so that only the
 // communicator touches `out`: what it promises about an abort holds here too.
 Status MicroBatchSum::Impl::reduce(std::span<const Buffer> out, Time deadline, double divisor) {
-  if (is_tree_of_ranks_ && options_.op == op_ && options_.dtype == mine_.type()) {
-    const Buffer value = {mine_.value(0), options_.count, options_.dtype};
+  if (is_tree_of_ranks_ && options_.op == op_ && options_.dtype == mine_->type()) {
+    const Buffer value = {mine_->value(0), options_.count, options_.dtype};
     return communicator_.run({Collective::kAllReduce, {&value, 1}, out, op_}, deadline);
   }
   FFDL_RETURN_IF_ERROR(reduce_piece(deadline));
-  const Buffer piece = settle_piece(divisor);
-  std::vector<std::byte> behind_the_last((piece_count_ * ranks() - options_.count) *
-                                         element_bytes(options_.dtype));
+  FFDL_ASSIGN_OR_RETURN(const Buffer piece, settle_piece(divisor));
+  const uint64_t behind = piece_count_ * ranks() - options_.count;
+  FFDL_ASSIGN_OR_RETURN(std::byte* const behind_the_last,
+                        room_for(behind * element_bytes(options_.dtype), behind_the_last_));
   std::vector<Buffer> pieces(out.begin(), out.end());
-  pieces.push_back({behind_the_last.data(), behind_the_last.size() / element_bytes(options_.dtype),
-                    options_.dtype});
+  pieces.push_back({behind_the_last, behind, options_.dtype});
   return communicator_.run({Collective::kAllGather, {&piece, 1}, pieces}, deadline);
 }
 
 Status MicroBatchSum::Impl::reduce_piece(Time deadline) {
-  const uint64_t element = element_bytes(mine_.type());
-  piece_.resize(piece_count_ * element);
+  const uint64_t element = element_bytes(mine_->type());
+  FFDL_ASSIGN_OR_RETURN(std::byte* const piece, room_for(piece_count_ * element, piece_));
   if (is_tree_of_ranks_) {
-    return communicator_.reduce_scatter({mine_.value(0), piece_count_ * ranks(), mine_.type()},
-                                        {piece_.data(), piece_count_, mine_.type()}, op_, deadline);
+    return communicator_.reduce_scatter({mine_->value(0), piece_count_ * ranks(), mine_->type()},
+                                        {piece, piece_count_, mine_->type()}, op_, deadline);
   }
-  const uint64_t room =
-      std::max<uint64_t>(base::kMicroBatchWindowBytes / (ranks() * nodes_most_ * element), 1);
+  const uint64_t window_bytes =
+      options_.device ? base::kDeviceMicroBatchWindowBytes : base::kMicroBatchWindowBytes;
+  const uint64_t room = std::max<uint64_t>(window_bytes / (ranks() * nodes_most_ * element), 1);
   for (uint64_t begin = 0; begin < piece_count_; begin += room) {
     FFDL_RETURN_IF_ERROR(reduce_window(begin, std::min(room, piece_count_ - begin), deadline));
   }
@@ -210,40 +243,52 @@ Status MicroBatchSum::Impl::reduce_piece(Time deadline) {
 // All give as many blocks, as all_to_all wants it; nobody looks at what fills those of a rank with
 // fewer nodes.
 Status MicroBatchSum::Impl::reduce_window(uint64_t begin, uint64_t count, Time deadline) {
-  const DType type = mine_.type();
+  const DType type = mine_->type();
   const uint64_t element = element_bytes(type);
   const uint64_t blocks = ranks() * nodes_most_;
-  window_.resize(blocks * count * element);
-  filler_.resize(count * element);
+  FFDL_ASSIGN_OR_RETURN(std::byte* const window, room_for(blocks * count * element, window_));
+  FFDL_ASSIGN_OR_RETURN(std::byte* const filler, room_for(count * element, filler_));
   std::vector<Buffer> given;
   for (uint64_t rank = 0; rank < ranks(); ++rank) {
     const uint64_t place = (rank * piece_count_ + begin) * element;
     for (size_t node = 0; node < nodes_most_; ++node) {
-      const bool have = node < mine_.nodes().size();
-      given.push_back({have ? mine_.value(node) + place : filler_.data(), count, type});
+      const bool have = node < mine_->nodes().size();
+      given.push_back({have ? mine_->value(node) + place : filler, count, type});
     }
   }
-  const Buffer got = {window_.data(), blocks * count, type};
+  const Buffer got = {window, blocks * count, type};
   FFDL_RETURN_IF_ERROR(communicator_.run({Collective::kAllToAll, given, {&got, 1}}, deadline));
-  std::vector<const std::byte*> values;
+  std::vector<std::byte*> values;
   for (uint64_t rank = 0; rank < ranks(); ++rank) {
     for (uint64_t node = 0; node < nodes_of_[rank]; ++node) {
-      values.push_back(window_.data() + (rank * nodes_most_ + node) * count * element);
+      values.push_back(window + (rank * nodes_most_ + node) * count * element);
     }
   }
-  tree_reduce(op_, type, values, nodes_, micro_batches_, piece_.data() + begin * element, count);
-  return {};
+  std::byte* const to = piece_.memory.get() + begin * element;
+  return mine_->reduce(values, nodes_, micro_batches_, to, count);
 }
 
-Buffer MicroBatchSum::Impl::settle_piece(double divisor) {
-  const DType type = mine_.type();
-  const Buffer piece = {piece_.data(), piece_count_, type};
-  if (options_.op == ReduceOp::kMean) comm::divide(piece, divisor);
-  if (options_.dtype == type) return piece;
-  narrow_piece_.resize(piece_count_);
-  base::narrow(options_.dtype, reinterpret_cast<const float*>(piece_.data()), narrow_piece_.data(),
-               piece_count_);
-  return {narrow_piece_.data(), piece_count_, options_.dtype};
+Result<Buffer> MicroBatchSum::Impl::settle_piece(double divisor) {
+  const Buffer piece = {piece_.memory.get(), piece_count_, mine_->type()};
+  Buffer out = piece;
+  if (options_.dtype != piece.dtype) {
+    out.dtype = options_.dtype;
+    FFDL_ASSIGN_OR_RETURN(out.data,
+                          room_for(piece_count_ * element_bytes(out.dtype), narrow_piece_));
+  }
+  std::optional<double> by;
+  if (options_.op == ReduceOp::kMean) by = divisor;
+  FFDL_RETURN_IF_ERROR(mine_->settle(piece, by, out));
+  return out;
+}
+
+Result<std::byte*> MicroBatchSum::Impl::room_for(uint64_t bytes, Room& room) {
+  if (room.memory == nullptr || room.bytes < bytes) {
+    room = {};
+    FFDL_ASSIGN_OR_RETURN(room.memory, mine_->allocate(bytes));
+    room.bytes = bytes;
+  }
+  return room.memory.get();
 }
 
 std::vector<uint64_t> even_shares(uint64_t micro_batches, int ranks) {
@@ -258,7 +303,10 @@ Result<std::unique_ptr<MicroBatchSum>> MicroBatchSum::create(Communicator& commu
                                                              const MicroBatchOptions& options,
                                                              Time deadline) {
   FFDL_RETURN_IF_ERROR(check_options(options, communicator.world()));
-  auto impl = std::make_unique<Impl>(communicator, options);
+  FFDL_RETURN_IF_ERROR(check_device(options, communicator.backend()));
+  auto chosen = base::choose_gpu(options.device, options.devices);
+  if (!chosen.ok()) return std::move(chosen).status().with_context(kCreating);
+  auto impl = std::make_unique<Impl>(communicator, options, *std::move(chosen));
   FFDL_RETURN_IF_ERROR(impl->agree(deadline));
   return std::unique_ptr<MicroBatchSum>(new MicroBatchSum(std::move(impl)));
 }

@@ -71,7 +71,9 @@ Status nccl_error(std::string_view doing, nccl::Code code, std::string_view name
     case nccl::Code::kInvalidArgument:
     case nccl::Code::kInvalidUsage:
       return told(StatusCode::kInvalidArgument,
-                  "give each rank a GPU of its own, and see NCCL_DEBUG=WARN");
+                  "give each rank a GPU of its own, or set NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL "
+                  "2.30.7 and later) or another NCCL_HOSTID for each process (before), and see "
+                  "NCCL_DEBUG=WARN");
     case nccl::Code::kTimeout:
       return told(StatusCode::kTimeout, "wait longer, or find out what the others do");
     default:

@@ -1,25 +1,20 @@
 #pragma once
 
-#include <sys/types.h>
-
-#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "base/limits.h"
+#include "comm/device_communicator.h"
+#include "comm/nccl_connector.h"
 #include "comm/nccl_exchange.h"
-#include "comm/operation_gate.h"
-#include "comm/watched_communicator.h"
 
 namespace ffdl::comm {
 
-// GPUs, through NCCL. Beside it stands a communicator of the same members through their hosts'
-// memory: the ranks agree there on each operation before any of them gives it to its GPU, and it
-// knows who is lost. Buffers in the host's memory go through that one, too. What NCCL cannot tell,
-// nobody waits for: neither who has not come nor who has died.
-class NcclCommunicator final : public Communicator {
+// GPUs, through NCCL. The ranks agree on each operation on their hosts before any of them gives it
+// to its GPU. What NCCL cannot tell, nobody waits for: neither who has not come nor who has died.
+class NcclCommunicator final : public DeviceCommunicator {
  public:
   struct Parts {
     std::unique_ptr<WatchedCommunicator> host;
@@ -29,71 +24,42 @@ class NcclCommunicator final : public Communicator {
     int device = -1;  // that of the thread that connects
     uint64_t stage_bytes = base::kNcclStageBytes;
     std::function<Status()> look{};
+    GpuWorlds gpu_worlds = GpuWorlds::kAnew;
+    // For NCCL to grow or shrink a world, which takes it about as long as to connect one. After it
+    // all connect anew, also where one rank failed at once and nobody could tell the others.
+    Duration derive_max = std::chrono::seconds(30);
   };
-  // All members call it. Blocks until all are connected, or the deadline. Errors: kUnimplemented
-  // (a rank has no NCCL or GPU: the message names it), kInvalidArgument (unlike versions, two ranks
-  // with one GPU), kTimeout, kPeerLost and those of `look`.
+  // All members call it. Blocks until all are connected, or the deadline; with GpuWorlds::kDerived
+  // their hosts alone, and their GPUs in continue_from(). Errors: kUnimplemented (a rank has no
+  // NCCL or GPU: the message names it), kInvalidArgument (unlike versions or ways, two ranks with
+  // one GPU), kTimeout, kPeerLost and those of `look`.
   static Result<std::unique_ptr<Communicator>> connect(World world, Parts parts, Time deadline);
   ~NcclCommunicator() override;
 
-  const World& world() const override { return world_; }
   Backend backend() const override { return Backend::kNccl; }
-  Status run(const Operation& operation, Time deadline) override;
-  void abort(Status why) override;
-  Status register_memory(const std::shared_ptr<SharedMemory>& memory) override {
-    return host_->register_memory(memory);
-  }
+  Status continue_from(Communicator* before, Time deadline) override;
 
  private:
-  // How long somebody has waited.
-  struct Wait {
-    std::string_view doing;
-    Time deadline;
-    Time began;
-    Time looks_for_losses;  // the next time
-    Time looks;             // the next time, by look_
-    // Somebody was gone at the last look. Who has left after its part sent all that is needed, so
-    // that what is not done at the next one will not be.
-    bool lost;
-  };
   NcclCommunicator(World world, Parts parts);
   Status open(Time deadline);
-  // What each rank tells before NCCL connects.
-  struct Card;
-  Result<std::vector<Card>> exchange_cards(const Status& mine, Time deadline);
+  NcclConnector connector();
+  Status start(NcclLink::Made link);
+  Status derive(NcclCommunicator* old, Time deadline);
+  // What is left of it, now that nothing runs there.
+  NcclPast past_of(NcclCommunicator* old);
+  bool has_member(const Member& member) const;
 
-  // Whether the operation's buffers are the GPU's. Errors: kInvalidArgument (some are), and those
-  // of the device.
-  Result<bool> is_on_device(const Request& request);
-  Status run_on_device(const Request& request, Time deadline);
-  // All ranks that take part run the same, and have come.
-  Status agree(const Request& request, Time deadline);
-  Status agree_with_peer(const Request& request, Time deadline);
-  // The stream has done all that it was given.
-  Status wait_for_stream(Time deadline);
-  // A receiver tells its sender that all has been taken.
-  Status confirm(const Request& request, Time deadline);
-  Pause pause_until(std::string_view doing, Time deadline);
-  Status pause(Wait& wait);
-  // Nothing of a failed operation touches its buffers any more, and the others learn of it.
-  void give_up(const Status& why);
+  Status check_on_device(const Request& request) const override;
+  Status run_on_device(const Request& request, Time deadline) override;
+  Status check_device() override { return link_->check(kOperate); }
+  void give_up(const Status& why) override;
 
-  const World world_;
-  const pid_t pid_;
-  const std::unique_ptr<WatchedCommunicator> host_;
-  const std::unique_ptr<base::DeviceSide> side_;
   Result<std::shared_ptr<const NcclLibrary>> library_;
-  int device_;
   const uint64_t stage_bytes_;
-  const std::function<Status()> look_;
-  base::SideStream stream_;
+  const GpuWorlds gpu_worlds_;
+  const Duration derive_max_;
   std::unique_ptr<NcclExchange> exchange_;
-  std::unique_ptr<NcclLink> link_;
-
-  std::atomic<bool> stopped_ = false;
-  base::Mutex idle_mutex_;  // for idle_ alone
-  base::Condition idle_;    // rung when stopped_ is set
-  OperationGate gate_;
+  std::unique_ptr<NcclLink> link_;  // null: the GPUs are not connected
 };
 
 }  // namespace ffdl::comm

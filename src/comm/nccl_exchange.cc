@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "comm/device_lists.h"
 #include "comm/nccl_choice.h"
 #include "comm/parts.h"
-#include "comm/pieces.h"
 
 namespace ffdl::comm {
 
@@ -34,11 +34,13 @@ Status NcclExchange::begin(const Request& request, NcclLink& link, const Pause& 
       out_blocks(signature.kind, signature.root, world_.rank, world_.size()) * block;
   FFDL_ASSIGN_OR_RETURN(const Run in,
                         run_of(request.in, in_bytes, request.element(), in_copy_, in_room_));
-  if (in.copied) FFDL_RETURN_IF_ERROR(copy_in(request.in, 0, in_bytes, in.data));
+  if (in.copied)
+    FFDL_RETURN_IF_ERROR(copy_from_list(side_, stream_, request.in, 0, in_bytes, in.data));
   FFDL_ASSIGN_OR_RETURN(const Run out,
                         run_of(request.out, out_bytes, request.element(), out_copy_, out_room_));
   FFDL_RETURN_IF_ERROR(call(request, in.data, out.data, link, pause));
-  if (out.copied) FFDL_RETURN_IF_ERROR(copy_out(out.data, request.out, 0, out_bytes));
+  if (out.copied)
+    FFDL_RETURN_IF_ERROR(copy_to_list(side_, stream_, out.data, request.out, 0, out_bytes));
   return {};
 }
 
@@ -49,26 +51,6 @@ Result<NcclExchange::Run> NcclExchange::run_of(std::span<const Buffer> list, uin
   if (std::byte* const run = find_run(list, 0, bytes, element)) return Run{run, false};
   FFDL_RETURN_IF_ERROR(make_room(side_, bytes, place, room));
   return Run{place.get(), true};
-}
-
-Status NcclExchange::copy_in(std::span<const Buffer> list, uint64_t begin, uint64_t bytes,
-                             std::byte* to) {
-  Status status;
-  for_each_piece(list, begin, bytes, [&](const std::byte* piece, uint64_t size) {
-    if (status.ok()) status = side_.copy(to, piece, size, stream_);
-    to += size;
-  });
-  return status;
-}
-
-Status NcclExchange::copy_out(const std::byte* from, std::span<const Buffer> list, uint64_t begin,
-                              uint64_t bytes) {
-  Status status;
-  for_each_piece(list, begin, bytes, [&](std::byte* piece, uint64_t size) {
-    if (status.ok()) status = side_.copy(piece, from, size, stream_);
-    from += size;
-  });
-  return status;
 }
 
 // A list is added up a part at a time, so that no second copy of all gradients is made. All ranks
@@ -88,14 +70,14 @@ Status NcclExchange::all_reduce(const Request& request, NcclLink& link, const Pa
     }
     if (in == nullptr) {
       in = in_copy_.get();
-      FFDL_RETURN_IF_ERROR(copy_in(request.in, at * element, bytes, in));
+      FFDL_RETURN_IF_ERROR(copy_from_list(side_, stream_, request.in, at * element, bytes, in));
     }
     std::byte* const to = whole != nullptr ? whole : in_copy_.get();
     FFDL_RETURN_IF_ERROR(link.settle(
         kOperate, link.library()->all_reduce(in, to, count, type, op, link.comm(), stream_),
         pause));
     if (whole == nullptr) {
-      FFDL_RETURN_IF_ERROR(copy_out(to, request.out, at * element, bytes));
+      FFDL_RETURN_IF_ERROR(copy_to_list(side_, stream_, to, request.out, at * element, bytes));
     }
   }
   return {};

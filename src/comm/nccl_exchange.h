@@ -31,9 +31,6 @@ class NcclExchange {
   };
   Result<Run> run_of(std::span<const Buffer> list, uint64_t bytes, uint64_t element,
                      base::SideMemory& place, uint64_t& room);
-  Status copy_in(std::span<const Buffer> list, uint64_t begin, uint64_t bytes, std::byte* to);
-  Status copy_out(const std::byte* from, std::span<const Buffer> list, uint64_t begin,
-                  uint64_t bytes);
 
   Status all_reduce(const Request& request, NcclLink& link, const Pause& pause);
   Status call(const Request& request, const std::byte* in, std::byte* out, NcclLink& link,

@@ -50,6 +50,9 @@ struct Config {
   int32_t blocking = INT_MIN;
 };
 
+// Of shrink(): something may run, and is ended first.
+inline constexpr int kShrinkAbort = 1;
+
 // The functions, found by their names.
 struct Functions {
   Code (*get_version)(int* version);
@@ -75,9 +78,16 @@ struct Functions {
   Code (*recv)(void* out, size_t count, Type type, int peer, Comm comm, Stream stream);
   Code (*group_start)();
   Code (*group_end)();
-  // Of 2.23 and later; else null.
+  // Those of later versions; null where the library does not have them. 2.23:
   Code (*init_rank_scalable)(Comm* comm, int ranks, int rank, int ids, UniqueId* id,
                              Config* config);
+  // 2.27: a world without some of the ranks, for the others.
+  Code (*shrink)(Comm comm, int* excluded, int count, Comm* made, Config* config, int flags);
+  // 2.28: ends what runs; the communicator can be shrunk afterwards.
+  Code (*revoke)(Comm comm, int flags);
+  // 2.29: a world with more ranks, for all of them and, without a communicator, for the newcomers.
+  Code (*get_grow_id)(Comm comm, UniqueId* id);
+  Code (*grow)(Comm comm, int ranks, const UniqueId* id, int rank, Comm* made, Config* config);
 };
 
 }  // namespace ffdl::comm::nccl

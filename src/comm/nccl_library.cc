@@ -51,6 +51,15 @@ const char* find_required(void* library, nccl::Functions& functions) {
   return missing;
 }
 
+// Of versions after the least.
+void find_later_ones(void* library, nccl::Functions& functions) {
+  find(library, "ncclCommInitRankScalable", functions.init_rank_scalable);
+  find(library, "ncclCommShrink", functions.shrink);
+  find(library, "ncclCommRevoke", functions.revoke);
+  find(library, "ncclCommGetUniqueId", functions.get_grow_id);
+  find(library, "ncclCommGrow", functions.grow);
+}
+
 // libnccl.so.2 in the packages of Python environments, whatever their Python.
 void add_packages(const std::string& prefix, std::vector<std::string>& places) {
   std::vector<std::string> found;
@@ -126,7 +135,7 @@ Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::load(
                               "set NCCL_ROOT to where one is",
                               kDoing, loaded->path_, nccl_version_text(loaded->version_), missing);
     }
-    find(library, "ncclCommInitRankScalable", loaded->functions_.init_rank_scalable);
+    find_later_ones(library, loaded->functions_);
     return std::shared_ptr<const NcclLibrary>(std::move(loaded));
   }
   return base::make_error(StatusCode::kUnimplemented,

@@ -1,20 +1,34 @@
 #include "comm/nccl_link.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/errors.h"
+#include "base/limits.h"
 #include "comm/nccl_choice.h"
 
 namespace ffdl::comm {
 
 using nccl::Code;
 
-Result<std::unique_ptr<NcclLink>> NcclLink::connect(std::shared_ptr<const NcclLibrary> library,
-                                                    std::span<const nccl::UniqueId> ids, int rank,
-                                                    int ranks, const Pause& pause) {
+namespace {
+
+nccl::Config never_blocking() {
   nccl::Config config;
   config.blocking = 0;
+  return config;
+}
+
+// What makes a communicator of another one may say that it is done when it has begun.
+Code begun(Code code) { return code == Code::kSuccess ? Code::kInProgress : code; }
+
+}  // namespace
+
+NcclLink::Made NcclLink::connect(std::shared_ptr<const NcclLibrary> library,
+                                 std::span<const nccl::UniqueId> ids, int rank, int ranks,
+                                 const Pause& pause) {
+  nccl::Config config = never_blocking();
   nccl::Comm comm = nullptr;
   Code code = Code::kSuccess;
   if (ids.size() == 1) {
@@ -27,6 +41,15 @@ Result<std::unique_ptr<NcclLink>> NcclLink::connect(std::shared_ptr<const NcclLi
   // Aborted where it goes wrong: NCCL makes the handle first.
   auto link = std::unique_ptr<NcclLink>(new NcclLink(std::move(library), comm));
   FFDL_RETURN_IF_ERROR(link->settle("connect over NCCL", code, pause));
+  return link;
+}
+
+NcclLink::Made NcclLink::join(std::shared_ptr<const NcclLibrary> library, const nccl::UniqueId& id,
+                              int rank, int ranks, const Pause& pause) {
+  nccl::Config config = never_blocking();
+  auto link = std::unique_ptr<NcclLink>(new NcclLink(std::move(library), nullptr));
+  const Code code = (*link->library_)->grow(nullptr, ranks, &id, rank, &link->comm_, &config);
+  FFDL_RETURN_IF_ERROR(link->settle("join a world of NCCL", begun(code), pause));
   return link;
 }
 
@@ -55,8 +78,64 @@ Status NcclLink::failure(std::string_view doing, Code code) const {
                     text_of((*library_)->get_last_error(comm_)));
 }
 
+Result<nccl::UniqueId> NcclLink::get_grow_id() {
+  nccl::UniqueId id{};
+  const Code code = (*library_)->get_grow_id(comm_, &id);
+  if (code != Code::kSuccess) return failure("make an id to grow by", code);
+  return id;
+}
+
+NcclLink::Made NcclLink::grow(const nccl::UniqueId* id, int ranks, const Pause& pause) {
+  nccl::Config config = never_blocking();
+  auto grown = std::unique_ptr<NcclLink>(new NcclLink(library_, nullptr));
+  const Code code = (*library_)->grow(comm_, ranks, id, -1, &grown->comm_, &config);
+  Status made = grown->settle("grow a world of NCCL", begun(code), pause);
+  if (made.ok()) return grown;
+  // A thread of NCCL may wait for the others over the connections of this one: those end first, and
+  // are there until it has ended, too.
+  revoke();
+  grown->abort();
+  abort();
+  return made;
+}
+
+NcclLink::Made NcclLink::shrink(std::vector<int> excluded, bool follows_failure,
+                                const Pause& pause) {
+  constexpr std::string_view kDoing = "shrink a world of NCCL";
+  nccl::Config config = never_blocking();
+  auto shrunk = std::unique_ptr<NcclLink>(new NcclLink(library_, nullptr));
+  const Code code =
+      (*library_)->shrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &shrunk->comm_,
+                          &config, follows_failure ? nccl::kShrinkAbort : 0);
+  // It is this one that is in progress until the handle of the other is there.
+  Status made = settle(kDoing, begun(code), pause);
+  if (made.ok()) made = shrunk->settle(kDoing, Code::kInProgress, pause);
+  if (made.ok()) {
+    end_alone();
+    return shrunk;
+  }
+  abort();  // first: it ends the thread of NCCL that may still write the handle
+  return made;
+}
+
+void NcclLink::revoke() {
+  if (comm_ == nullptr || is_revoked_) return;
+  if ((*library_)->revoke == nullptr) return abort();
+  const Time latest = deadline_in(base::kNcclLeaveMax);
+  const Code code = (*library_)->revoke(comm_, 0);
+  const Status ended = settle("end what runs", begun(code), [latest]() -> Status {
+    std::this_thread::yield();
+    if (std::chrono::steady_clock::now() < latest) return {};
+    return Status(StatusCode::kTimeout, "it does not end");
+  });
+  if (!ended.ok()) return abort();
+  is_revoked_ = true;
+}
+
+// NCCL's orderly end is of all ranks of a host together.
 void NcclLink::leave(const Pause& pause) {
   if (comm_ == nullptr) return;
+  if (is_revoked_ || ends_alone_) return abort();
   const Code code = (*library_)->finalize(comm_);
   if (!settle("leave NCCL", code, pause).ok()) return abort();
   static_cast<void>((*library_)->destroy(std::exchange(comm_, nullptr)));

@@ -23,7 +23,7 @@ SubtreeValues::SubtreeValues(ReduceOp op, DType leaf_type, uint64_t count, uint6
       block_(kCombinedAtOnce * element_bytes(type_)),
       narrow_(base::is_half(leaf_type) ? kCombinedAtOnce : 0) {}
 
-void SubtreeValues::add(uint64_t leaf, uint64_t leaves, std::span<const Buffer> value) {
+Status SubtreeValues::add(uint64_t leaf, uint64_t leaves, std::span<const Buffer> value) {
   std::vector<Subtree> parts = nodes_;
   parts.push_back({leaf, 1});
   const uint64_t joined = push(nodes_, parts.back(), leaves);
@@ -47,11 +47,35 @@ void SubtreeValues::add(uint64_t leaf, uint64_t leaves, std::span<const Buffer> 
     tree_reduce(op_, type_, places, parts, leaves_of_whole, to, count);
   }
   while (values_.size() > nodes_.size()) keep_memory_of_last();
+  return {};
 }
 
 void SubtreeValues::clear() {
   nodes_.clear();
   while (!values_.empty()) keep_memory_of_last();
+}
+
+Result<base::SideMemory> SubtreeValues::allocate(uint64_t bytes) {
+  return base::SideMemory(std::make_unique<std::byte[]>(bytes).release(), [](std::byte* memory) {
+    const std::unique_ptr<std::byte[]> freed(memory);
+  });
+}
+
+Status SubtreeValues::reduce(std::span<std::byte* const> inputs, std::span<const Subtree> nodes,
+                             uint64_t leaves, std::byte* out, uint64_t count) {
+  const std::vector<const std::byte*> values(inputs.begin(), inputs.end());
+  tree_reduce(op_, type_, values, nodes, leaves, out, count);
+  return {};
+}
+
+Status SubtreeValues::settle(const Buffer& piece, std::optional<double> divisor,
+                             const Buffer& out) {
+  if (divisor) divide(piece, *divisor);
+  if (out.dtype != type_) {
+    base::narrow(out.dtype, static_cast<const float*>(piece.data), static_cast<uint16_t*>(out.data),
+                 piece.count);
+  }
+  return {};
 }
 
 SubtreeValues::Memory SubtreeValues::take_memory() {

@@ -6,27 +6,26 @@
 #include <span>
 #include <vector>
 
-#include "comm/leaf_tree.h"
+#include "comm/rank_values.h"
 #include "ffdl/communicator.h"
 
 namespace ffdl::comm {
 
-// What one rank has added so far while the values of its leaves come one by one: the values of the
-// largest subtrees, from left to right. Those of float16 and bfloat16 leaves are float32.
-// Threads: one at a time.
-// Owns: the values, also the memory of those that were joined, until it is destroyed.
-class SubtreeValues {
+// In the host's memory.
+class SubtreeValues final : public RankValues {
  public:
-  // Leaves have `count` elements. A value has zeros behind them, up to `room` elements.
+  // Leaves have `count` elements, values as many as `room`.
   SubtreeValues(ReduceOp op, DType leaf_type, uint64_t count, uint64_t room);
 
-  DType type() const { return type_; }
-  const std::vector<Subtree>& nodes() const { return nodes_; }
-  std::byte* value(size_t node) const { return values_[node].get(); }
-
-  // The leaf that follows the last one, of a tree over `leaves`.
-  void add(uint64_t leaf, uint64_t leaves, std::span<const Buffer> value);
-  void clear();
+  DType type() const override { return type_; }
+  const std::vector<Subtree>& nodes() const override { return nodes_; }
+  std::byte* value(size_t node) const override { return values_[node].get(); }
+  Status add(uint64_t leaf, uint64_t leaves, std::span<const Buffer> value) override;
+  void clear() override;
+  Result<base::SideMemory> allocate(uint64_t bytes) override;
+  Status reduce(std::span<std::byte* const> inputs, std::span<const Subtree> nodes, uint64_t leaves,
+                std::byte* out, uint64_t count) override;
+  Status settle(const Buffer& piece, std::optional<double> divisor, const Buffer& out) override;
 
  private:
   using Memory = std::unique_ptr<std::byte[]>;

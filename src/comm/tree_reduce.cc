@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -17,6 +18,20 @@ namespace {
 constexpr uint64_t kBlock = 512;
 static_assert(base::kMicroBatchesMax >= base::kRanksMax);
 constexpr auto kLevelsMax = static_cast<size_t>(std::bit_width(base::kMicroBatchesMax)) + 1;
+
+// Where the inverse is exact a product has the bits of the quotient, in a fraction of its time.
+template <class T>
+void divide_all(const T* from, T* into, uint64_t count, T divisor) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const T inverse = 1 / divisor;
+    int exponent = 0;
+    if (std::frexp(divisor, &exponent) == T{0.5} && std::isnormal(inverse)) {
+      std::transform(from, from + count, into, [=](T value) { return value * inverse; });
+      return;
+    }
+  }
+  std::transform(from, from + count, into, [=](T value) { return value / divisor; });
+}
 
 // What is reduced, met from left to right: the values of all leaves of a tree.
 class LeafInputs {
@@ -120,9 +135,8 @@ class Tree {
 
   // Divides in `into` where that must be done.
   void store(const Accumulator* root, Accumulator* into, Element* to) {
-    if (op_ == ReduceOp::kMean) {
-      const auto divisor = static_cast<Accumulator>(inputs_.leaves());
-      std::transform(root, root + count_, into, [=](Accumulator value) { return value / divisor; });
+    if (op_ == ReduceOp::kMean && inputs_.leaves() > 1) {
+      divide_all(root, into, count_, static_cast<Accumulator>(inputs_.leaves()));
       root = into;
     }
     if constexpr (std::is_same_v<Element, Accumulator>) {
@@ -179,8 +193,7 @@ void tree_reduce(ReduceOp op, DType type, std::span<const std::byte* const> inpu
 
 void divide(const Buffer& elements, double divisor) {
   const auto each = [&]<class T>(T* values) {
-    const auto by = static_cast<T>(divisor);
-    std::transform(values, values + elements.count, values, [by](T value) { return value / by; });
+    divide_all(values, values, elements.count, static_cast<T>(divisor));
   };
   FFDL_CHECK(elements.dtype == DType::kFloat32 || elements.dtype == DType::kFloat64,
              "sums of 16 bits are float32, and integers have no mean");

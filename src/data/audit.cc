@@ -20,8 +20,8 @@ bool is_before(const Use& a, const Use& b) {
 
 }  // namespace
 
-void Audit::add(uint64_t lineage, const CommittedStep& step, const std::string& where) {
-  const auto [known, is_new] = told_[lineage].try_emplace(step.step, Told{step, where});
+void Audit::add(const CommittedStep& step, const std::string& where) {
+  const auto [known, is_new] = told_[step.lineage].try_emplace(step.step, Told{step, where});
   if (is_new || known->second.step == step) return;
   problem(fmt::format("step {} is told in one way by {} and in another by {}", step.step,
                       known->second.where, where));

@@ -21,7 +21,7 @@ class Audit {
   Audit(const DataSet& data, uint64_t epochs) : data_(data), epochs_(epochs) {}
 
   // `where` is named if another told the same step otherwise.
-  void add(uint64_t lineage, const CommittedStep& step, const std::string& where);
+  void add(const CommittedStep& step, const std::string& where);
   CommitAudit finish(const CommitAuditOptions& options);
 
  private:

@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "data/together.h"
 
 namespace ffdl::data {
 namespace {
@@ -160,13 +161,10 @@ void BatchRingView::put(const DataBatch& batch) const {
   write(to + parts.ranges, std::span<const SampleRange>(batch.ranges));
   write(to + parts.indices, batch.indices);
   uint64_t end = 0;
-  std::byte* next_end = to + parts.ends;
-  for (const auto& sample : batch.samples) {
-    if (!sample.empty()) std::memcpy(to + parts.bytes + end, sample.data(), sample.size());
-    end += sample.size();
-    std::memcpy(next_end, &end, sizeof end);
-    next_end += sizeof end;
-  }
+  copy_together(batch.samples, to + parts.bytes, [&](size_t i, std::span<const std::byte> copy) {
+    end += copy.size();
+    std::memcpy(to + parts.ends + i * sizeof end, &end, sizeof end);
+  });
   // Pairs with the loads of those who wait for it and read the slot then.
   words.batches.store(number + 1, std::memory_order_seq_cst);
   words.filled.ring();

@@ -1,18 +1,19 @@
 #include "data/block_reader.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "data/read_all.h"
 
 namespace ffdl::data {
 
-BlockReader::BlockReader(const DataSource& source, const SampleLedger& ledger, int threads,
-                         bool one_buffer)
-    : source_(source), ledger_(ledger), one_buffer_(one_buffer) {
-  for (int i = 0; i < threads; ++i) {
+BlockReader::BlockReader(const DataSource& source, const SampleLedger& ledger,
+                         const DataPipelineOptions& options)
+    : source_(source),
+      ledger_(ledger),
+      memory_(options.memory),
+      one_buffer_(options.one_buffer && options.threads > 0) {
+  for (int i = 0; i < options.threads; ++i) {
     threads_.emplace_back("ffdl-read", [this](const StopToken&) { run(); });
   }
 }
@@ -52,30 +53,25 @@ void BlockReader::want(const std::vector<PlannedBlock>& plan) {
   if (is_new) wanted_.notify_all();
 }
 
-BlockReader::BlockPtr BlockReader::get(uint32_t partition, uint64_t position) {
+BlockReader::BlockPtr BlockReader::get(const SampleRange& part) {
   const base::MutexLock lock(mutex_);
-  const auto found = std::find_if(blocks_.begin(), blocks_.end(), [&](const BlockPtr& block) {
-    return block->range.partition == partition && block->range.begin <= position &&
-           position < block->range.end;
-  });
-  FFDL_CHECK(found != blocks_.end(), "what is taken is planned");
-  BlockPtr block = *found;
-  block->used = true;
-  if (block->state != Block::State::kReady) ++counts_.waited;
-  if (block->state == Block::State::kWanted) read_unlocked(block);
-  while (block->state != Block::State::kReady) ready_.wait(mutex_);
-  return block;
-}
-
-BlockReader::BlockPtr BlockReader::retry(const BlockPtr& failed, const SampleRange& part) {
-  const base::MutexLock lock(mutex_);
-  std::erase(blocks_, failed);
-  BlockPtr block = make_block(part);
-  block->used = true;
-  blocks_.push_back(block);
-  ++counts_.waited;
-  read_unlocked(block);
-  return block;
+  BlockPtr found;
+  SampleRange alone = part;
+  for (const BlockPtr& block : blocks_) {
+    const SampleRange& range = block->range;
+    if (range.partition != part.partition || range.end <= part.begin) continue;
+    if (range.begin <= part.begin) {
+      found = block;
+    } else {
+      alone.end = std::min(alone.end, range.begin);
+    }
+  }
+  if (found == nullptr) found = blocks_.emplace_back(make_block(alone));
+  found->used = true;
+  if (found->state != Block::State::kReady) ++counts_.waited;
+  if (found->state == Block::State::kWanted) read_unlocked(found);
+  while (found->state != Block::State::kReady) ready_.wait(mutex_);
+  return found;
 }
 
 void BlockReader::forget(const BlockPtr& block) {
@@ -119,7 +115,7 @@ BlockReader::BlockPtr BlockReader::first_wanted() const {
 BlockReader::BlockPtr BlockReader::make_block(const SampleRange& range) {
   BlockPtr block;
   if (spare_.empty()) {
-    block = std::make_shared<Block>();
+    block = std::make_shared<Block>(memory_);
   } else {
     block = std::move(spare_.back());
     spare_.pop_back();
@@ -141,12 +137,7 @@ Status BlockReader::fill(Block& block) const {
   block.samples = {};
   block.touched = one_buffer_;  // they will lie in the order of their use
   FFDL_ASSIGN_OR_RETURN(block.indices, ledger_.sample_indices(std::span(&block.range, 1)));
-  FFDL_RETURN_IF_ERROR(source_.read(block.indices, block.memory));
-  if (block.memory.size() != block.indices.size()) {
-    return base::invalid_argument(
-        "read {} samples: the data source gave {}; let its read() add or skip one for each",
-        block.indices.size(), block.memory.size());
-  }
+  FFDL_RETURN_IF_ERROR(read_all(source_, block.indices, block.memory));
   block.samples = block.memory.samples();
   block.skipped = block.memory.skipped();
   if (!one_buffer_) return {};
@@ -164,29 +155,6 @@ void touch(Block& block) {
       static_cast<void>(*static_cast<const volatile std::byte*>(stretch.data() + at));
     }
   }
-}
-
-std::span<const std::byte> put_together(std::vector<std::span<const std::byte>>& samples,
-                                        SampleBatch& memory) {
-  const std::byte* begin = nullptr;
-  size_t bytes = 0;
-  bool together = true;
-  for (const auto& sample : samples) {
-    if (sample.empty()) continue;
-    if (begin == nullptr) begin = sample.data();
-    together = together && sample.data() == begin + bytes;
-    bytes += sample.size();
-  }
-  if (together) return {begin, bytes};
-  const std::span<std::byte> buffer = memory.allocate(bytes);
-  size_t at = 0;
-  for (auto& sample : samples) {
-    if (sample.empty()) continue;
-    std::memcpy(buffer.data() + at, sample.data(), sample.size());
-    sample = buffer.subspan(at, sample.size());
-    at += sample.size();
-  }
-  return buffer;
 }
 
 }  // namespace ffdl::data

@@ -9,6 +9,8 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "data/read_plan.h"
+#include "data/together.h"
+#include "ffdl/data_pipeline.h"
 #include "ffdl/data_source.h"
 #include "ffdl/sample_ledger.h"
 #include "ffdl/status.h"
@@ -20,6 +22,8 @@ namespace ffdl::data {
 struct Block {
   enum class State { kWanted, kReading, kReady };
 
+  explicit Block(SampleMemory* from = nullptr) : memory(from) {}
+
   SampleRange range{};
   State state = State::kWanted;  // under the mutex of its BlockReader
   bool used = false;             // the same
@@ -28,9 +32,9 @@ struct Block {
   std::vector<uint64_t> indices{};
   std::span<const std::span<const std::byte>> samples{};  // without data: left out
   size_t skipped = 0;                                     // of those
-  SampleBatch memory{};
-  std::vector<std::span<const std::byte>> together{};  // what `samples` are, with one_buffer
-  bool touched = false;                                // by who uses it
+  SampleBatch memory;
+  SampleSpans together{};  // what `samples` are, with one_buffer
+  bool touched = false;    // by who uses it
 };
 
 // Reads blocks of samples ahead, on threads of its own and on that of who needs one.
@@ -48,18 +52,19 @@ class BlockReader {
     uint64_t not_needed = 0;  // were read, and dropped before anybody got them
   };
 
-  // one_buffer: the samples of a block lie one behind the other.
-  BlockReader(const DataSource& source, const SampleLedger& ledger, int threads, bool one_buffer);
+  // With one_buffer the samples of a block lie one behind the other, where there is a thread that
+  // can see to it ahead: else less is copied in batches, which stay in the caches.
+  BlockReader(const DataSource& source, const SampleLedger& ledger,
+              const DataPipelineOptions& options);
   ~BlockReader();
 
   // What there is, or will be.
   std::vector<SampleRange> known() const;
   // What is needed from here on, in this order; places are those of known(). All else is dropped.
   void want(const std::vector<PlannedBlock>& plan);
-  // The block that has a position, which must be wanted: waits until it has been read, or reads it.
-  BlockPtr get(uint32_t partition, uint64_t position);
-  // Reads a part of a block that failed by itself.
-  BlockPtr retry(const BlockPtr& failed, const SampleRange& part);
+  // The block that has the first sample of `part`: waits until it has been read, or reads it. Where
+  // none has it, one of `part` alone, or of what is before the next block.
+  BlockPtr get(const SampleRange& part);
   // It will be read again when it is wanted again.
   void forget(const BlockPtr& block);
 
@@ -75,6 +80,7 @@ class BlockReader {
 
   const DataSource& source_;
   const SampleLedger& ledger_;
+  SampleMemory* const memory_;
   const bool one_buffer_;
   mutable base::Mutex mutex_;
   base::Condition wanted_;
@@ -89,10 +95,5 @@ class BlockReader {
 // Brings a block into the caches of this processor the first time, if its source said that it is
 // worth it.
 void touch(Block& block);
-
-// Samples that do not lie one behind the other are copied so that they do, into memory of a batch.
-// Gives all their bytes. What is left out has none.
-std::span<const std::byte> put_together(std::vector<std::span<const std::byte>>& samples,
-                                        SampleBatch& memory);
 
 }  // namespace ffdl::data

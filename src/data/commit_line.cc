@@ -39,13 +39,13 @@ std::string header_line(const PartitionLedgerOptions& options) {
       .dump();
 }
 
-std::string step_line(const CommittedStep& step, uint64_t lineage) {
+std::string step_line(const CommittedStep& step) {
   Json parts = Json::array();
   for (const auto& [member, range] : step.parts) {
     parts.push_back(
         Json::array({member.id, member.incarnation, range.partition, range.begin, range.end}));
   }
-  const Json line = {{"step", step.step}, {"lineage", lineage}, {"parts", std::move(parts)}};
+  const Json line = {{"step", step.step}, {"lineage", step.lineage}, {"parts", std::move(parts)}};
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -63,8 +63,9 @@ std::optional<CommitLine> parse_commit_line(std::string_view text) {
     return line;
   }
   const auto parts = json.find("parts");
-  if (!read_number(json, "step", line.step.step) || !read_number(json, "lineage", line.lineage) ||
-      parts == json.end() || !parts->is_array()) {
+  if (!read_number(json, "step", line.step.step) ||
+      !read_number(json, "lineage", line.step.lineage) || parts == json.end() ||
+      !parts->is_array()) {
     return {};
   }
   for (const Json& each : *parts) {

@@ -18,13 +18,11 @@ struct CommitLine {
   uint64_t samples = 0;
   uint64_t partition_samples = 0;
   uint64_t epochs = 0;
-  // Of all others:
-  uint64_t lineage = 0;
-  CommittedStep step{};
+  CommittedStep step{};  // of all others
 };
 
 std::string header_line(const PartitionLedgerOptions& options);
-std::string step_line(const CommittedStep& step, uint64_t lineage);
+std::string step_line(const CommittedStep& step);
 // Nothing: it is neither.
 std::optional<CommitLine> parse_commit_line(std::string_view line);
 

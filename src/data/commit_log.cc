@@ -95,9 +95,7 @@ Result<std::unique_ptr<CommitLog>> CommitLog::open(const std::string& path,
 
 CommitLog::~CommitLog() { ::close(fd_); }
 
-void CommitLog::write(const CommittedStep& step, uint64_t lineage) {
-  append(data::step_line(step, lineage) + "\n");
-}
+void CommitLog::write(const CommittedStep& step) { append(data::step_line(step) + "\n"); }
 
 void CommitLog::append(const std::string& line) {
   for (size_t at = 0; at < line.size() && status_.ok();) {
@@ -121,7 +119,7 @@ Result<CommitAudit> audit_commit_logs(const std::vector<std::string>& paths,
         FFDL_ASSIGN_OR_RETURN(audit, begin_audit(first));
       }
       if (!line.is_header) {
-        audit->add(line.lineage, line.step, path);
+        audit->add(line.step, path);
       } else if (line.samples != first.samples ||
                  line.partition_samples != first.partition_samples) {
         return base::invalid_argument(

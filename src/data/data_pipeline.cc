@@ -1,12 +1,15 @@
 #include "ffdl/data_pipeline.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/limits.h"
 #include "data/block_reader.h"
+#include "data/read_all.h"
 #include "data/read_plan.h"
+#include "data/together.h"
 
 namespace ffdl {
 namespace {
@@ -23,27 +26,28 @@ data::ReadRules read_rules_of(const SampleFormat& format, const DataPipelineOpti
   return rules;
 }
 
+// Whether a batch is read where the caller wants it. Small samples are read many at a time, which
+// is more than a batch; they pass through a block.
+bool reads_straight(const SampleFormat& format, const DataPipelineOptions& options) {
+  return options.threads == 0 && (format.bytes == 0 || format.bytes >= base::kReadInPlaceBytes);
+}
+
 }  // namespace
 
 class DataPipeline::Impl {
  public:
   Impl(const DataSource& source, SampleLedger& ledger, const DataPipelineOptions& options)
-      : ledger_(ledger),
+      : source_(source),
+        ledger_(ledger),
         options_(options),
         rules_(read_rules_of(source.format(), options)),
-        // Who has no thread that puts blocks together ahead copies less in batches: they stay in
-        // the caches.
-        reader_(source, ledger, options.threads, options.one_buffer && options.threads > 0) {}
+        reads_straight_(reads_straight(source.format(), options)),
+        gathered_(options.memory),
+        reader_(source, ledger, options) {}
 
   Status next(DataBatch& batch, uint64_t count) {
-    gathered_.clear();
-    samples_.clear();
-    indices_.clear();
-    batch = {};
-    FFDL_ASSIGN_OR_RETURN(batch.ranges, ledger_.take(count));
-    // Blocks of the last batch that are not needed any more go here, and not before.
-    reader_.want(data::plan_reads(held_and_forecast(), ledger_.taken(), reader_.known(), rules_));
-    for (const SampleRange& range : batch.ranges) FFDL_RETURN_IF_ERROR(append(range, batch));
+    FFDL_RETURN_IF_ERROR(begin(batch, count));
+    FFDL_RETURN_IF_ERROR(append_all(batch));
     if (options_.one_buffer) {
       own(batch);
       batch.bytes = data::put_together(samples_, gathered_);
@@ -51,12 +55,49 @@ class DataPipeline::Impl {
     return {};
   }
 
+  Status next_into(std::span<std::byte> to, DataBatch& batch, uint64_t count) {
+    FFDL_RETURN_IF_ERROR(begin(batch, count));
+    if (reads_straight_) return read_straight(to, batch);
+    FFDL_RETURN_IF_ERROR(append_all(batch));
+    FFDL_RETURN_IF_ERROR(
+        data::check_room(batch.samples.size(), data::bytes_together(batch.samples), to.size()));
+    own(batch);
+    batch.bytes = data::put_together(samples_, to);
+    return {};
+  }
+
   DataPipelineStats stats() const {
     const data::BlockReader::Counts counts = reader_.counts();
-    return {counts.read, counts.waited, counts.not_needed};
+    return {counts.read, counts.waited, counts.not_needed,
+            straight_.load(std::memory_order_relaxed)};
   }
 
  private:
+  Status begin(DataBatch& batch, uint64_t count) {
+    gathered_.clear();
+    samples_.clear();
+    indices_.clear();
+    batch = {};
+    FFDL_ASSIGN_OR_RETURN(batch.ranges, ledger_.take(count));
+    return {};
+  }
+
+  Status append_all(DataBatch& batch) {
+    // Blocks of the last batch that are not needed any more go here, and not before.
+    reader_.want(data::plan_reads(held_and_forecast(), ledger_.taken(), reader_.known(), rules_));
+    for (const SampleRange& range : batch.ranges) FFDL_RETURN_IF_ERROR(append(range, batch));
+    return {};
+  }
+
+  Status read_straight(std::span<std::byte> to, DataBatch& batch) {
+    reader_.want({});  // what next() has read is not needed here
+    FFDL_ASSIGN_OR_RETURN(const auto indices, ledger_.sample_indices(batch.ranges));
+    FFDL_ASSIGN_OR_RETURN(batch.bytes, source_.read_into(indices, to, gathered_));
+    straight_.fetch_add(1, std::memory_order_relaxed);
+    list(gathered_.samples(), indices, batch);
+    return {};
+  }
+
   // Neighbours of several steps are read together.
   std::vector<SampleRange> held_and_forecast() {
     std::vector<SampleRange> all = ledger_.leases();
@@ -78,19 +119,24 @@ class DataPipeline::Impl {
 
   Status append(const SampleRange& range, DataBatch& batch) {
     for (uint64_t at = range.begin; at < range.end;) {
-      auto block = reader_.get(range.partition, at);
-      const uint64_t end = std::min(range.end, block->range.end);
-      // What was to be read with them is of another step, or of another member.
-      const SampleRange needed{range.partition, at, end};
-      if (!block->status.ok() && block->range != needed) block = reader_.retry(block, needed);
+      SampleRange needed{range.partition, at, range.end};
+      auto block = reader_.get(needed);
+      needed.end = std::min(needed.end, block->range.end);
+      // What was to be read with them is of another step, of another member, or further on in this
+      // step: it is read by itself where it is used. Leases that overlap have blocks that do.
+      while (!block->status.ok() && block->range != needed) {
+        reader_.forget(block);
+        block = reader_.get(needed);
+        needed.end = std::min(needed.end, block->range.end);
+      }
       if (!block->status.ok()) {
         reader_.forget(block);
         return block->status;
       }
       data::touch(*block);
       add(*block, static_cast<size_t>(at - block->range.begin),
-          static_cast<size_t>(end - block->range.begin), batch);
-      at = end;
+          static_cast<size_t>(needed.end - block->range.begin), batch);
+      at = needed.end;
     }
     return {};
   }
@@ -106,6 +152,12 @@ class DataPipeline::Impl {
       batch.indices = indices;
       return;
     }
+    list(samples, indices, batch);
+  }
+
+  // Appends those that are not left out.
+  void list(std::span<const std::span<const std::byte>> samples, std::span<const uint64_t> indices,
+            DataBatch& batch) {
     own(batch);
     for (size_t i = 0; i < samples.size(); ++i) {
       if (samples[i].data() == nullptr) {
@@ -128,13 +180,16 @@ class DataPipeline::Impl {
     batch.indices = indices_;
   }
 
+  const DataSource& source_;
   SampleLedger& ledger_;
   const DataPipelineOptions options_;
   const data::ReadRules rules_;
-  SampleBatch gathered_{};  // the samples of the last batch, if they were put together
+  const bool reads_straight_;
+  SampleBatch gathered_;  // the samples of the last batch, if they do not lie in blocks
   // Its lists, unless it lies within one block as it is.
-  std::vector<std::span<const std::byte>> samples_{};
+  data::SampleSpans samples_{};
   std::vector<uint64_t> indices_{};
+  std::atomic<uint64_t> straight_ = 0;  // a count, which orders nothing
   data::BlockReader reader_;
 };
 
@@ -159,6 +214,9 @@ DataPipeline::DataPipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 DataPipeline::~DataPipeline() = default;
 
 Status DataPipeline::next(DataBatch& batch, uint64_t count) { return impl_->next(batch, count); }
+Status DataPipeline::next_into(std::span<std::byte> to, DataBatch& batch, uint64_t count) {
+  return impl_->next_into(to, batch, count);
+}
 DataPipelineStats DataPipeline::stats() const { return impl_->stats(); }
 
 }  // namespace ffdl

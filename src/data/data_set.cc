@@ -50,16 +50,45 @@ void DataSet::add_indices(const SampleRange& range, std::vector<uint64_t>& indic
     std::iota(added.begin(), added.end(), first + range.begin % count);
     return;
   }
-  order_within(range.partition, epoch).at_each(range.begin % count, added);
+  if (window_partitions > 1) return find_in_window(range, added);
+  order_within(range.partition, count, epoch).at_each(range.begin % count, added);
   for (uint64_t& index : added) index += first;
+}
+
+void DataSet::find_in_window(const SampleRange& range, std::span<uint64_t> found) const {
+  const uint64_t count = samples_of(range.partition);
+  const uint64_t epoch = range.begin / count;
+  const Permutation order = order_of(epoch);
+  const uint64_t place = order.index_of(range.partition);
+  const uint64_t first = place / window_partitions * window_partitions;
+  const uint64_t last = first + std::min(window_partitions, partitions() - first) - 1;
+  const uint64_t short_place = order.index_of(partitions() - 1);
+  const bool has_short = first <= short_place && short_place <= last;
+  const uint64_t with_last = has_short ? short_place : last;
+  const auto exchanged = [&](uint64_t at) {
+    return at == with_last ? last : at == last ? with_last : at;
+  };
+  const uint64_t window_samples = (last - first) * partition_samples +
+                                  (has_short ? samples_of(partitions() - 1) : partition_samples);
+  order_within(first / window_partitions, window_samples, epoch)
+      .at_each((exchanged(place) - first) * partition_samples + range.begin % count, found);
+
+  std::vector<uint64_t> owners(found.size());  // partitions
+  for (size_t i = 0; i < found.size(); ++i) {
+    owners[i] = exchanged(first + found[i] / partition_samples);
+    found[i] %= partition_samples;
+  }
+  order.map_each(owners);
+  for (size_t i = 0; i < found.size(); ++i) found[i] += owners[i] * partition_samples;
 }
 
 Permutation DataSet::order_of(uint64_t epoch) const {
   return {partitions(), mix(mix(seed) + epoch)};
 }
 
-Permutation DataSet::order_within(uint32_t partition, uint64_t epoch) const {
-  return {samples_of(partition), mix(mix(mix(seed) + epoch) + 1 + partition)};
+Permutation DataSet::order_within(uint64_t partition_or_window, uint64_t count,
+                                  uint64_t epoch) const {
+  return {count, mix(mix(mix(seed) + epoch) + 1 + partition_or_window)};
 }
 
 uint64_t DataSet::partitions_for(uint64_t count) const {

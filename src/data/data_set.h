@@ -12,11 +12,18 @@ namespace ffdl::data {
 
 // A data set as numbers: how it is cut into partitions, and in which order an epoch uses them. The
 // use of partition p in epoch e is the positions [e * n, (e + 1) * n), n being its samples.
+//   A window is `window_partitions` places of that order, the first window from place 0 on; the
+//   last has what is left. Its partitions stand in it as they do in the order, but the one that may
+//   be short, the data set's last, has exchanged places with the window's last. In that row sample
+//   j of the i-th partition is number i * partition_samples + j. Position j of the i-th partition
+//   is the sample whose number the window's permutation has at i * partition_samples + j. All of
+//   it is part of what a saved state means, and must never change.
 struct DataSet {
   uint64_t samples = 1;
   uint64_t partition_samples = 1;
   uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kPartitions;
+  uint64_t window_partitions = 1;  // more than 1: of kSamples
 
   uint32_t partitions() const;
   uint64_t samples_of(uint32_t partition) const;
@@ -41,7 +48,8 @@ struct DataSet {
 
  private:
   Permutation order_of(uint64_t epoch) const;
-  Permutation order_within(uint32_t partition, uint64_t epoch) const;
+  Permutation order_within(uint64_t partition_or_window, uint64_t count, uint64_t epoch) const;
+  void find_in_window(const SampleRange& range, std::span<uint64_t> found) const;
 };
 
 // The first `count` samples of these ranges, in at most `ranges_max` of them.

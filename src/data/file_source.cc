@@ -1,6 +1,7 @@
 #include "data/file_source.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/errors.h"
@@ -15,6 +16,7 @@ struct FileSource::Hull {
   uint64_t bytes = 0;
   bool in_order = false;   // samples are asked for as they lie
   bool has_large = false;  // samples, on average
+  bool is_run = false;     // they lie one behind the other, as they are asked for, and nothing else
 
   bool is_dense() const {
     return end - begin <= base::kReadGapFactor * bytes + base::kScanLeapBytes;
@@ -41,13 +43,15 @@ Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) c
   if (indices.empty()) return {};
   uint64_t low = indices[0];
   uint64_t high = indices[0];
-  uint64_t before = indices[0];
+  uint64_t next = indices[0];
   bool in_order = true;
+  bool counts = true;  // 7, 8, 9
   for (const uint64_t sample : indices) {
     low = std::min(low, sample);
     high = std::max(high, sample);
-    in_order = in_order && before <= sample;
-    before = sample;
+    in_order = in_order && next <= sample + 1;
+    counts = counts && next == sample;
+    next = sample + 1;
   }
   if (high >= samples()) {
     return base::invalid_argument("read sample {} of '{}': it has {}; ask for one of them", high,
@@ -55,6 +59,7 @@ Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) c
   }
   Hull hull = hull_of(indices, low, high);
   hull.in_order = in_order;
+  hull.is_run = counts && hull.end - hull.begin == hull.bytes;
   hull.has_large = hull.bytes >= indices.size() * base::kReadInPlaceBytes;
   if (access_ == FileAccess::kMapped) return read_mapped(indices, hull, batch);
   if (hull.has_large || !hull.is_dense()) return read_in_place(indices, hull, batch);
@@ -68,14 +73,29 @@ Status FileSource::read_mapped(std::span<const uint64_t> indices, const Hull& hu
     file_->populate(hull.begin, hull.end - hull.begin);
     add_stretch(hull, file_->mapped(hull.begin, hull.end - hull.begin), batch);
   } else {
-    for (const uint64_t sample : indices) {
-      const Extent extent = table_.extent(sample);
-      file_->populate(extent.offset, extent.bytes);
-    }
+    populate_each(indices);
   }
   return add_all(
       indices, [&](const Extent& extent) { return file_->mapped(extent.offset, extent.bytes); },
       batch);
+}
+
+// Each stretch of the file once, however many of the samples lie in it.
+void FileSource::populate_each(std::span<const uint64_t> indices) const {
+  std::vector<Extent> extents;
+  for (const uint64_t sample : indices) extents.push_back(table_.extent(sample));
+  std::sort(extents.begin(), extents.end(),
+            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  for (const Extent& extent : extents) {
+    if (extent.offset > end + InputFile::kPopulatedBytes) {
+      file_->populate(begin, end - begin);
+      begin = extent.offset;
+    }
+    end = std::max(end, extent.offset + extent.bytes);
+  }
+  file_->populate(begin, end - begin);
 }
 
 void FileSource::add_stretch(const Hull& hull, std::span<const std::byte> bytes,
@@ -86,7 +106,8 @@ void FileSource::add_stretch(const Hull& hull, std::span<const std::byte> bytes,
 // All that samples lie in at once, and what lies between them.
 Status FileSource::read_stretch(std::span<const uint64_t> indices, const Hull& hull,
                                 SampleBatch& batch) const {
-  const auto buffer = batch.allocate(static_cast<size_t>(hull.end - hull.begin));
+  const auto size = static_cast<size_t>(hull.end - hull.begin);
+  const auto buffer = hull.is_run ? batch.place(size) : batch.allocate(size);
   FFDL_RETURN_IF_ERROR(file_->read(hull.begin, buffer));
   const std::span<const std::byte> bytes = buffer;
   add_stretch(hull, bytes, batch);
@@ -100,7 +121,7 @@ Status FileSource::read_stretch(std::span<const uint64_t> indices, const Hull& h
 }
 
 // Each sample to its own place, in the order of `indices`; but from the front of the file to its
-// end, and what lies one behind the other there in one call.
+// end, and what lies one behind the other there, or almost, in one call.
 Status FileSource::read_in_place(std::span<const uint64_t> indices, const Hull& hull,
                                  SampleBatch& batch) const {
   struct Part {
@@ -108,7 +129,7 @@ Status FileSource::read_in_place(std::span<const uint64_t> indices, const Hull& 
     std::byte* to = nullptr;
   };
   std::vector<Part> parts(indices.size());
-  std::byte* const buffer = batch.allocate(static_cast<size_t>(hull.bytes)).data();
+  std::byte* const buffer = batch.place(static_cast<size_t>(hull.bytes)).data();
   std::byte* end = buffer;
   for (size_t i = 0; i < indices.size(); ++i) {
     parts[i] = {table_.extent(indices[i]), end};
@@ -116,15 +137,21 @@ Status FileSource::read_in_place(std::span<const uint64_t> indices, const Hull& 
   }
   std::sort(parts.begin(), parts.end(),
             [](const Part& a, const Part& b) { return a.extent.offset < b.extent.offset; });
+  std::array<std::byte, base::kReadThroughBytes> between;  // samples: read, and not used
   std::vector<iovec> run;
   uint64_t run_begin = 0;
   uint64_t run_end = 0;
   for (const Part& part : parts) {
     if (part.extent.bytes == 0) continue;
-    if (part.extent.offset != run_end) {
+    // What overlaps begins anew, too.
+    const bool goes_on = !run.empty() && part.extent.offset >= run_end &&
+                         part.extent.offset - run_end <= between.size();
+    if (!goes_on) {
       FFDL_RETURN_IF_ERROR(file_->read_parts(run_begin, run));
       run.clear();
       run_begin = part.extent.offset;
+    } else if (part.extent.offset > run_end) {
+      run.push_back({between.data(), static_cast<size_t>(part.extent.offset - run_end)});
     }
     run.push_back({part.to, static_cast<size_t>(part.extent.bytes)});
     run_end = part.extent.offset + part.extent.bytes;

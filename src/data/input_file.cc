@@ -46,8 +46,6 @@ Status cannot_read(const std::string& path, uint64_t offset, int error) {
 }
 
 constexpr uint64_t kPage = 4096;  // where pages are larger, what is asked of them is refused
-// Populated at once, for which a mark is kept: what the kernel maps around a page that is touched.
-constexpr uint64_t kPopulatedBytes = uint64_t{64} << 10;
 
 // What the kernel is asked for at once, ahead of the copy that takes a piece after the other. For
 // less it is not worth a call.

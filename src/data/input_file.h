@@ -43,6 +43,9 @@ class InputFile {
   }
   // Whether all of the file is still there.
   Status check_size() const;
+  // What is populated at once, for which a mark is kept: what the kernel maps around a page that
+  // is touched.
+  static constexpr uint64_t kPopulatedBytes = uint64_t{64} << 10;
   // Waits until mapped bytes are in memory and in the page table, where the kernel can (5.14).
   // What was once, and is in memory still, is not looked up again page by page: that takes longer
   // than reading it.

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "data/asked_samples.h"
 #include "data/same_format.h"
 #include "ffdl/data_source.h"
 
@@ -26,22 +27,22 @@ class JoinedSource final : public DataSource {
   SampleFormat format() const override { return format_; }
 
   Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override {
-    std::vector<uint64_t> local;
-    for (size_t at = 0; at < indices.size();) {
-      const auto end = std::upper_bound(ends_.begin(), ends_.end(), indices[at]);
-      if (end == ends_.end()) {
-        return invalid_argument("read sample {}: there are {}; ask for one of them", indices[at],
-                                samples());
+    data::AskedSamples asked;
+    size_t source = 0;
+    uint64_t begin = 0;  // of that source
+    for (const uint64_t index : indices) {
+      if (index < begin || index >= ends_[source]) {
+        const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+        if (end == ends_.end()) {
+          return invalid_argument("read sample {}: there are {}; ask for one of them", index,
+                                  samples());
+        }
+        source = static_cast<size_t>(end - ends_.begin());
+        begin = source == 0 ? 0 : ends_[source - 1];
       }
-      const auto which = static_cast<size_t>(end - ends_.begin());
-      const uint64_t begin = which == 0 ? 0 : ends_[which - 1];
-      for (local.clear(); at < indices.size(); ++at) {
-        if (indices[at] < begin || indices[at] >= *end) break;
-        local.push_back(indices[at] - begin);
-      }
-      FFDL_RETURN_IF_ERROR(sources_[which]->read(local, batch));
+      asked.add(source, index - begin);
     }
-    return {};
+    return asked.read(sources_, "joined sources", batch);
   }
 
   SkippedData skipped() const override { return data::skipped_in(sources_); }

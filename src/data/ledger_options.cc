@@ -47,6 +47,14 @@ Status check_options(const PartitionLedgerOptions& options) {
     return invalid_argument("make a partition ledger: epochs is {}; give at most {}, or 0",
                             options.epochs, base::kEpochsMax);
   }
+  if (options.window_partitions < 1 ||
+      (options.window_partitions > 1 && options.shuffle != Shuffle::kSamples)) {
+    return invalid_argument(
+        "make a partition ledger: window_partitions is {} and samples are {}; give 1, or more and "
+        "Shuffle::kSamples",
+        options.window_partitions,
+        options.shuffle == Shuffle::kSamples ? "shuffled" : "not shuffled");
+  }
   return check_batch(options);
 }
 
@@ -56,6 +64,7 @@ LedgerRules rules_of(const PartitionLedgerOptions& options) {
   rules.data.partition_samples = options.partition_samples;
   rules.data.seed = options.seed;
   rules.data.shuffle = options.shuffle;
+  rules.data.window_partitions = options.window_partitions;
   rules.epochs = options.epochs == 0 ? base::kEpochsMax : options.epochs;
   rules.order = options.order;
   rules.batch_samples = options.batch_samples;

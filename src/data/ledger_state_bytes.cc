@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #define XXH_INLINE_ALL
@@ -71,8 +72,11 @@ uint64_t LedgerRules::order_digest() const {
                              static_cast<uint64_t>(data.shuffle),
                              static_cast<uint64_t>(order),
                              batch_samples,
-                             micro_batch_samples};
-  return XXH3_64bits(fields, sizeof fields);
+                             micro_batch_samples,
+                             data.window_partitions};
+  // A window of one is what there was before windows: what was saved then goes on.
+  const size_t count = std::size(fields) - (data.window_partitions == 1 ? 1 : 0);
+  return XXH3_64bits(fields, count * sizeof fields[0]);
 }
 
 uint64_t LedgerRules::digest() const {

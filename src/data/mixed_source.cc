@@ -3,6 +3,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "data/asked_samples.h"
 #include "data/same_format.h"
 #include "data/weighted_cycle.h"
 #include "ffdl/data_source.h"
@@ -27,38 +28,17 @@ class MixedSource final : public DataSource {
     return format;
   }
 
-  // One call for each source, so that what lies together is read together.
   Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override {
-    std::vector<WeightedCycle::Owned> asked;
-    asked.reserve(indices.size());
+    data::AskedSamples asked;
     for (const uint64_t index : indices) {
       if (index >= samples_) {
         return base::invalid_argument("read sample {} of a mixture: it has {}; ask for one of them",
                                       index, samples_);
       }
-      asked.push_back(cycle_.at(index));
+      const WeightedCycle::Owned owned = cycle_.at(index);
+      asked.add(owned.owner, owned.number % sources_[owned.owner]->samples());
     }
-    const size_t before = batch.size();
-    std::vector<size_t> places(indices.size());  // of each that was asked for, in the batch
-    std::vector<uint64_t> numbers;
-    size_t read = 0;
-    for (size_t owner = 0; owner < sources_.size(); ++owner) {
-      numbers.clear();
-      for (size_t i = 0; i < asked.size(); ++i) {
-        if (asked[i].owner != owner) continue;
-        places[i] = read++;
-        numbers.push_back(asked[i].number % sources_[owner]->samples());
-      }
-      if (numbers.empty()) continue;
-      FFDL_RETURN_IF_ERROR(sources_[owner]->read(numbers, batch));
-      if (batch.size() == before + read) continue;
-      return base::invalid_argument(
-          "read {} samples of source {} of a mixture: it gave {}; let its read() add or skip one "
-          "for each",
-          numbers.size(), owner, batch.size() - before - (read - numbers.size()));
-    }
-    batch.arrange(before, places);
-    return {};
+    return asked.read(sources_, "a mixture", batch);
   }
 
   SkippedData skipped() const override { return data::skipped_in(sources_); }

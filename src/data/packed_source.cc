@@ -91,7 +91,7 @@ Status PackedSource::copy(const UnpackedFile& file, std::span<const uint64_t> in
                           SampleBatch& batch) const {
   uint64_t bytes = 0;
   for (const uint64_t sample : indices) bytes += file.table.extent(sample).bytes;
-  std::span<std::byte> rest = batch.allocate(static_cast<size_t>(bytes));
+  std::span<std::byte> rest = batch.place(static_cast<size_t>(bytes));
   for (const uint64_t sample : indices) {
     const Extent extent = file.table.extent(sample);
     const auto stored = rest.first(static_cast<size_t>(extent.bytes));

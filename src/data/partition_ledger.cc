@@ -111,6 +111,7 @@ class PartitionLedger::Impl {
   }
 
   void world_changed(const World& world) {
+    lineage_ = world.lineage;
     follow_agreed_batch();
     state_.change_members(world.members, !world.begins_anew());
     forecast_.forget();
@@ -126,6 +127,7 @@ class PartitionLedger::Impl {
   void stable(uint64_t step) {
     while (!unstable_.empty() && unstable_.front().step <= step) {
       told_ = unstable_.front().step;
+      unstable_.front().lineage = lineage_;
       on_stable_(unstable_.front());
       unstable_.pop_front();
     }
@@ -221,6 +223,7 @@ class PartitionLedger::Impl {
   Status failure_{};
   std::vector<Claim> claims_{};
   std::deque<CommittedStep> unstable_{};
+  uint64_t lineage_ = 1;
   std::optional<uint64_t> told_{};  // the last step that on_stable_ was told of
 };
 

@@ -7,6 +7,8 @@
 namespace ffdl::data {
 namespace {
 
+constexpr size_t kPiece = 512;  // stays in the first-level cache
+
 int bits_of(uint64_t size) { return static_cast<int>(std::bit_width(size - 1)); }
 
 }  // namespace
@@ -33,35 +35,43 @@ uint64_t Permutation::index_of(uint64_t value) const {
 }
 
 void Permutation::at_each(uint64_t first, std::span<uint64_t> values) const {
-  constexpr size_t kPiece = 512;  // stays in the first-level cache
+  for (size_t begin = 0; begin < values.size(); begin += kPiece) {
+    const auto piece = values.subspan(begin, std::min(kPiece, values.size() - begin));
+    std::iota(piece.begin(), piece.end(), first + begin);
+    map_piece(piece);
+  }
+}
+
+void Permutation::map_each(std::span<uint64_t> values) const {
+  for (size_t begin = 0; begin < values.size(); begin += kPiece) {
+    map_piece(values.subspan(begin, std::min(kPiece, values.size() - begin)));
+  }
+}
+
+void Permutation::map_piece(std::span<uint64_t> piece) const {
+  walk_rounds(rounds_, piece);
+  if (std::has_single_bit(size_)) return;
+  // Those that are not below size go on, together; at least half of them end with each walk.
   std::array<uint64_t, kPiece> again;
   std::array<uint32_t, kPiece> places;
-  for (size_t begin = 0; begin < values.size(); begin += kPiece) {
-    const std::span<uint64_t> piece =
-        values.subspan(begin, std::min(kPiece, values.size() - begin));
-    std::iota(piece.begin(), piece.end(), first + begin);
-    walk_rounds(rounds_, piece);
-    if (std::has_single_bit(size_)) continue;
-    // Those that are not below size go on, together; at least half of them end with each walk.
-    size_t count = 0;
-    for (size_t i = 0; i < piece.size(); ++i) {
-      again[count] = piece[i];
-      places[count] = static_cast<uint32_t>(i);
-      count += piece[i] >= size_ ? 1 : 0;
+  size_t count = 0;
+  for (size_t i = 0; i < piece.size(); ++i) {
+    again[count] = piece[i];
+    places[count] = static_cast<uint32_t>(i);
+    count += piece[i] >= size_ ? 1 : 0;
+  }
+  while (count > 0) {
+    walk_rounds(rounds_, std::span(again).first(count));
+    size_t left = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t value = again[i];
+      const uint32_t place = places[i];
+      piece[place] = value;
+      again[left] = value;
+      places[left] = place;
+      left += value >= size_ ? 1 : 0;
     }
-    while (count > 0) {
-      walk_rounds(rounds_, std::span(again).first(count));
-      size_t left = 0;
-      for (size_t i = 0; i < count; ++i) {
-        const uint64_t value = again[i];
-        const uint32_t place = places[i];
-        piece[place] = value;
-        again[left] = value;
-        places[left] = place;
-        left += value >= size_ ? 1 : 0;
-      }
-      count = left;
-    }
+    count = left;
   }
 }
 

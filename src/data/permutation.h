@@ -27,8 +27,11 @@ class Permutation {
 
   // values[i] = at(first + i), several at a time.
   void at_each(uint64_t first, std::span<uint64_t> values) const;
+  // values[i] = at(values[i]), several at a time.
+  void map_each(std::span<uint64_t> values) const;
 
  private:
+  void map_piece(std::span<uint64_t> piece) const;
   uint64_t once(uint64_t number) const;
   uint64_t once_back(uint64_t number) const;
 

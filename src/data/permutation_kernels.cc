@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/kernel_choice.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "data/permutation_kernels.cc"
 #include <hwy/foreach_target.h>
@@ -79,10 +81,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ffdl::data {
 
-HWY_EXPORT(WalkRounds);
+FFDL_KERNEL(WalkRounds);
 
 void walk_rounds(const PermutationRounds& rounds, std::span<uint64_t> numbers) {
-  HWY_DYNAMIC_DISPATCH(WalkRounds)(rounds, numbers.data(), numbers.size());
+  FFDL_BEST_KERNEL(WalkRounds)(rounds, numbers.data(), numbers.size());
 }
 
 }  // namespace ffdl::data

@@ -273,7 +273,9 @@ class StoreLedger::Impl {
     if (!on_stable_ || ledger_.lineage() != lineage_ || last.parts.empty()) return;
     if (told_ >= last.step) return;
     told_ = last.step;
-    on_stable_(last);
+    CommittedStep told = last;
+    told.lineage = lineage_;
+    on_stable_(told);
   }
 
   std::vector<SampleRange> front(uint64_t count) const {

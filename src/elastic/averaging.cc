@@ -142,8 +142,17 @@ void Averaging::end_turn(Status outcome) {
 
 // --- operations ----------------------------------------------------------------------------------
 
-Status Averaging::gather(Communicator& communicator, std::span<std::byte> message) {
+Status Averaging::gather(Communicator& communicator, std::span<std::byte> message,
+                         uint64_t samples) {
   message_ = message;
+  // Whatever the others have, and before they are waited for.
+  if (samples == 0 && communicator.world().size() > 1) {
+    for (const auto bucket : buckets_) {
+      Buffer joined;
+      FFDL_RETURN_IF_ERROR(scale(seams_.gpu, join_neighbours(bucket, joined), 0));
+    }
+    gives_zeros_ = true;
+  }
   return run_until(1, communicator);
 }
 
@@ -181,15 +190,16 @@ Status Averaging::average_one(Communicator& communicator, std::span<const Buffer
     MutexLock lock(mutex_);
     is_intact_ = false;
   }
-  if (!are_equal) {
-    const uint64_t mine = messages_.header(communicator.world().rank).samples;
-    FFDL_RETURN_IF_ERROR(seams_.memory.follow());
-    FFDL_RETURN_IF_ERROR(
-        scale(seams_.memory, bucket, static_cast<double>(mine) / static_cast<double>(sum)));
-  }
   Buffer joined;
-  return communicator.all_reduce(join_neighbours(bucket, joined),
-                                 are_equal ? ReduceOp::kMean : ReduceOp::kSum, seams_.deadline());
+  const std::span<const Buffer> buffers = join_neighbours(bucket, joined);
+  const uint64_t mine = messages_.header(communicator.world().rank).samples;
+  // By 1 it would be a pass over all gradients for nothing, of who alone has samples.
+  if (!are_equal && !gives_zeros_ && mine != sum) {
+    const double share = static_cast<double>(mine) / static_cast<double>(sum);
+    FFDL_RETURN_IF_ERROR(scale(seams_.gpu, buffers, share));
+  }
+  return communicator.all_reduce(buffers, are_equal ? ReduceOp::kMean : ReduceOp::kSum,
+                                 seams_.deadline());
 }
 
 size_t Averaging::operations_done() const {
@@ -211,6 +221,7 @@ void Averaging::drop() {
   communicator_.reset();
   noted_end_ = 0;
   noted_samples_.reset();
+  gives_zeros_ = false;
   MutexLock lock(mutex_);
   done_ = 0;
   allowed_ = 0;

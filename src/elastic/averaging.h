@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/device_side.h"
 #include "base/mutex.h"
 #include "elastic/step_message.h"
 #include "elastic/user_memory.h"
@@ -37,7 +38,7 @@ class Averaging {
     Runtime& runtime;
     std::function<Status()> standing;  // asked before each operation; not ok: it is not begun
     std::function<Time()> deadline;    // of one that begins now
-    UserMemory& memory;                // of the gradients
+    base::Gpu gpu{};                   // in whose memory the gradients lie, if in one's
   };
 
   // `buckets` and `messages` outlive this.
@@ -61,8 +62,9 @@ class Averaging {
   bool pause(Time deadline);
 
   // Not while the task may run operations. Blocks until the others have come, or the deadline.
+  // `samples` are those of `message`; where there are none, the gradients become zeros.
   // Errors: those of the operations, of the task's too; the step is to be dropped then.
-  Status gather(Communicator& communicator, std::span<std::byte> message);
+  Status gather(Communicator& communicator, std::span<std::byte> message, uint64_t samples);
   bool has_gathered() const { return operations_done() > 0; }
   Status average(Communicator& communicator);
   // Of this step.
@@ -91,6 +93,7 @@ class Averaging {
   std::span<std::byte> message_;
   size_t noted_end_ = 0;
   std::optional<uint64_t> noted_samples_;
+  bool gives_zeros_ = false;  // its gradients are zeros already
 
   mutable base::Mutex mutex_;
   size_t done_ FFDL_GUARDED_BY(mutex_) = 0;     // operations of this step; messages are the first

@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/limits.h"
 #include "elastic/checkpoint_folder.h"
+#include "elastic/staged_memory.h"
 #include "elastic/state_copy.h"
 
 namespace ffdl {
@@ -33,10 +34,22 @@ Status check_saving(const CheckpointOptions& options, const std::string& job) {
       options.folder, base::kMemberIdMax);
 }
 
+// Where the tensors lie; null: in the host's memory.
+Result<std::unique_ptr<elastic::UserMemory>> memory_of(const CheckpointOptions& options) {
+  if (!options.device) return std::unique_ptr<elastic::UserMemory>();
+  FFDL_ASSIGN_OR_RETURN(auto chosen, base::choose_gpu(options.device, options.devices));
+  FFDL_ASSIGN_OR_RETURN(auto memory, elastic::StagedMemory::create(std::move(chosen)));
+  FFDL_RETURN_IF_ERROR(memory->follow());
+  return std::unique_ptr<elastic::UserMemory>(std::move(memory));
+}
+
 }  // namespace
 
 Result<Checkpoint> save_checkpoint(const CheckpointOptions& options, const CheckpointState& state) {
   FFDL_RETURN_IF_ERROR(check_saving(options, state.job));
+  FFDL_ASSIGN_OR_RETURN(const auto on_gpu, memory_of(options));
+  elastic::HostMemory on_host;
+  elastic::UserMemory& memory = on_gpu ? *on_gpu : on_host;
   const elastic::CheckpointFolder folder = folder_of(options);
   elastic::Manifest manifest;
   FFDL_ASSIGN_OR_RETURN(manifest.tensors, elastic::describe_tensors(state.tensors, options.names));
@@ -47,8 +60,9 @@ Result<Checkpoint> save_checkpoint(const CheckpointOptions& options, const Check
                             "save a checkpoint in '{}': a note of {} bytes, at most {} can be",
                             options.folder, note.size(), base::kNoteBytesMax);
   }
-  manifest.label = {state.job, 0, 0, state.step,
-                    elastic::hash_of(state.tensors, std::as_bytes(std::span(note)))};
+  FFDL_ASSIGN_OR_RETURN(const uint64_t hash,
+                        elastic::hash_of(memory, state.tensors, std::as_bytes(std::span(note))));
+  manifest.label = {state.job, 0, 0, state.step, hash};
   if (options.metric) manifest.metric = options.metric();
   std::vector<elastic::ShardPart> parts;
   for (size_t i = 0; i < state.tensors.size(); ++i) {
@@ -57,7 +71,7 @@ Result<Checkpoint> save_checkpoint(const CheckpointOptions& options, const Check
     parts.push_back({tensor.name, tensor.dtype, tensor.count, state.tensors[i].data});
   }
   parts.push_back({std::string(elastic::kNoteTensor), DType::kInt8, note.size(), note.data()});
-  FFDL_RETURN_IF_ERROR(folder.write_shard(manifest.label, 0, 1, parts));
+  FFDL_RETURN_IF_ERROR(folder.write_shard(manifest.label, 0, 1, parts, on_gpu.get()));
   FFDL_ASSIGN_OR_RETURN(const auto written, folder.write_manifest(manifest, 0, 1));
   FFDL_RETURN_IF_ERROR(folder.mark_published(manifest.label, written.hash));
   const std::string name = elastic::folder_name(manifest.label);
@@ -77,7 +91,9 @@ Result<Checkpoint> load_checkpoint(const CheckpointOptions& options,
   const elastic::CheckpointFolder folder = folder_of(options);
   FFDL_ASSIGN_OR_RETURN(const auto facts, elastic::describe_tensors(tensors, options.names));
   FFDL_ASSIGN_OR_RETURN(const auto published, folder.list_published());
-  elastic::HostMemory memory;
+  FFDL_ASSIGN_OR_RETURN(const auto on_gpu, memory_of(options));
+  elastic::HostMemory on_host;
+  elastic::UserMemory& memory = on_gpu ? *on_gpu : on_host;
   FFDL_ASSIGN_OR_RETURN(auto loaded,
                         folder.load_first(published, options.skip_damaged, facts, memory, tensors));
   if (loaded) return *std::move(loaded);

@@ -81,11 +81,11 @@ class Loader {
 }  // namespace
 
 Status CheckpointFolder::write_shard(const CheckpointLabel& label, int rank, int ranks,
-                                     std::span<const ShardPart> parts) const {
+                                     std::span<const ShardPart> parts, UserMemory* memory) const {
   const std::string folder = folder_of(label);
   Status made = files_.make_folder(folder);
   if (made.ok()) {
-    made = elastic::write_shard(files_, folder, shard_name(rank, ranks), parts).status();
+    made = elastic::write_shard(files_, folder, shard_name(rank, ranks), parts, memory).status();
   }
   return std::move(made).with_context(writing(folder));
 }

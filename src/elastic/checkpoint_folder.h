@@ -37,7 +37,7 @@ class CheckpointFolder {
 
   // --- in this order ---
   Status write_shard(const CheckpointLabel& label, int rank, int ranks,
-                     std::span<const ShardPart> parts) const;
+                     std::span<const ShardPart> parts, UserMemory* memory = nullptr) const;
   bool has_shard(const CheckpointLabel& label, int rank, int ranks) const;
   // All shards are there. Fills in `manifest.shards`.
   // Several ranks may do so at the same time, and write the same.

@@ -1,6 +1,7 @@
 #include "ffdl/gradient_noise.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -8,10 +9,14 @@
 #include <utility>
 
 #include "base/byte_records.h"
+#include "base/device_side.h"
 #include "base/errors.h"
+#include "base/half_kernels.h"
+#include "base/log.h"
+#include "elastic/device_norm.h"
 #include "elastic/measure_noise.h"
 #include "elastic/squared_norm.h"
-#include "elastic/weigh.h"
+#include "elastic/user_memory.h"
 
 namespace ffdl {
 namespace {
@@ -20,7 +25,7 @@ constexpr std::string_view kMagic = "ffdlgns1";
 
 Status check(const GradientNoiseOptions& options) {
   for (const Buffer& buffer : options.gradients) {
-    if (elastic::is_floating(buffer.dtype)) continue;
+    if (base::is_floating(buffer.dtype)) continue;
     return base::invalid_argument(
         "measure the noise of gradients: gradients of {} have no norm; use a floating point type",
         to_string(buffer.dtype));
@@ -47,21 +52,30 @@ class GradientNoise::Impl {
  public:
   explicit Impl(const GradientNoiseOptions& options) : options_(options) {}
 
+  Status choose_side() {
+    FFDL_ASSIGN_OR_RETURN(chosen_, base::choose_gpu(options_.device, options_.devices));
+    if (!gpu()) return {};
+    FFDL_ASSIGN_OR_RETURN(auto norm, elastic::DeviceNorm::create(gpu()));
+    on_gpu_.emplace(std::move(norm));
+    return {};
+  }
+  bool is_on_gpu() const { return on_gpu_.has_value(); }
+  const Status& standing() const { return standing_; }
+
   NoiseScale noise_scale() const { return average_.read(); }
 
-  void describe(std::span<std::byte> record) const {
+  void describe(std::span<std::byte> record) {
     const bool is_read = is_due(step_ + 1) && !is_alone_;
-    const double norm = is_read ? elastic::squared_norm(options_.gradients, blocks()) : 0;
+    const double norm = is_read ? squared_norm() : 0;
     std::memcpy(record.data(), &norm, sizeof norm);
   }
 
   void averaged() {
     pair_.reset();
     if (is_due(step_ + 1)) {
-      mean_norm_ = elastic::squared_norm(options_.gradients, blocks());
+      mean_norm_ = squared_norm();
       if (copy_ && copy_->step == step_) {
-        pair_ = {copy_->samples,
-                 elastic::squared_distance(options_.gradients, copy_->buffers, blocks())};
+        pair_ = {copy_->samples, squared_distance(copy_->buffers)};
       }
     }
     if (is_alone_ && is_due(step_ + 2)) keep_copy();
@@ -131,37 +145,85 @@ class GradientNoise::Impl {
     return elastic::noise_of_parts(parts, mean_norm_);
   }
 
+  const base::Gpu& gpu() const { return chosen_.gpu; }
+  double squared_norm() {
+    if (!on_gpu_) return elastic::squared_norm(options_.gradients, blocks());
+    return checked(on_gpu_->squared_norm(options_.gradients, blocks()));
+  }
+  double squared_distance(std::span<const Buffer> other) {
+    if (!on_gpu_) return elastic::squared_distance(options_.gradients, other, blocks());
+    return checked(on_gpu_->squared_distance(options_.gradients, other, blocks()));
+  }
+  // Of a measurement that failed nothing comes at any member.
+  double checked(const Result<double>& norm) {
+    if (norm.ok()) return *norm;
+    standing_ = Status(norm.status()).with_context("measure the noise of gradients");
+    return std::nan("");
+  }
+
   // Of the step that is being made. The memory stays, for the next one.
   void keep_copy() {
     Copy copy = copy_ ? std::move(*copy_) : Copy{};
+    copy_.reset();
     copy.step = step_ + 1;
     copy.buffers = options_.gradients;
-    uint64_t bytes = 0;
-    for (const Buffer& buffer : copy.buffers) bytes += buffer.count * element_bytes(buffer.dtype);
-    copy.memory.resize(bytes);
-    std::byte* to = copy.memory.data();
-    for (Buffer& buffer : copy.buffers) {
-      const uint64_t length = buffer.count * element_bytes(buffer.dtype);
-      if (length > 0) std::memcpy(to, buffer.data, length);
-      buffer.data = to;
-      to += length;
+    const Status made = fill(copy);
+    if (made.ok()) {
+      copy_ = std::move(copy);
+    } else if (!std::exchange(is_copy_missed_, true)) {
+      base::log_warning(
+          "measure the noise of gradients: {}; no copy of them is kept, and nothing is measured "
+          "while this member is alone",
+          made.message());
     }
-    copy_ = std::move(copy);
   }
 
   struct Copy {
     uint64_t step = 0;
     uint64_t samples = 0;
     std::vector<Buffer> buffers{};
-    std::vector<std::byte> memory{};
+    std::vector<std::byte> memory{};  // of those in the host's
+    base::SideMemory on_gpu{};
   };
+
+  Result<std::byte*> room_for(Copy& copy) const {
+    const uint64_t bytes = elastic::bytes_of(copy.buffers);
+    if (!gpu()) {
+      copy.memory.resize(bytes);
+      return copy.memory.data();
+    }
+    if (!copy.on_gpu) {
+      FFDL_ASSIGN_OR_RETURN(copy.on_gpu, gpu().allocate(std::max<uint64_t>(bytes, 1)));
+    }
+    return copy.on_gpu.get();
+  }
+  // Its buffers, the gradients until then, are in its memory afterwards.
+  Status fill(Copy& copy) const {
+    FFDL_ASSIGN_OR_RETURN(std::byte * to, room_for(copy));
+    for (Buffer& buffer : copy.buffers) {
+      const uint64_t length = elastic::bytes_of(buffer);
+      if (length > 0 && gpu()) {
+        FFDL_RETURN_IF_ERROR(gpu().copy(to, buffer.data, length));
+      } else if (length > 0) {
+        std::memcpy(to, buffer.data, length);
+      }
+      buffer.data = to;
+      to += length;
+    }
+    return {};
+  }
+
   struct Pair {
     uint64_t samples = 0;
     double squared_distance = 0;
   };
 
   const GradientNoiseOptions options_;
+  base::ChosenGpu chosen_;
+  std::optional<elastic::DeviceNorm> on_gpu_;
+  Status standing_;
   bool is_alone_ = false;
+  bool is_copy_missed_ = false;  // said once
   // Equal at all members:
   uint64_t step_ = 0;
   elastic::NoiseAverage average_;
@@ -176,10 +238,14 @@ GradientNoise::~GradientNoise() = default;
 
 Result<std::unique_ptr<GradientNoise>> GradientNoise::create(const GradientNoiseOptions& options) {
   FFDL_RETURN_IF_ERROR(check(options));
-  return std::unique_ptr<GradientNoise>(new GradientNoise(std::make_unique<Impl>(options)));
+  auto impl = std::make_unique<Impl>(options);
+  FFDL_RETURN_IF_ERROR(impl->choose_side().with_context("measure the noise of gradients on a GPU"));
+  return std::unique_ptr<GradientNoise>(new GradientNoise(std::move(impl)));
 }
 
 NoiseScale GradientNoise::noise_scale() const { return impl_->noise_scale(); }
+bool GradientNoise::reads_gradients_on_device() const { return impl_->is_on_gpu(); }
+Status GradientNoise::standing() const { return impl_->standing(); }
 size_t GradientNoise::record_bytes() const { return sizeof(double); }
 void GradientNoise::describe(std::span<std::byte> record) { impl_->describe(record); }
 void GradientNoise::averaged() { impl_->averaged(); }

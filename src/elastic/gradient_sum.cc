@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/element_pack.h"
 #include "elastic/blocks.h"
 
 namespace ffdl::elastic {
@@ -21,24 +22,60 @@ uint64_t added_count(std::span<const Buffer> gradients) {
   return count;
 }
 
+// Of a buffer's sum: each begins where a GPU reads at once.
+uint64_t room_on_gpu(const Buffer& buffer) {
+  const uint64_t bytes = buffer.count * (is_added_as<double>(buffer) ? 8 : 4);
+  return (bytes + base::kDeviceAlignment - 1) / base::kDeviceAlignment * base::kDeviceAlignment;
+}
+
 }  // namespace
 
 // Parts that are as large as the first are not multiplied, so that equal parts have the sum that
 // plain addition gives.
-void GradientSum::add(uint64_t samples) {
-  if (samples == 0) return;
+Status GradientSum::add(uint64_t samples) {
+  if (samples == 0) return {};
   if (samples_ == 0) whole_ = samples;
   const double weight = static_cast<double>(samples) / static_cast<double>(whole_);
-  add_to(floats_, weight);
-  add_to(doubles_, weight);
+  if (gpu_) {
+    FFDL_RETURN_IF_ERROR(add_on_gpu(weight));
+  } else {
+    add_to(floats_, weight);
+    add_to(doubles_, weight);
+  }
   samples_ += samples;
+  return {};
 }
 
-void GradientSum::finish() {
+Status GradientSum::finish() {
   const double parts = static_cast<double>(samples_) / static_cast<double>(whole_);
+  samples_ = 0;
+  if (gpu_) return divide_on_gpu(parts);
   divide(floats_, parts);
   divide(doubles_, parts);
-  samples_ = 0;
+  return {};
+}
+
+Status GradientSum::add_on_gpu(double weight) {
+  if (on_gpu_ == nullptr) {
+    uint64_t bytes = 0;
+    for (const Buffer& buffer : gradients_) bytes += room_on_gpu(buffer);
+    FFDL_ASSIGN_OR_RETURN(on_gpu_, gpu_.allocate(std::max<uint64_t>(bytes, 1)));
+  }
+  std::byte* sum = on_gpu_.get();
+  for (const Buffer& buffer : gradients_) {
+    FFDL_RETURN_IF_ERROR(gpu_.run(base::AddArray{sum, buffer, weight, samples_ == 0}));
+    sum += room_on_gpu(buffer);
+  }
+  return {};
+}
+
+Status GradientSum::divide_on_gpu(double by) const {
+  const std::byte* sum = on_gpu_.get();
+  for (const Buffer& buffer : gradients_) {
+    FFDL_RETURN_IF_ERROR(gpu_.run(base::DivideArray{buffer, sum, by}));
+    sum += room_on_gpu(buffer);
+  }
+  return {};
 }
 
 template <class T>

@@ -36,11 +36,12 @@ class Asking final : public Communicator {
 }  // namespace
 
 MicroBatches::MicroBatches(const std::vector<std::span<const Buffer>>& runs, Shares shares,
-                           uint64_t whole, Standing standing)
+                           uint64_t whole, Standing standing, base::Gpu gpu)
     : runs_(runs),
       shares_(std::move(shares)),
       whole_(static_cast<double>(whole)),
-      standing_(std::move(standing)) {}
+      standing_(std::move(standing)),
+      gpu_(gpu) {}
 
 uint64_t MicroBatches::share() const {
   return sums_.empty() ? 0 : sums_.front()->end() - sums_.front()->begin();
@@ -54,12 +55,13 @@ Status MicroBatches::begin_step(Communicator& communicator, Time deadline) {
   // A step without samples: all of its members have just come.
   if (std::ranges::all_of(shares, [](uint64_t share) { return share == 0; })) return {};
   asking_ = std::make_unique<Asking>(communicator, standing_);
+  MicroBatchOptions options = {.shares = shares};
+  if (gpu_) options.device = gpu_.number;
+  options.devices = gpu_.side;
   for (const auto run : runs_) {
-    const uint64_t count = count_of(run);
-    FFDL_ASSIGN_OR_RETURN(
-        auto sum,
-        MicroBatchSum::create(
-            *asking_, {.shares = shares, .count = count, .dtype = run.front().dtype}, deadline));
+    options.count = count_of(run);
+    options.dtype = run.front().dtype;
+    FFDL_ASSIGN_OR_RETURN(auto sum, MicroBatchSum::create(*asking_, options, deadline));
     sums_.push_back(std::move(sum));
   }
   present_ = std::move(shares);
@@ -76,7 +78,7 @@ Status MicroBatches::add(uint64_t samples) {
 Status MicroBatches::add_weighted(uint64_t samples) {
   const double weight = static_cast<double>(samples) / whole_;
   for (size_t i = 0; i < sums_.size(); ++i) {
-    if (weight != 1) scale(runs_[i], weight);
+    if (weight != 1) FFDL_RETURN_IF_ERROR(scale(gpu_, runs_[i], weight));
     FFDL_RETURN_IF_ERROR(sums_[i]->add(runs_[i]));
   }
   ++added_;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/device_side.h"
 #include "ffdl/communicator.h"
 #include "ffdl/micro_batch_sum.h"
 #include "ffdl/status.h"
@@ -20,10 +21,11 @@ class MicroBatches {
   using Shares = std::function<std::vector<uint64_t>()>;
   using Standing = std::function<Status()>;
 
-  // Of `runs`, which outlive this; a whole micro-batch has `whole` samples. No `shares`: it is off.
-  // `standing` is asked before each of the operations that a sum consists of.
+  // Of `runs`, which outlive this, in the memory of `gpu` if there is one; a whole micro-batch has
+  // `whole` samples. No `shares`: it is off. `standing` is asked before each of the operations that
+  // a sum consists of.
   MicroBatches(const std::vector<std::span<const Buffer>>& runs, Shares shares, uint64_t whole,
-               Standing standing);
+               Standing standing, base::Gpu gpu = {});
 
   bool is_on() const { return static_cast<bool>(shares_); }
 
@@ -46,6 +48,7 @@ class MicroBatches {
   const Shares shares_;
   const double whole_;
   const Standing standing_;
+  const base::Gpu gpu_;
   std::unique_ptr<Communicator> asking_;  // that of the world, behind `standing_`
   std::vector<uint64_t> present_;         // shares that the sums were made for
   std::vector<std::unique_ptr<MicroBatchSum>> sums_;

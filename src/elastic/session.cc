@@ -1,16 +1,16 @@
 #include "ffdl/session.h"
 
 #include "base/errors.h"
+#include "base/half_kernels.h"
 #include "elastic/session_impl.h"
 #include "elastic/shares.h"
-#include "elastic/weigh.h"
 
 namespace ffdl {
 namespace {
 
 Status check(const SessionOptions& options, Trainable& trainable) {
   for (const Buffer& buffer : trainable.gradients()) {
-    if (elastic::is_floating(buffer.dtype)) continue;
+    if (base::is_floating(buffer.dtype)) continue;
     return base::invalid_argument(
         "open a session as '{}': gradients of {} have no mean; use a floating point type",
         options.self.id, to_string(buffer.dtype));

@@ -24,7 +24,7 @@ using elastic::RescalePlan;
 namespace {
 
 uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradients,
-                  bool has_gradients_on_device, const SessionOptions& options) {
+                  const base::Gpu& of_gradients, const SessionOptions& options) {
   elastic::Hash hash;
   for (const auto buffers : {state, gradients}) {
     hash.add(buffers.size());
@@ -38,7 +38,7 @@ uint64_t model_of(std::span<const Buffer> state, std::span<const Buffer> gradien
   }
   for (const StepParticipant* one : options.participants) hash.add(one->record_bytes());
   hash.add(options.checkpoints.folder.empty() ? 0 : 1);
-  if (has_gradients_on_device) hash.add(1);  // they are averaged in another way
+  if (of_gradients) hash.add(1);  // they are averaged in another way
   return hash.digest();
 }
 
@@ -86,16 +86,17 @@ Session::Impl::Impl(const SessionOptions& options, Trainable& trainable, Store& 
       gradients_(trainable.gradients()),
       beginnings_(beginnings_of(gradients_)),
       buckets_(elastic::cut_buckets(gradients_, options_.bucket_bytes)),
-      micro_batches_(buckets_, options_.micro_batch_shares, options_.micro_batch_samples,
-                     [this] { return standing(); }),
-      parts_(gradients_),
-      model_(model_of(state_, gradients_, memory_.has_gradients_on_device, options_)),
+      micro_batches_(
+          buckets_, options_.micro_batch_shares, options_.micro_batch_samples,
+          [this] { return standing(); }, memory_.of_gradients),
+      parts_(gradients_, memory_.of_gradients),
+      model_(model_of(state_, gradients_, memory_.of_gradients, options_)),
       beginning_(save_beside()),
       messages_(options_.participants),
       given_(runtime.make_event()),
       averaging_(buckets_, messages_,
                  {runtime, [this] { return standing(); }, [this] { return operation_deadline(); },
-                  *memory_.of_both}) {}
+                  memory_.of_gradients}) {}
 
 Session::Impl::~Impl() {
   abort_communicator();
@@ -146,15 +147,7 @@ Status Session::Impl::add_micro_batch(uint64_t samples) {
         "add a micro-batch: begin_average() was called in this step, and the others may have what "
         "it named; give each step one of the two");
   }
-  if (memory_.has_gradients_on_device) {
-    return make_error(StatusCode::kUnimplemented,
-                      "add a micro-batch: gradients lie in a GPU's memory, and parts are added up "
-                      "in the host's; add them up where they lie, and give end_step() the mean");
-  }
-  if (!micro_batches_.is_on()) {
-    parts_.add(samples);
-    return {};
-  }
+  if (!micro_batches_.is_on()) return parts_.add(samples);
   if (micro_batches_failed_.ok()) micro_batches_failed_ = begin_step();
   return micro_batches_failed_.ok() ? micro_batches_.add(samples) : Status();
 }
@@ -169,10 +162,10 @@ Status Session::Impl::bring_parts_together(uint64_t samples) {
         samples, added);
   }
   if (samples > 0) {
-    parts_.finish();
-  } else {
-    parts_.drop();  // the samples are another's now
+    const Status made = parts_.finish();
+    return made.ok() ? made : end_life(made);
   }
+  parts_.drop();  // the samples are another's now
   return {};
 }
 
@@ -247,7 +240,7 @@ std::span<std::byte> Session::Impl::describe(uint64_t samples, Step step) {
 // Whoever contributes here has applied all steps up to `step_`, and is in step with this world.
 Status Session::Impl::exchange_messages(uint64_t samples, Step step) {
   if (!averaging_.has_gathered()) {
-    FFDL_RETURN_IF_ERROR(averaging_.gather(*communicator(), describe(samples, step)));
+    FFDL_RETURN_IF_ERROR(averaging_.gather(*communicator(), describe(samples, step), samples));
   }
   if (checkpoints_) checkpoints_->hear(world_, messages_.checkpoint_words());
   return membership_->standing();
@@ -299,7 +292,10 @@ Status Session::Impl::apply() {
                                                   hash.add(piece.data, piece.count);
                                                   return {};
                                                 }));
-    for (StepParticipant* participant : options_.participants) participant->averaged();
+    for (StepParticipant* participant : options_.participants) {
+      participant->averaged();
+      FFDL_RETURN_IF_ERROR(participant->standing());
+    }
     trainable_.apply();
   }
   is_pristine_ = false;  // of a step without samples there is what the participants keep
@@ -382,11 +378,21 @@ Result<Session::Impl::Entry> Session::Impl::enter(Connected next) {
   successor_->set_present(world_);
   ++stats_.worlds;
   membership_->report_progress(world_.generation, step_);
+  FFDL_RETURN_IF_ERROR(connect_gpus());
   if (world_.begins_anew()) FFDL_RETURN_IF_ERROR(begin_anew());
   FFDL_ASSIGN_OR_RETURN(const std::vector<Report> reports, gather_reports());
   FFDL_ASSIGN_OR_RETURN(const RescalePlan plan, elastic::plan_rescale(reports, world_));
   FFDL_RETURN_IF_ERROR(check_fit(plan));
   return take_part(plan);
+}
+
+// Where the communicator has left that until now. Whatever fails there fails in this world, not in
+// the session: another world may do without who cannot. A loss makes that by itself.
+Status Session::Impl::connect_gpus() {
+  Status connected = communicator()->continue_from(previous_.get(), operation_deadline());
+  if (connected.ok() || connected.code() == StatusCode::kPeerLost) return connected;
+  membership_->report_failure(world_.generation);
+  return make_error(StatusCode::kPeerLost, "its GPUs were not connected: {}", connected.message());
 }
 
 Result<std::vector<Report>> Session::Impl::gather_reports() {
@@ -544,7 +550,9 @@ Status Session::Impl::restore_beside(std::span<const std::byte> bytes) {
 bool Session::Impl::is_final(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kInternal ||
          status.code() == StatusCode::kUnimplemented || status.code() == StatusCode::kCorrupt ||
-         !membership_->standing().ok() || !look().ok();
+         !membership_->standing().ok() || !look().ok() ||
+         std::ranges::any_of(options_.participants,
+                             [](const StepParticipant* one) { return !one->standing().ok(); });
 }
 
 Status Session::Impl::look() {

@@ -29,8 +29,8 @@ class Session::Impl {
   // Where state and gradients lie.
   struct Memory {
     std::unique_ptr<elastic::UserMemory> of_both{};
-    bool has_gradients_on_device = false;
-    int device = -1;  // of a communicator of GPUs
+    base::Gpu of_gradients{};  // none: the host's; its side belongs to `of_both`
+    int device = -1;           // of a communicator of GPUs
   };
   Impl(const SessionOptions& options, Trainable& trainable, Store& store, Runtime& runtime,
        Memory memory);
@@ -84,6 +84,7 @@ class Session::Impl {
   Result<Entry> enter(elastic::Connected next);
   Status begin_anew();
   Status begin_from(const Checkpoint& checkpoint);
+  Status connect_gpus();
   Result<std::vector<elastic::Report>> gather_reports();
   Status check_fit(const elastic::RescalePlan& plan) const;
   Status check_reach();

@@ -19,18 +19,13 @@ Result<size_t> count_on_device(base::DeviceSide& devices, std::span<const Buffer
   return count;
 }
 
-// What reads gradients with the processor, and does not go through UserMemory.
+// Who looks at gradients knows where they lie.
 Status check_users_of_gradients(const SessionOptions& options) {
-  if (options.micro_batch_shares) {
-    return base::make_error(StatusCode::kUnimplemented,
-                            "gradients in a GPU's memory, and micro_batch_shares, which are added "
-                            "up in the host's; leave one of them out");
-  }
   for (const StepParticipant* participant : options.participants) {
-    if (!participant->reads_gradients()) continue;
-    return base::make_error(StatusCode::kUnimplemented,
-                            "gradients in a GPU's memory, and a participant that reads them with "
-                            "the processor, such as GradientNoise; leave one of them out");
+    if (!participant->reads_gradients() || participant->reads_gradients_on_device()) continue;
+    return base::invalid_argument(
+        "gradients in a GPU's memory, and a participant that reads those in the host's, such as a "
+        "GradientNoise whose options name no device; name it there");
   }
   if (options.shared_memory.empty()) return {};
   return base::invalid_argument(
@@ -44,7 +39,7 @@ Result<Session::Impl::Memory> Session::Impl::find_memory(
     const SessionOptions& options, Trainable& trainable,
     std::unique_ptr<base::DeviceSide> devices) {
   Memory memory = {.of_both = std::make_unique<elastic::HostMemory>()};
-  if (options.communicator.backend != Backend::kNccl) return memory;
+  if (!reaches_devices(options.communicator.backend)) return memory;
   memory.device = options.communicator.device;
   if (memory.device < 0) {
     FFDL_ASSIGN_OR_RETURN(memory.device, devices->in_use());
@@ -65,21 +60,23 @@ Result<Session::Impl::Memory> Session::Impl::find_memory(
         "{} of {} gradients lie in a GPU's memory; give all of them to one side", of_gradients,
         all);
   }
-  memory.has_gradients_on_device = of_gradients > 0;
-  if (memory.has_gradients_on_device) FFDL_RETURN_IF_ERROR(check_users_of_gradients(options));
+  if (of_gradients > 0) {
+    FFDL_RETURN_IF_ERROR(check_users_of_gradients(options));
+    memory.of_gradients = {devices.get(), memory.device};
+  }
   if (of_state + of_gradients == 0) return memory;
-  FFDL_ASSIGN_OR_RETURN(memory.of_both,
-                        elastic::StagedMemory::create(std::move(devices), memory.device));
+  base::ChosenGpu chosen = {std::move(devices), {}};
+  chosen.gpu = {chosen.own_side.get(), memory.device};
+  FFDL_ASSIGN_OR_RETURN(memory.of_both, elastic::StagedMemory::create(std::move(chosen)));
   return memory;
 }
 
 // Of a factory of the user's.
 Status Session::Impl::check_reach() {
-  const Backend backend = communicator()->backend();
-  if (!memory_.has_gradients_on_device || backend == Backend::kNccl) return {};
+  if (!memory_.of_gradients || reaches_devices(communicator()->backend())) return {};
   return base::invalid_argument(
       "join job '{}' as '{}': gradients lie in a GPU's memory, and what SessionOptions::connect "
-      "made is a communicator that works in the host's; make one over NCCL",
+      "made is a communicator that works in the host's; make one of kNccl or kDeviceShm",
       options_.membership.job, options_.self.id);
 }
 

@@ -22,10 +22,57 @@ std::string in_file(const std::string& path) {
   return fmt::format("read checkpoint file '{}'", path);
 }
 
+// Writes a part from `offset` of the file on.
+class PartWriter {
+ public:
+  PartWriter(OutputFile& file, uint64_t offset, bool must_hash)
+      : file_(file), offset_(offset), must_hash_(must_hash) {}
+
+  Status write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const uint64_t left_of_piece = base::kShardWriteBytes - offset_ % base::kShardWriteBytes;
+      const auto piece = bytes.first(std::min(left_of_piece, bytes.size()));
+      if (must_hash_) hash_.add(piece.data(), piece.size());
+      FFDL_RETURN_IF_ERROR(file_.write(offset_, piece));
+      offset_ += piece.size();
+      bytes = bytes.subspan(piece.size());
+    }
+    return {};
+  }
+  uint64_t hash() const { return hash_.digest(); }
+
+ private:
+  OutputFile& file_;
+  uint64_t offset_;
+  const bool must_hash_;
+  Hash hash_;
+};
+
+std::span<const std::byte> bytes_in(const Buffer& piece) {
+  return {static_cast<const std::byte*>(piece.data), bytes_of(piece)};
+}
+
+// Returns the hash of the part.
+Result<uint64_t> write_part(OutputFile& file, uint64_t offset, const ShardPart& part,
+                            UserMemory* memory) {
+  PartWriter writer(file, offset, !part.hash);
+  // Only read.
+  const Buffer whole = {const_cast<void*>(part.data), part.count, part.dtype};
+  if (memory == nullptr) {
+    FFDL_RETURN_IF_ERROR(writer.write(bytes_in(whole)));
+  } else {
+    FFDL_RETURN_IF_ERROR(memory->visit({&whole, 1}, Access::kRead, [&](const Buffer& piece) {
+      return writer.write(bytes_in(piece));
+    }));
+  }
+  return part.hash.value_or(writer.hash());
+}
+
 }  // namespace
 
 Result<ShardFacts> write_shard(FileSystem& files, const std::string& folder,
-                               const std::string& name, std::span<const ShardPart> parts) {
+                               const std::string& name, std::span<const ShardPart> parts,
+                               UserMemory* memory) {
   SafetensorsHead head;
   uint64_t data_bytes = 0;
   for (const ShardPart& part : parts) {
@@ -42,17 +89,9 @@ Result<ShardFacts> write_shard(FileSystem& files, const std::string& folder,
     FFDL_ASSIGN_OR_RETURN(const auto file, files.create(unfinished));
     for (size_t i = 0; i < parts.size(); ++i) {
       const TensorEntry& entry = head.tensors[i];
-      const std::span bytes(static_cast<const std::byte*>(parts[i].data), entry.end - entry.begin);
-      Hash hash;
-      for (uint64_t at = 0; at < bytes.size();) {
-        const uint64_t offset = head_bytes + entry.begin + at;
-        const uint64_t left_of_piece = base::kShardWriteBytes - offset % base::kShardWriteBytes;
-        const auto piece = bytes.subspan(at, std::min(left_of_piece, bytes.size() - at));
-        if (!parts[i].hash) hash.add(piece.data(), piece.size());
-        FFDL_RETURN_IF_ERROR(file->write(offset, piece));
-        at += piece.size();
-      }
-      head.metadata[hash_key(entry.name)] = hash_text(parts[i].hash.value_or(hash.digest()));
+      FFDL_ASSIGN_OR_RETURN(const uint64_t hash,
+                            write_part(*file, head_bytes + entry.begin, parts[i], memory));
+      head.metadata[hash_key(entry.name)] = hash_text(hash);
     }
     const std::string text = encode(head);
     facts.hash = hash_of_text(text);

@@ -35,9 +35,11 @@ struct ShardFacts {
 };
 
 // Streams the parts behind a head that is written last, then gives the file its name: it is there
-// whole and on the disk, or not there. Errors: those of FileSystem.
+// whole and on the disk, or not there. They lie in `memory`; null: in the host's, and are written
+// in larger pieces. Errors: those of FileSystem and UserMemory.
 Result<ShardFacts> write_shard(FileSystem& files, const std::string& folder,
-                               const std::string& name, std::span<const ShardPart> parts);
+                               const std::string& name, std::span<const ShardPart> parts,
+                               UserMemory* memory = nullptr);
 
 // The facts of a file that is there, from its head. Errors: those of FileSystem, kCorrupt.
 Result<ShardFacts> look_at_shard(FileSystem& files, const std::string& folder,

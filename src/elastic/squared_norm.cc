@@ -2,13 +2,14 @@
 
 #include <array>
 
-#include "base/mix.h"
+#include "base/array_work.h"
 #include "elastic/blocks.h"
 
 namespace ffdl::elastic {
 namespace {
 
-constexpr size_t kLanes = 8;
+constexpr size_t kLanes = base::kNormLanes;
+static_assert(kBlock == base::kNormBlock);
 constexpr uint64_t kWholeBlocks = 64;  // so few cost nothing, and one in some would say little
 
 // In double, where the square of a float is exact; in lanes, so that a compiler may use wide
@@ -43,12 +44,10 @@ double norm_of_block(const Buffer& buffer, const Buffer* other, uint64_t begin) 
 
 template <class T>
 double norm_of(const Buffer& buffer, const Buffer* other, BlockSample sample) {
-  const uint64_t blocks = (buffer.count + kBlock - 1) / kBlock;
-  const uint64_t stride = blocks <= kWholeBlocks ? 1 : sample.stride;
+  const BlockPicks picks = picks_of(buffer, sample);
   double sum = 0;
-  for (uint64_t first = 0; first < blocks; first += stride) {
-    const uint64_t many = std::min(stride, blocks - first);
-    const uint64_t block = first + base::mix(base::mix(sample.round) + first) % many;
+  for (uint64_t i = 0; i < picks.count; ++i) {
+    const auto [block, many] = base::pick_block(picks.blocks, picks.stride, sample.round, i);
     sum += static_cast<double>(many) * norm_of_block<T>(buffer, other, block * kBlock);
   }
   return sum;
@@ -60,6 +59,13 @@ double norm_of_any(const Buffer& buffer, const Buffer* other, BlockSample sample
 }
 
 }  // namespace
+
+BlockPicks picks_of(const Buffer& buffer, BlockSample sample) {
+  BlockPicks picks = {.blocks = base::norm_blocks(buffer.count)};
+  if (picks.blocks > kWholeBlocks) picks.stride = sample.stride;
+  picks.count = base::norm_picks(picks.blocks, picks.stride);
+  return picks;
+}
 
 double squared_norm(std::span<const Buffer> buffers, BlockSample sample) {
   double sum = 0;

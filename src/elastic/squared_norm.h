@@ -16,6 +16,14 @@ struct BlockSample {
   uint64_t round = 0;
 };
 
+// How many blocks are read of a buffer, and of how many in a row each is one.
+struct BlockPicks {
+  uint64_t blocks = 0;  // that there are
+  uint64_t stride = 1;
+  uint64_t count = 0;
+};
+BlockPicks picks_of(const Buffer& buffer, BlockSample sample);
+
 // The sum of the squares of all elements, of any floating dtypes, at any address. In an order that
 // the sizes alone decide: equal bytes have equal norms, wherever they are computed by this code.
 double squared_norm(std::span<const Buffer> buffers, BlockSample sample = {});

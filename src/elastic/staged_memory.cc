@@ -16,50 +16,52 @@ uint64_t room_of(const Buffer& piece) {
 
 }  // namespace
 
-Result<std::unique_ptr<StagedMemory>> StagedMemory::create(std::unique_ptr<base::DeviceSide> side,
-                                                           int device, uint64_t slice_bytes) {
+Result<std::unique_ptr<StagedMemory>> StagedMemory::create(base::ChosenGpu chosen,
+                                                           uint64_t slice_bytes) {
   FFDL_CHECK(slice_bytes >= base::kStatePieceBytes, "a slice that no piece fits into");
-  auto made = std::unique_ptr<StagedMemory>(new StagedMemory(std::move(side), device, slice_bytes));
-  const base::DeviceUse use(*made->side_, device);
+  auto made = std::unique_ptr<StagedMemory>(new StagedMemory(std::move(chosen), slice_bytes));
+  const base::Gpu& gpu = made->gpu_;
+  const base::DeviceUse use(*gpu.side, gpu.number);
   FFDL_RETURN_IF_ERROR(use.status());
-  FFDL_ASSIGN_OR_RETURN(made->stream_, made->side_->make_stream());
-  FFDL_ASSIGN_OR_RETURN(made->memory_, made->side_->allocate_pinned(2 * slice_bytes));
+  FFDL_ASSIGN_OR_RETURN(made->stream_, gpu.side->make_stream());
+  FFDL_ASSIGN_OR_RETURN(made->memory_, gpu.side->allocate_pinned(2 * slice_bytes));
   return made;
 }
 
 Status StagedMemory::follow() {
-  const base::DeviceUse use(*side_, device_);
+  const base::DeviceUse use(*gpu_.side, gpu_.number);
   FFDL_RETURN_IF_ERROR(use.status());
-  return side_->follow_default(stream_.get());
+  return gpu_.side->follow_default(stream_.get());
 }
 
 // Whatever has failed: nothing touches the buffers or the slices afterwards.
 Status StagedMemory::visit(std::span<const Buffer> buffers, Access access, const Body& body) {
-  const base::DeviceUse use(*side_, device_);
+  const base::DeviceUse use(*gpu_.side, gpu_.number);
   FFDL_RETURN_IF_ERROR(use.status());
   Status visited = visit_slices({buffers}, access, body);
-  Status copied = side_->wait(stream_.get());
+  Status copied = gpu_.side->wait(stream_.get());
   return visited.ok() ? copied : visited;
 }
 
 // All copies are of one stream, which is waited for as a whole. So at each wait the other slice is
-// what may still be copied: it is loaded while this one is visited, or stored while this one is
+// what may still be copied: it is loaded while this one is read, or stored while this one is
 // filled.
 Status StagedMemory::visit_slices(Rest rest, Access access, const Body& body) {
-  const bool loads = access != Access::kWrite;
+  const bool loads = access == Access::kRead;
   const std::array<std::byte*, 2> places = {memory_.get(), memory_.get() + slice_bytes_};
   size_t place = 0;
   FFDL_ASSIGN_OR_RETURN(Slice next, cut_slice(rest, places[place]));
   if (loads) FFDL_RETURN_IF_ERROR(copy(next, Way::kToHost));
   while (!next.empty()) {
-    if (loads) FFDL_RETURN_IF_ERROR(side_->wait(stream_.get()));
+    if (loads) FFDL_RETURN_IF_ERROR(gpu_.side->wait(stream_.get()));
     const Slice slice = std::move(next);
     place = 1 - place;
     FFDL_ASSIGN_OR_RETURN(next, cut_slice(rest, places[place]));
     if (loads) FFDL_RETURN_IF_ERROR(copy(next, Way::kToHost));
     for (const Piece& piece : slice) FFDL_RETURN_IF_ERROR(body(piece.host));
-    if (!loads) FFDL_RETURN_IF_ERROR(side_->wait(stream_.get()));
-    if (access != Access::kRead) FFDL_RETURN_IF_ERROR(copy(slice, Way::kToDevice));
+    if (loads) continue;
+    FFDL_RETURN_IF_ERROR(gpu_.side->wait(stream_.get()));
+    FFDL_RETURN_IF_ERROR(copy(slice, Way::kToDevice));
   }
   return {};
 }
@@ -77,7 +79,7 @@ Result<StagedMemory::Slice> StagedMemory::cut_slice(Rest& rest, std::byte* into)
     Piece piece;
     piece.user = cut_piece(buffer, rest.begin);
     piece.host = piece.user;
-    FFDL_ASSIGN_OR_RETURN(const bool on_device, side_->holds(piece.user.data));
+    FFDL_ASSIGN_OR_RETURN(const bool on_device, gpu_.side->holds(piece.user.data));
     if (on_device) {
       if (used + room_of(piece.user) > slice_bytes_) break;
       piece.host.data = into + used;
@@ -94,7 +96,7 @@ Status StagedMemory::copy(const Slice& slice, Way way) {
     if (piece.host.data == piece.user.data) continue;
     const Buffer& from = way == Way::kToHost ? piece.user : piece.host;
     const Buffer& to = way == Way::kToHost ? piece.host : piece.user;
-    FFDL_RETURN_IF_ERROR(side_->copy(to.data, from.data, bytes_of(from), stream_.get()));
+    FFDL_RETURN_IF_ERROR(gpu_.side->copy(to.data, from.data, bytes_of(from), stream_.get()));
   }
   return {};
 }

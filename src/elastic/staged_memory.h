@@ -16,10 +16,9 @@ namespace ffdl::elastic {
 // Owns: a stream, and two slices. Blocks: as UserMemory says; nothing bounds the wait but the GPU.
 class StagedMemory final : public UserMemory {
  public:
-  // The buffers are those of `device`. A slice has kStatePieceBytes at least.
+  // The buffers are those of the GPU. A slice has kStatePieceBytes at least.
   static Result<std::unique_ptr<StagedMemory>> create(
-      std::unique_ptr<base::DeviceSide> side, int device,
-      uint64_t slice_bytes = base::kDeviceSliceBytes);
+      base::ChosenGpu chosen, uint64_t slice_bytes = base::kDeviceSliceBytes);
 
   Status follow() override;
   Status visit(std::span<const Buffer> buffers, Access access, const Body& body) override;
@@ -36,15 +35,15 @@ class StagedMemory final : public UserMemory {
     uint64_t begin = 0;
   };
 
-  StagedMemory(std::unique_ptr<base::DeviceSide> side, int device, uint64_t slice_bytes)
-      : side_(std::move(side)), device_(device), slice_bytes_(slice_bytes) {}
+  StagedMemory(base::ChosenGpu chosen, uint64_t slice_bytes)
+      : own_side_(std::move(chosen.own_side)), gpu_(chosen.gpu), slice_bytes_(slice_bytes) {}
   Status visit_slices(Rest rest, Access access, const Body& body);
   Result<Slice> cut_slice(Rest& rest, std::byte* into);
   enum class Way { kToHost, kToDevice };
   Status copy(const Slice& slice, Way way);
 
-  const std::unique_ptr<base::DeviceSide> side_;
-  const int device_;
+  const std::unique_ptr<base::DeviceSide> own_side_;  // null: another's
+  const base::Gpu gpu_;
   const uint64_t slice_bytes_;
   base::SideStream stream_;
   base::SideMemory memory_;  // of both slices

@@ -17,7 +17,7 @@ inline Buffer as_bytes(void* data, uint64_t bytes) { return {data, bytes, DType:
 // Of a buffer, from element `begin` on: whole elements, at most kStatePieceBytes.
 Buffer cut_piece(const Buffer& buffer, uint64_t begin);
 
-enum class Access { kRead, kWrite, kChange };
+enum class Access { kRead, kWrite };
 
 // The state and the gradients of a session, wherever they lie: what the processor reads or writes
 // of them it reads and writes here.
@@ -32,9 +32,9 @@ class UserMemory {
   // What the GPU's default stream was given until now comes before what visit() sees from here on.
   // To be called where the user may have given it work. Does not block.
   virtual Status follow() = 0;
-  // Calls `body` with piece after piece of the buffers, in their order, until it fails. A piece has
-  // the buffer's elements, but for kWrite; the buffers have what it was left with when this returns
-  // well, but for kRead. Blocks: until a GPU has copied what is in its memory, and that waits for
+  // Calls `body` with piece after piece of the buffers, in their order, until it fails. To be read
+  // a piece has the buffer's elements; to be written, the buffers have what it was left with when
+  // this returns well. Blocks: until a GPU has copied what is in its memory, and that waits for
   // what it had been given before follow().
   virtual Status visit(std::span<const Buffer> buffers, Access access, const Body& body) = 0;
 };

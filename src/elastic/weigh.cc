@@ -52,24 +52,21 @@ void scale_one(const Buffer& buffer, double factor) {
 
 }  // namespace
 
-bool is_floating(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
-         dtype == DType::kFloat64;
-}
-
 void scale(std::span<const Buffer> buffers, double factor) {
   for (const Buffer& buffer : buffers) {
     if (buffer.count > 0) scale_one(buffer, factor);
   }
 }
 
-// What is multiplied by 0 is not read.
-Status scale(UserMemory& memory, std::span<const Buffer> buffers, double factor) {
-  return memory.visit(buffers, factor == 0 ? Access::kWrite : Access::kChange,
-                      [factor](const Buffer& piece) -> Status {
-                        scale_one(piece, factor);
-                        return {};
-                      });
+Status scale(const base::Gpu& gpu, std::span<const Buffer> buffers, double factor) {
+  if (!gpu) {
+    scale(buffers, factor);
+    return {};
+  }
+  for (const Buffer& buffer : buffers) {
+    FFDL_RETURN_IF_ERROR(gpu.run(base::ScaleArray{buffer, factor}));
+  }
+  return {};
 }
 
 }  // namespace ffdl::elastic

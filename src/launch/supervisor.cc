@@ -257,7 +257,7 @@ WorkerCommand Supervisor::Impl::command_of(size_t index) const {
   for (std::string& variable :
        job_variables({options_.store_url, options_.store_secret, options_.job, id_of(index),
                       options_.min_workers, options_.max_workers,
-                      predecessor < 0 ? "" : launch::id_of(predecessor)})) {
+                      predecessor < 0 ? "" : launch::id_of(predecessor), options_.ledger_log})) {
     command.environment.push_back(std::move(variable));
   }
   if (!options_.log_folder.empty()) {

@@ -143,6 +143,7 @@ Result<std::optional<JobEnvironment>> parse_job_environment(const Variables& var
     FFDL_ASSIGN_OR_RETURN(read.max_workers, number_in(variables, "FFDL_MAX_WORKERS"));
   }
   read.takes_over_from = text_in(variables, "FFDL_TAKES_OVER_FROM");
+  read.ledger_log = text_in(variables, "FFDL_LEDGER_LOG");
   return std::optional(std::move(read));
 }
 
@@ -176,7 +177,8 @@ std::vector<std::string> job_variables(const JobEnvironment& environment) {
           "FFDL_WORKER_ID=" + environment.worker_id,
           fmt::format("FFDL_MIN_WORKERS={}", environment.min_workers),
           fmt::format("FFDL_MAX_WORKERS={}", environment.max_workers),
-          "FFDL_TAKES_OVER_FROM=" + environment.takes_over_from};
+          "FFDL_TAKES_OVER_FROM=" + environment.takes_over_from,
+          "FFDL_LEDGER_LOG=" + environment.ledger_log};
 }
 
 World world_of(const LaunchEnvironment& environment) {

@@ -1,5 +1,7 @@
 #include "plan/max_plus.h"
 
+#include "base/kernel_choice.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "plan/max_plus.cc"
 #include <hwy/foreach_target.h>
@@ -76,11 +78,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ffdl::plan {
 
-HWY_EXPORT(max_plus_row);
+FFDL_KERNEL(max_plus_row);
 
 void max_plus_row(const double* before, std::span<const Choice> choices, std::span<double> after,
                   std::span<uint16_t> pick) {
-  HWY_DYNAMIC_DISPATCH(max_plus_row)(before, choices, after, pick);
+  FFDL_BEST_KERNEL(max_plus_row)(before, choices, after, pick);
 }
 
 }  // namespace ffdl::plan

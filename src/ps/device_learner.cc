@@ -52,12 +52,21 @@ Status DeviceLearner::start_push_halves(GradientType type, std::span<const uint1
   return impl_->start_push_halves(type, gradient, stream, {&samples, 1});
 }
 
+Status DeviceLearner::start_push_sparse(const SparseGradient& gradient, void* stream,
+                                        SampleRange samples) {
+  return impl_->start_push_sparse(gradient, stream, {&samples, 1});
+}
+
 Result<PushResult> DeviceLearner::finish_push(Time deadline) {
   return impl_->learner().finish_push(deadline);
 }
 
 Status DeviceLearner::start_pull(std::span<float> weights, void* stream, PullMode mode) {
   return impl_->start_pull(weights, stream, mode);
+}
+
+Status DeviceLearner::start_pull_rows(std::span<const DeviceRows> tables, void* stream) {
+  return impl_->start_pull_rows(tables, stream);
 }
 
 Result<uint64_t> DeviceLearner::finish_pull(Time deadline) { return impl_->finish_pull(deadline); }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/kernel_choice.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ps/gradient_kernels.cc"
 #include <hwy/foreach_target.h>
@@ -100,17 +102,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ffdl::ps {
 
-HWY_EXPORT(InspectGradient);
-HWY_EXPORT(LargestMagnitude);
-HWY_EXPORT(CopyFloats);
-HWY_EXPORT(ScaleAndAdd);
+FFDL_KERNEL(InspectGradient);
+FFDL_KERNEL(LargestMagnitude);
+FFDL_KERNEL(CopyFloats);
+FFDL_KERNEL(ScaleAndAdd);
 
 GradientFacts inspect_gradient(const float* gradient, uint64_t count) {
-  return HWY_DYNAMIC_DISPATCH(InspectGradient)(gradient, count);
+  return FFDL_BEST_KERNEL(InspectGradient)(gradient, count);
 }
 
 float largest_magnitude(const float* gradient, uint64_t count) {
-  return HWY_DYNAMIC_DISPATCH(LargestMagnitude)(gradient, count);
+  return FFDL_BEST_KERNEL(LargestMagnitude)(gradient, count);
 }
 
 uint64_t find_beyond(const float* gradient, uint64_t count, float limit) {
@@ -120,7 +122,7 @@ uint64_t find_beyond(const float* gradient, uint64_t count, float limit) {
 }
 
 void copy_floats(float* to, const float* from, uint64_t count) {
-  HWY_DYNAMIC_DISPATCH(CopyFloats)(to, from, count);
+  FFDL_BEST_KERNEL(CopyFloats)(to, from, count);
 }
 
 void add_scaled(float* to, const float* from, float scale, uint64_t count) {
@@ -128,7 +130,7 @@ void add_scaled(float* to, const float* from, float scale, uint64_t count) {
 }
 
 void scale_and_add(float* to, float to_scale, const float* from, float from_scale, uint64_t count) {
-  HWY_DYNAMIC_DISPATCH(ScaleAndAdd)(to, to_scale, from, from_scale, count);
+  FFDL_BEST_KERNEL(ScaleAndAdd)(to, to_scale, from, from_scale, count);
 }
 
 }  // namespace ffdl::ps

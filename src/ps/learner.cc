@@ -103,7 +103,7 @@ Result<PushResult> Learner::push_ranges(std::span<const SampleRange> samples) {
 
 Result<PushResult> Learner::push_sparse(const SparseGradient& gradient, SampleRange samples) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
-  return impl_->push_sparse(gradient, {&samples, 1});
+  return impl_->push_sparse(gradient, {&samples, 1}, impl_->base_version());
 }
 
 Result<PushResult> Learner::push_halves(GradientType type, std::span<const uint16_t> gradient,

@@ -15,7 +15,6 @@
 #include "ps/last_record.h"
 #include "ps/open_waiting.h"
 #include "ps/pull.h"
-#include "ps/shared_copy.h"
 #include "ps/transfer.h"
 
 namespace ffdl {
@@ -226,7 +225,8 @@ Result<PushResult> Learner::Impl::push_halves(GradientType type, std::span<const
 }
 
 Result<PushResult> Learner::Impl::push_sparse(const SparseGradient& gradient,
-                                              std::span<const SampleRange> samples) {
+                                              std::span<const SampleRange> samples,
+                                              uint64_t version) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
   if (config_.rows_max == 0) {
     return invalid_argument(
@@ -234,8 +234,7 @@ Result<PushResult> Learner::Impl::push_sparse(const SparseGradient& gradient,
         "most rows that one gradient touches");
   }
   FFDL_RETURN_IF_ERROR(sparse_.stage(gradient, config_.parameters));
-  return take_gradient({.values = sparse_.values(), .ranges = sparse_.ranges()}, samples,
-                       base_version_);
+  return take_gradient({.values = sparse_.values(), .ranges = sparse_.ranges()}, samples, version);
 }
 
 Result<PushResult> Learner::Impl::take_dense(std::span<const float> gradient,
@@ -415,23 +414,9 @@ Result<uint64_t> Learner::Impl::pull_rows(uint64_t table, uint64_t row_size,
                                           std::span<const uint64_t> rows,
                                           std::span<float> to) const {
   FFDL_RETURN_IF_ERROR(check_usable("pull rows"));
-  if (row_size == 0 || to.size() != rows.size() * row_size || table > config_.parameters) {
-    return invalid_argument(
-        "pull rows of the table at parameter {}: {} rows of {} floats into {} floats; give room "
-        "for row_size floats per row",
-        table, rows.size(), row_size, to.size());
-  }
-  const uint64_t version = region_.version();
-  const uint64_t rows_there = (config_.parameters - table) / row_size;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] >= rows_there) {
-      return invalid_argument("pull rows of the table at parameter {}: row {} of {}", table,
-                              rows[i], rows_there);
-    }
-    ps::copy_from_shared(to.data() + i * row_size, region_.weights() + table + rows[i] * row_size,
-                         row_size);
-  }
-  return version;
+  const ps::TableRows wanted{table, row_size, rows};
+  FFDL_RETURN_IF_ERROR(ps::check_pull_rows(region_, wanted, to.size()));
+  return ps::pull_rows(region_, wanted, to.data());
 }
 
 Status Learner::Impl::flush(Time deadline) {

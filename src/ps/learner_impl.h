@@ -45,7 +45,7 @@ class Learner::Impl {
   Result<PushResult> push(std::span<const float> gradient, std::span<const SampleRange> samples,
                           uint64_t version);
   Result<PushResult> push_sparse(const SparseGradient& gradient,
-                                 std::span<const SampleRange> samples);
+                                 std::span<const SampleRange> samples, uint64_t version);
   // `type`: kBFloat16 or kFloat16.
   Result<PushResult> push_halves(GradientType type, std::span<const uint16_t> gradient,
                                  std::span<const SampleRange> samples, uint64_t version);

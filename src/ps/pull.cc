@@ -81,6 +81,32 @@ Result<uint64_t> pull_weights(const Region& region, std::span<float> to, PullMod
   });
 }
 
+Status check_pull_rows(const Region& region, const TableRows& wanted, uint64_t floats) {
+  const uint64_t parameters = region.config().parameters;
+  if (wanted.row_size == 0 || floats != wanted.floats() || wanted.table > parameters) {
+    return base::invalid_argument(
+        "pull rows of the table at parameter {}: {} rows of {} floats into {} floats; give room "
+        "for row_size floats per row",
+        wanted.table, wanted.rows.size(), wanted.row_size, floats);
+  }
+  const uint64_t rows_there = (parameters - wanted.table) / wanted.row_size;
+  for (const uint64_t row : wanted.rows) {
+    if (row < rows_there) continue;
+    return base::invalid_argument("pull rows of the table at parameter {}: row {} of {}",
+                                  wanted.table, row, rows_there);
+  }
+  return {};
+}
+
+uint64_t pull_rows(const Region& region, const TableRows& wanted, float* to) {
+  const uint64_t version = region.version();
+  for (const uint64_t row : wanted.rows) {
+    copy_from_shared(to, region.weights() + wanted.table + row * wanted.row_size, wanted.row_size);
+    to += wanted.row_size;
+  }
+  return version;
+}
+
 // At first the time of a copy at 1 GB/s, and for a reader that waits for a core.
 SnapshotPauses::SnapshotPauses(const Region& region, int k)
     : words_(region.shard(k)),

@@ -19,6 +19,21 @@ Result<uint64_t> pull_weights(const Region& region, std::span<float> to, PullMod
 using ReadWeights = std::function<Status(uint64_t begin, uint64_t count)>;
 Result<uint64_t> pull_weights(const Region& region, PullMode mode, const ReadWeights& read);
 
+// Rows of `row_size` floats of the table that begins at parameter `table`.
+struct TableRows {
+  uint64_t table = 0;
+  uint64_t row_size = 0;
+  std::span<const uint64_t> rows{};
+
+  uint64_t floats() const { return rows.size() * row_size; }
+};
+
+// Whether there are such rows, and `floats` is the room that they take.
+Status check_pull_rows(const Region& region, const TableRows& wanted, uint64_t floats);
+
+// Copies them, one after the other, as kRelaxed; the version. They were checked.
+uint64_t pull_rows(const Region& region, const TableRows& wanted, float* to);
+
 // What a shard's thread remembers of its snapshot readers.
 class SnapshotPauses {
  public:

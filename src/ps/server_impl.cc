@@ -42,7 +42,8 @@ Status ParameterServer::Impl::start() {
   if (!owner_.held()) {
     return base::make_error(
         StatusCode::kCancelled,
-        "start parameter server '{}': this process is a fork of the one that owns it",
+        "start parameter server '{}': this process is a fork of the one that owns it; start it "
+        "there, or make another here",
         segment_->name());
   }
   if (control_)

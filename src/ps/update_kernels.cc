@@ -1,5 +1,6 @@
 #include "ps/update_kernels.h"
 
+#include "base/kernel_choice.h"
 #include "ps/rule_arithmetic.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -232,17 +233,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ffdl::ps {
 
-HWY_EXPORT(Block);
-HWY_EXPORT(Run);
+FFDL_KERNEL(Block);
+FFDL_KERNEL(Run);
 
 void update_block(const UpdateRuleOptions& options, const UpdateStep& step,
                   const UpdateBlock& block) {
-  HWY_DYNAMIC_DISPATCH(Block)(options, step, block);
+  FFDL_BEST_KERNEL(Block)(options, step, block);
 }
 
 void update_run(const UpdateRuleOptions& options, const UpdateStep& step,
                 const JournalledRun& run) {
-  HWY_DYNAMIC_DISPATCH(Run)(options, step, run);
+  FFDL_BEST_KERNEL(Run)(options, step, run);
 }
 
 }  // namespace ffdl::ps

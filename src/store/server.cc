@@ -44,7 +44,8 @@ Server::Server(ServerOptions options, Runtime& runtime, std::unique_ptr<DurableS
       loop_(std::move(loop)),
       woken_at_(service_.revision()),
       lease_end_(*loop_),
-      lease_grace_(*loop_) {}
+      lease_grace_(*loop_),
+      tick_(*loop_) {}
 
 Server::~Server() { loop_->stop(); }
 
@@ -266,6 +267,7 @@ void Server::watch_leases() {
   const Time next = service_.next_end();
   if (in_grace_) return;
   if (next == kNoDeadline) return lease_end_.cancel();
+  if (!tick_due_) notice_standstill();
   lease_end_.start(next, [this] {
     in_grace_ = true;
     lease_grace_.start(runtime_.now() + base::kLeaseGrace, [this] {
@@ -273,6 +275,18 @@ void Server::watch_leases() {
       end_leases(service_.leases_over(runtime_.now()));
     });
   });
+}
+
+// Whoever could not run itself cannot tell who was silent: what holds up the server, a busy or
+// paused machine, holds up its clients as well, and they begin to answer when it does.
+void Server::notice_standstill() {
+  const Time now = runtime_.now();
+  const Duration late = tick_due_ ? now - *tick_due_ : Duration::zero();
+  if (late > base::kLeaseTick) service_.prolong_leases(late);
+  if (!tick_due_ || late > base::kLeaseTick) tick_due_ = now;
+  *tick_due_ += base::kLeaseTick;
+  if (service_.next_end() == kNoDeadline) return tick_due_.reset();
+  tick_.start(*tick_due_, [this] { notice_standstill(); });
 }
 
 }  // namespace ffdl::store

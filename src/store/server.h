@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ffdl/runtime.h"
@@ -66,6 +67,7 @@ class Server {
   void end_leases(const std::vector<LeaseId>& leases);
   void wake_waits();
   void watch_leases();
+  void notice_standstill();
   void tell_refusal(const std::string& peer, const Status& why);
 
   const ServerOptions options_;
@@ -81,6 +83,8 @@ class Server {
   net::Timer lease_end_;
   net::Timer lease_grace_;
   bool in_grace_ = false;
+  net::Timer tick_;
+  std::optional<Time> tick_due_;  // none: there is no lease
 };
 
 }  // namespace ffdl::store

@@ -220,6 +220,10 @@ void Service::extend_leases(Time now) {
   for (auto& [id, lease] : leases_) lease.ends = now + lease.ttl;
 }
 
+void Service::prolong_leases(Duration by) {
+  for (auto& [id, lease] : leases_) lease.ends += by;
+}
+
 wire::Record Service::snapshot() const {
   wire::Record record;
   wire::Snapshot& out = *record.mutable_snapshot();

@@ -45,6 +45,8 @@ class Service {
   std::vector<LeaseId> leases_of(uint64_t client) const;
   // A server that begins gives every lease its full term.
   void extend_leases(Time now);
+  // Each ends so much later.
+  void prolong_leases(Duration by);
 
   // A record that makes an empty Service equal to this one.
   wire::Record snapshot() const;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "support/status_matchers.h"
 
@@ -15,7 +16,7 @@ TEST(DeviceError, SaysWhatIsMissingAndWhatToDo) {
     StatusCode code;
     std::string part;
   };
-  const Case cases[] = {
+  const std::vector<Case> cases = {
       {{.error = 35, .driver_missing = "libcuda.so.1: cannot open shared object file"},
        StatusCode::kUnimplemented,
        "(LD_LIBRARY_PATH, then /etc/ld.so.cache): libcuda.so.1: cannot open shared object file; "

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "support/host_device.h"
@@ -10,20 +12,22 @@
 namespace ffdl::base {
 namespace {
 
-// Tells which devices were chosen.
+// Tells which devices were chosen; before that the thread has the first one.
 class TwoDevices final : public testing::HostDevice {
  public:
-  Result<int> in_use() override { return used.back(); }
+  explicit TwoDevices(std::vector<int> chosen) : used(std::move(chosen)) {}
+  Result<int> in_use() override { return used.empty() ? 0 : used.back(); }
+  Result<bool> is_used(int device) override { return std::ranges::count(used, device) > 0; }
   Status use(int device) override {
     if (device > 1) return Status(StatusCode::kInvalidArgument, "there are two");
     used.push_back(device);
     return {};
   }
-  std::vector<int> used = {0};
+  std::vector<int> used;
 };
 
 TEST(DeviceSide, AThreadGetsItsDeviceBack) {
-  TwoDevices side;
+  TwoDevices side({0});
   {
     const DeviceUse other(side, 1);
     EXPECT_OK(other.status());
@@ -36,10 +40,21 @@ TEST(DeviceSide, AThreadGetsItsDeviceBack) {
   EXPECT_FAILS(none.status(), StatusCode::kInvalidArgument, "there are two");
 }
 
+// As a thread of ffdl's own does, of a process that uses another device.
+TEST(DeviceSide, WhatNobodyUsesIsNotGivenBack) {
+  TwoDevices side({});
+  for (int turn = 0; turn < 2; ++turn) {
+    const DeviceUse other(side, 1);
+    EXPECT_OK(other.status());
+  }
+  EXPECT_EQ(side.used, (std::vector<int>{1}));
+}
+
 // base/device.h, whatever it says on this machine.
 TEST(DeviceSide, GpusAreThoseOfThisMachine) {
   const auto side = gpu_side();
   EXPECT_EQ(side->in_use().status().code(), device_in_use().status().code());
+  EXPECT_EQ(side->is_used(0).status().code(), is_device_used(0).status().code());
   int here = 0;
   EXPECT_EQ(side->holds(&here).status().code(), is_device_memory(&here).status().code());
   EXPECT_EQ(side->follow(nullptr, nullptr).code(), follow_stream(nullptr, nullptr).code());
@@ -49,6 +64,9 @@ TEST(DeviceSide, GpusAreThoseOfThisMachine) {
   EXPECT_EQ(side->make_stream().status().code(), make_device_stream().status().code());
   EXPECT_EQ(side->allocate(64).status().code(), allocate_on_device(64).status().code());
   EXPECT_EQ(side->allocate_pinned(64).status().code(), allocate_pinned(64).status().code());
+  EXPECT_EQ(side->allocate_shareable(64).status().code(),
+            allocate_shareable_on_device(64).status().code());
+  EXPECT_EQ(side->map_shareable(-1, 64).status().code(), map_on_device(-1, 64).status().code());
   EXPECT_EQ(side->wait(nullptr).code(), wait_for_device(nullptr).code());
 }
 

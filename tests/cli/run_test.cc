@@ -92,6 +92,14 @@ TEST_F(RunTest, LogsIntoAFolder) {
   EXPECT_EQ(read(file("logs/new/worker-1.log")), "1\nto stderr\n");
 }
 
+TEST_F(RunTest, WorkersAreToldWhereToLogTheirSamples) {
+  const auto outcome =
+      run("--ledger-log " + file("samples/new") + " sh -c 'cd $FFDL_LEDGER_LOG && pwd'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_NE(outcome.out.find(file("samples/new") + "\n"), std::string::npos) << outcome.out;
+  EXPECT_EQ(run("--ledger-log /dev/null/a true").exit_code, 1);
+}
+
 TEST_F(RunTest, ExitCodesMeanSomething) {
   EXPECT_EQ(run("true").exit_code, 0);
   const auto failed = run("--max-restarts 1 -- sh -c 'exit 7'");

@@ -35,20 +35,25 @@ TEST(ConnectCommunicator, NoMemberAndNoSuchSlotIsRefused) {
         connect_communicator({1, 0, members}, *store, deadline_in(5s), {.slot_bytes = slot_bytes}),
         StatusCode::kInvalidArgument, "slot_bytes");
   }
+  EXPECT_FAILS(connect_communicator({1, 0, members}, *store, deadline_in(5s),
+                                    {.gpu_worlds = static_cast<GpuWorlds>(2)}),
+               StatusCode::kInvalidArgument, "gpu_worlds 2");
 }
 
-// A machine without a GPU or NCCL says so; where there are both a world of one adds up.
-TEST(ConnectCommunicator, NcclSaysWhatIsMissing) {
-  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
-  const auto communicator = connect_communicator({1, 0, {{"only", 1}}}, *store, deadline_in(60s),
-                                                 {.backend = Backend::kNccl});
-  if (communicator.ok()) {
-    EXPECT_EQ((*communicator)->backend(), Backend::kNccl);
-    EXPECT_OK((*communicator)->barrier(deadline_in(60s)));
-    return;
+// A machine without a GPU or NCCL says so; where there is what it needs a world of one meets.
+TEST(ConnectCommunicator, BackendsOfGpusSayWhatIsMissing) {
+  for (const Backend backend : {Backend::kNccl, Backend::kDeviceShm}) {
+    ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+    const auto communicator =
+        connect_communicator({1, 0, {{"only", 1}}}, *store, deadline_in(60s), {.backend = backend});
+    EXPECT_TRUE(store->list("comm/")->empty());
+    if (communicator.ok()) {
+      EXPECT_EQ((*communicator)->backend(), backend);
+      EXPECT_OK((*communicator)->barrier(deadline_in(60s)));
+    } else {
+      EXPECT_FAILS(communicator, StatusCode::kUnimplemented, "; ");
+    }
   }
-  EXPECT_FAILS(communicator, StatusCode::kUnimplemented, "; ");
-  EXPECT_TRUE(store->list("comm/")->empty());
 }
 
 // They meet through what they tell each other first: nobody waits for a deadline.

@@ -2,57 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/reduce_thread.h"
 #include "support/reduce_arrays.h"
+#include "support/reduce_threads.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::comm {
 namespace {
 
 using testing::ReduceArrays;
-
-template <class T>
-void run_threads(ReduceOp op, const DeviceReduce& reduce, uint64_t threads) {
-  for (uint64_t thread = threads; thread-- > 0;) {
-    switch (op) {
-      case ReduceOp::kSum:
-      case ReduceOp::kMean:
-        reduce_thread<Sum, T>(reduce, thread, threads);
-        break;
-      case ReduceOp::kMin:
-        reduce_thread<Least, T>(reduce, thread, threads);
-        break;
-      case ReduceOp::kMax:
-        reduce_thread<Greatest, T>(reduce, thread, threads);
-        break;
-      case ReduceOp::kProduct:
-        reduce_thread<Product, T>(reduce, thread, threads);
-        break;
-    }
-  }
-}
-
-// What the kernel does, thread by thread.
-void run_all_threads(ReduceOp op, DType type, const DeviceReduce& reduce, uint64_t threads) {
-  switch (type) {
-    case DType::kInt8:
-      return run_threads<int8_t>(op, reduce, threads);
-    case DType::kInt16:
-      return run_threads<int16_t>(op, reduce, threads);
-    case DType::kInt32:
-      return run_threads<int32_t>(op, reduce, threads);
-    case DType::kInt64:
-      return run_threads<int64_t>(op, reduce, threads);
-    case DType::kFloat16:
-      return run_threads<base::Float16>(op, reduce, threads);
-    case DType::kBFloat16:
-      return run_threads<base::BFloat16>(op, reduce, threads);
-    case DType::kFloat32:
-      return run_threads<float>(op, reduce, threads);
-    case DType::kFloat64:
-      return run_threads<double>(op, reduce, threads);
-  }
-}
+using testing::run_all_threads;
 
 TEST(DeviceReduce, GivesTheBitsOfTheTreeForAllTypesAtEveryOddSize) {
   uint64_t threads = 0;
@@ -86,7 +44,7 @@ TEST(DeviceReduce, WritesNothingBehindItsOutputAndMayWriteOntoAnInput) {
     ReduceArrays arrays(DType::kInt32, 2, count);
     DeviceReduce reduce{.input_count = 2, .out = arrays.out(), .count = count};
     std::ranges::copy(arrays.inputs(), reduce.inputs);
-    run_threads<int32_t>(ReduceOp::kSum, reduce, 5);
+    run_all_threads(ReduceOp::kSum, DType::kInt32, reduce, 5);
     EXPECT_EQ(arrays.at(count), arrays.behind());
     ReduceArrays onto(DType::kInt32, 2, count);
     const auto inputs = onto.inputs();
@@ -94,7 +52,7 @@ TEST(DeviceReduce, WritesNothingBehindItsOutputAndMayWriteOntoAnInput) {
     reduce.inputs[1] = inputs[1];
     reduce.out = onto.out();
     const double first = count > 0 ? onto.at(0) : 0;
-    run_threads<int32_t>(ReduceOp::kSum, reduce, 5);
+    run_all_threads(ReduceOp::kSum, DType::kInt32, reduce, 5);
     if (count > 0) {
       EXPECT_EQ(onto.at(0), first + testing::get_element(DType::kInt32,
                                                          static_cast<const std::byte*>(inputs[1])));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm/links.h"
+#include "ffdl/shared_memory.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -129,6 +130,40 @@ TEST_F(GlooLinksTest, WhoSendsToAPeerThatDiesInTheMiddleOfAMessageIsTold) {
   int outcome = 0;
   waitpid(child, &outcome, 0);
   EXPECT_TRUE(WIFSIGNALED(outcome));
+}
+
+// Some of the message has been read, which its sender sees in memory that both have. Where all of
+// it was there before the death, once more.
+TEST_F(GlooLinksTest, WhoReceivesFromAPeerThatDiesInTheMiddleOfAMessageIsTold) {
+  constexpr uint64_t kBytes = 40'000'000;
+  const auto received = SharedMemory::allocate(kBytes);
+  ASSERT_OK(received);
+  const volatile std::byte& first = *(*received)->data();
+  Status status;
+  for (uint64_t attempt = 1; status.ok() && attempt <= 20; ++attempt) {
+    const TempFolder folder;
+    const auto join = [&](int rank) {
+      const auto store = open_store("file://" + folder.path(), system_runtime());
+      return connect_links({attempt, rank, testing::members_named(2)}, **store, soon(),
+                           "127.0.0.1");
+    };
+    *(*received)->data() = std::byte{0};
+    const pid_t child = fork();
+    if (child == 0) {
+      std::vector<std::byte> values(kBytes, std::byte{1});
+      const auto links = join(1);
+      const auto place = (*links)->make_place(values.data(), kBytes);
+      if (!place->send(0, Tag::kInput, 0, kBytes).ok()) _exit(1);
+      while (first == std::byte{0}) std::this_thread::yield();
+      kill(getpid(), SIGKILL);
+    }
+    ASSERT_OK_AND_ASSIGN(const auto links, join(0));
+    const auto place = links->make_place((*received)->data(), kBytes);
+    ASSERT_OK(place->receive(1, Tag::kInput, 0, kBytes));
+    status = place->wait(soon());
+    waitpid(child, nullptr, 0);
+  }
+  EXPECT_FAILS(status, StatusCode::kPeerLost, "rank 1 'm1'");
 }
 
 TEST_F(GlooLinksTest, WritingToWhoHasLeftRaisesNoSignal) {

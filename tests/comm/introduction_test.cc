@@ -25,8 +25,8 @@ Status check(const std::vector<Introduction>& members) {
 }
 
 TEST(Introduction, ComesBackFromItsRecord) {
-  for (const Backend backend :
-       {Backend::kAuto, Backend::kShm, Backend::kGloo, Backend::kHierarchical, Backend::kNccl}) {
+  for (const Backend backend : {Backend::kAuto, Backend::kShm, Backend::kGloo,
+                                Backend::kHierarchical, Backend::kNccl, Backend::kDeviceShm}) {
     for (const bool loopback : {true, false}) {
       const Introduction given = with(kContainer, backend, loopback);
       ASSERT_OK_AND_ASSIGN(const Introduction got, from_record(to_record(given)));
@@ -64,6 +64,17 @@ TEST(Introduction, SharedMemoryNeedsOneHost) {
   EXPECT_OK(check({with(kHere, Backend::kNccl), with(kHere, Backend::kNccl)}));
   EXPECT_FAILS(check({with(kHere, Backend::kShm), with(kContainer, Backend::kShm)}),
                StatusCode::kInvalidArgument, "rank 0 'm0' and rank 1 'm1' share no memory");
+}
+
+TEST(Introduction, TheMemoryOfGpusNeedsOneHostAndOneNetwork) {
+  const Introduction here = with(kHere, Backend::kDeviceShm);
+  Introduction apart = here;
+  apart.host.network = "boot/8";
+  EXPECT_OK(check({here, here}));
+  EXPECT_FAILS(check({here, with(kOtherHost, Backend::kDeviceShm)}), StatusCode::kInvalidArgument,
+               "rank 0 'm0' and rank 1 'm1' share no memory; use the backend nccl");
+  EXPECT_FAILS(check({here, apart}), StatusCode::kInvalidArgument,
+               "rank 0 'm0' and rank 1 'm1' are in different network namespaces");
 }
 
 TEST(Introduction, SeveralHostsNeedAddressesUnlessTheyShareALoopback) {

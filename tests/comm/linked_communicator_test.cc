@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <iostream>
 #include <thread>
 
 #include "support/rank_processes.h"
@@ -38,7 +39,11 @@ int link_until_lost(Communicator& communicator, bool is_victim) {
                               static_cast<float>(communicator.world().rank + 1));
     const Status status =
         communicator.all_reduce({values.data(), values.size()}, ReduceOp::kSum, soon());
-    if (!status.ok()) return status.code() == StatusCode::kPeerLost ? 0 : 1;
+    if (status.code() == StatusCode::kPeerLost) return 0;
+    if (!status.ok()) {
+      std::cerr << "turn " << turn << ": " << status.to_string() << '\n';
+      return 1;
+    }
     if (values.front() != all || values.back() != all) return 2;
     if (is_victim && turn == 0) killer = std::thread([] { kill(getpid(), SIGKILL); });
   }

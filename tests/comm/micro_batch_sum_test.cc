@@ -9,7 +9,9 @@
 #include <random>
 
 #include "support/abort_while_running.h"
+#include "support/device_shm.h"
 #include "support/elements.h"
+#include "support/fake_nccl.h"
 #include "support/leaf_cuts.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
@@ -354,6 +356,60 @@ TEST(EvenShares, GiveTheFirstRanksOneMore) {
   EXPECT_EQ(even_shares(8, 3), (std::vector<uint64_t>{3, 3, 2}));
   EXPECT_EQ(even_shares(2, 4), (std::vector<uint64_t>{1, 1, 0, 0}));
   EXPECT_TRUE(even_shares(8, 0).empty());
+}
+
+// What a GPU has added up is moved between them: the bits are those of the host's memory, on any
+// number of ranks, in any shares.
+TEST(MicroBatchesOnAGpu, GiveTheBitsOfTheHost) {
+  constexpr uint64_t kCount = 301;
+  constexpr uint64_t kMicroBatches = 6;
+  testing::fresh_fake_nccl();
+  uint64_t generation = 0;
+  const auto expect_bits = [&](const Ranks& ranks, const std::vector<uint64_t>& shares) {
+    for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
+        Elements wanted = expected(op, type, kCount, kMicroBatches);
+        on_each(ranks, [&](Communicator& communicator, int) {
+          testing::HostDevice device;
+          expect_steps(communicator,
+                       {.shares = shares,
+                        .count = kCount,
+                        .dtype = type,
+                        .op = op,
+                        .device = 0,
+                        .devices = &device},
+                       wanted);
+        });
+      }
+    }
+  };
+  for (const std::vector<uint64_t>& shares :
+       {std::vector<uint64_t>{6}, {3, 3}, {0, 6}, {1, 4, 1}, {2, 2, 2}, {2, 2, 1, 1}}) {
+    const std::vector<Member> members = testing::members_named(static_cast<int>(shares.size()));
+    expect_bits(testing::nccl_ranks(++generation, members), shares);
+    expect_bits(testing::device_shm_ranks(++generation, members), shares);
+  }
+}
+
+TEST(MicroBatchesOnAGpu, WhatCannotBeIsSaid) {
+  testing::fresh_fake_nccl();
+  testing::HostDevice device;
+  MicroBatchOptions options = {.shares = {1, 1}, .count = 4, .device = 0, .devices = &device};
+  on_each(make_local(2), [&](Communicator& communicator, int) {
+    EXPECT_FAILS(MicroBatchSum::create(communicator, options, soon()), StatusCode::kInvalidArgument,
+                 "give it one of kNccl or kDeviceShm");
+  });
+  const Ranks ranks = testing::nccl_ranks(1, testing::members_named(2));
+  on_each(ranks, [&](Communicator& communicator, int rank) {
+    MicroBatchOptions greatest = options;
+    greatest.op = ReduceOp::kMax;
+    EXPECT_FAILS(MicroBatchSum::create(communicator, greatest, soon()), StatusCode::kUnimplemented,
+                 "adds up floating point numbers alone");
+    MicroBatchOptions one_here = options;
+    if (rank == 1) one_here.device.reset();
+    EXPECT_FAILS(MicroBatchSum::create(communicator, one_here, soon()),
+                 StatusCode::kInvalidArgument, "in a GPU's memory for shares of 1, 1");
+  });
 }
 
 }  // namespace

@@ -51,6 +51,9 @@ TEST(NcclInterface, NumbersAndLayoutsAreThoseOfTheHeader) {
   expect_same(Op::kMin, ncclMin);
   expect_same(Op::kMean, ncclAvg);
   EXPECT_EQ(sizeof(UniqueId), sizeof(ncclUniqueId));
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+  EXPECT_EQ(kShrinkAbort, NCCL_SHRINK_ABORT);
+#endif
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
   const Config ours;
   EXPECT_EQ(ours.magic, theirs.magic);
@@ -69,6 +72,14 @@ TEST(NcclInterface, FunctionsHaveTheShapesOfTheHeader) {
   EXPECT_TRUE(same_shape(f.get_unique_id, decltype(&ncclGetUniqueId){}));
   EXPECT_TRUE(same_shape(f.init_rank, decltype(&ncclCommInitRankConfig){}));
   EXPECT_TRUE(same_shape(f.init_rank_scalable, decltype(&ncclCommInitRankScalable){}));
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+  EXPECT_TRUE(same_shape(f.shrink, decltype(&ncclCommShrink){}));
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+  EXPECT_TRUE(same_shape(f.revoke, decltype(&ncclCommRevoke){}));
+  EXPECT_TRUE(same_shape(f.get_grow_id, decltype(&ncclCommGetUniqueId){}));
+  EXPECT_TRUE(same_shape(f.grow, decltype(&ncclCommGrow){}));
+#endif
   EXPECT_TRUE(same_shape(f.get_async_error, decltype(&ncclCommGetAsyncError){}));
   EXPECT_TRUE(same_shape(f.finalize, decltype(&ncclCommFinalize){}));
   EXPECT_TRUE(same_shape(f.destroy, decltype(&ncclCommDestroy){}));

@@ -39,6 +39,20 @@ TEST(NcclLibrary, TheFirstThatLoadsIsTaken) {
   EXPECT_NE((*library)->init_rank_scalable, nullptr);
 }
 
+TEST(NcclLibrary, WhatIsOfALaterVersionIsNullInAnEarlierOne) {
+  testing::fresh_fake_nccl();
+  const auto present = testing::fake_nccl();
+  const auto before = testing::fake_nccl(FFDL_FAKE_NCCL_WITHOUT_GROW);
+  EXPECT_NE((*present)->grow, nullptr);
+  EXPECT_NE((*present)->get_grow_id, nullptr);
+  EXPECT_EQ((*before)->grow, nullptr);
+  EXPECT_EQ((*before)->get_grow_id, nullptr);
+  for (const auto& library : {present, before}) {
+    EXPECT_NE((*library)->shrink, nullptr);
+    EXPECT_NE((*library)->revoke, nullptr);
+  }
+}
+
 TEST(NcclLibrary, OneThatIsMissingIsNamedWithAllPlaces) {
   const Status status = NcclLibrary::load({"/none/libnccl.so.2", "/nowhere/libnccl.so.2"}).status();
   EXPECT_FAILS(status, StatusCode::kUnimplemented, "/none/libnccl.so.2");

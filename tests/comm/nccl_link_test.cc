@@ -20,6 +20,7 @@ class NcclLinkTest : public ::testing::Test {
  protected:
   ~NcclLinkTest() override {
     EXPECT_EQ(fake.alive, 0) << "communicators of NCCL that nobody ended";
+    EXPECT_EQ(fake.misused, 0) << "calls after which NCCL hangs";
   }
   testing::FakeNccl& fake = testing::fresh_fake_nccl();
 };
@@ -94,6 +95,58 @@ TEST_F(NcclLinkTest, AnErrorThatComesLaterIsFoundByLooking) {
   EXPECT_OK(link->check("look"));
   fake.async_error = static_cast<int>(nccl::Code::kRemoteError);
   EXPECT_FAILS(link->check("look"), StatusCode::kPeerLost, "look: NCCL says 'remote error'");
+}
+
+// Handles that NCCL still writes are not freed, and what is half made is ended in an order in which
+// it can end: the stand-in counts what is not.
+TEST_F(NcclLinkTest, WhatIsHalfMadeEndsWithWhatItIsMadeOf) {
+  for (const bool grows : {true, false}) {
+    const nccl::UniqueId id = new_id();
+    testing::on_threads(2, [&](int rank) {
+      ASSERT_OK_AND_ASSIGN(const auto link,
+                           NcclLink::connect(fake_nccl(), {&id, 1}, rank, 2, until(soon())));
+      if (rank == 1) return link->leave(until(soon()));
+      const auto wait = until(deadline_in(20ms));
+      nccl::UniqueId to_grow{};
+      if (grows) {
+        ASSERT_OK_AND_ASSIGN(to_grow, link->get_grow_id());
+      }
+      EXPECT_EQ(
+          (grows ? link->grow(&to_grow, 3, wait) : link->shrink({}, true, wait)).status().code(),
+          grows ? StatusCode::kTimeout : StatusCode::kInvalidArgument);
+      EXPECT_TRUE(link->has_ended());
+    });
+  }
+}
+
+TEST_F(NcclLinkTest, AShrunkOneIsRevokedFirstIfAnythingRan) {
+  const nccl::UniqueId id = new_id();
+  testing::on_threads(3, [&](int rank) {
+    ASSERT_OK_AND_ASSIGN(const auto link,
+                         NcclLink::connect(fake_nccl(), {&id, 1}, rank, 3, until(soon())));
+    if (rank == 1) return;
+    link->revoke();
+    EXPECT_TRUE(link->is_revoked());
+    link->revoke();
+    EXPECT_FALSE(link->has_ended()) << "twice is once";
+    EXPECT_OK(link->shrink({1}, true, until(soon())));
+    EXPECT_FALSE(link->has_ended());
+    link->leave(until(soon()));
+  });
+  EXPECT_EQ(fake.revoked, 2);
+  EXPECT_EQ(fake.left, 0) << "what was revoked has no orderly end";
+}
+
+// It waits for a rank that does not come.
+TEST_F(NcclLinkTest, AShrunkOneThatNobodyElseMakesIsGivenUp) {
+  const nccl::UniqueId id = new_id();
+  testing::on_threads(3, [&](int rank) {
+    ASSERT_OK_AND_ASSIGN(const auto link,
+                         NcclLink::connect(fake_nccl(), {&id, 1}, rank, 3, until(soon())));
+    if (rank > 0) return;
+    EXPECT_FAILS(link->shrink({2}, false, until(deadline_in(20ms))), StatusCode::kTimeout, "");
+    EXPECT_TRUE(link->has_ended());
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "comm/tree_reduce.h"
 #include "support/elements.h"
+#include "support/status_matchers.h"
 
 namespace ffdl::comm {
 namespace {
@@ -49,7 +50,7 @@ void add_all(SubtreeValues& values, std::vector<Elements>& leaves, uint64_t begi
     // As a list.
     const Buffer parts[] = {leaves[leaf].part(0, 0), leaves[leaf].part(0, 700),
                             leaves[leaf].part(700, kValues - 700)};
-    values.add(leaf, leaves.size(), parts);
+    ASSERT_OK(values.add(leaf, leaves.size(), parts));
   }
 }
 
@@ -85,7 +86,7 @@ TEST(SubtreeValues, HalvesAreNotRounded) {
     Elements one(DType::kFloat16, 1);
     one.set(0, numbers[leaf]);
     const Buffer buffer = one.buffer();
-    values.add(leaf, 3, {&buffer, 1});
+    ASSERT_OK(values.add(leaf, 3, {&buffer, 1}));
   }
   ASSERT_EQ(values.nodes().size(), 1U);
   EXPECT_EQ(*reinterpret_cast<const float*>(values.value(0)), 2050);

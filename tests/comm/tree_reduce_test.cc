@@ -132,6 +132,27 @@ TEST(TreeReduce, HalvesAreRoundedOnce) {
   EXPECT_EQ(testing::get_element(DType::kFloat16, bytes_of(out)), 2050);
 }
 
+// Also where it is too small to be normal, and whether or not the number of ranks has an exact
+// inverse.
+TEST(TreeReduce, TheMeanIsTheQuotient) {
+  for (size_t ranks = 1; ranks <= 9; ++ranks) {
+    Rows rows = random_rows(ranks, 515);
+    for (auto& row : rows) {
+      for (size_t i = 0; i < row.size(); i += 2) row[i] = std::ldexp(row[i], -120);
+    }
+    std::vector<float> out(515);
+    tree_reduce(ReduceOp::kMean, DType::kFloat32, places_of(rows), bytes_of(out), 515);
+    std::vector<float> sum(515);
+    tree_reduce(ReduceOp::kSum, DType::kFloat32, places_of(rows), bytes_of(sum), 515);
+    std::vector<float> divided = sum;
+    divide({divided.data(), divided.size(), DType::kFloat32}, static_cast<double>(ranks));
+    for (size_t i = 0; i < 515; ++i) {
+      ASSERT_EQ(out[i], sum[i] / static_cast<float>(ranks)) << ranks << " ranks at " << i;
+    }
+    EXPECT_EQ(divided, out);
+  }
+}
+
 TEST(TreeReduce, TheMeanOfOneRankIsItself) {
   std::vector<std::vector<double>> rows = {{1.5, -3}};
   std::vector<double> out(2);

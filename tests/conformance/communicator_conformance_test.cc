@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "comm/hierarchical_communicator.h"
-#include "comm/shm_communicator.h"
 #include "comm/tree_reduce.h"
 #include "ffdl/communicator.h"
 #include "ffdl/micro_batch_sum.h"
 #include "support/abort_while_running.h"
+#include "support/device_shm.h"
 #include "support/elements.h"
 #include "support/fake_nccl.h"
 #include "support/ranks.h"
@@ -64,27 +64,10 @@ Ranks make_hierarchical(uint64_t generation, const std::vector<Member>& members)
   return ranks;
 }
 
-// The ranks use one mapping of the memory, so that ThreadSanitizer sees all that they do to it:
-// mappings of their own lie at addresses of their own.
 Ranks make_shm_in_one_mapping(uint64_t generation, const std::vector<Member>& members) {
-  World world = {.generation = generation, .rank = 0, .members = members};
-  const comm::ShmConfig config = {.generation = generation,
-                                  .members = comm::members_hash(world),
-                                  .slot_bytes = uint64_t{64} << 10,
-                                  .ranks = static_cast<uint32_t>(members.size()),
-                                  .reserved = 0};
-  auto made = shm::Segment::create({.kind = shm::SegmentKind::kCommunicator,
-                                    .layout_version = comm::kLayoutVersion,
-                                    .bytes = comm::segment_bytes(config)});
-  EXPECT_OK(made);
-  const auto segment = std::make_shared<shm::Segment>(std::move(made).value());
   Ranks ranks;
-  for (; world.rank < world.size(); ++world.rank) {
-    auto lock = shm::RoleLock::acquire(segment->fd(), shm::learner_role(world.rank));
-    EXPECT_OK(lock);
-    auto meeting =
-        std::make_unique<comm::ShmMeeting>(world, segment, config, std::move(lock).value());
-    ranks.push_back(std::make_unique<comm::ShmCommunicator>(world, std::move(meeting)));
+  for (auto& rank : testing::shm_in_one_mapping(generation, members)) {
+    ranks.push_back(std::move(rank));
   }
   return ranks;
 }
@@ -528,7 +511,11 @@ INSTANTIATE_TEST_SUITE_P(
                               true},
                       BackEnd{"hierarchical", make_hierarchical, true},
                       // NCCL as far as it can be had without a GPU.
-                      BackEnd{"nccl", testing::nccl_ranks, false, true}),
+                      BackEnd{"nccl", testing::nccl_ranks, false, true},
+                      BackEnd{"nccl_grown", testing::grown_nccl_ranks, false, true},
+                      BackEnd{"nccl_shrunk", testing::shrunk_nccl_ranks, false, true},
+                      // On a device that is made of threads.
+                      BackEnd{"device_shm", testing::device_shm_ranks}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST_P(StoreLedgerConformance, WorkersShareEachEpoch) {
     }
   }
   data::Audit audit({.samples = kSamples, .partition_samples = 16}, 2);
-  for (const auto& [number, step] : job.told) audit.add(1, step, "a worker");
+  for (const auto& [number, step] : job.told) audit.add(step, "a worker");
   const CommitAudit made = audit.finish({.complete = true});
   EXPECT_EQ(made.first_problems, std::vector<std::string>());
   EXPECT_EQ(made.samples, 2 * kSamples);

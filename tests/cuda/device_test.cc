@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/device_arrays.h"
+#include "ffdl/sample_memory.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -29,10 +30,28 @@ TEST(Device, CopiesThereAndBack) {
                "the GPU's memory is full");
 }
 
+TEST(Device, MemoryForSamplesIsPinned) {
+  FFDL_SKIP_WITHOUT_GPU();
+  PinnedMemory memory;
+  const std::span<std::byte> given = memory.allocate(uint64_t{16} << 20);
+  EXPECT_EQ(memory.not_pinned(), "");
+  EXPECT_EQ(memory.pinned_bytes(), given.size());
+  EXPECT_FALSE(base::pin_pages(given.data(), given.size()).ok());  // it is already
+  std::memset(given.data(), 7, given.size());
+  ASSERT_OK_AND_ASSIGN(const auto on_device, testing::on_device(given.data(), given.size()));
+  std::vector<std::byte> back(given.size());
+  ASSERT_OK(testing::to_host(back.data(), on_device.get(), given.size()));
+  EXPECT_EQ(std::memcmp(back.data(), given.data(), given.size()), 0);
+  memory.give_back(given);
+  EXPECT_EQ(memory.pinned_bytes(), 0U);
+}
+
 TEST(Device, AStreamFollowsTheDefaultStreamAndTellsWhenItIsDone) {
   FFDL_SKIP_WITHOUT_GPU();
   ASSERT_OK_AND_ASSIGN(const int device, base::device_in_use());
   ASSERT_OK(base::use_device(device));
+  ASSERT_OK_AND_ASSIGN(const bool is_used, base::is_device_used(device));
+  EXPECT_TRUE(is_used);
   constexpr uint64_t kBytes = uint64_t{64} << 20;
   std::vector<char> values(kBytes, 7);
   ASSERT_OK_AND_ASSIGN(const auto from, base::allocate_on_device(kBytes));
@@ -80,6 +99,29 @@ TEST(Device, AStreamFollowsAnotherFromAndToPinnedPages) {
     ASSERT_OK(base::wait_for_device(second.get()));
     EXPECT_EQ(back, std::vector<char>(bytes, char{7}));
   }
+}
+
+// Whoever allocated it, it stays until the last mapping goes.
+TEST(Device, MemoryWithADescriptorIsMappedAgain) {
+  FFDL_SKIP_WITHOUT_GPU();
+  std::vector<int> values = {3, 1, 4, 1, 5};
+  const uint64_t bytes = values.size() * sizeof(int);
+  base::MappedDeviceMemory mapped;
+  {
+    ASSERT_OK_AND_ASSIGN(base::ShareableDeviceMemory made,
+                         base::allocate_shareable_on_device(bytes));
+    EXPECT_GE(made.bytes, bytes);
+    EXPECT_TRUE(made.descriptor.valid());
+    ASSERT_OK_AND_ASSIGN(const bool on_device, base::is_device_memory(made.memory.get()));
+    EXPECT_TRUE(on_device);
+    ASSERT_OK(base::copy_on_device(made.memory.get(), values.data(), bytes, nullptr));
+    ASSERT_OK(base::wait_for_device(nullptr));
+    ASSERT_OK_AND_ASSIGN(mapped, base::map_on_device(made.descriptor.get(), made.bytes));
+    EXPECT_NE(mapped.get(), made.memory.get());
+  }
+  std::vector<int> back(values.size());
+  ASSERT_OK(testing::to_host(back.data(), mapped.get(), bytes));
+  EXPECT_EQ(back, values);
 }
 
 }  // namespace

@@ -1,13 +1,17 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/nccl_library.h"
-#include "cuda/device_arrays.h"
+#include "cuda/every_operation.h"
+#include "cuda/member_processes.h"
 #include "ffdl/communicator.h"
 #include "support/ranks.h"
+#include "support/shared_gpu.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
@@ -15,19 +19,23 @@
 namespace ffdl {
 namespace {
 
+using testing::DeviceNumbers;
 using testing::on_each;
+using testing::run_every_operation;
 using testing::soon;
 
-#define FFDL_SKIP_WITHOUT_NCCL()                                                              \
-  FFDL_SKIP_WITHOUT_GPU();                                                                    \
-  if (const auto ffdl_nccl = comm::NcclLibrary::load(comm::nccl_places(base::environment())); \
-      !ffdl_nccl.ok()) {                                                                      \
-    GTEST_SKIP() << ffdl_nccl.status().to_string();                                           \
+auto load_nccl() { return comm::NcclLibrary::load(comm::nccl_places(base::environment())); }
+
+#define FFDL_SKIP_WITHOUT_NCCL()                             \
+  FFDL_SKIP_WITHOUT_GPU();                                   \
+  if (const auto ffdl_nccl = load_nccl(); !ffdl_nccl.ok()) { \
+    GTEST_SKIP() << ffdl_nccl.status().to_string();          \
   }
 
 class NcclOnGpu : public ::testing::Test {
  protected:
-  // NCCL 2.30.7 and later take two ranks on one GPU, if they are asked before their first call.
+  // NCCL 2.30.7 and later take two threads' ranks on one GPU, if they are asked before their first
+  // call; an older one takes processes only, the last test.
   static void SetUpTestSuite() {
     setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
     setenv("NCCL_NVLS_ENABLE", "0", 1);
@@ -35,7 +43,9 @@ class NcclOnGpu : public ::testing::Test {
   }
 
   // Each with a GPU of its own where there are so many. Errors: that of the first that has one.
-  static Result<testing::Ranks> connect(uint64_t generation, int count) {
+  static Result<testing::Ranks> connect(uint64_t generation, int count,
+                                        GpuWorlds worlds = GpuWorlds::kAnew,
+                                        const testing::Ranks& before = {}) {
     FFDL_ASSIGN_OR_RETURN(const int device, base::device_in_use());
     const bool enough = base::use_device(count - 1).ok();
     FFDL_RETURN_IF_ERROR(base::use_device(device));
@@ -43,77 +53,20 @@ class NcclOnGpu : public ::testing::Test {
     testing::Ranks ranks(static_cast<size_t>(count));
     std::vector<Status> outcomes(ranks.size());
     testing::on_threads(count, [&](int rank) {
-      auto made =
-          connect_communicator({generation, rank, testing::members_named(count)}, **store, soon(),
-                               {.backend = Backend::kNccl, .device = enough ? rank : device});
-      outcomes[static_cast<size_t>(rank)] = made.status();
-      if (made.ok()) ranks[static_cast<size_t>(rank)] = std::move(made).value();
+      auto made = connect_communicator(
+          {generation, rank, testing::members_named(count)}, **store, soon(),
+          {.backend = Backend::kNccl, .device = enough ? rank : device, .gpu_worlds = worlds});
+      const auto at = static_cast<size_t>(rank);
+      outcomes[at] = made.status();
+      if (!made.ok()) return;
+      ranks[at] = std::move(made).value();
+      outcomes[at] =
+          ranks[at]->continue_from(at < before.size() ? before[at].get() : nullptr, soon());
     });
     for (const Status& outcome : outcomes) FFDL_RETURN_IF_ERROR(outcome);
     return ranks;
   }
 };
-
-// Numbers in the GPU's memory, of which those of rank r are r, r + 1, ..
-struct DeviceNumbers {
-  DeviceNumbers(uint64_t count, int rank) : values(count) {
-    for (uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>(rank + static_cast<int>(i));
-    auto made = testing::on_device(values.data(), count * sizeof(float));
-    EXPECT_OK(made);
-    if (made.ok()) memory = std::move(made).value();
-  }
-  Buffer part(uint64_t begin, uint64_t count) {
-    return {memory.get() + begin * sizeof(float), count, DType::kFloat32};
-  }
-  Buffer all() { return part(0, values.size()); }
-  const std::vector<float>& read() {
-    EXPECT_OK(testing::to_host(values.data(), memory.get(), values.size() * sizeof(float)));
-    return values;
-  }
-  std::vector<float> values;
-  base::DeviceMemory memory;
-};
-
-// What each operation must leave, in a world of any size.
-void run_every_operation(Communicator& communicator, int rank) {
-  const int ranks = communicator.world().size();
-  const auto n = static_cast<uint64_t>(ranks);
-  constexpr uint64_t kBlock = 1001;
-  DeviceNumbers sum(kBlock, rank);
-  const Buffer list[] = {sum.part(0, 17), sum.part(17, kBlock - 17)};
-  ASSERT_OK(communicator.all_reduce(list, ReduceOp::kSum, soon()));
-  const std::vector<float>& summed = sum.read();
-  const auto ranks_sum = static_cast<float>(ranks * (ranks - 1) / 2);
-  for (uint64_t i = 0; i < kBlock; ++i) {
-    ASSERT_EQ(summed[i], ranks_sum + static_cast<float>(n * i));
-  }
-  DeviceNumbers one(kBlock, rank);
-  DeviceNumbers whole(n * kBlock, 0);
-  ASSERT_OK(communicator.all_gather(one.all(), whole.all(), soon()));
-  DeviceNumbers exchanged(n * kBlock, 0);
-  DeviceNumbers scattered(kBlock, 99);
-  ASSERT_OK(communicator.scatter(whole.all(), scattered.all(), 0, soon()));
-  ASSERT_OK(communicator.all_to_all(whole.all(), exchanged.all(), soon()));
-  whole.read();
-  scattered.read();
-  exchanged.read();
-  const size_t last = (n - 1) * kBlock;
-  for (uint64_t i = 0; i < kBlock; ++i) {
-    const auto of_rank = [i](int giver) { return static_cast<float>(giver + static_cast<int>(i)); };
-    ASSERT_EQ(whole.values[last + i], of_rank(ranks - 1));
-    ASSERT_EQ(scattered.values[i], of_rank(rank));
-    ASSERT_EQ(exchanged.values[last + i], of_rank(rank));
-  }
-  DeviceNumbers given(n * kBlock, rank);
-  DeviceNumbers taken(kBlock, 0);
-  ASSERT_OK(communicator.reduce_scatter(given.all(), taken.all(), ReduceOp::kMax, soon()));
-  EXPECT_EQ(taken.read()[0], static_cast<float>(ranks - 1 + rank * static_cast<int>(kBlock)));
-  ASSERT_OK(communicator.broadcast(one.all(), ranks - 1, soon()));
-  EXPECT_EQ(one.read()[0], static_cast<float>(ranks - 1));
-  float host = 1;
-  ASSERT_OK(communicator.all_reduce({&host, 1}, ReduceOp::kSum, soon()));
-  EXPECT_EQ(host, static_cast<float>(ranks));
-}
 
 TEST_F(NcclOnGpu, AWorldOfOneRunsEveryOperation) {
   FFDL_SKIP_WITHOUT_NCCL();
@@ -141,6 +94,73 @@ TEST_F(NcclOnGpu, TwoRanksRunEveryOperationAndOneSurvivesTheOther) {
   shot.join();
   ASSERT_OK_AND_ASSIGN(const testing::Ranks next, connect(2, 1));
   on_each(next, run_every_operation);
+}
+
+// Where this NCCL grows and shrinks; the log says so where it had to connect anew.
+TEST_F(NcclOnGpu, AWorldGrowsShrinksAndOutlivesAMember) {
+  FFDL_SKIP_WITHOUT_NCCL();
+  auto connected = connect(1, 2, GpuWorlds::kDerived);
+  if (connected.status().code() == StatusCode::kInvalidArgument) {
+    GTEST_SKIP() << connected.status().to_string();
+  }
+  ASSERT_OK(connected);
+  on_each(*connected, run_every_operation);
+  ASSERT_OK_AND_ASSIGN(testing::Ranks three, connect(2, 3, GpuWorlds::kDerived, *connected));
+  connected->clear();
+  on_each(three, run_every_operation);
+  ASSERT_OK_AND_ASSIGN(testing::Ranks two, connect(3, 2, GpuWorlds::kDerived, three));
+  three.clear();
+  on_each(two, run_every_operation);
+  ASSERT_OK_AND_ASSIGN(three, connect(4, 3, GpuWorlds::kDerived, two));
+  two.clear();
+  std::thread shot([&] { three[2]->abort({}); });
+  on_each(three, [](Communicator& communicator, int rank) {
+    DeviceNumbers numbers(uint64_t{1} << 20, rank);
+    while (communicator.all_reduce(numbers.all(), ReduceOp::kMax, soon()).ok()) continue;
+  });
+  shot.join();
+  ASSERT_OK_AND_ASSIGN(two, connect(5, 2, GpuWorlds::kDerived, three));
+  on_each(two, run_every_operation);
+}
+
+constexpr int kNcclProcesses = 3;
+
+// On one GPU. The last rank is killed; the others go on in a world that is connected anew.
+void train_over_nccl_until_lost(int rank, const std::string& url) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store(url, system_runtime()));
+  const auto connect = [&](uint64_t generation, int ranks) {
+    return connect_communicator({generation, rank, testing::members_named(ranks)}, *store, soon(),
+                                {.backend = Backend::kNccl});
+  };
+  {
+    ASSERT_OK_AND_ASSIGN(const auto all, connect(1, kNcclProcesses));
+    run_every_operation(*all, rank);
+    if (rank == kNcclProcesses - 1) kill(getpid(), SIGKILL);
+    DeviceNumbers numbers(uint64_t{1} << 20, rank);
+    EXPECT_EQ(all->all_reduce(numbers.all(), ReduceOp::kMax, soon()).code(), StatusCode::kPeerLost);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto left, connect(2, kNcclProcesses - 1));
+  run_every_operation(*left, rank);
+}
+
+TEST_F(NcclOnGpu, DISABLED_Member) {
+  const auto member = testing::started_member();
+  if (!member) GTEST_SKIP() << "nobody has started it";
+  train_over_nccl_until_lost(member->rank, member->store);
+}
+
+// Any NCCL takes processes that share a GPU, in one way or the other.
+TEST_F(NcclOnGpu, ProcessesShareOneGpuAndSurviveOneAnother) {
+  FFDL_SKIP_WITHOUT_NCCL();
+  const int version = load_nccl().value()->version();
+  const TempFolder folder;
+  const auto members = testing::start_members(
+      "NcclOnGpu.DISABLED_Member", folder, 0, kNcclProcesses,
+      [version](int rank) { return testing::shared_gpu_environment(version, rank); });
+  for (int rank = 0; rank < kNcclProcesses; ++rank) {
+    StartedProgram& member = *members[static_cast<size_t>(rank)];
+    EXPECT_EQ(member.wait(), rank == kNcclProcesses - 1 ? -SIGKILL : 0) << member.output();
+  }
 }
 
 }  // namespace

@@ -26,13 +26,16 @@ TEST(StagedMemoryOnGpu, IsVisitedAsThatOfTheHost) {
   const Buffer mixed[] = {{held.get(), values.size()}, {&counter, 1, DType::kInt64}};
   const Buffer host[] = {{values.data(), values.size()}, {&counter, 1, DType::kInt64}};
 
-  ASSERT_OK_AND_ASSIGN(const auto memory, StagedMemory::create(base::gpu_side(), device));
+  ASSERT_OK_AND_ASSIGN(base::ChosenGpu chosen, base::choose_gpu(device, nullptr));
+  const base::Gpu gpu = chosen.gpu;
+  ASSERT_OK_AND_ASSIGN(const auto memory, StagedMemory::create(std::move(chosen)));
   ASSERT_OK(memory->follow());
   EXPECT_EQ(hash_of(*memory, mixed, {}).value(), hash_of(host, {}));
-  ASSERT_OK(scale(*memory, {mixed, 1}, 0.3));
+  ASSERT_OK(scale(gpu, {mixed, 1}, 0.3));
+  ASSERT_OK(memory->follow());
   scale({host, 1}, 0.3);
   EXPECT_EQ(hash_of(*memory, mixed, {}).value(), hash_of(host, {}));
-  ASSERT_OK(scale(*memory, {mixed, 1}, 0));
+  ASSERT_OK(scale(gpu, {mixed, 1}, 0));
   std::vector<float> back(values.size(), 1);
   ASSERT_OK(testing::to_host(back.data(), held.get(), bytes));
   EXPECT_EQ(back, std::vector<float>(values.size()));

@@ -1,8 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "base/array_work.h"
 #include "base/device.h"
 #include "comm/device_reduce.h"
-#include "ps/device_update.h"
+#include "ffdl/device_update.h"
 
 namespace ffdl {
 namespace {
@@ -12,23 +13,27 @@ namespace {
 TEST(WithoutGpu, EveryCallSaysWhatIsMissingInOneSentence) {
   if (base::find_device().ok()) GTEST_SKIP() << "this machine has a GPU";
   alignas(64) float values[64] = {};
-  ps::DeviceUpdate update{.count = 16, .gradient = values, .weights = values + 16};
+  DeviceUpdate update{.count = 16, .gradient = values, .weights = values + 16};
   const void* const inputs[] = {values};
   const Status answers[] = {
       base::find_device().status(),
       base::allocate_on_device(64).status(),
+      base::allocate_shareable_on_device(64).status(),
+      base::map_on_device(0, 64).status(),
       base::allocate_pinned(64).status(),
       base::copy_on_device(values, values + 16, 64, nullptr),
       base::wait_for_device(nullptr),
       base::device_in_use().status(),
       base::use_device(0),
+      base::is_device_used(0).status(),
       base::is_device_memory(values).status(),
       base::device_is_done(nullptr).status(),
       base::make_device_stream().status(),
       base::follow_default_stream(nullptr),
       base::follow_stream(nullptr, nullptr),
       base::pin_pages(values, 64).status(),
-      ps::update_on_device({}, {}, update, nullptr),
+      base::run_on_device(base::ScaleArray{.array = {values, 16}}, nullptr),
+      update_on_device({}, {}, update, nullptr),
       comm::reduce_on_device(ReduceOp::kSum, DType::kFloat32, inputs, values, 16, nullptr),
   };
   for (const Status& answer : answers) {

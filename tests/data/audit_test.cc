@@ -17,12 +17,12 @@ struct Told {
 CommitAudit audit(const std::vector<Told>& all, bool complete = false, uint64_t epochs = 0) {
   Audit made(kData, epochs);
   for (const Told& told : all) {
-    CommittedStep step = {told.step, {}};
+    CommittedStep step = {told.step, {}, told.lineage};
     for (const SampleRange& range : told.ranges) {
       const auto rank = static_cast<char>(step.parts.size());
       step.parts.push_back({{std::string(1, static_cast<char>('a' + rank)), 1}, range});
     }
-    made.add(told.lineage, step, "log");
+    made.add(step, "log");
   }
   return made.finish({.complete = complete});
 }

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "data/counted_memory.h"
 #include "data/numbered_source.h"
 #include "ffdl/partition_ledger.h"
 #include "support/status_matchers.h"
@@ -11,6 +12,7 @@
 namespace ffdl::data {
 namespace {
 
+using ::ffdl::testing::CountedMemory;
 using ::ffdl::testing::number_of;
 using ::ffdl::testing::NumberedSource;
 using Plan = std::vector<PlannedBlock>;
@@ -28,10 +30,10 @@ class BlockReaderTest : public ::testing::Test {
 };
 
 TEST_F(BlockReaderTest, ReadsItselfWithoutThreads) {
-  BlockReader reader(source_, *ledger_, 0, false);
+  BlockReader reader(source_, *ledger_, {.threads = 0});
   reader.want(Plan{{{1, 0, 10}, -1}, {{0, 40, 50}, -1}});
   EXPECT_EQ(source_.reads, 0);
-  const auto block = reader.get(0, 45);
+  const auto block = reader.get({0, 45, 46});
   ASSERT_OK(block->status);
   EXPECT_EQ(block->indices.size(), 10U);
   EXPECT_EQ(number_of(block->samples[5]), 45U);
@@ -41,23 +43,23 @@ TEST_F(BlockReaderTest, ReadsItselfWithoutThreads) {
 
 TEST_F(BlockReaderTest, ThreadsReadAheadInOrder) {
   source_.close();
-  BlockReader reader(source_, *ledger_, 1, false);
+  BlockReader reader(source_, *ledger_, {.threads = 1});
   reader.want(Plan{{{0, 0, 10}, -1}, {{1, 0, 10}, -1}});
   source_.open();
-  EXPECT_EQ(number_of(reader.get(1, 3)->samples[3]), 53U);
-  EXPECT_EQ(number_of(reader.get(0, 3)->samples[3]), 3U);
+  EXPECT_EQ(number_of(reader.get({1, 3, 4})->samples[3]), 53U);
+  EXPECT_EQ(number_of(reader.get({0, 3, 4})->samples[3]), 3U);
   EXPECT_EQ(source_.reads, 2);
 }
 
 // Its thread is in the source when the block is dropped, and wanted again under another name.
 TEST_F(BlockReaderTest, ABlockMayBeDroppedWhileItIsRead) {
-  BlockReader reader(source_, *ledger_, 2, false);
+  BlockReader reader(source_, *ledger_, {.threads = 2});
   for (int round = 0; round < 50; ++round) {
     source_.close();
     reader.want(Plan{{{0, 0, 10}, -1}, {{0, 10, 20}, -1}});
     reader.want(Plan{{{1, 0, 20}, -1}});
     source_.open();
-    const auto block = reader.get(1, 19);
+    const auto block = reader.get({1, 19, 20});
     ASSERT_OK(block->status);
     for (uint64_t i = 0; i < 20; ++i) ASSERT_EQ(number_of(block->samples[i]), 50 + i);
     reader.want({});
@@ -65,33 +67,45 @@ TEST_F(BlockReaderTest, ABlockMayBeDroppedWhileItIsRead) {
 }
 
 TEST_F(BlockReaderTest, ABlockThatIsUsedStaysWhenItIsDropped) {
-  BlockReader reader(source_, *ledger_, 0, false);
+  BlockReader reader(source_, *ledger_, {.threads = 0});
   reader.want(Plan{{{0, 0, 10}, -1}});
-  const auto block = reader.get(0, 0);
+  const auto block = reader.get({0, 0, 1});
   for (uint64_t begin = 0; begin < 40; begin += 10) {
     reader.want(Plan{{{1, begin, begin + 10}, -1}});
-    reader.get(1, begin);
+    reader.get({1, begin, begin + 1});
   }
   for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(number_of(block->samples[i]), i);
 }
 
 TEST_F(BlockReaderTest, AFailedBlockIsReadAgain) {
   source_.fails_at = 5;
-  BlockReader reader(source_, *ledger_, 0, false);
+  BlockReader reader(source_, *ledger_, {.threads = 0});
   reader.want(Plan{{{0, 0, 10}, -1}});
-  const auto failed = reader.get(0, 0);
+  const auto failed = reader.get({0, 0, 1});
   EXPECT_FAILS(failed->status, StatusCode::kUnavailable, "the disk is away");
   reader.forget(failed);
   EXPECT_TRUE(reader.known().empty());
   source_.fails_at = 1000;
   reader.want(Plan{{{0, 0, 10}, -1}});
-  EXPECT_OK(reader.get(0, 0)->status);
+  EXPECT_OK(reader.get({0, 0, 1})->status);
+}
+
+TEST_F(BlockReaderTest, WhatNoBlockHasIsReadByItself) {
+  BlockReader reader(source_, *ledger_, {.threads = 0});
+  reader.want(Plan{{{0, 20, 30}, -1}, {{1, 10, 20}, -1}});
+  const auto before = reader.get({0, 5, 25});
+  EXPECT_EQ(before->range, (SampleRange{0, 5, 20}));
+  EXPECT_EQ(number_of(before->samples[14]), 19U);
+  EXPECT_EQ(reader.get({0, 20, 25})->range, (SampleRange{0, 20, 30}));
+  EXPECT_EQ(reader.get({0, 30, 35})->range, (SampleRange{0, 30, 35}));
+  EXPECT_EQ(reader.get({0, 7, 8}), before);
+  EXPECT_EQ(reader.counts().read, 3U);
 }
 
 TEST_F(BlockReaderTest, CountsWhatNobodyNeeded) {
-  BlockReader reader(source_, *ledger_, 1, false);
+  BlockReader reader(source_, *ledger_, {.threads = 1});
   reader.want(Plan{{{0, 0, 10}, -1}, {{0, 10, 20}, -1}});
-  reader.get(0, 0);
+  reader.get({0, 0, 1});
   while (reader.counts().read < 2) std::this_thread::yield();
   reader.want(Plan{{{0, 10, 20}, 1}});
   EXPECT_EQ(reader.counts().not_needed, 0U);
@@ -99,26 +113,23 @@ TEST_F(BlockReaderTest, CountsWhatNobodyNeeded) {
   EXPECT_EQ(reader.counts().not_needed, 1U);
 }
 
-TEST(PutTogether, CopiesOnlyWhatIsApart) {
-  const std::byte all[6] = {std::byte{0}, std::byte{1}, std::byte{2},
-                            std::byte{3}, std::byte{4}, std::byte{5}};
-  const std::span<const std::byte> bytes(all);
-  SampleBatch memory;
-  std::vector<std::span<const std::byte>> samples = {bytes.subspan(1, 2), {}, bytes.subspan(3, 1)};
-  EXPECT_EQ(put_together(samples, memory).data(), all + 1);
-  EXPECT_EQ(samples[2].data(), all + 3);
-
-  samples = {bytes.subspan(4, 2), {}, bytes.subspan(0, 3)};
-  const auto together = put_together(samples, memory);
-  ASSERT_EQ(together.size(), 5U);
-  const int expected[] = {4, 5, 0, 1, 2};
-  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(together[i], static_cast<std::byte>(expected[i]));
-  EXPECT_EQ(samples[0].data(), together.data());
-  EXPECT_EQ(samples[1].data(), nullptr);
-  EXPECT_EQ(samples[2].data(), together.data() + 2);
-
-  samples.clear();
-  EXPECT_TRUE(put_together(samples, memory).empty());
+TEST_F(BlockReaderTest, BlocksLieInMemoryThatIsUsedAgain) {
+  CountedMemory memory;
+  {
+    BlockReader reader(source_, *ledger_, {.threads = 0, .memory = &memory});
+    for (uint64_t begin = 0; begin < 50; begin += 10) {
+      reader.want(Plan{{{0, begin, begin + 10}, -1}});
+      EXPECT_EQ(number_of(reader.get({0, begin, begin + 1})->samples[0]), begin);
+    }
+    EXPECT_GE(memory.given, 10 * sizeof(uint64_t));
+    const int calls = memory.calls;
+    for (uint64_t begin = 0; begin < 50; begin += 10) {
+      reader.want(Plan{{{1, begin, begin + 10}, -1}});
+      EXPECT_EQ(number_of(reader.get({1, begin, begin + 1})->samples[0]), 50 + begin);
+    }
+    EXPECT_EQ(memory.calls, calls);
+  }
+  EXPECT_EQ(memory.given, 0U);
 }
 
 }  // namespace

@@ -6,14 +6,14 @@ namespace ffdl::data {
 namespace {
 
 TEST(CommitLine, ComesBackAsItWas) {
-  const CommittedStep step = {7, {{{"w\"0\"", 2}, {15, 128, 136}}, {{"w1", 1}, {0, 3, 4}}}};
-  EXPECT_EQ(step_line(step, 3),
+  const CommittedStep step = {7, {{{"w\"0\"", 2}, {15, 128, 136}}, {{"w1", 1}, {0, 3, 4}}}, 3};
+  EXPECT_EQ(step_line(step),
             R"({"step":7,"lineage":3,"parts":[["w\"0\"",2,15,128,136],["w1",1,0,3,4]]})");
-  const auto line = parse_commit_line(step_line(step, 3));
+  const auto line = parse_commit_line(step_line(step));
   ASSERT_TRUE(line);
   EXPECT_FALSE(line->is_header);
   EXPECT_EQ(line->step, step);
-  EXPECT_EQ(line->lineage, 3U);
+  EXPECT_EQ(line->step.lineage, 3U);
 
   const auto header =
       parse_commit_line(header_line({.samples = 10, .partition_samples = 4, .epochs = 2}));

@@ -7,8 +7,11 @@
 #include <map>
 #include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "data/numbered_source.h"
+#include "data/pipeline_job.h"
 #include "ffdl/partition_ledger.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -18,92 +21,13 @@ namespace {
 
 using testing::number_of;
 using testing::NumberedSource;
+using Job = testing::PipelineJob;
 using ::testing::TestWithParam;
-
-// A job of some members, each with a ledger and a pipeline, as a session drives them.
-class Job {
- public:
-  Job(const NumberedSource& source, PartitionLedgerOptions ledger, DataPipelineOptions pipeline)
-      : source_(source), ledger_options_(ledger), pipeline_options_(pipeline) {
-    ledger_options_.samples = source.samples();
-  }
-
-  struct Member {
-    ffdl::Member self;
-    std::unique_ptr<PartitionLedger> ledger;
-    std::unique_ptr<DataPipeline> pipeline;
-    DataBatch batch{};
-  };
-
-  void add() {
-    const auto id = std::string(1, static_cast<char>('a' + made_ % 26));
-    auto member = std::make_unique<Member>();
-    member->self = {id, ++made_};
-    member->ledger = std::move(PartitionLedger::create(ledger_options_)).value();
-    if (!members_.empty()) EXPECT_OK(member->ledger->restore(members_[0]->ledger->save()));
-    member->pipeline =
-        std::move(DataPipeline::create(source_, *member->ledger, pipeline_options_)).value();
-    members_.push_back(std::move(member));
-  }
-  void remove(size_t which) {
-    members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(which));
-  }
-  void announce() {
-    World world;
-    for (const auto& member : members_) world.members.push_back(member->self);
-    for (auto& member : members_) {
-      world.rank = static_cast<int>(&member - members_.data());
-      member->ledger->world_changed(world);
-    }
-  }
-
-  // One step: every member's batch is what its ledger says, and is counted.
-  void step(uint64_t count) {
-    std::vector<std::byte> records;
-    for (auto& member : members_) {
-      ASSERT_OK(member->pipeline->next(member->batch, count));
-      check(*member);
-      std::vector<std::byte> record(member->ledger->record_bytes());
-      member->ledger->describe(record);
-      records.insert(records.end(), record.begin(), record.end());
-    }
-    ++step_;
-    const uint64_t epoch = members_[0]->ledger->epoch();
-    const size_t bytes = members_[0]->ledger->record_bytes();
-    for (auto& member : members_) {
-      for (const auto& sample : member->batch.samples) ++used_[{epoch, number_of(sample)}];
-      member->ledger->applied(step_, StepRecords(records, bytes, bytes));
-      member->ledger->stable(step_);
-    }
-  }
-
-  std::vector<std::unique_ptr<Member>>& members() { return members_; }
-  bool is_done() const { return members_[0]->ledger->is_done(); }
-  const std::map<std::pair<uint64_t, uint64_t>, int>& used() const { return used_; }
-
- private:
-  static void check(const Member& member) {
-    const DataBatch& batch = member.batch;
-    ASSERT_OK_AND_ASSIGN(const auto indices, member.ledger->sample_indices(batch.ranges));
-    ASSERT_THAT(batch.indices, ::testing::ElementsAreArray(indices));
-    ASSERT_EQ(batch.samples.size(), member.ledger->taken());
-    for (size_t i = 0; i < indices.size(); ++i) {
-      ASSERT_EQ(number_of(batch.samples[i]), indices[i]);
-    }
-  }
-
-  const NumberedSource& source_;
-  PartitionLedgerOptions ledger_options_;
-  const DataPipelineOptions pipeline_options_;
-  std::vector<std::unique_ptr<Member>> members_{};
-  uint64_t made_ = 0;
-  uint64_t step_ = 0;
-  std::map<std::pair<uint64_t, uint64_t>, int> used_{};  // epoch and sample
-};
 
 struct Case {
   SampleOrder order;
   int threads;
+  size_t numbers = 1;  // in a sample
 };
 
 class DataPipelineWorlds : public TestWithParam<Case> {};
@@ -111,6 +35,7 @@ class DataPipelineWorlds : public TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Orders, DataPipelineWorlds,
                          ::testing::Values(Case{SampleOrder::kOnDemand, 0},
                                            Case{SampleOrder::kOnDemand, 2},
+                                           Case{SampleOrder::kOnDemand, 0, 512},
                                            Case{SampleOrder::kGlobal, 0},
                                            Case{SampleOrder::kGlobal, 1}));
 
@@ -120,17 +45,19 @@ TEST_P(DataPipelineWorlds, DeliversWhatTheLedgerSays) {
   for (uint64_t seed = 0; seed < 15; ++seed) {
     std::mt19937_64 random(seed);
     const auto below = [&](uint64_t bound) { return random() % bound; };
-    const NumberedSource source(200 + below(300));
+    const NumberedSource source(200 + below(300), GetParam().numbers);
     PartitionLedgerOptions ledger = {.partition_samples = 1 + below(60),
                                      .epochs = 3,
                                      .seed = seed,
                                      .shuffle = static_cast<Shuffle>(below(3)),
                                      .order = GetParam().order};
+    if (ledger.shuffle == Shuffle::kSamples) ledger.window_partitions = 1 + below(6);
     if (ledger.order == SampleOrder::kGlobal) ledger.batch_samples = 1 + below(40);
     Job job(source, ledger,
             {.threads = GetParam().threads,
              .read_ahead_bytes = 8 * below(200),
              .one_buffer = below(2) == 0});
+    if (below(2) == 0) job.use_own_memory();
     job.add();
     job.announce();
     while (!job.is_done() && !HasFatalFailure()) {
@@ -155,13 +82,14 @@ TEST_P(DataPipelineWorlds, DeliversWhatTheLedgerSays) {
 // which one dies there in a step while the other goes on. store_ledger_test.cc has it without.
 TEST_P(DataPipelineWorlds, NoneOfTheReferenceIsLostOrRepeated) {
   for (const bool dies : {false, true}) {
-    const NumberedSource source(10'007);
+    const NumberedSource source(10'007, GetParam().numbers);
     PartitionLedgerOptions ledger = {.partition_samples = 256,
                                      .seed = 3,
                                      .shuffle = Shuffle::kSamples,
                                      .order = GetParam().order};
     if (ledger.order == SampleOrder::kGlobal) ledger.batch_samples = 64;
     Job job(source, ledger, {.threads = GetParam().threads});
+    if (GetParam().numbers > 1) job.use_own_memory();
     job.add();
     job.add();
     job.announce();
@@ -197,7 +125,7 @@ class DataPipelineTest : public ::testing::Test {
 TEST_F(DataPipelineTest, ErrorsComeFromNextAndAreNotForEver) {
   for (const int threads : {0, 1}) {
     const auto made = job({.threads = threads});
-    auto& [self, ledger, pipeline, batch] = *made->members()[0];
+    auto& [self, ledger, pipeline, batch, memory] = *made->members()[0];
     source_.fails_at = 7;
     EXPECT_FAILS(pipeline->next(batch, 10), StatusCode::kUnavailable, "the disk is away");
     EXPECT_FAILS(pipeline->next(batch, 10), StatusCode::kUnavailable, "the disk is away");
@@ -269,7 +197,7 @@ TEST_F(DataPipelineTest, WhatFailsAheadIsAnErrorOfItsOwnStep) {
     Job made(source_, ledger, {.threads = 1});
     made.add();
     made.announce();
-    auto& [self, first, pipeline, batch] = *made.members()[0];
+    auto& [self, first, pipeline, batch, memory] = *made.members()[0];
     source_.fails_at = 25;
     made.step(10);
     ASSERT_FALSE(HasFatalFailure());
@@ -279,6 +207,80 @@ TEST_F(DataPipelineTest, WhatFailsAheadIsAnErrorOfItsOwnStep) {
     source_.fails_at = 5000;
     while (!made.is_done()) made.step(10);
     EXPECT_EQ(made.used().size(), 1000U);
+  }
+}
+
+// A ledger of a user that holds and takes what it likes, the same in each step.
+class LeapingLedger final : public SampleLedger {
+ public:
+  LeapingLedger(std::vector<SampleRange> leases, std::vector<SampleRange> taken)
+      : leases_(std::move(leases)), taken_(std::move(taken)) {}
+
+  Result<std::vector<SampleRange>> take(uint64_t) override { return taken_; }
+  uint64_t taken() const override {
+    uint64_t sum = 0;
+    for (const SampleRange& range : taken_) sum += range.end - range.begin;
+    return sum;
+  }
+  const std::vector<SampleRange>& leases() const override { return leases_; }
+  uint64_t samples() const override { return 1000; }
+  uint64_t epoch() const override { return 0; }
+  uint64_t committed() const override { return 0; }
+  bool is_done() const override { return false; }
+  Result<std::vector<uint64_t>> sample_indices(std::span<const SampleRange> ranges) const override {
+    std::vector<uint64_t> indices;
+    for (const SampleRange& range : ranges) {
+      for (uint64_t i = range.begin; i < range.end; ++i) indices.push_back(i);
+    }
+    return indices;
+  }
+
+ private:
+  const std::vector<SampleRange> leases_;
+  const std::vector<SampleRange> taken_;
+};
+
+// All of it is one block, which cannot be read as a whole.
+TEST_F(DataPipelineTest, PartsOfABlockThatFailsAreReadByThemselves) {
+  for (const int threads : {0, 1}) {
+    LeapingLedger ledger({{0, 0, 100}}, {{0, 10, 20}, {0, 50, 60}, {0, 20, 30}});
+    ASSERT_OK_AND_ASSIGN(const auto pipeline,
+                         DataPipeline::create(source_, ledger, {.threads = threads}));
+    DataBatch batch;
+    for (const uint64_t needed : {15, 55, 25}) {
+      source_.fails_at = needed;
+      EXPECT_FAILS(pipeline->next(batch), StatusCode::kUnavailable, "the disk is away");
+    }
+    source_.fails_at = 35;
+    ASSERT_OK(pipeline->next(batch));
+    ASSERT_EQ(batch.samples.size(), 30U);
+    for (uint64_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(number_of(batch.samples[i]), 10 + i);
+      EXPECT_EQ(number_of(batch.samples[10 + i]), 50 + i);
+      EXPECT_EQ(number_of(batch.samples[20 + i]), 20 + i);
+    }
+    source_.fails_at = 5000;
+    ASSERT_OK(pipeline->next(batch));
+    EXPECT_EQ(number_of(batch.samples[29]), 29U);
+  }
+}
+
+// What is read in place of a block that fails ends where another one begins.
+TEST_F(DataPipelineTest, ABlockThatFailsMayOverlapOthers) {
+  LeapingLedger ledger({{0, 0, 100}, {0, 20, 30}, {0, 40, 70}}, {{0, 10, 60}});
+  for (const uint64_t fails_at : {90, 65, 35}) {
+    source_.fails_at = fails_at;
+    ASSERT_OK_AND_ASSIGN(const auto pipeline,
+                         DataPipeline::create(source_, ledger, {.threads = 1}));
+    DataBatch batch;
+    const Status status = pipeline->next(batch);
+    if (fails_at < 60) {
+      EXPECT_FAILS(status, StatusCode::kUnavailable, "the disk is away");
+      continue;
+    }
+    ASSERT_OK(status);
+    ASSERT_EQ(batch.samples.size(), 50U);
+    for (uint64_t i = 0; i < 50; ++i) EXPECT_EQ(number_of(batch.samples[i]), 10 + i);
   }
 }
 
@@ -373,7 +375,7 @@ TEST_F(DataPipelineTest, CorruptSamplesAreLeftOutAndCounted) {
   for (const bool one_buffer : {false, true}) {
     source_.skips_at = 3;
     const auto made = job({.threads = 0, .one_buffer = one_buffer});
-    auto& [self, ledger, pipeline, batch] = *made->members()[0];
+    auto& [self, ledger, pipeline, batch, memory] = *made->members()[0];
     ASSERT_OK(pipeline->next(batch, 5));
     EXPECT_EQ(batch.skipped, 1U);
     EXPECT_THAT(batch.indices, ::testing::ElementsAre(0, 1, 2, 4));

@@ -114,5 +114,120 @@ TEST(DataSet, SamplesLieInTheirPartition) {
       << "a part of it is in the same order";
 }
 
+// What each partition is given in an epoch.
+std::vector<std::vector<uint64_t>> given(const DataSet& data, uint64_t epoch) {
+  std::vector<std::vector<uint64_t>> all;
+  for (uint32_t p = 0; p < data.partitions(); ++p) all.push_back(indices(data, data.use(p, epoch)));
+  return all;
+}
+
+// Worked out apart, from the words in data_set.h and permutation.h.
+TEST(DataSet, WhatAPartitionIsGivenIsTheSameForEver) {
+  using Given = std::vector<std::vector<uint64_t>>;
+  DataSet data{.samples = 10, .partition_samples = 4, .seed = 3, .shuffle = Shuffle::kSamples};
+  EXPECT_EQ(given(data, 1), (Given{{2, 0, 1, 3}, {5, 4, 7, 6}, {9, 8}}));
+
+  // Windows of partitions 1, 4, 3 and 2, 0: 4 is the short one, in the middle of the first.
+  data.samples = 18;
+  data.window_partitions = 3;
+  EXPECT_EQ(given(data, 1),
+            (Given{{9, 0, 11, 10}, {16, 4, 12, 14}, {1, 8, 3, 2}, {7, 5, 17, 13}, {6, 15}}));
+  // 0, 3, 4 and 2, 1: the short one is last there anyway.
+  EXPECT_EQ(given(data, 0),
+            (Given{{16, 13, 0, 17}, {7, 9, 6, 11}, {10, 5, 4, 8}, {2, 3, 15, 12}, {14, 1}}));
+}
+
+// Whether in the window of some places of an epoch each sample of its partitions is given once.
+void expect_window_is_whole(const DataSet& data, uint64_t epoch, uint64_t first_place) {
+  std::vector<uint64_t> due;
+  std::vector<uint64_t> came;
+  for (uint64_t i = 0; i < data.window_partitions; ++i) {
+    if (first_place + i == data.partitions()) break;
+    const uint32_t partition = data.partition_at(first_place + i, epoch);
+    const uint64_t first = partition * data.partition_samples;
+    for (uint64_t j = 0; j < data.samples_of(partition); ++j) due.push_back(first + j);
+    data.add_indices(data.use(partition, epoch), came);
+  }
+  std::sort(due.begin(), due.end());
+  std::sort(came.begin(), came.end());
+  EXPECT_EQ(came, due) << data.samples << " samples in partitions of " << data.partition_samples
+                       << ", window of " << data.window_partitions << " from " << first_place
+                       << ", seed " << data.seed << ", epoch " << epoch;
+}
+
+TEST(DataSet, AWindowGivesEachOfItsSamplesOnceAndNoOthers) {
+  for (uint64_t samples = 1; samples <= 40; ++samples) {
+    for (const uint64_t partition_samples : {1, 2, 3, 5, 8}) {
+      for (const uint64_t window : {2, 3, 4, 7, 100}) {
+        const DataSet data{.samples = samples,
+                           .partition_samples = partition_samples,
+                           .seed = samples % 3,
+                           .shuffle = Shuffle::kSamples,
+                           .window_partitions = window};
+        for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+          for (uint64_t place = 0; place < data.partitions(); place += window) {
+            expect_window_is_whole(data, epoch, place);
+          }
+        }
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// With windows of which one is short in places, and one has the partition that is.
+TEST(DataSet, WindowsOfALargeDataSetAreWholeToo) {
+  const DataSet data{.samples = 1'000'000'000,
+                     .partition_samples = 4000,
+                     .seed = 7,
+                     .shuffle = Shuffle::kSamples,
+                     .window_partitions = 30};
+  const uint64_t epoch = 1'000'000;
+  const uint64_t last = data.partitions() - 1;
+  const uint64_t place = data.place_of(static_cast<uint32_t>(last), epoch);
+  for (const uint64_t one : {uint64_t{0}, place, last}) {
+    expect_window_is_whole(data, epoch, one / 30 * 30);
+  }
+  DataSet odd = data;
+  odd.samples -= 1234;
+  expect_window_is_whole(odd, epoch, place / 30 * 30);
+}
+
+TEST(DataSet, APieceHasItsShareOfEachPartitionOfItsWindow) {
+  const DataSet data{.samples = 16 * 1000,
+                     .partition_samples = 1000,
+                     .seed = 2,
+                     .shuffle = Shuffle::kSamples,
+                     .window_partitions = 4};
+  for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+    const auto pieces = given(data, epoch);
+    for (uint32_t p = 0; p < data.partitions(); ++p) {
+      std::vector<uint64_t> of_each(data.partitions());
+      for (const uint64_t index : pieces[p]) ++of_each[index / 1000];
+      const uint64_t first = data.place_of(p, epoch) / 4 * 4;
+      for (uint64_t place = first; place < first + 4; ++place) {
+        EXPECT_NEAR(static_cast<double>(of_each[data.partition_at(place, epoch)]), 250, 80);
+      }
+    }
+  }
+}
+
+TEST(DataSet, APartOfAPieceIsInTheSameOrder) {
+  const DataSet data{.samples = 5000,
+                     .partition_samples = 1300,
+                     .seed = 4,
+                     .shuffle = Shuffle::kSamples,
+                     .window_partitions = 3};
+  for (uint32_t p = 0; p < data.partitions(); ++p) {
+    const SampleRange use = data.use(p, 2);
+    const auto whole = indices(data, use);
+    std::vector<uint64_t> parts;
+    for (uint64_t at = use.begin; at < use.end; at += 77) {
+      data.add_indices({p, at, std::min(at + 77, use.end)}, parts);
+    }
+    EXPECT_EQ(parts, whole);
+  }
+}
+
 }  // namespace
 }  // namespace ffdl::data

@@ -13,6 +13,7 @@ namespace ffdl {
 namespace {
 
 using testing::read_texts;
+using testing::read_texts_into;
 using ::testing::TestWithParam;
 using testing::tf_record;
 using Texts = std::vector<std::string>;
@@ -43,6 +44,19 @@ TEST_P(FileSourceTest, ReadsDenseAndScatteredSamplesInTheOrderAskedFor) {
   EXPECT_EQ(read_texts(*source, {}), Texts{});
 }
 
+// As a piece of a window of partitions is: too far apart to be read in one stretch, and too close
+// to be read one by one; some lie behind each other, and some are asked for twice.
+TEST_P(FileSourceTest, ReadsSmallSamplesWithGapsBetweenThem) {
+  ASSERT_OK_AND_ASSIGN(const auto source, open_records({folder_.write("file", numbers(10'000))},
+                                                       {.record_bytes = 4}, options()));
+  std::vector<uint64_t> indices = {9998, 9001, 9000, 9999};
+  for (uint64_t i = 0; i < 2000; ++i) indices.push_back(i * 7 % 2000 * 4);
+  indices.push_back(indices[9]);
+  Texts expected;
+  for (const uint64_t index : indices) expected.push_back(fmt::format("{:04}", index));
+  EXPECT_EQ(read_texts(*source, indices), expected);
+}
+
 // Such samples are read each to its own place: more of them at once than one system call takes,
 // some twice, with gaps between them, and one that has no bytes.
 TEST_P(FileSourceTest, ReadsLargeSamplesInTheOrderAskedFor) {
@@ -70,6 +84,66 @@ TEST_P(FileSourceTest, ReadsLargeSamplesInTheOrderAskedFor) {
   const Texts found = read_texts(*fixed, indices);
   for (size_t i = 0; i < indices.size(); ++i) {
     ASSERT_EQ(found[i], std::string(5000, line(indices[i] + 6)[0])) << i;
+  }
+}
+
+// Which of them are read there, and which are copied there out of memory of the batch.
+TEST_P(FileSourceTest, ReadsIntoMemoryOfTheCaller) {
+  std::string lines;
+  std::string large_lines;
+  for (int i = 0; i < 20; ++i) lines += fmt::format("{}{}\n", i, i == 4 ? "" : "...");
+  for (char c = 'a'; c < 'f'; ++c) large_lines += std::string(5000 + c, c) + '\n';
+  const auto opened = [&](auto open, const char* name, const std::string& bytes, const auto& more) {
+    return std::move(open(Paths{folder_.write(name, bytes)}, more, options())).value();
+  };
+  const auto small = opened(open_records, "1", numbers(10'000), RecordOptions{.record_bytes = 4});
+  const auto large =
+      opened(open_records, "2", numbers(10'000), RecordOptions{.record_bytes = 8000});
+  const auto short_lines = opened(open_lines, "3", lines, LineOptions{});
+  const auto long_lines = opened(open_lines, "4", large_lines, LineOptions{});
+  const auto overlapping =
+      opened(open_tokens, "5", numbers(100), TokenOptions{.window = 3, .stride = 1});
+  const auto in_a_row =
+      opened(open_tokens, "6", numbers(100), TokenOptions{.window = 3, .stride = 4});
+  const struct {
+    const char* what;
+    const DataSource& source;
+    std::vector<uint64_t> indices;
+    int allocations;
+  } cases[] = {
+      {"close together, in another order", *small, {7, 3, 5}, 1},
+      {"one behind the other", *small, {5, 6, 7}, 0},
+      {"one alone", *small, {8}, 0},
+      {"twice", *small, {0, 0, 1, 3}, 1},
+      {"far apart", *small, {9999, 0, 5000, 5000}, 0},
+      {"none", *small, {}, 0},
+      {"large", *large, {2, 0, 1}, 0},
+      {"with ends of lines between them", *short_lines, {3, 4, 5}, 1},
+      {"large, of different sizes, with ends of lines", *long_lines, {3, 4, 0, 1}, 0},
+      {"overlapping", *overlapping, {4, 5, 6, 7}, 1},
+      {"windows in a row", *in_a_row, {1, 2, 3}, 0},
+  };
+  for (const auto& [what, source, indices, allocations] : cases) {
+    for (const size_t spare : {0, 100}) {
+      const auto found = read_texts_into(source, indices, spare);
+      EXPECT_EQ(found.texts, read_texts(source, indices)) << what;
+      EXPECT_EQ(found.allocations, GetParam() == FileAccess::kMapped ? 0 : allocations) << what;
+    }
+  }
+}
+
+// They are read with their checksums, or with others that are left out.
+TEST_P(FileSourceTest, WhatLiesBetweenSamplesIsNotInMemoryOfTheCaller) {
+  std::string bytes;
+  for (char c = 'a'; c < 'f'; ++c) bytes += tf_record(std::string(5000, c));
+  bytes[3 * 5016 + 100] ^= 1;
+  ASSERT_OK_AND_ASSIGN(const auto records, open_tf_records({folder_.write("records", bytes)},
+                                                           options(OnCorrupt::kSkip)));
+  for (const size_t spare : {0, 3, 1000, 10'000}) {
+    for (const std::vector<uint64_t>& indices :
+         {std::vector<uint64_t>{0, 1, 2, 3, 4}, {4, 3, 3, 0, 2, 1}}) {
+      EXPECT_EQ(read_texts_into(*records, indices, spare).texts, read_texts(*records, indices));
+    }
   }
 }
 

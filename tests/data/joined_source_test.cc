@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
+#include "data/numbered_source.h"
 #include "data/source_text.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
 namespace {
 
+using testing::number_of;
+using testing::NumberedSource;
 using testing::read_texts;
 using Texts = std::vector<std::string>;
 
@@ -17,9 +20,35 @@ TEST(JoinSources, FilesAreOneDataSetInTheirOrder) {
   EXPECT_EQ(source->samples(), 6U);
   EXPECT_EQ(read_texts(*source), (Texts{"a", "bb", "ccc", "d", "e", "f"}));
   EXPECT_EQ(read_texts(*source, {5, 0, 2, 1, 3}), (Texts{"f", "a", "ccc", "bb", "d"}));
+  EXPECT_EQ(testing::read_texts_into(*source, {5, 0, 2, 1, 3}).texts,
+            (Texts{"f", "a", "ccc", "bb", "d"}));
   SampleBatch batch;
   EXPECT_FAILS(source->read(std::vector<uint64_t>{6}, batch), StatusCode::kInvalidArgument,
                "read sample 6");
+}
+
+// However they are mixed: so a compressed file is unpacked once for all that is asked of it.
+TEST(JoinSources, AsksEachSourceOnce) {
+  std::vector<std::unique_ptr<DataSource>> sources;
+  std::vector<const NumberedSource*> each;
+  for (const uint64_t samples : {10, 20, 30}) {
+    auto source = std::make_unique<NumberedSource>(samples);
+    if (samples == 20) source->skips_at = 7;
+    each.push_back(source.get());
+    sources.push_back(std::move(source));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto source, join_sources(std::move(sources)));
+  SampleBatch batch;
+  ASSERT_OK(source->read(std::vector<uint64_t>{3}, batch));
+  ASSERT_OK(source->read(std::vector<uint64_t>{59, 1, 17, 30, 2, 11, 31, 1}, batch));
+  std::vector<int> numbers;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    numbers.push_back(batch.is_skipped(i) ? -1 : static_cast<int>(number_of(batch[i])));
+  }
+  EXPECT_EQ(numbers, (std::vector<int>{3, 29, 1, -1, 0, 2, 1, 1, 1}));
+  EXPECT_EQ(each[0]->reads, 2);
+  EXPECT_EQ(each[1]->reads, 1);
+  EXPECT_EQ(each[2]->reads, 1);
 }
 
 TEST(JoinSources, RefusesWhatIsNotAlike) {

@@ -131,9 +131,16 @@ TEST(LedgerStateBytes, MoreEpochsMayFollowAndNothingElseMayChange) {
   refuse([](LedgerRules& r) { r.data.partition_samples = 5; });
   refuse([](LedgerRules& r) { r.data.seed = 2; });
   refuse([](LedgerRules& r) { r.data.shuffle = Shuffle::kSamples; });
+  refuse([](LedgerRules& r) { r.data.window_partitions = 2; });
   refuse([](LedgerRules& r) { r.order = SampleOrder::kGlobal; });
   refuse([](LedgerRules& r) { r.batch_samples = 1; });
   refuse([](LedgerRules& r) { r.micro_batch_samples = 2; });
+}
+
+// XXH3 of the numbers as they were before there were windows: what was saved then is still read.
+TEST(LedgerStateBytes, TheDigestOfRulesWithoutWindowsIsTheSameForEver) {
+  EXPECT_EQ(rules().order_digest(), 0x313cdcf5c342e641U);
+  EXPECT_EQ(rules().digest(), 0x22be49e58d966b7dU);
 }
 
 TEST(LedgerStateBytes, EveryChangedOrMissingByteIsFound) {

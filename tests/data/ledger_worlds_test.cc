@@ -35,6 +35,7 @@ class Job {
     options_.epochs = 1 + below(3);
     options_.seed = seed;
     options_.shuffle = static_cast<Shuffle>(below(3));
+    if (options_.shuffle == Shuffle::kSamples) options_.window_partitions = 1 + below(6);
     options_.order = order;
     if (order == SampleOrder::kGlobal) {
       options_.micro_batch_samples = 1 + below(3);

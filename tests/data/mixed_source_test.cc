@@ -87,6 +87,14 @@ TEST_F(MixSources, GivesInTheOrderAskedForWithOneReadOfEach) {
   EXPECT_EQ(b.reads, 1);
 }
 
+// One of them is a mixture, too.
+TEST_F(MixSources, ReadsIntoMemoryOfTheCaller) {
+  ASSERT_OK_AND_ASSIGN(auto inner, mix_sources(of(lines('a', 30), lines('b', 15)), {2, 1}));
+  ASSERT_OK_AND_ASSIGN(const auto mix, mix_sources(of(lines('c', 20), std::move(inner)), {1, 1}));
+  const std::vector<uint64_t> indices = {40, 3, 2, 2, 17, 16, 0};
+  EXPECT_EQ(testing::read_texts_into(*mix, indices).texts, read_texts(*mix, indices));
+}
+
 TEST_F(MixSources, SaysWhatItCannotDo) {
   EXPECT_FAILS(mix_sources({}, {}), StatusCode::kInvalidArgument, "0 and 0 weights");
   EXPECT_FAILS(mix_sources(of(lines('a', 3)), {1, 1}), StatusCode::kInvalidArgument,

@@ -9,13 +9,15 @@
 
 namespace ffdl::testing {
 
-// Sample i is the number i, 8 bytes. A user's own source, which can be made to wait and to fail.
+// Sample i is the number i again and again, in 8 bytes or more. A user's own source, which can be
+// made to wait and to fail.
 class NumberedSource : public DataSource {
  public:
-  explicit NumberedSource(uint64_t samples) : samples_(samples) {}
+  explicit NumberedSource(uint64_t samples, size_t numbers = 1)
+      : samples_(samples), numbers_(numbers) {}
 
   uint64_t samples() const override { return samples_; }
-  SampleFormat format() const override { return {"<u8", {}, 8, true}; }
+  SampleFormat format() const override { return {"<u8", {}, numbers_ * sizeof(uint64_t), true}; }
   Status read(std::span<const uint64_t> indices, SampleBatch& batch) const override {
     {
       const base::MutexLock lock(mutex_);
@@ -27,8 +29,10 @@ class NumberedSource : public DataSource {
         batch.skip();
         continue;
       }
-      const auto bytes = batch.allocate(sizeof index);
-      std::memcpy(bytes.data(), &index, sizeof index);
+      const auto bytes = batch.allocate(numbers_ * sizeof index);
+      for (size_t i = 0; i < numbers_; ++i) {
+        std::memcpy(bytes.data() + i * sizeof index, &index, sizeof index);
+      }
       batch.add(bytes);
     }
     ++reads;
@@ -52,6 +56,7 @@ class NumberedSource : public DataSource {
 
  private:
   const uint64_t samples_;
+  const size_t numbers_;
   mutable base::Mutex mutex_;
   mutable base::Condition opened_;
   bool is_closed_ FFDL_GUARDED_BY(mutex_) = false;

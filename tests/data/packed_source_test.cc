@@ -116,6 +116,19 @@ TEST_F(PackedSourceTest, ARecordWhoseLengthLooksCompressedIsARecord) {
   EXPECT_EQ(read_texts(*source), (Texts{data, data}));
 }
 
+// Out of the file that is unpacked, without memory between.
+TEST_F(PackedSourceTest, CopiesIntoMemoryOfTheCaller) {
+  ASSERT_OK_AND_ASSIGN(const auto lines,
+                       open_lines({folder_.write("1", pack(Packing::kGzip, "one\n2\n\nfour\n"))}));
+  const auto found = testing::read_texts_into(*lines, {3, 0, 2, 1});
+  EXPECT_EQ(found.texts, (Texts{"four", "one", "", "2"}));
+  EXPECT_EQ(found.allocations, 0);
+  ASSERT_OK_AND_ASSIGN(const auto records,
+                       open_tf_records({folder_.write(
+                           "3", pack(Packing::kZstd, tf_record("one") + tf_record("two")))}));
+  EXPECT_EQ(testing::read_texts_into(*records, {1, 0}).texts, (Texts{"two", "one"}));
+}
+
 TEST_F(PackedSourceTest, ReadsFromSeveralThreads) {
   Paths paths;
   for (int i = 0; i < 3; ++i) {

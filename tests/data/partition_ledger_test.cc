@@ -94,6 +94,19 @@ TEST(PartitionLedger, RefusesOptionsThatMakeNoSense) {
       },
       "at most 4294967295 partitions");
   refuse([](auto& o) { o.epochs = (uint64_t{1} << 31) + 1; }, "epochs");
+  refuse([](auto& o) { o.window_partitions = 2; }, "window_partitions is 2 and samples are not");
+  refuse(
+      [](auto& o) {
+        o.shuffle = Shuffle::kPartitions;
+        o.window_partitions = 3;
+      },
+      "window_partitions is 3");
+  refuse(
+      [](auto& o) {
+        o.shuffle = Shuffle::kSamples;
+        o.window_partitions = 0;
+      },
+      "window_partitions is 0 and samples are shuffled; give 1, or more");
   refuse([](auto& o) { o.batch_samples = 8; }, "no meaning on demand");
   refuse([](auto& o) { o.agreed_batch = [] { return uint64_t{8}; }; }, "no meaning on demand");
   refuse([](auto& o) { o.order = SampleOrder::kGlobal; }, "batch_samples is 0");
@@ -294,14 +307,20 @@ TEST(PartitionLedger, ARestoredStateKnowsWhichMemberThisIs) {
 }
 
 TEST(PartitionLedger, OtherOptionsAreFoundInTheFirstStep) {
-  PartitionLedgerOptions other = options();
-  other.epochs = 3;
-  Members all("a b", {options(), other});
-  static_cast<void>(take(all[0]));
-  static_cast<void>(take(all[1]));
-  all.step(1);
-  EXPECT_FAILS(all[0].take(), StatusCode::kInvalidArgument, "'b': it has other options");
-  EXPECT_FAILS(all[1].take(), StatusCode::kInvalidArgument, "'a': it has other options");
+  PartitionLedgerOptions same = options();
+  same.shuffle = Shuffle::kSamples;
+  PartitionLedgerOptions more_epochs = same;
+  more_epochs.epochs = 3;
+  PartitionLedgerOptions wider = same;
+  wider.window_partitions = 2;
+  for (const PartitionLedgerOptions& other : {more_epochs, wider}) {
+    Members all("a b", {same, other});
+    static_cast<void>(take(all[0]));
+    static_cast<void>(take(all[1]));
+    all.step(1);
+    EXPECT_FAILS(all[0].take(), StatusCode::kInvalidArgument, "'b': it has other options");
+    EXPECT_FAILS(all[1].take(), StatusCode::kInvalidArgument, "'a': it has other options");
+  }
 }
 
 TEST(PartitionLedger, RecordsThatDoNotFitClaimNothing) {
@@ -409,6 +428,22 @@ TEST(PartitionLedger, WhoBeginsAnewTellsItsStepsAgain) {
   all.step(2);
   all[0].stable(2);
   EXPECT_EQ(told.text(), "2(a0:0-2 ) ");
+}
+
+TEST(PartitionLedger, TellsTheLineageOfItsWorld) {
+  std::vector<uint64_t> lineages;
+  PartitionLedgerOptions telling = options();
+  telling.on_stable = [&](const CommittedStep& step) { lineages.push_back(step.lineage); };
+  Members all("a", {telling});
+  World world = world_of("a", 0);
+  for (uint64_t step = 1; step <= 2; ++step) {
+    world.lineage = step + 3;
+    all[0].world_changed(world);
+    static_cast<void>(take(all[0], 1));
+    all.step(step);
+    all[0].stable(step);
+  }
+  EXPECT_EQ(lineages, (std::vector<uint64_t>{4, 5}));
 }
 
 TEST(PartitionLedger, WantsAsManyPartitionsAsItsBatchSpans) {

@@ -21,6 +21,16 @@ TEST(PermutationKernels, GiveManyAtATimeWhatTheyGiveOne) {
       }
     }
   }
+  for (const uint64_t size : {1, 2, 7, 64, 513, 5000}) {
+    const Permutation permutation(size, 3 * size);
+    std::vector<uint64_t> values;
+    for (uint64_t i = 0; i < 1025; ++i) values.push_back(mix(i) % size);
+    const auto before = values;
+    permutation.map_each(values);
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], permutation.at(before[i])) << i << " of " << size;
+    }
+  }
   const Permutation large((uint64_t{1} << 40) + 1, 5);
   std::vector<uint64_t> values(1001);
   large.at_each(uint64_t{1} << 39, values);

@@ -1,8 +1,10 @@
+#include "ffdl/sample_batch.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "ffdl/data_source.h"
+#include "data/counted_memory.h"
 
 namespace ffdl {
 namespace {
@@ -67,6 +69,54 @@ TEST(SampleBatch, ManyAreAddedAsEachIs) {
   EXPECT_TRUE(batch[2].empty());
   EXPECT_EQ(batch[3].data(), bytes.data() + 2);
   EXPECT_EQ(batch[3].size(), 2U);
+}
+
+TEST(SampleBatch, TakesItsMemoryWhereItIsTold) {
+  testing::CountedMemory memory(5000);
+  {
+    SampleBatch batch(&memory);
+    std::memset(batch.allocate(1000).data(), 1, 1000);
+    std::memset(batch.allocate(3000).data(), 2, 3000);
+    EXPECT_EQ(memory.given, 4016U);
+    std::memset(batch.allocate(2000).data(), 3, 2000);  // for which there is no room: the heap's
+    EXPECT_EQ(memory.given, 4016U);
+    batch.clear();  // one piece for all three, of the heap
+    EXPECT_EQ(memory.given, 0U);
+    EXPECT_EQ(batch.allocate(0).size(), 0U);
+    SampleBatch other(&memory);
+    const std::byte* const first = other.allocate(100).data();
+    batch = std::move(other);
+    EXPECT_EQ(memory.given, 112U);
+    batch.clear();
+    EXPECT_EQ(batch.allocate(100).data(), first);
+  }
+  EXPECT_EQ(memory.given, 0U);
+}
+
+TEST(SampleBatch, WhatIsPlacedNowhereIsAllocated) {
+  SampleBatch batch;
+  EXPECT_EQ(batch.allocate(3).size(), 3U);
+  const std::span<std::byte> placed = batch.place(10);
+  EXPECT_EQ(placed.size(), 10U);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(placed.data()) % 16, 0U);
+}
+
+TEST(SampleBatch, WhatWasReadInAnotherOrderIsArranged) {
+  SampleBatch batch;
+  const std::span<const std::byte> bytes = batch.allocate(6);
+  batch.add(bytes.first(1));
+  const auto outer = batch.begin_arranging();
+  const auto inner = batch.begin_arranging();
+  for (size_t i = 1; i < 4; ++i) batch.add(bytes.subspan(i, 1));
+  batch.arrange(inner, std::vector<size_t>{2, 0, 1});
+  batch.skip();
+  batch.arrange(outer, std::vector<size_t>{3, 0, 1, 2});
+  ASSERT_EQ(batch.size(), 5U);
+  EXPECT_EQ(batch[0].data(), bytes.data());
+  EXPECT_TRUE(batch.is_skipped(1));
+  EXPECT_EQ(batch[2].data(), bytes.data() + 3);
+  EXPECT_EQ(batch[3].data(), bytes.data() + 1);
+  EXPECT_EQ(batch[4].data(), bytes.data() + 2);
 }
 
 }  // namespace

@@ -103,6 +103,8 @@ TEST_F(SlotLedgerTest, OneLearnerUsesEachSampleOncePerEpoch) {
 }
 
 TEST_F(SlotLedgerTest, LearnersShareEpochsAndTheirLogsAreWhole) {
+  data_.shuffle = Shuffle::kSamples;
+  data_.window_partitions = 3;
   const TempFolder folder;
   const auto server = create();
   ASSERT_OK(server->start());

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "data/counted_memory.h"
 #include "data/crc32c.h"
+#include "data/together.h"
 #include "ffdl/data_source.h"
 #include "support/status_matchers.h"
 
@@ -41,6 +43,42 @@ inline std::vector<std::string> read_texts(const DataSource& source,
 
 inline std::vector<std::string> read_texts(const DataSource& source) {
   return read_texts(source, all_of(source));
+}
+
+// What read_into() puts where there is room for the samples and `spare` bytes, and how often the
+// batch asked for memory of its own: not at all where they are read to where they are wanted.
+struct TextsInto {
+  std::vector<std::string> texts{};
+  int allocations = 0;
+};
+inline TextsInto read_texts_into(const DataSource& source, const std::vector<uint64_t>& indices,
+                                 size_t spare = 0) {
+  constexpr auto kUntouched = std::byte{0xA5};
+  SampleBatch plain;
+  EXPECT_OK(source.read(indices, plain));
+  const size_t bytes = data::bytes_together(plain.samples());
+  std::vector<std::byte> memory(bytes + spare + 2, kUntouched);
+  CountedMemory own;
+  TextsInto found;
+  {
+    SampleBatch batch(&own);
+    const auto filled =
+        source.read_into(indices, std::span(memory).subspan(1, bytes + spare), batch);
+    EXPECT_OK(filled);
+    if (!filled.ok()) return found;
+    EXPECT_EQ(filled->data(), memory.data() + 1);
+    EXPECT_EQ(filled->size(), bytes);
+    const std::byte* next = filled->data();
+    for (const auto& sample : batch.samples()) {
+      EXPECT_TRUE(sample.empty() || sample.data() == next);
+      next += sample.size();
+    }
+    found = {texts_of(batch), own.calls};
+  }
+  EXPECT_EQ(own.given, 0U);
+  EXPECT_EQ(memory.front(), kUntouched);
+  EXPECT_EQ(memory.back(), kUntouched);
+  return found;
 }
 
 template <class Number>

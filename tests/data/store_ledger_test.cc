@@ -246,9 +246,13 @@ TEST_F(StoreLedgerTest, RefusesWhatItCannotDo) {
   bad = options("a");
   bad.data.samples = 0;
   fails(bad, StatusCode::kInvalidArgument, "samples is 0");
+  data_.shuffle = Shuffle::kSamples;
   const auto one = join("a");
   bad = options("b");
   bad.data.seed = 1;
+  fails(bad, StatusCode::kCorrupt, "another data set");
+  bad = options("b");
+  bad.data.window_partitions = 2;
   fails(bad, StatusCode::kCorrupt, "another data set");
 }
 

@@ -109,7 +109,7 @@ class Rank {
   Status end(uint64_t samples) {
     EXPECT_TRUE(averaging.pause(kNoDeadline));
     if (!averaging.has_gathered()) {
-      FFDL_RETURN_IF_ERROR(averaging.gather(*communicator_, describe(samples)));
+      FFDL_RETURN_IF_ERROR(averaging.gather(*communicator_, describe(samples), samples));
     }
     return averaging.average(*communicator_);
   }
@@ -134,9 +134,7 @@ class Rank {
   StepMessages messages_{{}};
 
  public:
-  HostMemory memory_;
-  Averaging averaging{
-      buckets_, messages_, {system_runtime(), [this] { return standing; }, soon, memory_}};
+  Averaging averaging{buckets_, messages_, {system_runtime(), [this] { return standing; }, soon}};
 };
 
 // The samples of the ranks, and up to which buffer each begins early.
@@ -165,13 +163,25 @@ std::vector<Rank::Values> averages(const std::vector<uint64_t>& samples,
 
 TEST(Averaging, TheSameBitsHoweverEarly) {
   for (const std::vector<uint64_t>& samples :
-       {std::vector<uint64_t>{4, 4, 4}, {1, 5, 3}, {0, 2, 7}}) {
+       {std::vector<uint64_t>{4, 4, 4}, {1, 5, 3}, {0, 2, 7}, {0, 6, 0}}) {
     const auto expected = averages(samples, {0, 0, 0}, 0);
     EXPECT_EQ(expected[0], expected[1]);
     for (const std::vector<size_t>& early : {std::vector<size_t>{3, 3, 3}, {0, 3, 1}, {1, 2, 0}}) {
       EXPECT_EQ(averages(samples, early, 1), expected);
       EXPECT_EQ(averages(samples, early, kCount * 8), expected);
     }
+  }
+}
+
+// A newcomer waits for those who compute: what it has to do for their sum is done by then.
+TEST(Averaging, WhoHasNoSamplesGivesZerosBeforeTheOthersAreWaitedFor) {
+  const auto world = *make_local_communicators(1, members_named(2));
+  Rank rank(*world[0]);
+  for (size_t buffer = 0; buffer < 3; ++buffer) rank.compute(buffer, 7);
+  rank.standing = Status(StatusCode::kCancelled, "asked before the first operation");
+  EXPECT_FAILS(rank.end(0), StatusCode::kCancelled, "asked before");
+  for (const std::vector<float>& gradient : rank.values()) {
+    EXPECT_EQ(gradient, std::vector<float>(kCount));
   }
 }
 
@@ -262,17 +272,16 @@ TEST(Averaging, NothingIsGivenOnceTheMembersLifeIsOver) {
   EXPECT_TRUE(rank.averaging.is_intact());
 }
 
-TEST(Averaging, AStepWithoutSamplesTouchesNothing) {
+TEST(Averaging, WithoutSamplesNothingIsAddedUp) {
   const auto world = *make_local_communicators(1, members_named(2));
   on_each(world, [&](Communicator& communicator, int number) {
-    Rank rank(communicator);
+    FailingLate failing(communicator, 1);  // the messages alone
+    Rank rank(failing);
     rank.compute(0, number);
-    const auto given = rank.values();
     ASSERT_OK(rank.averaging.note(3, 0));
     rank.start(0);
     rank.averaging.go_on();
     ASSERT_OK(rank.end(0));
-    EXPECT_EQ(rank.values(), given);
     EXPECT_TRUE(rank.averaging.is_intact());
   });
 }

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
 
+#include "support/guarded_device.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -66,6 +69,48 @@ TEST_F(CheckpointTest, TheLastAndTheBestStay) {
   }
   ASSERT_OK_AND_ASSIGN(const Checkpoint loaded, load_checkpoint(options_, buffers()));
   EXPECT_EQ(loaded.step, 6U);
+}
+
+// Weights in a device's memory, which the processor cannot touch, and a counter in the host's. What
+// the default stream was given before comes first.
+TEST_F(CheckpointTest, OfADevicesMemory) {
+  const auto late = std::make_shared<testing::LateStream>();
+  testing::GuardedDevice device(late);
+  constexpr size_t kCount = 1'500'000;  // some slices, the last one short
+  const testing::GuardedMemory held(kCount * sizeof(float));
+  auto* const there = static_cast<float*>(testing::GuardedMemory::reach(held.data()));
+  int64_t steps = 7;
+  const std::vector<Buffer> tensors = {{held.data(), kCount}, {&steps, 1, DType::kInt64}};
+  late->give([&] { std::iota(there, there + kCount, 1.0F); });
+  CheckpointOptions of_device = options_;
+  of_device.device = -1;
+  of_device.devices = &device;
+  ASSERT_OK(save_checkpoint(of_device, {"job", 7, tensors}));
+
+  weights_.assign(kCount, 0);
+  steps_ = 0;
+  ASSERT_OK_AND_ASSIGN(const Checkpoint loaded, load_checkpoint(options_, buffers()));
+  std::vector<float> expected(kCount);
+  std::iota(expected.begin(), expected.end(), 1.0F);
+  EXPECT_TRUE(weights_ == expected);
+  EXPECT_EQ(steps_, 7);
+  // The same state from the host's memory is the same checkpoint.
+  ASSERT_OK_AND_ASSIGN(const Checkpoint again, save_checkpoint(options_, {"job", 7, buffers()}));
+  EXPECT_EQ(again.folder, loaded.folder);
+
+  late->give([&] { std::fill_n(there, kCount, -1.0F); });
+  steps = 0;
+  ASSERT_OK(load_checkpoint(of_device, tensors));
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), there));
+  EXPECT_EQ(steps, 7);
+}
+
+// Of this machine, if it has one.
+TEST_F(CheckpointTest, WithoutAGpuItSaysSo) {
+  if (base::device_in_use().ok()) GTEST_SKIP() << "this machine has a GPU";
+  options_.device = -1;
+  EXPECT_EQ(save_checkpoint(options_, state(1)).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(load_checkpoint(options_, buffers()).status().code(), StatusCode::kUnimplemented);
 }
 
 TEST_F(CheckpointTest, WhatCannotBeIsSaid) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ffdl/session.h"
+#include "support/host_device.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -27,11 +28,13 @@ struct Trainee {
   std::vector<float> gradient = std::vector<float>(kDimensions);
   std::unique_ptr<GradientNoise> noise;
 
-  explicit Trainee(uint64_t interval) {
+  explicit Trainee(uint64_t interval, base::DeviceSide* device = nullptr) {
     GradientNoiseOptions options;
     options.gradients = {{gradient.data(), kDimensions}};
     options.interval = interval;
     options.smoothing = 0.999;
+    if (device != nullptr) options.device = 0;
+    options.devices = device;
     noise = *GradientNoise::create(options);
   }
 };
@@ -39,8 +42,10 @@ struct Trainee {
 // Plays the session's part.
 class Team {
  public:
-  explicit Team(int members, uint64_t interval = 1) {
-    for (int i = 0; i < members; ++i) members_.push_back(std::make_unique<Trainee>(interval));
+  explicit Team(int members, uint64_t interval = 1, base::DeviceSide* device = nullptr) {
+    for (int i = 0; i < members; ++i) {
+      members_.push_back(std::make_unique<Trainee>(interval, device));
+    }
     tell_world();
   }
 
@@ -122,6 +127,51 @@ TEST(GradientNoise, OfOneThatIsAloneByPairsOfSteps) {
   EXPECT_EQ(team.noise_scale().measurements, 1499U);
 }
 
+TEST(GradientNoise, InADevicesMemoryItIsTheSame) {
+  testing::HostDevice device;
+  for (const int members : {1, 3}) {
+    Team here(members);
+    Team there(members, 1, &device);
+    for (int i = 0; i < 20; ++i) {
+      const std::vector<uint64_t> samples(static_cast<size_t>(members), 8);
+      here.step(samples);
+      there.step(samples);
+      EXPECT_EQ(there.noise_scale(), here.noise_scale());
+    }
+  }
+}
+
+// Its kernels fail from some time on.
+class FailingDevice final : public testing::HostDevice {
+ public:
+  Status run(const base::ArrayWork& work, base::DeviceStream stream) override {
+    if (fails) return Status(StatusCode::kInternal, "an illegal address");
+    return HostDevice::run(work, stream);
+  }
+  bool fails = false;
+};
+
+TEST(GradientNoise, ADeviceThatFailsIsSaidAndMeasuresNothing) {
+  FailingDevice device;
+  Trainee member(1, &device);
+  EXPECT_TRUE(member.noise->reads_gradients_on_device());
+  EXPECT_FALSE(Trainee(1).noise->reads_gradients_on_device());
+  World world;
+  world.members.resize(2);
+  member.noise->world_changed(world);
+  EXPECT_OK(member.noise->standing());
+  device.fails = true;
+  double told = 0;
+  member.noise->describe(std::as_writable_bytes(std::span(&told, 1)));
+  EXPECT_TRUE(std::isnan(told));
+  EXPECT_FAILS(member.noise->standing(), StatusCode::kInternal,
+               "measure the noise of gradients: an illegal address");
+  GradientNoiseOptions options;
+  options.device = 0;
+  options.devices = &device;
+  EXPECT_EQ(GradientNoise::create(options).status().code(), StatusCode::kInternal);
+}
+
 TEST(GradientNoise, EachIntervalOnce) {
   Team team(2, 10);
   for (int i = 0; i < 95; ++i) team.step({4, 4});
@@ -198,6 +248,29 @@ class Spoiler final : public Trainable {
  private:
   float weight_ = 0;
 };
+
+// It would be a member with other numbers than it should have.
+TEST(GradientNoise, ADeviceThatFailsEndsTheSessionOfItsMember) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  FailingDevice device;
+  Spoiler model;
+  GradientNoiseOptions options;
+  options.gradients = model.gradients();
+  options.interval = 1;
+  options.device = 0;
+  options.devices = &device;
+  ASSERT_OK_AND_ASSIGN(const auto noise, GradientNoise::create(options));
+  SessionOptions session_options;
+  session_options.self.id = "a";
+  session_options.membership.lease = 3s;
+  session_options.participants = {noise.get()};
+  ASSERT_OK_AND_ASSIGN(const auto session, Session::open(session_options, model, *store));
+  ASSERT_OK(session->end_step(1));
+  device.fails = true;
+  EXPECT_FAILS(session->end_step(1), StatusCode::kInternal, "an illegal address");
+  EXPECT_EQ(session->step(), 1U);
+  EXPECT_FALSE(session->standing().ok());
+}
 
 // Gradients 1 and 3 of a sample each: the mean is 2, the variance between two samples is 2.
 TEST(GradientNoise, SeesTheMeanBeforeItIsApplied) {

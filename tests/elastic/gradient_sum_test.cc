@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/half_kernels.h"
+#include "support/host_device.h"
+#include "support/status_matchers.h"
 
 namespace ffdl::elastic {
 namespace {
@@ -65,11 +67,11 @@ TEST(GradientSum, OnePartHasTheBitsThatItWasGivenWith) {
   };
   for (int step = 0; step < 2; ++step) {
     gradient.set(odd);
-    sum.add(7);
+    ASSERT_OK(sum.add(7));
     gradient.set(value_of_many_bits);  // its memory is free for the next part
-    sum.add(0);                        // which has none
+    ASSERT_OK(sum.add(0));             // which has none
     EXPECT_EQ(sum.samples(), 7U);
-    sum.finish();
+    ASSERT_OK(sum.finish());
     MixedGradient expected;
     expected.set(odd);
     EXPECT_EQ(gradient, expected);
@@ -99,10 +101,10 @@ TEST(GradientSum, ExactNumbersHaveTheMeanOfTheWhole) {
     uint64_t begin = 0;
     for (const uint64_t part : parts) {
       gradient.set(mean_of(begin, begin + part));
-      sum.add(part);
+      ASSERT_OK(sum.add(part));
       begin += part;
     }
-    sum.finish();
+    ASSERT_OK(sum.finish());
     EXPECT_EQ(gradient, whole) << parts.size() << " parts";
   }
 }
@@ -111,15 +113,54 @@ TEST(GradientSum, WeighsPartsByTheirSamplesAndForgetsWhatWasDropped) {
   std::vector<float> values = {100};
   const Buffer buffer = {values.data(), 1};
   GradientSum sum({&buffer, 1});
-  sum.add(9);
+  ASSERT_OK(sum.add(9));
   sum.drop();
   for (const auto& [mean, samples] : {std::pair(1.0F, 3U), {5.0F, 1U}, {2.0F, 4U}}) {
     values[0] = mean;
-    sum.add(samples);
+    ASSERT_OK(sum.add(samples));
   }
   EXPECT_EQ(sum.samples(), 8U);
-  sum.finish();
+  ASSERT_OK(sum.finish());
   EXPECT_FLOAT_EQ(values[0], (3 * 1 + 1 * 5 + 4 * 2) / 8.0F);
+}
+
+TEST(GradientSum, OnAGpuItHasTheBitsOfTheHost) {
+  testing::HostDevice side;
+  MixedGradient here;
+  MixedGradient there;
+  const auto buffers = here.buffers();
+  const auto buffers_there = there.buffers();
+  GradientSum sum(buffers);
+  GradientSum sum_there(buffers_there, {&side, 0});
+  for (int step = 0; step < 2; ++step) {
+    for (const uint64_t samples : {7U, 7U, 3U, 0U, 5U}) {
+      const auto values = [&](size_t i) { return value_of_many_bits(i * samples); };
+      here.set(values);
+      there.set(values);
+      ASSERT_OK(sum.add(samples));
+      ASSERT_OK(sum_there.add(samples));
+    }
+    ASSERT_OK(sum.finish());
+    ASSERT_OK(sum_there.finish());
+    EXPECT_EQ(here, there);
+  }
+}
+
+// Whose memory is full.
+class FullDevice final : public testing::HostDevice {
+ public:
+  Result<base::SideMemory> allocate(uint64_t) override {
+    return Status(StatusCode::kExhausted, "the GPU's memory is full");
+  }
+};
+
+TEST(GradientSum, SaysWhatItsGpuFailsWith) {
+  FullDevice side;
+  float value = 1;
+  const Buffer buffer = {&value, 1};
+  GradientSum sum({&buffer, 1}, {&side, 0});
+  EXPECT_EQ(sum.add(1).code(), StatusCode::kExhausted);
+  EXPECT_EQ(sum.samples(), 0U);
 }
 
 // Thousands of parts of 16 bits, each of which would be lost beside the sum in 16 bits.
@@ -133,9 +174,9 @@ TEST(GradientSum, SixteenBitsAreRoundedOnce) {
   GradientSum sum({&buffer, 1});
   for (int part = 0; part < kParts; ++part) {
     value = one;
-    sum.add(2);
+    ASSERT_OK(sum.add(2));
   }
-  sum.finish();
+  ASSERT_OK(sum.finish());
   EXPECT_EQ(value, one);
 }
 

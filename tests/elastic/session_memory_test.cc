@@ -1,220 +1,28 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <functional>
 #include <future>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "elastic/session_impl.h"
-#include "ffdl/gradient_noise.h"
-#include "support/fake_nccl.h"
-#include "support/guarded_device.h"
+#include "elastic/sessions_on_devices.h"
 #include "support/memory_files.h"
 #include "support/small_model.h"
-#include "support/status_matchers.h"
 
-// Sessions whose state and gradients lie in a device's memory: a processor that touches either is a
-// fault, and what the program gave its device is done as late as can be. Members are threads of
-// this process, over a made-up NCCL.
 namespace ffdl {
 namespace {
 
-using namespace std::chrono_literals;
+using testing::DeviceModel;
 using testing::GuardedDevice;
-using testing::GuardedMemory;
 using testing::LateStream;
 
-// As SmallModel, in a device's memory and by its default stream, but for a counter in the host's.
-class DeviceModel : public Trainable {
- public:
-  static constexpr size_t kSize = 20'001;
-
-  explicit DeviceModel(std::shared_ptr<LateStream> stream) : stream_(std::move(stream)) {
-    std::fill_n(weights_, kSize, 1.0F);
-  }
-
-  std::vector<Buffer> state() override {
-    return {{memory_.data(), kSize},
-            {&applied_, 1, DType::kInt64},
-            {memory_.data() + kSize * sizeof(float), kSize}};
-  }
-  std::vector<Buffer> gradients() override {
-    std::byte* const begin = memory_.data() + 2 * kSize * sizeof(float);
-    return {{begin, kHalf}, {begin + kHalf * sizeof(float), kSize - kHalf}};
-  }
-  void apply() override {
-    ++applied_;
-    stream_->give([this] {
-      for (size_t i = 0; i < kSize; ++i) {
-        momentum_[i] = 0.9F * momentum_[i] + gradient_[i];
-        weights_[i] -= 0.01F * momentum_[i];
-      }
-    });
-  }
-
-  // One of gradients().
-  void compute_half(uint64_t position, size_t which) {
-    stream_->give([this, position, which] {
-      for (size_t i = which * kHalf; i < (which == 0 ? kHalf : kSize); ++i) {
-        gradient_[i] = weights_[i] * static_cast<float>((position * 7 + i) % 13) / 13;
-      }
-    });
-  }
-  void fill_gradient(float value) {
-    stream_->give([this, value] { std::fill_n(gradient_, kSize, value); });
-  }
-  // What all of them are; not a number where they differ.
-  float gradient() {
-    stream_->wait();
-    const bool are_equal = std::all_of(gradient_, gradient_ + kSize,
-                                       [this](float value) { return value == gradient_[0]; });
-    return are_equal ? gradient_[0] : NAN;
-  }
-  // The state as a host has it.
-  std::vector<float> copy() {
-    stream_->wait();
-    std::vector<float> all(weights_, weights_ + 2 * kSize);
-    all.push_back(static_cast<float>(applied_));
-    return all;
-  }
-
- private:
-  static constexpr size_t kHalf = kSize / 2;
-
-  const std::shared_ptr<LateStream> stream_;
-  const GuardedMemory memory_{3 * kSize * sizeof(float)};
-  // What the device's work knows it by.
-  float* const weights_ = static_cast<float*>(GuardedMemory::reach(memory_.data()));
-  float* const momentum_ = weights_ + kSize;
-  float* const gradient_ = momentum_ + kSize;
-  int64_t applied_ = 0;
-};
-
-// The state after each step, the same at all members.
-class StatesOfSteps {
- public:
-  void note(uint64_t step, const std::vector<float>& state) {
-    const std::lock_guard lock(mutex_);
-    const auto [known, is_new] = states_.emplace(step, state);
-    EXPECT_TRUE(is_new || known->second == state) << "two states of step " << step;
-  }
-  std::vector<float> at(uint64_t step) {
-    const std::lock_guard lock(mutex_);
-    return states_.at(step);
-  }
-  // The other ones are forgotten.
-  void keep(uint64_t step) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(states_, [step](const auto& state) { return state.first != step; });
-  }
-  uint64_t first() {
-    const std::lock_guard lock(mutex_);
-    return states_.begin()->first;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<uint64_t, std::vector<float>> states_;
-};
-
-class SessionMemory : public ::testing::Test {
+class SessionMemory : public testing::SessionsOnDevices {
  protected:
-  SessionMemory() { fake_.reach = &GuardedMemory::reach; }
-  ~SessionMemory() override { fake_.reach = nullptr; }
-
-  using Communicators = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
-  struct Worker {
-    std::string id{};
-    int min_workers = 1;
-    uint64_t samples = 4;
-    bool begins_early = false;
-    bool dies = false;  // at once, instead of finishing
-    CheckpointOptions checkpoints{};
-    Communicators wrap = [](std::unique_ptr<Communicator> made) { return made; };
-    // It ends by false.
-    std::function<bool(Session&, StepResult)> after_step{};
-  };
-
-  // That of one member, whose device's default stream it is.
-  SessionOptions options_of(const Worker& worker, std::shared_ptr<LateStream> stream) {
-    SessionOptions options;
-    options.self.id = worker.id;
-    options.membership.min_workers = worker.min_workers;
-    options.membership.heartbeat = 50ms;
-    options.membership.lease = 3s;
-    options.membership.gather = 50ms;
-    options.verify_state = true;
-    options.checkpoints = worker.checkpoints;
-    if (worker.begins_early) options.bucket_bytes = 4;
-    options.communicator.backend = Backend::kNccl;
-    options.communicator.device = 0;
-    options.connect =
-        [this, wrap = worker.wrap, stream = std::move(stream)](
-            const World& world, Time deadline,
-            const std::function<Status()>& look) -> Result<std::unique_ptr<Communicator>> {
-      const auto is_connecting = std::make_shared<std::atomic<bool>>(true);
-      auto made = testing::connect_nccl(
-          world, *store_, deadline, testing::fake_nccl(), std::make_unique<GuardedDevice>(stream),
-          [&look, is_connecting] { return *is_connecting ? look() : Status(); });
-      *is_connecting = false;
-      FFDL_RETURN_IF_ERROR(made.status());
-      return wrap(std::move(made).value());
-    };
-    return options;
-  }
-  Result<std::unique_ptr<Session>> open(const SessionOptions& options, DeviceModel& model,
-                                        const std::shared_ptr<LateStream>& stream) {
-    return Session::Impl::make(options, model, *store_, system_runtime(),
-                               std::make_unique<GuardedDevice>(stream));
-  }
-
-  std::thread start(const Worker& worker) {
-    return std::thread([this, worker] { EXPECT_OK(run(worker)); });
-  }
-  Status run(const Worker& worker) {
-    const auto stream = std::make_shared<LateStream>();
-    DeviceModel model(stream);
-    FFDL_ASSIGN_OR_RETURN(const auto session, open(options_of(worker, stream), model, stream));
-    states_.note(session->step(), model.copy());
-    while (true) {
-      model.compute_half(session->step(), 0);
-      if (worker.begins_early) FFDL_RETURN_IF_ERROR(session->begin_average(1, worker.samples));
-      model.compute_half(session->step(), 1);
-      FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(worker.samples));
-      const bool goes_on = result != StepResult::kLeft && worker.after_step(*session, result);
-      // The others may make the last step of who dies again, of other samples.
-      if (!goes_on && worker.dies) return report_death(*store_, "job", session->self());
-      // Nor while a task gives the state: to look at it has the device do what it is late with.
-      const bool may_look = result != StepResult::kRetryStep && result != StepResult::kWorldChanged;
-      if (may_look) states_.note(session->step(), model.copy());
-      if (result == StepResult::kLeft) return {};
-      if (!goes_on) return session->finish();
-    }
-  }
-  // So many members, from where the job is until this step.
-  void run_together(int members, uint64_t until, const CheckpointOptions& checkpoints = {}) {
-    std::vector<std::thread> threads;
-    for (int i = 0; i < members; ++i) {
-      threads.push_back(start({.id = std::string(1, static_cast<char>('a' + i)),
-                               .min_workers = members,
-                               .samples = static_cast<uint64_t>(i + 1),
-                               .checkpoints = checkpoints,
-                               .after_step = [until](Session& session, StepResult) {
-                                 return session.step() < until;
-                               }}));
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  testing::FakeNccl& fake_ = testing::fresh_fake_nccl();
-  std::unique_ptr<Store> store_ = open_store("mem://", system_runtime()).value();
-  StatesOfSteps states_;
+  using SessionsOnDevices::SessionsOnDevices;
+  void come_and_leave();
 };
 
 TEST_F(SessionMemory, TheMeanIsOverSamplesWhereverTheyAre) {
@@ -235,8 +43,56 @@ TEST_F(SessionMemory, TheMeanIsOverSamplesWhereverTheyAre) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The GPUs of each next world are connected in every way that there is.
+class SessionWorlds : public SessionMemory,
+                      public ::testing::WithParamInterface<std::pair<GpuWorlds, const char*>> {
+ protected:
+  SessionWorlds() : SessionMemory(GetParam().first, GetParam().second) {}
+  bool grows() const { return shrinks() && library_ == std::string_view(FFDL_FAKE_NCCL); }
+  bool shrinks() const { return gpu_worlds_ == GpuWorlds::kDerived; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, SessionWorlds,
+                         ::testing::Values(std::pair{GpuWorlds::kAnew, FFDL_FAKE_NCCL},
+                                           std::pair{GpuWorlds::kDerived, FFDL_FAKE_NCCL},
+                                           std::pair{GpuWorlds::kDerived,
+                                                     FFDL_FAKE_NCCL_WITHOUT_GROW}));
+
+// Two train; a third comes, and leaves; a fourth comes, and dies.
+TEST_P(SessionWorlds, MembersComeLeaveAndDie) {
+  std::atomic<bool> is_over = false;
+  std::atomic<bool> are_two = false;
+  std::promise<void> trains;
+  std::vector<std::thread> threads;
+  for (const std::string id : {"a", "b"}) {
+    threads.push_back(start({.id = id, .after_step = [&](Session& session, StepResult) {
+                               const bool is_alone = session.world().size() == 1;
+                               if (!is_alone && !are_two.exchange(true)) trains.set_value();
+                               return !is_over || session.world().size() > 2;
+                             }}));
+  }
+  trains.get_future().wait();
+  std::thread leaves = start({.id = "c", .after_step = [](Session& its, StepResult) {
+                                if (its.stats().steps > 3) its.ask_to_leave();
+                                return true;
+                              }});
+  leaves.join();
+  std::thread dies = start({.id = "d", .dies = true, .after_step = [](Session& its, StepResult) {
+                              return its.stats().steps <= 3;
+                            }});
+  dies.join();
+  is_over = true;
+  for (std::thread& thread : threads) thread.join();
+  // Of two changes each: on a machine that stops them long enough there may be other ones.
+  EXPECT_GE(fake_.grown, 3 * grows());
+  EXPECT_GE(fake_.shrunk, 2 * shrinks());
+  EXPECT_EQ(fake_.grown > 0, grows());
+  EXPECT_EQ(fake_.shrunk > 0, shrinks());
+  EXPECT_EQ(fake_.alive, 0);
+}
+
 // The newcomer takes the state while the other trains, and leaves again in order.
-TEST_F(SessionMemory, AMemberComesAndLeaves) {
+void SessionMemory::come_and_leave() {
   std::atomic<bool> has_left = false;
   std::atomic<uint64_t> healed = 0;
   std::promise<void> trains;
@@ -257,8 +113,15 @@ TEST_F(SessionMemory, AMemberComesAndLeaves) {
   EXPECT_GE(healed, 1U);
 }
 
+TEST_F(SessionMemory, AMemberComesAndLeaves) { come_and_leave(); }
+
+TEST_F(SessionMemory, AMemberComesAndLeavesThroughTheMemoryOfGpus) {
+  backend_ = Backend::kDeviceShm;
+  come_and_leave();
+}
+
 // Buckets are averaged by a task, with its own part in scaling them.
-TEST_F(SessionMemory, DeathsEndNobodysSession) {
+TEST_P(SessionWorlds, DeathsEndNobodysSession) {
   std::vector<std::thread> threads;
   for (const auto& [id, until] : std::map<std::string, uint64_t>{{"a", 30}, {"b", 20}, {"c", 10}}) {
     threads.push_back(start({.id = id,
@@ -287,6 +150,10 @@ class LostAnswer final : public Communicator {
     return Status(StatusCode::kPeerLost, "the answer is lost");
   }
   void abort(Status why) override { of_->abort(std::move(why)); }
+  Status continue_from(Communicator* before, Time deadline) override {
+    const auto* const wrapped = dynamic_cast<LostAnswer*>(before);
+    return of_->continue_from(wrapped == nullptr ? before : wrapped->of_.get(), deadline);
+  }
 
  private:
   const std::unique_ptr<Communicator> of_;
@@ -316,7 +183,9 @@ TEST_F(SessionMemory, WhoIsAStepBehindIsHealed) {
   };
   b.after_step = [&](Session& session, StepResult result) {
     step_of_b = session.step();
-    if (sums_left <= 0 && end == ~uint64_t{0}) {
+    // The third one's end may cut off that very sum where it has not returned yet.
+    const bool is_behind = sums_left <= 0 || result == StepResult::kHealed;
+    if (is_behind && end == ~uint64_t{0}) {
       EXPECT_EQ(result, StepResult::kHealed);
       end = session.step() + 10;  // the other is one step ahead at most
     }
@@ -386,15 +255,10 @@ TEST_F(SessionMemory, WhatCannotBeIsSaid) {
     change(options);
     EXPECT_FAILS(open(options, model, stream), code, text);
   };
-  refused(
-      [](SessionOptions& options) {
-        options.micro_batch_shares = [] { return std::vector<uint64_t>{1}; };
-      },
-      StatusCode::kUnimplemented,
-      "open a session as 'a': gradients in a GPU's memory, and micro_batch_shares");
   ASSERT_OK_AND_ASSIGN(const auto noise, GradientNoise::create({.gradients = model.gradients()}));
   refused([&](SessionOptions& options) { options.participants = {noise.get()}; },
-          StatusCode::kUnimplemented, "such as GradientNoise");
+          StatusCode::kInvalidArgument,
+          "open a session as 'a': gradients in a GPU's memory, and a participant that reads those");
   refused(
       [](SessionOptions& options) {
         options.shared_memory = {SharedMemory::allocate(4096).value()};
@@ -411,18 +275,6 @@ TEST_F(SessionMemory, WhatCannotBeIsSaid) {
   HalfOnDevice half(stream);
   EXPECT_FAILS(open(options_of({.id = "a"}, stream), half, stream), StatusCode::kInvalidArgument,
                "1 of 2 gradients lie in a GPU's memory");
-}
-
-TEST_F(SessionMemory, PartsOfAGradientAreRefusedAndTheStepGoesOn) {
-  const auto stream = std::make_shared<LateStream>();
-  DeviceModel model(stream);
-  ASSERT_OK_AND_ASSIGN(const auto session, open(options_of({.id = "a"}, stream), model, stream));
-  model.compute_half(0, 0);
-  model.compute_half(0, 1);
-  EXPECT_FAILS(session->add_micro_batch(2), StatusCode::kUnimplemented,
-               "add them up where they lie");
-  EXPECT_OK(session->end_step(2));
-  EXPECT_EQ(session->step(), 1U);
 }
 
 // Those of this machine, if it has any.

@@ -33,7 +33,7 @@ TEST(UserMemory, ThatOfTheHostIsVisitedWhereItLies) {
   HostMemory memory;
   EXPECT_OK(memory.follow());
   std::vector<const void*> places;
-  EXPECT_OK(memory.visit(buffers, Access::kChange, [&](const Buffer& piece) -> Status {
+  EXPECT_OK(memory.visit(buffers, Access::kWrite, [&](const Buffer& piece) -> Status {
     places.push_back(piece.data);
     return {};
   }));

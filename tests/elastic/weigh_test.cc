@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "base/half_kernels.h"
+#include "support/elements.h"
+#include "support/host_device.h"
+#include "support/status_matchers.h"
 
 namespace ffdl::elastic {
 namespace {
@@ -57,9 +60,26 @@ TEST(Weigh, NothingCountsTimesZero) {
   }
 }
 
+TEST(Weigh, OnAGpuTheBitsAreThoseOfTheHost) {
+  testing::HostDevice side;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    testing::Elements here(dtype, 1537, 1);
+    testing::Elements there(dtype, 1537, 1);
+    for (uint64_t i = 0; i < here.size(); ++i) {
+      here.set(i, std::sin(static_cast<double>(i)));
+      there.set(i, here.get(i));
+    }
+    const Buffer lists[2][2] = {{here.part(0, 700), here.part(700, 837)},
+                                {there.part(0, 700), there.part(700, 837)}};
+    EXPECT_OK(scale(base::Gpu{}, lists[0], 0.3));
+    EXPECT_OK(scale(base::Gpu{&side, 0}, lists[1], 0.3));
+    EXPECT_EQ(std::memcmp(here.buffer().data, there.buffer().data, 1537 * element_bytes(dtype)), 0);
+  }
+}
+
 TEST(Weigh, WhichTypesHaveAMean) {
-  EXPECT_TRUE(is_floating(DType::kBFloat16));
-  EXPECT_FALSE(is_floating(DType::kInt64));
+  EXPECT_TRUE(base::is_floating(DType::kBFloat16));
+  EXPECT_FALSE(base::is_floating(DType::kInt64));
 }
 
 }  // namespace

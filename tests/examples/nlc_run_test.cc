@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,19 @@ TEST_F(NlcRun, TakesOtherRulesAndSynchronies) {
     EXPECT_EQ(run.next("summary")["samples"], 10 * 40 * kLabels);
     EXPECT_EQ(run.wait(), 0) << run.errors();
   }
+}
+
+// On machines with a GPU, too: none of it is shown.
+TEST_F(NlcRun, WithoutAGpuItSaysSoAndStartsNothing) {
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  Program run = start({"--device", "cuda"});
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_TRUE(run.next().is_null());  // not one process
+  EXPECT_EQ(run.wait(), 4);
+  EXPECT_THAT(run.errors(), HasSubstr("nlc: "));
+  EXPECT_THAT(run.errors(), HasSubstr("Unimplemented: "));
+  EXPECT_THAT(run.errors(), HasSubstr("; "));
+  EXPECT_THAT(run.errors(), HasSubstr("train with --device cpu"));
 }
 
 TEST_F(NlcRun, MissingDataIsNamed) {

@@ -104,7 +104,7 @@ class DiaryModel final : public testing::SmallModel {
 Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
   PartitionLedgerOptions options = data_of_job();
   options.on_stable = [&diary](const CommittedStep& step) {
-    diary.commits->write(step, diary.lineage);
+    diary.commits->write(step);
     const auto hash = diary.hashes.find(step.step);
     if (hash == diary.hashes.end()) return;
     diary.states << fmt::format("{}.{} {:016x}\n", diary.lineage, step.step, hash->second)

@@ -1,14 +1,18 @@
 // Reads arbitrary bytes as a data file of each format that says itself where its samples lie,
-// compressed or not: it is refused, or gives samples that lie in it. As a shard, as the index of
-// shards, and as a commit log: it is refused, or can be audited.
+// compressed or not: it is refused, or gives samples that lie in it, the same into memory of the
+// caller. As a shard, as the index of shards, and as a commit log: it is refused, or can be
+// audited.
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "data/shard_index.h"
 #include "data/shard_table.h"
+#include "data/together.h"
 #include "ffdl/commit_log.h"
 #include "ffdl/data_source.h"
 
@@ -30,8 +34,26 @@ uint64_t read_all(const DataSource& source) {
   return sum;
 }
 
+// Many at once: in memory that has exactly room for them they are the same.
+void read_together(const DataSource& source) {
+  std::vector<uint64_t> numbers;
+  for (uint64_t i = 0; i < source.samples() && i < 1000; ++i) numbers.push_back(i);
+  SampleBatch batch;
+  if (!source.read(numbers, batch).ok()) return;
+  std::vector<std::byte> memory(data::bytes_together(batch.samples()));
+  SampleBatch together;
+  const auto filled = source.read_into(numbers, memory, together);
+  FFDL_CHECK(filled.ok() && filled->size() == memory.size(), "there is room");
+  FFDL_CHECK(together.skipped() == batch.skipped(), "the same are left out");
+  for (size_t i = 0; i < batch.size(); ++i) {
+    FFDL_CHECK(std::ranges::equal(together[i], batch[i]), "the same bytes");
+  }
+}
+
 void read_as(OpenedSource source) {
-  if (source.ok()) read_all(**source);
+  if (!source.ok()) return;
+  read_all(**source);
+  read_together(**source);
 }
 
 // As a shard whose index says whatever the shard does, and whose samples have two columns.
@@ -49,6 +71,7 @@ void read_as_shard(const std::string& path) {
   if (!source.ok()) return;
   FFDL_CHECK((*source)->samples() == samples, "as it says");
   read_all(**source);
+  read_together(**source);
   const ShardColumn columns[] = {{"a", "int", 8}, {"b", "bytes", 0}};
   SampleBatch batch;
   const uint64_t first = 0;

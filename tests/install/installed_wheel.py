@@ -37,6 +37,17 @@ def has_the_command(program):
         assert len(ends) == 2, printed
 
 
+def asks_for_what_draws(folder):
+    """Where there is no matplotlib, as in an environment of the wheel alone."""
+    (folder / "run.jsonl").write_text("".join(
+        f'{{"event": "step", "t_s": {step}, "step": {step}, "worker": 0, "samples": 1, "loss": 1.0}}\n'
+        for step in range(3)))
+    asked = subprocess.run(
+        [pathlib.Path(sys.executable).with_name("ffdl"), "report", folder],
+        capture_output=True, text=True, timeout=120, check=False)
+    assert asked.returncode == 1 and "pip install matplotlib" in asked.stderr, asked
+
+
 def main():
     assert "torch" not in sys.modules
     readme = pathlib.Path(__file__).parents[2] / "README.md"
@@ -45,6 +56,7 @@ def main():
         program = pathlib.Path(folder) / "line.py"
         program.write_text(programs[2])
         has_the_command(program)
+        asks_for_what_draws(pathlib.Path(folder))
     folds_a_gradient()
     print(f"ffdl {ffdl.__version__} from {ffdl.__file__}: a gradient folded, two jobs run")
 

@@ -108,11 +108,11 @@ class SupervisorTest : public ::testing::Test {
 TEST_F(SupervisorTest, AJobIsDoneWhenAllHaveFinished) {
   run_shell(
       "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $FFDL_WORKER_ID $FFDL_JOB "
-      "$FFDL_MIN_WORKERS:$FFDL_MAX_WORKERS $TORCHELASTIC_RESTART_COUNT");
+      "$FFDL_MIN_WORKERS:$FFDL_MAX_WORKERS $TORCHELASTIC_RESTART_COUNT [$FFDL_LEDGER_LOG]");
   Node node(*store_, options_);
   EXPECT_OK(node.outcome());
-  EXPECT_EQ(log_of("worker-0"), "0/2 0/2 worker-0 job 1:2 0\n");
-  EXPECT_EQ(log_of("worker-1"), "1/2 1/2 worker-1 job 1:2 0\n");
+  EXPECT_EQ(log_of("worker-0"), "0/2 0/2 worker-0 job 1:2 0 []\n");
+  EXPECT_EQ(log_of("worker-1"), "1/2 1/2 worker-1 job 1:2 0 []\n");
 }
 
 TEST_F(SupervisorTest, BeginsWithAsManyAsItIsTold) {

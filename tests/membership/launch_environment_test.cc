@@ -104,7 +104,8 @@ TEST(LaunchEnvironment, AWorldOfFixedSize) {
 }
 
 TEST(JobEnvironment, WhatIsSetIsWhatIsRead) {
-  const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3", 2, 8, "worker-1"};
+  const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3", 2, 8,
+                               "worker-1",   "/logs"};
   Variables variables;
   for (const std::string& variable : job_variables(told)) {
     const size_t equals = variable.find('=');

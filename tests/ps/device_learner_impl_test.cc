@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <latch>
 #include <memory>
 #include <string>
@@ -15,115 +14,26 @@
 #include <vector>
 
 #include "ffdl/log.h"
-#include "ps/layout.h"
+#include "support/device_learners.h"
 #include "support/exit_code.h"
-#include "support/host_device.h"
-#include "support/learners.h"
-#include "support/segment_name.h"
-#include "support/status_matchers.h"
-#include "support/times.h"
 
-// Learners of a device whose memory is the host's and whose streams are threads.
 namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::all_equal;
+using testing::attach_device;
+using testing::device_server_options;
+using testing::DeviceLearners;
+using testing::FailingDevice;
 using testing::HostDevice;
 using testing::HostPins;
+using testing::kFloats;
 using testing::soon;
+using testing::StoppingDevice;
 using testing::ThreadStream;
-
-constexpr uint64_t kFloats = 5'000;
-
-ParameterServerOptions device_server_options(const std::string& name) {
-  ParameterServerOptions options;
-  options.name = name;
-  options.parameters = kFloats;
-  options.rule.learning_rate = 1;
-  return options;
-}
-
-Result<std::unique_ptr<DeviceLearner>> try_attach_device(
-    const std::string& name, std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>()) {
-  FFDL_ASSIGN_OR_RETURN(shm::Segment segment, ps::open_segment(name));
-  return DeviceLearner::Impl::attach(std::make_shared<const shm::Segment>(std::move(segment)),
-                                     soon(), {}, std::move(device));
-}
-
-std::unique_ptr<DeviceLearner> attach_device(
-    const std::string& name, std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>()) {
-  auto attached = try_attach_device(name, std::move(device));
-  EXPECT_OK(attached);
-  return std::move(attached).value();
-}
-
-bool all_equal(const std::vector<float>& values) {
-  return std::ranges::all_of(values, [&](float value) { return value == values[0]; });
-}
-
-// A stream of the program that trains.
-class TrainStream {
- public:
-  TrainStream() : stream_(HostDevice().make_stream().value()) {}
-  void* get() { return stream_.get(); }
-  void run(std::function<void()> kernel) {
-    static_cast<ThreadStream*>(stream_.get())->enqueue(std::move(kernel));
-  }
-
- private:
-  base::SideStream stream_;
-};
-
-// The first copy stops in the middle, for `rest`.
-class StoppingDevice : public HostDevice {
- public:
-  struct Copies {
-    std::latch half{1};
-    std::latch rest{1};
-    std::atomic<int> count = 0;
-  };
-  explicit StoppingDevice(std::shared_ptr<Copies> copies) : copies_(std::move(copies)) {}
-
-  Status copy(void* to, const void* from, uint64_t bytes, base::DeviceStream stream) override {
-    if (copies_->count++ > 0) return HostDevice::copy(to, from, bytes, stream);
-    static_cast<ThreadStream*>(stream)->enqueue([=, copies = copies_] {
-      const uint64_t half = bytes / 2 / sizeof(float) * sizeof(float);
-      std::memmove(to, from, half);
-      copies->half.count_down();
-      copies->rest.wait();
-      std::memmove(static_cast<std::byte*>(to) + half, static_cast<const std::byte*>(from) + half,
-                   bytes - half);
-    });
-    return {};
-  }
-
- private:
-  const std::shared_ptr<Copies> copies_;
-};
-
-class DeviceLearners : public ::testing::Test {
- protected:
-  void start(const ParameterServerOptions& options) {
-    server_ = testing::create_server(options);
-    ASSERT_OK(server_->start());
-  }
-  void start() { start(device_server_options(name_)); }
-  void TearDown() override { EXPECT_EQ(HostPins::of_this_process().bytes(), 0U); }
-
-  void expect_weights(float value) const {
-    for (const float weight : server_->weights()) ASSERT_EQ(weight, value);
-  }
-  uint64_t published() const {
-    uint64_t sum = 0;
-    for (const LearnerProgress& learner : server_->stats().learners) sum += learner.published;
-    return sum;
-  }
-
-  const testing::SegmentName name_;
-  std::unique_ptr<ParameterServer> server_;
-  TrainStream stream_;
-  std::vector<float> ones_ = std::vector<float>(kFloats, 1.0F);
-};
+using testing::TrainStream;
+using testing::try_attach_device;
 
 TEST_F(DeviceLearners, TrainBesideTheirTransfers) {
   start();
@@ -376,26 +286,6 @@ TEST(DeviceLearnerDeath, BeforeThePublicationPushesNothing) {
     EXPECT_EQ(server->stats().partitions[0].repeated, 0U);
   }
 }
-
-// Refuses one copy, or says of one that it failed.
-class FailingDevice final : public HostDevice {
- public:
-  enum class At { kCopy, kWait };
-  explicit FailingDevice(At at) : at_(at) {}
-  Status copy(void* to, const void* from, uint64_t bytes, base::DeviceStream stream) override {
-    if (at_ == At::kCopy && failures_++ == 0) return failure();
-    return HostDevice::copy(to, from, bytes, stream);
-  }
-  Status wait(base::DeviceStream stream) override {
-    FFDL_RETURN_IF_ERROR(HostDevice::wait(stream));
-    return at_ == At::kWait && failures_++ == 0 ? failure() : Status();
-  }
-
- private:
-  static Status failure() { return Status(StatusCode::kInternal, "the copy engine is broken"); }
-  const At at_;
-  std::atomic<int> failures_ = 0;
-};
 
 TEST_F(DeviceLearners, WhatTheDeviceFailsWithComesFromTheNextCall) {
   start();

@@ -39,3 +39,18 @@ def torch_processes():
     processes = TorchProcesses()
     yield processes
     processes.end()
+
+
+@pytest.fixture
+def no_gpu():
+    """Skips where there is one that ffdl can use."""
+    import ffdl
+
+    server = ffdl.ParameterServer.create(parameters=1)
+    server.start()
+    try:
+        ffdl.DeviceLearner.attach(server)
+    except ffdl.Unimplemented:
+        server.stop()
+    else:
+        pytest.skip("there is a GPU")

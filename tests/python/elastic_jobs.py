@@ -1,14 +1,20 @@
 """Jobs for tests: processes that find what `ffdl run` would tell them."""
 
 import json
+import multiprocessing
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
 import time
 
 SOON_S = 120.0
+
+# Whose processes have imported what takes long.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["numpy", "torch", "ffdl.torch"])  # what there is of it
 
 
 def wait_for(condition, what):
@@ -20,13 +26,46 @@ def wait_for(condition, what):
     return value
 
 
+def _become(command, told, log):
+    os.environ.update(told)
+    out = log.open("w", buffering=1)
+    for number in (1, 2):
+        os.dup2(out.fileno(), number)
+    sys.stdout = sys.stderr = out
+    sys.argv = command
+    multiprocessing.set_start_method("fork", force=True)  # as where nobody has chosen one
+    runpy.run_path(command[0], run_name="__main__")
+
+
+class ForkedProgram:
+    """A program of Python that begins in no time; what it has of subprocess.Popen."""
+
+    def __init__(self, command, told, log):
+        log.touch()
+        self._process = FORKED.Process(target=_become, args=(command, told, log))
+        self._process.start()
+
+    def send_signal(self, number):
+        os.kill(self._process.pid, number)
+
+    def kill(self):
+        self._process.kill()
+
+    def wait(self, timeout=None):
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(self._process.name, timeout)
+        return self._process.exitcode
+
+
 class Job:
     """Workers that are started and ended one by one, and what they print."""
 
-    def __init__(self, folder, program, *arguments, min_workers=1):
+    def __init__(self, folder, program, *arguments, min_workers=1, forks=False):
         self._folder = folder
-        self._command = [sys.executable, "-u", str(program), *map(str, arguments)]
+        self._command = [str(program), *map(str, arguments)]
         self._min_workers = min_workers
+        self._forks = forks
         self._running = {}
         self.lives = 0
 
@@ -49,9 +88,13 @@ class Job:
         }
         self.lives += 1
         log = self._folder / f"life-{self.lives}.log"
+        if self._forks:
+            self._running[number] = ForkedProgram(self._command, told, log)
+            return log
         with log.open("w") as out:
             self._running[number] = subprocess.Popen(
-                self._command, env=os.environ | told, stdout=out, stderr=subprocess.STDOUT
+                [sys.executable, "-u", *self._command], env=os.environ | told, stdout=out,
+                stderr=subprocess.STDOUT,
             )
         return log
 

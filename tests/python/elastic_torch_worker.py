@@ -1,5 +1,6 @@
 """A worker of the tests' PyTorch jobs: trains until the file that it is given is there."""
 
+import os
 import pathlib
 import sys
 import zlib
@@ -26,13 +27,15 @@ class Model(torch.nn.Module):
         return self.net(x)
 
     def checksum(self):
-        return zlib.crc32(b"".join(v.numpy().tobytes() for v in self.state_dict().values()))
+        values = self.state_dict().values()
+        return zlib.crc32(b"".join(value.cpu().numpy().tobytes() for value in values))
 
 
 def train(end_file):
     torch.set_num_threads(1)
-    model = Model()
-    data = torch.randn(SAMPLES, 5, generator=torch.Generator().manual_seed(4))
+    device = os.environ.get("FFDL_TEST_DEVICE", "cpu")
+    model = Model().to(device)
+    data = torch.randn(SAMPLES, 5, generator=torch.Generator().manual_seed(4)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9999)
     ledger = ffdl.PartitionLedger.create(
@@ -40,7 +43,7 @@ def train(end_file):
     trainer = ffdl.torch.elastic(
         model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0, verify_state=True,
         overlap=True,
-        bucket_bytes=64)
+        bucket_bytes=64, backend=ffdl.Backend[os.environ.get("FFDL_TEST_BACKEND", "AUTO")])
     for batch in trainer.batches():
         x = data[batch]
         model.ends += end_file.exists()

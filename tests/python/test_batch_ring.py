@@ -7,6 +7,7 @@ import signal
 
 import numpy as np
 import pytest
+from test_buffers import FakeTensor, Tensor
 
 import ffdl
 
@@ -60,8 +61,13 @@ def test_samples_of_different_sizes_and_what_is_left_out():
     del batch
     with pytest.raises(ffdl.InvalidArgument, match="slot_bytes"):
         ring.put([bytes(1000)])
-    with pytest.raises(TypeError):
-        ring.put(["text"])
+    for wrong, complaint in (
+            (["text"], "a str; give"), (b"one", "give a list of samples"),
+            ([np.zeros(4)[::2]], "not C-contiguous; give a C-contiguous"),
+            ([Tensor(np.zeros((2, 2)).T)], "not C-contiguous; give a contiguous"),
+            ([FakeTensor(np.zeros(2), device_type=2)], "memory of GPU 0")):
+        with pytest.raises(ffdl.InvalidArgument, match=f"array 'samples': .*{complaint}"):
+            ring.put(wrong)
     with pytest.raises(ffdl.Timeout, match="take batch 1"):
         consumer.next(timeout_s=0)
     del ring
@@ -69,6 +75,25 @@ def test_samples_of_different_sizes_and_what_is_left_out():
         consumer.next()
     with pytest.raises(ffdl.InvalidArgument, match="place"):
         ffdl.BatchConsumer.attach("nowhere")
+
+
+def test_whatever_is_an_array_is_put():
+    ring = ffdl.BatchRing.create(slots=1, slot_bytes=1000)
+    consumer = ffdl.BatchConsumer.attach(ring.place)
+    rows = np.arange(6, dtype=np.uint16).reshape(2, 3)
+    numbers = np.array([5, 9])
+    for samples, indices in (
+            (rows, numbers), (Tensor(rows), Tensor(numbers)), (memoryview(rows), [5, 9]),
+            ([Tensor(rows[0]), memoryview(rows[1])], (5, 9)), (rows, numbers.astype(np.int8))):
+        ring.put(samples, indices=indices)
+        batch = consumer.next()
+        assert [bytes(one) for one in batch.samples] == [row.tobytes() for row in rows]
+        assert batch.indices.tolist() == [5, 9]
+        del batch
+    reals = numbers.astype(np.float32)
+    for wrong in (["five"], 5, reals, Tensor(reals)):
+        with pytest.raises(ffdl.InvalidArgument, match="array 'indices': .* an array of int64"):
+            ring.put(rows, indices=wrong)
 
 
 def test_samples_of_another_size_are_refused(numbers):

@@ -118,7 +118,8 @@ def test_a_tensor_begins_after_its_offset_and_may_have_no_strides(alone):
     ("fields", "complaint"),
     [
         ({"major": 2}, "DLPack of version 2"),
-        ({"device_type": 2}, "on a device"),
+        ({"device_type": 4}, "on a device"),
+        ({"device_type": 2}, "lies in a GPU's memory"),
         ({"flags": 1}, "read-only"),
         ({"type_lanes": 4}, "elements of"),
         ({"type_code": 5}, "type 5"),
@@ -282,3 +283,33 @@ def test_a_tensor_of_a_shared_array_is_the_same_memory():
         return float(tensor.min()), float(tensor.max()), mapped(tensor.numpy()) > 1
 
     assert on_threads(communicators, body) == [(3, 3, True), (3, 3, True)]
+
+
+def test_tensors_and_the_memory_of_a_server():
+    """A learner takes tensors where they lie, and what it gives becomes tensors where it lies."""
+    torch = pytest.importorskip("torch")
+    server = ffdl.ParameterServer.create(
+        parameters=6, rule=ffdl.UpdateRuleOptions(learning_rate=1.0), rows_max=4,
+        gradient_type=ffdl.GradientType.BFLOAT16)
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    learner.push(torch.full((2, 3), -1.0), (0, 0, 1))
+    learner.push_halves(
+        ffdl.GradientType.BFLOAT16, torch.full((6,), -2.0, dtype=torch.bfloat16), (0, 1, 2))
+    learner.flush(SOON_S)
+    weights = torch.empty(2, 3)
+    assert learner.pull(weights) == 2 and (weights == 3).all()
+    learner.push_sparse((0, 2, 3), tables=[(0, torch.tensor([2]), torch.full((1, 2), -4.0))])
+    torch.from_dlpack(learner.gradient_slot(SOON_S)).fill_(-1)
+    learner.push((0, 3, 4))
+    learner.flush(SOON_S)
+    shared = torch.from_dlpack(server.weights())
+    assert shared.tolist() == [4, 4, 4, 4, 8, 8]
+    shared.zero_()
+    assert not learner.live_weights().any()
+    with pytest.raises(ffdl.InvalidArgument, match="elements of float64; give .* float32"):
+        learner.pull(torch.empty(6, dtype=torch.float64))
+    with pytest.raises(ffdl.InvalidArgument, match="requires? grad"):
+        learner.push(torch.ones(6, requires_grad=True), (0, 4, 5))
+    learner.detach(SOON_S)
+    server.stop()

@@ -14,9 +14,18 @@ import numpy as np
 import pytest
 from elastic_jobs import churn, committed_steps, expect_each_sample_once, wait_for
 from ranks import on_threads
+from test_buffers import Tensor
 
 import ffdl
-from ffdl.data import ElasticLoader, IterableShards, collate, forecast, parts, transfer
+from ffdl.data import (
+    ElasticLoader,
+    IterableShards,
+    collate,
+    forecast,
+    generators,
+    parts,
+    transfer,
+)
 
 GLOBAL, ON_DEMAND = ffdl.SampleOrder.GLOBAL, ffdl.SampleOrder.ON_DEMAND
 
@@ -177,6 +186,21 @@ def test_who_takes_more_at_a_time_is_given_more():
     assert len(first) > 2.5 * len(second)
 
 
+@pytest.mark.parametrize("order", [GLOBAL, ON_DEMAND])
+def test_two_workers_shuffle_within_windows(order):
+    store = ffdl.open_store("mem://")
+
+    def worker(number):
+        with ElasticLoader(np.arange(95), batch_samples=8, epochs=2, order=order, num_workers=number,
+                           partition_samples=10, window_partitions=4) as loader:
+            session = open_session(loader, store, f"m{number}", min_workers=2)
+            return [batch.tolist() for batch in run(loader, session)]
+
+    first, second = on_threads(range(2), worker)
+    assert sorted(sum(first + second, [])) == sorted(2 * list(range(95)))
+    assert len({sample // 10 for sample in first[0]}) > 1, "a batch has samples of several partitions"
+
+
 def test_data_sets_of_many_kinds():
     for batch in run(ElasticLoader(Columns(7), batch_samples=4)):
         assert set(batch) == {"text", "label"}
@@ -216,6 +240,55 @@ def test_shards_that_are_iterated_over():
         IterableShards([[1, 2]], counts=[1, 1])
     with pytest.raises(IndexError):
         data[24]
+
+
+def test_iterable_data_sets_of_pytorch():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Shard(torch.utils.data.IterableDataset):
+        def __init__(self, begin, end):
+            self._numbers = range(begin, end)
+
+        def __iter__(self):
+            return (torch.tensor([number, -number]) for number in self._numbers)
+
+    class Counted(Shard):
+        def __len__(self):
+            return len(self._numbers)
+
+    shards = IterableShards([Shard(0, 7), Counted(7, 12), Shard(12, 20)])
+    for workers in (0, 2):
+        with ElasticLoader(shards, order=ON_DEMAND, partition_samples=5, batch_samples=3,
+                           shuffle=ffdl.Shuffle.PARTITIONS, num_workers=workers) as loader:
+            rows = torch.cat(run(loader))
+        assert sorted(rows[:, 0].tolist()) == list(range(20)) and not rows.sum()
+    for iterable in (Shard(0, 7), Counted(7, 12)):
+        with pytest.raises(ffdl.InvalidArgument, match="becomes a data set by .*IterableShards"):
+            ElasticLoader(iterable, batch_samples=4)
+
+
+@pytest.mark.filterwarnings("ignore")  # of that package and what it rests on
+def test_data_sets_of_hugging_face():
+    datasets = pytest.importorskip("datasets", reason="Hugging Face's datasets is not installed")
+    columns = {"text": [f"query {n}" for n in range(30)], "label": list(range(30)),
+               "row": [[n, n + 1] for n in range(30)]}
+    data = datasets.Dataset.from_dict(columns)
+    for workers in (0, 2):
+        for format in (None, "numpy", "torch"):
+            if format == "torch":
+                pytest.importorskip("torch", reason="PyTorch is not installed")
+            with ElasticLoader(data.shuffle(seed=1).with_format(format), batch_samples=8,
+                               num_workers=workers) as loader:
+                batches = run(loader)
+            for batch in batches:
+                assert list(batch["text"]) == [f"query {n}" for n in batch["label"]]
+            assert sorted(int(n) for batch in batches for n in batch["label"]) == list(range(30))
+            if format is not None:
+                assert all((batch["row"][:, 1] == batch["label"] + 1).all() for batch in batches)
+    with pytest.raises(ffdl.InvalidArgument, match="IterableShards"):
+        ElasticLoader(data.to_iterable_dataset(), batch_samples=8)
+    shards = IterableShards([data.to_iterable_dataset(num_shards=3).shard(3, i) for i in range(3)])
+    assert len(shards) == 30 and shards[29]["text"] == "query 29"
 
 
 def test_collate():
@@ -345,6 +418,42 @@ def test_generators_are_a_function_of_the_sample():
     assert not (here == noise(seed_generators=False)).any()
 
 
+@pytest.mark.parametrize("way", ["copied", "not found", "another generator of NumPy's"])
+def test_generators_begin_with_the_seed(way, monkeypatch):
+    """Whatever was drawn before; `random` also keeps a number beside its words."""
+    before = np.random.get_bit_generator()
+    if way == "not found":
+        monkeypatch.setattr(generators, "_state", None)
+    if way == "another generator of NumPy's":
+        np.random.set_bit_generator(np.random.PCG64())
+    assert way != "copied" or generators._state is not None
+
+    def drawn(seed):
+        generators.seed_generators(seed)
+        assert random.getstate()[1][-1] == 624
+        return [random.gauss(0, 1), *np.random.random(700),
+                *(random.random() for _ in range(700))]
+
+    try:
+        first = drawn(5)
+        random.gauss(0, 1)
+        assert drawn(5) == first
+        assert len({*first, *drawn(6)}) == 2 * len(first)
+    finally:
+        np.random.set_bit_generator(before)
+
+
+def test_a_forgotten_end_step_is_told():
+    loader = ElasticLoader(np.arange(12), batch_samples=4)
+    session = open_session(loader)
+    batches = loader.batches(session)
+    next(batches)
+    session.end_step(loader.taken)
+    next(batches)
+    with pytest.raises(ffdl.InvalidArgument, match=r"end_step\(\) was not called .* of step 2"):
+        next(batches)
+
+
 def test_training_goes_on_from_a_saved_state():
     def make():
         return ElasticLoader(np.arange(30), batch_samples=4, epochs=2, seed=7)
@@ -413,6 +522,9 @@ def test_workers_come_leave_and_are_killed(tmp_path):
 
 def test_tensors_come_as_tensors():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for wrong in ([torch.ones(2), torch.ones(3)], [{"a": torch.ones(2)}, {"a": torch.ones(3)}]):
+        with pytest.raises(ffdl.InvalidArgument, match="give a collate_fn"):
+            collate(wrong)
 
     class Tensors(Rows):
         def __getitem__(self, number):
@@ -429,6 +541,22 @@ def test_tensors_come_as_tensors():
             assert (batch["bit"] == (batch["n"] % 2 == 0)).all()
             batch["n"] += 1  # they are the receiver's own
         assert sorted(torch.cat([b["n"] for b in batches]).tolist()) == list(range(1, 51))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_are_pinned_where_there_is_cuda(workers, monkeypatch):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pinned = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(
+        torch.utils.data._utils.pin_memory, "pin_memory",
+        lambda batch: pinned.append(batch) or {"pinned": batch})
+    for pins in (False, True):
+        with ElasticLoader(torch.arange(12).unbind(), batch_samples=4, num_workers=workers,
+                           pin_memory=pins) as loader:
+            batches = run(loader)
+        assert len(pinned) == (3 if pins else 0)
+    assert [batch["pinned"] is one for batch, one in zip(batches, pinned, strict=True)] == 3 * [True]
 
 
 def make_files(folder):
@@ -450,7 +578,10 @@ def test_files_as_data_sets(tmp_path):
     rows = ffdl.open_npy(files["rows.npy"])
     assert (rows.format.dtype, rows.format.shape, rows.format.is_fixed) == ("<f4", [3], True)
     assert len(rows) == rows.samples == 20
-    assert (rows.read([7, 2]) == [[21, 22, 23], [6, 7, 8]]).all()
+    for numbers in ([7, 2], Tensor(np.array([7, 2])), memoryview(np.array([7, 2])),
+                    *(np.array([7, 2], dtype) for dtype in ("i8", "u8", "i4", ">i8"))):
+        assert (rows.read(numbers) == [[21, 22, 23], [6, 7, 8]]).all()
+    assert rows.read(np.arange(20)[2:8:5]).tolist() == [[6, 7, 8], [21, 22, 23]]  # with gaps
     tokens = ffdl.open_tokens(files["tokens.bin"], window=10)
     assert tokens.read([9])[0].tolist() == list(range(90, 101)) and len(tokens) == 10
     records = ffdl.open_records(files["records.bin"], record_bytes=20, header_bytes=4)
@@ -471,6 +602,77 @@ def test_files_as_data_sets(tmp_path):
             assert sorted(run(loader)[0]) == [b"0", b"1", b"2"]
 
 
+def test_samples_come_into_memory_of_the_caller(tmp_path):
+    files = make_files(tmp_path)
+    rows = ffdl.open_npy(files["rows.npy"])
+    mine = np.full((4, 3), -1, np.float32)
+    read = rows.read([7, 2], out=mine)
+    assert read.shape == (2, 3) and read.dtype == np.float32 and read.flags.writeable
+    assert read.base is mine and read.ctypes.data == mine.ctypes.data
+    assert mine.tolist() == [[21, 22, 23], [6, 7, 8], [-1] * 3, [-1] * 3]
+    read[0, 0] = 5
+    assert mine[0, 0] == 5
+    assert rows.read([], out=mine).shape == (0, 3)
+
+    plain = bytearray(24)  # any memory, of single bytes or of the samples' type
+    assert rows.read(np.array([1, 0]), out=plain).tolist() == [[3, 4, 5], [0, 1, 2]]
+    assert np.frombuffer(plain, np.float32).tolist() == [3, 4, 5, 0, 1, 2]
+    assert rows.read([3], out=memoryview(mine)[1:2]).tolist() == [[9, 10, 11]]
+    assert mine[1].tolist() == [9, 10, 11]
+    tokens = ffdl.open_tokens(files["tokens.bin"], window=10)
+    for memory in (np.zeros(11, np.uint16), np.zeros(22, np.int8), memoryview(bytearray(22)).cast("H")):
+        assert tokens.read([9], out=memory).tolist() == [list(range(90, 101))]
+
+    lines = ffdl.open_lines(files["lines.txt"])
+    read = lines.read([11, 0], out=(text := bytearray(20)))
+    assert [bytes(line) for line in read] == [b"line 11", b"line 0"] and read[1].dtype == np.uint8
+    assert text == b"line 11line 0" + bytes(7)
+    read[1][0] = ord("L")
+    assert text[7:13] == b"Line 0"
+    (tmp_path / "json").write_text('1\nx\n"three"\n')
+    json_lines = ffdl.open_lines(
+        [str(tmp_path / "json")], json=True, on_corrupt=ffdl.OnCorrupt.SKIP)
+    first, second, third = json_lines.read([2, 1, 0], out=text)
+    assert (bytes(first), second, bytes(third)) == (b'"three"', None, b"1")
+    assert text.startswith(b'"three"1')
+
+
+def test_memory_that_samples_cannot_come_into(tmp_path):
+    files = make_files(tmp_path)
+    rows = ffdl.open_npy(files["rows.npy"])
+    frozen = np.zeros((2, 3), np.float32)
+    frozen.flags.writeable = False
+    for memory, complaint in (
+            (np.zeros(6), "elements of <f8; give <f4"),
+            (np.zeros(6, np.int32), "elements of <i4; give <f4"),
+            (np.zeros(6, ">f4"), "elements of >f4; give <f4"),
+            (np.zeros((2, 6), np.float32)[:, :3], "not C-contiguous"),
+            (frozen, "read-only"),
+            (bytes(24), "read-only"),
+            ([0.0] * 6, "a list; give one array"),
+            (np.zeros(5, np.float32), "read 2 samples into memory of 20 bytes: they have 24")):
+        with pytest.raises(ffdl.InvalidArgument, match=complaint):
+            rows.read([7, 2], out=memory)
+    lines = ffdl.open_lines(files["lines.txt"])
+    with pytest.raises(ffdl.InvalidArgument, match="give .u1"):
+        lines.read([0], out=np.zeros(6, np.float32))
+    text = bytearray(12)
+    with pytest.raises(ffdl.InvalidArgument, match="memory of 12 bytes: they have 13"):
+        lines.read([11, 0], out=text)
+    assert bytes(lines.read([11], out=text)[0]) == b"line 11"
+
+
+def test_samples_come_into_a_tensor(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    rows = ffdl.open_npy(make_files(tmp_path)["rows.npy"])
+    mine = torch.zeros(2, 3)
+    read = rows.read([7, 2], out=mine)
+    assert read.ctypes.data == mine.data_ptr()
+    assert mine.tolist() == [[21, 22, 23], [6, 7, 8]]
+    with pytest.raises(ffdl.InvalidArgument, match="elements of <i8; give <f4"):
+        rows.read([7], out=torch.zeros(3, dtype=torch.int64))
+
+
 def test_files_that_are_wrong(tmp_path):
     files = make_files(tmp_path)
     with pytest.raises(ffdl.NotFound, match="nowhere"):
@@ -479,5 +681,6 @@ def test_files_that_are_wrong(tmp_path):
         ffdl.open_npy(files["lines.txt"])
     with pytest.raises(ffdl.Corrupt):
         ffdl.open_tf_records(files["lines.txt"])
-    with pytest.raises(ffdl.InvalidArgument):
-        ffdl.open_npy(files["rows.npy"]).read([20])
+    for numbers in ([20], np.array([20]), np.array([-1]), [-1], 2, Tensor(np.zeros(2))):
+        with pytest.raises(ffdl.InvalidArgument):
+            ffdl.open_npy(files["rows.npy"]).read(numbers)

@@ -2,8 +2,11 @@
 
 import ast
 import enum
+import importlib
+import importlib.util
 import inspect
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -47,11 +50,87 @@ def test_the_stub_names_what_the_extension_has():
             assert members_of_stub(node) == members_of_class(getattr(_ffdl, name)), name
 
 
-def test_every_class_and_method_is_documented():
+def signatures(doc):
+    """The names of the arguments of each overload, as pybind11 writes them."""
+    for line in (doc or "").splitlines():
+        if found := re.fullmatch(r"(?:\d+\. )?\w+\((.*)\) -> .*", line):
+            yield [one.split(":")[0].strip() for one in split_at_commas(found[1])]
+
+
+def split_at_commas(text):
+    """At those that are in no brackets, such as the ones in a type or in what is shown of a default."""
+    depth, begin = 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([{<") - (letter in ")]}>")
+        if letter == "," and depth == 0:
+            yield text[begin:place]
+            begin = place + 1
+    if text[begin:]:
+        yield text[begin:]
+
+
+def arguments_in_stub(function):
+    given = function.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args)]
+    return names + (["*", *(one.arg for one in given.kwonlyargs)] if given.kwonlyargs else [])
+
+
+def functions_of_stub():
+    """(name, function, overloads) of all but what Python itself calls."""
+    found = {}
+    for node in stub().body:
+        inside = node.body if isinstance(node, ast.ClassDef) else [node]
+        owner = getattr(_ffdl, node.name) if isinstance(node, ast.ClassDef) else _ffdl
+        for one in inside:
+            if isinstance(one, ast.FunctionDef) and (one.name == "__init__" or one.name[0] != "_"):
+                found.setdefault((owner, one.name), []).append(one)
+    for (owner, name), overloads in found.items():
+        yield f"{owner.__name__}.{name}", getattr(owner, name), overloads
+
+
+def test_the_stub_has_the_arguments_of_the_extension():
+    checked = 0
+    for name, function, overloads in functions_of_stub():
+        # One function may be described twice, where what it returns depends on what it is given.
+        described = {tuple(arguments_in_stub(one)) for one in overloads}
+        assert described == set(map(tuple, signatures(function.__doc__))), name
+        checked += 1
+    assert checked > 150
+
+
+def words_beside_signatures(doc):
+    lines = [line for line in (doc or "").splitlines() if line and line != "Overloaded function."]
+    return [line for line in lines if not list(signatures(line))]
+
+
+def test_every_class_method_and_attribute_is_documented():
     for name in ffdl.__all__:
         thing = getattr(ffdl, name)
-        if inspect.isclass(thing):
-            assert thing.__doc__, name
+        if not inspect.isclass(thing) or issubclass(thing, (enum.Enum, Exception)):
+            assert inspect.ismodule(thing) or thing.__doc__, name
+            continue
+        assert thing.__doc__, name
+        for attribute, member in vars(thing).items():
+            if attribute.startswith("_"):
+                continue
+            if isinstance(member, property):  # here or there
+                said = member.__doc__ or re.search(rf"\b{attribute}\b", thing.__doc__)
+            else:
+                said = words_beside_signatures(getattr(thing, attribute).__doc__)
+            assert said, f"{name}.{attribute}"
+
+
+def test_what_is_written_in_python_is_documented():
+    modules = [ffdl.data, ffdl.report]
+    if importlib.util.find_spec("torch"):
+        modules.append(importlib.import_module("ffdl.torch"))
+    for module in modules:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            assert inspect.getdoc(thing), f"{module.__name__}.{name}"
+            for attribute, member in vars(thing).items() if inspect.isclass(thing) else ():
+                if inspect.isfunction(member) and not attribute.startswith("_"):
+                    assert inspect.getdoc(member), f"{module.__name__}.{name}.{attribute}"
 
 
 def test_version_is_that_of_the_distribution():

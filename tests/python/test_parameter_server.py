@@ -1,5 +1,6 @@
 """The parameter server from Python: the same promises as in C++, without a copy."""
 
+import array
 import gc
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
+from test_buffers import FakeTensor, Tensor, read_only
 
 import ffdl
 
@@ -116,20 +118,25 @@ def test_a_learner_keeps_the_server_of_its_process_alive():
 
 
 @pytest.mark.parametrize(
-    ("array", "complaint"),
+    ("wrong", "complaint"),
     [
-        ([0.0] * SIZE, "a list"),
+        ([0.0] * SIZE, "a list; give a C-contiguous float32 array of 1000 elements"),
         (np.zeros(SIZE, np.float64), "float64"),
         (np.zeros(SIZE - 1, np.float32), f"{SIZE - 1} elements"),
         (np.zeros(2 * SIZE, np.float32)[::2], "not C-contiguous"),
         (np.zeros(SIZE, ">f4"), ">f4"),
+        (np.zeros(SIZE, np.uint32), "uint32"),
+        (memoryview(np.zeros(2 * SIZE, np.float32))[::2], "not C-contiguous"),
+        (Tensor(np.zeros(SIZE, np.float64)), "float64"),
+        (Tensor(np.zeros((2, SIZE), np.float32).T[: SIZE // 2]), "not C-contiguous"),
+        (FakeTensor(np.zeros(SIZE, np.float32), device_type=2), "memory of GPU 0.* x.cpu"),
     ],
 )
-def test_only_float32_arrays_that_need_no_copy_are_taken(array, complaint):
+def test_only_float32_arrays_that_need_no_copy_are_taken(wrong, complaint):
     learner = ffdl.Learner.attach(new_server(), SOON_S)
     for call in (learner.pull, lambda a: learner.push(a, (0, 0, 1))):
         with pytest.raises(ffdl.InvalidArgument, match=complaint):
-            call(array)
+            call(wrong)
 
 
 def test_an_array_to_write_must_be_writable_and_may_have_any_shape():
@@ -137,9 +144,57 @@ def test_an_array_to_write_must_be_writable_and_may_have_any_shape():
     weights = np.ones((10, SIZE // 10), np.float32)
     learner.pull(weights)
     assert not weights.any()
-    weights.setflags(write=False)
-    with pytest.raises(ffdl.InvalidArgument, match="read-only"):
-        learner.pull(weights)
+    values = np.zeros(SIZE, np.float32)
+    for number, frozen in enumerate(
+            (read_only(weights), memoryview(values).toreadonly(), FakeTensor(values, flags=1))):
+        with pytest.raises(ffdl.InvalidArgument, match="read-only; give one that can be written"):
+            learner.pull(frozen)
+        learner.push(frozen, (0, number, number + 1))  # which is only read
+
+
+ARRAYS = {
+    "NumPy": lambda values: values,
+    "DLPack": Tensor,
+    "buffer": memoryview,
+    "array": lambda values: array.array(values.dtype.char, values.tobytes()),
+}
+
+
+@pytest.mark.parametrize("make", ARRAYS.values(), ids=list(ARRAYS))
+def test_whatever_is_an_array_is_taken_where_it_lies(make, name):
+    """By every call of a learner, a view and a learner that averages."""
+    ones = make(np.full(SIZE, -1, np.float32))  # each adds 1 to every weight
+    server = new_server(name, rows_max=8)
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    learner.push(ones, (0, 0, 1))
+    learner.push_ranges(ones, [(0, 1, 2)])
+    learner.start_push(make(np.full(SIZE, -1, np.float32)), (0, 2, 3))  # kept until it has ended
+    gc.collect()
+    learner.finish_push(SOON_S)
+    learner.flush(SOON_S)
+    weights = make(np.zeros(SIZE, np.float32))
+    for pull in (learner.pull, ffdl.ParameterServerView.open(name, SOON_S).pull):
+        pull(weights)
+        np.testing.assert_array_equal(values_of(weights), 3)
+    rows = make(np.array([4, 1]))
+    if make is not ARRAYS["array"]:  # which has one dimension
+        learner.push_sparse(
+            (0, 3, 4), tables=[(10, rows, make(np.full((2, 3), -2, np.float32)))],
+            dense=[(990, make(np.full(3, -5, np.float32)))])
+        learner.flush(SOON_S)
+        pulled = make(np.zeros((2, 3), np.float32))
+        learner.pull_rows(10, rows, pulled)
+        np.testing.assert_array_equal(values_of(pulled), 5)
+        assert learner.live_weights()[990] == 8
+    averages = ffdl.AveragingLearner.attach(
+        new_server(rule=ffdl.UpdateRuleOptions("average")), SOON_S)
+    averages.begin_mini_batch(SOON_S)
+    averages.step(ones, (0, 0, 1))
+
+
+def values_of(given):
+    return given.values if isinstance(given, Tensor) else np.asarray(given)
 
 
 def test_transfers_beside_compute():
@@ -275,6 +330,10 @@ def test_sparse_gradients_touch_only_their_rows():
     np.testing.assert_array_equal(pulled, [-(values[0] + values[2]), [0, 0, 0]])
     with pytest.raises(ffdl.InvalidArgument, match="3 rows, one per row number"):
         learner.push_sparse((0, 5, 6), tables=[(10, rows, values[:2])])
+    with pytest.raises(ffdl.InvalidArgument, match="2 rows; give .* of 3 rows"):
+        learner.pull_rows(10, rows, pulled)
+    with pytest.raises(ffdl.InvalidArgument, match="1 dimensions; give .* of 3 rows"):
+        learner.push_sparse((0, 5, 6), tables=[(10, rows, values[0])])
     with pytest.raises(ffdl.InvalidArgument, match="elements of int32"):
         learner.push_sparse((0, 5, 6), tables=[(10, rows.astype(np.int32), values)])
     with pytest.raises(ffdl.InvalidArgument, match="there are"):
@@ -288,12 +347,16 @@ def test_gradients_of_16_bits(kind):
     learner = ffdl.Learner.attach(server, SOON_S)
     learner.push(np.full(SIZE, 3, np.float32), (0, 0, 1))
     if kind == "FLOAT16":
-        half = np.full(SIZE, 0.5, np.float16)
+        halves = [np.full(SIZE, 0.5, np.float16)]
     else:
-        half = np.full(SIZE, 0x3F00, np.uint16)
-    learner.push_halves(ffdl.GradientType[kind], half, (0, 1, 2))
+        bits = np.full(SIZE, 0x3F00, np.uint16)
+        halves = [bits, FakeTensor(bits, type_code=4)]  # DLPack's bfloat16
+    for number, half in enumerate(halves, 1):
+        learner.push_halves(ffdl.GradientType[kind], half, (0, number, number + 1))
     learner.flush(SOON_S)
-    np.testing.assert_array_equal(learner.live_weights(), -3.5)
+    np.testing.assert_array_equal(learner.live_weights(), -3 - 0.5 * len(halves))
+    with pytest.raises(ffdl.InvalidArgument, match="float32"):
+        learner.push_halves(ffdl.GradientType[kind], np.zeros(SIZE, np.float32), (0, 9, 10))
 
 
 def test_one_gradient_of_several_ranges():
@@ -339,6 +402,25 @@ def test_ctrl_c_ends_a_wait(body, name):
     if child.exitcode is None:
         child.kill()
     assert child.exitcode == 42
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_is_no_learner():
+    server = new_server()
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    child = os.fork()
+    if child == 0:
+        try:
+            learner.push(np.zeros(SIZE, np.float32), (0, 0, 1))
+        except ffdl.Cancelled as error:
+            os._exit(7 if "a fork of the one that attached; attach again" in str(error) else 2)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    push_ones(learner, 0, 1)
+    learner.detach(SOON_S)
+    server.stop()
 
 
 def test_serve_ends_when_asked():

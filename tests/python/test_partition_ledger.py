@@ -84,6 +84,8 @@ def test_the_state_is_bytes():
 def test_what_cannot_be_is_said():
     with pytest.raises(ffdl.InvalidArgument):
         make(samples=0)
+    with pytest.raises(ffdl.InvalidArgument, match="window_partitions is 0"):
+        make(shuffle=ffdl.Shuffle.SAMPLES, window_partitions=0)
     with pytest.raises(ffdl.InvalidArgument, match="batch_samples"):
         make(order=ffdl.SampleOrder.GLOBAL)
     with pytest.raises(ffdl.InvalidArgument):

@@ -8,6 +8,8 @@ import sys
 import pytest
 from elastic_jobs import run_workers
 
+import ffdl
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -32,10 +34,18 @@ def readme_program(number, folder):
     return program
 
 
-def test_readme_elastic_program(tmp_path):
+def test_readme_elastic_program(tmp_path, monkeypatch):
+    """As under `ffdl run --ledger-log`."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    monkeypatch.setenv("FFDL_LEDGER_LOG", str(folder))
     program = readme_program(2, tmp_path)
     printed = run_workers(tmp_path, 2, program)
     assert [lines[-1] for lines in printed] == ["slope 2.50, offset -1.00"] * 2
+    logs = sorted(folder.iterdir())
+    assert [log.name for log in logs] == ["worker-0.commits", "worker-1.commits"]
+    found = ffdl.audit_commit_logs([str(log) for log in logs], complete=True)
+    assert (found.problems, found.epochs, found.samples) == (0, 20, 20_000)
 
 
 def test_elastic_example(tmp_path):

@@ -74,8 +74,11 @@ def test_a_restart_goes_on_from_a_checkpoint():
     train(old, 8)
     saved = old.save()
     train(old, 8)
-    anew = join(store, lineage=2, from_=saved)
+    told = []
+    anew = join(store, lineage=2, from_=saved, on_stable=told.append)
     assert anew.committed == 8
+    train(anew, 8)
+    assert {step.lineage for step in told} == {2}
     old.take(5)
     with pytest.raises(ffdl.Cancelled, match="began anew"):
         old.advance()

@@ -180,6 +180,37 @@ def test_what_is_not_contiguous(torch_processes):
     torch_processes.run(2, use_what_is_not_contiguous)
 
 
+def use_parameters_and_inference(rank):
+    """Of either nothing is seen in what comes, whichever thread does the operation."""
+    ranks = dist.get_world_size()
+    for waits in (True, False):
+        own = torch.full((rank + 1, 2), float(rank), requires_grad=True)
+        gathered = [torch.zeros(one + 1, 2) for one in range(ranks)]
+        blocks = [torch.full((2,), float(rank), requires_grad=True) for _ in range(ranks)]
+        exchanged = [torch.zeros(2) for _ in range(ranks)]
+        for work in (dist.all_gather(gathered, own, async_op=not waits),
+                     dist.all_to_all(exchanged, blocks, async_op=not waits)):
+            if work is not None:
+                work.wait()
+        for one, tensor in enumerate(gathered):
+            same(tensor, torch.full((one + 1, 2), float(one)))
+        same(torch.stack(exchanged)[:, 0], torch.arange(float(ranks)))
+        assert not any(tensor.requires_grad for tensor in (*gathered, *exchanged))
+        parameter = torch.nn.Parameter(torch.full((3, 2), float(rank)))
+        with torch.inference_mode():
+            apart = torch.full((2, 3), float(rank)).t()
+            for tensor in (parameter, apart):
+                work = dist.all_reduce(tensor, async_op=not waits)
+                if work is not None:
+                    work.wait()
+                assert (tensor == sum(range(ranks))).all()
+        assert apart.is_inference() and parameter.requires_grad and parameter.is_leaf
+
+
+def test_parameters_and_tensors_of_inference(torch_processes):
+    torch_processes.run(2, use_parameters_and_inference)
+
+
 def gather_into_own_place(rank):
     """As FSDP does: the input is a part of the output, and the other way round."""
     ranks, count = dist.get_world_size(), 300_000

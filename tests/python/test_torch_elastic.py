@@ -1,5 +1,6 @@
 """Ordinary PyTorch loops whose workers come and leave."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -8,13 +9,14 @@ import threading
 
 import numpy as np
 import pytest
-from elastic_jobs import Job, churn, run_workers, wait_for
+from elastic_jobs import Job, churn, records, run_workers, wait_for
 from ranks import on_threads
 
 import ffdl
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import ffdl.torch  # noqa: E402
+from ffdl.torch.common_state import Settings  # noqa: E402
 
 SAMPLES, BATCH = 60, 12
 PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True}
@@ -225,10 +227,14 @@ def test_dropout_is_a_function_of_seed_and_step():
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
-def test_a_compiled_model_trains_alike():
+@pytest.mark.filterwarnings("ignore:.torch.jit.*:DeprecationWarning")  # PyTorch's own
+@pytest.mark.parametrize(
+    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_compiled_model_trains_alike(backend, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     plain = train_alone()
     model = make_model()
-    compiled = torch.compile(model, backend="aot_eager")
+    compiled = torch.compile(model, backend=backend)
     train(open_trainer(compiled, "momentum"), compiled)
     expect_close(plain, state_of(model))
 
@@ -334,6 +340,58 @@ def test_a_scheduler_of_epochs():
     assert rates == pytest.approx([0.1] * 5 + [0.01] * 5 + [0.001] * 5)
 
 
+lr = torch.optim.lr_scheduler
+SCHEDULERS = {
+    "lambda": lambda o: lr.LambdaLR(o, lambda step: 0.9**step),
+    "milestones": lambda o: lr.MultiStepLR(o, [3, 9]),
+    "cosine": lambda o: lr.CosineAnnealingLR(o, 20),
+    "restarts": lambda o: lr.CosineAnnealingWarmRestarts(o, 4, 2),
+    "one cycle": lambda o: lr.OneCycleLR(o, 0.5, total_steps=20),
+    "cycles": lambda o: lr.CyclicLR(o, 0.01, 0.2, step_size_up=4, cycle_momentum=False),
+    "sequence": lambda o: lr.SequentialLR(
+        o, [lr.LinearLR(o, 0.1, total_iters=3), lr.MultiStepLR(o, [2, 7])], [3]),
+    "chain": lambda o: lr.ChainedScheduler([lr.ExponentialLR(o, 0.9), lr.MultiStepLR(o, [9])], o),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_newcomers_scheduler_goes_on_where_the_others_are(name):
+    """As with states that are sent: what the one records is what the other has restored."""
+
+    def make():
+        optimizer = OPTIMIZERS["adam"](make_model().parameters())
+        return optimizer, Settings(optimizer, SCHEDULERS[name](optimizer), 0)
+
+    def step(optimizer, settings):
+        optimizer.step()
+        settings.step_scheduler(1.0)
+        settings.record()
+
+    first, second = make(), make()
+    for _ in range(7):
+        step(*first)
+    second[0].step()  # PyTorch warns where a scheduler comes first
+    second[1].bytes.copy_(first[1].bytes)
+    second[1].may_differ = True
+    second[1].restore()
+    for _ in range(8):
+        for one in (first, second):
+            step(*one)
+        (mine,), (theirs,) = ([{key: value for key, value in group.items() if key != "params"}
+                               for group in optimizer.param_groups]
+                              for optimizer, _ in (first, second))
+        assert mine == theirs
+
+
+def test_schedulers_that_cannot_be():
+    model, other = make_model(), make_model()
+    optimizer, another = (OPTIMIZERS["sgd"](one.parameters()) for one in (model, other))
+    for scheduler, message in ((lr.ReduceLROnPlateau(optimizer), "stepped with a metric"),
+                               (lr.StepLR(another, 3), "changes another optimizer")):
+        with pytest.raises(ffdl.InvalidArgument, match=message):
+            open_trainer(model, optimizer, scheduler=scheduler)
+
+
 def one_batch(trainer, model):
     x, y = make_data()
     batch = next(iter(trainer.batches()))
@@ -361,6 +419,83 @@ def test_what_would_be_wrong_is_said():
     next(batches)
     with pytest.raises(ffdl.InvalidArgument, match=r"step\(\) was not called"):
         next(batches)
+
+
+def test_a_model_that_is_given_other_parameters_is_refused():
+    model = make_model()
+    trainer = open_trainer(model)
+    torch.nn.Linear(6, 8)  # of another model
+    one_batch(trainer, model)
+    trainer.step()
+    model[0] = torch.nn.Linear(6, 8)
+    one_batch(trainer, model)
+    for _ in range(2):  # each time
+        with pytest.raises(ffdl.InvalidArgument, match="'0.weight', which nobody would train"):
+            trainer.step()
+
+
+def test_a_parameter_that_is_unfrozen_is_refused():
+    model = make_model()
+    model[0].bias.requires_grad_(False)
+    trainer = open_trainer(
+        model, torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1))
+    one_batch(trainer, model)
+    trainer.step()
+    model[0].bias.requires_grad_(True)
+    one_batch(trainer, model)
+    with pytest.raises(ffdl.InvalidArgument, match="'0.bias', which nobody would train"):
+        trainer.step()
+    model[0].bias.requires_grad_(False)
+    trainer.step()
+
+
+def test_a_model_on_another_device_is_refused():
+    with pytest.raises(ffdl.InvalidArgument, match="lies on 'meta'; move it to the CPU"):
+        open_trainer(make_model().to("meta"))
+
+
+def test_a_worker_with_another_model_is_refused():
+    store = ffdl.open_store("mem://")
+    became = []
+
+    def join():
+        try:
+            became.append(open_trainer(make_model(torch.nn.Linear(8, 8)), store=store, id="b"))
+        except Exception as error:  # whatever it is, the loop below ends
+            became.append(error)
+
+    model = make_model()
+    trainer = open_trainer(model, store=store, ledger=make_ledger(epochs=0))
+    joining = threading.Thread(target=join)
+    joining.start()
+    x, y = make_data()
+    for batch in trainer.batches():
+        loss_of(model(x[batch]), y[batch]).backward()
+        trainer.step()
+        if became:
+            break
+    joining.join()
+    trainer.session.finish()
+    with pytest.raises(ffdl.InvalidArgument, match="run the same program with the same model"):
+        raise became[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_is_no_worker():
+    model = make_model()
+    trainer = open_trainer(model, overlap=False)
+    one_batch(trainer, model)
+    child = os.fork()
+    if child == 0:
+        try:
+            trainer.step()
+        except ffdl.Cancelled:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    trainer.step()
+    trainer.session.finish()
 
 
 @pytest.mark.parametrize(
@@ -420,6 +555,65 @@ def test_language_model_example(tmp_path):
     loss = re.fullmatch(r"step \d+: loss (.*) of text that was not trained on", first[-1])[1]
     assert float(loss) < 2  # a letter by chance: 3.3
     assert len(list((tmp_path / "log").glob("worker-*.jsonl"))) == 2
+
+
+def losses_in(folder):
+    """The loss of each step of which all samples were logged: who is killed does not log its last."""
+    whole = {}
+    for log in folder.glob("worker-*.jsonl"):
+        for one in records(log):
+            if one["event"] == "step":
+                samples, loss = whole.get(one["step"], (0, 0.0))
+                whole[one["step"]] = samples + one["samples"], loss + one["samples"] * one["loss"]
+    return {step: loss / 16 for step, (samples, loss) in whole.items() if samples == 16}
+
+
+@pytest.mark.parametrize("steps_more", [60, pytest.param(900, marks=pytest.mark.slow)])
+def test_the_examples_losses_are_those_of_an_undisturbed_run(steps_more, tmp_path):
+    """One worker, two, and one again, after the other was killed; until nobody needs more steps."""
+    small = [*arguments_of_example(tmp_path), "--epochs", 10_000]
+    logs = [tmp_path / name / "log" for name in ("alone", "together")]
+    for log in logs:
+        log.parent.mkdir()
+    alone, together = (
+        Job(log.parent, EXAMPLE, *small, "--log", log, forks=True) for log in logs)
+
+    def size_of_last(log):
+        sizes = re.findall(r"step \d+, one of (\d+): ", log.read_text())
+        return sizes[-1] if sizes else ""
+
+    def reaches(log, step):
+        return wait_for(lambda: max(losses_in(log), default=0) >= step, f"step {step} of {log}")
+
+    with alone, together as job:
+        alone.start(0)
+        first = job.start(0)
+        wait_for(lambda: "begins at step" in first.read_text(), "there is one")
+        job.start(1)
+        wait_for(lambda: size_of_last(first) == "2", "there are two")
+        joined = max(losses_in(logs[1]), default=0)
+        reaches(logs[1], joined + steps_more // 3)
+        job.kill(1)
+        wait_for(lambda: size_of_last(first) == "1", "there is one again")
+        reaches(logs[1], joined + steps_more)
+        reaches(logs[0], joined + steps_more)
+        job.ask_to_leave(0)
+        job.wait(0)
+    expected, losses = (losses_in(log) for log in logs)
+    both = sorted(expected.keys() & losses.keys())
+    assert len(both) > 0.8 * (joined + steps_more)
+    length = min(50, steps_more // 3)
+    for begin in range(0, len(both) - length + 1, length):
+        steps = both[begin : begin + length]
+        assert np.mean([losses[step] for step in steps]) == pytest.approx(
+            np.mean([expected[step] for step in steps]), rel=0.02)
+    assert losses[both[-1]] < 0.8 * losses[both[0]]
+
+
+def test_digits_example(tmp_path):
+    example = EXAMPLE.with_name("07_elastic_digits_torch.py")
+    (lines,) = run_workers(tmp_path, 1, example, "--epochs", 4)
+    assert float(re.fullmatch(r"step \d+: (.*)% of the test images", lines[-1])[1]) > 90
 
 
 @pytest.mark.slow

@@ -153,19 +153,25 @@ def test_the_model_is_copied_and_saved_without_the_trainer():
     assert again.session.step > 0
 
 
+def within(one, array):
+    return array.data_ptr() <= one.data_ptr() < array.data_ptr() + array.nbytes
+
+
 @pytest.mark.parametrize(("bucket_bytes", "buckets"), [(0, 2), (1, 4), (20, 4), (25, 3), (1 << 20, 3)])
 def test_what_is_averaged_together_is_the_whole_of_one_memory(bucket_bytes, buckets):
     given = [torch.zeros(3, 2), torch.zeros(5), torch.zeros(4, dtype=torch.float64), torch.zeros(1)]
-    averaged = Averaged(given, bucket_bytes)
-    assert len(averaged.memory) == buckets
+    averaged = Averaged(given, bucket_bytes, torch.device("cpu"))
+    assert [(one.data_ptr(), one.nbytes) for one in averaged.arrays] == [
+        (memory.ctypes.data, memory.nbytes) for memory in averaged.memory]
+    assert len(averaged.arrays) == buckets
+    rest = averaged.like(given)
+    if bucket_bytes == 0:
+        rest.sort(key=lambda one: str(one.dtype))
+    whole = [averaged.whole_arrays(ready) for ready in range(len(given) + 1)]
+    assert whole[0] == 0 and whole[-1] == buckets
+    for number, array in enumerate(averaged.arrays):
+        assert whole.index(number + 1) == whole.index(number) + len(
+            tensors := [one for one in rest if within(one, array)])
+        assert torch.cat([one.reshape(-1) for one in tensors]).shape == array.shape
     for one, like in zip(given, averaged.like(given), strict=True):
         assert (one.shape, one.dtype) == (like.shape, like.dtype)
-    rest = list(averaged.arrays)
-    for memory in averaged.memory:
-        end = memory.ctypes.data
-        while end < memory.ctypes.data + memory.nbytes:
-            one = rest.pop(0)
-            assert one.data_ptr() == end
-            end += one.nbytes
-        assert end == memory.ctypes.data + memory.nbytes
-    assert not rest

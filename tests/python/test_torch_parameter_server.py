@@ -11,7 +11,8 @@ import sys
 import numpy as np
 import pytest
 from elastic_jobs import records, wait_for
-from ranks import on_threads
+from interrupts import expect_ctrl_c_to_end
+from ranks import exit_code, on_threads, start_process
 
 import ffdl
 
@@ -191,6 +192,47 @@ def test_two_learners_of_a_process_share_weights(name):
     b.close()
     a.close()
     assert not torch.equal(weights_of(first), weights_of(make_model()))
+
+
+def test_ctrl_c_ends_a_wait(name):
+    """For the other learner, whose mini-batch a round needs, and at the end for it to close."""
+    model, opt = make(name)
+    _, other = make(name)
+    backward(model, 0)
+    expect_ctrl_c_to_end(opt.step)
+    learner = other.learner
+    del other
+    learner.detach()
+    opt.flush()
+    late = ffdl.Learner.attach(name)
+    expect_ctrl_c_to_end(opt.close)
+    assert opt.server is not None
+    late.detach()
+    opt.close()
+    assert opt.server is None
+
+
+def train_in_a_fork(name):
+    model, opt = make(name)
+    child = os.fork()
+    if child == 0:
+        backward(model, 0)
+        try:
+            opt.step()
+        except ffdl.Cancelled as error:
+            os._exit(42 if "a fork of the one that attached" in str(error) else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    backward(model, 0)
+    opt.step()
+    opt.close()
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def test_a_fork_is_no_learner(name):
+    child = start_process(train_in_a_fork, name)
+    assert exit_code(child) == 42
 
 
 @pytest.mark.parametrize("rows", [False, True])

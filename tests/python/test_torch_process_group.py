@@ -12,7 +12,8 @@ import time
 import weakref
 
 import pytest
-from ranks import SOON_S, exit_code, start_process
+from interrupts import ENOUGH_S, expect_ctrl_c_to_end
+from ranks import SOON_S, exit_code, on_threads, start_process
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.distributed as dist  # noqa: E402
@@ -20,7 +21,9 @@ from torch_ranks import connect  # noqa: E402
 
 import ffdl  # noqa: E402
 import ffdl.torch  # noqa: E402
+from ffdl.torch import ProcessGroupOptions  # noqa: E402
 from ffdl.torch.lane import Lane, Work  # noqa: E402
+from ffdl.torch.rendezvous import Rendezvous  # noqa: E402
 
 ONE_MS = datetime.timedelta(milliseconds=1)
 
@@ -206,17 +209,38 @@ def test_a_wrong_call_leaves_the_group_alive(torch_processes):
     torch_processes.run(2, call_wrongly)
 
 
-def disagree(rank):
-    tensor = torch.ones(10 + rank)
-    with pytest.raises(dist.DistBackendError, match="of 10 float32.*of 11 float32|11.*10") as error:
-        dist.all_reduce(tensor)
+DISAGREEMENTS = {  # what rank 0 and rank 1 do, and what both are told of each
+    "size": [
+        (lambda: dist.all_reduce(torch.ones(10)), "of 10 float32"),
+        (lambda: dist.all_reduce(torch.ones(11)), "of 11 float32")],
+    "dtype": [
+        (lambda: dist.all_reduce(torch.ones(10)), "of 10 float32"),
+        (lambda: dist.all_reduce(torch.ones(10, dtype=torch.float64)), "of 10 float64")],
+    "reduction": [
+        (lambda: dist.all_reduce(torch.ones(10)), "sum"),
+        (lambda: dist.all_reduce(torch.ones(10), dist.ReduceOp.MAX), "max")],
+    "operation": [
+        (lambda: dist.all_reduce(torch.ones(10)), "all_reduce"),
+        (lambda: dist.broadcast(torch.ones(10), src=0), "broadcast")],
+    "root": [
+        (lambda: dist.broadcast(torch.ones(10), src=0), "root 0"),
+        (lambda: dist.broadcast(torch.ones(10), src=1), "root 1")],
+}
+
+
+def disagree(rank, kind):
+    with pytest.raises(dist.DistBackendError) as error:
+        DISAGREEMENTS[kind][rank][0]()
     assert isinstance(error.value.__cause__, ffdl.InvalidArgument)
+    for _, told in DISAGREEMENTS[kind]:
+        assert told in str(error.value)
     with pytest.raises(dist.DistBackendError):  # it stays failed
         dist.barrier()
 
 
-def test_ranks_that_disagree_are_both_told(torch_processes):
-    torch_processes.run(2, disagree)
+@pytest.mark.parametrize("kind", DISAGREEMENTS)
+def test_ranks_that_disagree_are_both_told(kind, torch_processes):
+    torch_processes.run(2, disagree, kind)
 
 
 def come_late(rank, how):
@@ -258,6 +282,36 @@ def wait_too_short(rank):
 
 def test_a_wait_that_is_too_short_ends_nothing(torch_processes):
     torch_processes.run(2, wait_too_short)
+
+
+def test_who_does_not_come_is_named():
+    for rank, other in enumerate("ba"):
+        with pytest.raises(ffdl.Timeout, match=f"'{other}' has not come; start all ranks"):
+            Rendezvous(dist.HashStore(), ProcessGroupOptions()).connect(rank, ["a", "b"], 0.05)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ctrl_c_ends_the_wait_for_others(rank):
+    way = Rendezvous(dist.HashStore(), ProcessGroupOptions())
+    expect_ctrl_c_to_end(lambda: way.connect(rank, ["a", "b"], ENOUGH_S))
+
+
+@pytest.mark.parametrize("how", ["now", "later", "message"])
+def test_ctrl_c_ends_the_wait_for_a_work(how):
+    """What is waited for at once runs on the thread that waits, and is over then."""
+    store, long = dist.HashStore(), datetime.timedelta(seconds=ENOUGH_S)
+    first, second = on_threads(range(2), lambda rank: ffdl.torch.ProcessGroup(
+        store, rank, ["a", "b"], long, ProcessGroupOptions()))
+    options = dist.AllreduceOptions()
+    if hasattr(options, "asyncOp"):
+        options.asyncOp = how == "later"
+    tensors = [torch.ones(1)]
+    expect_ctrl_c_to_end(
+        (lambda: first.recv(tensors, 1, 0).wait()) if how == "message" else
+        (lambda: first.allreduce(tensors, options).wait()))
+    for group in (first, second):
+        group.abort()
+        group.shutdown()
 
 
 def abort_one(rank):
@@ -476,6 +530,13 @@ def use_two_back_ends(rank, port):
 def test_tensors_of_another_device_go_to_its_back_end(torch_processes):
     processes = [start_process(use_two_back_ends, r, torch_processes.port) for r in range(2)]
     assert [exit_code(process) for process in processes] == [42, 42]
+
+
+def test_pytorch_has_no_groups_whose_members_change():
+    """Where this fails, ffdl.torch.ProcessGroup can take part in them (docs/decisions/0019)."""
+    c10d = torch._C._distributed_c10d
+    for owner in (dist, c10d, dist.ProcessGroup, c10d.Backend):
+        assert not [name for name in dir(owner) if "reconfigur" in name.lower()]
 
 
 def test_the_back_end_is_found_without_an_import():

@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as checkpoint  # noqa: E402
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset  # noqa: E402
@@ -117,6 +118,36 @@ def test_accumulated_gradients(torch_processes):
         assert_alike(torch_processes.run(2, accumulate, hook), expected)
 
 
+def train_on_uneven_inputs(rank):
+    """Rank 1 has fewer batches; DDP's join() lets it shadow the others' operations."""
+    model = DistributedDataParallel(new_model(), bucket_cap_mb=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with model.join():
+        for batch in range(3 - rank):
+            optimizer.zero_grad()
+            inputs, labels = data()[10 * batch : 10 * batch + 10]
+            torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimizer.step()
+    return weights(model)
+
+
+def train_with_a_divided_optimizer(rank):
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # warns where it is imported
+
+    model = DistributedDataParallel(new_model(), bucket_cap_mb=0.01)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
+    steps(model, optimizer, epochs=1)
+    optimizer.consolidate_state_dict(to=0)
+    assert rank != 0 or len(optimizer.state_dict()["state"]) == 6
+    return weights(model)
+
+
+@pytest.mark.parametrize("train", [train_on_uneven_inputs, train_with_a_divided_optimizer])
+def test_other_ways_to_use_ddp(train, torch_processes):
+    (expected, *_) = torch_processes.run(2, train, backend="gloo")
+    assert_alike(torch_processes.run(2, train), expected)
+
+
 def hook_over_gloo(rank):
     model = DistributedDataParallel(torch.nn.Linear(2, 2))
     model.register_comm_hook(None, ffdl.torch.ddp_hook)
@@ -126,6 +157,10 @@ def hook_over_gloo(rank):
 
 def test_the_hook_is_for_this_back_end_only(torch_processes):
     torch_processes.run(2, hook_over_gloo, backend="gloo")
+
+
+WITH_FSDP_ON_THE_CPU = pytest.mark.skipif(
+    torch.__version__ < (2, 7), reason="FSDP2 on the CPU fails in PyTorch before 2.7 by itself")
 
 
 def train_fsdp(rank):
@@ -138,30 +173,47 @@ def train_fsdp(rank):
     return torch.cat([p.full_tensor().detach().flatten() for p in model.parameters()])
 
 
+@WITH_FSDP_ON_THE_CPU
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_fsdp(ranks, torch_processes):
     (expected, *_) = torch_processes.run(ranks, train_fsdp, backend="gloo")
     assert_alike(torch_processes.run(ranks, train_fsdp), expected)
 
 
-def save_and_load(rank, folder):
-    model = new_model()
+def new_training(seed):
+    model = new_model(seed)
     fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def save_and_load(rank, folder, beside):
+    """Model and optimizer, and then the same steps from what was saved and from what was loaded."""
+    model, optimizer = new_training(1)
     steps(model, optimizer, epochs=1)
-    saved = [p.full_tensor().detach().clone() for p in model.parameters()]
-    checkpoint.save({"model": model.state_dict()}, checkpoint_id=folder)
-    other = new_model(seed=9)
-    fully_shard(other)
-    state = {"model": other.state_dict()}
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    state = {"model": of_model, "optimizer": of_optimizer}
+    if beside:
+        checkpoint.async_save(state, checkpoint_id=folder).result()
+    else:
+        checkpoint.save(state, checkpoint_id=folder)
+    other, other_optimizer = new_training(9)
+    of_model, of_optimizer = get_state_dict(other, other_optimizer)
+    state = {"model": of_model, "optimizer": of_optimizer}
     checkpoint.load(state, checkpoint_id=folder)
-    other.load_state_dict(state["model"])
-    loaded = [p.full_tensor() for p in other.parameters()]
-    return all(torch.equal(one, two) for one, two in zip(saved, loaded, strict=True))
+    set_state_dict(
+        other, other_optimizer, model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"])
+    for one in ((model, optimizer), (other, other_optimizer)):
+        steps(*one, epochs=1)
+    both = zip(model.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(one.full_tensor(), two.full_tensor()) for one, two in both)
 
 
-def test_distributed_checkpoint(torch_processes, tmp_path):
-    assert torch_processes.run(2, save_and_load, str(tmp_path / "saved")) == [True, True]
+@WITH_FSDP_ON_THE_CPU
+@pytest.mark.parametrize("beside", [False, True])
+def test_distributed_checkpoint(beside, torch_processes, tmp_path):
+    folder = str(tmp_path / "saved")
+    assert torch_processes.run(2, save_and_load, folder, beside) == [True, True]
 
 
 def sum_over_a_mesh(rank):

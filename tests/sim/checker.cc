@@ -142,6 +142,10 @@ const Steps& Checker::steps(uint64_t name) const {
 
 void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
   const auto [known, is_new] = committed_.emplace(std::pair(lineage, step.step), step);
+  if (step.lineage != lineage) {
+    violation(fmt::format("I4: step {} of lineage {} is told as of lineage {}", step.step, lineage,
+                          step.lineage));
+  }
   if (known->second != step) {
     violation(fmt::format("I4: step {} of lineage {} committed other samples at another member",
                           step.step, lineage));
@@ -164,7 +168,7 @@ void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
 void Checker::check_epochs(const data::DataSet& data) {
   std::map<uint64_t, data::Audit> audits;  // by lineage
   for (const auto& [number, step] : committed_) {
-    audits.try_emplace(number.first, data, 0).first->second.add(1, step, "a member");
+    audits.try_emplace(number.first, data, 0).first->second.add(step, "a member");
   }
   for (auto& [lineage, audit] : audits) {
     const CommitAudit made = audit.finish({});

@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <functional>
 
 #include "base/limits.h"
 #include "ffdl/store.h"
@@ -256,6 +258,42 @@ TEST_F(ServerTest, LeasesEndWithTheConnectionUnlessTheClientIsThereAgain) {
   }
   EXPECT_OK(other_->wait_change("k", revision, deadline_in(10s)));
   EXPECT_FAILS(other_->get("k"), StatusCode::kNotFound, "'k'");
+}
+
+// As one that its machine does not run for half a second, while its clients are not run either.
+class Standing final : public Runtime {
+ public:
+  void stand(Duration time) { stood_ns_.fetch_add(time.count()); }
+
+  Time now() override { return system_runtime().now() + Duration(stood_ns_.load()); }
+  uint64_t random() override { return system_runtime().random(); }
+  std::unique_ptr<Event> make_event() override { return system_runtime().make_event(); }
+  std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
+    return system_runtime().spawn(std::move(name), std::move(body));
+  }
+
+ private:
+  std::atomic<int64_t> stood_ns_ = 0;
+};
+
+TEST_F(ServerTest, ItsOwnStandstillEndsNoLease) {
+  Standing runtime;
+  server_.reset();
+  const auto server = Server::start(
+      {.folder = folder_.path(), .address = {"127.0.0.1", 0}, .secret = "s"}, runtime);
+  ASSERT_OK(server);
+  RawPeer peer((*server)->address());
+  peer.get_ready();
+  wire::Request grant;
+  grant.set_sequence(1);
+  grant.mutable_grant_lease()->set_ttl_ns(Duration(300ms).count());
+  wire::Request under = put_empty(2, "k");
+  under.mutable_put()->set_lease(peer.call(grant).number());
+  const Revision revision = peer.call(under).number();
+  const Time granted = system_runtime().now();
+  runtime.stand(500ms);
+  EXPECT_EQ(peer.call(wait(3, revision)).code(), 0U);  // that is how long it has lived
+  EXPECT_GE(system_runtime().now() - granted, 600ms);
 }
 
 TEST_F(ServerTest, AWaitThatIsGivenUpIsAnsweredOnce) {

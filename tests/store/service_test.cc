@@ -169,6 +169,14 @@ TEST_F(ServiceTest, ANextServerGivesEachLeaseAFullTerm) {
   }
 }
 
+TEST_F(ServiceTest, LeasesCanBeProlonged) {
+  const LeaseId lease = call(kAnna, grant(1, 10s), at(5s)).number();
+  service_.prolong_leases(3s);
+  EXPECT_EQ(service_.next_end(), at(18s));
+  service_.look(keep_alive(lease), at(6s));  // as ever: a whole term from now on
+  EXPECT_EQ(service_.next_end(), at(16s));
+}
+
 TEST_F(ServiceTest, LeasesBelongToClients) {
   const LeaseId one = call(kAnna, grant(1, 1h)).number();
   call(kAnna, grant(2, 1h, true));

@@ -42,18 +42,28 @@ struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
+  std::shared_ptr<Meeting> grown;                               // by the id that was made
+  std::map<std::vector<int>, std::shared_ptr<Meeting>> shrunk;  // by who is excluded
   std::map<uint64_t, Step> steps;
   std::map<std::pair<int, int>, std::deque<Bytes>> messages;  // by sender and receiver
 };
 
 struct Rank {
+  bool has_ended() const { return aborted || revoked; }
+
   std::shared_ptr<Meeting> meeting;
   int ranks = 0;
   int rank = 0;
   uint64_t step = 0;
   std::atomic<int> polls = 0;
-  bool aborted = false;  // under the meeting's mutex, as is the next one
-  int running = 0;       // what its streams have not done yet
+  bool aborted = false;  // under the meeting's mutex, as are the next two
+  bool revoked = false;
+  int running = 0;  // what its streams have not done yet
+  // Of one that grows: the one that it was. NCCL waits over its connections until all have come.
+  std::shared_ptr<Rank> grows_from;
+  // What it shrinks to, until all have come, and where its handle is wanted.
+  std::shared_ptr<Rank> shrinks_to;
+  ffdl::comm::nccl::Comm* shrunk = nullptr;
 };
 
 }  // namespace ffdl::testing::fake_nccl
@@ -125,6 +135,7 @@ Code answer(Rank& rank) {
 Code launch(const std::shared_ptr<Rank>& rank, Stream stream, std::function<void()> work) {
   {
     const std::lock_guard lock(rank->meeting->mutex);
+    if (rank->revoked) return Code::kInvalidUsage;
     ++rank->running;
   }
   const auto counted = [rank, work = std::move(work)] {
@@ -158,9 +169,9 @@ Code collective(Comm comm, const void* in, size_t bytes, Stream stream,
     if (!state.hangs) ++step.arrived;
     meeting.changed.notify_all();
     ++state.waiting;
-    meeting.changed.wait(lock, [&] { return rank->aborted || step.arrived == rank->ranks; });
+    meeting.changed.wait(lock, [&] { return rank->has_ended() || step.arrived == rank->ranks; });
     --state.waiting;
-    if (rank->aborted) return;
+    if (rank->has_ended()) return;
     lock.unlock();
     take(step.given);
     lock.lock();
@@ -259,35 +270,72 @@ void reduce_all(Type type, Op op, const std::vector<Bytes>& given, size_t begin,
   }
 }
 
-Code connect(Comm* comm, int ranks, int rank, int ids, const UniqueId& id, const Config* config) {
-  if (config->size != sizeof(Config) || config->magic != 0xcafebeef || config->blocking != 0) {
-    return Code::kInvalidArgument;
-  }
-  state.ids = ids;
-  if (state.connect_error != 0) return static_cast<Code>(state.connect_error.load());
+bool is_good(const Config* config) {
+  return config->size == sizeof(Config) && config->magic == 0xcafebeef && config->blocking == 0;
+}
+
+// One rank more has come to `meeting`.
+std::shared_ptr<Rank> join(std::shared_ptr<Meeting> meeting, int ranks, int rank) {
   auto made = std::make_shared<Rank>();
-  made->meeting = meeting_of(id);
+  made->meeting = std::move(meeting);
   made->ranks = ranks;
   made->rank = rank;
   made->polls = state.polls.load();
-  {
-    const std::lock_guard lock(made->meeting->mutex);
-    ++made->meeting->joined;
-  }
-  *comm = std::make_unique<CommOfNccl>(CommOfNccl{std::move(made)}).release();
+  const std::lock_guard lock(made->meeting->mutex);
+  ++made->meeting->joined;
+  return made;
+}
+
+Comm handle_of(std::shared_ptr<Rank> rank) {
   ++state.alive;
+  return std::make_unique<CommOfNccl>(CommOfNccl{std::move(rank)}).release();
+}
+
+Code connect(Comm* comm, int ranks, int rank, int ids, const UniqueId& id, const Config* config) {
+  if (!is_good(config)) return Code::kInvalidArgument;
+  state.ids = ids;
+  if (state.connect_error != 0) return static_cast<Code>(state.connect_error.load());
+  *comm = handle_of(join(meeting_of(id), ranks, rank));
   return Code::kInProgress;
+}
+
+bool has_come(Rank& rank) {
+  const std::lock_guard lock(rank.meeting->mutex);
+  return (state.alone || rank.meeting->joined >= rank.ranks) && !state.hangs;
+}
+
+// What becomes of `made`, which is grown or shrunk out of what had `rank`.
+Code derived(Rank& made, int rank) {
+  if (!has_come(made) || state.derive_hangs) return Code::kInProgress;
+  return state.derive_fails_late_at == rank ? Code::kUnhandledCudaError : Code::kSuccess;
+}
+
+// Who ends half way is waited for over connections that have been told to end, and exist.
+void check_end(Rank& rank) {
+  if (rank.grows_from == nullptr) return;
+  const std::lock_guard lock(rank.grows_from->meeting->mutex);
+  if (!rank.grows_from->revoked || rank.grows_from->aborted) ++state.misused;
 }
 
 // Ends what runs and waits until it touches nothing any more.
 void end(Comm comm) {
   const std::unique_ptr<CommOfNccl> ended(comm);
   Rank& rank = *ended->rank;
+  check_end(rank);
+  if (rank.shrinks_to != nullptr) *rank.shrunk = handle_of(std::move(rank.shrinks_to));
   std::unique_lock lock(rank.meeting->mutex);
   rank.aborted = true;
   rank.meeting->changed.notify_all();
   rank.meeting->changed.wait(lock, [&] { return rank.running == 0; });
   --state.alive;
+}
+
+// Whether nothing runs, which NCCL does not check: it hangs.
+bool is_quiet(Rank& rank) {
+  const std::lock_guard lock(rank.meeting->mutex);
+  if (rank.running == 0) return true;
+  ++state.misused;
+  return false;
 }
 
 }  // namespace
@@ -320,19 +368,36 @@ Code ncclCommInitRankScalable(Comm* comm, int ranks, int rank, int ids, UniqueId
 
 Code ncclCommGetAsyncError(Comm comm, Code* code) {
   Rank& rank = *comm->rank;
+  if (rank.shrinks_to != nullptr) {
+    *code = derived(*rank.shrinks_to, rank.rank);
+    if (*code == Code::kSuccess) *rank.shrunk = handle_of(std::move(rank.shrinks_to));
+    return Code::kSuccess;
+  }
+  if (rank.grows_from != nullptr) {
+    *code = derived(rank, rank.rank);
+    if (*code == Code::kSuccess) rank.grows_from.reset();
+    return Code::kSuccess;
+  }
+  const bool here = has_come(rank);
   const std::lock_guard lock(rank.meeting->mutex);
+  if (rank.revoked) {
+    *code = rank.running > 0 ? Code::kInProgress : Code::kSuccess;
+    return Code::kSuccess;
+  }
   if (state.async_error != 0) {
     *code = static_cast<Code>(state.async_error.load());
     return Code::kSuccess;
   }
-  const bool here = (state.alone || rank.meeting->joined >= rank.ranks) && !state.hangs;
   const bool in_progress = rank.polls > 0 || (rank.step == 0 && rank.running == 0 && !here);
   if (rank.polls > 0) --rank.polls;
   *code = in_progress ? Code::kInProgress : Code::kSuccess;
   return Code::kSuccess;
 }
 
-Code ncclCommFinalize(Comm comm) { return answer(*comm->rank); }
+Code ncclCommFinalize(Comm comm) {
+  if (comm->rank->revoked) return Code::kInvalidUsage;
+  return answer(*comm->rank);
+}
 
 Code ncclCommDestroy(Comm comm) {
   end(comm);
@@ -345,6 +410,79 @@ Code ncclCommAbort(Comm comm) {
   ++state.aborted;
   return Code::kSuccess;
 }
+
+Code ncclCommRevoke(Comm comm, int flags) {
+  Rank& rank = *comm->rank;
+  const std::lock_guard lock(rank.meeting->mutex);
+  if (flags != 0 || rank.revoked) return Code::kInvalidArgument;
+  rank.revoked = true;
+  ++state.revoked;
+  rank.meeting->changed.notify_all();
+  return Code::kInProgress;
+}
+
+Code ncclCommShrink(Comm comm, int* excluded, int count, Comm* made, Config* config, int flags) {
+  const std::shared_ptr<Rank> rank = comm->rank;
+  const std::vector<int> out(excluded, excluded + count);
+  *made = nullptr;
+  if (count <= 0 || !is_good(config) || std::ranges::count(out, rank->rank) > 0) {
+    return Code::kInvalidArgument;
+  }
+  if (state.derive_fails_at == rank->rank) return Code::kUnhandledCudaError;
+  if (flags == 0 && !is_quiet(*rank)) return Code::kInternalError;
+  std::shared_ptr<Meeting> meeting;
+  {
+    const std::lock_guard lock(rank->meeting->mutex);
+    auto& place = rank->meeting->shrunk[out];
+    if (place == nullptr) place = std::make_shared<Meeting>();
+    meeting = place;
+  }
+  const auto before = std::ranges::count_if(out, [&](int other) { return other < rank->rank; });
+  rank->shrinks_to = join(meeting, rank->ranks - count, rank->rank - static_cast<int>(before));
+  rank->shrunk = made;
+  ++state.shrunk;
+  return Code::kSuccess;  // it has begun
+}
+
+#ifndef FFDL_FAKE_NCCL_WITHOUT_GROW
+Code ncclCommGetUniqueId(Comm comm, UniqueId* id) {
+  ncclGetUniqueId(id);
+  Meeting& meeting = *comm->rank->meeting;
+  const std::lock_guard lock(meeting.mutex);
+  if (meeting.grown != nullptr) ++state.misused;  // it has grown, or the id is not used up
+  meeting.grown = meeting_of(*id);
+  meeting.changed.notify_all();
+  return Code::kSuccess;
+}
+
+Code ncclCommGrow(Comm comm, int ranks, const UniqueId* id, int rank, Comm* made, Config* config) {
+  *made = nullptr;
+  if (!is_good(config)) return Code::kInvalidArgument;
+  if (comm == nullptr) {
+    if (id == nullptr || rank < 0 || rank >= ranks) return Code::kInvalidArgument;
+    if (state.derive_fails_at == rank) return Code::kUnhandledCudaError;
+    *made = handle_of(join(meeting_of(*id), ranks, rank));
+    ++state.grown;
+    return Code::kSuccess;  // it has begun
+  }
+  const std::shared_ptr<Rank> before = comm->rank;
+  if (rank != -1 || ranks <= before->ranks || before->revoked) return Code::kInvalidArgument;
+  if (state.derive_fails_at == before->rank) return Code::kUnhandledCudaError;
+  if (!is_quiet(*before)) return Code::kInternalError;
+  std::shared_ptr<Meeting> meeting;
+  {
+    std::unique_lock lock(before->meeting->mutex);
+    // NCCL waits here, blocking or not, until somebody has made the id.
+    before->meeting->changed.wait(lock, [&] { return before->meeting->grown != nullptr; });
+    meeting = before->meeting->grown;
+  }
+  auto grown = join(meeting, ranks, before->rank);
+  grown->grows_from = before;
+  *made = handle_of(std::move(grown));
+  ++state.grown;
+  return Code::kSuccess;  // it has begun
+}
+#endif
 
 const char* ncclGetErrorString(Code code) {
   return code == Code::kRemoteError ? "remote error" : "some error";
@@ -416,9 +554,9 @@ Code ncclRecv(void* out, size_t count, Type type, int peer, Comm comm, Stream st
     auto& messages = rank->meeting->messages[{peer, rank->rank}];
     ++state.waiting;
     rank->meeting->changed.wait(
-        lock, [&] { return rank->aborted || (!messages.empty() && !state.hangs); });
+        lock, [&] { return rank->has_ended() || (!messages.empty() && !state.hangs); });
     --state.waiting;
-    if (rank->aborted) return;
+    if (rank->has_ended()) return;
     const Bytes message = std::move(messages.front());
     messages.pop_front();
     lock.unlock();

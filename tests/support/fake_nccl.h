@@ -18,23 +18,24 @@
 // A libnccl.so for HostDevice, among the threads of one process: tests/support/fake_nccl.cc.
 namespace ffdl::testing {
 
-// The library, by the loader of ffdl.
-inline std::shared_ptr<const comm::NcclLibrary> fake_nccl() {
-  auto loaded = comm::NcclLibrary::load({FFDL_FAKE_NCCL});
+// The library, by the loader of ffdl; FFDL_FAKE_NCCL_WITHOUT_GROW is that of another version.
+inline std::shared_ptr<const comm::NcclLibrary> fake_nccl(const char* path = FFDL_FAKE_NCCL) {
+  auto loaded = comm::NcclLibrary::load({path});
   EXPECT_OK(loaded);
   return std::move(loaded).value();
 }
 
 // The library's own, which all tests of a process share: it begins anew.
-inline FakeNccl& fresh_fake_nccl() {
-  void* const library = dlopen(FFDL_FAKE_NCCL, RTLD_NOW | RTLD_LOCAL);
+inline FakeNccl& fresh_fake_nccl(const char* path = FFDL_FAKE_NCCL) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   const auto state = reinterpret_cast<FakeNccl* (*)()>(dlsym(library, "fake_nccl_state"));
   FakeNccl& fresh = *state();
   fresh.version = 23007;
   fresh.polls = fresh.async_error = fresh.connect_error = 0;
-  fresh.hangs = fresh.alone = false;
-  fresh.aborted = fresh.left = 0;
+  fresh.hangs = fresh.alone = fresh.derive_hangs = false;
+  fresh.derive_fails_at = fresh.derive_fails_late_at = -1;
+  fresh.aborted = fresh.left = fresh.grown = fresh.shrunk = fresh.revoked = fresh.misused = 0;
   fresh.reach = nullptr;
   return fresh;
 }
@@ -44,7 +45,8 @@ inline Result<std::unique_ptr<Communicator>> connect_nccl(
     const World& world, Store& store, Time deadline,
     Result<std::shared_ptr<const comm::NcclLibrary>> library = fake_nccl(),
     std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>(),
-    std::function<Status()> look = {}) {
+    std::function<Status()> look = {}, GpuWorlds gpu_worlds = GpuWorlds::kAnew,
+    Duration derive_max = std::chrono::minutes(1)) {
   const CommunicatorOptions options{.look = look};
   FFDL_ASSIGN_OR_RETURN(
       std::unique_ptr<comm::ShmMeeting> meeting,
@@ -55,7 +57,9 @@ inline Result<std::unique_ptr<Communicator>> connect_nccl(
        .side = std::move(device),
        .library = std::move(library),
        .stage_bytes = uint64_t{16} << 10,
-       .look = std::move(look)},
+       .look = std::move(look),
+       .gpu_worlds = gpu_worlds,
+       .derive_max = derive_max},
       deadline);
 }
 
@@ -68,6 +72,42 @@ inline Ranks nccl_ranks(uint64_t generation, const std::vector<Member>& members)
     ranks[static_cast<size_t>(rank)] = std::move(made).value();
   });
   return ranks;
+}
+
+// The next world of who was in `before`, where each finds its own by its name; the rest comes new.
+inline Ranks continue_nccl(uint64_t generation, const std::vector<Member>& members,
+                           const Ranks& before = {}, const char* path = FFDL_FAKE_NCCL) {
+  auto store = open_store("mem://", system_runtime());
+  Ranks ranks(members.size());
+  on_threads(static_cast<int>(members.size()), [&](int rank) {
+    const auto at = static_cast<size_t>(rank);
+    auto made = connect_nccl({generation, rank, members}, **store, soon(), fake_nccl(path),
+                             std::make_unique<HostDevice>(), {}, GpuWorlds::kDerived);
+    ASSERT_OK(made);
+    ranks[at] = std::move(made).value();
+    Communicator* own = nullptr;
+    for (const auto& old : before) {
+      if (old->world().members[static_cast<size_t>(old->world().rank)] == members[at]) {
+        own = old.get();
+      }
+    }
+    ASSERT_OK(ranks[at]->continue_from(own, soon()));
+  });
+  return ranks;
+}
+
+// Worlds that have grown by one, or shrunk by one, where NCCL does so. Those before have numbers
+// far from the tests' own.
+constexpr uint64_t kBefore = 1000;
+inline Ranks grown_nccl_ranks(uint64_t generation, const std::vector<Member>& members) {
+  const std::vector<Member> fewer(members.begin(), members.end() - 1);
+  const Ranks before = fewer.empty() ? Ranks() : continue_nccl(kBefore + generation, fewer);
+  return continue_nccl(generation, members, before);
+}
+inline Ranks shrunk_nccl_ranks(uint64_t generation, const std::vector<Member>& members) {
+  std::vector<Member> more = members;
+  more.insert(more.begin(), {"gone", 1});
+  return continue_nccl(generation, members, continue_nccl(kBefore + generation, more));
 }
 
 }  // namespace ffdl::testing

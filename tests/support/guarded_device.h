@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -128,8 +129,30 @@ class GuardedDevice final : public HostDevice {
         [late = default_stream_, number = default_stream_->given()] { late->do_until(number); });
     return HostDevice::follow_default(stream);
   }
+  Status wait(base::DeviceStream stream) override {
+    if (stream == nullptr) default_stream_->wait();
+    return HostDevice::wait(stream);
+  }
   Status copy(void* to, const void* from, uint64_t bytes, base::DeviceStream stream) override {
     return HostDevice::copy(GuardedMemory::reach(to), GuardedMemory::reach(from), bytes, stream);
+  }
+  // As CUDA does, it goes when all is done that its device was given.
+  Result<base::SideMemory> allocate(uint64_t bytes) override {
+    auto held = std::make_shared<GuardedMemory>(bytes);
+    std::byte* const memory = held->data();
+    std::memset(GuardedMemory::reach(memory), 0xA5, bytes);  // anything
+    const auto free = [held = std::move(held), late = default_stream_](std::byte*) mutable {
+      late->wait();
+      held.reset();
+    };
+    return base::SideMemory(memory, free);
+  }
+
+ protected:
+  Reach reach() const override { return &GuardedMemory::reach; }
+  void give(base::DeviceStream stream, std::function<void()> work) override {
+    if (stream != nullptr) return HostDevice::give(stream, std::move(work));
+    default_stream_->give(std::move(work));
   }
 
  private:

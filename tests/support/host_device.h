@@ -1,18 +1,26 @@
 #pragma once
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <latch>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "base/device_side.h"
+#include "support/array_threads.h"
 #include "support/host_stream.h"
 
 // A device whose memory is the host's, and whose streams are threads: what is given to one is done
@@ -84,6 +92,14 @@ class HostPins {
     for (const auto& [begin, size] : pins_) sum += size;
     return sum;
   }
+  bool holds(std::span<const std::byte> memory) {
+    const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+    const std::lock_guard lock(mutex_);
+    const auto after = pins_.upper_bound(begin);
+    if (after == pins_.begin()) return false;
+    const auto& [pinned, size] = *std::prev(after);
+    return begin + memory.size() <= pinned + size;
+  }
   static HostPins& of_this_process() {
     static HostPins pins;
     return pins;
@@ -94,14 +110,52 @@ class HostPins {
   std::map<uintptr_t, uint64_t> pins_;
 };
 
+// What a device's memory that processes share is here: a file without a name. Each process has it
+// at an address of its own; the ranks of one process at the same one if they like, so that
+// ThreadSanitizer sees all that they do to it.
+class SharedPages {
+ public:
+  static Result<base::SideMemory> map(int file, uint64_t bytes, bool once) {
+    struct stat found = {};
+    if (fstat(file, &found) != 0) return Status(StatusCode::kInternal, "map: no descriptor");
+    if (static_cast<uint64_t>(found.st_size) != bytes) {
+      return Status(StatusCode::kInternal, "map: it has another size");
+    }
+    std::shared_ptr<std::byte> pages;
+    const std::lock_guard lock(all().mutex);
+    std::weak_ptr<std::byte>& known = all().pages[found.st_ino];
+    if (once) pages = known.lock();
+    if (pages == nullptr) {
+      void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+      if (at == MAP_FAILED) return Status(StatusCode::kExhausted, "map: no memory");
+      pages = {static_cast<std::byte*>(at), [bytes](std::byte* gone) { munmap(gone, bytes); }};
+      known = pages;
+    }
+    return base::SideMemory(pages.get(), [pages](std::byte*) {});
+  }
+
+ private:
+  struct All {
+    std::mutex mutex;
+    std::map<ino_t, std::weak_ptr<std::byte>> pages;
+  };
+  static All& all() {
+    static All instance;
+    return instance;
+  }
+};
+
 class HostDevice : public base::DeviceSide {
  public:
+  // Memory that is shared lies at one address in this process.
+  void map_once() { maps_once_ = true; }
   // All memory is the device's but this.
   void keep_on_host(const void* memory) { on_host_.insert(memory); }
   int followed() const { return followed_.load(); }
 
   Result<int> in_use() override { return 0; }
   Status use(int) override { return {}; }
+  Result<bool> is_used(int) override { return true; }
   Result<bool> holds(const void* memory) override { return !on_host_.contains(memory); }
   Result<base::SideStream> make_stream() override {
     return base::SideStream(std::make_unique<ThreadStream>().release(), [](void* stream) {
@@ -124,11 +178,16 @@ class HostDevice : public base::DeviceSide {
     return static_cast<ThreadStream*>(stream)->is_done();
   }
   Status wait(base::DeviceStream stream) override {
-    static_cast<ThreadStream*>(stream)->wait();
+    if (stream != nullptr) static_cast<ThreadStream*>(stream)->wait();
     return {};
   }
   Status copy(void* to, const void* from, uint64_t bytes, base::DeviceStream stream) override {
-    static_cast<ThreadStream*>(stream)->enqueue([=] { std::memmove(to, from, bytes); });
+    give(stream, [=] { std::memmove(to, from, bytes); });
+    return {};
+  }
+  Status run(const base::ArrayWork& work, base::DeviceStream stream) override {
+    FFDL_RETURN_IF_ERROR(base::check_array_work(work));
+    give(stream, [work = reached(work, reach())] { run_all_threads(work, kKernelThreads); });
     return {};
   }
   Result<base::SidePin> pin(void* pages, uint64_t bytes) override {
@@ -146,11 +205,43 @@ class HostDevice : public base::DeviceSide {
       const std::unique_ptr<std::byte[]> freed(memory);
     });
   }
-  Result<base::SideMemory> allocate_pinned(uint64_t bytes) override { return allocate(bytes); }
+  Result<base::SideMemory> allocate_pinned(uint64_t bytes) override {
+    return HostDevice::allocate(bytes);
+  }
+  Result<base::ShareableSideMemory> allocate_shareable(uint64_t bytes) override {
+    constexpr uint64_t kUnit = uint64_t{64} << 10;  // a GPU's is larger
+    base::ShareableSideMemory made;
+    made.bytes = (bytes + kUnit - 1) / kUnit * kUnit;
+    made.descriptor = base::ForkPrivateFd(memfd_create("device", MFD_CLOEXEC));
+    const int file = made.descriptor.get();
+    if (file < 0 || ftruncate(file, static_cast<off_t>(made.bytes)) != 0) {
+      return Status(StatusCode::kExhausted, "allocate: no memory");
+    }
+    FFDL_ASSIGN_OR_RETURN(made.memory, map_shareable(file, made.bytes));
+    return made;
+  }
+  Result<base::SideMemory> map_shareable(int descriptor, uint64_t bytes) override {
+    return SharedPages::map(descriptor, bytes, maps_once_);
+  }
+
+ protected:
+  using Reach = void* (*)(const void* memory);
+  // By which addresses kernels know what they are given.
+  virtual Reach reach() const {
+    return [](const void* memory) { return const_cast<void*>(memory); };
+  }
+  // The default stream does at once what it is given.
+  virtual void give(base::DeviceStream stream, std::function<void()> work) {
+    if (stream == nullptr) return work();
+    static_cast<ThreadStream*>(stream)->enqueue(std::move(work));
+  }
 
  private:
+  static constexpr uint64_t kKernelThreads = 7;
+
   std::set<const void*> on_host_;
   std::atomic<int> followed_ = 0;
+  bool maps_once_ = false;
 };
 
 }  // namespace ffdl::testing

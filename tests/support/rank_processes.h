@@ -22,8 +22,10 @@ class RankProcesses : public ::testing::Test {
   Result<std::unique_ptr<Communicator>> connect(int rank, int ranks) {
     auto store = open_store("file://" + folder_.path(), system_runtime());
     if (!store.ok()) return std::move(store).status();
-    return connect_communicator({generation_, rank, members_named(ranks)}, **store, soon(),
-                                {.backend = backend_});
+    return connect({generation_, rank, members_named(ranks)}, **store);
+  }
+  virtual Result<std::unique_ptr<Communicator>> connect(const World& world, Store& store) {
+    return connect_communicator(world, store, soon(), {.backend = backend_});
   }
 
   // A process that is rank `rank` and ends with what `body` returns.

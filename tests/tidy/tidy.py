@@ -77,6 +77,8 @@ TESTED_ELSEWHERE = {
     "src/cli/migrate.cc": "tests/cli/status_test.cc",  # which shows what came of it
     "src/cli/scale.cc": "tests/cli/status_test.cc",  # which shows what came of it
     "src/cli/signals.cc": "tests/cli/run_test.cc",  # sends them
+    # Of the classes over it.
+    "src/comm/device_communicator.cc": "tests/comm/nccl_communicator_test.cc",
     # Every operation goes through them.
     "src/comm/link_agreement.cc": "tests/conformance/communicator_conformance_test.cc",
     "src/comm/link_exchange.cc": "tests/conformance/communicator_conformance_test.cc",

@@ -21,6 +21,7 @@ from .._ffdl import (
 )
 from ..errors import InvalidArgument, WorldChanged
 from . import forecast, parts
+from .ledger_log import logged
 from .loading import Loading
 from .workers import WorkerPool
 
@@ -46,8 +47,10 @@ class ElasticLoader:
     batch_samples: with SampleOrder.GLOBAL (the default) those of a step over all workers, the same
     samples in the same step however many workers there are; with ON_DEMAND those of this worker,
     so that a faster one that takes more at a time is given more. The last of an epoch may be fewer.
-    shuffle, epochs, seed, partition_samples, micro_batch_samples, agreed_batch, partitions_wanted,
-    on_stable: of PartitionLedger.create(). ON_DEMAND needs partition_samples.
+    shuffle, epochs, seed, partition_samples, window_partitions, micro_batch_samples, agreed_batch,
+    partitions_wanted, on_stable: of PartitionLedger.create(). ON_DEMAND needs partition_samples;
+    window_partitions shuffles the samples of so many partitions together. Under
+    ``ffdl run --ledger-log FOLDER`` what is told to on_stable is also logged there.
     store, id: for workers without a session. The ledger is a StoreLedger of that Store, which this
     worker joins as `id`, and loader.ledger.advance() commits each batch; needs ON_DEMAND.
     learner: for those of a parameter server. The ledger is a SlotLedger of that Learner, and a push
@@ -105,6 +108,9 @@ class ElasticLoader:
                 f"make a loader over a {'store' if store is not None else 'learner'}: one order "
                 "for all needs members that step together; use SampleOrder.ON_DEMAND, or a session"
             )
+        ledger_options["on_stable"] = logged(
+            ledger_options.get("on_stable"), samples=samples, partition_samples=partition_samples,
+            epochs=epochs)
         make: Callable[..., Any] = PartitionLedger.create
         if store is not None:
             make = partial(StoreLedger.join, store)
@@ -139,6 +145,7 @@ class ElasticLoader:
 
     @property
     def is_done(self) -> bool:
+        """Whether all epochs are over."""
         return self.ledger.is_done
 
     def __len__(self) -> int:
@@ -170,7 +177,8 @@ class ElasticLoader:
         if samples is None:
             samples = self._batch_samples
         ranges = self.ledger.take(None if self._is_global else samples)
-        keys = cut(_tuples(ranges))
+        step = _tuples(ranges)
+        keys = cut(step)
         if self._pool is not None:
             ahead = [key for one in self._forecast(samples) for key in cut(one)]
             self._pool.keep({*keys, *ahead})
@@ -180,6 +188,8 @@ class ElasticLoader:
         for key in keys:
             if self._pool is not None:
                 loaded = self._pool.take(key)
+            elif key is step:  # the ledger need not make ranges of them again
+                loaded = self._load(self.ledger.sample_indices(ranges), key[0][:2])
             else:
                 loaded = self._load(*self._arguments(key))
             self._skipped += loaded.skipped
@@ -197,12 +207,19 @@ class ElasticLoader:
 
         Takes part in the other steps itself, and ends where this worker leaves in one of them: then
         not ``is_done``. When all epochs are done this makes the last step stable and leaves the job.
+        Raises InvalidArgument where end_step() was forgotten, and what next() does.
         """
         while True:
             while not self.is_done:
                 batch = self.next()
                 if batch is not None:
+                    ended = _steps_ended(session)
                     yield batch
+                    if _steps_ended(session) == ended:
+                        raise InvalidArgument(
+                            f"take the next batch: end_step() was not called for the one of step "
+                            f"{session.step + 1}; call session.end_step(loader.taken) after each"
+                        )
                 elif session.end_step(0) == StepResult.LEFT:  # what is taken may be corrupt
                     return
             try:
@@ -267,11 +284,19 @@ class ElasticLoader:
         return forecast.of_leases(_tuples(self.ledger.leases), samples, self._ahead)
 
     def _pinned(self, batch: Any) -> Any:
+        if not self._pins:
+            return batch
         torch = sys.modules.get("torch")
-        if not self._pins or torch is None or not torch.cuda.is_available():
+        if torch is None or not torch.cuda.is_available():
             return batch
         return torch.utils.data._utils.pin_memory.pin_memory(batch)
 
 
+def _steps_ended(session: Session) -> int:
+    """Applied or not, as each call of end_step() that returns ends one."""
+    stats = session.stats
+    return stats.steps + stats.retried_steps
+
+
 def _tuples(ranges: Iterable[SampleRange]) -> forecast.Ranges:
-    return tuple((one.partition, one.begin, one.end) for one in ranges)
+    return tuple([(one.partition, one.begin, one.end) for one in ranges])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from .._ffdl import DataSource
 from ..errors import InvalidArgument
+from .generators import seed_generators
 from .tables import TableSource
 
 _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
@@ -21,14 +21,19 @@ _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
 def collate(samples: Sequence[Any]) -> Any:
     """A batch of samples of one form: arrays are stacked, fields and keys gathered one by one.
 
-    Numbers and arrays become an array, tensors a tensor (then all is done by PyTorch's
-    ``default_collate``), tuples a tuple of batches, dicts a dict of batches, all else a list.
+    Numbers and arrays become an array, tensors a tensor (as PyTorch's ``default_collate`` makes it,
+    which does all where a sample holds one), tuples a tuple of batches, dicts a dict of batches, all
+    else a list.
     Raises InvalidArgument where shapes or lengths differ.
     """
     first = samples[0]
-    if _holds_tensor(first):
-        return sys.modules["torch"].utils.data.default_collate(list(samples))
+    torch = sys.modules.get("torch")
     try:
+        if torch is not None and _holds_tensor(first, torch):
+            samples = samples if isinstance(samples, list) else list(samples)
+            if type(first) is torch.Tensor and first.layout is torch.strided and not first.is_nested:
+                return torch.stack(samples)  # what default_collate comes to
+            return torch.utils.data.default_collate(samples)
         if isinstance(first, _NUMBERS):
             return np.stack([np.asarray(sample) for sample in samples])
         if isinstance(first, Mapping):
@@ -36,7 +41,7 @@ def collate(samples: Sequence[Any]) -> Any:
         if isinstance(first, (tuple, list)):
             fields = [collate(field) for field in zip(*samples, strict=True)]
             return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, RuntimeError) as error:  # the last is PyTorch's
         if isinstance(error, InvalidArgument):
             raise
         raise InvalidArgument(
@@ -46,15 +51,12 @@ def collate(samples: Sequence[Any]) -> Any:
     return list(samples)
 
 
-def _holds_tensor(sample: Any) -> bool:
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    if isinstance(sample, Mapping):
-        return any(map(_holds_tensor, sample.values()))
-    if isinstance(sample, (tuple, list)):
-        return any(map(_holds_tensor, sample))
-    return isinstance(sample, torch.Tensor)
+def _holds_tensor(sample: Any, torch: Any) -> bool:
+    if isinstance(sample, torch.Tensor):
+        return True
+    fields = sample.values() if isinstance(sample, Mapping) else sample
+    return isinstance(sample, (tuple, list, Mapping)) and any(
+        _holds_tensor(field, torch) for field in fields)
 
 
 class Loaded(NamedTuple):
@@ -71,13 +73,17 @@ class Loading:
         self._dataset = dataset
         self._collate_fn = collate_fn
         self._seed = seed
+        self._is_source = isinstance(dataset, DataSource)
+        self._is_arrays = _is_arrays(dataset)
+        self._is_table = isinstance(dataset, TableSource)
+        self._gives_several = hasattr(dataset, "__getitems__")
         self.samples = _size_of(dataset)
 
     def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Loaded:
         """first: partition and position of the first sample, which no other epoch has."""
         if self._seed is not None:
-            _seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))
-        if not isinstance(self._dataset, DataSource):
+            seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))
+        if not self._is_source:
             return Loaded(self._batch_of(numbers))
         samples = self._dataset.read(numbers)
         if isinstance(samples, list):
@@ -89,15 +95,15 @@ class Loading:
 
     def _batch_of(self, numbers: npt.NDArray[np.int64]) -> Any:
         dataset = self._dataset
-        if _is_arrays(dataset):
+        if self._is_arrays:
             arrays = dataset if isinstance(dataset, tuple) else (dataset,)
             taken = tuple(array[numbers] for array in arrays)
             if self._collate_fn is None:
                 return taken if isinstance(dataset, tuple) else taken[0]
             samples = list(zip(*taken, strict=True)) if len(taken) > 1 else list(taken[0])
-        elif isinstance(dataset, TableSource) and self._collate_fn is None:
+        elif self._is_table and self._collate_fn is None:
             return dataset.read(numbers)
-        elif hasattr(dataset, "__getitems__"):
+        elif self._gives_several:
             samples = dataset.__getitems__(numbers.tolist())
         else:
             samples = [dataset[number] for number in numbers.tolist()]
@@ -119,23 +125,15 @@ def _size_of(dataset: Any) -> int:
         return sizes.pop()
     if isinstance(dataset, DataSource):
         return dataset.samples
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+    is_map = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(dataset, torch.utils.data.IterableDataset):
+        is_map = False  # it has inherited a __getitem__ that only raises
+    if not is_map:
         raise InvalidArgument(
-            f"{what}: it has no __len__ and __getitem__; what can only be iterated over becomes a "
+            f"{what}: it has no __len__ or no __getitem__; what can only be iterated over becomes a "
             "data set by ffdl.data.IterableShards"
         )
     return len(dataset)
 
 
-# The functions of `random` are methods of an object, whose own seed() takes as long again to find
-# out that it was given a number.
-_generator: random.Random = random.seed.__self__  # type: ignore[attr-defined]
-_seed_random = super(random.Random, _generator).seed
-
-
-def _seed_generators(seed: int) -> None:
-    _seed_random(seed)
-    _generator.gauss_next = None  # what random.gauss() had in reserve
-    np.random.seed(seed)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed() takes 100 times as long

@@ -74,10 +74,12 @@ class TableSource:
 
     @property
     def samples(self) -> int:
+        """Rows of all files."""
         return self._ends[-1] if self._ends else 0
 
     @property
     def columns(self) -> list[str]:
+        """Those that a sample has."""
         return list(self._types)
 
     def __len__(self) -> int:

@@ -44,6 +44,7 @@ class RunLog:
         self._file.flush()
 
     def close(self) -> None:
+        """The file; every line is in it already."""
         self._file.close()
 
     def __enter__(self) -> RunLog:

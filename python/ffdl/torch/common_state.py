@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 from .. import InvalidArgument, shared_array
+from . import device as gpu
 
 # Their state after a step with a zero gradient is zero, and it is as good as none.
 _BEGIN_AT_ZERO = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)
@@ -86,16 +88,20 @@ def _buckets(tensors: list[torch.Tensor], bucket_bytes: int) -> Iterator[list[to
 
 
 class Averaged:
-    """What a session averages: for each of the tensors one like it, in shared memory.
+    """What a session averages: for each of the tensors one like it, on the CPU in shared memory.
 
-    memory: an array for each bucket of the session, which has several tensors of one dtype.
-    arrays: in the order of the session: as given, or without bucket_bytes by dtype.
+    arrays: one for each bucket of the session, which has several tensors of one dtype, in their
+    order, or without bucket_bytes by dtype. memory: those of the CPU, as shared_array() made them.
     """
 
-    def __init__(self, tensors: list[torch.Tensor], bucket_bytes: int) -> None:
+    def __init__(
+        self, tensors: list[torch.Tensor], bucket_bytes: int, device: torch.device
+    ) -> None:
         self.memory: list[np.ndarray[Any, Any]] = []
         self.arrays: list[torch.Tensor] = []
+        self._device = device
         self._like: dict[int, torch.Tensor] = {}
+        self._ends: list[int] = []  # of each array, in tensors
         if bucket_bytes == 0:
             tensors = sorted(tensors, key=lambda one: str(one.dtype))
         for bucket in _buckets(tensors, bucket_bytes):
@@ -104,14 +110,19 @@ class Averaged:
             for one, part in zip(bucket, parts, strict=True):
                 # By `data`, each has a version of its own, which counts what is done to it in place.
                 self._like[id(one)] = part.view(one.shape).data
-                self.arrays.append(self._like[id(one)])
+            self.arrays.append(whole)
+            self._ends.append(len(self._like))
 
     def like(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         return [self._like[id(one)] for one in tensors]
 
+    def whole_arrays(self, ready: int) -> int:
+        """How many of `arrays` are as they will be when the first so many tensors are."""
+        return bisect.bisect_right(self._ends, ready)
+
     def _allocate(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        if count == 0:
-            return torch.zeros(0, dtype=dtype)
+        if count == 0 or gpu.is_gpu(self._device):
+            return gpu.zeros(count, dtype, self._device)
         self.memory.append(shared_array(count * dtype.itemsize, np.uint8))
         return torch.from_numpy(self.memory[-1]).view(dtype)
 
@@ -131,14 +142,11 @@ class Gradients:
     ) -> None:
         name = type(model).__name__
         for parameter in model.parameters():
-            if parameter.device.type != "cpu":
-                _refuse(name, f"a parameter lies on '{parameter.device}'; move it to the CPU")
             if not parameter.is_contiguous():
                 _refuse(name, "a parameter is not contiguous; make it so")
         if not parameters:
             _refuse(name, "no parameter requires gradients")
         self._parameters = parameters
-        self._places = [p.data_ptr() for p in parameters]
         self.views = views
         self._aside: list[torch.Tensor] = []
         self._has_aside = False
@@ -148,13 +156,6 @@ class Gradients:
         for parameter, view in zip(self._parameters, self.views, strict=True):
             if parameter.grad is not view:
                 parameter.grad = view
-
-    def expect_unmoved(self) -> None:
-        if [p.data_ptr() for p in self._parameters] != self._places:
-            raise InvalidArgument(
-                "end a step: the model's parameters lie in other memory than when it was made "
-                "elastic; move or convert it before"
-            )
 
     def collect(self) -> None:
         """Brings the gradients that backward made into the views."""
@@ -236,32 +237,66 @@ class Buffers:
 
 
 def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """What JSON cannot tell apart stays as it is: tuples, keys that are numbers."""
+    """What is another now, in the types that it has here."""
     return {
-        key: value for key, value in given.items()
+        key: _in_form_of(present.get(key), value) for key, value in given.items()
         if json.loads(json.dumps(present.get(key))) != value
     }
 
 
+def _in_form_of(present: Any, given: Any) -> Any:
+    """What JSON has made of such a thing: it knows neither tuples nor keys that are numbers."""
+    if isinstance(present, dict) and isinstance(given, dict):
+        keys = {next(iter(json.loads(json.dumps({key: 0})))): key for key in present}
+        return type(present)({
+            keys.get(key, key): _in_form_of(present.get(keys.get(key)), value)
+            for key, value in given.items()
+        })
+    if isinstance(present, (list, tuple)) and isinstance(given, list):
+        if len(present) == len(given):
+            given = [_in_form_of(*both) for both in zip(present, given, strict=True)]
+        return type(present)(given)
+    return given
+
+
+def _expect_scheduler_of(optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+    if getattr(scheduler, "optimizer", optimizer) is not optimizer:
+        _refuse(type(scheduler).__name__,
+                "it changes another optimizer; make it of the one that is given here")
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        _refuse(type(scheduler).__name__,
+                "it is stepped with a metric, which workers that join have not seen; use one that "
+                "goes by steps or epochs")
+
+
 class Settings:
-    """What steers the training, as bytes: hyperparameters, the scheduler's state, the seed."""
+    """What steers the training, as bytes: hyperparameters, the scheduler's state, the seed.
+
+    may_differ: the bytes may have come from others since they were last looked at.
+    """
 
     def __init__(self, optimizer: torch.optim.Optimizer, scheduler: Any, seed: int) -> None:
+        _expect_scheduler_of(optimizer, scheduler)
         self.bytes = torch.zeros(SETTINGS_BYTES, dtype=torch.int8)
+        self.may_differ = False
         self._optimizer = optimizer
         self._scheduler = scheduler
         self._epochs = 0
         self._progress = 0.0  # in steps of the scheduler
         self.seed = seed
         self._present = b""
+        self._shown = ""  # what `_present` was made of
         self.record()
 
     def record(self) -> None:
         """The bytes become what the objects say."""
+        if self._is_present():
+            return
         text = self._text()
         if len(text) > SETTINGS_BYTES:
             _refuse(type(self._scheduler or self._optimizer).__name__,
                     f"its settings take {len(text)} bytes; at most {SETTINGS_BYTES}")
+        self._shown = repr(self._values())
         if text == self._present:
             return
         self.bytes.zero_()
@@ -269,7 +304,10 @@ class Settings:
         self._present = text
 
     def restore(self) -> None:
-        """The objects become what the bytes say, which others may have sent."""
+        """The objects become what the bytes say."""
+        if not self.may_differ:
+            return
+        self.may_differ = False
         image = self.bytes.numpy().tobytes()
         if image == self._present.ljust(SETTINGS_BYTES, b"\0"):
             return
@@ -284,6 +322,7 @@ class Settings:
             state = self._scheduler.state_dict()
             self._scheduler.load_state_dict(state | _changed(state, settings["scheduler"]))
         self._present = self._text()
+        self._shown = repr(self._values())
 
     def step_scheduler(self, progress: float) -> None:
         """Goes on by so many steps: whole ones, and what is left is kept."""
@@ -301,22 +340,28 @@ class Settings:
             self._epochs += 1
 
     def expect_unchanged(self) -> None:
-        if self._text() != self._present:
+        if not self._is_present() and self._text() != self._present:
             raise InvalidArgument(
                 "end a step: the optimizer's hyperparameters were changed in the loop, which a "
                 "newcomer would not see; give a scheduler to elastic(), and do not step it"
             )
 
-    def _text(self) -> bytes:
+    def _is_present(self) -> bool:
+        """Whether the objects say what the bytes do; quicker than a text that is for others."""
+        return repr(self._values()) == self._shown
+
+    def _values(self) -> dict[str, Any]:
         groups = [
             {key: value for key, value in group.items() if key != "params"}
             for group in self._optimizer.param_groups
         ]
         scheduler = None if self._scheduler is None else self._scheduler.state_dict()
-        settings = {"epochs": self._epochs, "groups": groups, "progress": self._progress,
-                    "scheduler": scheduler, "seed": self.seed}
+        return {"epochs": self._epochs, "groups": groups, "progress": self._progress,
+                "scheduler": scheduler, "seed": self.seed}
+
+    def _text(self) -> bytes:
         try:
-            return json.dumps(settings, sort_keys=True).encode()
+            return json.dumps(self._values(), sort_keys=True).encode()
         except TypeError as error:
             _refuse(type(self._scheduler or self._optimizer).__name__,
                     f"its settings are not plain numbers and names ({error}); use others")

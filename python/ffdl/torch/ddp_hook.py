@@ -25,7 +25,8 @@ def ddp_hook(
     The first time that a bucket is full, it moves into shared memory in place, together with the
     gradients that are views of it; from then on the ranks of a host add it up where it lies. A
     bucket that cannot be moved (without gradient_as_bucket_view, or with a parameter that got no
-    gradient yet, or of bfloat16) is averaged through copies.
+    gradient yet, or of bfloat16) is averaged through copies. All buckets of a backward but the last
+    are averaged by a thread beside it.
     group: that of the model; None: the default group. Raises InvalidArgument for another back end.
     """
     found = dist.group.WORLD if group is None else group
@@ -39,9 +40,13 @@ def ddp_hook(
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.AVG
     if hasattr(options, "asyncOp"):  # older versions know no other way
-        options.asyncOp = True
-    future = found.allreduce([buffer], options).get_future()
-    return future.then(lambda done: cast("list[torch.Tensor]", done.value())[0])
+        options.asyncOp = not bucket.is_last()  # beside which there is nothing left to compute
+    work = found.allreduce([buffer], options)
+    if not work.is_success():  # yet
+        return work.get_future().then(lambda done: cast("list[torch.Tensor]", done.value())[0])
+    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    future.set_result(buffer)
+    return future
 
 
 def _gradients(bucket: dist.GradBucket) -> list[torch.Tensor | None]:

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import default_collate
 
 from .. import (
+    Backend,
     BatchRule,
     CheckpointOptions,
     GradientNoise,
@@ -27,7 +28,9 @@ from .. import (
     WorldChanged,
 )
 from ..data import ElasticLoader, parts
+from . import device as gpu
 from .common_state import Averaged, Buffers, Gradients, Settings, make_optimizer_state, names_of
+from .model_watch import ModelWatch
 from .overlap import Overlap
 from .step_plan import StepPlan
 
@@ -60,22 +63,23 @@ def elastic(
             loss(model(images), labels).backward()
             trainer.step()
 
-    model: on the CPU; every worker builds it alike, as the optimizer. optimizer: SGD without
-    dampening, Adam, AdamW, RMSprop, or one that has its state from the start, as Adagrad. Its
-    state is made here, before the first step, so that its shape is fixed. ``trainer.step()`` steps
-    it; the loop does not.
+    model: on the CPU, or on one GPU (below); every worker builds it alike, as the optimizer.
+    optimizer: SGD without dampening, Adam, AdamW, RMSprop, or one that has its state from the
+    start, as Adagrad. Its state is made here, before the first step, so that its shape is fixed.
+    ``trainer.step()`` steps it; the loop does not.
     samples: a loader, or a ledger, whose batches() is given the data set.
     scheduler: of ``torch.optim.lr_scheduler``, stepped here too, after each step or, with
     ``scheduler_unit="epoch"``, each epoch; what it sets is part of the state. Nothing else may
-    change the optimizer's hyperparameters.
+    change the optimizer's hyperparameters. One that is stepped with a metric is refused.
     clip_norm: of the mean gradient over all workers, as ``torch.nn.utils.clip_grad_norm_``.
-    seed: before each batch PyTorch's generator is seeded from it, the step and the batch's first
-    sample, so that dropout does not depend on what a worker did before. It is part of the state.
+    seed: before each batch PyTorch's generators, of the CPU and of the model's GPU, are seeded from
+    it, the step and the batch's first sample, so that dropout does not depend on what a worker did
+    before. It is part of the state.
     overlap: whether gradients are averaged during backward. None: where there are other hosts, or a
-    processor of this one is free for it. From backward() to step() they may then not be read or
-    changed, and of several backward() of a step all but the last are within ``trainer.no_sync()``.
-    With False they are this worker's until step(), as where they are needed whole: for
-    micro-batches, noise and a rule with ``micro_batch_max``.
+    processor of this one is free for it, and on GPUs. From backward() to step() they may then not
+    be read or changed, and of several backward() of a step all but the last are within
+    ``trainer.no_sync()``. With False they are this worker's until step(), as where they are needed
+    whole: for micro-batches, noise and a rule with ``micro_batch_max``.
     bucket_bytes: so many at a time, those of the last parameters first. The same for all workers.
     micro_batch_samples: batches() gives so many samples at a time, step() after the last of this
     worker's share ends the step, and the model has the same bits whatever the number of workers and
@@ -95,13 +99,17 @@ def elastic(
     options: those of Session.open(), such as ``verify_state``, and store and id where the program
     was not started by ``ffdl run``.
 
-    Gradients lie in one array per dtype, of which each ``parameter.grad`` is a view. Buffers that
-    ``state_dict()`` names (the running statistics of a batch norm) move by the mean of their changes
-    at all workers, weighted by samples, as the gradients are; integers are rounded. Where a
-    mini-batch runs must not matter otherwise: docs/session.md says what must hold. A ``GradScaler``
-    is refused; ``torch.autocast`` with bfloat16 needs none. On the main thread SIGTERM asks this
-    worker to leave from now on, which is how ``ffdl run`` ends it.
-    Raises InvalidArgument (what cannot be trained so), and what Session.open() does.
+    A model on a GPU trains through NCCL, or with ``backend=ffdl.Backend.DEVICE_SHM`` through memory
+    that the GPUs of one host share. Gradients and state stay there, and PyTorch's current stream may
+    be any. docs/gpu.md says what that takes of a machine.
+    Gradients lie in one array per bucket or dtype, of which each ``parameter.grad`` is a view.
+    Buffers that ``state_dict()`` names (the running statistics of a batch norm) move by the mean of
+    their changes at all workers, weighted by samples, as the gradients are; integers are rounded.
+    Where a mini-batch runs must not matter otherwise: docs/session.md says what must hold. A
+    ``GradScaler`` is refused; ``torch.autocast`` with bfloat16 needs none. On the main thread
+    SIGTERM asks this worker to leave from now on, which is how ``ffdl run`` ends it.
+    Raises InvalidArgument (what cannot be trained so), Unimplemented (a model on a GPU, and no GPU,
+    driver, NCCL or CUDA here), and what Session.open() does.
     """
     if batch_rule is not None and batch_rule.learning_rate == LearningRateRule.ADA_SCALE:
         noise_interval = noise_interval or 10
@@ -158,8 +166,14 @@ class Elastic:
         self._plan.expect(self._ledger)
         bucket_bytes = self._plan.bucket_bytes(bucket_bytes, overlap, participants)
         self._buffers = Buffers(model)
-        averaged = Averaged([*parameters[::-1], *self._buffers.forms], bucket_bytes)
+        self._device = gpu.device_of(
+            f"make '{type(model).__name__}' elastic",
+            [*model.named_parameters(),
+             *zip(self._buffers.names, self._buffers.settled, strict=True)])
+        averaged = Averaged(
+            [*parameters[::-1], *self._buffers.forms], bucket_bytes, self._device)
         self._gradients = Gradients(model, parameters, averaged.like(parameters))
+        self._watch = ModelWatch(model, parameters)
         self._buffers.changes = averaged.like(self._buffers.forms)
         names = names_of(model)
         self._settings = Settings(optimizer, scheduler, seed)
@@ -168,29 +182,34 @@ class Elastic:
         state |= dict(zip(self._buffers.names, self._buffers.settled, strict=True))
         state["elastic.settings"] = self._settings.bytes
         if noise_interval is not None:
-            self._plan.noise = GradientNoise.create(
-                gradients=self._gradients.views, interval=noise_interval)
+            with gpu.using(self._device):
+                self._plan.noise = GradientNoise.create(
+                    gradients=self._gradients.views, interval=noise_interval)
         noise = self._plan.noise
-        self._overlap = Overlap(parameters, self._gradients, bucket_bytes, overlap)
+        self._overlap = Overlap(
+            parameters, self._gradients, averaged, bucket_bytes, overlap, self._device)
         self._on_world_too = options.pop("on_world", None)
         if micro_batch_samples is not None:
             options |= {"micro_batch_shares": self._ledger,
                         "micro_batch_samples": micro_batch_samples}
+        if gpu.is_gpu(self._device):
+            options = {"backend": Backend.NCCL, "device": self._device.index} | options
         optimizer.register_step_pre_hook(self._refuse_step)
         agreed_batch = self._ledger.agreed_batch
-        self.session = Session.open(
-            options.pop("store", None),
-            state=list(state.values()),
-            gradients=averaged.arrays,
-            bucket_bytes=bucket_bytes,
-            shared_memory=averaged.memory,
-            apply=self._apply,
-            on_world=self._on_world,
-            participants=[*([agreed_batch] if agreed_batch else []), self._ledger,
-                          *([noise] if noise else []), *participants],
-            checkpoints=None if checkpoints is None else _with_names(checkpoints, list(state)),
-            **options,
-        )
+        with gpu.using(self._device):
+            self.session = Session.open(
+                options.pop("store", None),
+                state=list(state.values()),
+                gradients=averaged.arrays,
+                bucket_bytes=bucket_bytes,
+                shared_memory=averaged.memory,
+                apply=self._apply,
+                on_world=self._on_world,
+                participants=[*([agreed_batch] if agreed_batch else []), self._ledger,
+                              *([noise] if noise else []), *participants],
+                checkpoints=None if checkpoints is None else _with_names(checkpoints, list(state)),
+                **options,
+            )
         self._settle()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda *_: self.session.ask_to_leave())
@@ -284,7 +303,9 @@ class Elastic:
         self._is_due = False
         if self._rest > 0:
             return None
+        gpu.wait_for_current_stream(self._device)
         result = self.session.end_step(self._ledger.taken)
+        gpu.wait_for_default_stream(self._device)  # which may still measure the gradients
         self._settle()
         self.left = result == StepResult.LEFT
         return result
@@ -299,12 +320,14 @@ class Elastic:
 
     def _add_part(self) -> None:
         """What this batch contributes to the step."""
-        self._gradients.expect_unmoved()
+        self._watch.expect_unchanged()
         self._overlap.end_step()
         self._gradients.collect()
         if self._plan.has_micro_batches:
             self._buffers.collect()
+            gpu.wait_for_current_stream(self._device)
             self.session.add_micro_batch(self._part)
+            gpu.wait_for_default_stream(self._device)  # which adds
             self._buffers.put_in_place()  # the next one shall not depend on this one
             self._gradients.drop()
             return
@@ -319,10 +342,13 @@ class Elastic:
 
     def _on_world(self, world: World) -> None:
         self._plan.world = world
+        self._overlap.change_world()
+        self._settings.may_differ = True
         if self._on_world_too is not None:
             self._on_world_too(world)
 
     def _apply(self) -> None:
+        gpu.wait_for_default_stream(self._device)
         # A newcomer's first step is this, inside open(): what it was given is not in place yet.
         self._settings.restore()
         if self._each_epoch:
@@ -340,6 +366,7 @@ class Elastic:
         if not self._each_epoch:
             self._settings.step_scheduler(self._plan.progress)
         self._settings.record()
+        gpu.wait_for_current_stream(self._device)
 
     def _settle(self) -> None:
         """Whatever became of the step: the model is at the state that members hold in common."""
@@ -371,8 +398,7 @@ class Elastic:
     def _seed_generator(self, ranges: parts.Ranges) -> None:
         partition, begin, _ = ranges[0]
         of_step = f"{self._settings.seed} {self.session.step} {partition} {begin}"
-        # Of the CPU, where the model is; torch.manual_seed() remembers each call for all devices.
-        torch.default_generator.manual_seed(zlib.crc32(of_step.encode()))
+        gpu.seed(self._device, zlib.crc32(of_step.encode()))
 
     def _refuse_step(self, *_: Any) -> None:
         if not self._is_applying:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import queue
 import threading
@@ -15,6 +16,10 @@ import torch.distributed as dist
 import ffdl
 
 Call = Callable[[ffdl.Communicator], None]
+
+# PyTorch before 2.7 lets the Python side of a Work go when only C++ holds it, which then waits for
+# it forever: so many are kept here. C++ waits for most at once.
+_KEPT_WORKS = 64 if torch.__version__ < (2, 7) else 0
 
 
 class Work(dist.Work):
@@ -135,6 +140,7 @@ class Lane:
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # held by who runs an operation
         self._given: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._kept: collections.deque[Work] = collections.deque(maxlen=_KEPT_WORKS)
         self._not_ended = 0
         self._closed = ""  # why nothing is taken any more
         self._aborted = ""
@@ -170,6 +176,7 @@ class Lane:
         with self._lock:
             if self._closed:
                 raise ffdl.Cancelled(f"{work._doing}: {self._closed}")
+            self._kept.append(work)
             at_once = waits and self._not_ended == 0 and self._communicator is not None
             self._not_ended += 1
             if at_once:

@@ -11,7 +11,7 @@ import torch
 
 import ffdl
 
-from .tensors import Elements, same_memory
+from .tensors import Elements, copy_to, same_memory
 
 # The operations in which the sign of an element matters.
 COMPARES = (ffdl.ReduceOp.MIN, ffdl.ReduceOp.MAX)
@@ -87,7 +87,7 @@ def exchange(
     for turn in range(size):
         peer = (turn - rank) % size
         if peer == rank:
-            outputs[rank].copy_(inputs[rank].reshape(outputs[rank].shape))
+            copy_to(outputs[rank], inputs[rank].reshape(outputs[rank].shape))
             continue
         for sends in (rank < peer, rank > peer):  # the lower rank sends first
             elements = Elements([inputs[peer] if sends else outputs[peer]])

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import torch
 
 from .. import InvalidArgument, Session
-from .common_state import Gradients
+from . import device as gpu
+from .common_state import Averaged, Gradients
 
 
 def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) -> bool:
@@ -21,9 +22,11 @@ def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) 
     return workers > of_this_host or (workers > 1 and processors > workers * threads)
 
 
-def _is_worth_it_here(session: Session) -> bool:
+def _is_worth_it_here(session: Session, device: torch.device) -> bool:
     """Workers come and leave; those of a job that was started on one host stay there."""
     workers = session.world.size
+    if gpu.is_gpu(device):  # whose copies and sums go beside the processors
+        return workers > 1
     at_start = os.environ.get("WORLD_SIZE")
     of_this_host = os.environ.get("LOCAL_WORLD_SIZE", at_start)
     return is_worth_it(
@@ -47,14 +50,19 @@ class Overlap:
         self,
         parameters: list[torch.nn.Parameter],
         gradients: Gradients,
+        averaged: Averaged,
         bucket_bytes: int,
         wanted: bool | None,
+        device: torch.device,
     ) -> None:
         self._all = gradients
+        self._averaged = averaged
         self._wanted = wanted
+        self._device = device
         is_watched = bucket_bytes > 0 and wanted is not False
         self._parameters = parameters[::-1] if is_watched else []
         self._views = gradients.views[::-1] if is_watched else []
+        self._is_worth_it = wanted
         self._is_step = False  # what backward makes is of this worker's step
         self._session: Session | None = None  # None: nothing is begun now
         self._samples = 0
@@ -67,8 +75,13 @@ class Overlap:
         """What backward makes from now on is of this step, and the mean over so many samples."""
         self._is_step = True
         self._samples = samples
-        is_wanted = _is_worth_it_here(session) if self._wanted is None else self._wanted
-        self._session = session if is_wanted else None
+        if self._is_worth_it is None:
+            self._is_worth_it = _is_worth_it_here(session, self._device)
+        self._session = session if self._is_worth_it else None
+
+    def change_world(self) -> None:
+        """Whether it is worth it is looked up anew, in the first step of each world."""
+        self._is_worth_it = self._wanted
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -96,6 +109,7 @@ class Overlap:
 
     def _forget(self) -> None:
         self._end = 0  # the first so many gradients are ready
+        self._begun = 0  # and the session has been told of so many arrays of them
         self._versions: list[int | None] = [None] * len(self._parameters)  # None: not ready
 
     def _note(self, place: int, parameter: torch.nn.Parameter) -> None:
@@ -110,7 +124,11 @@ class Overlap:
             return
         while self._end < len(self._versions) and self._versions[self._end] is not None:
             self._end += 1
-        self._session.begin_average(self._end, self._samples)
+        whole = self._averaged.whole_arrays(self._end)
+        if whole > self._begun:
+            self._begun = whole
+            gpu.wait_for_current_stream(self._device)
+            self._session.begin_average(whole, self._samples)
 
     def _refuse_second(self) -> None:
         self._failed = True

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from .. import (
-    Exhausted,
+    DeviceLearner,
     InvalidArgument,
     Learner,
     LearningRateSchedule,
     ParameterServer,
     PullMode,
     PushResult,
-    SampleRange,
     Synchrony,
-    Timeout,
 )
 from ..data import ElasticLoader, forecast, parts
-from .server_role import ServerRole
+from . import device as gpu
+from .learner_link import DeviceLink, HostLink, Link, Samples
+from .server_role import KEEP_S, ServerRole
 from .server_rule import rule_of, schedule_of
 from .sparse_gradient import SparseGradient
-
-T = TypeVar("T")
-
-_Samples = SampleRange | tuple[int, int, int]
-
-_LOOK_S = 0.1  # how often one that waits, or whose gradients wait, looks whether the server lives
 
 
 class ParameterServerOptimizer(torch.optim.Optimizer):
@@ -62,15 +55,21 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     timeout_s: how long a call waits, with the other synchronies, for learners that are behind.
     server_options: of ParameterServer.create(), such as synchrony, staleness, learners_max,
     clip_norm, non_finite, partitions and cut; those of the process that makes the server count.
+    overlap: of a model on a GPU: gradients leave it and weights come beside the next mini-batch, so
+    that its weights are those that were asked for when the last one began, and what a push fails
+    with comes out of the next step(). With batches() a gradient has left before the next batch is
+    taken. None: so it is with Synchrony.ASYNC and without ``rows_max``; otherwise it cannot be.
 
-    Parameters: float32 on the CPU; they become views of one array. Gradients of several calls of
-    backward() add up, as ever. Sparse ones, as of ``Embedding(sparse=True)``, are made dense, unless
-    ``rows_max`` is among the server_options: how many rows and parameters a gradient can touch,
-    with those that are added to it while the server is late. Then rows that no sample uses are not
-    sent, and neither weight nor state of them changes (as with SparseAdam, not with Adam).
+    Parameters: float32, on the CPU or all on one GPU, which takes a DeviceLearner; the server works
+    on the CPU. They become views of one array. Gradients of several calls of backward() add up, as
+    ever. Sparse ones, as of ``Embedding(sparse=True)``, are made dense, unless ``rows_max`` is among
+    the server_options: how many rows and parameters a gradient can touch, with those that are added
+    to it while the server is late. Then rows that no sample uses are not sent, and neither weight
+    nor state of them changes (as with SparseAdam, not with Adam).
 
     server: the ParameterServer where this process serves it, else None. version: gradients that
-    were in the weights of the last pull. learner: the ffdl.Learner.
+    were in the weights of the last pull. learner: the ffdl.Learner, which on a GPU is a part of a
+    DeviceLearner.
     Threads: one at a time. Raises InvalidArgument, Conflict, Exhausted (no free slot, no memory),
     Timeout; Cancelled once the server has ended.
     Source: GaDei (Zhang et al., ICDM 2017, arXiv 1611.06213), its shared-memory parameter server.
@@ -85,6 +84,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         slot: int | None = None,
         timeout_s: float = 60.0,
         learners_max: int = 16,
+        overlap: bool | None = None,
         **server_options: Any,
     ) -> None:
         rule = rule_of(optimizer)
@@ -93,11 +93,22 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         group = optimizer.param_groups[0]
         super().__init__(group["params"], {k: v for k, v in group.items() if k != "params"})
         self._parameters: list[torch.nn.Parameter] = self.param_groups[0]["params"]
+        device = gpu.device_of("put weights into a parameter server", (
+            (f"parameter {i}", p) for i, p in enumerate(self._parameters)))
+        self._pushes_rows = server_options.get("rows_max", 0) > 0
+        synchrony = server_options.get("synchrony", Synchrony.ASYNC)
+        waits = self._pushes_rows or synchrony != Synchrony.ASYNC
+        if overlap and (waits or not gpu.is_gpu(device)):
+            raise InvalidArgument(
+                "push beside the next mini-batch: that takes a model on a GPU, Synchrony.ASYNC and "
+                "no rows_max; leave 'overlap' out"
+            )
         self._weights = _flatten(self._parameters)
         self._places = [p.data_ptr() for p in self._parameters]
         self._settings = self._present_settings()
-        self._pushes_rows = server_options.get("rows_max", 0) > 0
-        self._timeout_s = timeout_s
+        self._role = ServerRole(name)
+        # What is made of it keeps the role, not this object: no cycle keeps the learner.
+        self._wait = functools.partial(self._role.wait, timeout_s=timeout_s)
         self._looked_at = 0.0
 
         def create() -> ParameterServer:
@@ -109,8 +120,17 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             server.start()
             return server
 
-        self._role = ServerRole(name)
-        self.learner: Learner = self._role.attach(create, timeout_s, slot)
+        def attach() -> Link:
+            if not gpu.is_gpu(device):
+                learner = Learner.attach(name, timeout_s, slot=slot)
+                return HostLink(learner, self._parameters, self._weights, self._wait)
+            return DeviceLink(
+                DeviceLearner.attach(name, timeout_s, slot=slot, device=device.index),
+                self._parameters, self._weights, self._wait,
+                overlap=not waits if overlap is None else overlap)
+
+        self._link = self._role.attach(create, attach)
+        self.learner = self._link.learner
         if self.learner.parameters != len(self._weights):
             raise InvalidArgument(
                 f"learn from parameter server '{name}': it has {self.learner.parameters} "
@@ -124,6 +144,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
 
     @property
     def server(self) -> ParameterServer | None:
+        """The server where this process serves it, else None."""
         return self._role.server
 
     def committed(self, partition: int) -> int:
@@ -135,7 +156,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         self,
         closure: Callable[[], Any] | None = None,
         *,
-        samples: _Samples | None = None,
+        samples: Samples | None = None,
     ) -> Any:
         """Commits the gradients together with the samples that made them; then pulls the weights.
 
@@ -156,22 +177,20 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             )
         gradients = self._present_gradients()
         sparse = SparseGradient.of(self._parameters, gradients) if self._pushes_rows else None
-        if sparse is None:
-            _collect(self._parameters, gradients, self._wait(self.learner.gradient_slot))
+        ranges: Sequence[Samples] = [(self.learner.slot, self._next_sample, self._next_sample + 1)]
         if samples is not None:
-            ranges: Sequence[_Samples] = [samples]
+            ranges = [samples]
         elif self._batch is not None:
-            ranges, self._batch = self._batch, ()
-        else:
-            ranges = [(self.learner.slot, self._next_sample, self._next_sample + 1)]
-            self._next_sample += 1
+            ranges = self._batch
         if sparse is None:
-            result = self.learner.push_ranges(ranges)
+            self._note(self._link.push(gradients, ranges))
         else:
-            result = self._push_rows(sparse, *ranges)
-        if result == PushResult.ACCUMULATED:
-            self._look()
-        self._wait(self.learner.begin_mini_batch)
+            self._note(self._link.push_rows(sparse, *ranges))
+        if samples is None and self._batch is not None:
+            self._batch = ()
+        elif samples is None:
+            self._next_sample += 1
+        self._link.begin_mini_batch()
         self.version = self._pull()
         return loss
 
@@ -202,11 +221,11 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
                 for ranges, batch in loader.next_parts(cut):
                     is_given = True
                     if batch is None:
-                        self._wait(self.learner.gradient_slot)[:] = 0
-                        self.learner.push_ranges(ranges)
+                        self._link.push([None] * len(self._parameters), ranges)
                     else:
                         self._batch = ranges
                         yield batch
+                    self._note(self._link.finish_push())  # what was taken is known to be pushed
                 if not is_given:
                     self._wait(loader.ledger.wait)
         finally:
@@ -214,6 +233,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
 
     def flush(self) -> None:
         """Waits until all that was pushed is in the weights, and pulls them."""
+        self._link.settle()
         self._wait(self.learner.flush)
         self.version = self._pull(PullMode.SNAPSHOT)
 
@@ -221,19 +241,19 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         """flush(), and gives the slot back.
 
         The process that serves waits until the other learners have closed or died, has the final
-        weights then, and ends the server. Who comes later begins a new one.
+        weights then, and ends the server. Who comes later begins a new one. Where Ctrl-C ends this
+        wait, another call goes on with it.
         """
-        if self._is_closed:
-            return
-        self.flush()
-        self._wait(self.learner.detach)
-        self._is_closed = True
+        if not self._is_closed:
+            self.flush()
+            self._wait(self.learner.detach)
+            self._is_closed = True
         server = self._role.server
         if server is None:
             return
         pause = threading.Event()
         while not self._role.end():
-            pause.wait(_LOOK_S)
+            pause.wait(KEEP_S)
         self._weights.copy_(torch.from_numpy(server.weights()))
         self.version = server.version
         self._role.server = None
@@ -266,37 +286,23 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             )
         super().add_param_group(param_group)
 
-    def _wait(self, call: Callable[[float], T]) -> T:
-        """For others; takes over from a server that dies meanwhile."""
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                return call(min(_LOOK_S, max(0.0, deadline - time.monotonic())))
-            except Timeout:
-                self._role.keep()
-                if time.monotonic() >= deadline:
-                    raise
+    def _note(self, result: PushResult | None) -> None:
+        if result == PushResult.ACCUMULATED:
+            self._look()
 
     def _look(self) -> None:
-        if time.monotonic() >= self._looked_at + _LOOK_S:
+        if time.monotonic() >= self._looked_at + KEEP_S:
             self._role.keep()
             self._looked_at = time.monotonic()
 
     def _pull(self, mode: PullMode = PullMode.RELAXED) -> int:
-        return self.learner.pull(self._weights.numpy(), mode)
+        return self._link.pull(mode)
 
     def _present_gradients(self) -> list[torch.Tensor | None]:
         gradients = [p.grad for p in self._parameters]
         if all(gradient is None for gradient in gradients):
             raise InvalidArgument("step: no parameter has a gradient; call backward() before")
         return gradients
-
-    def _push_rows(self, sparse: SparseGradient, samples: _Samples) -> PushResult:
-        try:
-            return self.learner.push_sparse(samples, tables=sparse.tables, dense=sparse.dense)
-        except Exhausted:  # together with what waits for the server: let it go first
-            self._wait(self.learner.flush)
-            return self.learner.push_sparse(samples, tables=sparse.tables, dense=sparse.dense)
 
     def _present_settings(self) -> dict[str, Any]:
         return {k: v for k, v in self.param_groups[0].items() if k != "params"}
@@ -316,25 +322,13 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             )
 
 
-def _collect(
-    parameters: list[torch.nn.Parameter],
-    gradients: list[torch.Tensor | None],
-    slot: npt.NDArray[np.float32],
-) -> None:
-    pieces = [
-        torch.zeros(p.numel()) if gradient is None else gradient.to_dense().reshape(-1)
-        for p, gradient in zip(parameters, gradients, strict=True)
-    ]
-    torch.cat(pieces, out=torch.from_numpy(slot))
-
-
 def _flatten(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
     """One array, of which the parameters become views."""
     for parameter in parameters:
-        if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
+        if parameter.dtype != torch.float32:
             raise InvalidArgument(
-                f"put weights into a parameter server: a parameter is {parameter.dtype} on "
-                f"'{parameter.device}'; make it float32 on the CPU"
+                f"put weights into a parameter server: a parameter is {parameter.dtype}; make it "
+                "float32"
             )
     flat = torch.cat([p.detach().reshape(-1) for p in parameters])
     begin = 0

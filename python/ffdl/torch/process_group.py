@@ -19,7 +19,7 @@ import ffdl
 from . import operations
 from .lane import Lane, Work
 from .rendezvous import ProcessGroupOptions, Rendezvous
-from .tensors import Elements, check, reduction, refuse, same_dtype
+from .tensors import Elements, check, copy_to, reduction, refuse, same_dtype
 
 _Tensors = list[torch.Tensor]
 _TensorLists = list[list[torch.Tensor]]
@@ -197,7 +197,7 @@ class ProcessGroup(dist.ProcessGroup):
                 operations.all_gather(communicator, gathered, own, timeout_s)
                 return
             if gathered[self.rank()].data_ptr() != own.data_ptr():
-                gathered[self.rank()].copy_(own)
+                copy_to(gathered[self.rank()], own)
             for root, tensor in enumerate(gathered):
                 elements = Elements([tensor])
                 communicator.broadcast(elements.arrays, root=root, timeout_s=timeout_s)
@@ -381,7 +381,7 @@ class ProcessGroup(dist.ProcessGroup):
             message = [head, operations.as_bytes(out)]
             communicator.recv(message, from_=0, timeout_s=self._timeout.total_seconds())
             if out.data_ptr() != tensor.data_ptr():
-                tensor.detach().copy_(out)
+                copy_to(tensor, out)
             if head.tobytes() != operations.header(tensor.dtype, tag).tobytes():
                 sent_tag = int(head.view(np.int64)[1])
                 raise refuse(

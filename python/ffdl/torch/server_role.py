@@ -7,11 +7,12 @@ import fcntl
 import os
 import pathlib
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from .. import (
     Conflict,
-    Learner,
     NotFound,
     ParameterServer,
     ParameterServerView,
@@ -19,6 +20,9 @@ from .. import (
     remove_segment,
 )
 
+T = TypeVar("T")
+
+KEEP_S = 0.1  # how often one that waits, or whose gradients wait, looks whether the server lives
 _LOOK_S = 5.0  # the segment is there: opening it waits for nobody
 
 
@@ -33,17 +37,18 @@ class ServerRole:
         self.server: ParameterServer | None = None
         self._look: ParameterServerView | None = None
 
-    def attach(
-        self, create: Callable[[], ParameterServer], timeout_s: float, slot: int | None
-    ) -> Learner:
-        """create: makes the server, writes its first weights and starts it; where there is none."""
+    def attach(self, create: Callable[[], ParameterServer], learner: Callable[[], T]) -> T:
+        """create: makes the server, writes its first weights and starts it; where there is none.
+
+        learner: attaches one to it, and is what this returns.
+        """
         with self._alone():
             self._remove_unborn()
             try:
                 self.server = create()
             except Conflict:
                 self._adopt()
-            return Learner.attach(self._name, timeout_s, slot=slot)
+            return learner()
 
     def end(self) -> bool:
         """Stops the server that this process holds, unless somebody learns from it."""
@@ -52,6 +57,20 @@ class ServerRole:
                 return False
             self.server.stop()
         return True
+
+    def wait(self, call: Callable[[float], T], timeout_s: float) -> T:
+        """Calls it with short time-outs until it has ended, or Timeout is raised.
+
+        What it waits for is others; takes over from a server that dies meanwhile.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return call(min(KEEP_S, max(0.0, deadline - time.monotonic())))
+            except Timeout:
+                self.keep()
+                if time.monotonic() >= deadline:
+                    raise
 
     def keep(self) -> bool:
         """Whether the server was dead: then this process has taken it over."""

@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 import torch
 
+from . import device as gpu
+
 
 class SparseGradient(NamedTuple):
-    """What Learner.push_sparse() is given; parameters without a gradient are not named.
+    """What push_sparse() is given; parameters without a gradient are not named.
 
     tables: (first parameter, int64[n] rows, float32[n, row_size] values). dense: (first parameter,
-    float32[m] values).
+    float32[m] values). Rows are the host's. Values lie where the model does: arrays on the CPU, and
+    on a GPU tensors, of rows that come once, as they are added up there.
     """
 
     tables: list[tuple[int, Any, Any]]
@@ -28,14 +31,21 @@ class SparseGradient(NamedTuple):
         begin = 0
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is not None and _is_of_rows(gradient):
+                if gpu.is_gpu(gradient.device):
+                    gradient = gradient.coalesce()
                 rows, values = gradient._indices()[0], gradient._values()
                 if len(rows) > 0:
                     matrix = values.reshape(len(rows), -1).contiguous()
-                    result.tables.append((begin, rows.contiguous().numpy(), matrix.numpy()))
+                    numbers = rows.contiguous().cpu().numpy()
+                    result.tables.append((begin, numbers, _as_array(matrix)))
             elif gradient is not None:
-                result.dense.append((begin, gradient.to_dense().reshape(-1).numpy()))
+                result.dense.append((begin, _as_array(gradient.to_dense().reshape(-1))))
             begin += parameter.numel()
         return result
+
+
+def _as_array(values: torch.Tensor) -> Any:
+    return values if gpu.is_gpu(values.device) else values.numpy()
 
 
 def _is_of_rows(gradient: torch.Tensor) -> bool:

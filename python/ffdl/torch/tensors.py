@@ -93,6 +93,12 @@ def reduction(doing: str, dtype: torch.dtype, op: Any) -> ffdl.ReduceOp:
     return found
 
 
+def copy_to(target: torch.Tensor, given: torch.Tensor) -> None:
+    """Outside autograd, on whatever thread, and also where `target` was made for inference."""
+    with torch.inference_mode(target.is_inference()):
+        target.detach().copy_(given.detach())
+
+
 class Elements:
     """What an operation reads or writes: `arrays`, in the order of `tensors`.
 
@@ -109,7 +115,7 @@ class Elements:
     def put_back(self) -> None:
         """To be called when the operation has written the arrays."""
         for tensor, copy in self._copies:
-            tensor.copy_(copy)
+            copy_to(tensor, copy)
 
     def _add(self, tensor: torch.Tensor, compared: bool) -> None:
         dtype = tensor.dtype

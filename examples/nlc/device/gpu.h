@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "ffdl/status.h"
+#include "nlc/device/row_threads.h"
+
+namespace nlc {
+
+using Stream = void*;  // a cudaStream_t
+
+using GpuMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
+using OwnedStream = std::unique_ptr<void, std::function<void(Stream)>>;
+
+// A GPU, as far as the classifier uses one beside cuBLAS and cuDNN. An object, so that tests can
+// have another: a device whose memory is the host's.
+// Threads: one at a time. Errors: kUnimplemented (this machine has no GPU that can be used),
+// kExhausted (its memory is full), else kInternal.
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+
+  virtual ffdl::Result<GpuMemory> allocate(std::size_t bytes) = 0;
+  // Of the host: copies from and to it do not hold up the caller.
+  virtual ffdl::Result<GpuMemory> allocate_pinned(std::size_t bytes) = 0;
+  virtual ffdl::Result<OwnedStream> make_stream() = 0;
+
+  // Each way between host and GPU, in the order of `stream`.
+  virtual ffdl::Status copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;
+  // Blocks until all that `stream` was given is done.
+  virtual ffdl::Status wait(Stream stream) = 0;
+
+  virtual ffdl::Status run(const SumRows& sum, Stream stream) = 0;
+  virtual ffdl::Status run(const TakeLoss& take, Stream stream) = 0;
+  virtual ffdl::Status run(const SpreadRows& spread, Stream stream) = 0;
+};
+
+// This machine's GPU; the driver is loaded here.
+ffdl::Result<std::unique_ptr<Gpu>> open_gpu();
+
+}  // namespace nlc

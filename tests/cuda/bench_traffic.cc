@@ -1,0 +1,160 @@
+#include "cuda/bench_traffic.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/device.h"
+#include "base/device_side.h"
+#include "elastic/staged_memory.h"
+#include "ffdl/device_learner.h"
+#include "ffdl/parameter_server.h"
+
+namespace ffdl::bench {
+namespace {
+
+constexpr double kTrafficTarget = 0.9;
+constexpr Duration kPatience = std::chrono::seconds(60);
+constexpr int kRounds = 4;  // of a turn
+
+// Two arrays of the GPU, and two of pinned memory.
+class Buses {
+ public:
+  static Result<Buses> make(uint64_t bytes) {
+    Buses made;
+    made.bytes_ = bytes;
+    for (int i = 0; i < 2; ++i) {
+      FFDL_ASSIGN_OR_RETURN(made.there_[i], base::allocate_on_device(bytes));
+      FFDL_ASSIGN_OR_RETURN(made.here_[i], base::allocate_pinned(bytes));
+      FFDL_ASSIGN_OR_RETURN(made.streams_[i], base::make_device_stream());
+      FFDL_RETURN_IF_ERROR(
+          base::copy_on_device(made.there_[i].get(), made.here_[i].get(), bytes, nullptr));
+    }
+    FFDL_RETURN_IF_ERROR(base::wait_for_device(nullptr));
+    return made;
+  }
+
+  uint64_t bytes() const { return bytes_; }
+  std::byte* there(int i) const { return there_[i].get(); }
+  Status to_device() const { return copy(there_[0].get(), here_[0].get(), 0); }
+  Status to_host() const { return copy(here_[1].get(), there_[1].get(), 1); }
+  Status both() const {
+    FFDL_RETURN_IF_ERROR(to_device());
+    return to_host();
+  }
+  Status wait() const {
+    FFDL_RETURN_IF_ERROR(base::wait_for_device(streams_[0].get()));
+    return base::wait_for_device(streams_[1].get());
+  }
+
+ private:
+  Status copy(std::byte* to, const std::byte* from, int stream) const {
+    return base::copy_on_device(to, from, bytes_, streams_[stream].get());
+  }
+
+  uint64_t bytes_ = 0;
+  base::DeviceMemory there_[2];
+  base::PinnedMemory here_[2];
+  base::OwnedDeviceStream streams_[2];
+};
+
+// Seconds of kRounds rounds.
+Turn turn_of(std::function<Status()> round) {
+  return [round = std::move(round)]() -> Result<double> {
+    Status status;
+    const double seconds = seconds_of([&] {
+      for (int i = 0; i < kRounds && status.ok(); ++i) status = round();
+    });
+    FFDL_RETURN_IF_ERROR(std::move(status));
+    return seconds;
+  };
+}
+
+Turn turn_of(const Buses& buses, Status (Buses::*copy)() const) {
+  return turn_of([&buses, copy]() -> Status {
+    FFDL_RETURN_IF_ERROR((buses.*copy)());
+    return buses.wait();
+  });
+}
+
+PairSpec row(std::string name, uint64_t bytes, Turn subject, Turn limit, std::string limit_is) {
+  const double all = static_cast<double>(bytes) * kRounds;
+  return {.name = std::move(name),
+          .unit = "GB/s",
+          .figure = [all](double seconds) { return all / seconds / 1e9; },
+          .subject = std::move(subject),
+          .limit = std::move(limit),
+          .limit_is = std::move(limit_is),
+          .target = Target{kTrafficTarget}};
+}
+
+void measure(Suite& suite, PairSpec spec) {
+  if (suite.wants(spec.name)) suite.measure(std::move(spec));
+}
+
+// The state of a session on its way through two slices.
+Status add_slices(Suite& suite, const Buses& buses) {
+  FFDL_ASSIGN_OR_RETURN(auto chosen, base::choose_gpu(-1, nullptr));
+  FFDL_ASSIGN_OR_RETURN(const auto memory, elastic::StagedMemory::create(std::move(chosen)));
+  const auto visit = [&](elastic::Access access) {
+    return turn_of([&, access] {
+      const Buffer state = {buses.there(1), buses.bytes() / sizeof(float)};
+      return memory->visit({&state, 1}, access, [](const Buffer&) { return Status(); });
+    });
+  };
+  measure(suite, row("cuda/slices/to_host", buses.bytes(), visit(elastic::Access::kRead),
+                     turn_of(buses, &Buses::to_host), "one copy to pinned memory"));
+  measure(suite, row("cuda/slices/to_device", buses.bytes(), visit(elastic::Access::kWrite),
+                     turn_of(buses, &Buses::to_device), "one copy from pinned memory"));
+  return {};
+}
+
+// A learner's gradient and weights, which pass each other.
+Status add_learner(Suite& suite, const Buses& buses) {
+  const uint64_t parameters = buses.bytes() / sizeof(float);
+  FFDL_ASSIGN_OR_RETURN(const auto server, ParameterServer::create({.parameters = parameters}));
+  FFDL_RETURN_IF_ERROR(server->start());
+  FFDL_ASSIGN_OR_RETURN(const auto learner, DeviceLearner::attach(*server, deadline_in(kPatience)));
+  const std::span weights(reinterpret_cast<float*>(buses.there(0)), parameters);
+  const std::span<const float> gradient(reinterpret_cast<const float*>(buses.there(1)), parameters);
+  const Turn subject = turn_of([&]() -> Status {
+    FFDL_RETURN_IF_ERROR(learner->start_push(gradient, nullptr, {}));
+    FFDL_RETURN_IF_ERROR(learner->start_pull(weights, nullptr));
+    FFDL_RETURN_IF_ERROR(learner->finish_pull(deadline_in(kPatience)).status());
+    return learner->finish_push(deadline_in(kPatience)).status();
+  });
+  PairSpec spec = row("cuda/learner/both_ways", 2 * buses.bytes(), subject,
+                      turn_of(buses, &Buses::both), "two copies of pinned memory at once");
+  if (!learner->not_pinned().empty()) spec.note = learner->not_pinned();
+  measure(suite, std::move(spec));
+  FFDL_RETURN_IF_ERROR(learner->learner().detach(deadline_in(kPatience)));
+  return server->stop();
+}
+
+}  // namespace
+
+void add_traffic_rows(Suite& suite) {
+  const auto buses = Buses::make(suite.options().smoke ? 1 << 16 : 1 << 28);
+  if (!buses.ok()) return suite.failed("cuda/pinned", buses.status());
+  const auto value = [&](std::string name, uint64_t bytes, const Turn& turn) {
+    if (!suite.wants(name)) return;
+    suite.measure(
+        ValueSpec{.name = std::move(name), .unit = "GB/s", .sample = [=]() -> Result<double> {
+                    FFDL_ASSIGN_OR_RETURN(const double seconds, turn());
+                    return static_cast<double>(bytes) * kRounds / seconds / 1e9;
+                  }});
+  };
+  value("cuda/pinned/to_device", buses->bytes(), turn_of(*buses, &Buses::to_device));
+  value("cuda/pinned/to_host", buses->bytes(), turn_of(*buses, &Buses::to_host));
+  value("cuda/pinned/both_ways", 2 * buses->bytes(), turn_of(*buses, &Buses::both));
+  if (const Status added = add_slices(suite, *buses); !added.ok()) {
+    suite.failed("cuda/slices", added);
+  }
+  if (const Status added = add_learner(suite, *buses); !added.ok()) {
+    suite.failed("cuda/learner", added);
+  }
+}
+
+}  // namespace ffdl::bench

@@ -1,0 +1,121 @@
+#!/bin/bash
+# check_gpu_test.sh CHECKOUT: what tools/check_gpu.sh makes of how its programs end, with programs that only pretend.
+set -euo pipefail
+checkout=$(cd "$1" && pwd)
+
+fail() {
+  echo "check_gpu_test: $*" >&2
+  cat "$work"/*.md "$work/log" >&2 || true
+  exit 1
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"/{folder/bin,folder/benchmarks,sanitizer,pages}
+cp "$checkout/tools/check_gpu.sh" "$work/folder/check-gpu"
+cp "$checkout/benchmarks/publish.py" "$work/folder/benchmarks"
+echo abc123 >"$work/folder/commit"
+
+pretend() {
+  { echo '#!/bin/bash'; cat; } >"$1"
+  chmod +x "$1"
+}
+pretend "$work/folder/bin/bench_cuda" <<'FAKE'
+if [[ $1 == --facts ]]; then
+  printf '# ffdl on A Chip 100\n\nsm_90.\n'
+  exit "${FACTS:-0}"
+fi
+[[ ${BENCH:-0} == 139 ]] && exit 139
+cat >"$2" <<'JSON'
+{"machine": {"cpu": "c", "cores": 1, "kernel": "k", "memory_bytes": 1}, "commit": "abc123", "date": "d", "command": "bench_cuda",
+ "void": false, "rows": [{"name": "cuda/x", "value": 1, "unit": "us", "limit": null, "limit_is": "", "ratio": null, "lo": null,
+ "hi": null, "disturbed": false, "note": "a note"}]}
+JSON
+exit "${BENCH:-0}"
+FAKE
+pretend "$work/folder/bin/gpu_test" <<'FAKE'
+printf 'x.cc:3: Skipped\nno NCCL\n[  PASSED  ] 12 tests.\n[  SKIPPED ] 1 test, listed below:\n'
+exit "${GPU_TEST:-0}"
+FAKE
+pretend "$work/folder/bin/nlc_gpu_test" <<'FAKE'
+[[ -x $NLC_PROGRAM ]] && printf '[  PASSED  ] 4 tests.\n'
+FAKE
+pretend "$work/folder/bin/nlc" </dev/null
+pretend "$work/folder/bin/nlc_alone" <<<'echo "cuBLAS 13.1.0, cuDNN 9.14.0"'
+pretend "$work/sanitizer/compute-sanitizer" <<'FAKE'
+if [[ $1 == --version ]]; then printf 'NVIDIA\nVersion 2025.3.0.0 (build 1)\n'; exit; fi
+echo "========= ERROR SUMMARY: ${FOUND:-0} errors"
+((${FOUND:-0} == 0)) || exit 9
+FAKE
+
+# Python's part is pretended, too.
+mkdir -p "$work/folder/python/pytest"
+touch "$work/folder/python/"{torch,ffdl,pytest/__init__}.py
+cat >"$work/folder/python/pytest/__main__.py" <<'FAKE'
+import os, sys
+print("skipped: no GPU for PyTorch\n2 skipped in 0.1 s")
+sys.exit(int(os.environ.get("PYTEST", "0")))
+FAKE
+cat >"$work/folder/benchmarks/gpt2_stops.py" <<'FAKE'
+import os, sys
+print(f"| {sys.argv[2]} | 7 ms |")
+print("the last line says why", file=sys.stderr)
+sys.exit(int(os.environ.get("GPT2", "0")))
+FAKE
+
+# check WANTED [NAME=VALUE...] [-- ARGUMENTS...]: it ends with that code; $page is what it wrote, if anything.
+page=$work/pages/gpu-a-chip-100.md
+check() {
+  local wanted=$1 status=0 words=()
+  shift
+  while (($#)) && [[ $1 != -- ]]; do words+=("$1") && shift; done
+  rm -f "$work"/pages/*
+  env -u FFDL_DATA_DIR PATH="$work/sanitizer:$PATH" "${words[@]}" "$work/folder/check-gpu" "$work/pages" "${@:2}" >"$work/log" 2>&1 || status=$?
+  ((status == wanted)) || fail "'${words[*]} $*' ended with $status, not $wanted"
+}
+has() { grep -qF -- "$1" "$page" || fail "the page lacks '$1'"; }
+
+check 0
+has 'cuBLAS 13.1.0, cuDNN 9.14.0'
+has 'commit abc123'
+has '`gpu_test`: 12 passed, 1 skipped'
+has 'skipped: no NCCL'
+has '`nlc_gpu_test`: 4 passed'
+has 'compute-sanitizer 2025.3.0.0'
+has 'memcheck of gpu_test: clean'
+has 'racecheck of gpu_test: clean'
+has '`cuda/x`: a note'
+has 'Not measured: there is no clinc150'
+has '`test_torch_cuda.py`: 2 skipped'
+has '| NCCL | 7 ms |'
+has '| DEVICE_SHM | 7 ms |'
+check 0 BENCH=3  # a target is missed
+check 0 PYTEST=5  # pytest's code where all is skipped at once
+check 1 PYTEST=1
+has '| NCCL | 7 ms |'
+check 0 GPT2=4
+has 'Not measured: the last line says why'
+check 1 GPT2=1
+has '**DEVICE_SHM failed**: the last line says why'
+check 1 FOUND=2
+has 'memcheck of nlc_gpu_test: **ERROR SUMMARY: 2 errors**'
+has '`cuda/x`: a note'
+check 1 GPU_TEST=134
+has '(**exit code 134**)'
+has 'memcheck of gpu_test: clean'
+check 1 BENCH=139
+has 'Not measured: `bench_cuda` ended with 139'
+has '## Queries'
+check 4 FACTS=4
+[[ ! -e $page ]] || fail "it wrote a page without a GPU"
+check 0 -- figures
+[[ -e $work/pages/gpu-a-chip-100-figures.md && ! -e $page ]] || fail "a part has no page of its own"
+check 2 -- everything
+check 2 -- --help
+echo 'raise ImportError("built for another Python")' >"$work/folder/python/ffdl.py"
+check 0
+has 'Not run: ImportError: built for another Python.'
+rm "$work/folder/bin/nlc"
+check 2
+grep -qF "'nlc' is neither" "$work/log" || fail "it does not name the program that is missing"
+echo "check-gpu does as it says"
