@@ -56,7 +56,8 @@ struct ColdRow {
   std::string name{};
   Shape shape{};
   SampleOrder order = SampleOrder::kOnDemand;
-  double target = 0;      // 0: none
+  double target = 0;  // 0: none
+  int pairs = 30;
   bool is_ahead = false;  // the limit is the same where nobody reads ahead, and not the disk's
   std::string note{};
 };
@@ -99,7 +100,7 @@ Status cold_row(Suite& suite, const ColdRow& row) {
       },
       .limit_is = row.is_ahead ? "the same where nobody reads ahead"
                                : "the whole file by O_DIRECT in pieces of 4 MiB, in one thread",
-      .pairs = suite.options().smoke ? 1 : 30,
+      .pairs = suite.options().smoke ? 1 : row.pairs,
       .warm_up = 1,
       .target = row.target > 0 ? std::optional(Target{row.target, false}) : std::nullopt,
       .note = row.note});
@@ -120,8 +121,9 @@ void cold_rows(Suite& suite) {
        .note = "records of 256 B that are on the disk alone, shuffled within partitions of 4 MiB, "
                "two threads that read ahead"},
       {.name = "data/cold_disk/large",
-       .shape = large,
+       .shape = kLarge,
        .target = 0.9,
+       .pairs = 15,
        .note = "the same with records of 100 kB and partitions of 6.4 MB"},
       {.name = "data/cold_disk/global",
        .shape = large,

@@ -29,6 +29,7 @@ struct ReadingRow {
   uint64_t window_partitions = 1;
   bool into = false;  // memory of its own
   bool limit_copies = false;
+  int pairs = 150;
   double target = 0;  // 0: none
   std::string limit_is{};
   std::string note{};
@@ -60,7 +61,7 @@ Status reading_row(Suite& suite, const RecordFile& file, const ReadingRow& row) 
                  return Status(StatusCode::kInternal, "read the records: they have another sum");
                },
                .limit_is = row.limit_is,
-               .pairs = suite.options().smoke ? 3 : 150,
+               .pairs = suite.options().smoke ? 3 : row.pairs,
                .target = row.target > 0 ? std::optional(Target{row.target, false}) : std::nullopt,
                .note = row.note});
   return {};
@@ -166,21 +167,37 @@ void python_rows(Suite& suite, const RecordFile& file) {
       .note = "from the end of the imports of a new process to its first 256 small records"});
 }
 
-Status small_rows(Suite& suite) {
-  FFDL_ASSIGN_OR_RETURN(const auto file,
-                        RecordFile::make(suite.options().smoke ? tiny(kSmall) : kSmall));
-  ReadingRow row = {
-      .name = "data/small_rec_per_s/1",
+ReadingRow small_row(const std::string& name, const Shape& shape) {
+  return {
+      .name = "data/small_rec_per_s/" + name,
       .unit = "rec/s",
-      .units_per_epoch = static_cast<double>(file->shape().records),
+      .units_per_epoch = static_cast<double>(shape.records),
       .access = FileAccess::kMapped,
       .options = {.threads = 0},
       .target = 0.7,
       .limit_is = "a loop over the mapped file in the same order, the next records fetched ahead",
-      .note =
-          "records of 256 B, shuffled within partitions of 4096, where they lie in the mapped "
-          "file, in one thread, with the ledger's steps"};
+      .note = fmt::format("records of {} B, shuffled within partitions of 4096, where they lie "
+                          "in the mapped file, in one thread, with the ledger's steps",
+                          shape.record_bytes)};
+}
+
+// The smallest and the largest that count as small.
+Status small_row_of_size(Suite& suite, uint64_t record_bytes) {
+  Shape shape = suite.options().smoke ? tiny(kSmall) : kSmall;
+  shape.record_bytes = record_bytes;
+  const ReadingRow row = small_row(fmt::format("{}B", record_bytes), shape);
+  if (!suite.wants(row.name)) return {};
+  FFDL_ASSIGN_OR_RETURN(const auto file, RecordFile::make(shape));
+  return reading_row(suite, *file, row);
+}
+
+Status small_rows(Suite& suite) {
+  FFDL_ASSIGN_OR_RETURN(const auto file,
+                        RecordFile::make(suite.options().smoke ? tiny(kSmall) : kSmall));
+  ReadingRow row = small_row("1", file->shape());
   FFDL_RETURN_IF_ERROR(reading_row(suite, *file, row));
+  FFDL_RETURN_IF_ERROR(small_row_of_size(suite, 64));
+  FFDL_RETURN_IF_ERROR(small_row_of_size(suite, 512));
   ReadingRow window = row;
   window.name = "data/small_rec_per_s/window";
   window.window_partitions = 8;
@@ -210,6 +227,7 @@ Status large_rows(Suite& suite) {
       .units_per_epoch = gigabytes,
       .access = FileAccess::kMapped,
       .options = {.threads = 0},
+      .pairs = 40,
       .target = 0.9,
       .limit_is = "a loop over the mapped file in the same order",
       .note = "records of 100 kB, shuffled, where they lie in the mapped file, in one thread"};

@@ -20,7 +20,7 @@ struct Shape {
 };
 
 inline constexpr Shape kSmall = {200'000, 256, 4096, 256};
-inline constexpr Shape kLarge = {2'000, 100'000, 64, 32};
+inline constexpr Shape kLarge = {20'000, 100'000, 64, 32};
 
 inline Shape tiny(Shape shape) {
   shape.records /= 100;

@@ -49,7 +49,7 @@ class FFDL_API SampleBatch {
     samples_.emplace_back();
     ++skipped_;
   }
-  // For sources of small samples: these bytes, all of which may be read, hold samples of this batch
+  // For sources of tiny samples: these bytes, all of which may be read, hold samples of this batch
   // in another order than that of their use. They are read from front to end before the first of
   // them is used, which is faster than to wait for the memory of each.
   void add_stretch(std::span<const std::byte> bytes) { stretches_.push_back(bytes); }

@@ -285,10 +285,18 @@ inline constexpr size_t kScanLeapBytes = size_t{4} << 10;
 // Samples of a file that lie this much further apart than they are long are read one by one.
 inline constexpr uint64_t kReadGapFactor = 2;
 
+// Others in so many stretches: of a batch that ends one partition and begins another, or of a
+// window of them. What is in one lies no further apart than this.
+inline constexpr size_t kStretchesMax = 16;
+inline constexpr uint64_t kStretchReachBytes = uint64_t{1} << 20;
+
 // Samples of this size and more, on average, are read each to its own place, whatever their order:
-// the kernel takes a while for each place, and a copy takes longer than that from here on. Smaller
-// ones that are used in another order than they lie in are brought into the caches together.
+// the kernel takes a while for each place, and a copy takes longer than that from here on.
 inline constexpr uint64_t kReadInPlaceBytes = uint64_t{4} << 10;
+
+// Samples up to this size, on average, that are used in another order than they lie in are brought
+// into the caches together. Of larger ones the processor fetches several lines at once by itself.
+inline constexpr uint64_t kTouchedBytes = 256;
 
 // Between samples that are read each to its own place: so much is read too, and not used, where a
 // call of the system for each takes longer.

@@ -9,18 +9,16 @@
 
 namespace ffdl::data {
 
-// The stretch of a file that samples lie in, and how many bytes they have together.
+// What holds all samples, and how many bytes they have together.
 struct FileSource::Hull {
   uint64_t begin = ~uint64_t{0};
   uint64_t end = 0;
   uint64_t bytes = 0;
-  bool in_order = false;   // samples are asked for as they lie
   bool has_large = false;  // samples, on average
   bool is_run = false;     // they lie one behind the other, as they are asked for, and nothing else
+  bool is_touched = false;  // before it is used: tiny samples, in another order than they lie in
 
-  bool is_dense() const {
-    return end - begin <= base::kReadGapFactor * bytes + base::kScanLeapBytes;
-  }
+  Extent extent() const { return {begin, end - begin}; }
 };
 
 FileSource::Hull FileSource::hull_of(std::span<const uint64_t> indices, uint64_t low,
@@ -33,7 +31,7 @@ FileSource::Hull FileSource::hull_of(std::span<const uint64_t> indices, uint64_t
   for (const uint64_t sample : indices) {
     const Extent extent = table_.extent(sample);
     hull.begin = std::min(hull.begin, extent.offset);
-    hull.end = std::max(hull.end, extent.offset + extent.bytes);
+    hull.end = std::max(hull.end, extent.end());
     hull.bytes += extent.bytes;
   }
   return hull;
@@ -58,23 +56,41 @@ Status FileSource::read(std::span<const uint64_t> indices, SampleBatch& batch) c
                                   file_->path(), samples());
   }
   Hull hull = hull_of(indices, low, high);
-  hull.in_order = in_order;
   hull.is_run = counts && hull.end - hull.begin == hull.bytes;
   hull.has_large = hull.bytes >= indices.size() * base::kReadInPlaceBytes;
+  hull.is_touched = !in_order && hull.bytes <= indices.size() * base::kTouchedBytes;
   if (access_ == FileAccess::kMapped) return read_mapped(indices, hull, batch);
-  if (hull.has_large || !hull.is_dense()) return read_in_place(indices, hull, batch);
-  return read_stretch(indices, hull, batch);
+  if (hull.has_large) return read_in_place(indices, hull, batch);
+  const std::vector<Extent> stretches = stretches_of(indices, hull);
+  if (stretches.empty()) return read_in_place(indices, hull, batch);
+  return read_stretches(indices, hull, stretches, batch);
+}
+
+std::vector<Extent> FileSource::extents_of(std::span<const uint64_t> indices) const {
+  std::vector<Extent> extents;
+  extents.reserve(indices.size());
+  for (const uint64_t sample : indices) extents.push_back(table_.extent(sample));
+  return extents;
+}
+
+// Those that samples lie in and little else; none: there are no such.
+std::vector<Extent> FileSource::stretches_of(std::span<const uint64_t> indices,
+                                             const Hull& hull) const {
+  std::vector<Extent> stretches = {hull.extent()};
+  if (!are_dense(stretches, hull.bytes)) stretches = few_stretches(extents_of(indices));
+  if (!are_dense(stretches, hull.bytes)) stretches.clear();
+  return stretches;
 }
 
 Status FileSource::read_mapped(std::span<const uint64_t> indices, const Hull& hull,
                                SampleBatch& batch) const {
   FFDL_RETURN_IF_ERROR(file_->check_size());
-  if (hull.is_dense()) {
-    file_->populate(hull.begin, hull.end - hull.begin);
-    add_stretch(hull, file_->mapped(hull.begin, hull.end - hull.begin), batch);
-  } else {
-    populate_each(indices);
+  const std::vector<Extent> stretches = stretches_of(indices, hull);
+  for (const Extent& stretch : stretches) {
+    file_->populate(stretch.offset, stretch.bytes);
+    add_stretch(hull, file_->mapped(stretch.offset, stretch.bytes), batch);
   }
+  if (stretches.empty()) populate_each(indices);
   return add_all(
       indices, [&](const Extent& extent) { return file_->mapped(extent.offset, extent.bytes); },
       batch);
@@ -82,8 +98,7 @@ Status FileSource::read_mapped(std::span<const uint64_t> indices, const Hull& hu
 
 // Each stretch of the file once, however many of the samples lie in it.
 void FileSource::populate_each(std::span<const uint64_t> indices) const {
-  std::vector<Extent> extents;
-  for (const uint64_t sample : indices) extents.push_back(table_.extent(sample));
+  std::vector<Extent> extents = extents_of(indices);
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
   uint64_t begin = 0;
@@ -93,29 +108,35 @@ void FileSource::populate_each(std::span<const uint64_t> indices) const {
       file_->populate(begin, end - begin);
       begin = extent.offset;
     }
-    end = std::max(end, extent.offset + extent.bytes);
+    end = std::max(end, extent.end());
   }
   file_->populate(begin, end - begin);
 }
 
 void FileSource::add_stretch(const Hull& hull, std::span<const std::byte> bytes,
                              SampleBatch& batch) {
-  if (!hull.in_order && !hull.has_large) batch.add_stretch(bytes);
+  if (hull.is_touched) batch.add_stretch(bytes);
 }
 
-// All that samples lie in at once, and what lies between them.
-Status FileSource::read_stretch(std::span<const uint64_t> indices, const Hull& hull,
-                                SampleBatch& batch) const {
-  const auto size = static_cast<size_t>(hull.end - hull.begin);
-  const auto buffer = hull.is_run ? batch.place(size) : batch.allocate(size);
-  FFDL_RETURN_IF_ERROR(file_->read(hull.begin, buffer));
-  const std::span<const std::byte> bytes = buffer;
-  add_stretch(hull, bytes, batch);
+// Each stretch at once, with what lies between its samples.
+Status FileSource::read_stretches(std::span<const uint64_t> indices, const Hull& hull,
+                                  std::span<const Extent> stretches, SampleBatch& batch) const {
+  std::vector<std::span<const std::byte>> read;
+  for (const Extent& stretch : stretches) {
+    const auto size = static_cast<size_t>(stretch.bytes);
+    const auto buffer = hull.is_run ? batch.place(size) : batch.allocate(size);
+    FFDL_RETURN_IF_ERROR(file_->read(stretch.offset, buffer));
+    add_stretch(hull, buffer, batch);
+    read.emplace_back(buffer);
+  }
+  size_t at = 0;  // where the last one lay
   return add_all(
       indices,
       [&](const Extent& extent) {
-        return bytes.subspan(static_cast<size_t>(extent.offset - hull.begin),
-                             static_cast<size_t>(extent.bytes));
+        if (extent.offset < stretches[at].offset) at = 0;
+        while (extent.end() > stretches[at].end()) ++at;
+        return read[at].subspan(static_cast<size_t>(extent.offset - stretches[at].offset),
+                                static_cast<size_t>(extent.bytes));
       },
       batch);
 }
@@ -154,7 +175,7 @@ Status FileSource::read_in_place(std::span<const uint64_t> indices, const Hull& 
       run.push_back({between.data(), static_cast<size_t>(part.extent.offset - run_end)});
     }
     run.push_back({part.to, static_cast<size_t>(part.extent.bytes)});
-    run_end = part.extent.offset + part.extent.bytes;
+    run_end = part.extent.end();
   }
   FFDL_RETURN_IF_ERROR(file_->read_parts(run_begin, run));
   const std::byte* next = buffer;

@@ -11,17 +11,11 @@
 
 #include "data/input_file.h"
 #include "data/sample_check.h"
+#include "data/stretches.h"
 #include "ffdl/data_source.h"
 #include "ffdl/status.h"
 
 namespace ffdl::data {
-
-struct Extent {
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
-
-  bool operator==(const Extent&) const = default;
-};
 
 // Where the samples of one file lie: all that the formats differ in.
 struct SampleTable {
@@ -67,11 +61,13 @@ class FileSource final : public DataSource {
   struct Hull;
 
   Hull hull_of(std::span<const uint64_t> indices, uint64_t low, uint64_t high) const;
+  std::vector<Extent> extents_of(std::span<const uint64_t> indices) const;
+  std::vector<Extent> stretches_of(std::span<const uint64_t> indices, const Hull& hull) const;
   static void add_stretch(const Hull& hull, std::span<const std::byte> bytes, SampleBatch& batch);
   void populate_each(std::span<const uint64_t> indices) const;
   Status read_mapped(std::span<const uint64_t> indices, const Hull& hull, SampleBatch& batch) const;
-  Status read_stretch(std::span<const uint64_t> indices, const Hull& hull,
-                      SampleBatch& batch) const;
+  Status read_stretches(std::span<const uint64_t> indices, const Hull& hull,
+                        std::span<const Extent> stretches, SampleBatch& batch) const;
   Status read_in_place(std::span<const uint64_t> indices, const Hull& hull,
                        SampleBatch& batch) const;
   // Each where bytes(extent) says that it lies, asked in the order of `indices`.

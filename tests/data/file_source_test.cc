@@ -57,6 +57,41 @@ TEST_P(FileSourceTest, ReadsSmallSamplesWithGapsBetweenThem) {
   EXPECT_EQ(read_texts(*source, indices), expected);
 }
 
+// The rest of one partition, all of another one and a few of a third, shuffled; each of the file's
+// stretches is read once, and told to who reads them ahead.
+TEST_P(FileSourceTest, ReadsSmallSamplesOfSeveralPartitions) {
+  const uint64_t partition = (uint64_t{3} << 20) / 64;
+  std::string bytes;
+  for (uint64_t i = 0; i < 3 * partition; ++i) bytes += fmt::format("{:064}", i);
+  ASSERT_OK_AND_ASSIGN(const auto source, open_records({folder_.write("file", bytes)},
+                                                       {.record_bytes = 64}, options()));
+  const uint64_t begins[] = {2 * partition, 0, partition};
+  const uint64_t counts[] = {30, 1000, 3};
+  for (const bool in_turn : {false, true}) {
+    std::vector<uint64_t> indices;
+    Texts expected;
+    for (uint64_t i = 0; i < 1000; ++i) {
+      for (size_t part = 0; part < 3; ++part) {
+        if (i >= counts[part]) continue;
+        indices.push_back(begins[part] + i * 7 % counts[part]);
+      }
+    }
+    if (!in_turn)
+      std::stable_sort(indices.begin(), indices.end(),
+                       [&](uint64_t a, uint64_t b) { return a / partition > b / partition; });
+    for (const uint64_t index : indices) expected.push_back(fmt::format("{:064}", index));
+    SampleBatch batch;
+    ASSERT_OK(source->read(indices, batch));
+    ASSERT_EQ(batch.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(testing::text_of(batch[i]), expected[i]);
+    ASSERT_EQ(batch.stretches().size(), 3U);
+    EXPECT_EQ(testing::text_of(batch.stretches()[0]), bytes.substr(0, 64 * 1000));
+    EXPECT_EQ(testing::text_of(batch.stretches()[1]), bytes.substr(64 * partition, 64 * 3));
+    EXPECT_EQ(testing::text_of(batch.stretches()[2]), bytes.substr(2 * 64 * partition, 64 * 30));
+    EXPECT_EQ(read_texts_into(*source, indices, 0).texts, expected);
+  }
+}
+
 // Such samples are read each to its own place: more of them at once than one system call takes,
 // some twice, with gaps between them, and one that has no bytes.
 TEST_P(FileSourceTest, ReadsLargeSamplesInTheOrderAskedFor) {
@@ -147,11 +182,15 @@ TEST_P(FileSourceTest, WhatLiesBetweenSamplesIsNotInMemoryOfTheCaller) {
   }
 }
 
-TEST_P(FileSourceTest, SaysWhereSmallSamplesLieThatAreUsedInAnotherOrder) {
+TEST_P(FileSourceTest, SaysWhereTinySamplesLieThatAreUsedInAnotherOrder) {
   ASSERT_OK_AND_ASSIGN(const auto source, open_records({folder_.write("file", numbers(10'000))},
                                                        {.record_bytes = 4}, options()));
-  ASSERT_OK_AND_ASSIGN(const auto large, open_records({folder_.write("large", numbers(10'000))},
-                                                      {.record_bytes = 8000}, options()));
+  const auto larger = [&](uint64_t bytes) {
+    return open_records({folder_.write("large", numbers(10'000))}, {.record_bytes = bytes},
+                        options());
+  };
+  ASSERT_OK_AND_ASSIGN(const auto medium, larger(400));
+  ASSERT_OK_AND_ASSIGN(const auto large, larger(8000));
   const struct {
     const DataSource& source;
     std::vector<uint64_t> indices;
@@ -160,6 +199,7 @@ TEST_P(FileSourceTest, SaysWhereSmallSamplesLieThatAreUsedInAnotherOrder) {
       {*source, {7, 5, 6}, {"000500060007"}},
       {*source, {5, 6, 7}, {}},
       {*source, {9999, 0}, {}},
+      {*medium, {2, 0, 1}, {}},
       {*large, {2, 0, 1}, {}},
   };
   for (const auto& [from, indices, stretches] : cases) {

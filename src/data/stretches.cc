@@ -1,0 +1,61 @@
+#include "data/stretches.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+
+namespace ffdl::data {
+namespace {
+
+// What holds both.
+Extent joined(const Extent& a, const Extent& b) {
+  const uint64_t offset = std::min(a.offset, b.offset);
+  return {offset, std::max(a.end(), b.end()) - offset};
+}
+
+bool are_near(const Extent& a, const Extent& b, uint64_t reach) {
+  return a.offset <= b.end() + reach && b.offset <= a.end() + reach;
+}
+
+}  // namespace
+
+// Not sorted first, which would take as long as reading: samples of one partition find the stretch
+// that the one before them is in.
+std::vector<Extent> few_stretches(std::span<const Extent> samples) {
+  std::vector<Extent> found;
+  size_t at = 0;
+  for (const Extent& sample : samples) {
+    const auto is_near = [&](const Extent& stretch) {
+      return are_near(stretch, sample, base::kStretchReachBytes);
+    };
+    if (at == found.size() || !is_near(found[at])) {
+      at = static_cast<size_t>(std::find_if(found.begin(), found.end(), is_near) - found.begin());
+    }
+    if (at < found.size()) {
+      found[at] = joined(found[at], sample);
+    } else if (found.size() < base::kStretchesMax) {
+      found.push_back(sample);
+    } else {
+      return {};
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+  std::vector<Extent> stretches;
+  for (const Extent& one : found) {
+    if (!stretches.empty() && are_near(stretches.back(), one, base::kReadThroughBytes)) {
+      stretches.back() = joined(stretches.back(), one);
+    } else {
+      stretches.push_back(one);
+    }
+  }
+  return stretches;
+}
+
+bool are_dense(std::span<const Extent> stretches, uint64_t bytes) {
+  uint64_t read = 0;
+  for (const Extent& stretch : stretches) read += stretch.bytes;
+  return read <= base::kReadGapFactor * bytes + base::kScanLeapBytes;
+}
+
+}  // namespace ffdl::data
