@@ -114,8 +114,16 @@ install_pytorch() {
     --requirement tools/python-packages-torch.txt
 }
 
+# NVIDIA's packages are larger still, and only a test with CUDA's compiler looks at them.
+install_cuda_packages() {
+  .venv/bin/python -c 'import nvidia.cudnn, nvidia.nccl' 2>/dev/null && return
+  logged cuda-packages .venv/bin/python -m pip install --disable-pip-version-check --no-deps \
+    --requirement tools/python-packages-cuda.txt
+}
+
 setup() {
   install_debian_packages tools/debian-packages.txt
   install_python_packages
   [[ ${FFDL_TORCH:-OFF} != ON ]] || install_pytorch
+  [[ ${FFDL_CUDA_PACKAGES:-OFF} != ON ]] || ! command -v nvcc >/dev/null || install_cuda_packages
 }

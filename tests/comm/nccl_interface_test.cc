@@ -3,31 +3,18 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
-#include <type_traits>
+#include <filesystem>
+
+#include "comm/nccl_library.h"
+#include "support/same_shape.h"
+#include "support/status_matchers.h"
 
 // What src/comm/nccl_interface.h says of NCCL, against NCCL's own header.
 namespace ffdl::comm::nccl {
 namespace {
 
-// Two types that are passed alike: pointers, numbers of one size, or structs of one size.
-template <class Ours, class Theirs>
-constexpr bool alike() {
-  return sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
-         std::is_class_v<Ours> == std::is_class_v<Theirs>;
-}
-
-template <class OurResult, class... Ours, class TheirResult, class... Theirs>
-constexpr bool same_shape(OurResult (*)(Ours...), TheirResult (*)(Theirs...)) {
-  if constexpr (sizeof...(Ours) == sizeof...(Theirs)) {
-    return alike<OurResult, TheirResult>() && (alike<Ours, Theirs>() && ...);
-  }
-  return false;
-}
-
-template <class Ours, class Theirs>
-void expect_same(Ours ours, Theirs theirs) {
-  EXPECT_EQ(static_cast<int>(ours), static_cast<int>(theirs));
-}
+using testing::expect_same;
+using testing::same_shape;
 
 TEST(NcclInterface, NumbersAndLayoutsAreThoseOfTheHeader) {
   expect_same(Code::kSuccess, ncclSuccess);
@@ -95,6 +82,20 @@ TEST(NcclInterface, FunctionsHaveTheShapesOfTheHeader) {
   EXPECT_TRUE(same_shape(f.recv, decltype(&ncclRecv){}));
   EXPECT_TRUE(same_shape(f.group_start, decltype(&ncclGroupStart){}));
   EXPECT_TRUE(same_shape(f.group_end, decltype(&ncclGroupEnd){}));
+}
+
+// It can be loaded, and asked for its version, where there is neither a GPU nor a driver.
+TEST(NcclInterface, TheLibraryHasAllThatIsCalled) {
+  const std::string path = FFDL_NCCL_LIBRARY;
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "there is a header, but no " << path;
+  ASSERT_OK_AND_ASSIGN(const auto library, NcclLibrary::load({path}));
+  EXPECT_EQ(library->version(), NCCL_VERSION_CODE);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+  EXPECT_NE((*library)->shrink, nullptr);
+  EXPECT_NE((*library)->revoke, nullptr);
+  EXPECT_NE((*library)->get_grow_id, nullptr);
+  EXPECT_NE((*library)->grow, nullptr);
+#endif
 }
 
 }  // namespace

@@ -1,34 +1,21 @@
 #include <cublas_v2.h>
 #include <cudnn.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <type_traits>
+#include <filesystem>
 
 #include "nlc/device/interface.h"
+#include "nlc/device/libraries.h"
+#include "support/same_shape.h"
+#include "support/status_matchers.h"
 
 // What examples/nlc/device/interface.h says of cuBLAS and cuDNN, against their own headers.
 namespace nlc {
 namespace {
 
-// Two types that are passed alike: pointers, or numbers of one size.
-template <class Ours, class Theirs>
-constexpr bool alike() {
-  return sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
-         std::is_floating_point_v<Ours> == std::is_floating_point_v<Theirs>;
-}
-
-template <class OurResult, class... Ours, class TheirResult, class... Theirs>
-constexpr bool same_shape(OurResult (*)(Ours...), TheirResult (*)(Theirs...)) {
-  if constexpr (sizeof...(Ours) == sizeof...(Theirs)) {
-    return alike<OurResult, TheirResult>() && (alike<Ours, Theirs>() && ...);
-  }
-  return false;
-}
-
-template <class Ours, class Theirs>
-void expect_same(Ours ours, Theirs theirs) {
-  EXPECT_EQ(static_cast<int>(ours), static_cast<int>(theirs));
-}
+using ffdl::testing::expect_same;
+using ffdl::testing::same_shape;
 
 TEST(DeviceInterface, NumbersAreThoseOfTheHeaders) {
   expect_same(cublas::Code::kSuccess, CUBLAS_STATUS_SUCCESS);
@@ -64,6 +51,19 @@ TEST(DeviceInterface, FunctionsHaveTheShapesOfTheHeaders) {
   EXPECT_TRUE(same_shape(dnn.set_tensor, decltype(&cudnnSetTensor4dDescriptor){}));
   EXPECT_TRUE(same_shape(dnn.softmax_forward, decltype(&cudnnSoftmaxForward){}));
   EXPECT_TRUE(same_shape(dnn.softmax_backward, decltype(&cudnnSoftmaxBackward){}));
+}
+
+// They can be loaded, and asked for their versions, where there is neither a GPU nor a driver.
+TEST(DeviceInterface, TheLibrariesHaveAllThatIsCalled) {
+  const std::string cublas = FFDL_CUBLAS_LIBRARY;
+  const std::string cudnn = FFDL_CUDNN_LIBRARY;
+  for (const std::string& path : {cublas, cudnn}) {
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << "there are headers, but no " << path;
+  }
+  ASSERT_OK_AND_ASSIGN(const Libraries libraries, Libraries::load({cublas}, {cudnn}));
+  EXPECT_EQ(libraries.versions(),
+            fmt::format("cuBLAS {}.{}.{}, cuDNN {}.{}.{}", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR,
+                        CUBLAS_VER_PATCH, CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL));
 }
 
 }  // namespace
