@@ -61,7 +61,7 @@ namespace ffdl {
 
 Status update_on_device(const UpdateRuleOptions& options, const UpdateStep& step,
                         const DeviceUpdate& update, void* stream) {
-  FFDL_RETURN_IF_ERROR(ps::check_update(options, update));
+  FFDL_RETURN_IF_ERROR(ps::check_update(options, step, update));
   if (update.count == 0) return {};
   return ps::start_update(options, step, update, static_cast<cudaStream_t>(stream));
 }

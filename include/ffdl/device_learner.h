@@ -76,6 +76,8 @@ class FFDL_API DeviceLearner {
   // The same for a gradient of 16-bit numbers, with half of the traffic, as Learner::push_halves.
   Status start_push_halves(GradientType type, std::span<const uint16_t> gradient, void* stream,
                            SampleRange samples);
+  Status start_push_ranges(GradientType type, std::span<const uint16_t> gradient, void* stream,
+                           std::span<const SampleRange> samples);
   // The same for a gradient that touches few of the parameters, as Learner::push_sparse: its rows
   // are of the host, and are read before the call returns; its values are of the GPU, no more than
   // `parameters()` floats in all, so rows that come again are best added up there.

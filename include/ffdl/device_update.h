@@ -29,9 +29,9 @@ struct DeviceUpdate {
 // that a ParameterServer's rule gives on a processor with fused multiply-add, but for the payload
 // of NaN.
 // Threads: any, each with its own streams.
-// Errors: kInvalidArgument (a rule that is none, gradients of other types, arrays that are null or
-//         not aligned), kUnimplemented (no GPU, driver or kernel for it; a build without CUDA),
-//         kInternal (what CUDA says, which may come from an earlier launch).
+// Errors: kInvalidArgument (a rule that is none, number 0, gradients of other types, arrays that
+//         are null or not aligned), kUnimplemented (no GPU, driver or kernel for it; a build
+//         without CUDA), kInternal (what CUDA says, which may come from an earlier launch).
 FFDL_API Status update_on_device(const UpdateRuleOptions& options, const UpdateStep& step,
                                  const DeviceUpdate& update, void* stream = nullptr);
 

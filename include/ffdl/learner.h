@@ -71,6 +71,7 @@ class FFDL_API Learner {
   int slot() const;
   uint64_t parameters() const;
   uint32_t partitions() const;
+  GradientType gradient_type() const;  // of the server's slots
 
   // The first position of a partition that nobody has committed yet: where whoever takes the
   // partition over goes on. Final once nobody else pushes samples of it.
@@ -128,6 +129,8 @@ class FFDL_API Learner {
   // server's own gradient_type; the other ones are converted.
   Result<PushResult> push_halves(GradientType type, std::span<const uint16_t> gradient,
                                  SampleRange samples);
+  Result<PushResult> push_ranges(GradientType type, std::span<const uint16_t> gradient,
+                                 std::span<const SampleRange> samples);
 
   // Copies the weights and returns their version.
   Result<uint64_t> pull(std::span<float> weights, PullMode mode = PullMode::kRelaxed);

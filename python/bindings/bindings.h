@@ -10,6 +10,7 @@ void bind_update_rule(pybind11::module_& module);
 void bind_parameter_server(pybind11::module_& module);
 void bind_learner(pybind11::module_& module);
 void bind_device_learner(pybind11::module_& module);
+void bind_device_update(pybind11::module_& module);
 void bind_averaging_learner(pybind11::module_& module);
 void bind_store(pybind11::module_& module);
 void bind_shared_memory(pybind11::module_& module);

@@ -2,9 +2,9 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -52,9 +52,18 @@ DeviceLearnerOptions device_options(std::optional<int> slot, int device) {
                          wanted);
 }
 
-// The one array that was given for `name`, of one of these types.
-const Buffer& on_device(const Elements& given, const char* name,
-                        std::initializer_list<DType> allowed, const char* wanted) {
+// What the elements of an array may be, and the words for it.
+struct Wanted {
+  std::span<const DType> types;
+  const char* words;
+};
+constexpr DType kRealTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+constexpr Wanted kFloats{std::span(kRealTypes).first(1), "float32"};
+constexpr Wanted kHalves{std::span(kRealTypes).last(2), "bfloat16 or float16"};
+constexpr Wanted kFloatsOrHalves{kRealTypes, "float32, bfloat16 or float16"};
+
+// The one array that was given for `name`.
+const Buffer& on_device(const Elements& given, const char* name, const Wanted& wanted) {
   if (given.buffers.size() != 1) {
     refuse(name, std::to_string(given.buffers.size()) + " arrays", "one");
   }
@@ -62,14 +71,12 @@ const Buffer& on_device(const Elements& given, const char* name,
   if (!given.device) {
     refuse(name, "it lies in the host's memory", "one in the GPU's, or use the calls of `learner`");
   }
-  for (const DType type : allowed) {
-    if (array.dtype == type) return array;
-  }
-  refuse(name, "elements of " + std::string(to_string(array.dtype)), wanted);
+  if (std::ranges::find(wanted.types, array.dtype) != wanted.types.end()) return array;
+  refuse(name, "elements of " + std::string(to_string(array.dtype)), wanted.words);
 }
 
 std::span<float> floats(const Elements& given, const char* name) {
-  const Buffer& array = on_device(given, name, {DType::kFloat32}, "float32");
+  const Buffer& array = on_device(given, name, kFloats);
   return {static_cast<float*>(array.data), array.count};
 }
 
@@ -102,25 +109,20 @@ auto finish(const DeviceLearnerHandle& handle, py::object LearnerHandle::* keeps
   return outcome;
 }
 
-void start_push_ranges(const DeviceLearnerHandle& handle, const py::object& gradient,
-                       const std::vector<SampleRange>& samples, uint64_t stream) {
+void start_push_of(const Wanted& wanted, const DeviceLearnerHandle& handle,
+                   const py::object& gradient, const std::vector<SampleRange>& samples,
+                   uint64_t stream) {
   Elements given = elements_to_read(gradient, "gradient", Memory::kAny);
-  const std::span<const float> values = floats(given, "gradient");
+  const Buffer array = on_device(given, "gradient", wanted);
   start(handle, &LearnerHandle::pushed, std::move(given.owners), [&](DeviceLearner& device) {
-    return device.start_push_ranges(values, stream_at(stream), samples);
-  });
-}
-
-void start_push_halves(const DeviceLearnerHandle& handle, const py::object& gradient,
-                       SampleRange samples, uint64_t stream) {
-  Elements given = elements_to_read(gradient, "gradient", Memory::kAny);
-  const Buffer& array =
-      on_device(given, "gradient", {DType::kBFloat16, DType::kFloat16}, "bfloat16 or float16");
-  const GradientType type =
-      array.dtype == DType::kBFloat16 ? GradientType::kBFloat16 : GradientType::kFloat16;
-  const std::span<const uint16_t> bits(static_cast<const uint16_t*>(array.data), array.count);
-  start(handle, &LearnerHandle::pushed, std::move(given.owners), [&](DeviceLearner& device) {
-    return device.start_push_halves(type, bits, stream_at(stream), samples);
+    if (array.dtype == DType::kFloat32) {
+      return device.start_push_ranges({static_cast<const float*>(array.data), array.count},
+                                      stream_at(stream), samples);
+    }
+    const GradientType type =
+        array.dtype == DType::kBFloat16 ? GradientType::kBFloat16 : GradientType::kFloat16;
+    return device.start_push_ranges(type, {static_cast<const uint16_t*>(array.data), array.count},
+                                    stream_at(stream), samples);
   });
 }
 
@@ -211,16 +213,25 @@ void bind_pushes(py::class_<DeviceLearnerHandle>& learner) {
       .def(
           "start_push",
           [](const DeviceLearnerHandle& handle, const py::object& gradient, SampleRange samples,
-             uint64_t stream) { start_push_ranges(handle, gradient, {samples}, stream); },
+             uint64_t stream) { start_push_of(kFloats, handle, gradient, {samples}, stream); },
           py::arg("gradient"), py::arg("samples"), py::kw_only(), py::arg("stream") = 0,
           "Orders the copy of a float32[parameters] gradient behind what `stream` was given, and\n"
           "returns. It stays as that leaves it until finish_push(). One push at a time.")
-      .def("start_push_ranges", &start_push_ranges, py::arg("gradient"), py::arg("samples"),
-           py::kw_only(), py::arg("stream") = 0,
-           "The same for several separate sample ranges, in the order of their use.")
-      .def("start_push_halves", &start_push_halves, py::arg("gradient"), py::arg("samples"),
-           py::kw_only(), py::arg("stream") = 0,
-           "The same for bfloat16 or float16: half of the bytes.")
+      .def(
+          "start_push_halves",
+          [](const DeviceLearnerHandle& handle, const py::object& gradient, SampleRange samples,
+             uint64_t stream) { start_push_of(kHalves, handle, gradient, {samples}, stream); },
+          py::arg("gradient"), py::arg("samples"), py::kw_only(), py::arg("stream") = 0,
+          "The same for bfloat16 or float16: half of the bytes.")
+      .def(
+          "start_push_ranges",
+          [](const DeviceLearnerHandle& handle, const py::object& gradient,
+             const std::vector<SampleRange>& samples, uint64_t stream) {
+            start_push_of(kFloatsOrHalves, handle, gradient, samples, stream);
+          },
+          py::arg("gradient"), py::arg("samples"), py::kw_only(), py::arg("stream") = 0,
+          "The same for several separate sample ranges, in the order of their use; float32,\n"
+          "bfloat16 or float16.")
       .def("start_push_sparse", &start_push_sparse, py::arg("samples"), py::kw_only(),
            py::arg("tables") = std::vector<Table>(), py::arg("dense") = std::vector<Dense>(),
            py::arg("stream") = 0,

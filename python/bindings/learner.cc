@@ -217,6 +217,9 @@ not published when it goes is void, and its samples stay uncommitted: detach() f
       .def_property_readonly(
           "partitions", [](const LearnerHandle& h) { return h.learner->partitions(); },
           "How many the server has.")
+      .def_property_readonly(
+          "gradient_type", [](const LearnerHandle& h) { return h.learner->gradient_type(); },
+          "GradientType of the server's slots: best of what is pushed, too.")
       .def(
           "committed", [](const LearnerHandle& h, uint32_t p) { return h.learner->committed(p); },
           py::arg("partition"), "The first position of a partition that nobody has committed.")

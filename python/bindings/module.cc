@@ -8,6 +8,7 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_parameter_server(module);
   ffdl::python::bind_learner(module);
   ffdl::python::bind_device_learner(module);
+  ffdl::python::bind_device_update(module);
   ffdl::python::bind_averaging_learner(module);
   ffdl::python::bind_store(module);
   ffdl::python::bind_shared_memory(module);

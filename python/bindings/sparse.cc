@@ -82,6 +82,16 @@ The server must have been created with rows_max.)")
 
 BFLOAT16 takes one of bfloat16, such as a tensor, or the bits of one as uint16.)")
       .def(
+          "push_ranges",
+          [](LearnerHandle& handle, GradientType type, const py::object& gradient,
+             const std::vector<SampleRange>& samples) {
+            const auto bits = input_halves(gradient, type, handle.learner->parameters());
+            return take(
+                use(handle, [&](Learner& l) { return l.push_ranges(type, bits.span, samples); }));
+          },
+          py::arg("type"), py::arg("gradient"), py::arg("samples"),
+          "The same for several separate sample ranges.")
+      .def(
           "pull_rows",
           [](LearnerHandle& handle, uint64_t table, const py::object& rows,
              const py::object& weights) {

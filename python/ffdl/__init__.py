@@ -127,6 +127,7 @@ from ._ffdl import (
     shard_fields,
     step_batch,
     tar_fields,
+    update_on_device,
 )
 from .errors import *  # noqa: F403  # the exceptions are public names of the package too
 from .shared import shared_array
@@ -257,5 +258,6 @@ __all__ = [
     "shared_array",
     "step_batch",
     "tar_fields",
+    "update_on_device",
     *errors.__all__,
 ]

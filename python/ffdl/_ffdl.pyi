@@ -90,6 +90,18 @@ class LearningRateSchedule:
     ) -> None: ...
 
 def schedule_factor(schedule: LearningRateSchedule, number: int) -> float: ...
+def update_on_device(
+    options: UpdateRuleOptions,
+    *,
+    number: int,
+    learning_rate: float,
+    gradient: _OnDevice,
+    weights: _OnDevice,
+    state: Sequence[_OnDevice] = ...,
+    gradient_scale: float = ...,
+    clip_value: float = ...,
+    stream: int = ...,
+) -> None: ...
 
 class SampleRange:
     partition: int
@@ -203,6 +215,7 @@ class Learner:
     slot: int
     parameters: int
     partitions: int
+    gradient_type: GradientType
     @overload
     @staticmethod
     def attach(name: str, timeout_s: float = ..., *, slot: int | None = None) -> Learner: ...
@@ -222,6 +235,10 @@ class Learner:
     def push_ranges(self, gradient: _Array, samples: Sequence[_Samples]) -> PushResult: ...
     @overload
     def push_ranges(self, samples: Sequence[_Samples]) -> PushResult: ...
+    @overload
+    def push_ranges(
+        self, type: GradientType, gradient: _Array, samples: Sequence[_Samples]
+    ) -> PushResult: ...
     def push_sparse(
         self,
         samples: _Samples,

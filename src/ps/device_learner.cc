@@ -52,6 +52,11 @@ Status DeviceLearner::start_push_halves(GradientType type, std::span<const uint1
   return impl_->start_push_halves(type, gradient, stream, {&samples, 1});
 }
 
+Status DeviceLearner::start_push_ranges(GradientType type, std::span<const uint16_t> gradient,
+                                        void* stream, std::span<const SampleRange> samples) {
+  return impl_->start_push_halves(type, gradient, stream, samples);
+}
+
 Status DeviceLearner::start_push_sparse(const SparseGradient& gradient, void* stream,
                                         SampleRange samples) {
   return impl_->start_push_sparse(gradient, stream, {&samples, 1});

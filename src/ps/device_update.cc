@@ -21,10 +21,14 @@ Status check_array(const char* name, const void* array) {
 
 }  // namespace
 
-Status check_update(const UpdateRuleOptions& options, const DeviceUpdate& update) {
+Status check_update(const UpdateRuleOptions& options, const UpdateStep& step,
+                    const DeviceUpdate& update) {
   if (to_string(options.kind) == "unknown") {
     return base::invalid_argument("update on the device: rule {} is unknown; use a UpdateRuleKind",
                                   static_cast<uint32_t>(options.kind));
+  }
+  if (step.number == 0) {
+    return base::invalid_argument("update on the device: number 0; the first update has 1");
   }
   if (update.gradient_type != DType::kFloat32 && update.gradient_type != DType::kBFloat16 &&
       update.gradient_type != DType::kFloat16) {

@@ -7,7 +7,8 @@
 // build without CUDA cuda/no_cuda.cc does.
 namespace ffdl::ps {
 
-// What it asks of its arrays. Pure.
-Status check_update(const UpdateRuleOptions& options, const DeviceUpdate& update);
+// What it asks of what it is given. Pure.
+Status check_update(const UpdateRuleOptions& options, const UpdateStep& step,
+                    const DeviceUpdate& update);
 
 }  // namespace ffdl::ps

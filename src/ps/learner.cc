@@ -39,6 +39,7 @@ Result<std::unique_ptr<Learner>> Learner::attach(const ParameterServer& server, 
 int Learner::slot() const { return impl_->slot(); }
 uint64_t Learner::parameters() const { return impl_->region().config().parameters; }
 uint32_t Learner::partitions() const { return impl_->region().config().partitions; }
+GradientType Learner::gradient_type() const { return impl_->region().config().gradient_type; }
 uint64_t Learner::committed(uint32_t partition) const { return impl_->committed(partition); }
 
 Result<uint64_t> Learner::pushed(uint32_t partition) const {
@@ -110,6 +111,12 @@ Result<PushResult> Learner::push_halves(GradientType type, std::span<const uint1
                                         SampleRange samples) {
   FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
   return impl_->push_halves(type, gradient, {&samples, 1}, impl_->base_version());
+}
+
+Result<PushResult> Learner::push_ranges(GradientType type, std::span<const uint16_t> gradient,
+                                        std::span<const SampleRange> samples) {
+  FFDL_RETURN_IF_ERROR(check_no_push_beside(*impl_, "push"));
+  return impl_->push_halves(type, gradient, samples, impl_->base_version());
 }
 
 Result<uint64_t> Learner::pull(std::span<float> weights, PullMode mode) {

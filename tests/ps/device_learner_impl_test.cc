@@ -227,9 +227,15 @@ TEST_F(DeviceLearners, GradientsOf16Bits) {
     ASSERT_OK(learner->start_push_halves(GradientType::kBFloat16, twos, stream_.get(),
                                          {.begin = 1, .end = 2}));
     ASSERT_OK(learner->finish_push(soon()));
+    const std::vector<SampleRange> samples = {{.begin = 2, .end = 5},
+                                              {.partition = 1, .begin = 0, .end = 4}};
+    ASSERT_OK(learner->start_push_ranges(GradientType::kBFloat16, twos, stream_.get(), samples));
+    ASSERT_OK(learner->finish_push(soon()));
     ASSERT_OK(learner->learner().flush(soon()));
-    expect_weights(-3);
-    EXPECT_EQ(server_->stats().partitions[0].samples, 2U);
+    expect_weights(-5);
+    EXPECT_EQ(learner->learner().gradient_type(), type);
+    EXPECT_EQ(server_->stats().partitions[0].samples, 5U);
+    EXPECT_EQ(server_->stats().partitions[1].samples, 4U);
   }
 }
 

@@ -82,7 +82,7 @@ TEST(DeviceUpdate, GivesTheBitsOfTheKernelsAtEveryOddSize) {
                                   .gradient = block.gradient_as(type),
                                   .weights = block.weights,
                                   .state = {block.state[0], block.state[1]}};
-        EXPECT_OK(check_update(testing::rule_of(kind), update));
+        EXPECT_OK(check_update(testing::rule_of(kind), step, update));
         run_all_threads(testing::rule_of(kind), step, update, 1 + seed % 70);
         expect_same(block.weights, expected.weights, count, exactly);
         // Nothing behind the last element is touched.
@@ -122,25 +122,27 @@ TEST(DeviceUpdate, RefusesWhatAKernelCannotDo) {
   DeviceUpdate good{.count = 8, .gradient = values, .weights = values + 8};
   good.state[0] = values + 16;
   good.state[1] = values + 24;
-  EXPECT_OK(check_update(adam, good));
+  EXPECT_OK(check_update(adam, {}, good));
   DeviceUpdate bad = good;
   bad.gradient_type = DType::kFloat64;
-  EXPECT_FAILS(check_update(adam, bad), StatusCode::kInvalidArgument, "gradients are float64");
+  EXPECT_FAILS(check_update(adam, {}, bad), StatusCode::kInvalidArgument, "gradients are float64");
   bad = good;
   bad.gradient = values + 1;
-  EXPECT_FAILS(check_update(adam, bad), StatusCode::kInvalidArgument,
+  EXPECT_FAILS(check_update(adam, {}, bad), StatusCode::kInvalidArgument,
                "'gradient' lies 4 bytes beyond a multiple of 16");
   bad = good;
   bad.weights = nullptr;
-  EXPECT_FAILS(check_update(adam, bad), StatusCode::kInvalidArgument, "'weights' is null");
+  EXPECT_FAILS(check_update(adam, {}, bad), StatusCode::kInvalidArgument, "'weights' is null");
   bad.count = 0;
-  EXPECT_OK(check_update(adam, bad));
+  EXPECT_OK(check_update(adam, {}, bad));
   bad = good;
   bad.state[1] = nullptr;
-  EXPECT_FAILS(check_update(adam, bad), StatusCode::kInvalidArgument, "'state' is null");
-  EXPECT_OK(check_update({.kind = UpdateRuleKind::kMomentum}, bad));
-  EXPECT_FAILS(check_update({.kind = static_cast<UpdateRuleKind>(99)}, good),
+  EXPECT_FAILS(check_update(adam, {}, bad), StatusCode::kInvalidArgument, "'state' is null");
+  EXPECT_OK(check_update({.kind = UpdateRuleKind::kMomentum}, {}, bad));
+  EXPECT_FAILS(check_update({.kind = static_cast<UpdateRuleKind>(99)}, {}, good),
                StatusCode::kInvalidArgument, "rule 99 is unknown");
+  EXPECT_FAILS(check_update(adam, {.number = 0}, good), StatusCode::kInvalidArgument,
+               "the first update has 1");
 }
 
 }  // namespace

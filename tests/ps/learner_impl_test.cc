@@ -234,12 +234,18 @@ TEST(Learner, SixteenBitGradientsOfSmallIntegersAreExact) {
     ASSERT_OK(learner->push(std::vector<float>(kPushed, 2.0F), {}));
     const uint16_t three = type == GradientType::kBFloat16 ? 0x4040 : 0x4200;
     ASSERT_OK(learner->push_halves(type, std::vector<uint16_t>(kPushed, three), {}));
+    const std::vector<SampleRange> samples = {{.begin = 10, .end = 12},
+                                              {.partition = 1, .begin = 3, .end = 5}};
+    ASSERT_OK(learner->push_ranges(type, std::vector<uint16_t>(kPushed, three), samples));
     ASSERT_OK(TinyTable({0}, 4).push(*learner));
     ASSERT_OK(server->start());
     ASSERT_OK(learner->flush(deadline_in(10s)));
-    EXPECT_EQ(server->weights()[0], -50.0F);
-    EXPECT_EQ(server->weights()[TinyTable::row(0)], -54.0F);
-    EXPECT_EQ(server->stats().learners[0].mini_batches, 13U);
+    EXPECT_EQ(server->weights()[0], -53.0F);
+    EXPECT_EQ(server->weights()[TinyTable::row(0)], -57.0F);
+    EXPECT_EQ(server->stats().learners[0].mini_batches, 14U);
+    EXPECT_EQ(learner->gradient_type(), type);
+    EXPECT_EQ(learner->committed(0), 12U);
+    EXPECT_EQ(learner->committed(1), 5U);
   }
 }
 

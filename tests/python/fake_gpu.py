@@ -22,11 +22,14 @@ class Stream:
 
 
 class FakeGpu:
-    """log: what streams waited for, and what a test adds. generator: that of the GPU."""
+    """log: what streams waited for, and what a test adds. generator: that of the GPU. sent: the
+    types of the dense gradients that learners pushed.
+    """
 
     def __init__(self, monkeypatch):
         gpu = ffdl.torch.device
         self.log = []
+        self.sent = LateLearner.sent = []
         self.generator = torch.Generator()
         streams = Stream("current", self.log), Stream("default", self.log)
         for name, stand_in in {
@@ -54,6 +57,8 @@ class LateLearner:
     So what is written too early is sent, and what is read too early is old.
     """
 
+    sent = []
+
     def __init__(self, learner):
         self.learner = learner
         self._push = None
@@ -65,7 +70,12 @@ class LateLearner:
         return cls(ffdl.Learner.attach(name, timeout_s, slot=slot))
 
     def start_push_ranges(self, gradient, samples, *, stream):
-        self._start_push(lambda: self.learner.push_ranges(gradient.numpy(), samples), stream)
+        self.sent.append(gradient.dtype)
+        if gradient.dtype == torch.float32:
+            self._start_push(lambda: self.learner.push_ranges(gradient.numpy(), samples), stream)
+        else:
+            kind = self.learner.gradient_type
+            self._start_push(lambda: self.learner.push_ranges(kind, gradient, samples), stream)
 
     def start_push_sparse(self, samples, *, tables, dense, stream):
         rows = [(begin, rows, values.numpy()) for begin, rows, values in tables]

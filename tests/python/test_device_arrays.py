@@ -180,3 +180,41 @@ def test_a_learner_of_a_gpu_needs_one(no_gpu, name):
             attach()
     assert not server.stats().learners  # no slot was taken
     server.stop()
+
+
+def update(kind="adam", **changed):
+    arrays = {"gradient": DeviceTensor(), "weights": DeviceTensor(),
+              "state": [DeviceTensor(), DeviceTensor()]}
+    ffdl.update_on_device(
+        ffdl.UpdateRuleOptions(kind), **{"number": 1, "learning_rate": 0.1} | arrays | changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"gradient": np.zeros(4, np.float32)}, "'gradient': .* the host's memory"),
+        ({"weights": np.zeros(4, np.float32)}, "'weights': .* the host's memory"),
+        ({"state": [np.zeros(4, np.float32)] * 2}, "'state': .* the host's memory"),
+        ({"weights": CudaArray(shape=(5,))}, "'weights': 5 elements, and others have 4"),
+        ({"state": [DeviceTensor(), CudaArray(shape=(3,))]}, "'state': 3 elements"),
+        ({"weights": DeviceTensor(device=1)}, "'weights': .* GPU 1, and others in that of GPU 0"),
+        ({"gradient": [DeviceTensor(), DeviceTensor()]}, "'gradient': 2 arrays; give one"),
+        ({"weights": CudaArray(typestr="<f8")}, "'weights': elements of float64; give float32"),
+        ({"state": [CudaArray(typestr="<f2")] * 2}, "'state': elements of float16; give float32"),
+        ({"weights": CudaArray(data=(NOWHERE, True))}, "'weights': .*read-only"),
+        ({"state": [DeviceTensor(), np.zeros(4, np.float32)]}, "'state': .* the host's memory"),
+        ({"state": [DeviceTensor()]}, "'state': 1 arrays; rule 'adam' keeps 2"),
+        ({"kind": "sgd"}, "'state': 2 arrays; rule 'sgd' keeps 0"),
+    ],
+)
+def test_an_update_names_what_is_wrong_with_its_arrays(changed, complaint):
+    with pytest.raises(ffdl.InvalidArgument, match=complaint):
+        update(**changed)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "adamw"])
+@pytest.mark.parametrize("make", MADE_UP)
+def test_an_update_needs_a_gpu(kind, make, no_gpu):
+    state = [make() for _ in range({"sgd": 0, "momentum": 1, "adamw": 2}[kind])]
+    with pytest.raises(ffdl.Unimplemented, match="CUDA|GPU"):
+        update(kind, gradient=make(), weights=make(), state=state)

@@ -353,8 +353,11 @@ def test_gradients_of_16_bits(kind):
         halves = [bits, FakeTensor(bits, type_code=4)]  # DLPack's bfloat16
     for number, half in enumerate(halves, 1):
         learner.push_halves(ffdl.GradientType[kind], half, (0, number, number + 1))
+    learner.push_ranges(ffdl.GradientType[kind], halves[-1], [(0, 5, 7), (1, 0, 1)])
     learner.flush(SOON_S)
-    np.testing.assert_array_equal(learner.live_weights(), -3 - 0.5 * len(halves))
+    np.testing.assert_array_equal(learner.live_weights(), -3 - 0.5 * (len(halves) + 1))
+    assert learner.gradient_type == ffdl.GradientType[kind]
+    assert (learner.committed(0), learner.committed(1)) == (7, 1)
     with pytest.raises(ffdl.InvalidArgument, match="float32"):
         learner.push_halves(ffdl.GradientType[kind], np.zeros(SIZE, np.float32), (0, 9, 10))
 

@@ -126,6 +126,23 @@ def test_checkpoints_pass_between_the_sides(tmp_path):
     assert torch.equal(on_cpu, a.cpu()) and there.tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_update_is_the_optimizers(dtype):
+    generator = torch.Generator(GPU).manual_seed(1)
+    weights = torch.rand(1001, device=GPU, generator=generator)
+    plain = weights.clone().requires_grad_()
+    optimizer = torch.optim.Adam([plain], lr=0.01)
+    state = [torch.zeros_like(weights) for _ in range(2)]
+    for number in range(1, 5):
+        gradient = torch.rand(1001, device=GPU, generator=generator).to(dtype)
+        plain.grad = gradient.float()
+        optimizer.step()
+        ffdl.update_on_device(
+            ffdl.UpdateRuleOptions("adam"), number=number, learning_rate=0.01, gradient=gradient,
+            weights=weights, state=state)
+    torch.testing.assert_close(weights, plain.detach(), rtol=1e-5, atol=1e-6)
+
+
 # --- elastic trainings ---
 
 
@@ -263,6 +280,19 @@ def test_gradients_leave_beside_the_next_mini_batch(name):
     opt.close()
     assert opt.learner.stats().mini_batches == 20
     assert not torch.equal(weights_of(model), begin)
+
+
+@pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT16"])
+def test_gradients_of_16_bits(kind, name):
+    plain, optimizer, model, opt = rule_on_gpu(
+        name, "sgd", gradient_type=ffdl.GradientType[kind], **servers.BULK)
+    for step in range(6):
+        for one, target in ((optimizer, plain), (opt, model)):
+            one.zero_grad()
+            backward(target, step)
+            one.step()
+    torch.testing.assert_close(weights_of(model), weights_of(plain), rtol=1e-2, atol=1e-3)
+    opt.close()
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")

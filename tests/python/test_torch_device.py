@@ -269,9 +269,17 @@ def test_overlap_is_of_a_gpu(name):
         make(name, overlap=True)
 
 
-@pytest.mark.parametrize("rows", [False, True])
-def test_learners_share_a_loaders_epochs(rows, gpu, name):
-    servers.test_learners_share_a_loaders_epochs(rows, name)
+@pytest.mark.parametrize("options", servers.SHARED)
+def test_learners_share_a_loaders_epochs(options, gpu, name):
+    servers.test_learners_share_a_loaders_epochs(options, name)
+    sent = torch.bfloat16 if "gradient_type" in options else torch.float32
+    assert set(gpu.sent) == (set() if "rows_max" in options else {sent})
+
+
+@pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT16"])
+def test_gradients_of_16_bits(kind, gpu, name):
+    servers.test_gradients_of_16_bits(kind, name)
+    assert set(gpu.sent) == {getattr(torch, kind.lower())}
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # of PyTorch's own optimizers

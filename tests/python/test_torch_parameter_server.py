@@ -166,6 +166,24 @@ def test_a_closure_and_parameters_without_gradients(name):
     opt.close()
 
 
+@pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT16"])
+def test_gradients_of_16_bits(kind, name):
+    """Each is rounded once, as PyTorch rounds it; also of a learner that did not ask for it."""
+    model, opt = make(name, gradient_type=ffdl.GradientType[kind])
+    expected = weights_of(model)
+    for step in range(3):
+        opt.zero_grad()
+        backward(model, step)
+        gradient = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+        expected -= 0.1 * gradient.to(getattr(torch, kind.lower())).float()
+        opt.step()
+        torch.testing.assert_close(weights_of(model), expected, rtol=1e-6, atol=1e-7)
+    _, other = make(name)
+    assert other.learner.gradient_type == ffdl.GradientType[kind]
+    other.close()
+    opt.close()
+
+
 def test_a_server_goes_on_from_a_cut(name, tmp_path):
     model, opt = make(name)
     for step in range(3):
@@ -235,16 +253,19 @@ def test_a_fork_is_no_learner(name):
     assert exit_code(child) == 42
 
 
-@pytest.mark.parametrize("rows", [False, True])
-def test_learners_share_a_loaders_epochs(rows, name):
+SHARED = [{}, {"rows_max": 60}, {"gradient_type": ffdl.GradientType.BFLOAT16}]
+
+
+@pytest.mark.parametrize("options", SHARED)
+def test_learners_share_a_loaders_epochs(options, name):
     """Each weight counts how often its sample was used."""
-    options = {"partitions": 4} | ({"rows_max": 60} if rows else {})
 
     def make_one():
-        table = torch.nn.Embedding(30, 1, sparse=rows)
+        table = torch.nn.Embedding(30, 1, sparse="rows_max" in options)
         torch.nn.init.zeros_(table.weight)
         optimizer = torch.optim.SGD(table.parameters(), lr=1.0)
-        return table, ffdl.torch.ParameterServerOptimizer(optimizer, name, **options)
+        return table, ffdl.torch.ParameterServerOptimizer(
+            optimizer, name, partitions=4, **options)
 
     def train(table, opt):
         loader = ffdl.data.ElasticLoader(

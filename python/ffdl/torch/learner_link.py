@@ -7,7 +7,16 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from .. import DeviceLearner, Exhausted, Learner, PullMode, PushResult, SampleRange, Timeout
+from .. import (
+    DeviceLearner,
+    Exhausted,
+    GradientType,
+    Learner,
+    PullMode,
+    PushResult,
+    SampleRange,
+    Timeout,
+)
 from . import device as gpu
 from .sparse_gradient import SparseGradient
 
@@ -16,6 +25,12 @@ T = TypeVar("T")
 Samples = SampleRange | tuple[int, int, int]
 Gradients = list[torch.Tensor | None]  # of each parameter; None: zeros
 Wait = Callable[[Callable[[float], T]], T]  # calls with time-outs until it has ended
+
+_DTYPES = {
+    GradientType.FLOAT32: torch.float32,
+    GradientType.BFLOAT16: torch.bfloat16,
+    GradientType.FLOAT16: torch.float16,
+}
 
 
 def _collect(parameters: list[torch.nn.Parameter], gradients: Gradients, to: torch.Tensor) -> None:
@@ -105,6 +120,7 @@ class DeviceLink(Link):
     overlap: gradients leave and weights come while the next mini-batch computes. Gradients have two
     arrays in turn, and weights arrive in another one than the model's, so a mini-batch computes with
     weights that were asked for when the one before began (GaDei's loop, as in device_learner.h).
+    Gradients leave as what the server keeps of them: with 16 bits they are rounded on the GPU.
     """
 
     def __init__(
@@ -122,7 +138,9 @@ class DeviceLink(Link):
         self._device = weights.device
         self._wait = wait
         self._overlap = overlap
-        self._gradients = [torch.zeros_like(weights) for _ in range(2 if overlap else 1)]
+        dtype = _DTYPES[self.learner.gradient_type]
+        self._gradients = [
+            torch.zeros_like(weights, dtype=dtype) for _ in range(2 if overlap else 1)]
         self._arriving = torch.empty_like(weights) if overlap else weights
         self._is_pushing = False
         self._is_pulling = False

@@ -55,6 +55,8 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     timeout_s: how long a call waits, with the other synchronies, for learners that are behind.
     server_options: of ParameterServer.create(), such as synchrony, staleness, learners_max,
     clip_norm, non_finite, partitions and cut; those of the process that makes the server count.
+    With gradient_type=GradientType.BFLOAT16 or FLOAT16 gradients travel as 16-bit numbers, which
+    halves the bytes that leave a GPU and those that the server reads.
     overlap: of a model on a GPU: gradients leave it and weights come beside the next mini-batch, so
     that its weights are those that were asked for when the last one began, and what a push fails
     with comes out of the next step(). With batches() a gradient has left before the next batch is
