@@ -2,9 +2,10 @@
 # check-gpu [PAGES [PART...]]: runs what can only be checked with a GPU, and writes what it found to PAGES/gpu-CHIP.md;
 # PAGES is this folder if it is not given. With parts (tests, sanitizer, figures, queries, pytorch) it does these alone, and writes
 # gpu-CHIP-PART.md. The programs are those of bin/ beside this file, or of PATH. NCCL, cuBLAS and cuDNN are those of Python's
-# packages, unless NCCL_ROOT, CUBLAS_ROOT and CUDNN_ROOT name others. The sanitizer is NVIDIA's compute-sanitizer, where it is
-# on PATH. Queries are measured where the folder FFDL_DATA_DIR has clinc150/data_full.json. Nothing is fetched, and no
-# network is used. What fails ends nothing: the page has it, and what comes behind.
+# packages, unless NCCL_ROOT, CUBLAS_ROOT and CUDNN_ROOT name others. Python is python3; where python/ beside this file has ffdl,
+# it is the first of PYTHON, python3, that version's name and python that has its version and PyTorch. The sanitizer is NVIDIA's
+# compute-sanitizer, where it is on PATH. Queries are measured where the folder FFDL_DATA_DIR has clinc150/data_full.json. Nothing
+# is fetched, and no network is used. What fails ends nothing: the page has it, and what comes behind.
 # Exit codes: 1 something failed, 2 it was called wrongly, 4 there is no GPU here that can be used.
 set -euo pipefail
 
@@ -15,7 +16,7 @@ fail() {
 
 case ${1:-} in
   -h | --help)
-    sed -n '2,8s/^# //p' "$0"
+    sed -n '2,9s/^# //p' "$0"
     exit 0
     ;;
   -*) fail 2 "there is no option '$1'; check-gpu --help says more" ;;
@@ -34,12 +35,34 @@ for program in python3 bench_cuda gpu_test nlc nlc_alone nlc_gpu_test; do
   command -v "$program" >/dev/null || fail 2 "'$program' is neither in bin/ beside this file nor on PATH; './dev check gpu' builds ours"
 done
 
+# lacks PYTHON: what it has not that the package of this folder needs; empty where that is nothing.
+lacks() {
+  "$1" - "$wanted" <<'PY' 2>/dev/null || echo "there is no Python '$1'"
+import importlib.util, platform, sys
+if sys.version_info[:2] != tuple(map(int, sys.argv[1].split("."))):
+    print(f"'{sys.executable}' is Python {platform.python_version()}, and this folder's package is for {sys.argv[1]}")
+elif not importlib.util.find_spec("torch"):
+    print(f"'{sys.executable}', Python {platform.python_version()}, has no PyTorch")
+PY
+}
+
+# Of a machine's Pythons the one that can use the package of this folder, and the libraries that its PyTorch brings.
+python=python3
+package=$(compgen -G "$here/python/ffdl/_ffdl.cpython-3*" || true)
+if [[ -n $package ]]; then
+  export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH}
+  wanted=$(sed -nE 's/.*[.]cpython-3([0-9]+).*/3.\1/p' <<<"$package")
+  for candidate in ${PYTHON:+"$PYTHON"} python3 "python$wanted" python; do
+    [[ -z $(lacks "$candidate") ]] && python=$candidate && break
+  done
+fi
+
 # use_package NAME_ROOT PACKAGES...: the folder of the first of NVIDIA's packages that Python has.
 use_package() {
   local root=$1 folder
   shift
   [[ -z ${!root:-} ]] || return 0
-  folder=$(python3 - "$@" <<'PY' 2>/dev/null
+  folder=$("$python" - "$@" <<'PY' 2>/dev/null
 import importlib.util, sys
 found = filter(None, (importlib.util.find_spec("nvidia." + name) for name in sys.argv[1:]))
 print(next(iter(next(found).submodule_search_locations)))
@@ -148,22 +171,25 @@ queries() {
 # What needs PyTorch with CUDA and an ffdl for Python that was built with it: its tests, and stops of a large model.
 pytorch() {
   local backend status=0
-  [[ ! -d $here/python ]] || export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH}
   printf '\n## PyTorch: GPT-2 small whose workers come, leave and are killed\n'
-  if ! python3 -c 'import torch, ffdl' 2>"$work/why"; then
+  if [[ -n $package && -n $(lacks "$python") ]]; then
+    printf '\nNot run: %s; put a Python that has both first on PATH, or name it in PYTHON.\n' "$(lacks "$python")"
+    return
+  fi
+  if ! "$python" -c 'import torch, ffdl' 2>"$work/why"; then
     printf '\nNot run: %s.\n' "$(tail -n 1 "$work/why")"
     return
   fi
-  if ! python3 -c 'import pytest' 2>/dev/null; then
+  if ! "$python" -c 'import pytest' 2>/dev/null; then
     printf '\nTests not run: Python has no pytest.\n'
   else
-    said python3 -m pytest -q -rs -p no:cacheprovider "$top/tests/python/test_torch_cuda.py" || status=$?
+    said "$python" -m pytest -q -rs -p no:cacheprovider "$top/tests/python/test_torch_cuda.py" || status=$?
     printf '\n- `test_torch_cuda.py`: %s\n' "$(tail -n 1 "$work/said")"
     ((status == 0 || status == 5)) || failed+=(test_torch_cuda.py)  # 5: all of it is skipped
   fi
   for backend in NCCL DEVICE_SHM; do
     status=0
-    python3 "$top/benchmarks/gpt2_stops.py" --backend "$backend" >"$work/gpt2" 2>"$work/why" || status=$?
+    "$python" "$top/benchmarks/gpt2_stops.py" --backend "$backend" >"$work/gpt2" 2>"$work/why" || status=$?
     cat "$work/why" >&2
     printf '\n'
     case $status in

@@ -48,9 +48,16 @@ echo "========= ERROR SUMMARY: ${FOUND:-0} errors"
 ((${FOUND:-0} == 0)) || exit 9
 FAKE
 
-# Python's part is pretended, too.
-mkdir -p "$work/folder/python/pytest"
-touch "$work/folder/python/"{torch,ffdl,pytest/__init__}.py
+# Python's part is pretended, too: a package for the Python that is here.
+mkdir -p "$work/folder/python/"{ffdl,pytest}
+touch "$work/folder/python/"{torch,{ffdl,pytest}/__init__}.py
+package() { rm -f "$work/folder/python/ffdl/_ffdl."* && touch "$work/folder/python/ffdl/_ffdl.cpython-3$1-x86_64-linux-gnu.so"; }
+own=$(python3 -c 'import sys; print(sys.version_info[1])')
+package "$own"
+pretend "$work/mine" <<'FAKE'
+echo >>"${0%/*}/asked"
+exec python3 "$@"
+FAKE
 cat >"$work/folder/python/pytest/__main__.py" <<'FAKE'
 import os, sys
 print("skipped: no GPU for PyTorch\n2 skipped in 0.1 s")
@@ -112,9 +119,20 @@ check 0 -- figures
 [[ -e $work/pages/gpu-a-chip-100-figures.md && ! -e $page ]] || fail "a part has no page of its own"
 check 2 -- everything
 check 2 -- --help
-echo 'raise ImportError("built for another Python")' >"$work/folder/python/ffdl.py"
+check 0 PYTHON="$work/mine"
+[[ -s $work/asked ]] || fail "it does not take the Python that it was given"
+has '| NCCL | 7 ms |'
+package 99
 check 0
-has 'Not run: ImportError: built for another Python.'
+has "and this folder's package is for 3.99"
+package "$own"
+mv "$work/folder/python/"{torch,no_torch}.py
+check 0 PYTHON="$work/none"
+has ', has no PyTorch'
+mv "$work/folder/python/"{no_torch,torch}.py
+echo 'raise ImportError("NumPy is missing")' >"$work/folder/python/ffdl/__init__.py"
+check 0
+has 'Not run: ImportError: NumPy is missing.'
 rm "$work/folder/bin/nlc"
 check 2
 grep -qF "'nlc' is neither" "$work/log" || fail "it does not name the program that is missing"
