@@ -53,17 +53,17 @@ DeviceLearnerOptions device_options(std::optional<int> slot, int device) {
 }
 
 // What the elements of an array may be, and the words for it.
-struct Wanted {
+struct WantedTypes {
   std::span<const DType> types;
   const char* words;
 };
 constexpr DType kRealTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-constexpr Wanted kFloats{std::span(kRealTypes).first(1), "float32"};
-constexpr Wanted kHalves{std::span(kRealTypes).last(2), "bfloat16 or float16"};
-constexpr Wanted kFloatsOrHalves{kRealTypes, "float32, bfloat16 or float16"};
+constexpr WantedTypes kFloats{std::span(kRealTypes).first(1), "float32"};
+constexpr WantedTypes kHalves{std::span(kRealTypes).last(2), "bfloat16 or float16"};
+constexpr WantedTypes kFloatsOrHalves{kRealTypes, "float32, bfloat16 or float16"};
 
 // The one array that was given for `name`.
-const Buffer& on_device(const Elements& given, const char* name, const Wanted& wanted) {
+const Buffer& on_device(const Elements& given, const char* name, const WantedTypes& wanted) {
   if (given.buffers.size() != 1) {
     refuse(name, std::to_string(given.buffers.size()) + " arrays", "one");
   }
@@ -109,7 +109,7 @@ auto finish(const DeviceLearnerHandle& handle, py::object LearnerHandle::* keeps
   return outcome;
 }
 
-void start_push_of(const Wanted& wanted, const DeviceLearnerHandle& handle,
+void start_push_of(const WantedTypes& wanted, const DeviceLearnerHandle& handle,
                    const py::object& gradient, const std::vector<SampleRange>& samples,
                    uint64_t stream) {
   Elements given = elements_to_read(gradient, "gradient", Memory::kAny);

@@ -26,7 +26,7 @@ needs_only() {
   done < <(env -u LD_LIBRARY_PATH ldd "$2")
 }
 for program in "$folder"/bin/*; do needs_only "$kGlibc" "$program"; done
-extension=$(compgen -G "$folder/python/ffdl/_ffdl.*" || true)
+extension=$(compgen -G "$folder/python/ffdl/_ffdl.*.so" || true)
 [[ -z $python || -n $extension ]] || fail "there is no package for Python in the folder"
 [[ -z $extension ]] || needs_only "($kGlibc|$kRuntime)" "$extension"
 
