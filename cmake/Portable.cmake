@@ -9,6 +9,8 @@ set(OPENSSL_USE_STATIC_LIBS ON)
 # The old tag counts for the libraries that those in lib/ need, too.
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
 add_link_options(LINKER:--disable-new-dtags)
+# Each program has all kernels for three chips: that packs them to a tenth.
+add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
 # What has to be that of the machine: glibc's own, and the driver's.
 set(FFDL_OF_THE_MACHINE "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|cuda)[.]so")
 
