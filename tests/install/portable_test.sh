@@ -43,7 +43,7 @@ assert learner.live_weights().tolist() == [-1, -1, -1]
 try:
     ffdl.DeviceLearner.attach(server)
 except ffdl.Unimplemented as error:
-    assert "without CUDA" not in str(error), error
+    assert "no CUDA" not in str(error), error
 '
 if [[ -n $python ]]; then
   env -u LD_LIBRARY_PATH PYTHONPATH="$folder/python" "$python" -c "$use_package" "$folder" || fail "the package does not work"
