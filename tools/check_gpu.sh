@@ -47,13 +47,18 @@ PY
 }
 
 # Of a machine's Pythons the one that can use the package of this folder, and the libraries that its PyTorch brings.
-python=python3
+python=python3 lacking=
 package=$(compgen -G "$here/python/ffdl/_ffdl.cpython-3*" || true)
 if [[ -n $package ]]; then
   export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH}
   wanted=$(sed -nE 's/.*[.]cpython-3([0-9]+).*/3.\1/p' <<<"$package")
   for candidate in ${PYTHON:+"$PYTHON"} python3 "python$wanted" python; do
-    [[ -z $(lacks "$candidate") ]] && python=$candidate && break
+    lack=$(lacks "$candidate")
+    if [[ -z $lack ]]; then
+      python=$candidate lacking=
+      break
+    fi
+    lacking=${lacking:-$lack}  # of the first, which is the one that was meant
   done
 fi
 
@@ -172,8 +177,8 @@ queries() {
 pytorch() {
   local backend status=0
   printf '\n## PyTorch: GPT-2 small whose workers come, leave and are killed\n'
-  if [[ -n $package && -n $(lacks "$python") ]]; then
-    printf '\nNot run: %s; put a Python that has both first on PATH, or name it in PYTHON.\n' "$(lacks "$python")"
+  if [[ -n $lacking ]]; then
+    printf '\nNot run: %s; name a Python %s that has PyTorch in PYTHON.\n' "$lacking" "$wanted"
     return
   fi
   if ! "$python" -c 'import torch, ffdl' 2>"$work/why"; then

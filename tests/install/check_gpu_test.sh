@@ -127,8 +127,10 @@ check 0
 has "and this folder's package is for 3.99"
 package "$own"
 mv "$work/folder/python/"{torch,no_torch}.py
+check 0
+has ', has no PyTorch; name a Python'
 check 0 PYTHON="$work/none"
-has ', has no PyTorch'
+has "Not run: there is no Python '$work/none'"
 mv "$work/folder/python/"{no_torch,torch}.py
 echo 'raise ImportError("NumPy is missing")' >"$work/folder/python/ffdl/__init__.py"
 check 0

@@ -46,7 +46,7 @@ except ffdl.Unimplemented as error:
     assert "no CUDA" not in str(error), error
 '
 if [[ -n $python ]]; then
-  env -u LD_LIBRARY_PATH PYTHONPATH="$folder/python" "$python" -c "$use_package" "$folder" || fail "the package does not work"
+  env -u LD_LIBRARY_PATH PYTHONPATH="$folder/python" "$python" -B -c "$use_package" "$folder" || fail "the package does not work"
 fi
 
 if ((EUID != 0)); then
