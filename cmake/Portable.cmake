@@ -37,4 +37,10 @@ function(ffdl_portable_python)
     LIBRARY DESTINATION python/ffdl/lib COMPONENT portable)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/ffdl" DESTINATION python COMPONENT portable
     PATTERN "__pycache__" EXCLUDE)
+  # python -m ffdl runs it.
+  install(CODE [[
+    set(program "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/python/ffdl/bin/ffdl")
+    cmake_path(GET program PARENT_PATH folder)
+    file(MAKE_DIRECTORY "${folder}")
+    file(CREATE_LINK ../../../bin/ffdl "${program}" SYMBOLIC)]] COMPONENT portable)
 endfunction()

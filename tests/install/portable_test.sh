@@ -73,6 +73,7 @@ copy_libraries() {
 }
 copy_libraries "$kGlibc" "$folder"/bin/*
 inside /ffdl/bin/ffdl --version >/dev/null || fail "ffdl does not run in a bare root"
+[[ -z $extension ]] || inside /ffdl/python/ffdl/bin/ffdl --version >/dev/null || fail "the package's ffdl does not run in a bare root"
 inside /ffdl/bin/nlc --help >/dev/null || fail "nlc does not run in a bare root"
 inside /ffdl/bin/gpu_test --gtest_list_tests >/dev/null || fail "gpu_test does not run in a bare root"
 inside /ffdl/bin/nlc_gpu_test --gtest_list_tests >/dev/null || fail "nlc_gpu_test does not run in a bare root"
