@@ -21,6 +21,8 @@ class StartedProgram {
   StartedProgram(const std::string& command, std::string output)
       : output_(std::move(output)), process_(::fork()) {
     if (process_ != 0) return;
+    // Where a shell runs the tests in its background, they ignore these.
+    for (const int number : {SIGHUP, SIGINT, SIGQUIT}) ::signal(number, SIG_DFL);
     const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(file, STDOUT_FILENO);
     ::dup2(file, STDERR_FILENO);
