@@ -3,13 +3,15 @@ include(GoogleTest)
 # Some builds run only some of the tests, and build no others.
 add_custom_target(tests-concurrency)
 
-# ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s]): one GoogleTest program, one ctest entry.
+# ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS]): one GoogleTest program, one ctest
+# entry. ctest counts in halves of a core, of which two cores have four: a test takes two, or one if it mostly WAITS.
 function(ffdl_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "WAITS" "TIMEOUT" "LABELS;SOURCES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  if(FFDL_SANITIZE)  # what tests say is compiled in 2/5 of the time, and is not what takes long to run
-    target_compile_options(${name} PRIVATE -O0)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${name} PRIVATE -O0)  # half of the time; what tests say is not what takes long to run
   endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 40)  # their headers take longer than they do
   if(FFDL_SANITIZE MATCHES "thread")
     target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/gloo_under_tsan.cc")
   endif()
@@ -27,5 +29,8 @@ function(ffdl_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2)
+  if(arg_WAITS)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 1 COST 50)  # a higher cost starts earlier
+  endif()
 endfunction()

@@ -435,7 +435,7 @@ def held():
     return threads, len(os.listdir("/proc/self/fd")), os.listdir(tempfile.gettempdir())
 
 
-def live_often(rank, port, name, folder):
+def live_often(rank, port, name, folder, lives):
     tempfile.tempdir = folder
 
     def live(number):
@@ -452,7 +452,7 @@ def live_often(rank, port, name, folder):
 
     live(0)
     before = held()
-    for number in range(1, 101):
+    for number in range(1, lives + 1):
         live(number)
     patience = time.monotonic() + SOON_S
     while held() > before and time.monotonic() < patience:
@@ -460,11 +460,13 @@ def live_often(rank, port, name, folder):
     return before, held()
 
 
-def test_a_hundred_lives_leave_nothing(torch_processes, tmp_path):
+@pytest.mark.parametrize("lives", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_lives_leave_nothing(torch_processes, tmp_path, lives):
     pipes = [multiprocessing.Pipe() for _ in range(2)]
     processes = [
         start_process(
-            report, live_often, writer, rank, torch_processes.port, "lives", str(tmp_path)
+            report, live_often, writer, rank, torch_processes.port, f"lives-{lives}", str(tmp_path),
+            lives,
         )
         for rank, (_, writer) in enumerate(pipes)
     ]
