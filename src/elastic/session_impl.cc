@@ -1,7 +1,6 @@
 #include "elastic/session_impl.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "base/errors.h"
@@ -51,8 +50,8 @@ std::vector<Buffer> beginnings_of(std::span<const Buffer> gradients) {
   return beginnings;
 }
 
-// connect_communicator() by the store of the session. `look` counts until it has connected; what
-// the options say is asked all the time.
+// connect_communicator() by the store of the session. `look` says nothing once it has connected;
+// what the options say is asked all the time.
 // A task connects, so that the device is not that of the thread.
 CommunicatorFactory factory_of(const SessionOptions& options, int device, Store& store) {
   if (options.connect) return options.connect;
@@ -60,16 +59,12 @@ CommunicatorFactory factory_of(const SessionOptions& options, int device, Store&
   communicator.device = device;
   return [communicator, &store](const World& world, Time deadline,
                                 const std::function<Status()>& look) {
-    const auto is_connecting = std::make_shared<std::atomic<bool>>(true);
     CommunicatorOptions mine = communicator;
-    mine.look = [&look, is_connecting, asked = communicator.look]() -> Status {
-      // relaxed: set by the thread that connects, which is the one that looks until then
-      if (is_connecting->load(std::memory_order_relaxed)) FFDL_RETURN_IF_ERROR(look());
+    mine.look = [look, asked = communicator.look]() -> Status {
+      FFDL_RETURN_IF_ERROR(look());
       return asked ? asked() : Status();
     };
-    auto made = connect_communicator(world, store, deadline, mine);
-    is_connecting->store(false, std::memory_order_relaxed);
-    return made;
+    return connect_communicator(world, store, deadline, mine);
   };
 }
 

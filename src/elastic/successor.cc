@@ -1,6 +1,8 @@
 #include "elastic/successor.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 
 #include "base/errors.h"
 #include "base/limits.h"
@@ -47,19 +49,25 @@ void Successor::run(const StopToken& stop) {
 }
 
 void Successor::connect(const World& world) {
-  const auto look = [&]() -> Status {
+  // A communicator may keep `look` and ask it in its operations; it counts until it is connected.
+  const auto is_connecting = std::make_shared<std::atomic<bool>>(true);
+  const auto look = [this, is_connecting, generation = world.generation]() -> Status {
+    // relaxed: set by the thread that connects, which is the one that looks until then
+    if (!is_connecting->load(std::memory_order_relaxed)) return {};
     look_for_losses();
     FFDL_RETURN_IF_ERROR(membership_.standing());
-    if (membership_.world().generation == world.generation) return {};
+    if (membership_.world().generation == generation) return {};
     return base::make_error(StatusCode::kWorldChanged, "a newer world is forming");
   };
   auto made = options_.connect(world, runtime_.now() + options_.connect_timeout, look);
+  const bool is_wanted = made.ok() || look().ok();
+  is_connecting->store(false, std::memory_order_relaxed);
   if (made.ok()) {
     MutexLock lock(mutex_);
     next_.emplace(Connected{world, std::move(made).value()});
     return;
   }
-  if (!look().ok()) return;
+  if (!is_wanted) return;
   base::log_warning("generation {} was not connected: {}", world.generation,
                     made.status().message());
   membership_.report_failure(world.generation);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <vector>
 
 #include "support/ranks.h"
 #include "support/status_matchers.h"
@@ -65,6 +66,24 @@ TEST_F(SuccessorTest, EachNewWorldIsConnected) {
   EXPECT_EQ(taken->world.size(), 2);
   EXPECT_EQ(successor->ready(), 0U);
   EXPECT_EQ(losses_, 0);
+}
+
+// A communicator asks for as long as it lives, also when newer worlds have formed.
+TEST_F(SuccessorTest, WhatAFactoryKeepsOfItSaysNothingOnceItHasConnected) {
+  const auto a = join("a");
+  std::vector<std::function<Status()>> kept;
+  auto successor =
+      follow(*a, [&kept](const World& world, Time deadline, const std::function<Status()>& look) {
+        kept.push_back(look);
+        return connect(world, deadline, look);
+      });
+  ASSERT_OK_AND_ASSIGN(const Connected first, successor->wait_after(0, soon()));
+  successor->set_present(first.world);
+  ASSERT_OK(a->activate(first.world.generation, soon()));
+  const auto b = join("b");
+  ASSERT_OK(successor->wait_after(first.world.generation, soon()));
+  successor.reset();
+  for (const auto& look : kept) EXPECT_OK(look());
 }
 
 TEST_F(SuccessorTest, OneWhoIsLeftOutIsReadyForThatToo) {
