@@ -277,6 +277,9 @@ TEST_F(CheckpointerTest, WhatAnotherLineageBeganIsNotPublished) {
     const std::lock_guard lock(mutex_);
     world_.lineage = 3;
   }
+  // Who looked at the world before is not to learn now that the step is stable.
+  const int before = looks_;
+  EXPECT_TRUE(comes_true([&] { return is_settled() || looks_ >= before + 6; }));
   a_->stable(10);
   EXPECT_TRUE(comes_true([&] { return is_settled(); }));
   EXPECT_FALSE(record());
