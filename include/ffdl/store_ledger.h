@@ -26,7 +26,7 @@ struct StoreLedgerOptions {
   std::string id{};         // of this worker; who joins under it ends the life before
   // How often the job began anew. Who joins first with a larger one puts the ledger back to `from`,
   // what save() gave with a checkpoint, or to its beginning; whoever is still there from before is
-  // out.
+  // out. Who joins later with the same one gives the same `from`, or none.
   uint64_t lineage = 1;
   std::vector<std::byte> from{};
   // Who did not renew that long is taken for dead; it renews four times as often.
@@ -65,8 +65,9 @@ struct StoreLedgerStats {
 //         what was taken and not committed is counted as repeated.
 class FFDL_API StoreLedger final : public SampleLedger {
  public:
-  // Errors: kInvalidArgument, kCancelled (a larger lineage has begun), kCorrupt (what is under that
-  // name in the store is a ledger with other options, or none), kExhausted (256 workers).
+  // Errors: kInvalidArgument (also: this lineage did not begin from `from`), kCancelled (a larger
+  // lineage has begun), kCorrupt (what is under that name in the store is a ledger with other
+  // options, or none; `from` is none), kExhausted (256 workers).
   static Result<std::unique_ptr<StoreLedger>> join(const StoreLedgerOptions& options, Store& store,
                                                    Runtime& runtime);
   ~StoreLedger() override;

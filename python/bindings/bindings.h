@@ -21,6 +21,7 @@ void bind_listener(pybind11::module_& module);
 void bind_launch_environment(pybind11::module_& module);
 void bind_step_participant(pybind11::module_& module);
 void bind_data_source(pybind11::module_& module);
+void bind_several_sources(pybind11::module_& module);
 void bind_batch_ring(pybind11::module_& module);
 void bind_partition_ledger(pybind11::module_& module);
 void bind_slot_ledger(pybind11::module_& module);

@@ -245,8 +245,9 @@ void bind_data_source(py::module_& module) {
       .field("samples", &SkippedData::samples)
       .field("bytes", &SkippedData::bytes)
       .field("first", &SkippedData::first);
-  py::class_<DataSource>(module, "DataSource",
-                         R"(Numbered samples in files, for ElasticLoader or by themselves.
+  py::class_<DataSource, std::shared_ptr<DataSource>>(
+      module, "DataSource",
+      R"(Numbered samples in files, for ElasticLoader or by themselves.
 
     data = ffdl.open_tokens(["train.bin"], window=256)
     loader = ffdl.data.ElasticLoader(data, batch_samples=64)

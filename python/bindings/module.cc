@@ -19,6 +19,7 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_launch_environment(module);
   ffdl::python::bind_step_participant(module);
   ffdl::python::bind_data_source(module);
+  ffdl::python::bind_several_sources(module);
   ffdl::python::bind_batch_ring(module);
   ffdl::python::bind_partition_ledger(module);
   ffdl::python::bind_slot_ledger(module);

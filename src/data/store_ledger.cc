@@ -66,8 +66,11 @@ class StoreLedger::Impl {
     FFDL_ASSIGN_OR_RETURN(
         lease_, data::WorkerLease::take(store_, runtime_, worker_key(self_.id), duration_));
     FFDL_RETURN_IF_ERROR(write([&](StoredLedger& next) -> Result<Change> {
-      if (next.lineage() < lineage_ || revision_ == 0) {
+      if (next.lineage().number < lineage_ || revision_ == 0) {
         FFDL_ASSIGN_OR_RETURN(next, begin(from, next));
+      } else {
+        Status other = began_from(from, next.lineage());
+        if (!other.ok()) return other;
       }
       const auto self = next.join(self_.id);
       if (!self) {
@@ -171,8 +174,17 @@ class StoreLedger::Impl {
       const std::string_view bytes(reinterpret_cast<const char*>(from.data()), from.size());
       FFDL_ASSIGN_OR_RETURN(anew, StoredLedger::decode(bytes, rules_));
     }
-    anew.begin_lineage(lineage_, &before);
+    anew.begin_lineage({lineage_, StoredLedger::origin_of(from)}, &before);
     return anew;
+  }
+  // Who would go on from a checkpoint, and forgot to say that the job begins anew, would train with
+  // the weights of then and the samples of now.
+  Status began_from(std::span<const std::byte> from, const data::Lineage& lineage) const {
+    if (from.empty() || StoredLedger::origin_of(from) == lineage.origin) return {};
+    return invalid_argument(
+        "join the ledger of job '{}' from a saved state: its lineage {} is under way and did not "
+        "begin there; give a larger lineage to put the ledger back, or no saved state to go on",
+        job_, lineage.number);
   }
 
   // Commits and announces at once. The same turn whose outcome was unknown is not taken again.
@@ -249,7 +261,7 @@ class StoreLedger::Impl {
     is_shared_ = ledger->revision != revision_;
     if (is_shared_) {
       FFDL_ASSIGN_OR_RETURN(StoredLedger read, StoredLedger::decode(ledger->value, rules_));
-      if (read.lineage() > lineage_) return end("the job began anew");
+      if (read.lineage().number > lineage_) return end("the job began anew");
       note(std::move(read), ledger->revision);
     }
     dead_.clear();
@@ -270,7 +282,7 @@ class StoreLedger::Impl {
     under_way_ = rank ? ledger_.under_way(*rank) : 0;
     leases_ = rank ? state().leases(*rank) : std::vector<SampleRange>();
     const CommittedStep& last = state().last();
-    if (!on_stable_ || ledger_.lineage() != lineage_ || last.parts.empty()) return;
+    if (!on_stable_ || ledger_.lineage().number != lineage_ || last.parts.empty()) return;
     if (told_ >= last.step) return;
     told_ = last.step;
     CommittedStep told = last;

@@ -11,7 +11,7 @@
 namespace ffdl::data {
 namespace {
 
-constexpr std::string_view kStoredMagic = "ffdlsto1";
+constexpr std::string_view kStoredMagic = "ffdlsto2";
 
 Status is_no_ledger(std::string_view what) {
   return base::make_error(StatusCode::kCorrupt,
@@ -70,17 +70,22 @@ void StoredLedger::take_turn(size_t rank, const LedgerTurn& turn) {
   ++workers_[rank].turns;
 }
 
-void StoredLedger::begin_lineage(uint64_t lineage, const StoredLedger* before) {
+void StoredLedger::begin_lineage(const Lineage& lineage, const StoredLedger* before) {
   keep({});
   lineage_ = lineage;
   if (before != nullptr) lives_ = std::max(lives_, before->lives_);
+}
+
+uint64_t StoredLedger::origin_of(std::span<const std::byte> saved) {
+  return saved.empty() ? 0 : XXH3_64bits(saved.data(), saved.size());
 }
 
 std::string StoredLedger::encode() const {
   base::ByteWriter out(kStoredMagic);
   const auto state = state_.encode();
   out.text({reinterpret_cast<const char*>(state.data()), state.size()});
-  out.number(lineage_);
+  out.number(lineage_.number);
+  out.number(lineage_.origin);
   out.number(lives_);
   out.number(repeated_);
   for (const Worker& worker : workers_) {
@@ -94,7 +99,8 @@ Result<StoredLedger> StoredLedger::decode(std::string_view bytes, const LedgerRu
   base::ByteReader in(bytes, kStoredMagic);
   const std::string state = in.text();
   StoredLedger ledger(rules);
-  ledger.lineage_ = in.number();
+  ledger.lineage_.number = in.number();
+  ledger.lineage_.origin = in.number();
   ledger.lives_ = in.number();
   ledger.repeated_ = in.number();
   if (in.failed()) return is_no_ledger(in.problem());

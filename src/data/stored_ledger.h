@@ -22,6 +22,15 @@ struct LedgerTurn {
   uint64_t partitions = 1;  // that it wants to hold
 };
 
+// How often a job began anew, and from what: StoredLedger::origin_of() what was saved, 0: from its
+// beginning.
+struct Lineage {
+  uint64_t number = 1;
+  uint64_t origin = 0;
+
+  bool operator==(const Lineage&) const = default;
+};
+
 // What a store keeps of the ledger of workers that do not step together. Each change is a function
 // of this value alone, made by one worker and put in its place by compare-and-put. Pure.
 class StoredLedger {
@@ -42,13 +51,15 @@ class StoredLedger {
   uint64_t under_way(size_t rank) const { return workers_[rank].under_way; }
   // How many turns that life has taken: whether one whose outcome is unknown took effect.
   uint64_t turns(size_t rank) const { return workers_[rank].turns; }
-  uint64_t lineage() const { return lineage_; }
+  const Lineage& lineage() const { return lineage_; }
   uint64_t repeated() const { return repeated_; }
 
   // As a job begins that goes on from here, or anew: nobody is there, and no incarnation of
   // `before` comes again.
-  void begin_lineage(uint64_t lineage, const StoredLedger* before);
+  void begin_lineage(const Lineage& lineage, const StoredLedger* before);
 
+  // Another number for other bytes.
+  static uint64_t origin_of(std::span<const std::byte> saved);
   std::string encode() const;
   // Errors: kCorrupt.
   static Result<StoredLedger> decode(std::string_view bytes, const LedgerRules& rules);
@@ -62,7 +73,7 @@ class StoredLedger {
 
   LedgerState state_;
   std::vector<Worker> workers_{};  // of each member
-  uint64_t lineage_ = 1;
+  Lineage lineage_{};
   uint64_t lives_ = 0;     // the last incarnation
   uint64_t repeated_ = 0;  // samples
 };

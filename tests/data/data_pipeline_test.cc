@@ -79,9 +79,11 @@ TEST_P(DataPipelineWorlds, DeliversWhatTheLedgerSays) {
 }
 
 // The reference: 10,007 samples, two members that become three in the middle of the epoch, or of
-// which one dies there in a step while the other goes on. store_ledger_test.cc has it without.
+// which one dies there in a step while the other goes on; in step or not. store_ledger_test.cc and
+// slot_ledger_test.cc have it without a session.
 TEST_P(DataPipelineWorlds, NoneOfTheReferenceIsLostOrRepeated) {
-  for (const bool dies : {false, true}) {
+  for (const auto& [dies, in_step] :
+       {std::pair(false, true), {false, false}, {true, true}, {true, false}}) {
     const NumberedSource source(10'007, GetParam().numbers);
     PartitionLedgerOptions ledger = {.partition_samples = 256,
                                      .seed = 3,
@@ -90,6 +92,7 @@ TEST_P(DataPipelineWorlds, NoneOfTheReferenceIsLostOrRepeated) {
     if (ledger.order == SampleOrder::kGlobal) ledger.batch_samples = 64;
     Job job(source, ledger, {.threads = GetParam().threads});
     if (GetParam().numbers > 1) job.use_own_memory();
+    if (!in_step) job.go_out_of_step();
     job.add();
     job.add();
     job.announce();

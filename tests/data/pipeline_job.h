@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,8 @@ class PipelineJob {
   }
   // Members use memory of their own.
   void use_own_memory() { uses_own_memory_ = true; }
+  // The second takes half of what the first does in each step, the third a third.
+  void go_out_of_step() { is_in_step_ = false; }
 
   struct Member {
     ffdl::Member self;
@@ -61,7 +64,8 @@ class PipelineJob {
   void step(uint64_t count) {
     std::vector<std::byte> records;
     for (auto& member : members_) {
-      ASSERT_OK(next(*member, count));
+      const auto place = static_cast<uint64_t>(&member - members_.data()) + 1;
+      ASSERT_OK(next(*member, is_in_step_ ? count : std::max<uint64_t>(1, count / place)));
       check(*member);
       std::vector<std::byte> record(member->ledger->record_bytes());
       member->ledger->describe(record);
@@ -107,6 +111,7 @@ class PipelineJob {
   }
 
   bool uses_own_memory_ = false;
+  bool is_in_step_ = true;
   const NumberedSource& source_;
   PartitionLedgerOptions ledger_options_;
   const DataPipelineOptions pipeline_options_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -83,6 +84,22 @@ class SlotLedgerTest : public ::testing::Test {
     }
     EXPECT_OK(learner->detach(deadline_in(60s)));
   }
+  // Until then, and dies with a gradient that it did not push.
+  static void train_and_die(const ParameterServer& server, const PartitionLedgerOptions& options,
+                            uint64_t count, const std::function<bool()>& is_time) {
+    const auto learner = attach(server);
+    const auto ledger = ledger_of(*learner, options);
+    while (!is_time()) {
+      if (ledger->take(count)->empty()) {
+        ASSERT_OK(ledger->wait(deadline_in(60s)));
+      } else {
+        train(*learner, *ledger, count);
+      }
+    }
+    ASSERT_OK(ledger->take(count));
+    ASSERT_OK_AND_ASSIGN(const auto slot, learner->gradient_slot(deadline_in(60s)));
+    std::fill(slot.begin(), slot.end(), 1.0F);
+  }
   void expect_each_used(ParameterServer& server, float times) {
     ASSERT_OK(server.stop());
     for (uint64_t i = 0; i < data_.samples; ++i) ASSERT_EQ(server.weights()[i], -times) << i;
@@ -125,6 +142,33 @@ TEST_F(SlotLedgerTest, LearnersShareEpochsAndTheirLogsAreWhole) {
   ASSERT_OK_AND_ASSIGN(const CommitAudit audit, audit_commit_logs(logs, {.complete = true}));
   EXPECT_EQ(audit.problems, 0U) << audit.first_problems.front();
   EXPECT_EQ(audit.samples, 309U);
+}
+
+// The reference, as data_pipeline_test.cc has it: 10,007 samples, two learners out of step that
+// become three in the middle of the epoch, or of which one dies there with a gradient that it did
+// not push.
+TEST_F(SlotLedgerTest, NoneOfTheReferenceIsLostOrRepeated) {
+  data_ = {.samples = 10'007, .partition_samples = 256, .seed = 3, .shuffle = Shuffle::kSamples};
+  for (const bool dies : {false, true}) {
+    const auto server = create();
+    ASSERT_OK(server->start());
+    const auto is_half_done = [&] {
+      uint64_t samples = 0;
+      for (const PartitionProgress& one : server->stats().partitions) samples += one.samples;
+      return samples >= 5'000;
+    };
+    std::vector<std::thread> learners;
+    learners.emplace_back([&] { train_all(*server, data_, 32); });
+    if (dies) {
+      train_and_die(*server, data_, 17, is_half_done);
+    } else {
+      learners.emplace_back([&] { train_all(*server, data_, 17); });
+      while (!is_half_done()) std::this_thread::yield();
+      learners.emplace_back([&] { train_all(*server, data_, 64); });
+    }
+    for (std::thread& learner : learners) learner.join();
+    expect_each_used(*server, 1);
+  }
 }
 
 // A round wants a gradient of each who takes part: who waits for an epoch's end takes no part.

@@ -230,6 +230,30 @@ TEST_F(StoreLedgerTest, ARestartFromACheckpointRollsItBack) {
                "the job began anew");
 }
 
+// It would train with the weights of then and the samples of now, which nobody would notice.
+TEST_F(StoreLedgerTest, ARestartThatForgetsItsLineageIsRefused) {
+  auto old = join("a");
+  train(*old, 10);
+  ASSERT_OK_AND_ASSIGN(const auto checkpoint, old->save());
+  train(*old, 10);
+  ASSERT_OK_AND_ASSIGN(const auto later, old->save());
+  old.reset();
+  StoreLedgerOptions again = options("a");
+  again.from = checkpoint;
+  EXPECT_FAILS(StoreLedger::join(again, *store_, system_runtime()), StatusCode::kInvalidArgument,
+               "its lineage 1 is under way and did not begin there; give a larger lineage");
+  again.lineage = 2;
+  ASSERT_OK_AND_ASSIGN(const auto first, StoreLedger::join(again, *store_, system_runtime()));
+  EXPECT_EQ(first->committed(), 10U);
+  StoreLedgerOptions other = again;
+  other.id = "b";
+  other.from = later;
+  EXPECT_FAILS(StoreLedger::join(other, *store_, system_runtime()), StatusCode::kInvalidArgument,
+               "its lineage 2 is under way and did not begin there");
+  other.from.clear();
+  EXPECT_OK(StoreLedger::join(other, *store_, system_runtime()));
+}
+
 TEST_F(StoreLedgerTest, RefusesWhatItCannotDo) {
   const auto fails = [&](const StoreLedgerOptions& options, StatusCode code, const char* text) {
     EXPECT_FAILS(StoreLedger::join(options, *store_, system_runtime()), code, text);
@@ -300,6 +324,43 @@ TEST(StoreLedger, WhoDidNotRenewFindsOut) {
     EXPECT_FAILS(one->advance(), StatusCode::kCancelled, "renew");
   });
   EXPECT_EQ(stuck, "");
+}
+
+// Two workers, one three times as slow, in made-up time: the epoch ends as if both together were one
+// worker. Halves made before would take twice as long.
+TEST(StoreLedger, TheFastOneIsGivenWhatTheSlowOneCannotDo) {
+  constexpr uint64_t kSamples = 20'000;
+  constexpr uint64_t kBatch = 16;
+  sim::Stacks stacks;
+  sim::SimRuntime runtime(1, stacks);
+  Duration took{};
+  const std::string stuck = runtime.run([&] {
+    sim::SimNode& node = runtime.make_node("host");
+    store::MemoryStore store(node);
+    const auto work_off = [&](const std::string& id, Duration time_of_batch) {
+      StoreLedgerOptions options;
+      options.data = {.samples = kSamples, .partition_samples = 256};
+      options.id = id;
+      ASSERT_OK_AND_ASSIGN(const auto ledger, StoreLedger::join(options, store, node));
+      while (!ledger->is_done()) {
+        ASSERT_OK_AND_ASSIGN(const auto ranges, ledger->take(kBatch));
+        if (ranges.empty()) {
+          ASSERT_OK(ledger->wait(node.now() + 10s));
+          continue;
+        }
+        runtime.sleep(time_of_batch * ledger->taken() / kBatch);
+        ASSERT_OK(ledger->advance());
+      }
+    };
+    const Duration begin = runtime.elapsed();
+    const auto slow = node.spawn("slow", [&](const StopToken&) { work_off("slow", 3ms); });
+    work_off("fast", 1ms);
+    took = runtime.elapsed() - begin;
+  });
+  EXPECT_EQ(stuck, "");
+  const Duration ideal = 1ms * (kSamples / kBatch) * 3 / 4;  // 4 batches in 3 ms
+  EXPECT_GE(took, ideal);
+  EXPECT_LE(took, ideal * 105 / 100);
 }
 
 // Through the pipeline, as the reference has it: 10,007 samples, two workers out of step that

@@ -114,8 +114,8 @@ TEST(StoredLedger, ALineageBeginsWithoutWorkersAndWithNewIncarnations) {
   auto saved = StoredLedger::decode(ledger.encode(), stored_rules(12, 4));
   ASSERT_OK(saved);
   EXPECT_TRUE(ledger.join("c"));
-  saved->begin_lineage(2, &ledger);
-  EXPECT_EQ(saved->lineage(), 2U);
+  saved->begin_lineage({.number = 2, .origin = 7}, &ledger);
+  EXPECT_EQ(saved->lineage(), (Lineage{2, 7}));
   EXPECT_EQ(text_of(saved->state()), "");
   EXPECT_EQ(saved->state().committed(), 2U);
   EXPECT_EQ(saved->repeated(), 0U) << "they are taken back, not repeated";

@@ -59,9 +59,9 @@ void go_on(PartitionLedger& ledger, const uint8_t* data, size_t size) {
 
 // What a store has: such a state, and a few numbers of each worker.
 std::string as_stored(const std::string& state, size_t workers, const uint8_t* data, size_t size) {
-  base::ByteWriter out("ffdlsto1");
+  base::ByteWriter out("ffdlsto2");
   out.text(state);
-  for (size_t i = 0; i < 3 + 2 * workers; ++i) out.number(i < size ? data[i] % 4 : 0);
+  for (size_t i = 0; i < 4 + 2 * workers; ++i) out.number(i < size ? data[i] % 4 : 0);
   return std::move(out).finish();
 }
 

@@ -329,10 +329,51 @@ def test_tables_that_are_broken(arrow, tmp_path, kind):
     victim = Path(paths[0])
     data = opened(paths)
     os.truncate(victim, victim.stat().st_size // 3)  # shrinks while it is in use
-    with pytest.raises(ffdl.Corrupt, match=f"{'row group' if kind == 'parquet' else 'batch'} 2 of"):
+    where = {"parquet": r"row group 2 at byte \d+", "stream": r"batch 2 at byte \d+", "file": "batch 2"}
+    with pytest.raises(ffdl.Corrupt, match=f"{where[kind]} of '{victim}'"):
         data.read([50])
     with pytest.raises(ffdl.Corrupt, match=f"open '{paths[0]}'"):
         opened(paths)
     victim.write_bytes(b"no table at all")
     with pytest.raises(ffdl.Corrupt, match=f"open '{paths[0]}'"):
         opened(paths)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_that_are_broken_are_left_out_where_that_is_asked_for(arrow, tmp_path, kind):
+    paths, opened = write_tables(arrow, tmp_path, kind)
+    skip = {"on_corrupt": ffdl.OnCorrupt.SKIP, "cached_bytes": 1}
+    data = opened(paths, **skip)
+    os.truncate(paths[0], os.path.getsize(paths[0]) // 3)  # of its rows 0 to 69 the first are left
+    assert data.read([99, 50, 71])["id"].tolist() == [99, 71]
+    assert data[50] is None and data[71]["id"] == 71
+    assert data.skipped.samples == 2 and paths[0] in data.skipped.first
+    for collate_fn in (None, lambda rows: {"id": np.array([row["id"] for row in rows])}):
+        with ElasticLoader(data, batch_samples=100, collate_fn=collate_fn) as loader:
+            ids = first_batch(loader)["id"].tolist()
+            assert set(range(70, 100)) <= set(ids) and 50 not in ids
+            assert loader.skipped == 100 - len(ids)
+    assert pickle.loads(pickle.dumps(opened(paths[1:], **skip))).skipped.samples == 0
+    again = opened(paths, **skip)  # its schema is gone as well, or rows after the cut
+    assert again.samples < 100 and again.read(range(again.samples))["id"][-1] == 99
+    with pytest.raises(ffdl.Corrupt, match="none of 1 files can be read"):
+        opened(paths[:1], **skip)
+
+
+def test_pages_of_parquet_are_checked(arrow, tmp_path):
+    from pyarrow import parquet
+
+    path = tmp_path / "checked.parquet"
+    table = arrow.table({"id": arrow.array(range(1000), arrow.int64())})
+    parquet.write_table(table, path, compression="none", use_dictionary=False, row_group_size=500,
+                        write_page_checksum=True)
+    broken = bytearray(path.read_bytes())
+    at = broken.index(struct.pack("<2q", 700, 701))
+    broken[at] ^= 1
+    path.write_bytes(broken)
+    data = ffdl.data.open_parquet([str(path)])
+    assert data.read([499])["id"].tolist() == [499]
+    with pytest.raises(ffdl.Corrupt, match=r"row group 1 at byte \d+ of .*(CRC|checksum)"):
+        data.read([500])
+    left = ffdl.data.open_parquet([str(path)], on_corrupt=ffdl.OnCorrupt.SKIP)
+    assert left.read([500, 0])["id"].tolist() == [0] and left.skipped.samples == 1

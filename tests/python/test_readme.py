@@ -64,3 +64,9 @@ def test_example():
     assert abs(float(lines[0][1]) - 2.5) < 0.05 and abs(float(lines[0][2]) + 1) < 0.05
     assert printed[3] == "the same bits everywhere"
     assert "--ranks" in run(ROOT / "examples" / "03_all_reduce.py", "--help")
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_own_source_example(processes):
+    printed = run(ROOT / "examples" / "09_own_source.py", "--processes", processes)
+    assert printed == "200 images, each used once in each of 2 epochs\n"

@@ -82,6 +82,8 @@ def test_a_restart_goes_on_from_a_checkpoint():
     old.take(5)
     with pytest.raises(ffdl.Cancelled, match="began anew"):
         old.advance()
+    with pytest.raises(ffdl.InvalidArgument, match="give a larger lineage"):
+        join(store, "b", lineage=2, from_=anew.save())
 
 
 def test_what_on_stable_raises_comes_out():
@@ -131,3 +133,32 @@ def test_a_loader_over_a_store():
     assert sorted(used) == sorted(2 * list(range(100)))
     with pytest.raises(ffdl.InvalidArgument, match="ON_DEMAND"):
         ffdl.data.ElasticLoader(data, batch_samples=7, store=store, id="c")
+
+
+def test_a_loader_over_a_store_goes_on_from_a_checkpoint():
+    store, data = ffdl.open_store("mem://"), np.arange(100)
+    options = {
+        "batch_samples": 7, "order": ffdl.SampleOrder.ON_DEMAND, "partition_samples": 8,
+        "store": store}
+    used = []
+
+    def train(loader):
+        if (batch := loader.next()) is not None:
+            used.extend(np.asarray(batch).tolist())
+            loader.ledger.advance()
+
+    with ffdl.data.ElasticLoader(data, id="a", **options) as loader:
+        for _ in range(5):
+            train(loader)
+        state, at_checkpoint = loader.state_dict(), list(used)
+        train(loader)
+        with pytest.raises(ffdl.InvalidArgument, match="lineage= and from_="):
+            loader.load_state_dict(state)
+    used = at_checkpoint
+    loaders = [
+        ffdl.data.ElasticLoader(data, id=id, lineage=2, from_=state["ledger"], **options)
+        for id in "ab"]  # one more than before
+    while not loaders[0].is_done:
+        for loader in loaders:
+            train(loader)
+    assert sorted(used) == list(range(100))

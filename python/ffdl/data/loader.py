@@ -52,7 +52,8 @@ class ElasticLoader:
     window_partitions shuffles the samples of so many partitions together. Under
     ``ffdl run --ledger-log FOLDER`` what is told to on_stable is also logged there.
     store, id: for workers without a session. The ledger is a StoreLedger of that Store, which this
-    worker joins as `id`, and loader.ledger.advance() commits each batch; needs ON_DEMAND.
+    worker joins as `id`, and loader.ledger.advance() commits each batch; needs ON_DEMAND. job,
+    lineage, from_, lease_s: of StoreLedger.join(), the second and third to go on from a checkpoint.
     learner: for those of a parameter server. The ledger is a SlotLedger of that Learner, and a push
     of the ranges that all_parts() gives beside each batch commits it; needs ON_DEMAND.
     collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
@@ -250,11 +251,29 @@ class ElasticLoader:
                 self.ledger.wait(timeout_s)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the training stands, for a checkpoint; equal at all workers after a step."""
+        """Where the training stands, for a checkpoint; equal at all workers after a step.
+
+        Over a store it is what all workers have committed; let nobody commit while the model's part
+        of the checkpoint is taken. Raises InvalidArgument over a learner, whose server has the state.
+        """
+        if isinstance(self.ledger, SlotLedger):
+            raise InvalidArgument(
+                "save a loader over a learner: which samples are in the weights is in the parameter "
+                "server's cut; save that"
+            )
         return {"ledger": self.ledger.save()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Before the session opens, of a loader with the same options. Raises Corrupt."""
+        """Before the session opens, of a loader with the same options.
+
+        Over a store a job goes on from a state by ElasticLoader(lineage=, from_=state["ledger"]) at
+        all workers, with a larger lineage than before. Raises Corrupt, InvalidArgument (no session).
+        """
+        if not isinstance(self.ledger, PartitionLedger):
+            what, instead = "learner", "the parameter server's cut, from which it goes on by itself"
+            if isinstance(self.ledger, StoreLedger):
+                what, instead = "store", "lineage= and from_= when the loader is made"
+            raise InvalidArgument(f"load the state of a loader over a {what}: give {instead}")
         self.ledger.restore(state["ledger"])
 
     def close(self) -> None:

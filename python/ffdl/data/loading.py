@@ -13,6 +13,8 @@ import numpy.typing as npt
 from .._ffdl import DataSource
 from ..errors import InvalidArgument
 from .generators import seed_generators
+from .reading import is_arrays, rows_of, size_of
+from .several import Part
 from .tables import TableSource
 
 _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
@@ -70,70 +72,44 @@ class Loading:
     def __init__(
         self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int | None
     ) -> None:
+        self.samples = size_of(dataset)
+        self._parts: list[Part] = []
+        while isinstance(dataset, Part):  # it is read as the whole is
+            self._parts.append(dataset)
+            dataset = dataset.whole
         self._dataset = dataset
         self._collate_fn = collate_fn
         self._seed = seed
         self._is_source = isinstance(dataset, DataSource)
-        self._is_arrays = _is_arrays(dataset)
+        self._is_arrays = is_arrays(dataset)
         self._is_table = isinstance(dataset, TableSource)
-        self._gives_several = hasattr(dataset, "__getitems__")
-        self.samples = _size_of(dataset)
+        self._leaves_out = self._is_source or getattr(dataset, "leaves_out", False)
 
     def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Loaded:
         """first: partition and position of the first sample, which no other epoch has."""
         if self._seed is not None:
             seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))
-        if not self._is_source:
-            return Loaded(self._batch_of(numbers))
-        samples = self._dataset.read(numbers)
+        for part in self._parts:
+            numbers = part.numbers(numbers)
+        asked = len(numbers)
+        if self._is_table and self._collate_fn is None:
+            columns, left_out = self._dataset.read_left(numbers)
+            return Loaded(columns if left_out < asked else None, left_out)
+        if self._is_arrays and self._collate_fn is None:
+            is_tuple = isinstance(self._dataset, tuple)
+            arrays = self._dataset if is_tuple else (self._dataset,)
+            taken = tuple(array[numbers] for array in arrays)
+            return Loaded(taken if is_tuple else taken[0])
+        samples = self._dataset.read(numbers) if self._is_source else rows_of(self._dataset, numbers)
+        if not self._leaves_out:
+            return Loaded((self._collate_fn or collate)(samples))
         if isinstance(samples, list):
             samples = [sample for sample in samples if sample is not None]
-        skipped = len(numbers) - len(samples)
         if len(samples) == 0:
-            return Loaded(None, skipped)
-        return Loaded(samples if self._collate_fn is None else self._collate_fn(list(samples)), skipped)
-
-    def _batch_of(self, numbers: npt.NDArray[np.int64]) -> Any:
-        dataset = self._dataset
-        if self._is_arrays:
-            arrays = dataset if isinstance(dataset, tuple) else (dataset,)
-            taken = tuple(array[numbers] for array in arrays)
-            if self._collate_fn is None:
-                return taken if isinstance(dataset, tuple) else taken[0]
-            samples = list(zip(*taken, strict=True)) if len(taken) > 1 else list(taken[0])
-        elif self._is_table and self._collate_fn is None:
-            return dataset.read(numbers)
-        elif self._gives_several:
-            samples = dataset.__getitems__(numbers.tolist())
-        else:
-            samples = [dataset[number] for number in numbers.tolist()]
-        return (self._collate_fn or collate)(samples)
-
-
-def _is_arrays(dataset: Any) -> bool:
-    if isinstance(dataset, tuple) and dataset:
-        return all(isinstance(array, np.ndarray) for array in dataset)
-    return isinstance(dataset, np.ndarray)
-
-
-def _size_of(dataset: Any) -> int:
-    what = f"load from a '{type(dataset).__name__}'"
-    if _is_arrays(dataset):
-        sizes = {len(array) for array in (dataset if isinstance(dataset, tuple) else (dataset,))}
-        if len(sizes) > 1:
-            raise InvalidArgument(f"{what}: arrays of {sorted(sizes)} rows; give as many of each")
-        return sizes.pop()
-    if isinstance(dataset, DataSource):
-        return dataset.samples
-    is_map = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(dataset, torch.utils.data.IterableDataset):
-        is_map = False  # it has inherited a __getitem__ that only raises
-    if not is_map:
-        raise InvalidArgument(
-            f"{what}: it has no __len__ or no __getitem__; what can only be iterated over becomes a "
-            "data set by ffdl.data.IterableShards"
-        )
-    return len(dataset)
-
-
+            return Loaded(None, asked)
+        left_out = asked - len(samples)
+        if self._collate_fn is not None:
+            samples = self._collate_fn(list(samples))
+        elif not self._is_source:
+            samples = collate(samples)
+        return Loaded(samples, left_out)

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from .._ffdl import OnCorrupt
 from ..errors import Corrupt, InvalidArgument, NotFound, Unavailable, Unimplemented
 
 
 def open_parquet(
-    paths: Sequence[str], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28
+    paths: Sequence[str], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
+    on_corrupt: OnCorrupt = OnCorrupt.FAIL,
 ) -> TableSource:
     """The rows of Parquet files, in this order; read by row groups. See TableSource."""
-    return TableSource(_ParquetFile, paths, columns, cached_bytes)
+    return TableSource(_ParquetFile, paths, columns, cached_bytes, on_corrupt)
 
 
 def open_arrow(
-    paths: Sequence[str], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28
+    paths: Sequence[str], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
+    on_corrupt: OnCorrupt = OnCorrupt.FAIL,
 ) -> TableSource:
     """The rows of Arrow IPC files and streams (Feather, Hugging Face), by record batches."""
-    return TableSource(_ArrowFile, paths, columns, cached_bytes)
+    return TableSource(_ArrowFile, paths, columns, cached_bytes, on_corrupt)
+
+
+class SkippedRows(NamedTuple):
+    """What a TableSource has left out, as ffdl.SkippedData says it of files."""
+
+    samples: int
+    bytes: int
+    first: str
 
 
 class TableSource:
@@ -46,21 +57,31 @@ class TableSource:
     shuffle within partitions of about a row group reads each piece once per epoch; one over all rows
     reads a piece for each row where not all of them fit.
 
+    on_corrupt: a piece that cannot be read, or whose pages have another checksum than Parquet's
+    writer gave them, raises Corrupt; or its rows are left out and counted (``skipped``), as is a file
+    of which not even its schema can be read. ``read()`` gives the other rows then, and single rows
+    that are left out are None.
+
     Any thread; also in processes that are forked. Pickled it opens its files again. pyarrow reads
     and unpacks without Python's lock; two pieces of one file are read one after the other.
     Raises InvalidArgument (columns that a file lacks or has of another type; numbers that are null),
-    NotFound, Corrupt (names file and row group), Unavailable, Unimplemented (no pyarrow).
+    NotFound, Corrupt (names file, row group and where that begins), Unavailable, Unimplemented (no pyarrow).
     """
 
     def __init__(
         self, kind: type[_File], paths: Sequence[str], columns: Sequence[str] | None,
-        cached_bytes: int,
+        cached_bytes: int, on_corrupt: OnCorrupt,
     ) -> None:
         if isinstance(paths, str) or not paths:
             raise InvalidArgument(f"open tables: paths are {paths!r}; give a list of files")
         self._kind = kind
         self._cached_bytes = cached_bytes
-        self._files = [kind(path) for path in paths]
+        self.leaves_out = on_corrupt == OnCorrupt.SKIP
+        self._not_opened = (0, "")  # bytes of files, and why the first of them
+        self._files = [file for file in map(self._open, paths) if file is not None]
+        if not self._files:
+            raise Corrupt(f"open tables: none of {len(paths)} files can be read: "
+                          f"{self._not_opened[1]}")
         first = self._files[0]
         names = first.schema.names if columns is None else list(columns)
         self._types = {name: first.type_of(name) for name in names}
@@ -85,31 +106,60 @@ class TableSource:
     def __len__(self) -> int:
         return self.samples
 
+    @property
+    def skipped(self) -> SkippedRows:
+        """What was left out, in this process. samples: rows that were asked for, each time that they
+        were; bytes: of files without a schema; first: the reason of the first."""
+        with self._lock:
+            rows, first = self._left_out
+        return SkippedRows(rows, self._not_opened[0], self._not_opened[1] or first)
+
     def read(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
         """The rows of these numbers, as columns."""
-        table = self._take(np.asarray(indices, np.int64))
-        return {name: self._values(name, table.column(name)) for name in self._types}
+        return self.read_left(indices)[0]
+
+    def read_left(
+        self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]
+    ) -> tuple[dict[str, Any], int]:
+        """The same, and how many rows are corrupt and left out."""
+        table, given = self._take(np.asarray(indices, np.int64))
+        columns = {name: self._values(name, table.column(name)) for name in self._types}
+        return columns, int(given.size - given.sum())
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         if not 0 <= number < self.samples:
             raise IndexError(f"row {number} of {self.samples}")
         return self.__getitems__([number])[0]
 
-    def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        columns = self.read(numbers)
-        return [{name: column[i] for name, column in columns.items()} for i in range(len(numbers))]
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        table, given = self._take(np.asarray(numbers, np.int64))
+        columns = {name: self._values(name, table.column(name)) for name in self._types}
+        rows = ({name: column[i] for name, column in columns.items()} for i in itertools.count())
+        return [next(rows) if is_given else None for is_given in given]
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        del state["_lock"], state["_cache"]
+        del state["_lock"], state["_cache"], state["_left_out"], state["_broken"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._forget()
 
+    def _open(self, path: str) -> _File | None:
+        try:
+            return self._kind(path)
+        except Corrupt as error:
+            if not self.leaves_out:
+                raise
+            size, first = self._not_opened
+            self._not_opened = (size + os.path.getsize(path), first or str(error))
+            return None
+
     def _forget(self) -> None:
         self._lock = threading.Lock()
+        self._left_out = (0, "")  # rows, and why the first of them
+        self._broken: dict[int, str] = {}  # pieces, and why
         self._cache: OrderedDict[int, Any] = OrderedDict()
 
     def _compare(self, file: _File, *, all_of_them: bool) -> None:
@@ -127,8 +177,8 @@ class TableSource:
                 "to read with columns="
             )
 
-    def _take(self, numbers: npt.NDArray[np.int64]) -> Any:
-        """The rows as a table, in the order of `numbers`."""
+    def _take(self, numbers: npt.NDArray[np.int64]) -> tuple[Any, npt.NDArray[np.bool_]]:
+        """The rows as a table, in the order of `numbers`; and which of them are not left out."""
         if numbers.size and not (0 <= numbers.min() and numbers.max() < self.samples):
             raise InvalidArgument(
                 f"read rows {numbers.min()} to {numbers.max()} of '{self._files[0].path}' and "
@@ -136,17 +186,38 @@ class TableSource:
             )
         which = np.searchsorted(self._ends, numbers, side="right")
         parts = []
+        given = np.ones(numbers.size, bool)
         order = np.argsort(which, kind="stable")
         bounds = np.flatnonzero(np.diff(which[order])) + 1
         for places in np.split(order, bounds) if numbers.size else []:
             piece = int(which[places[0]])
             begin = self._ends[piece - 1] if piece else 0
-            parts.append(self._piece(piece).take(numbers[places] - begin))
+            if (table := self._whole_piece(piece, places.size)) is None:
+                given[places] = False
+            else:
+                parts.append(table.take(numbers[places] - begin))
         if not parts:
-            return _pyarrow().schema(list(self._types.items())).empty_table()
-        back = np.empty_like(order)
+            return _pyarrow().schema(list(self._types.items())).empty_table(), given
+        order = order[given[order]]
+        back = np.empty(numbers.size, np.int64)
         back[order] = np.arange(order.size)
-        return _pyarrow().concat_tables(parts).take(back)
+        return _pyarrow().concat_tables(parts).take(back[given]), given
+
+    def _whole_piece(self, number: int, rows: int) -> Any:
+        """None: it is corrupt, and so many of its rows are left out."""
+        if not self.leaves_out:
+            return self._piece(number)
+        with self._lock:
+            why = self._broken.get(number)
+        if why is None:
+            try:
+                return self._piece(number)
+            except Corrupt as error:
+                why = str(error)
+        with self._lock:
+            self._broken[number] = why
+            self._left_out = (self._left_out[0] + rows, self._left_out[1] or why)
+        return None
 
     def _piece(self, number: int) -> Any:
         with self._lock:
@@ -202,7 +273,10 @@ class _File:
 
     def read(self, piece: int, columns: list[str]) -> Any:
         with self._lock:
-            table = self._call(f"read {self.word} {piece} of", lambda: self._read(piece, columns))
+            begin = self._begin(piece)
+            where = "" if begin is None else f" at byte {begin}"
+            table = self._call(
+                f"read {self.word} {piece}{where} of", lambda: self._read(piece, columns))
         if table.num_rows != self.piece_rows[piece]:
             raise Corrupt(
                 f"read {self.word} {piece} of '{self.path}': it has {table.num_rows} rows and had "
@@ -237,6 +311,10 @@ class _File:
     def _open(self) -> None:
         raise NotImplementedError
 
+    def _begin(self, piece: int) -> int | None:
+        """Where it lies in the file, if that is known."""
+        return None
+
     def _read(self, piece: int, columns: list[str]) -> Any:
         raise NotImplementedError
 
@@ -247,10 +325,16 @@ class _ParquetFile(_File):
     def _open(self) -> None:
         from pyarrow import parquet
 
-        self._file = parquet.ParquetFile(self.path)
+        self._file = parquet.ParquetFile(self.path, page_checksum_verification=True)
         self.schema = self._file.schema_arrow
         metadata = self._file.metadata
         self.piece_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+    def _begin(self, piece: int) -> int | None:
+        group = self._file.metadata.row_group(piece)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        return min((column.dictionary_page_offset or column.data_page_offset for column in columns),
+                   default=None)
 
     def _read(self, piece: int, columns: list[str]) -> Any:
         return self._file.read_row_group(piece, columns=columns, use_threads=False)
@@ -295,6 +379,9 @@ class _ArrowFile(_File):
                 return
             self._messages.append((begin, mapped.tell() - begin))
             self.piece_rows.append(batch.num_rows)
+
+    def _begin(self, piece: int) -> int | None:
+        return None if self._messages is None else self._messages[piece][0]
 
     def _read(self, piece: int, columns: list[str]) -> Any:
         arrow = _pyarrow()

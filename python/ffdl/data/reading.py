@@ -1,0 +1,49 @@
+"""Data sets of any kind: how many samples they have, and some of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._ffdl import DataSource
+from ..errors import InvalidArgument
+
+
+def is_arrays(dataset: Any) -> bool:
+    if isinstance(dataset, tuple) and dataset:
+        return all(isinstance(array, np.ndarray) for array in dataset)
+    return isinstance(dataset, np.ndarray)
+
+
+def rows_of(dataset: Any, numbers: npt.NDArray[np.integer[Any]]) -> list[Any]:
+    """The samples of these numbers, one by one. Not of an ffdl.DataSource."""
+    if is_arrays(dataset):
+        taken = [array[numbers] for array in (dataset if isinstance(dataset, tuple) else (dataset,))]
+        return list(zip(*taken, strict=True)) if len(taken) > 1 else list(taken[0])
+    if hasattr(dataset, "__getitems__"):
+        return list(dataset.__getitems__(numbers.tolist()))
+    return [dataset[number] for number in numbers.tolist()]
+
+
+def size_of(dataset: Any) -> int:
+    what = f"load from a '{type(dataset).__name__}'"
+    if is_arrays(dataset):
+        sizes = {len(array) for array in (dataset if isinstance(dataset, tuple) else (dataset,))}
+        if len(sizes) > 1:
+            raise InvalidArgument(f"{what}: arrays of {sorted(sizes)} rows; give as many of each")
+        return sizes.pop()
+    if isinstance(dataset, DataSource):
+        return dataset.samples
+    is_map = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(dataset, torch.utils.data.IterableDataset):
+        is_map = False  # it has inherited a __getitem__ that only raises
+    if not is_map:
+        raise InvalidArgument(
+            f"{what}: it has no __len__ or no __getitem__; what can only be iterated over becomes a "
+            "data set by ffdl.data.IterableShards"
+        )
+    return len(dataset)

@@ -1,0 +1,122 @@
+"""Several data sets as one, and parts of one, by weight. Which sample is where is computed, not stored."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._ffdl import DataSource, _numbers, mix_sources, split_source
+from ..errors import InvalidArgument
+from .reading import rows_of, size_of
+
+_Array = npt.NDArray[np.integer[Any]]
+
+
+def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
+    """Data sets as one, of which any stretch has as many samples of each as its weight says.
+
+    ::
+
+        data = ffdl.data.mix([web, books], weights=[3, 1])
+        loader = ffdl.data.ElasticLoader(data, batch_samples=64)
+
+    It ends when each has been used up once; those with larger weights for their size are gone
+    through again and again until then, and nothing is left out. What it gives are samples, for the
+    loader's collate_fn; of several ffdl.DataSource it is ffdl.mix_sources().
+    Raises InvalidArgument.
+    """
+    sources = [isinstance(dataset, DataSource) for dataset in datasets]
+    if datasets and all(sources):
+        return mix_sources(list(datasets), list(weights))
+    if any(sources):
+        raise InvalidArgument(
+            "mix data sets: some are of files (ffdl.DataSource) and some are not; give all of one "
+            "kind, or data sets of yours that read the files"
+        )
+    return Mixture(datasets, weights)
+
+
+def split(dataset: Any, weights: Sequence[float], seed: int = 0) -> list[Any]:
+    """Parts of a data set by weight, of which no two have a sample in common.
+
+    ::
+
+        train, evaluate = ffdl.data.split(data, [0.9, 0.1])
+
+    Each sample is in exactly one part; which one follows from `seed` and the number of samples. A
+    part has as many as its weight says, to a 1000th of all, and gives them as the whole does. Of an
+    ffdl.DataSource it is ffdl.split_source(). Raises InvalidArgument, also for a part without
+    samples.
+    """
+    if isinstance(dataset, DataSource):
+        return list(split_source(dataset, list(weights), seed=seed))
+    return [Part(dataset, weights, seed, which) for which in range(len(weights))]
+
+
+class Part:
+    """A data set of some samples of another, `whole`. Made by split()."""
+
+    def __init__(self, whole: Any, weights: Sequence[float], seed: int, which: int) -> None:
+        self.whole = whole
+        self._made_of = (whole, list(weights), seed, which)
+        self._numbers = split_source(_numbers(size_of(whole)), list(weights), seed=seed)[which]
+
+    def __len__(self) -> int:
+        return self._numbers.samples
+
+    def numbers(self, numbers: Sequence[int] | _Array) -> _Array:
+        """Which samples of the whole these of the part are."""
+        return np.asarray(self._numbers.read(np.asarray(numbers, np.int64)))
+
+    def __getitem__(self, number: int) -> Any:
+        return _one_of(self, number)
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        return rows_of(self.whole, self.numbers(numbers))
+
+    def __reduce__(self) -> Any:
+        return Part, self._made_of
+
+
+class Mixture:
+    """A data set of the samples of several. Made by mix()."""
+
+    def __init__(self, datasets: Sequence[Any], weights: Sequence[float]) -> None:
+        self.leaves_out = any(getattr(dataset, "leaves_out", False) for dataset in datasets)
+        self._made_of = (list(datasets), list(weights))
+        self._ends = list(itertools.accumulate(size_of(dataset) for dataset in datasets))
+        begins = [0, *self._ends]
+        self._numbers = mix_sources(
+            [_numbers(end - begin, begin) for begin, end in itertools.pairwise(begins)],
+            list(weights))
+
+    def __len__(self) -> int:
+        return self._numbers.samples
+
+    def __getitem__(self, number: int) -> Any:
+        return _one_of(self, number)
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        found = np.asarray(self._numbers.read(np.asarray(numbers, np.int64)))
+        which = np.searchsorted(self._ends, found, side="right")
+        samples: list[Any] = [None] * len(found)
+        for one in np.unique(which).tolist():
+            begin = self._ends[one - 1] if one else 0
+            places = np.flatnonzero(which == one).tolist()
+            rows = rows_of(self._made_of[0][one], found[places] - begin)
+            for place, row in zip(places, rows, strict=True):
+                samples[place] = row
+        return samples
+
+    def __reduce__(self) -> Any:
+        return Mixture, self._made_of
+
+
+def _one_of(dataset: Part | Mixture, number: int) -> Any:
+    if not 0 <= number < len(dataset):
+        raise IndexError(f"sample {number} of {len(dataset)}")
+    return dataset.__getitems__([number])[0]
