@@ -122,9 +122,11 @@ class Worker {
     FFDL_RETURN_IF_ERROR(load(options_, loaded));
     Model& model = *loaded.model;
     ffdl::PartitionLedgerOptions order = samples_of(options_, model.samples());
-    FFDL_ASSIGN_OR_RETURN(
-        const auto commits,
-        ffdl::CommitLog::open(file(fmt::format("commits-{}", getpid()), "log"), order));
+    // Where `ffdl run --ledger-log` wants it, and else beside the other files.
+    const std::string log = job_.ledger_log.empty()
+                                ? file(fmt::format("commits-{}", getpid()), "log")
+                                : job_.ledger_log + "/" + job_.worker_id + ".commits";
+    FFDL_ASSIGN_OR_RETURN(const auto commits, ffdl::CommitLog::open(log, order));
     order.on_stable = [&](const ffdl::CommittedStep& step) { commits->write(step); };
     FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(order));
     FFDL_ASSIGN_OR_RETURN(const auto store, open_store(job_.store_url, ffdl::system_runtime(),

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -33,22 +35,45 @@ void print_text(const CommitAudit& audit) {
   if (audit.problems > audit.first_problems.size()) {
     fmt::print("and {} more\n", audit.problems - audit.first_problems.size());
   }
-  fmt::print("{} steps committed {} samples: {} epochs, and {} samples of the next\n", audit.steps,
-             audit.samples, audit.epochs, audit.under_way);
+  fmt::print("{} steps committed {} samples: {} epochs{}, and {} samples of the next\n",
+             audit.steps, audit.samples, audit.epochs,
+             audit.problems == 0 ? ", each sample once" : "", audit.under_way);
   if (audit.cut_lines > 0) {
     fmt::print("{} lines were not written to their end by a process that was killed\n",
                audit.cut_lines);
   }
 }
 
+// In place of a folder what `ffdl run --ledger-log` has the workers' first ledgers write there.
+// Logs of others in it are of other data sets.
+Result<std::vector<std::string>> files_of(const std::vector<std::string>& logs) {
+  std::vector<std::string> files;
+  for (const std::string& log : logs) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(log, error)) {
+      files.push_back(log);
+      continue;
+    }
+    const size_t before = files.size();
+    for (const auto& file : std::filesystem::directory_iterator(log, error)) {
+      if (file.path().extension() == ".commits") files.push_back(file.path().string());
+    }
+    if (files.size() > before) continue;
+    return Status(StatusCode::kNotFound,
+                  fmt::format("audit folder '{}': it has no file *.commits; name the logs", log));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 Status run_audit(const AuditArguments& arguments) {
-  FFDL_ASSIGN_OR_RETURN(const CommitAudit audit,
-                        audit_commit_logs(arguments.logs, arguments.options));
+  FFDL_ASSIGN_OR_RETURN(const std::vector<std::string> logs, files_of(arguments.logs));
+  FFDL_ASSIGN_OR_RETURN(const CommitAudit audit, audit_commit_logs(logs, arguments.options));
   arguments.json ? print_json(audit) : print_text(audit);
   if (audit.problems == 0) return {};
   return Status(StatusCode::kCorrupt,
                 fmt::format("audit {} commit logs: {} samples missing, {} repeated, {} problems",
-                            arguments.logs.size(), audit.missing, audit.repeated, audit.problems));
+                            logs.size(), audit.missing, audit.repeated, audit.problems));
 }
 
 }  // namespace
@@ -61,14 +86,17 @@ void add_data_command(CLI::App& app, Status& outcome) {
       data->add_subcommand("audit",
                            "Prove that each sample was used once per epoch, or say which "
                            "were not");
-  audit->add_option("LOG", arguments->logs, "The commit logs of all members that ever lived")
+  audit
+      ->add_option("LOG", arguments->logs,
+                   "The commit logs of all members that ever lived, or the folder of 'ffdl run "
+                   "--ledger-log'")
       ->required();
   audit->add_flag("--complete", arguments->options.complete,
                   "All epochs must be there; else the last one may be under way");
   audit->add_flag("--json", arguments->json, "Print JSON");
   audit->footer(
       "Exit code 1: something is missing or repeated, or a log cannot be read.\n\n"
-      "Examples:\n  ffdl data audit commits-*\n  ffdl data audit --complete --json commits-*");
+      "Examples:\n  ffdl data audit logs/\n  ffdl data audit --complete --json commits-*");
   audit->callback([arguments, &outcome] { outcome = run_audit(*arguments); });
 }
 

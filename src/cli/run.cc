@@ -160,6 +160,19 @@ Status make_folder(std::string_view option, std::string& path) {
   return {};
 }
 
+// ElasticLoader logs by itself; another program may know nothing of it.
+void tell_if_none_logged(const std::string& folder, std::filesystem::file_time_type begun) {
+  if (folder.empty()) return;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
+    if (file.last_write_time(error) >= begun) return;
+  }
+  fmt::print(stderr,
+             "ffdl: --ledger-log '{}': no worker has logged samples there; let the program open a "
+             "CommitLog in the folder that FFDL_LEDGER_LOG names\n",
+             folder);
+}
+
 // Makes the job follow its policy.
 Result<std::shared_ptr<void>> follow(const LoadedPolicy& loaded, const std::string& log_file,
                                      Store& store, const SupervisorOptions& options) {
@@ -198,6 +211,7 @@ Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<
   ::signal(SIGPIPE, SIG_IGN);  // workers go on when nobody reads their lines any more
   FFDL_RETURN_IF_ERROR(make_folder("--log-dir", options.log_folder));
   FFDL_RETURN_IF_ERROR(make_folder("--ledger-log", options.ledger_log));
+  const auto begun = std::filesystem::file_time_type::clock::now() - std::chrono::seconds(1);
   if (options.master_port == 0) {
     FFDL_ASSIGN_OR_RETURN(options.master_port, free_port());
   }
@@ -216,6 +230,7 @@ Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<
       }
       if (outcome.ok()) {
         outcome = supervise(options, *here->store, here->server != nullptr, beside, signalled);
+        tell_if_none_logged(options.ledger_log, begun);
       }
     }
   }

@@ -30,12 +30,24 @@ TEST_F(DataAuditCommand, ProvesAnEpoch) {
   const std::string logs = log("a", kStep1) + " " + log("b", std::string(kStep2) + kStep3);
   const auto outcome = audit(logs);
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "3 steps committed 5 samples: 1 epochs, and 1 samples of the next\n");
+  EXPECT_EQ(outcome.out,
+            "3 steps committed 5 samples: 1 epochs, each sample once, and 1 samples of the next\n");
   const Json document = Json::parse(audit("--json " + logs).out);
   EXPECT_EQ(document["ok"], true);
   EXPECT_EQ(document["epochs"], 1);
   EXPECT_EQ(document["under_way"], 1);
   EXPECT_EQ(audit("--complete " + logs + " >&2 2>/dev/null").exit_code, 1);
+}
+
+TEST_F(DataAuditCommand, AFolderStandsForTheLogsInIt) {
+  EXPECT_NE(audit(folder_.path() + " 2>&1").out.find("it has no file *.commits"),
+            std::string::npos);
+  log("worker-0.commits", kStep1);
+  log("worker-1.commits", kStep2);
+  folder_.write("worker-1.commits-1", "{\"samples\":9,\"partition_samples\":9,\"epochs\":1}\n");
+  const auto outcome = audit("--json " + folder_.path());
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(Json::parse(outcome.out)["samples"], 4);
 }
 
 TEST_F(DataAuditCommand, NamesWhatIsWrong) {

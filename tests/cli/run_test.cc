@@ -97,6 +97,11 @@ TEST_F(RunTest, WorkersAreToldWhereToLogTheirSamples) {
       run("--ledger-log " + file("samples/new") + " sh -c 'cd $FFDL_LEDGER_LOG && pwd'");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
   EXPECT_NE(outcome.out.find(file("samples/new") + "\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("no worker has logged samples there"), std::string::npos)
+      << outcome.out;
+  const auto logged =
+      run("--ledger-log " + file("samples") + " sh -c 'echo > $FFDL_LEDGER_LOG/worker-0.commits'");
+  EXPECT_EQ(logged.out.find("no worker has logged"), std::string::npos) << logged.out;
   EXPECT_EQ(run("--ledger-log /dev/null/a true").exit_code, 1);
 }
 

@@ -326,8 +326,8 @@ TEST(StoreLedger, WhoDidNotRenewFindsOut) {
   EXPECT_EQ(stuck, "");
 }
 
-// Two workers, one three times as slow, in made-up time: the epoch ends as if both together were one
-// worker. Halves made before would take twice as long.
+// Two workers, one three times as slow, in made-up time: the epoch ends as if both together were
+// one worker. Halves made before would take twice as long.
 TEST(StoreLedger, TheFastOneIsGivenWhatTheSlowOneCannotDo) {
   constexpr uint64_t kSamples = 20'000;
   constexpr uint64_t kBatch = 16;
