@@ -105,7 +105,8 @@ using OpenedSource = Result<std::unique_ptr<DataSource>>;
 using Paths = std::vector<std::string>;
 FFDL_API OpenedSource open_records(const Paths& paths, const RecordOptions& records,
                                    const FileOptions& options = {});
-// NumPy's .npy in C order; a sample is a row: array[i].
+// NumPy's .npy in C order; a sample is a row: array[i]. With kSkip one of another size than its
+// header tells has the rows that are whole.
 FFDL_API OpenedSource open_npy(const Paths& paths, const FileOptions& options = {});
 FFDL_API OpenedSource open_tokens(const Paths& paths, const TokenOptions& tokens,
                                   const FileOptions& options = {});

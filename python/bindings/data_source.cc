@@ -97,7 +97,7 @@ py::object read(const DataSource& source, const py::object& indices, const py::o
 }
 
 template <class Open>
-std::unique_ptr<DataSource> open(Open&& call) {
+std::shared_ptr<DataSource> open(Open&& call) {
   return take(without_lock(call));
 }
 
@@ -125,8 +125,15 @@ void bind_formats(py::module_& module) {
       "Files of samples of so many bytes each, after a header: uint8[record_bytes].", py::kw_only(),
       py::arg("record_bytes"), py::arg("header_bytes") = 0);
   define(
-      "open_npy", [](const Paths& paths) { return open([&] { return open_npy(paths); }); },
-      "NumPy's .npy in C order; a sample is a row: array[i].");
+      "open_npy",
+      [](const Paths& paths, OnCorrupt on_corrupt) {
+        return open([&] { return open_npy(paths, {.on_corrupt = on_corrupt}); });
+      },
+      "NumPy's .npy in C order; a sample is a row: array[i]. on_corrupt: a file of another size\n"
+      "than its header tells raises Corrupt, or gives the rows that are whole, and what follows "
+      "is\n"
+      "counted (DataSource.skipped).",
+      py::kw_only(), py::arg("on_corrupt") = OnCorrupt::kFail);
   define(
       "open_tokens",
       [](const Paths& paths, uint64_t window, uint64_t stride, uint64_t token_bytes,

@@ -14,8 +14,10 @@ using data::SampleTable;
 
 Status has_header(const FileScanner& file, uint64_t header_bytes) {
   if (header_bytes <= file.size()) return {};
-  return invalid_argument("open data file '{}': it has {} bytes, fewer than header_bytes {}",
-                          file.path(), file.size(), header_bytes);
+  return invalid_argument(
+      "open data file '{}': it has {} bytes, fewer than header_bytes {}; check "
+      "header_bytes, or whether the file is whole",
+      file.path(), file.size(), header_bytes);
 }
 
 Result<SampleTable> find_records(const FileScanner& file, const RecordOptions& options) {

@@ -36,7 +36,7 @@ std::optional<uint64_t> row_bytes(const NpyHeader& header) {
   return bytes;
 }
 
-Result<SampleTable> find_rows(FileScanner& file) {
+Result<SampleTable> find_rows(FileScanner& file, OnCorrupt on_corrupt) {
   auto read = read_header(file);
   if (!read.ok()) {
     return std::move(read).status().with_context(fmt::format("open array '{}'", file.path()));
@@ -57,15 +57,21 @@ Result<SampleTable> find_rows(FileScanner& file) {
         "open array '{}': its shape has no rows, or rows of no bytes or too many; name another",
         file.path());
   }
-  if (end != file.size()) {
-    return make_error(StatusCode::kCorrupt,
-                      "open array '{}': its header tells of {} bytes and the file has {}; copy or "
-                      "save it again",
-                      file.path(), end, file.size());
-  }
   SampleTable table;
+  uint64_t rows = header.shape[0];
+  if (end != file.size()) {
+    const Status why = make_error(StatusCode::kCorrupt,
+                                  "open array '{}': its header tells of {} bytes and the file has "
+                                  "{}; copy or save it again, or leave out what follows with "
+                                  "OnCorrupt::kSkip",
+                                  file.path(), end, file.size());
+    if (on_corrupt == OnCorrupt::kFail) return why;
+    rows = std::min(rows, (file.size() - header.data_offset) / *bytes);
+    table.skipped = {0, file.size() - header.data_offset - rows * *bytes,
+                     std::string(why.message())};
+  }
   table.format = {header.dtype, {header.shape.begin() + 1, header.shape.end()}, *bytes, true};
-  table.count = header.shape[0];
+  table.count = rows;
   table.first = header.data_offset;
   table.stride = *bytes;
   return table;
@@ -74,8 +80,9 @@ Result<SampleTable> find_rows(FileScanner& file) {
 }  // namespace
 
 OpenedSource open_npy(const Paths& paths, const FileOptions& options) {
-  return data::open_files(paths, options,
-                          [](FileScanner& file, OnCorrupt) { return find_rows(file); });
+  return data::open_files(paths, options, [](FileScanner& file, OnCorrupt on_corrupt) {
+    return find_rows(file, on_corrupt);
+  });
 }
 
 }  // namespace ffdl

@@ -35,6 +35,19 @@ TEST(OpenNpy, AVectorHasSamplesOfOneElement) {
   EXPECT_TRUE(source->format().shape.empty());
 }
 
+TEST(OpenNpy, AnotherSizeThanTheHeaderTellsIsCountedWhereThatIsAskedFor) {
+  const TempFolder folder;
+  for (const auto& [bytes, rows, skipped] :
+       {std::tuple("aabbccdde", 2, 1), {"aabbccddeeffgg", 3, 2}}) {
+    ASSERT_OK_AND_ASSIGN(const auto source, open_npy({folder.write("a.npy", npy(kShape32, bytes))},
+                                                     {.on_corrupt = OnCorrupt::kSkip}));
+    EXPECT_EQ(read_texts(*source).size(), static_cast<size_t>(rows));
+    EXPECT_EQ(source->skipped().bytes, static_cast<uint64_t>(skipped));
+    EXPECT_NE(source->skipped().first.find("a.npy': its header tells of 140 bytes"),
+              std::string::npos);
+  }
+}
+
 TEST(OpenNpy, SaysWhatIsWrongWithWhichFile) {
   const TempFolder folder;
   const auto opened = [&](const std::string& bytes) {
@@ -42,6 +55,7 @@ TEST(OpenNpy, SaysWhatIsWrongWithWhichFile) {
   };
   EXPECT_FAILS(opened(npy(kShape32, "aabbccddee")), StatusCode::kCorrupt, "tells of 140 bytes");
   EXPECT_FAILS(opened(npy(kShape32, "aabbccddeeffgg")), StatusCode::kCorrupt, "the file has 142");
+  EXPECT_FAILS(opened(npy(kShape32, "aabbccddee")), StatusCode::kCorrupt, "OnCorrupt::kSkip");
   EXPECT_FAILS(opened("short"), StatusCode::kCorrupt, "a.npy': it does not begin as a .npy");
   EXPECT_FAILS(opened(npy(kShape32, "").substr(0, 60)), StatusCode::kCorrupt, "within its header");
   EXPECT_FAILS(opened(npy("{'descr': '<u2', 'fortran_order': True, 'shape': (3, 2)}", "")),
