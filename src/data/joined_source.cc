@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/errors.h"
@@ -60,8 +63,9 @@ OpenedSource join_sources(std::vector<std::unique_ptr<DataSource>> sources) {
   uint64_t samples = 0;
   for (const auto& source : sources) samples += source->samples();
   if (samples == 0) {
-    return invalid_argument("open a data set: there is no sample in its {} files; name others",
-                            sources.size());
+    const std::string why = data::skipped_in(sources).first;
+    return invalid_argument("open a data set: there is no sample in its {} files{}; name others",
+                            sources.size(), why.empty() ? "" : fmt::format(" ({})", why));
   }
   if (sources.size() == 1) return std::move(sources[0]);
   return std::unique_ptr<DataSource>(std::make_unique<JoinedSource>(std::move(sources)));

@@ -102,13 +102,16 @@ std::string path_of(Header header) {
   return prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
 }
 
+// Who reads knows where the member begins.
+std::string within(uint64_t offset, uint64_t begin) {
+  return offset == begin ? "" : fmt::format(", {} bytes into a member,", offset - begin);
+}
+
 // The text that follows a header of type L, x or g.
 Result<std::string> read_text(uint64_t offset, uint64_t bytes, const ReadTar& read) {
-  if (bytes > base::kHeaderTextMax)
-    return no_archive("a name or header too long at byte {}", offset);
+  if (bytes > base::kHeaderTextMax) return no_archive("a name or header too long");
   FFDL_ASSIGN_OR_RETURN(const auto text, read(offset, static_cast<size_t>(bytes)));
-  if (text.size() < bytes)
-    return no_archive("the end of the file within a header at byte {}", offset);
+  if (text.size() < bytes) return no_archive("the file ends within a header");
   return std::string(reinterpret_cast<const char*>(text.data()), text.size());
 }
 
@@ -121,34 +124,37 @@ Result<std::optional<TarMember>> read_tar_member(uint64_t offset, const ReadTar&
   while (true) {
     FFDL_ASSIGN_OR_RETURN(const auto block, read(offset, kBlock));
     if (block.size() < kBlock) {
-      return no_archive("the file ends without the end of the archive at byte {}", offset);
+      return no_archive("the file ends without the end of the archive{}",
+                        within(offset, member.begin));
     }
     const Header header = block.first<kBlock>();
     if (is_zero(header)) {
       if (offset == member.begin) return std::optional<TarMember>();
-      return no_archive("a header of which nothing follows at byte {}", member.begin);
+      return no_archive("a header of which nothing follows");
     }
     const auto size = number_of(header, 124, 12);
     if (!has_checksum(header) || !size)
-      return no_archive("no header of a member at byte {}", offset);
+      return no_archive("no header of a member{}", within(offset, member.begin));
     const char type = static_cast<char>(header[156]);
     if (type == 'L' || type == 'x' || type == 'g' || type == 'K') {
       FFDL_ASSIGN_OR_RETURN(const std::string text, read_text(offset + kBlock, *size, read));
       if (type == 'L') said.path = text.substr(0, text.find('\0'));
       if (type == 'x' && !read_pax(text, said))
-        return no_archive("a bad header at byte {}", offset);
+        return no_archive("a bad header{}", within(offset, member.begin));
       offset += kBlock + padded(*size);
       continue;
     }
     member.is_file = type == '0' || type == '\0' || type == '7';
     if (!member.is_file && type != '5') {
       return base::make_error(StatusCode::kUnimplemented,
-                              "a link, a device or a sparse file at byte {}", offset);
+                              "a link, a device or a sparse file at byte {}; write the archive "
+                              "with the files themselves (tar --dereference --hard-dereference)",
+                              offset);
     }
     member.data = offset + kBlock;
     member.bytes = member.is_file ? said.bytes.value_or(*size) : 0;
     if (member.bytes > base::kSampleBytesMax)
-      return no_archive("a size too large at byte {}", offset);
+      return no_archive("a size too large{}", within(offset, member.begin));
     member.end = member.data + padded(member.bytes);
     member.path = said.path ? *said.path : path_of(header);
     return std::optional(std::move(member));

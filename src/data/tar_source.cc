@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/errors.h"
 #include "data/file_source.h"
@@ -33,6 +34,16 @@ class Samples {
     extents_.back().bytes = member.end - extents_.back().offset;
     return true;
   }
+  // A file of the last sample is not whole, so neither is that: it is left out. Where what is left
+  // out begins.
+  uint64_t give_up(const TarMember& member) {
+    const bool is_of_last =
+        member.is_file && !names_.empty() && data::split_tar_path(member.path).key == key_;
+    if (!is_of_last) return member.begin;
+    const uint64_t begin = extents_.back().offset;
+    extents_.pop_back();
+    return begin;
+  }
   std::vector<Extent> extents() && { return std::move(extents_); }
 
  private:
@@ -59,13 +70,15 @@ Result<SampleTable> find_members(FileScanner& file, OnCorrupt on_corrupt) {
     }
     if (!read->has_value()) break;
     const TarMember& member = **read;
+    std::string problem;
     if (member.end > file.size()) {
-      FFDL_RETURN_IF_ERROR(give_up(at, fmt::format("the file ends within '{}'", member.path)));
-      break;
+      problem = fmt::format("the file ends within '{}'", member.path);
+    } else if (!samples.add(member)) {
+      problem = fmt::format("'{}' is there twice in one sample", member.path);
     }
-    if (!samples.add(member)) {
-      FFDL_RETURN_IF_ERROR(
-          give_up(at, fmt::format("'{}' is there twice in one sample", member.path)));
+    if (!problem.empty()) {
+      FFDL_RETURN_IF_ERROR(give_up(at, problem));
+      table.skipped.bytes += at - samples.give_up(member);
       break;
     }
     at = member.end;

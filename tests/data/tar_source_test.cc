@@ -88,12 +88,25 @@ TEST_F(OpenTarShards, AnArchiveThatWasCutShortFailsOrIsCounted) {
   }
 }
 
+TEST_F(OpenTarShards, ASampleThatLacksAFileIsLeftOut) {
+  const std::string archive = tar_member("1.a", "one") + tar_member("2.a", "two");
+  for (const std::string& broken :
+       {tar_member("2.b", std::string(600, '2')).substr(0, 600), tar_member("2.a", "again")}) {
+    ASSERT_OK_AND_ASSIGN(const auto source,
+                         open(archive + broken, {.on_corrupt = OnCorrupt::kSkip}));
+    EXPECT_EQ(fields_of(*source), Texts{"1 a=one"});
+    EXPECT_EQ(source->skipped().bytes, 1024 + broken.size());
+  }
+}
+
 TEST_F(OpenTarShards, SaysWhatItCannotRead) {
   EXPECT_FAILS(open(tar_member("1.a", "") + tar_member("1.a", "") + tar_end()),
                StatusCode::kCorrupt, "'1.a' is there twice in one sample at byte 512");
   EXPECT_FAILS(open(tar_member("1.a", "", '1') + tar_end()), StatusCode::kUnimplemented,
                "file.tar': a link");
-  EXPECT_FAILS(open(tar_end()), StatusCode::kInvalidArgument, "no sample");
+  EXPECT_FAILS(open(tar_end()), StatusCode::kInvalidArgument, "no sample in its 1 files; name");
+  EXPECT_FAILS(open("no archive", {.on_corrupt = OnCorrupt::kSkip}), StatusCode::kInvalidArgument,
+               "no sample in its 1 files (open data file '");
 }
 
 TEST_F(OpenTarShards, OnlyASampleCanBeTakenApart) {

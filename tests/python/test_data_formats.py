@@ -324,6 +324,8 @@ def test_tables_that_are_broken(arrow, tmp_path, kind):
     paths, opened = write_tables(arrow, tmp_path, kind)
     with pytest.raises(ffdl.NotFound, match="nowhere"):
         opened([str(tmp_path / "nowhere")])
+    with pytest.raises(ffdl.InvalidArgument, match="it is a folder; name its files"):
+        opened([str(tmp_path)])
     with pytest.raises(ffdl.InvalidArgument, match="list of files"):
         opened([])
     victim = Path(paths[0])

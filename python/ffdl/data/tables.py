@@ -260,6 +260,8 @@ class _File:
     def __init__(self, path: str) -> None:
         self.path = str(path)
         self._lock = threading.Lock()
+        if os.path.isdir(self.path):
+            raise InvalidArgument(f"open '{self.path}': it is a folder; name its files")
         self._call("open", self._open)
 
     def type_of(self, name: str) -> Any:
