@@ -56,6 +56,10 @@ struct CommitAudit {
 
 struct CommitAuditOptions {
   bool complete = false;  // all epochs of the ledger must be there; else the last may be under way
+  // The logs of further jobs, in their order, each of which went on from a checkpoint of the one
+  // before as a job of its own (CheckpointOptions::resume): the first step that it tells takes back
+  // what those before told from there on. Not of learners, whose steps begin anew with each server.
+  std::vector<std::vector<std::string>> then{};
 };
 
 // Whether each sample was committed once in each epoch, by the logs of all members of a job.

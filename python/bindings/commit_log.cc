@@ -65,12 +65,18 @@ once per epoch. One thread at a time. The header is ffdl/commit_log.h.)")
       .field("first_problems", &CommitAudit::first_problems);
   module.def(
       "audit_commit_logs",
-      [](const std::vector<std::string>& paths, bool complete) {
-        return take(without_lock([&] { return audit_commit_logs(paths, {.complete = complete}); }));
+      [](const std::vector<std::string>& paths, bool complete,
+         const std::vector<std::vector<std::string>>& then) {
+        return take(without_lock(
+            [&] { return audit_commit_logs(paths, {.complete = complete, .then = then}); }));
       },
       py::arg("paths"), py::kw_only(), py::arg("complete") = CommitAuditOptions{}.complete,
+      py::arg("then") = std::vector<std::vector<std::string>>(),
       "Whether each sample was committed once in each epoch, by the logs of all members that ever\n"
-      "lived. complete: all epochs must be there. Raises NotFound, Unavailable, Corrupt,\n"
+      "lived. complete: all epochs must be there. then: the logs of further jobs, in their order,\n"
+      "each of which went on from a checkpoint of the one before "
+      "(CheckpointOptions(resume=True)).\n"
+      "Raises NotFound, Unavailable, Corrupt,\n"
       "InvalidArgument; what is wrong with the samples is in the CommitAudit.");
 }
 

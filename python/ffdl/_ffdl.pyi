@@ -807,7 +807,9 @@ class CommitAudit:
     problems: int
     first_problems: list[str]
 
-def audit_commit_logs(paths: Sequence[str], *, complete: bool = ...) -> CommitAudit: ...
+def audit_commit_logs(
+    paths: Sequence[str], *, complete: bool = ..., then: Sequence[Sequence[str]] = ...
+) -> CommitAudit: ...
 
 class NoiseScale:
     variance: float

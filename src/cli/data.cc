@@ -16,6 +16,7 @@ namespace {
 
 struct AuditArguments {
   std::vector<std::string> logs;
+  std::vector<std::vector<std::string>> then;
   CommitAuditOptions options;
   bool json = false;
 };
@@ -68,12 +69,18 @@ Result<std::vector<std::string>> files_of(const std::vector<std::string>& logs) 
 
 Status run_audit(const AuditArguments& arguments) {
   FFDL_ASSIGN_OR_RETURN(const std::vector<std::string> logs, files_of(arguments.logs));
-  FFDL_ASSIGN_OR_RETURN(const CommitAudit audit, audit_commit_logs(logs, arguments.options));
+  CommitAuditOptions options = arguments.options;
+  size_t count = logs.size();
+  for (const std::vector<std::string>& further : arguments.then) {
+    FFDL_ASSIGN_OR_RETURN(options.then.emplace_back(), files_of(further));
+    count += options.then.back().size();
+  }
+  FFDL_ASSIGN_OR_RETURN(const CommitAudit audit, audit_commit_logs(logs, options));
   arguments.json ? print_json(audit) : print_text(audit);
   if (audit.problems == 0) return {};
   return Status(StatusCode::kCorrupt,
                 fmt::format("audit {} commit logs: {} samples missing, {} repeated, {} problems",
-                            logs.size(), audit.missing, audit.repeated, audit.problems));
+                            count, audit.missing, audit.repeated, audit.problems));
 }
 
 }  // namespace
@@ -91,12 +98,16 @@ void add_data_command(CLI::App& app, Status& outcome) {
                    "The commit logs of all members that ever lived, or the folder of 'ffdl run "
                    "--ledger-log'")
       ->required();
+  audit->add_option("--then", arguments->then,
+                    "The logs, or the folder, of a further job that went on from a checkpoint of "
+                    "the one before; may be given again");
   audit->add_flag("--complete", arguments->options.complete,
                   "All epochs must be there; else the last one may be under way");
   audit->add_flag("--json", arguments->json, "Print JSON");
   audit->footer(
       "Exit code 1: something is missing or repeated, or a log cannot be read.\n\n"
-      "Examples:\n  ffdl data audit logs/\n  ffdl data audit --complete --json commits-*");
+      "Examples:\n  ffdl data audit logs/\n  ffdl data audit --complete --json commits-*\n"
+      "  ffdl data audit monday/ --then tuesday/");
   audit->callback([arguments, &outcome] { outcome = run_audit(*arguments); });
 }
 

@@ -20,8 +20,8 @@ bool is_before(const Use& a, const Use& b) {
 
 }  // namespace
 
-void Audit::add(const CommittedStep& step, const std::string& where) {
-  const auto [known, is_new] = told_[step.lineage].try_emplace(step.step, Told{step, where});
+void Audit::add(const CommittedStep& step, const std::string& where, size_t job) {
+  const auto [known, is_new] = told_[{job, step.lineage}].try_emplace(step.step, Told{step, where});
   if (is_new || known->second.step == step) return;
   problem(fmt::format("step {} is told in one way by {} and in another by {}", step.step,
                       known->second.where, where));
@@ -34,7 +34,8 @@ CommitAudit Audit::finish(const CommitAuditOptions& options) {
   return std::move(audit_);
 }
 
-// A lineage goes on from a checkpoint: what earlier ones did from its first step on is void.
+// A lineage goes on from a checkpoint, and so does a job: what earlier ones did from its first step
+// on is void.
 std::map<uint64_t, CommittedStep> Audit::surviving_steps() const {
   std::map<uint64_t, CommittedStep> steps;
   for (const auto& [lineage, of_it] : told_) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/data_set.h"
@@ -20,8 +21,8 @@ class Audit {
   // Of the data set its size and its partitions count. epochs: how many there are to be; 0: any.
   Audit(const DataSet& data, uint64_t epochs) : data_(data), epochs_(epochs) {}
 
-  // `where` is named if another told the same step otherwise.
-  void add(const CommittedStep& step, const std::string& where);
+  // `where` is named if another told the same step otherwise. `job`: how many came before.
+  void add(const CommittedStep& step, const std::string& where, size_t job = 0);
   CommitAudit finish(const CommitAuditOptions& options);
 
  private:
@@ -47,7 +48,8 @@ class Audit {
 
   DataSet data_;
   uint64_t epochs_;
-  std::map<uint64_t, std::map<uint64_t, Told>> told_{};  // by lineage and step
+  // By job, lineage and step.
+  std::map<std::pair<size_t, uint64_t>, std::map<uint64_t, Told>> told_{};
   CommitAudit audit_{};
 };
 

@@ -72,14 +72,64 @@ class LogReader {
   const std::string& path_;
 };
 
-Result<data::Audit> begin_audit(const CommitLine& header) {
-  const PartitionLedgerOptions options = {.samples = header.samples,
-                                          .partition_samples = header.partition_samples,
-                                          .epochs = header.epochs};
-  FFDL_RETURN_IF_ERROR(PartitionLedger::create(options).status());
-  return data::Audit({.samples = header.samples, .partition_samples = header.partition_samples},
-                     header.epochs);
-}
+// Puts the logs of jobs together, of which all have one data set.
+class LogAuditor {
+ public:
+  Status add(const std::vector<std::string>& paths, size_t job) {
+    for (const std::string& path : paths) {
+      std::vector<CommitLine> lines;
+      FFDL_RETURN_IF_ERROR(LogReader(path).read(lines, cut_lines_));
+      for (const CommitLine& line : lines) {
+        if (!audit_) FFDL_RETURN_IF_ERROR(begin(path, line));
+        if (line.is_header) {
+          FFDL_RETURN_IF_ERROR(check(path, line));
+        } else {
+          audit_->add(line.step, path, job);
+        }
+      }
+    }
+    return {};
+  }
+  Result<CommitAudit> finish(const CommitAuditOptions& options) {
+    if (!audit_) {
+      return base::invalid_argument(
+          "audit commit logs: none is named, or all are empty; name all "
+          "of a job");
+    }
+    CommitAudit made = audit_->finish(options);
+    made.cut_lines = cut_lines_;
+    return made;
+  }
+
+ private:
+  Status begin(const std::string& path, const CommitLine& header) {
+    const PartitionLedgerOptions options = {.samples = header.samples,
+                                            .partition_samples = header.partition_samples,
+                                            .epochs = header.epochs};
+    FFDL_RETURN_IF_ERROR(PartitionLedger::create(options).status());
+    first_ = header;
+    first_path_ = path;
+    audit_.emplace(
+        data::DataSet{.samples = header.samples, .partition_samples = header.partition_samples},
+        header.epochs);
+    return {};
+  }
+  Status check(const std::string& path, const CommitLine& header) const {
+    if (header.samples == first_.samples && header.partition_samples == first_.partition_samples) {
+      return {};
+    }
+    return base::invalid_argument(
+        "audit commit log '{}': it is of {} samples in partitions of {}, and '{}' of {} in "
+        "partitions of {}; audit one job at a time",
+        path, header.samples, header.partition_samples, first_path_, first_.samples,
+        first_.partition_samples);
+  }
+
+  std::optional<data::Audit> audit_{};
+  CommitLine first_{};
+  std::string first_path_{};
+  uint64_t cut_lines_ = 0;
+};
 
 }  // namespace
 
@@ -107,36 +157,12 @@ void CommitLog::append(const std::string& line) {
 
 Result<CommitAudit> audit_commit_logs(const std::vector<std::string>& paths,
                                       const CommitAuditOptions& options) {
-  std::optional<data::Audit> audit;
-  CommitLine first;
-  uint64_t cut_lines = 0;
-  for (const std::string& path : paths) {
-    std::vector<CommitLine> lines;
-    FFDL_RETURN_IF_ERROR(LogReader(path).read(lines, cut_lines));
-    for (const CommitLine& line : lines) {
-      if (!audit) {
-        first = line;
-        FFDL_ASSIGN_OR_RETURN(audit, begin_audit(first));
-      }
-      if (!line.is_header) {
-        audit->add(line.step, path);
-      } else if (line.samples != first.samples ||
-                 line.partition_samples != first.partition_samples) {
-        return base::invalid_argument(
-            "audit commit log '{}': it is of {} samples in partitions of {}, and '{}' of {} in "
-            "partitions of {}; audit one job at a time",
-            path, line.samples, line.partition_samples, paths[0], first.samples,
-            first.partition_samples);
-      }
-    }
+  LogAuditor auditor;
+  FFDL_RETURN_IF_ERROR(auditor.add(paths, 0));
+  for (size_t i = 0; i < options.then.size(); ++i) {
+    FFDL_RETURN_IF_ERROR(auditor.add(options.then[i], i + 1));
   }
-  if (!audit) {
-    return base::invalid_argument("audit commit logs: {}; name all of a job",
-                                  paths.empty() ? "none is named" : "all that are named are empty");
-  }
-  CommitAudit made = audit->finish(options);
-  made.cut_lines = cut_lines;
-  return made;
+  return auditor.finish(options);
 }
 
 }  // namespace ffdl

@@ -50,6 +50,16 @@ TEST_F(DataAuditCommand, AFolderStandsForTheLogsInIt) {
   EXPECT_EQ(Json::parse(outcome.out)["samples"], 4);
 }
 
+TEST_F(DataAuditCommand, FurtherJobsGoOnFromCheckpoints) {
+  const std::string first = log("monday", std::string(kStep1) + kStep3);  // 3 is taken back
+  const std::string then = log("tuesday", kStep2);
+  const std::string last =
+      log("wednesday", "{\"step\":3,\"lineage\":1,\"parts\":[[\"c\",1,0,2,4],[\"c\",1,1,2,4]]}\n");
+  const auto outcome = audit("--complete " + first + " --then " + then + " --then " + last);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_EQ(audit("--complete " + first + " " + then + " " + last + " 2>&1").exit_code, 1);
+}
+
 TEST_F(DataAuditCommand, NamesWhatIsWrong) {
   const std::string logs = log("a", std::string(kStep1) + kStep3);
   const auto outcome = audit(logs + " 2>&1");

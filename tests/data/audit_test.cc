@@ -100,6 +100,22 @@ TEST(Audit, AnotherLineageTakesBack) {
   EXPECT_EQ(audit(epoch_and({{3, {{2, 0, 1}}, 2}}), true).missing, 1U);
 }
 
+// As a lineage does, but its numbers begin anew.
+TEST(Audit, AFurtherJobTakesBack) {
+  const auto step = [](uint64_t number, const SampleRange& range) {
+    return CommittedStep{number, {{{"a", 1}, range}}, 1};
+  };
+  for (const size_t job : {1U, 0U}) {
+    Audit made(kData, 1);
+    made.add(step(1, {0, 0, 4}), "monday");
+    made.add(step(2, {1, 0, 4}), "monday");
+    made.add(step(3, {2, 0, 1}), "monday");  // after the checkpoint of step 2
+    made.add(step(2, {1, 0, 4}), "tuesday", job);
+    made.add(step(3, {2, 0, 2}), "tuesday", job);
+    EXPECT_EQ(made.finish({.complete = true}).problems, job == 1 ? 0U : 2U);
+  }
+}
+
 TEST(Audit, WhatIsNoSampleIsAProblem) {
   for (const SampleRange& range : {SampleRange{3, 0, 1}, SampleRange{0, 3, 5}, SampleRange{0, 2, 2},
                                    SampleRange{0, uint64_t{1} << 40, (uint64_t{1} << 40) + 1}}) {
