@@ -3,7 +3,9 @@
 #include <pybind11/native_enum.h>
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -96,6 +98,15 @@ py::object read(const DataSource& source, const py::object& indices, const py::o
                        : read_numbers_into(source, numbers.span(), out);
 }
 
+using Files = std::vector<std::filesystem::path>;  // of str, pathlib.Path and the like
+
+Paths strings_of(const Files& files) {
+  Paths paths;
+  paths.reserve(files.size());
+  for (const std::filesystem::path& file : files) paths.push_back(file.string());
+  return paths;
+}
+
 template <class Open>
 std::shared_ptr<DataSource> open(Open&& call) {
   return take(without_lock(call));
@@ -119,15 +130,15 @@ void bind_formats(py::module_& module) {
   };
   define(
       "open_records",
-      [](const Paths& paths, uint64_t record_bytes, uint64_t header_bytes) {
-        return open([&] { return open_records(paths, {record_bytes, header_bytes}); });
+      [](const Files& paths, uint64_t record_bytes, uint64_t header_bytes) {
+        return open([&] { return open_records(strings_of(paths), {record_bytes, header_bytes}); });
       },
       "Files of samples of so many bytes each, after a header: uint8[record_bytes].", py::kw_only(),
       py::arg("record_bytes"), py::arg("header_bytes") = 0);
   define(
       "open_npy",
-      [](const Paths& paths, OnCorrupt on_corrupt) {
-        return open([&] { return open_npy(paths, {.on_corrupt = on_corrupt}); });
+      [](const Files& paths, OnCorrupt on_corrupt) {
+        return open([&] { return open_npy(strings_of(paths), {.on_corrupt = on_corrupt}); });
       },
       "NumPy's .npy in C order; a sample is a row: array[i]. on_corrupt: a file of another size\n"
       "than its header tells raises Corrupt, or gives the rows that are whole, and what follows "
@@ -136,10 +147,11 @@ void bind_formats(py::module_& module) {
       py::kw_only(), py::arg("on_corrupt") = OnCorrupt::kFail);
   define(
       "open_tokens",
-      [](const Paths& paths, uint64_t window, uint64_t stride, uint64_t token_bytes,
+      [](const Files& paths, uint64_t window, uint64_t stride, uint64_t token_bytes,
          uint64_t header_bytes) {
-        return open(
-            [&] { return open_tokens(paths, {window, stride, token_bytes, header_bytes}); });
+        return open([&] {
+          return open_tokens(strings_of(paths), {window, stride, token_bytes, header_bytes});
+        });
       },
       "Sample i is the tokens [i * stride, i * stride + window + 1): the input is the first\n"
       "`window` of them, the target the last. stride: 0 for window.",
@@ -147,27 +159,27 @@ void bind_formats(py::module_& module) {
       py::arg("header_bytes") = 0);
   define(
       "open_lines",
-      [](const Paths& paths, bool json, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
+      [](const Files& paths, bool json, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
         const FileOptions options = {.on_corrupt = on_corrupt, .unpacked_bytes = unpacked_bytes};
-        return open([&] { return open_lines(paths, {.json = json}, options); });
+        return open([&] { return open_lines(strings_of(paths), {.json = json}, options); });
       },
       with_packed("A sample is a line without its end, as bytes. json: each must be JSON."),
       py::kw_only(), py::arg("json") = false, py::arg("on_corrupt") = OnCorrupt::kFail,
       py::arg("unpacked_bytes") = kUnpackedBytes);
   define(
       "open_tf_records",
-      [](const Paths& paths, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
+      [](const Files& paths, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
         const FileOptions options = {.on_corrupt = on_corrupt, .unpacked_bytes = unpacked_bytes};
-        return open([&] { return open_tf_records(paths, options); });
+        return open([&] { return open_tf_records(strings_of(paths), options); });
       },
       with_packed("A sample is the data of a record, as bytes. Both checksums are verified."),
       py::kw_only(), py::arg("on_corrupt") = OnCorrupt::kFail,
       py::arg("unpacked_bytes") = kUnpackedBytes);
   define(
       "open_tar_shards",
-      [](const Paths& paths, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
+      [](const Files& paths, OnCorrupt on_corrupt, uint64_t unpacked_bytes) {
         const FileOptions options = {.on_corrupt = on_corrupt, .unpacked_bytes = unpacked_bytes};
-        return open([&] { return open_tar_shards(paths, options); });
+        return open([&] { return open_tar_shards(strings_of(paths), options); });
       },
       with_packed("WebDataset: a sample is the stretch of the archive with all files of one key,\n"
                   "as bytes; tar_fields() takes it apart."),
@@ -186,12 +198,12 @@ void bind_shard_folders(py::module_& module) {
   const auto define = [&](const char* name, auto function, const char* what) {
     module.def(
         name,
-        [function](const Paths& folders, bool check_hashes, OnCorrupt on_corrupt,
+        [function](const Files& folders, bool check_hashes, OnCorrupt on_corrupt,
                    uint64_t unpacked_bytes) {
           const FileOptions options = {.on_corrupt = on_corrupt,
                                        .unpacked_bytes = unpacked_bytes,
                                        .check_hashes = check_hashes};
-          return open([&] { return function(folders, options); });
+          return open([&] { return function(strings_of(folders), options); });
         },
         py::arg("folders"), py::kw_only(), py::arg("check_hashes") = FileOptions().check_hashes,
         py::arg("on_corrupt") = OnCorrupt::kFail, py::arg("unpacked_bytes") = kUnpackedBytes,
@@ -208,7 +220,8 @@ void bind_shard_folders(py::module_& module) {
   define("open_mds", open_mds, "MosaicML Streaming");
   define("open_litdata", open_litdata, "LitData");
   module.def(
-      "shard_columns", [](const std::string& folder) { return take(shard_columns(folder)); },
+      "shard_columns",
+      [](const std::filesystem::path& folder) { return take(shard_columns(folder.string())); },
       py::arg("folder"), "What shard_fields() needs of a folder. Raises NotFound, Corrupt.");
   module.def(
       "shard_fields",

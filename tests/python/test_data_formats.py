@@ -379,3 +379,17 @@ def test_pages_of_parquet_are_checked(arrow, tmp_path):
         data.read([500])
     left = ffdl.data.open_parquet([str(path)], on_corrupt=ffdl.OnCorrupt.SKIP)
     assert left.read([500, 0])["id"].tolist() == [0] and left.skipped.samples == 1
+
+
+def test_paths_may_be_objects(arrow, tmp_path):
+    from pyarrow import parquet
+
+    np.save(tmp_path / "a.npy", np.arange(3))
+    assert ffdl.open_npy([tmp_path / "a.npy", str(tmp_path / "a.npy")]).read([5]).tolist() == [2]
+    parquet.write_table(arrow.table({"id": [7]}), tmp_path / "a.parquet")
+    assert ffdl.data.open_parquet([tmp_path / "a.parquet"])[0]["id"] == 7
+    folder = Path(write_mds(tmp_path / "mds", None))
+    assert ffdl.open_mds([folder]).samples == 6 and len(ffdl.shard_columns(folder)) == 2
+    for opened in (ffdl.open_npy, ffdl.data.open_parquet):
+        with pytest.raises((TypeError, ffdl.InvalidArgument)):
+            opened(tmp_path / "a.npy")

@@ -16,8 +16,11 @@ from .._ffdl import OnCorrupt
 from ..errors import Corrupt, InvalidArgument, NotFound, Unavailable, Unimplemented
 
 
+_Path = str | os.PathLike[str]
+
+
 def open_parquet(
-    paths: Sequence[str], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
+    paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
     on_corrupt: OnCorrupt = OnCorrupt.FAIL,
 ) -> TableSource:
     """The rows of Parquet files, in this order; read by row groups. See TableSource."""
@@ -25,7 +28,7 @@ def open_parquet(
 
 
 def open_arrow(
-    paths: Sequence[str], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
+    paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
     on_corrupt: OnCorrupt = OnCorrupt.FAIL,
 ) -> TableSource:
     """The rows of Arrow IPC files and streams (Feather, Hugging Face), by record batches."""
@@ -69,10 +72,10 @@ class TableSource:
     """
 
     def __init__(
-        self, kind: type[_File], paths: Sequence[str], columns: Sequence[str] | None,
+        self, kind: type[_File], paths: Sequence[_Path], columns: Sequence[str] | None,
         cached_bytes: int, on_corrupt: OnCorrupt,
     ) -> None:
-        if isinstance(paths, str) or not paths:
+        if isinstance(paths, (str, os.PathLike)) or not paths:
             raise InvalidArgument(f"open tables: paths are {paths!r}; give a list of files")
         self._kind = kind
         self._cached_bytes = cached_bytes
@@ -146,7 +149,7 @@ class TableSource:
         self.__dict__.update(state)
         self._forget()
 
-    def _open(self, path: str) -> _File | None:
+    def _open(self, path: _Path) -> _File | None:
         try:
             return self._kind(path)
         except Corrupt as error:
@@ -257,7 +260,7 @@ class _File:
     schema: Any
     piece_rows: list[int]
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: _Path) -> None:
         self.path = str(path)
         self._lock = threading.Lock()
         if os.path.isdir(self.path):
