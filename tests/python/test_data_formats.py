@@ -355,6 +355,10 @@ def test_tables_that_are_broken_are_left_out_where_that_is_asked_for(arrow, tmp_
             ids = first_batch(loader)["id"].tolist()
             assert set(range(70, 100)) <= set(ids) and 50 not in ids
             assert loader.skipped == 100 - len(ids)
+    part = ffdl.data.split(data, [0.5, 0.5])[0]
+    mixed = ffdl.data.mix([part, opened(paths[1:], **skip)], [1, 1])
+    with ElasticLoader(mixed, batch_samples=len(mixed)) as loader:
+        assert len(first_batch(loader)["id"]) == len(mixed) - loader.skipped < len(mixed)
     assert pickle.loads(pickle.dumps(opened(paths[1:], **skip))).skipped.samples == 0
     again = opened(paths, **skip)  # its schema is gone as well, or rows after the cut
     assert again.samples < 100 and again.read(range(again.samples))["id"][-1] == 99

@@ -62,6 +62,7 @@ class Part:
 
     def __init__(self, whole: Any, weights: Sequence[float], seed: int, which: int) -> None:
         self.whole = whole
+        self.leaves_out = getattr(whole, "leaves_out", False)
         self._made_of = (whole, list(weights), seed, which)
         self._numbers = split_source(_numbers(size_of(whole)), list(weights), seed=seed)[which]
 
