@@ -101,7 +101,7 @@ Status InputFile::read(uint64_t offset, std::span<std::byte> to) const {
     const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return cannot_read(path_, offset, errno);
-    if (got == 0) return cut_short(path_, offset, size_);
+    if (got == 0) return ends_before(offset);
     offset += static_cast<uint64_t>(got);
     to = to.subspan(static_cast<size_t>(got));
   }
@@ -117,7 +117,7 @@ Status InputFile::read_parts(uint64_t offset, std::span<iovec> parts) const {
     const ssize_t got = ::preadv(fd_, parts.data(), count, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return cannot_read(path_, offset, errno);
-    if (got == 0) return cut_short(path_, offset, size_);
+    if (got == 0) return ends_before(offset);
     offset += static_cast<uint64_t>(got);
     for (auto left = static_cast<size_t>(got); left > 0;) {
       const size_t here = std::min(left, parts[0].iov_len);
@@ -141,6 +141,12 @@ Status InputFile::map() {
   map_ = static_cast<const std::byte*>(map);
   populated_ = std::vector<std::atomic<bool>>((size_ - 1) / kPopulatedBytes + 1);
   return {};
+}
+
+// Nothing came from there; the file may have become long again.
+Status InputFile::ends_before(uint64_t offset) const {
+  FFDL_RETURN_IF_ERROR(check_size());
+  return cut_short(path_, offset, size_);
 }
 
 Status InputFile::check_size() const {

@@ -53,6 +53,7 @@ class InputFile {
 
  private:
   InputFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  Status ends_before(uint64_t offset) const;
 
   const std::string path_;
   const int fd_;

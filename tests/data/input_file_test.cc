@@ -91,6 +91,8 @@ TEST(InputFile, AFileThatWasCutShortIsSeen) {
   std::string text(2000, '\0');
   EXPECT_FAILS(file->read(8000, std::as_writable_bytes(std::span(text))), StatusCode::kCorrupt,
                "ends at byte 9000 and had 10000 bytes");
+  EXPECT_FAILS(file->read(9500, std::as_writable_bytes(std::span(text).first(500))),
+               StatusCode::kCorrupt, "ends at byte 9000 and had 10000 bytes");
   EXPECT_FAILS(file->check_size(), StatusCode::kCorrupt, "ends at byte 9000");
 }
 
