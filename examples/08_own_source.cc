@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -175,7 +176,7 @@ Status run(const std::string& path) {
 }  // namespace
 
 int main() {
-  std::string path = "/tmp/ffdl-images-XXXXXX";
+  std::string path = std::filesystem::temp_directory_path() / "ffdl-images-XXXXXX";
   const int fd = ::mkstemp(path.data());
   const std::string bytes = made_up_images(1000);
   const bool is_written =

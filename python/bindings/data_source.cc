@@ -141,9 +141,8 @@ void bind_formats(py::module_& module) {
         return open([&] { return open_npy(strings_of(paths), {.on_corrupt = on_corrupt}); });
       },
       "NumPy's .npy in C order; a sample is a row: array[i]. on_corrupt: a file of another size\n"
-      "than its header tells raises Corrupt, or gives the rows that are whole, and what follows "
-      "is\n"
-      "counted (DataSource.skipped).",
+      "than its header tells raises Corrupt, or gives the rows that are whole, and what follows\n"
+      "is counted (DataSource.skipped).",
       py::kw_only(), py::arg("on_corrupt") = OnCorrupt::kFail);
   define(
       "open_tokens",

@@ -88,34 +88,16 @@ Status FileSource::read_mapped(std::span<const uint64_t> indices, const Hull& hu
   const std::vector<Extent> stretches = stretches_of(indices, hull);
   for (const Extent& stretch : stretches) {
     file_->populate(stretch.offset, stretch.bytes);
-    add_stretch(hull, file_->mapped(stretch.offset, stretch.bytes), batch);
+    if (hull.is_touched) batch.add_stretch(file_->mapped(stretch.offset, stretch.bytes));
   }
-  if (stretches.empty()) populate_each(indices);
+  if (stretches.empty()) {  // each place once, however many of the samples lie in it
+    for (const Extent& place : merged(extents_of(indices), InputFile::kPopulatedBytes)) {
+      file_->populate(place.offset, place.bytes);
+    }
+  }
   return add_all(
       indices, [&](const Extent& extent) { return file_->mapped(extent.offset, extent.bytes); },
       batch);
-}
-
-// Each stretch of the file once, however many of the samples lie in it.
-void FileSource::populate_each(std::span<const uint64_t> indices) const {
-  std::vector<Extent> extents = extents_of(indices);
-  std::sort(extents.begin(), extents.end(),
-            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  for (const Extent& extent : extents) {
-    if (extent.offset > end + InputFile::kPopulatedBytes) {
-      file_->populate(begin, end - begin);
-      begin = extent.offset;
-    }
-    end = std::max(end, extent.end());
-  }
-  file_->populate(begin, end - begin);
-}
-
-void FileSource::add_stretch(const Hull& hull, std::span<const std::byte> bytes,
-                             SampleBatch& batch) {
-  if (hull.is_touched) batch.add_stretch(bytes);
 }
 
 // Each stretch at once, with what lies between its samples.
@@ -126,7 +108,7 @@ Status FileSource::read_stretches(std::span<const uint64_t> indices, const Hull&
     const auto size = static_cast<size_t>(stretch.bytes);
     const auto buffer = hull.is_run ? batch.place(size) : batch.allocate(size);
     FFDL_RETURN_IF_ERROR(file_->read(stretch.offset, buffer));
-    add_stretch(hull, buffer, batch);
+    if (hull.is_touched) batch.add_stretch(buffer);
     read.emplace_back(buffer);
   }
   size_t at = 0;  // where the last one lay

@@ -63,8 +63,6 @@ class FileSource final : public DataSource {
   Hull hull_of(std::span<const uint64_t> indices, uint64_t low, uint64_t high) const;
   std::vector<Extent> extents_of(std::span<const uint64_t> indices) const;
   std::vector<Extent> stretches_of(std::span<const uint64_t> indices, const Hull& hull) const;
-  static void add_stretch(const Hull& hull, std::span<const std::byte> bytes, SampleBatch& batch);
-  void populate_each(std::span<const uint64_t> indices) const;
   Status read_mapped(std::span<const uint64_t> indices, const Hull& hull, SampleBatch& batch) const;
   Status read_stretches(std::span<const uint64_t> indices, const Hull& hull,
                         std::span<const Extent> stretches, SampleBatch& batch) const;

@@ -1,6 +1,7 @@
 #include "data/stretches.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/limits.h"
 
@@ -18,6 +19,20 @@ bool are_near(const Extent& a, const Extent& b, uint64_t reach) {
 }
 
 }  // namespace
+
+std::vector<Extent> merged(std::vector<Extent> extents, uint64_t reach) {
+  std::sort(extents.begin(), extents.end(),
+            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+  std::vector<Extent> found;
+  for (const Extent& extent : extents) {
+    if (!found.empty() && are_near(found.back(), extent, reach)) {
+      found.back() = joined(found.back(), extent);
+    } else {
+      found.push_back(extent);
+    }
+  }
+  return found;
+}
 
 // Not sorted first, which would take as long as reading: samples of one partition find the stretch
 // that the one before them is in.
@@ -39,17 +54,7 @@ std::vector<Extent> few_stretches(std::span<const Extent> samples) {
       return {};
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
-  std::vector<Extent> stretches;
-  for (const Extent& one : found) {
-    if (!stretches.empty() && are_near(stretches.back(), one, base::kReadThroughBytes)) {
-      stretches.back() = joined(stretches.back(), one);
-    } else {
-      stretches.push_back(one);
-    }
-  }
-  return stretches;
+  return merged(std::move(found), base::kReadThroughBytes);
 }
 
 bool are_dense(std::span<const Extent> stretches, uint64_t bytes) {

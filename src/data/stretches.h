@@ -15,6 +15,9 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
+// From the front of the file to its end, those as one that lie within `reach` of each other.
+std::vector<Extent> merged(std::vector<Extent> extents, uint64_t reach);
+
 // Few stretches of a file, from its front to its end, that hold all of `samples`, in whatever
 // order; none: they lie in too many places.
 std::vector<Extent> few_stretches(std::span<const Extent> samples);

@@ -38,6 +38,14 @@ TEST(Stretches, HoldAllSamplesAndFarPlacesAreApart) {
   }
 }
 
+TEST(Stretches, AreMergedWhereTheyLieWithinReach) {
+  EXPECT_EQ(merged({}, 10), std::vector<Extent>());
+  EXPECT_EQ(merged({{40, 5}, {0, 10}, {20, 5}, {36, 3}, {4, 3}}, 10),
+            (std::vector<Extent>{{0, 25}, {36, 9}}));
+  EXPECT_EQ(merged({{40, 5}, {0, 10}, {20, 5}, {36, 3}, {4, 3}}, 9),
+            (std::vector<Extent>{{0, 10}, {20, 5}, {36, 9}}));
+}
+
 TEST(Stretches, AreFew) {
   std::vector<Extent> samples;
   for (uint64_t i = 0; i < 16; ++i) samples.push_back({(i * 7 % 16) * 2 * kMiB, 8});
