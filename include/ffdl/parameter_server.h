@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +63,10 @@ struct ParameterServerOptions {
   uint32_t rows_max = 0;  // rows and parts that one sparse gradient can touch, with those
                           //   added to it while the server is late; 0: dense ones only
   Placement placement = Placement::kAuto;  // of memory and threads on NUMA nodes
+  // The GPU that folds, as CUDA counts them; -1: the one that the calling thread uses. It keeps
+  // weights and state in its memory too, and takes all dense gradients that wait as one batch, with
+  // the bits of the processor (docs/gpu.md). Not with kBulk or a rule of your own.
+  std::optional<int> device{};
 };
 
 // What one learner has done, all incarnations of its slot together.
@@ -99,6 +104,7 @@ struct ParameterServerStats {
   // 2^(b-1) to 2^b - 1 other gradients had been folded since their learner pulled.
   std::array<uint64_t, 32> staleness{};
   MemoryPlacement memory;  // `note` and `threads_bound` are known to the server alone
+  std::optional<int> device{};  // the GPU that folds; known to the server alone
 };
 
 enum class PullMode {
@@ -128,7 +134,9 @@ struct ParameterServerCut {
 //       the segment for adopt().
 // Blocks: stop() until the gradients published so far are folded.
 // Errors: kConflict (name in use, or its server lives), kExhausted (no room in /dev/shm),
-//         kCorrupt, kInvalidArgument (another version, another rule).
+//         kCorrupt, kInvalidArgument (another version, another rule); create() and start() with a
+//         device also kUnimplemented (no GPU, driver or CUDA), and what CUDA says. A GPU that fails
+//         later is left: the processor folds from then on, which the log and stats() say.
 class FFDL_API ParameterServer {
  public:
   // `custom` replaces options.rule. `from` continues at a cut: its weights, state and ledger.
@@ -136,7 +144,8 @@ class FFDL_API ParameterServer {
       const ParameterServerOptions& options, std::unique_ptr<UpdateRule> custom = nullptr,
       const ParameterServerCut* from = nullptr);
 
-  // Takes over the segment of a dead server and finishes the fold that it was in.
+  // Takes over the segment of a dead server and finishes the fold that it was in. The dead one's GPU
+  // folds; where this process cannot use it, the processor does, which the log and stats() say.
   static Result<std::unique_ptr<ParameterServer>> adopt(
       std::string_view name, std::unique_ptr<UpdateRule> custom = nullptr);
 

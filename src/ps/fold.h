@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "ps/device_fold.h"
 #include "ps/gradient_kernels.h"
+#include "ps/journal_word.h"
 #include "ps/journalled_rule.h"
 #include "ps/layout.h"
 #include "ps/shared_copy.h"
@@ -19,6 +21,7 @@ namespace ffdl::ps {
 // Where a test may kill the server.
 enum class FoldStep : uint8_t {
   kLoadPub,
+  kWriteRecord,
   kWriteShadow,
   kStoreJournal,
   kCopyHalf,
@@ -35,24 +38,6 @@ struct NoHooks {
   bool alive(FoldStep) { return true; }
 };
 
-// The journal word: "the shadow of `block` is whole; blocks before it are in place, blocks after it
-// are untouched", for the sequence of one learner or, with learner 255, a round of all.
-struct JournalWord {
-  static constexpr int kRound = 255;
-  int learner = 0;
-  uint64_t block_plus_one = 0;
-  uint32_t sequence_low = 0;
-
-  uint64_t pack() const {
-    return static_cast<uint64_t>(learner) << 56 | block_plus_one << 32 | sequence_low;
-  }
-  static JournalWord unpack(uint64_t word) {
-    return {.learner = static_cast<int>(word >> 56),
-            .block_plus_one = word >> 32 & 0xffffff,
-            .sequence_low = static_cast<uint32_t>(word)};
-  }
-};
-
 // The compiler must not move a plain store across the protocol's stores: a killed server leaves its
 // stores up to one point of its machine code.
 inline void keep_store_order() { std::atomic_signal_fence(std::memory_order_seq_cst); }
@@ -60,7 +45,9 @@ inline void keep_store_order() { std::atomic_signal_fence(std::memory_order_seq_
 template <class Hooks = NoHooks>
 class ShardFold {
  public:
-  ShardFold(const Region& region, const UpdateRule& rule, int shard, Hooks hooks = {})
+  // `device` computes what batches make; null: the processor does.
+  ShardFold(const Region& region, const UpdateRule& rule, int shard, Hooks hooks = {},
+            DeviceFold* device = nullptr)
       : region_(region),
         config_(region_.config()),
         rule_(rule),
@@ -70,10 +57,14 @@ class ShardFold {
         first_block_(region_.shard_begin(shard)),
         blocks_(region_.shard_end(shard) - first_block_),
         version_(region_.version(shard)),
-        hooks_(hooks) {}
+        hooks_(hooks),
+        device_(device) {}
 
   // Published gradients folded into this shard.
   uint64_t version() const { return version_; }
+
+  // From now on the processor computes everything.
+  void leave_device() { device_ = nullptr; }
 
   // Finishes what a killed predecessor left. True when there was something.
   Result<bool> recover() {
@@ -85,7 +76,7 @@ class ShardFold {
       const uint64_t round = words_.round_folded.load(std::memory_order_acquire) + 1;
       interrupted = static_cast<uint32_t>(round) == word.sequence_low;
       if (interrupted) {
-        FFDL_RETURN_IF_ERROR(gather_round(round));
+        FFDL_RETURN_IF_ERROR(region_.folds_batches() ? gather_batch(round) : gather_round(round));
         FFDL_RETURN_IF_ERROR(redo_copy(word));
       }
     } else if (word.block_plus_one > 0 && word.learner < region_.learners_max()) {
@@ -117,6 +108,27 @@ class ShardFold {
     return run_from(0);
   }
 
+  // Folds the next gradients of some learners as one change (a batch): each is an update, in the
+  // order of the learners, and what is between them nobody sees. They are dense or have none.
+  Status fold_batch(std::span<const int> learners) {
+    const uint64_t batch = words_.round_folded.load(std::memory_order_relaxed) + 1;
+    FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kLoadPub));
+    for (int l = 0; l < region_.learners_max(); ++l) {
+      const bool in = std::ranges::find(learners, l) != learners.end();
+      const uint64_t q = region_.folded(k_, l).load(std::memory_order_relaxed) + 1;
+      region_.batch_sequence(k_, batch, l).store(in ? q : 0, std::memory_order_relaxed);
+      FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kWriteRecord));
+    }
+    keep_store_order();
+    FFDL_RETURN_IF_ERROR(gather_batch(batch));
+    if (device_ == nullptr || weight_steps_ == 0) return run_from(0);
+    FFDL_RETURN_IF_ERROR(compute_on_device());
+    by_device_ = true;
+    Status folded = run_from(0);
+    by_device_ = false;
+    return folded;
+  }
+
  private:
   // One gradient of the update in hand.
   struct Source {
@@ -140,8 +152,23 @@ class ShardFold {
     journal_learner_ = l;
     journal_sequence_ = q;
     update_number_ = version_ + 1;
+    in_turn_ = false;
     sources_.clear();
     FFDL_RETURN_IF_ERROR(add_source(l, q));
+    plan_steps();
+    return {};
+  }
+
+  Status gather_batch(uint64_t batch) {
+    journal_learner_ = JournalWord::kRound;
+    journal_sequence_ = batch;
+    update_number_ = version_ + 1;
+    in_turn_ = true;
+    sources_.clear();
+    for (int l = 0; l < region_.learners_max(); ++l) {
+      const uint64_t q = region_.batch_sequence(k_, batch, l).load(std::memory_order_relaxed);
+      if (q != 0) FFDL_RETURN_IF_ERROR(add_source(l, q));
+    }
     plan_steps();
     return {};
   }
@@ -150,6 +177,7 @@ class ShardFold {
     journal_learner_ = JournalWord::kRound;
     journal_sequence_ = round;
     update_number_ = round;
+    in_turn_ = false;
     sources_.clear();
     for (int l = 0; l < region_.learners_max(); ++l) {
       const uint64_t q = region_.round_sequence(round, l).load(std::memory_order_relaxed);
@@ -177,7 +205,7 @@ class ShardFold {
       if (!dense_) touched = unite(touched, source.touched);
     }
     // Only what lies in the segment decides, so that a successor comes to the same steps.
-    const bool in_runs = config_.custom_rule == 0 && sources_.size() == 1 &&
+    const bool in_runs = config_.custom_rule == 0 && sources_.size() == 1 && !in_turn_ &&
                          config_.gradient_type == GradientType::kFloat32;
     step_floats_ = dense_ && in_runs ? kRunFloats : kBlockFloats;
     weight_steps_ = updates ? blocks_ * (kBlockFloats / step_floats_) : 0;
@@ -216,15 +244,27 @@ class ShardFold {
     return {};
   }
 
-  UpdateStep update_step() const {
+  // Of the whole change or, where the sources are folded in turn, of one of them.
+  UpdateStep update_step(size_t source = 0) const {
     UpdateStep step;
-    step.number = update_number_;
+    step.number = update_number_ + source;
     step.learning_rate =
-        config_.rule.learning_rate * schedule_factor(config_.schedule, update_number_);
+        config_.rule.learning_rate * schedule_factor(config_.schedule, step.number);
     step.clip_value = config_.clip_value;
-    step.mini_batches = std::max(sources_.front().meta->mini_batches, 1U);
-    step.gradient_scale = sources_.size() == 1 ? sources_.front().scale : 1;
+    step.mini_batches = std::max(sources_[source].meta->mini_batches, 1U);
+    step.gradient_scale = sources_.size() == 1 || in_turn_ ? sources_[source].scale : 1;
     return step;
+  }
+
+  // Before anything is changed: where it fails, nothing has been begun.
+  Status compute_on_device() {
+    const uint64_t begin = first_block_ * kBlockFloats;
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (!sources_[i].has_gradient()) continue;
+      FFDL_RETURN_IF_ERROR(device_->add(
+          update_step(i), sources_[i].gradient.bytes(begin, blocks_ * kBlockFloats)));
+    }
+    return device_->start_fetch();
   }
 
   Status run_from(uint64_t next) {
@@ -237,7 +277,9 @@ class ShardFold {
     for (uint64_t n = next; n < steps(); ++n) {
       FFDL_RETURN_IF_ERROR(die_unless(FoldStep::kWriteShadow));
       const uint64_t parity = (n + 1) & 1;
-      if (n < weight_steps_) {
+      if (n < weight_steps_ && by_device_) {
+        FFDL_RETURN_IF_ERROR(fetch_shadow(n, parity));
+      } else if (n < weight_steps_) {
         write_shadow(n, parity, step);
       } else {
         write_ledger_shadow(parity);
@@ -295,7 +337,17 @@ class ShardFold {
     journalled_rule_->run(step, run);
   }
 
+  // What the device has made of one block.
+  Status fetch_shadow(uint64_t n, uint64_t parity) {
+    for (uint32_t plane = 0; plane <= config_.state_count; ++plane) {
+      FFDL_ASSIGN_OR_RETURN(const float* const values, device_->fetched(n, plane));
+      copy_floats(region_.shadow(k_, parity, plane), values, kBlockFloats);
+    }
+    return {};
+  }
+
   void write_shadow(uint64_t n, uint64_t parity, const UpdateStep& step) {
+    if (in_turn_) return write_shadow_in_turn(n, parity);
     uint64_t at = 0;  // in the shadow
     for (const TouchedRange& part : parts_of(n)) {
       write_shadow_part(part, at, parity, step);
@@ -322,6 +374,32 @@ class ShardFold {
     }
     block.gradient = gradient_of(part, aligned);
     rule_.apply(step, block);
+  }
+
+  // The bits of the device, without it: so a successor that has none can finish a batch.
+  void write_shadow_in_turn(uint64_t n, uint64_t parity) {
+    const TouchedRange part = parts_of(n).front();
+    UpdateBlock block;
+    block.count = kBlockFloats;
+    block.weights = region_.weights() + part.begin;
+    block.new_weights = region_.shadow(k_, parity, 0);
+    for (uint32_t s = 0; s < config_.state_count; ++s) {
+      block.state[s] = region_.state(s) + part.begin;
+      block.new_state[s] = region_.shadow(k_, parity, 1 + s);
+    }
+    const auto keep = [&](const float* values, uint32_t plane) {
+      copy_floats(scratch_.old[plane], values, kBlockFloats);
+      return scratch_.old[plane];
+    };
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (!sources_[i].has_gradient()) continue;
+      block.gradient = sources_[i].gradient.read(part.begin, kBlockFloats, scratch_.gradient);
+      rule_.apply(update_step(i), block);
+      block.weights = keep(block.new_weights, 0);
+      for (uint32_t s = 0; s < config_.state_count; ++s) {
+        block.state[s] = keep(block.new_state[s], 1 + s);
+      }
+    }
   }
 
   // The gradient of one part: the only one there is, or the sum over the round.
@@ -373,6 +451,7 @@ class ShardFold {
   // The ledger is shard 0's last block: where the samples of this update are written down.
   void write_ledger_shadow(uint64_t parity) {
     entries_.clear();
+    uint64_t version = version_;
     for (const Source& source : sources_) {
       for (const SampleRange& range :
            region_.ranges(source.learner, source.sequence).first(source.meta->ranges)) {
@@ -383,10 +462,11 @@ class ShardFold {
       change(region_.slot_word(l, kSkipped)) += source.meta->skipped;
       change(region_.slot_word(l, kSlotSamples)) += source.meta->samples;
       if (source.meta->mini_batches > 0) {
-        const uint64_t base = std::min(source.meta->base_version, version_);
-        const auto bucket = static_cast<uint64_t>(std::bit_width(version_ - base));
+        const uint64_t base = std::min(source.meta->base_version, version);
+        const auto bucket = static_cast<uint64_t>(std::bit_width(version - base));
         change(region_.staleness_word(std::min(bucket, kStalenessWords - 1))) += 1;
       }
+      if (in_turn_) ++version;
     }
     region_.ledger_shadow_count(parity) = entries_.size();
     std::copy(entries_.begin(), entries_.end(), region_.ledger_shadow(parity));
@@ -445,13 +525,17 @@ class ShardFold {
     return {};
   }
 
-  // A round is folded by one store to round_folded; its members' words follow from it.
+  // A round, or a batch, is folded by one store to round_folded; its members' words follow from it.
   void finish_round_members() {
-    if (config_.synchrony != Synchrony::kBulk) return;
+    const bool batches = region_.folds_batches();
+    if (config_.synchrony != Synchrony::kBulk && !batches) return;
     const uint64_t round = words_.round_folded.load(std::memory_order_acquire);
-    // The record of a round lives until the next but one is formed, which waits for all shards.
+    // The record of a round lives until the next but one is formed, which waits for all shards; that
+    // of a batch until this shard writes the next but one.
     for (int l = 0; round > 0 && l < region_.learners_max(); ++l) {
-      const uint64_t q = region_.round_sequence(round, l).load(std::memory_order_relaxed);
+      const uint64_t q =
+          (batches ? region_.batch_sequence(k_, round, l) : region_.round_sequence(round, l))
+              .load(std::memory_order_relaxed);
       if (q > region_.folded(k_, l).load(std::memory_order_relaxed)) {
         region_.folded(k_, l).store(q, std::memory_order_seq_cst);
       }
@@ -475,11 +559,14 @@ class ShardFold {
   const uint64_t blocks_;
   uint64_t version_;
   [[no_unique_address]] Hooks hooks_;
+  DeviceFold* device_;
 
   // The update in hand.
   int journal_learner_ = 0;
   uint64_t journal_sequence_ = 0;
   uint64_t update_number_ = 0;
+  bool in_turn_ = false;    // a batch: each source is an update, not their mean
+  bool by_device_ = false;  // the device has computed the new values
   std::vector<Source> sources_;
   bool dense_ = false;  // all blocks of the shard are steps, not the parts
   uint64_t weight_steps_ = 0;

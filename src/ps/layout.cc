@@ -11,7 +11,7 @@
 namespace ffdl::ps {
 namespace {
 
-static_assert(std::is_trivially_copyable_v<Config> && sizeof(Config) == 192);
+static_assert(std::is_trivially_copyable_v<Config> && sizeof(Config) == 200);
 static_assert(std::is_trivially_copyable_v<Meta> && sizeof(Meta) == 56);
 static_assert(sizeof(ServerWords) == 192 && sizeof(LearnerWords) == 128 &&
               sizeof(ShardWords) == 128);
@@ -42,8 +42,9 @@ Offsets::Offsets(const Config& config) {
   padded = blocks * kBlockFloats;
   ledger_words = config.partitions * kPartitionWords + learner_count * kSlotWords + kStalenessWords;
   // A gradient changes kPartitionWords words per range, and of its slot kSlotWords and one bucket.
-  // A round has one such gradient per learner.
-  const uint64_t gradients_max = config.synchrony == Synchrony::kBulk ? learner_count : 1;
+  // A round, or a batch, has one such gradient per learner.
+  const bool many = config.synchrony == Synchrony::kBulk || config.device_plus_one != 0;
+  const uint64_t gradients_max = many ? learner_count : 1;
   ledger_entries_max = gradients_max * (config.ranges_max * kPartitionWords + kSlotWords + 1);
 
   Places places;
@@ -54,6 +55,8 @@ Offsets::Offsets(const Config& config) {
   folded = places.take(shard_count * folded_stride);
   round = places.take(sizeof(RoundWords));
   round_sequences = places.take(2 * learner_count * sizeof(uint64_t));
+  const uint64_t batch_records = config.device_plus_one != 0 ? 2 * shard_count : 0;
+  batch_sequences = places.take(batch_records * learner_count * sizeof(uint64_t));
   ledger = places.take(ledger_words * sizeof(uint64_t));
   ledger_shadow_stride = (64 + ledger_entries_max * sizeof(LedgerEntry) + 63) / 64 * 64;
   ledger_shadow = places.take(2 * ledger_shadow_stride);

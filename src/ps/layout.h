@@ -16,7 +16,7 @@
 // b in {0, 1} one of a learner's two buffers, q a sequence number (its buffer is q & 1).
 namespace ffdl::ps {
 
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 
 // The most that one step of a fold updates: a crash repeats at most the copy of one step. Shards
 // and arrays are whole blocks. Built-in rules take smaller steps (kRunFloats) where they can.
@@ -38,7 +38,8 @@ struct Config {
   float clip_value;
   float clip_norm;
   UpdateRuleOptions rule;
-  uint32_t custom_rule;  // 1: the server was given a rule of the user's own
+  uint32_t custom_rule;      // 1: the server was given a rule of the user's own
+  uint32_t device_plus_one;  // of the GPU that folds; 0: none does
   LearningRateSchedule schedule;
   char rule_name[64];
   uint64_t checksum;  // XXH3 of all fields above
@@ -72,7 +73,7 @@ struct alignas(64) ShardWords {
   alignas(64) std::atomic<uint64_t> seqlock;  // odd while the shard changes
   std::atomic<uint32_t> snapshots;            // snapshot readers that asked for a pause, ever
   std::atomic<uint32_t> snapshots_done;       // and those that have had it
-  std::atomic<uint64_t> round_folded;         // Synchrony::kBulk: last round folded
+  std::atomic<uint64_t> round_folded;         // last round folded, or batch (batch_sequence())
 };
 
 // Synchrony::kBulk: which gradients make up a round, fixed before any shard folds it.
@@ -117,7 +118,8 @@ struct Offsets {
   uint64_t padded;  // floats: blocks * kBlockFloats
   uint64_t ledger_words;
   uint64_t ledger_entries_max;  // of one update
-  uint64_t server, learners, shards, folded, folded_stride, round, round_sequences, ledger;
+  uint64_t server, learners, shards, folded, folded_stride, round, round_sequences;
+  uint64_t batch_sequences, ledger;
   uint64_t ledger_shadow, ledger_shadow_stride, meta, ranges, touched;
   uint64_t shadow, weights, state, gradients, gradient_stride;
   uint64_t total;
@@ -151,6 +153,13 @@ class Region {
     return at<std::atomic<uint64_t>>(at_.round_sequences,
                                      static_cast<int>(r & 1) * learners_max() + l);
   }
+  // Sequence of learner l in batch b of shard k, 0 when it is no member. Two records, by b & 1. A
+  // batch is what a shard folds as one change where a GPU folds; no two shards have the same ones.
+  std::atomic<uint64_t>& batch_sequence(int k, uint64_t b, int l) const {
+    return at<std::atomic<uint64_t>>(at_.batch_sequences,
+                                     (2 * k + static_cast<int>(b & 1)) * learners_max() + l);
+  }
+  bool folds_batches() const { return config_.device_plus_one != 0; }
   std::atomic<uint64_t>& ledger(uint64_t word) const {
     return at<std::atomic<uint64_t>>(at_.ledger, static_cast<int64_t>(word));
   }

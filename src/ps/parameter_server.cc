@@ -50,6 +50,11 @@ Status check_options(const ParameterServerOptions& options) {
         "create parameter server '{}': clip_value {} and clip_norm {}; give 0 (off) or more",
         options.name, options.clip_value, options.clip_norm);
   }
+  if (options.device && options.synchrony == Synchrony::kBulk) {
+    return invalid_argument(
+        "create parameter server '{}': a GPU folds no rounds; use another synchrony, or no device",
+        options.name);
+  }
   if (!(options.schedule.final_factor >= 0)) {
     return invalid_argument(
         "create parameter server '{}': schedule.final_factor is {}; give 0 or more", options.name,
@@ -73,7 +78,8 @@ Result<std::unique_ptr<UpdateRule>> choose_rule(const UpdateRuleOptions& options
   return custom;
 }
 
-Config make_config(const ParameterServerOptions& options, const UpdateRule& rule, bool custom) {
+Config make_config(const ParameterServerOptions& options, const UpdateRule& rule, bool custom,
+                   const ps::FoldDevice& device) {
   Config config = {};
   config.parameters = options.parameters;
   const uint64_t blocks = (options.parameters + ps::kBlockFloats - 1) / ps::kBlockFloats;
@@ -93,6 +99,7 @@ Config make_config(const ParameterServerOptions& options, const UpdateRule& rule
   config.clip_norm = options.clip_norm;
   config.rule = options.rule;
   config.custom_rule = custom ? 1 : 0;
+  config.device_plus_one = device ? static_cast<uint32_t>(device.gpu.number) + 1 : 0;
   config.schedule = options.schedule;
   rule.name().copy(config.rule_name, sizeof config.rule_name - 1);
   return config;
@@ -161,11 +168,24 @@ ParameterServer::~ParameterServer() = default;
 Result<std::unique_ptr<ParameterServer>> ParameterServer::create(
     const ParameterServerOptions& options, std::unique_ptr<UpdateRule> custom,
     const ParameterServerCut* from) {
+  return Impl::create(options, std::move(custom), from, {});
+}
+
+Result<std::unique_ptr<ParameterServer>> ParameterServer::Impl::create(
+    const ParameterServerOptions& options, std::unique_ptr<UpdateRule> custom,
+    const ParameterServerCut* from, const ps::OtherDevices& other) {
   FFDL_RETURN_IF_ERROR(check_options(options));
   const bool is_custom = custom != nullptr;
   FFDL_ASSIGN_OR_RETURN(std::unique_ptr<UpdateRule> rule,
                         choose_rule(options.rule, std::move(custom)));
-  const Config config = make_config(options, *rule, is_custom);
+  if (is_custom && options.device) {
+    return invalid_argument(
+        "create parameter server '{}': a GPU has no kernel for the rule '{}'; use a built-in rule, "
+        "or no device",
+        options.name, rule->name());
+  }
+  FFDL_ASSIGN_OR_RETURN(ps::ServerDevice device, ps::ServerDevice::choose(options.device, other));
+  const Config config = make_config(options, *rule, is_custom, device.fold());
   FFDL_RETURN_IF_ERROR(check_journal_reach(config));
 
   shm::SegmentSpec spec;
@@ -191,13 +211,18 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::create(
   FFDL_ASSIGN_OR_RETURN(shm::RoleLock owner, shm::RoleLock::acquire(segment.fd(), shm::kOwnerRole));
   FFDL_RETURN_IF_ERROR(segment.publish());
   auto impl = std::make_unique<Impl>(std::move(segment), std::move(owner), region, std::move(rule),
-                                     std::move(binding));
+                                     std::move(binding), std::move(device));
   impl->sign();
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(impl)));
 }
 
 Result<std::unique_ptr<ParameterServer>> ParameterServer::adopt(
     std::string_view name, std::unique_ptr<UpdateRule> custom) {
+  return Impl::adopt(name, std::move(custom), {});
+}
+
+Result<std::unique_ptr<ParameterServer>> ParameterServer::Impl::adopt(
+    std::string_view name, std::unique_ptr<UpdateRule> custom, const ps::OtherDevices& other) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment, ps::open_segment(name));
   FFDL_ASSIGN_OR_RETURN(Region region, ps::read_region(segment));
   Result<shm::RoleLock> owner = shm::RoleLock::acquire(segment.fd(), shm::kOwnerRole);
@@ -221,7 +246,8 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::adopt(
                             config.rule_name, rule->name());
   }
   auto impl = std::make_unique<Impl>(std::move(segment), std::move(owner).value(), region,
-                                     std::move(rule), ps::NodeBinding::follow(region));
+                                     std::move(rule), ps::NodeBinding::follow(region),
+                                     ps::ServerDevice::succeed(region, other));
   impl->sign();
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(impl)));
 }

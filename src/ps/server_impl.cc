@@ -50,8 +50,11 @@ Status ParameterServer::Impl::start() {
     return base::invalid_argument("start parameter server '{}': it runs already", segment_->name());
   auto control = std::make_unique<ServerControl>();
   std::vector<std::shared_ptr<ShardWorker>> workers;
+  FFDL_RETURN_IF_ERROR(device_.pin_gradients(region_));
   for (int k = 0; k < region_.shards(); ++k) {
-    workers.push_back(std::make_shared<ShardWorker>(region_, *rule_, k, *control));
+    FFDL_ASSIGN_OR_RETURN(auto device, device_.make_fold(region_, k));
+    workers.push_back(
+        std::make_shared<ShardWorker>(region_, *rule_, k, *control, std::move(device)));
     FFDL_ASSIGN_OR_RETURN(const bool recovered, workers.back()->recover());
     if (recovered) region_.server().recoveries.fetch_add(1);
   }
@@ -70,7 +73,15 @@ Status ParameterServer::Impl::start() {
 void ParameterServer::Impl::run_shard(int k, ShardWorker& worker) {
   const int bound = binding_.bind_this_thread(k) ? 1 : 0;
   threads_bound_.fetch_add(bound, std::memory_order_relaxed);  // for display: orders nothing
-  if (Status ran = worker.run(); !ran.ok()) control_->fail(std::move(ran));
+  Status ran = worker.run();
+  if (worker.has_device() && !ran.ok() && ran.code() != StatusCode::kCorrupt) {
+    base::log_error("parameter server '{}': the processor folds shard {} from now on: {}",
+                    segment_->name(), k, ran.message());
+    device_failed_.store(true, std::memory_order_relaxed);  // for display: orders nothing
+    ran = worker.leave_device();
+    if (ran.ok()) ran = worker.run();
+  }
+  if (!ran.ok()) control_->fail(std::move(ran));
   threads_bound_.fetch_sub(bound, std::memory_order_relaxed);
 }
 
@@ -135,6 +146,8 @@ ParameterServerStats ParameterServer::Impl::stats() const {
   stats.memory = ps::observe_memory(region_, huge_pages_);
   stats.memory.threads_bound = threads_bound_.load(std::memory_order_relaxed);
   stats.memory.note = binding_.note();
+  const bool failed = device_failed_.load(std::memory_order_relaxed);
+  if (device_.fold() && !failed) stats.device = device_.fold().gpu.number;
   return stats;
 }
 

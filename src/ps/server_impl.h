@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "ps/layout.h"
 #include "ps/node_binding.h"
+#include "ps/server_device.h"
 #include "ps/shard_worker.h"
 #include "shm/liveness.h"
 #include "shm/segment.h"
@@ -17,14 +18,24 @@ namespace ffdl {
 class ParameterServer::Impl {
  public:
   Impl(shm::Segment segment, shm::RoleLock owner, ps::Region region,
-       std::unique_ptr<UpdateRule> rule, ps::NodeBinding binding)
+       std::unique_ptr<UpdateRule> rule, ps::NodeBinding binding, ps::ServerDevice device)
       : segment_(std::make_shared<shm::Segment>(std::move(segment))),
         owner_(std::move(owner)),
         region_(std::move(region)),
         rule_(std::move(rule)),
         binding_(std::move(binding)),
+        device_(std::move(device)),
         huge_pages_(shm::read_huge_pages(*segment_)) {}
   ~Impl();
+
+  // Those of ParameterServer, also with another machine's GPUs.
+  static Result<std::unique_ptr<ParameterServer>> create(const ParameterServerOptions& options,
+                                                         std::unique_ptr<UpdateRule> custom,
+                                                         const ParameterServerCut* from,
+                                                         const ps::OtherDevices& other);
+  static Result<std::unique_ptr<ParameterServer>> adopt(std::string_view name,
+                                                        std::unique_ptr<UpdateRule> custom,
+                                                        const ps::OtherDevices& other);
 
   Status start();
   Status stop();
@@ -49,8 +60,10 @@ class ParameterServer::Impl {
   const ps::Region region_;
   const std::unique_ptr<UpdateRule> rule_;
   const ps::NodeBinding binding_;
+  ps::ServerDevice device_;
   const shm::HugePages huge_pages_;
   std::atomic<int> threads_bound_ = 0;
+  std::atomic<bool> device_failed_ = false;  // in a shard, which the processor folds since
   base::Mutex calls_mutex_;                     // start, stop and cut: one at a time
   std::unique_ptr<ps::ServerControl> control_;  // while running
   std::vector<base::Thread> shards_;

@@ -10,6 +10,10 @@ namespace ffdl::ps {
 
 Status ShardWorker::run() {
   const bool bulk = config_.synchrony == Synchrony::kBulk;
+  if (device_) {
+    FFDL_RETURN_IF_ERROR(device_->use());
+    FFDL_RETURN_IF_ERROR(device_->load());
+  }
   while (!control_.failed()) {
     serve_cut();
     if (bulk && k_ == 0) form_round();
@@ -21,6 +25,12 @@ Status ShardWorker::run() {
   }
   serve_cut();
   return {};
+}
+
+Status ShardWorker::leave_device() {
+  fold_.leave_device();
+  device_.reset();
+  return fold_.recover().status();
 }
 
 bool ShardWorker::has_published(int l) const {
@@ -35,6 +45,7 @@ bool ShardWorker::may_fold(int l) const {
 }
 
 Result<bool> ShardWorker::fold_what_is_there() {
+  if (device_) return fold_on_device();
   bool folded = false;
   for (int l = 0; l < region_.learners_max(); ++l) {
     if (!may_fold(l)) continue;
@@ -43,6 +54,36 @@ Result<bool> ShardWorker::fold_what_is_there() {
     folded = true;
   }
   return folded;
+}
+
+// All that is there as one batch: the new values come back from the device once for all of it.
+Result<bool> ShardWorker::fold_on_device() {
+  std::vector<int> batch;
+  bool folded = false;
+  for (int l = 0; l < region_.learners_max(); ++l) {
+    if (!may_fold(l)) continue;
+    const uint64_t next = region_.folded(k_, l).load(std::memory_order_relaxed) + 1;
+    if (region_.meta(l, next).form == GradientForm::kDense) {
+      batch.push_back(l);
+      continue;
+    }
+    FFDL_RETURN_IF_ERROR(fold_sparse(l));
+    folded = true;
+  }
+  if (batch.empty()) return folded;
+  FFDL_RETURN_IF_ERROR(fold_.fold_batch(batch));
+  after_fold();
+  return true;
+}
+
+// By the processor, which reads and writes only what is touched.
+Status ShardWorker::fold_sparse(int l) {
+  const uint64_t q = region_.folded(k_, l).load(std::memory_order_relaxed) + 1;
+  FFDL_RETURN_IF_ERROR(fold_.fold(l));
+  // The record stays until the gradient after the next one is pushed, which is not folded here yet.
+  FFDL_RETURN_IF_ERROR(device_->load(region_.touched(l, q).first(region_.meta(l, q).touched)));
+  after_fold();
+  return {};
 }
 
 // A round can be formed when all shards are done with the last one, somebody has published, and

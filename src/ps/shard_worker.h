@@ -64,21 +64,29 @@ class ServerControl {
 // Threads: run() is the thread; nothing else is called meanwhile.
 class ShardWorker {
  public:
-  ShardWorker(const Region& region, const UpdateRule& rule, int shard, ServerControl& control)
+  // `device` folds dense gradients; null: the processor folds all.
+  ShardWorker(const Region& region, const UpdateRule& rule, int shard, ServerControl& control,
+              std::unique_ptr<DeviceFold> device = nullptr)
       : region_(region),
         config_(region_.config()),
         k_(shard),
-        fold_(region_, rule, shard),
+        device_(std::move(device)),
+        fold_(region_, rule, shard, {}, device_.get()),
         control_(control),
         snapshot_pauses_(region_, shard) {}
 
   // Finishes an interrupted fold. True when there was one.
   Result<bool> recover() { return fold_.recover(); }
-  // Ends when the control says so, or with kCorrupt.
+  // Ends when the control says so, with kCorrupt, or with what the device says.
   Status run();
+  // The device has failed: the processor finishes what was begun, and folds when this runs again.
+  bool has_device() const { return device_ != nullptr; }
+  Status leave_device();
 
  private:
   Result<bool> fold_what_is_there();
+  Result<bool> fold_on_device();
+  Status fold_sparse(int l);
   Result<bool> fold_next_round();
   bool round_is_ready() const;
   void form_round();
@@ -92,6 +100,7 @@ class ShardWorker {
   const Region region_;
   const Config& config_;
   const int k_;
+  std::unique_ptr<DeviceFold> device_;
   ShardFold<> fold_;
   ServerControl& control_;
   std::shared_ptr<CutRequest> cut_;  // not yet reached

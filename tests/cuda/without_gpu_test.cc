@@ -4,6 +4,7 @@
 #include "base/device.h"
 #include "comm/device_reduce.h"
 #include "ffdl/device_update.h"
+#include "ffdl/parameter_server.h"
 
 namespace ffdl {
 namespace {
@@ -34,6 +35,7 @@ TEST(WithoutGpu, EveryCallSaysWhatIsMissingInOneSentence) {
       base::pin_pages(values, 64).status(),
       base::run_on_device(base::ScaleArray{.array = {values, 16}}, nullptr),
       update_on_device({}, {}, update, nullptr),
+      ParameterServer::create({.parameters = 1, .device = 0}).status(),
       comm::reduce_on_device(ReduceOp::kSum, DType::kFloat32, inputs, values, 16, nullptr),
   };
   for (const Status& answer : answers) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -19,23 +20,31 @@ struct Case {
   UpdateRuleKind kind;
   uint32_t states;
   bool sparse;
+  bool batch = false;
 };
 
 Config config_of(const Case& what) {
   Config config = TestRegion::small_config(1, what.states);
   config.parameters = 2 * kBlockFloats - 3;
   config.rule.kind = what.kind;
+  config.device_plus_one = what.batch ? 1 : 0;
   return config;
+}
+
+// All that is published: one by one, or as one batch.
+bool fold_all(ShardFold<>& fold, const Region& region) {
+  std::vector<int> learners;
+  for (int l = 0; l < region.learners_max(); ++l) {
+    if (region.folded(0, l) < region.learner(l).pub) learners.push_back(l);
+  }
+  if (region.folds_batches()) return learners.empty() || fold.fold_batch(learners).ok();
+  return std::ranges::all_of(learners, [&](int l) { return fold.fold(l).ok(); });
 }
 
 // What a server does that owns the memory: finish what was interrupted, fold the rest.
 bool serve(const Region& region, const UpdateRule& rule) {
   ShardFold<> fold(region, rule, 0);
-  if (!fold.recover().ok()) return false;
-  while (region.folded(0, 0) < region.learner(0).pub) {
-    if (!fold.fold(0).ok()) return false;
-  }
-  return true;
+  return fold.recover().ok() && fold_all(fold, region);
 }
 
 std::vector<uint64_t> served_copy(const TestRegion& region, const UpdateRule& rule) {
@@ -52,7 +61,7 @@ pid_t start_folding(const TestRegion& region, const UpdateRule& rule) {
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
     raise(SIGSTOP);
     ShardFold<> fold(*region, rule, 0);
-    _exit(fold.fold(0).ok() ? 0 : 1);
+    _exit(fold_all(fold, *region) ? 0 : 1);
   }
   return child;
 }
@@ -68,6 +77,7 @@ TEST_P(FoldInstructions, AKillAtAnyOfThemLosesAndRepeatsNothing) {
   region.publish(
       0, {{.partition = 0, .begin = 4, .end = 9}, {.partition = 1, .begin = 0, .end = 2}}, 1,
       what.sparse ? std::optional(std::vector<TouchedRange>{{5, 70}, {500, 530}}) : std::nullopt);
+  if (what.batch) region.publish(1, {{.partition = 2, .begin = 0, .end = 3}});
   const std::vector<uint64_t> expected = served_copy(region, *rule);
 
   const pid_t child = start_folding(region, *rule);
@@ -95,14 +105,15 @@ TEST_P(FoldInstructions, AKillAtAnyOfThemLosesAndRepeatsNothing) {
   }
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_EQ(region.contents(), expected);
-  EXPECT_GT(changes, what.sparse ? 10 : 100) << instructions;
+  EXPECT_GT(changes, what.sparse || what.batch ? 10 : 100) << instructions;
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, FoldInstructions,
                          ::testing::Values(Case{UpdateRuleKind::kSgd, 0, false},
                                            Case{UpdateRuleKind::kMomentum, 1, false},
                                            Case{UpdateRuleKind::kAdam, 2, false},
-                                           Case{UpdateRuleKind::kMomentum, 1, true}));
+                                           Case{UpdateRuleKind::kMomentum, 1, true},
+                                           Case{UpdateRuleKind::kMomentum, 1, false, true}));
 
 }  // namespace
 }  // namespace ffdl::ps

@@ -3,10 +3,12 @@
 // equal, bit for bit, the sum over exactly the samples that the ledger calls committed.
 //
 //   ps_kill_test --mini-batches N --kills N [--parameters N] [--server-share N]
-//                [--recoveries N] [--sparse 0|1] [--seed N]
+//                [--recoveries N] [--sparse 0|1] [--device 0|1] [--seed N]
 //                                                the driver: exit 0 when all holds, and at least so
 //                                                many interrupted folds were finished
-//   ps_kill_test server NAME adopt|PARAMETERS    started by the driver
+//   ps_kill_test server NAME adopt|PARAMETERS DEVICE
+//                                                started by the driver; 1: a device of the tests
+//                                                folds, with streams that are threads
 //   ps_kill_test learner NAME SLOT TOTAL SPARSE  started by the driver
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -28,6 +30,8 @@
 
 #include "ffdl/learner.h"
 #include "ffdl/parameter_server.h"
+#include "ps/server_impl.h"
+#include "support/device_updates.h"
 
 extern char** environ;
 
@@ -88,17 +92,24 @@ struct Rows {
 // With --sparse, two gradients of three are sparse.
 bool is_sparse(bool sparse, uint64_t sample) { return sparse && sample % 3 != 0; }
 
-int run_server(const std::string& name, const std::string& how) {
+int run_server(const std::string& name, const std::string& how, bool on_device) {
   const bool adopt = how == "adopt";
+  testing::HostDevice device;
+  constexpr uint64_t kSliceBytes = uint64_t{4} << 10;  // so that kills come between slices
+  const ps::OtherDevices other{&device, &testing::update_on_host_device, kSliceBytes};
   ParameterServerOptions options;
+  if (on_device) options.device = 0;
   options.name = name;
   options.parameters = adopt ? 0 : std::stoull(how);
   options.rule.learning_rate = 1;
   options.threads = kServerThreads;
   options.learners_max = kLearners;
   options.rows_max = static_cast<uint32_t>(options.parameters / Rows::kRowSize + 1);
-  auto server = take(adopt ? ParameterServer::adopt(name) : ParameterServer::create(options));
+  using Impl = ParameterServer::Impl;
+  const auto server = take(adopt ? Impl::adopt(name, nullptr, other)
+                                 : Impl::create(options, nullptr, nullptr, other));
   check(server->start());
+  if (server->stats().device.has_value() != on_device) fail("it folds on the wrong side");
   // Ends by SIGKILL, or when the driver closes standard input.
   char byte = 0;
   while (read(STDIN_FILENO, &byte, 1) > 0) {
@@ -178,6 +189,7 @@ struct Plan {
   uint64_t server_share = 33;  // of the kills, in percent
   uint64_t recoveries = 0;
   bool sparse = false;
+  bool device = false;
   uint64_t seed = std::random_device{}();
 };
 
@@ -190,7 +202,7 @@ class Driver {
         random_(plan.seed) {}
 
   int run() {
-    server_ = spawn({"server", name_, std::to_string(plan_.parameters)});
+    server_ = start_server(std::to_string(plan_.parameters));
     for (int slot = 0; slot < kLearners; ++slot) start_learner(slot);
     const auto began = std::chrono::steady_clock::now();
     while (!learners_.empty()) {
@@ -212,6 +224,10 @@ class Driver {
   }
 
  private:
+  Child start_server(const std::string& how) const {
+    return spawn({"server", name_, how, plan_.device ? "1" : "0"});
+  }
+
   void start_learner(int slot) {
     learners_[slot] = spawn({"learner", name_, std::to_string(slot), std::to_string(per_learner_),
                              plan_.sparse ? "1" : "0"});
@@ -275,7 +291,7 @@ class Driver {
     close_pipes(victim);
     if (the_server) {
       ++server_kills_;
-      server_ = spawn({"server", name_, "adopt"});
+      server_ = start_server("adopt");
     } else if (WIFSIGNALED(status)) {
       ++learner_kills_;
       start_learner(slot);
@@ -350,9 +366,9 @@ class Driver {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
-  if (args.size() == 3 && args[0] == "server") {
+  if (args.size() == 4 && args[0] == "server") {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing of a test outlives it
-    return ffdl::run_server(args[1], args[2]);
+    return ffdl::run_server(args[1], args[2], args[3] == "1");
   }
   if (args.size() == 5 && args[0] == "learner") {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -367,13 +383,14 @@ int main(int argc, char** argv) {
     if (args[i] == "--server-share") plan.server_share = value;
     if (args[i] == "--recoveries") plan.recoveries = value;
     if (args[i] == "--sparse") plan.sparse = value != 0;
+    if (args[i] == "--device") plan.device = value != 0;
     if (args[i] == "--seed") plan.seed = value;
   }
   fmt::print(
       "ps_kill_test --mini-batches {} --parameters {} --kills {} --server-share {} --recoveries {} "
-      "--sparse {:d} --seed {}\n",
+      "--sparse {:d} --device {:d} --seed {}\n",
       plan.mini_batches, plan.parameters, plan.kills, plan.server_share, plan.recoveries,
-      plan.sparse, plan.seed);
+      plan.sparse, plan.device, plan.seed);
   std::fflush(stdout);
   return ffdl::Driver(plan).run();
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "ps/update_thread.h"
+#include "support/device_updates.h"
 #include "support/rule_arrays.h"
 #include "support/status_matchers.h"
 
@@ -13,42 +13,6 @@ namespace ffdl::ps {
 namespace {
 
 using testing::RuleBlock;
-
-template <UpdateRuleKind kKind>
-void run_threads(DType type, const RuleNumbers& numbers, const DeviceUpdate& update,
-                 uint64_t threads) {
-  for (uint64_t thread = threads; thread-- > 0;) {  // in another order than that of the elements
-    if (type == DType::kBFloat16) {
-      update_thread<kKind, base::BFloat16>(numbers, update, thread, threads);
-    } else if (type == DType::kFloat16) {
-      update_thread<kKind, base::Float16>(numbers, update, thread, threads);
-    } else {
-      update_thread<kKind, float>(numbers, update, thread, threads);
-    }
-  }
-}
-
-// What the kernel of `options.kind` does, thread by thread.
-void run_all_threads(const UpdateRuleOptions& options, const UpdateStep& step,
-                     const DeviceUpdate& update, uint64_t threads) {
-  const RuleNumbers numbers = rule_numbers(options, step);
-  const auto with = [&](auto run) { run(update.gradient_type, numbers, update, threads); };
-  switch (options.kind) {
-    case UpdateRuleKind::kSgd:
-      return with(run_threads<UpdateRuleKind::kSgd>);
-    case UpdateRuleKind::kMomentum:
-      return with(run_threads<UpdateRuleKind::kMomentum>);
-    case UpdateRuleKind::kAdam:
-    case UpdateRuleKind::kAdamW:
-      return with(run_threads<UpdateRuleKind::kAdam>);
-    case UpdateRuleKind::kNesterov:
-      return with(run_threads<UpdateRuleKind::kNesterov>);
-    case UpdateRuleKind::kAdagrad:
-      return with(run_threads<UpdateRuleKind::kAdagrad>);
-    case UpdateRuleKind::kAverage:
-      return with(run_threads<UpdateRuleKind::kAverage>);
-  }
-}
 
 // Bits, or what a product that is rounded by itself can differ by.
 void expect_same(const float* got, const float* expected, uint64_t count, bool exactly) {
@@ -83,7 +47,7 @@ TEST(DeviceUpdate, GivesTheBitsOfTheKernelsAtEveryOddSize) {
                                   .weights = block.weights,
                                   .state = {block.state[0], block.state[1]}};
         EXPECT_OK(check_update(testing::rule_of(kind), step, update));
-        run_all_threads(testing::rule_of(kind), step, update, 1 + seed % 70);
+        testing::run_all_threads(testing::rule_of(kind), step, update, 1 + seed % 70);
         expect_same(block.weights, expected.weights, count, exactly);
         // Nothing behind the last element is touched.
         EXPECT_EQ(std::memcmp(block.weights + count, before.weights + count,

@@ -42,6 +42,15 @@ void publish_all(TestRegion& region, Form form) {
   region.publish(2, {{.partition = 1, .begin = 3, .end = 9}}, 0);  // a skipped mini-batch
 }
 
+// The learners whose next gradient shard k may fold.
+std::vector<int> published(const TestRegion& region, int k) {
+  std::vector<int> there;
+  for (int l = 0; l < region->learners_max(); ++l) {
+    if (region->folded(k, l) < region->learner(l).pub) there.push_back(l);
+  }
+  return there;
+}
+
 // One server: recovers, then folds all that is published. False when it was killed on the way.
 template <bool kJournal>
 bool serve(const TestRegion& region, const UpdateRule& rule, int* steps_left) {
@@ -53,6 +62,12 @@ bool serve(const TestRegion& region, const UpdateRule& rule, int* steps_left) {
     if (bulk) {
       while (region->shard(k).round_folded < region->round().number) {
         if (!fold.fold_round().ok()) return false;
+      }
+      continue;
+    }
+    if (region->folds_batches()) {
+      for (std::vector<int> there; !(there = published(region, k)).empty();) {
+        if (!fold.fold_batch(there).ok()) return false;
       }
       continue;
     }
@@ -163,6 +178,87 @@ INSTANTIATE_TEST_SUITE_P(Rules, FoldCrash,
                                             ::testing::Values(UpdateRuleKind::kNesterov,
                                                               UpdateRuleKind::kAdagrad,
                                                               UpdateRuleKind::kAverage)));
+
+class BatchCrash
+    : public ::testing::TestWithParam<std::tuple<uint32_t, GradientType, UpdateRuleKind>> {
+ protected:
+  // Two batches, one after the other, of which the second has fewer members.
+  template <bool kJournal>
+  static bool serve_two(TestRegion& region, const UpdateRule& rule, int* steps_left) {
+    if (region->version() < 3 && !serve<kJournal>(region, rule, steps_left)) return false;
+    if (region->learner(1).pub == 1) {
+      region.publish(1, {{.partition = 2, .begin = 5, .end = 7}});
+      region.publish(2, {{.partition = 1, .begin = 9, .end = 11}}, 2);
+    }
+    return serve<kJournal>(region, rule, steps_left);
+  }
+};
+
+// A batch is what the same gradients are one by one, killed wherever.
+TEST_P(BatchCrash, PairsOfKillsLeaveEachGradientFoldedOnce) {
+  const auto [shards, type, kind] = GetParam();
+  const auto rule = rule_of(kind);
+  Config config = config_for(Synchrony::kAsync, shards, type);
+  config.state_count = static_cast<uint32_t>(rule->state_count());
+  int never = kNever;
+  TestRegion one_by_one(config);
+  prepare(one_by_one);
+  ASSERT_TRUE(serve_two<true>(one_by_one, *rule, &never));
+  const std::vector<uint64_t> expected = one_by_one.contents();
+
+  config.device_plus_one = 1;
+  bool first_survived = false;
+  int crashes = 0;
+  for (int first = 0; !first_survived; ++first) {
+    bool second_survived = false;
+    for (int second = first % 3; !second_survived && !first_survived; second += 3) {
+      TestRegion region(config);
+      prepare(region);
+      int steps = first;
+      first_survived = serve_two<true>(region, *rule, &steps);
+      steps = second;
+      second_survived = first_survived || serve_two<true>(region, *rule, &steps);
+      never = kNever;
+      ASSERT_TRUE(serve_two<true>(region, *rule, &never));
+      ASSERT_EQ(region.contents(), expected)
+          << "killed at step " << first << ", then at " << second;
+      ++crashes;
+    }
+  }
+  EXPECT_GT(crashes, 30);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, BatchCrash,
+                         ::testing::Combine(::testing::Values(1U, 2U),
+                                            ::testing::Values(GradientType::kFloat32,
+                                                              GradientType::kBFloat16),
+                                            ::testing::Values(UpdateRuleKind::kMomentum,
+                                                              UpdateRuleKind::kAdam)));
+
+// What is published while no server lives belongs to none of the batches before, whatever a successor
+// finds begun.
+TEST(Fold, WhatComesBetweenTwoServersIsInALaterBatch) {
+  Config config = config_for(Synchrony::kAsync, 2);
+  config.state_count = 0;  // plain descent with whole numbers: in any order the same
+  config.device_plus_one = 1;
+  const auto rule = make_update_rule({.learning_rate = 0.5F}).value();
+  std::vector<uint64_t> expected;
+  bool survived = false;
+  int steps = -1;  // not killed
+  for (; steps < 1 || !survived; ++steps) {
+    TestRegion region(config);
+    region.publish(0, {{.partition = 0, .begin = 0, .end = 10}});
+    region.publish(2, {{.partition = 2, .begin = 0, .end = 5}});
+    int left = steps < 0 ? kNever : steps;
+    survived = serve<true>(region, *rule, &left);
+    region.publish(1, {{.partition = 1, .begin = 0, .end = 3}});
+    int never = kNever;
+    ASSERT_TRUE(serve<true>(region, *rule, &never));
+    if (steps < 0) expected = region.contents();
+    ASSERT_EQ(region.contents(), expected) << "killed at step " << steps;
+  }
+  EXPECT_GT(steps, 10);
+}
 
 // Only touched elements change, weight and state, whatever their place; the arithmetic is that of
 // the dense fold.

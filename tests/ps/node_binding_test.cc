@@ -94,7 +94,7 @@ TEST(NodeBinding, AServersThreadsAreBoundWhileTheyRun) {
   ASSERT_OK_AND_ASSIGN(auto owner, shm::RoleLock::acquire(segment.fd(), shm::kOwnerRole));
   ASSERT_OK_AND_ASSIGN(auto rule, make_update_rule({}));
   ParameterServer::Impl server(std::move(segment), std::move(owner), region, std::move(rule),
-                               std::move(binding));
+                               std::move(binding), ServerDevice());
   EXPECT_EQ(server.stats().memory.threads_bound, 0);
   ASSERT_OK(server.start());
   const Time deadline = deadline_in(std::chrono::seconds(10));
