@@ -102,7 +102,8 @@ overtook.)")
       .field("learners", &ParameterServerStats::learners)
       .field("partitions", &ParameterServerStats::partitions)
       .field("staleness", &ParameterServerStats::staleness)
-      .field("memory", &ParameterServerStats::memory);
+      .field("memory", &ParameterServerStats::memory)
+      .field("device", &ParameterServerStats::device);
 }
 
 void bind_cut(py::module_& module) {
@@ -154,7 +155,8 @@ void bind_create(py::class_<ServerHandle>& server) {
          const LearningRateSchedule& schedule, float clip_value, float clip_norm,
          NonFinite non_finite, Synchrony synchrony, uint32_t staleness, int threads,
          int learners_max, uint32_t partitions, uint32_t ranges_max, GradientType gradient_type,
-         uint32_t rows_max, Placement placement, const ParameterServerCut* cut) {
+         uint32_t rows_max, Placement placement, std::optional<int> device,
+         const ParameterServerCut* cut) {
         const ParameterServerOptions options{.name = std::move(name),
                                              .parameters = parameters,
                                              .rule = rule,
@@ -170,7 +172,8 @@ void bind_create(py::class_<ServerHandle>& server) {
                                              .ranges_max = ranges_max,
                                              .gradient_type = gradient_type,
                                              .rows_max = rows_max,
-                                             .placement = placement};
+                                             .placement = placement,
+                                             .device = device};
         return std::make_unique<ServerHandle>(
             take(without_lock([&] { return ParameterServer::create(options, nullptr, cut); })));
       },
@@ -182,12 +185,14 @@ void bind_create(py::class_<ServerHandle>& server) {
       py::arg("learners_max") = defaults.learners_max, py::arg("partitions") = defaults.partitions,
       py::arg("ranges_max") = defaults.ranges_max,
       py::arg("gradient_type") = defaults.gradient_type, py::arg("rows_max") = defaults.rows_max,
-      py::arg("placement") = defaults.placement, py::arg("cut") = nullptr,
+      py::arg("placement") = defaults.placement, py::arg("device") = defaults.device,
+      py::arg("cut") = nullptr,
       R"(Makes the segment: `parameters` float32 weights, all zero, or those of `cut`.
 
 name: letters, digits, '.', '-', '_'; empty for learners that are threads of this process. The other
 arguments are the fields of ParameterServerOptions in ffdl/parameter_server.h.
-Raises Conflict (name in use), Exhausted (no room in /dev/shm), InvalidArgument.)");
+Raises Conflict (name in use), Exhausted (no room in /dev/shm), InvalidArgument; with a device also
+Unimplemented (no GPU, driver or CUDA).)");
   server.def_static(
       "adopt",
       [](const std::string& name) {

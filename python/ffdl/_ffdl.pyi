@@ -149,6 +149,7 @@ class ParameterServerStats:
     partitions: list[PartitionProgress]
     staleness: list[int]
     memory: MemoryPlacement
+    device: int | None
 
 class ParameterServerCut:
     version: int
@@ -183,6 +184,7 @@ class ParameterServer:
         gradient_type: GradientType = ...,
         rows_max: int = ...,
         placement: Placement = ...,
+        device: int | None = None,
         cut: ParameterServerCut | None = None,
     ) -> ParameterServer: ...
     @staticmethod

@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "benchmarks/harness/suite.h"
 #include "comm/nccl_library.h"
+#include "cuda/bench_folds.h"
 #include "cuda/bench_kernels.h"
 #include "cuda/bench_members.h"
 #include "cuda/bench_shared.h"
@@ -15,8 +16,8 @@
 #include "cuda/bench_worlds.h"
 
 // './dev bench cuda': how many bytes per second the kernels of cuda/ move, against the GPU's own
-// copy, and what passes between GPU and host, against copies of pinned memory; sums among processes
-// on one GPU, and how long NCCL takes to connect a job's next world. It stands with the tests, as
+// copy, and what passes between GPU and host, against copies of pinned memory; a server that folds
+// there, sums among processes on one GPU, and how long NCCL takes to connect a job's next world. It stands with the tests, as
 // much of this is no part of the public interface. `--facts` prints what this GPU is, as the head
 // of a page; the program starts itself with kMemberOption as each of the processes. Exit codes:
 // those of benchmarks/README.md, and 4: this machine has no GPU.
@@ -60,6 +61,7 @@ int main_of(int argc, char** argv) {
   return Suite::run("cuda", argc, argv, [](Suite& suite) {
     add_kernel_rows(suite);
     add_traffic_rows(suite);
+    add_fold_rows(suite);
     add_shared_rows(suite);
     add_world_rows(suite);
   });

@@ -9,6 +9,11 @@
  * A gradient is read once, together with its member's entry in the record: publish asserts that no
  * slot changes that a shard may still have to read, so a later read would give the same.
  *
+ * With SHARD_ROUNDS each shard forms rounds of its own, of whoever has published by then, and waits
+ * for nobody: the batches of a server that folds in a GPU's memory. Its record and their number are
+ * its own, too. What a GPU computes is no memory that others see, so that WRITE_SHADOW is one step
+ * here as there.
+ *
  * A learner waits until its gradient is folded, so it is in the next round again. A learner that
  * dies is reclaimed some time later; after that a new incarnation may come, or nobody.
  */
@@ -30,6 +35,9 @@
 #endif
 #ifndef LEARNER_KILLS
 #define LEARNER_KILLS 1 /* per learner */
+#endif
+#ifndef SHARD_ROUNDS
+#define SHARD_ROUNDS 0
 #endif
 #ifndef MUTANT
 #define MUTANT 0
@@ -62,7 +70,11 @@ byte round_folded[SHARDS];
 #define FOLDED(l, k) folded[(l) * SHARDS + (k)]
 #define FOLDED_BY_ALL(l, q) \
   (FOLDED(l, 0) >= (q) && FOLDED(l, 1 % SHARDS) >= (q) && FOLDED(l, 2 % SHARDS) >= (q))
-#if MUTANT == R_ONE_RECORD
+#if SHARD_ROUNDS && MUTANT == R_ONE_RECORD
+#define RECORD(r, l) own_record[l]
+#elif SHARD_ROUNDS
+#define RECORD(r, l) own_record[((r) & 1) * LEARNERS + (l)]
+#elif MUTANT == R_ONE_RECORD
 #define RECORD(r, l) record[l]
 #else
 #define RECORD(r, l) record[((r) & 1) * LEARNERS + (l)]
@@ -159,6 +171,9 @@ proctype shard(byte k) {
   byte journal_block;           /* with learner 255: a round */
   byte journal_round;
   byte done;                    /* round_folded[k], which nobody else writes */
+#if SHARD_ROUNDS
+  byte own_record[LEARNERS * 2];
+#endif
   byte member[LEARNERS];        /* the round's record, as read */
   byte word[LEARNERS];          /* the members' gradients, as read */
   byte r;
@@ -192,13 +207,24 @@ recover:
 
 idle:
   if
+#if SHARD_ROUNDS
+  :: !ALL_OWN_FOLDED -> goto form_round
+#else
   :: atomic { done < round -> r = done + 1; goto load_record }
   :: k == 0 && ROUND_DUE -> goto form_round
+#endif
   :: ended == LEARNERS && ALL_OWN_FOLDED -> goto finish
   OR_KILLED
   fi;
 
-form_round:                     /* shard 0 only */
+form_round:                     /* shard 0 only, but with SHARD_ROUNDS */
+#if SHARD_ROUNDS
+  STEP(r = done + 1);
+write_own_record:
+  STEP(
+    RECORD(r, l) = (pub[l] > FOLDED(l, k) -> FOLDED(l, k) + 1 : 0); l++;
+    if :: l < LEARNERS -> goto write_own_record :: else -> l = 0; goto load_record fi);
+#endif
 #if MUTANT == R_NUMBER_FIRST
   STEP(round++; r = round);
 #else
@@ -245,8 +271,10 @@ copy_shadow:
     for (n : 0 .. BLOCKS - 1) {
       assert(CELL(n, 0) == INITIAL(n) + CELL(0, 0) && CELL(n, 1) == CELL(n, 0))
     }
+#if !SHARD_ROUNDS
     assert(sum[r] == 0 || sum[r] == CELL(0, 0));
     sum[r] = CELL(0, 0);
+#endif
     done = r; round_folded[k] = r);
 
 store_folded:

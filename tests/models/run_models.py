@@ -76,6 +76,8 @@ CORRECT = [
     Configuration("rounds/kills", bounds()),
     Configuration("rounds/2-batches-server", bounds(batches=2, learner_kills=0)),
     Configuration("rounds/2-batches-learner", bounds(batches=2, server_kills=0)),
+    Configuration("rounds/own", {**bounds(), "SHARD_ROUNDS": 1}),
+    Configuration("rounds/own-2-batches", {**bounds(batches=2, learner_kills=0), "SHARD_ROUNDS": 1}),
     Configuration("worlds/healed-by-sum", world_bounds()),
     Configuration("worlds/crash", world_bounds(crashes=1)),
     Configuration("worlds/joiner", world_bounds(joiners=1)),
@@ -111,6 +113,10 @@ CORRECT = [
 ]
 
 
+# Those that a shard's own rounds can have, too.
+OWN_ROUND_MUTANTS = ("R_OWN_CHOICE", "R_NO_RESTORE", "R_ONE_RECORD")
+
+
 def mutants():
     """One configuration for each '#define M_NAME n', 'R_NAME' or 'W_NAME' of a model."""
     for family, model in MODELS.items():
@@ -121,6 +127,10 @@ def mutants():
             short = name[2:].lower().replace("_", "-")
             yield Configuration(f"{family}/mutant/{short}", {**where, "MUTANT": int(number)},
                                 mutant=True)
+            if name in OWN_ROUND_MUTANTS:
+                yield Configuration(f"{family}/mutant/own-{short}",
+                                    {**where, "MUTANT": int(number), "SHARD_ROUNDS": 1},
+                                    mutant=True)
 
 
 @dataclasses.dataclass

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "benchmarks/harness/suite.h"
+
+namespace ffdl::bench {
+
+// A parameter server that folds in the GPU's memory, against one that folds on the processor.
+void add_fold_rows(Suite& suite);
+
+}  // namespace ffdl::bench
