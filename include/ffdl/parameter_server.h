@@ -103,7 +103,7 @@ struct ParameterServerStats {
   // staleness[0]: gradients computed from the newest weights; staleness[b]: those for which
   // 2^(b-1) to 2^b - 1 other gradients had been folded since their learner pulled.
   std::array<uint64_t, 32> staleness{};
-  MemoryPlacement memory;  // `note` and `threads_bound` are known to the server alone
+  MemoryPlacement memory;       // `note` and `threads_bound` are known to the server alone
   std::optional<int> device{};  // the GPU that folds; known to the server alone
 };
 
@@ -144,8 +144,8 @@ class FFDL_API ParameterServer {
       const ParameterServerOptions& options, std::unique_ptr<UpdateRule> custom = nullptr,
       const ParameterServerCut* from = nullptr);
 
-  // Takes over the segment of a dead server and finishes the fold that it was in. The dead one's GPU
-  // folds; where this process cannot use it, the processor does, which the log and stats() say.
+  // Takes over the segment of a dead server and finishes the fold that it was in. The dead one's
+  // GPU folds; where this process cannot use it, the processor does, which the log and stats() say.
   static Result<std::unique_ptr<ParameterServer>> adopt(
       std::string_view name, std::unique_ptr<UpdateRule> custom = nullptr);
 

@@ -28,8 +28,8 @@ Status DeviceFold::allocate() {
   base::DeviceSide& side = *device_.gpu.side;
   FFDL_ASSIGN_OR_RETURN(stream_, side.make_stream());
   FFDL_ASSIGN_OR_RETURN(values_, side.allocate(planes_ * floats_ * sizeof(float)));
-  FFDL_ASSIGN_OR_RETURN(
-      gradient_, side.allocate(floats_ * bytes_per_element(region_.config().gradient_type)));
+  FFDL_ASSIGN_OR_RETURN(gradient_,
+                        side.allocate(floats_ * bytes_per_element(region_.config().gradient_type)));
   FFDL_ASSIGN_OR_RETURN(landing_,
                         side.allocate_pinned(2 * planes_ * slice_floats_ * sizeof(float)));
   return {};
@@ -74,8 +74,8 @@ Status DeviceFold::load(std::span<const TouchedRange> ranges) {
 }
 
 Status DeviceFold::add(const UpdateStep& step, std::span<const std::byte> gradient) {
-  FFDL_RETURN_IF_ERROR(device_.gpu.side->copy(gradient_.get(), gradient.data(), gradient.size(),
-                                              stream_.get()));
+  FFDL_RETURN_IF_ERROR(
+      device_.gpu.side->copy(gradient_.get(), gradient.data(), gradient.size(), stream_.get()));
   DeviceUpdate update;
   update.count = floats_;
   update.gradient_type = dtype_of(region_.config().gradient_type);

@@ -3,7 +3,7 @@
 #include "ffdl/device_update.h"
 
 // update_on_device() is the twin of update_kernels.h. What dies with the process is a GPU's memory
-// as a whole, so it works in place and nothing is kept for a successor. cuda/ defines it; in a
+// as a whole, so it works in place: what a successor needs is elsewhere. cuda/ defines it; in a
 // build without CUDA cuda/no_cuda.cc does.
 namespace ffdl::ps {
 

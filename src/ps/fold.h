@@ -261,8 +261,8 @@ class ShardFold {
     const uint64_t begin = first_block_ * kBlockFloats;
     for (size_t i = 0; i < sources_.size(); ++i) {
       if (!sources_[i].has_gradient()) continue;
-      FFDL_RETURN_IF_ERROR(device_->add(
-          update_step(i), sources_[i].gradient.bytes(begin, blocks_ * kBlockFloats)));
+      FFDL_RETURN_IF_ERROR(
+          device_->add(update_step(i), sources_[i].gradient.bytes(begin, blocks_ * kBlockFloats)));
     }
     return device_->start_fetch();
   }
@@ -530,8 +530,8 @@ class ShardFold {
     const bool batches = region_.folds_batches();
     if (config_.synchrony != Synchrony::kBulk && !batches) return;
     const uint64_t round = words_.round_folded.load(std::memory_order_acquire);
-    // The record of a round lives until the next but one is formed, which waits for all shards; that
-    // of a batch until this shard writes the next but one.
+    // The record of a round lives until the next but one is formed, which waits for all shards;
+    // that of a batch until this shard writes the next but one.
     for (int l = 0; round > 0 && l < region_.learners_max(); ++l) {
       const uint64_t q =
           (batches ? region_.batch_sequence(k_, round, l) : region_.round_sequence(round, l))

@@ -8,8 +8,7 @@ Result<ServerDevice> ServerDevice::choose(std::optional<int> number, const Other
   ServerDevice device;
   FFDL_ASSIGN_OR_RETURN(base::ChosenGpu chosen, base::choose_gpu(number, other.devices));
   device.own_side_ = std::move(chosen.own_side);
-  device.fold_ = {
-      .gpu = chosen.gpu, .update = other.update, .slice_bytes = other.slice_bytes};
+  device.fold_ = {.gpu = chosen.gpu, .update = other.update, .slice_bytes = other.slice_bytes};
   if (!device.fold_) return device;
   const base::DeviceUse use(*chosen.gpu.side, chosen.gpu.number);
   FFDL_RETURN_IF_ERROR(use.status());
@@ -26,8 +25,7 @@ ServerDevice ServerDevice::succeed(const Region& region, const OtherDevices& oth
   return {};
 }
 
-Result<std::unique_ptr<DeviceFold>> ServerDevice::make_fold(const Region& region,
-                                                            int shard) const {
+Result<std::unique_ptr<DeviceFold>> ServerDevice::make_fold(const Region& region, int shard) const {
   if (!fold_) return std::unique_ptr<DeviceFold>();
   return DeviceFold::create(region, shard, fold_);
 }

@@ -63,7 +63,7 @@ class ParameterServer::Impl {
   ps::ServerDevice device_;
   const shm::HugePages huge_pages_;
   std::atomic<int> threads_bound_ = 0;
-  std::atomic<bool> device_failed_ = false;  // in a shard, which the processor folds since
+  std::atomic<bool> device_failed_ = false;     // in a shard, which the processor folds since
   base::Mutex calls_mutex_;                     // start, stop and cut: one at a time
   std::unique_ptr<ps::ServerControl> control_;  // while running
   std::vector<base::Thread> shards_;

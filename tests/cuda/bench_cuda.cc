@@ -17,10 +17,10 @@
 
 // './dev bench cuda': how many bytes per second the kernels of cuda/ move, against the GPU's own
 // copy, and what passes between GPU and host, against copies of pinned memory; a server that folds
-// there, sums among processes on one GPU, and how long NCCL takes to connect a job's next world. It stands with the tests, as
-// much of this is no part of the public interface. `--facts` prints what this GPU is, as the head
-// of a page; the program starts itself with kMemberOption as each of the processes. Exit codes:
-// those of benchmarks/README.md, and 4: this machine has no GPU.
+// there, sums among processes on one GPU, and how long NCCL takes to connect a job's next world. It
+// stands with the tests, as much of this is no part of the public interface. `--facts` prints what
+// this GPU is, as the head of a page; the program starts itself with kMemberOption as each of the
+// processes. Exit codes: those of benchmarks/README.md, and 4: this machine has no GPU.
 namespace ffdl::bench {
 namespace {
 

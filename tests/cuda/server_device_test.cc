@@ -25,10 +25,10 @@ constexpr uint64_t kServerFloats = 3'000'017;  // several slices in each of two 
 Result<ParameterServerCut> cut_after_pushes(UpdateRuleKind kind, GradientType type,
                                             std::optional<int> device) {
   FFDL_ASSIGN_OR_RETURN(const auto server, ParameterServer::create({.parameters = kServerFloats,
-                                                                   .rule = testing::rule_of(kind),
-                                                                   .threads = 2,
-                                                                   .gradient_type = type,
-                                                                   .device = device}));
+                                                                    .rule = testing::rule_of(kind),
+                                                                    .threads = 2,
+                                                                    .gradient_type = type,
+                                                                    .device = device}));
   FFDL_RETURN_IF_ERROR(server->start());
   EXPECT_EQ(server->stats().device.has_value(), device.has_value());
   FFDL_ASSIGN_OR_RETURN(const auto learner, Learner::attach(*server, soon()));

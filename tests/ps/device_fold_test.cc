@@ -22,8 +22,7 @@ struct FoldCase {
 };
 
 Config config_of(const FoldCase& what, const UpdateRule& rule) {
-  Config config =
-      TestRegion::small_config(what.shards, static_cast<uint32_t>(rule.state_count()));
+  Config config = TestRegion::small_config(what.shards, static_cast<uint32_t>(rule.state_count()));
   config.gradient_type = what.type;
   config.rule.kind = what.kind;
   config.clip_value = 3;

@@ -228,15 +228,14 @@ TEST_P(BatchCrash, PairsOfKillsLeaveEachGradientFoldedOnce) {
   EXPECT_GT(crashes, 30);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, BatchCrash,
-                         ::testing::Combine(::testing::Values(1U, 2U),
-                                            ::testing::Values(GradientType::kFloat32,
-                                                              GradientType::kBFloat16),
-                                            ::testing::Values(UpdateRuleKind::kMomentum,
-                                                              UpdateRuleKind::kAdam)));
+INSTANTIATE_TEST_SUITE_P(
+    Rules, BatchCrash,
+    ::testing::Combine(::testing::Values(1U, 2U),
+                       ::testing::Values(GradientType::kFloat32, GradientType::kBFloat16),
+                       ::testing::Values(UpdateRuleKind::kMomentum, UpdateRuleKind::kAdam)));
 
-// What is published while no server lives belongs to none of the batches before, whatever a successor
-// finds begun.
+// What is published while no server lives belongs to none of the batches before, whatever a
+// successor finds begun.
 TEST(Fold, WhatComesBetweenTwoServersIsInALaterBatch) {
   Config config = config_for(Synchrony::kAsync, 2);
   config.state_count = 0;  // plain descent with whole numbers: in any order the same

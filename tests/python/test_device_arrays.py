@@ -86,6 +86,14 @@ def test_what_can_reach_a_gpu_looks_for_it(no_gpu, make, tmp_path):
             open_session(make(), make(), backend=backend)
 
 
+def test_a_server_that_folds_there_needs_one(no_gpu):
+    with pytest.raises(ffdl.Unimplemented, match="CUDA|GPU"):
+        ffdl.ParameterServer.create(parameters=4, device=0)
+    with pytest.raises(ffdl.InvalidArgument, match="a GPU folds no rounds"):
+        ffdl.ParameterServer.create(parameters=4, device=0, synchrony=ffdl.Synchrony.BULK)
+    assert ffdl.ParameterServer.create(parameters=4).stats().device is None
+
+
 def test_a_world_of_gpus_needs_them(no_gpu):
     for backend in (ffdl.Backend.NCCL, ffdl.Backend.DEVICE_SHM):
         for worlds in ffdl.GpuWorlds:

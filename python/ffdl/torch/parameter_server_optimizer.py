@@ -62,12 +62,13 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     with comes out of the next step(). With batches() a gradient has left before the next batch is
     taken. None: so it is with Synchrony.ASYNC and without ``rows_max``; otherwise it cannot be.
 
-    Parameters: float32, on the CPU or all on one GPU, which takes a DeviceLearner; the server works
-    on the CPU. They become views of one array. Gradients of several calls of backward() add up, as
-    ever. Sparse ones, as of ``Embedding(sparse=True)``, are made dense, unless ``rows_max`` is among
-    the server_options: how many rows and parameters a gradient can touch, with those that are added
-    to it while the server is late. Then rows that no sample uses are not sent, and neither weight
-    nor state of them changes (as with SparseAdam, not with Adam).
+    Parameters: float32, on the CPU or all on one GPU, which takes a DeviceLearner; the server folds
+    on the CPU, or with ``device`` among the server_options on that GPU. They become views of one
+    array. Gradients of several calls of backward() add up, as ever. Sparse ones, as of
+    ``Embedding(sparse=True)``, are made dense, unless ``rows_max`` is among the server_options: how
+    many rows and parameters a gradient can touch, with those that are added to it while the server
+    is late. Then rows that no sample uses are not sent, and neither weight nor state of them
+    changes (as with SparseAdam, not with Adam).
 
     server: the ParameterServer where this process serves it, else None. version: gradients that
     were in the weights of the last pull. learner: the ffdl.Learner, which on a GPU is a part of a
