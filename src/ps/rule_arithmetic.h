@@ -81,22 +81,22 @@ FFDL_HOST_DEVICE inline float seen_gradient(const RuleNumbers& n, float gradient
 template <UpdateRuleKind kKind>
 FFDL_HOST_DEVICE float updated(const RuleNumbers& n, float gradient, float weight, float* state) {
   const float seen = seen_gradient(n, gradient);
-  if constexpr (kKind == UpdateRuleKind::kAverage) return weight - seen;
   const float g = fmaf(n.decay, weight, seen);
-  if constexpr (kKind == UpdateRuleKind::kSgd) return fmaf(-n.rate, g, weight);
-  if constexpr (kKind == UpdateRuleKind::kMomentum) {
+  if constexpr (kKind == UpdateRuleKind::kAverage) {
+    return weight - seen;
+  } else if constexpr (kKind == UpdateRuleKind::kSgd) {
+    return fmaf(-n.rate, g, weight);
+  } else if constexpr (kKind == UpdateRuleKind::kMomentum) {
     state[0] = fmaf(n.momentum, state[0], g);
     return fmaf(-n.rate, state[0], weight);
-  }
-  if constexpr (kKind == UpdateRuleKind::kNesterov) {
+  } else if constexpr (kKind == UpdateRuleKind::kNesterov) {
     state[0] = fmaf(n.momentum, state[0], g);
     return fmaf(-n.rate, fmaf(n.momentum, state[0], g), weight);
-  }
-  if constexpr (kKind == UpdateRuleKind::kAdagrad) {
+  } else if constexpr (kKind == UpdateRuleKind::kAdagrad) {
     state[0] = fmaf(g, g, state[0]);
     return weight - (n.rate * g) / (sqrtf(state[0]) + n.epsilon);
-  }
-  if constexpr (kKind == UpdateRuleKind::kAdam || kKind == UpdateRuleKind::kAdamW) {
+  } else {
+    static_assert(kKind == UpdateRuleKind::kAdam || kKind == UpdateRuleKind::kAdamW);
     state[0] = fmaf(n.beta1, state[0], n.rest1 * g);
     state[1] = fmaf(n.beta2, state[1], n.rest2 * (g * g));
     const float divisor = fmaf(sqrtf(state[1]), n.root, n.epsilon);
