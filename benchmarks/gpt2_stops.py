@@ -8,7 +8,7 @@ one, two, and one of them is killed. It writes a table of what each change cost 
 there all the time: the longest of the steps around it, less a normal one. Two workers share one GPU
 where there is one; with older versions of NCCL than 2.30.7 they take each other for other hosts then,
 which is slow. What was committed is audited: it fails if a sample was lost or used twice.
-Exit codes: 0 it has been measured, 1 something failed, 4 PyTorch or ffdl has no GPU here.
+Exit codes: 0 it has been measured, 1 something failed (the table has what came before it), 4 PyTorch or ffdl has no GPU here.
 """
 
 import argparse
@@ -129,11 +129,13 @@ def stops(records):
     sizes = [one["size"] for one in records]
     lengths = [1000 * (new["end_s"] - old["end_s"])
                for old, new in zip(records, records[1:], strict=False)]
-    lengths.insert(0, lengths[0])  # of the first nobody knows
+    lengths.insert(0, lengths[0] if lengths else 0.0)  # of the first nobody knows
     changes = [i for i in range(1, len(sizes)) if sizes[i] != sizes[i - 1]]
     limits = [0, *changes, len(sizes)]
     found = []
     for last, change, following in zip(limits, changes, limits[2:], strict=False):
+        if min(change - last, following - change) <= 2 * AROUND:
+            continue  # of a run that failed
         before = statistics.median(lengths[last + AROUND:change - AROUND])
         after = statistics.median(lengths[change + AROUND:following - AROUND])
         longest = max(lengths[change - AROUND:change + AROUND])
@@ -223,20 +225,24 @@ def sharing(number, arguments):
 
 
 def measure(folder, arguments):
-    """The steps of the worker that was there all the time, and what is wrong with the samples."""
+    """The steps of the worker that was there all the time, what is wrong with the samples, and what failed, or None."""
     import ffdl
 
+    failure = None
     with Workers(folder, arguments) as workers:
-        workers.start(0)
-        workers.wait_for(1)
-        for how in (signal.SIGTERM, signal.SIGKILL):
-            workers.start(1)
-            workers.wait_for(2)
-            workers.end(1, how)
+        try:
+            workers.start(0)
             workers.wait_for(1)
-        workers.end(0, signal.SIGKILL)  # what it committed is in its log
+            for how in (signal.SIGTERM, signal.SIGKILL):
+                workers.start(1)
+                workers.wait_for(2)
+                workers.end(1, how)
+                workers.wait_for(1)
+            workers.end(0, signal.SIGKILL)  # what it committed is in its log
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            failure = error
         records = workers.records()
-    return records, ffdl.audit_commit_logs([str(one) for one in folder.glob("commits-*")])
+    return records, ffdl.audit_commit_logs([str(one) for one in folder.glob("commits-*")]), failure
 
 
 def row(what, one):
@@ -260,7 +266,7 @@ def page(arguments, records, audit):
         "",
         "| change | step before, ms | step after, ms | longest around it, ms | stop, ms |",
         "|---|---|---|---|---|",
-        *(row(what, one) for what, one in zip(whats, stops(records), strict=True)),
+        *(row(what, one) for what, one in zip(whats, stops(records), strict=False)),
         "",
         f"{audit.samples} samples were committed in {audit.steps} steps; {audit.missing} were lost, "
         f"{audit.repeated} used twice.",
@@ -297,12 +303,11 @@ def main():
         print(f"gpt2_stops: {reason}", file=sys.stderr)
         return 4
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            records, audit = measure(pathlib.Path(folder), arguments)
-        except RuntimeError as error:
-            print(f"gpt2_stops: {error}", file=sys.stderr)
-            return 1
+        records, audit, failure = measure(pathlib.Path(folder), arguments)
     print(page(arguments, records, audit))
+    if failure is not None:  # the page has what was measured until then
+        print(f"gpt2_stops: {failure}", file=sys.stderr)
+        return 1
     return 1 if audit.problems or audit.missing or audit.repeated else 0
 
 

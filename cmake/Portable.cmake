@@ -24,7 +24,7 @@ function(ffdl_portable)
     DESTINATION benchmarks COMPONENT portable)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/tests/python" DESTINATION tests COMPONENT portable
     FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
-  install(FILES "${PROJECT_SOURCE_DIR}/examples/nlc/gpu_table.py" DESTINATION examples/nlc COMPONENT portable)
+  install(FILES "${PROJECT_SOURCE_DIR}/examples/nlc/gpu_table.py" "${PROJECT_SOURCE_DIR}/examples/nlc/torch_peer.py" DESTINATION examples/nlc COMPONENT portable)
 endfunction()
 
 # The package ffdl in python/, for PYTHONPATH. Its process has one C++ runtime, that of the machine: NumPy and PyTorch need

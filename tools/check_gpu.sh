@@ -1,11 +1,14 @@
 #!/bin/bash
-# check-gpu [PAGES [PART...]]: runs what can only be checked with a GPU, and writes what it found to PAGES/gpu-CHIP.md;
-# PAGES is this folder if it is not given. With parts (tests, sanitizer, figures, queries, pytorch) it does these alone, and writes
-# gpu-CHIP-PART.md. The programs are those of bin/ beside this file, or of PATH. NCCL, cuBLAS and cuDNN are those of Python's
-# packages, unless NCCL_ROOT, CUBLAS_ROOT and CUDNN_ROOT name others. Python is python3; where python/ beside this file has ffdl,
-# it is the first of PYTHON, python3, that version's name and python that has its version and PyTorch. The sanitizer is NVIDIA's
-# compute-sanitizer, where it is on PATH. Queries are measured where the folder FFDL_DATA_DIR has clinc150/data_full.json. Nothing
-# is fetched, and no network is used. What fails ends nothing: the page has it, and what comes behind.
+# check-gpu [PAGES [PART...]]: runs what can only be checked with a GPU, and writes what it found to PAGES/gpu-CHIP.md, line by
+# line, so that whatever ends it leaves what was found until then; where the folder is that of a bare machine, there are also
+# gpu-CHIP.log, what the programs wrote, and gpu-CHIP.json, the figures. PAGES is this folder if it is not given. With parts (tests, figures, gpt2, queries, pytorch, sanitizer)
+# it does these alone, and the files are gpu-CHIP-PART.*. FFDL_CHECK_SECONDS is how long it may take: what runs then is ended.
+# The programs are those of bin/ beside this file, or of PATH. Python is PYTHON or python3; where python/ beside this file has ffdl,
+# it is the first of PYTHON, python3, that version's name and python that has its version and PyTorch. NCCL, cuBLAS and cuDNN are
+# those of this Python's packages, unless NCCL_ROOT, CUBLAS_ROOT and CUDNN_ROOT name others. The sanitizer is NVIDIA's
+# compute-sanitizer, where it is on PATH or in /usr/local/cuda. Queries are measured where the folder FFDL_DATA_DIR has
+# clinc150/data_full.json. Nothing is fetched, and no network is used. What fails ends nothing: the page has it, and what comes
+# behind.
 # Exit codes: 1 something failed, 2 it was called wrongly, 4 there is no GPU here that can be used.
 set -euo pipefail
 
@@ -16,7 +19,7 @@ fail() {
 
 case ${1:-} in
   -h | --help)
-    sed -n '2,9s/^# //p' "$0"
+    sed -n '2,/^set/s/^# //p' "$0"
     exit 0
     ;;
   -*) fail 2 "there is no option '$1'; check-gpu --help says more" ;;
@@ -25,15 +28,23 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pages=$(cd "${1:-$here}" && pwd) || fail 2 "there is no folder '$1'"
 parts=("${@:2}")
 suffix=$(printf -- '-%s' "${parts[@]}")
-((${#parts[@]})) || parts=(tests sanitizer figures queries pytorch) suffix=
+((${#parts[@]})) || parts=(tests figures gpt2 queries pytorch sanitizer) suffix=
 for part in "${parts[@]}"; do
-  [[ $part =~ ^(tests|sanitizer|figures|queries|pytorch)$ ]] || fail 2 "there is no part '$part'; check-gpu --help names them"
+  [[ $part =~ ^(tests|figures|gpt2|queries|pytorch|sanitizer)$ ]] || fail 2 "there is no part '$part'; check-gpu --help names them"
 done
+seconds=${FFDL_CHECK_SECONDS:-86400}
+[[ $seconds =~ ^[0-9]+$ ]] || fail 2 "FFDL_CHECK_SECONDS is '$seconds'; give a number of seconds"
 top=$here  # of a folder that lies as the repository does
 if [[ -d $here/bin ]]; then PATH=$here/bin:$PATH; else top=${here%/*}; fi
-for program in python3 bench_cuda gpu_test nlc nlc_alone nlc_gpu_test; do
+for program in bench_cuda gpu_test nlc nlc_alone nlc_gpu_test; do
   command -v "$program" >/dev/null || fail 2 "'$program' is neither in bin/ beside this file nor on PATH; './dev check gpu' builds ours"
 done
+
+python=
+for candidate in ${PYTHON:+"$PYTHON"} python3 python; do
+  [[ -n $python ]] || ! command -v "$candidate" >/dev/null || python=$candidate
+done
+[[ -n $python ]] || fail 2 "there is no Python; name one in PYTHON"
 
 # lacks PYTHON: what it has not that the package of this folder needs; empty where that is nothing.
 lacks() {
@@ -41,13 +52,13 @@ lacks() {
 import importlib.util, platform, sys
 if sys.version_info[:2] != tuple(map(int, sys.argv[1].split("."))):
     print(f"'{sys.executable}' is Python {platform.python_version()}, and this folder's package is for {sys.argv[1]}")
-elif not importlib.util.find_spec("torch"):
-    print(f"'{sys.executable}', Python {platform.python_version()}, has no PyTorch")
+elif missing := [name for name in ("PyTorch", "NumPy") if not importlib.util.find_spec({"PyTorch": "torch"}.get(name, "numpy"))]:
+    print(f"'{sys.executable}', Python {platform.python_version()}, has no {' and no '.join(missing)}")
 PY
 }
 
 # Of a machine's Pythons the one that can use the package of this folder, and the libraries that its PyTorch brings.
-python=python3 lacking=
+lacking=
 package=$(compgen -G "$here/python/ffdl/_ffdl.cpython-3*" || true)
 if [[ -n $package ]]; then
   export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH}
@@ -81,76 +92,127 @@ use_package CUDNN_ROOT cudnn
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+found=$work/found
 failed=()
 
-# said COMMAND...: what it writes goes to the terminal and to $work/said; its exit code.
-said() { "$@" 2>&1 | tee "$work/said" >&2; }
+readonly kCut=124  # what timeout(1) ends with
 
-# driver_version: of the kernel's module.
-driver_version() {
-  nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -1 ||
+# left LIMIT: seconds that a program may run, at most so many. Some are kept for the page.
+left() {
+  local rest=$((seconds - SECONDS - 10))
+  ((rest < $1)) || rest=$1
+  echo $((rest > 1 ? rest : 1))
+}
+is_over() { ((SECONDS + 12 >= seconds)); }
+
+# limited LIMIT COMMAND...: it and all that it has started end when its time is over.
+limited() { timeout --kill-after=5 "$(left "$1")" "${@:2}"; }
+
+# said LIMIT COMMAND...: what it writes goes to a file, and to the terminal when it has ended; its exit code. No pipe, which
+# a process that is left over would hold open.
+said() {
+  local status=0
+  limited "$@" >"$found.now" 2>&1 || status=$?
+  cat "$found.now" >&2
+  return "$status"
+}
+
+# driver_facts: its version, and what decides how processes share a GPU.
+driver_facts() {
+  nvidia-smi --query-gpu=driver_version,compute_mode,mig.mode.current,pcie.link.gen.current,pcie.link.width.current \
+    --format=csv,noheader 2>/dev/null | head -1 |
+    sed -E 's/^([^,]*), ([^,]*), ([^,]*), ([^,]*), (.*)/\1, compute mode \2, MIG \3, PCIe \4 x\5/' ||
     sed -nE '1s/.*Module +([0-9.]+) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null || true
 }
 
-# outcome NAME STATUS: a line of the page about tests: how many did what, and why some were skipped.
-outcome() {
-  local counts
-  counts=$(sed -nE 's/^\[ +(PASSED|SKIPPED|FAILED) +\] ([0-9]+) tests?[.,].*/\2 \L\1/p' "$work/said" | paste -sd, | sed 's/,/, /g')
-  printf -- '- `%s`: %s%s\n' "$1" "${counts:-it ended early}" "$( (($2)) && printf ' (**exit code %d**)' "$2")"
-  awk '/: Skipped$/ { getline; print "  - skipped: " $0 }' "$work/said" | sort -u
-  (($2 == 0)) || failed+=("$1")
+# tests_of PROGRAM: the names of its tests.
+tests_of() { "$1" --gtest_list_tests | awk '/^[^ ]/ { suite = $1 } /^ / && $1 !~ /^DISABLED_/ { print suite $1 }'; }
+
+# one_test PROGRAM NAME: a line of the page, and what went wrong. Each is a process of its own, as what an error leaves of a GPU's
+# context would fail the others, too.
+one_test() {
+  local status=0 begin=$SECONDS
+  said 150 "$1" --gtest_filter="$2" || status=$?
+  if ((status == 0)); then
+    if grep -q ': Skipped$' "$found.now"; then
+      awk -v name="$2" '/: Skipped$/ { getline; print "- `" name "`: skipped: " $0; exit }' "$found.now"
+    else
+      printf -- '- `%s`: passed, %d s\n' "$2" $((SECONDS - begin))
+    fi
+    return
+  fi
+  failed+=("$2")
+  if ((status == kCut || status == 137)); then
+    printf -- '- `%s`: **did not end in %d s**\n' "$2" $((SECONDS - begin))
+  else
+    printf -- '- `%s`: **failed, exit code %d**\n' "$2" "$status"
+  fi
+  printf '\n```\n%s\n```\n\n' "$( (grep -A12 'Failure$' "$found.now" || tail -n 15 "$found.now") | head -40 | cut -c-300)"
 }
 
 tests() {
-  local status
   printf '\n## Tests\n\n'
   for program in gpu_test nlc_gpu_test; do
-    status=0
-    said "$program" || status=$?
-    outcome "$program" "$status"
+    for name in $(tests_of "$program"); do
+      if is_over; then
+        printf -- '- `%s` and what comes behind: not run, the time is over\n' "$name"
+        failed+=("$name")
+        return
+      fi
+      one_test "$program" "$name"
+    done
   done
 }
 
 # sanitized TOOL PROGRAM [FILTER]: a line of the page. Errors that CUDA tells are the tests' to expect; what is looked for is
-# memory and races. NCCL's own kernels are not looked into.
+# memory and races. NCCL's own kernels are not looked into, nor processes of which one is killed.
 sanitized() {
   local tool=$1 name="$1 of $2" status=0
-  said timeout 180 compute-sanitizer --tool "$tool" --error-exitcode 9 --report-api-errors no "$2" --gtest_filter="$3" || status=$?
+  if is_over; then
+    printf -- '- %s: not run, the time is over\n' "$name"
+    failed+=("$name")
+    return
+  fi
+  said 240 "$sanitizer" --tool "$tool" --error-exitcode 9 --report-api-errors no "$(command -v "$2")" --gtest_filter="$3" || status=$?
   case $status in
     0) printf -- '- %s: clean\n' "$name" ;;
-    9) printf -- '- %s: **%s**\n' "$name" "$(sed -nE 's/^=+ (.*SUMMARY: .*)/\1/p' "$work/said" | tail -1)" ;;
-    124) printf -- '- %s: **did not end in 180 s**\n' "$name" ;;
-    *) printf -- '- %s: **exit code %d**: %s\n' "$name" "$status" "$(tail -1 "$work/said")" ;;
+    9) printf -- '- %s: **%s**\n' "$name" "$(sed -nE 's/^=+ (.*SUMMARY: .*)/\1/p' "$found.now" | tail -1)" ;;
+    "$kCut" | 137) printf -- '- %s: **did not end**; until then: %s errors\n' "$name" "$(grep -cE '^=+ (Invalid|Error|Warning|.*hazard)' "$found.now" || true)" ;;
+    *) printf -- '- %s: **exit code %d**: %s\n' "$name" "$status" "$(tail -1 "$found.now")" ;;
   esac
   ((status == 0)) || failed+=("$name")
 }
 
 sanitizer() {
+  local sanitizer
   printf '\n## Sanitizer\n\n'
-  if ! command -v compute-sanitizer >/dev/null; then
+  if ! sanitizer=$(command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' | tail -n 1) || [[ -z $sanitizer ]]; then
     printf 'Not run: there is no compute-sanitizer on PATH.\n'
     return
   fi
-  printf 'compute-sanitizer %s.\n\n' "$(compute-sanitizer --version | sed -nE 's/^Version ([0-9.]+).*/\1/p')"
-  sanitized memcheck gpu_test '-NcclOnGpu.*'
-  sanitized memcheck nlc_gpu_test '*'
+  printf 'compute-sanitizer %s.\n\n' "$("$sanitizer" --version | sed -nE 's/^Version ([0-9.]+).*/\1/p')"
   sanitized racecheck gpu_test '*Kernels.*:UpdateRules.*'
+  sanitized memcheck nlc_gpu_test '*'
+  sanitized memcheck gpu_test '-NcclOnGpu.*:*Processes*'
 }
 
+# What was measured until a program was ended lies in a file beside its own.
 figures() {
-  local status=0
-  bench_cuda --json "$work/cuda.json" >&2 || status=$?
+  local status=0 json=$found.json
+  rm -f "$json" "$json.rows"
+  limited 86400 bench_cuda --json "$json" --lock "$work/lock" --repeats "$((seconds < 86400 ? 0 : 2))" >&2 || status=$?
+  printf '\n## Kernels, traffic, sums and worlds\n\n'
   case $status in
     0 | 3) ;;  # a missed target is a figure, too
-    *) failed+=(bench_cuda) ;;
+    *)
+      failed+=(bench_cuda)
+      [[ ! -f $json.rows ]] || mv "$json.rows" "$json"
+      printf '**`bench_cuda` ended with %d**%s.\n\n' "$status" "$([[ -f $json ]] && printf '; this is what it had measured' || true)"
+      ;;
   esac
-  printf '\n## Kernels, traffic, sums and worlds\n\n'
-  if [[ -f $work/cuda.json ]]; then
-    python3 "$top/benchmarks/publish.py" "$work/cuda.json" "$work/figures"
-    tail -n +3 "$work/figures"  # without its heading
-  else
-    printf 'Not measured: `bench_cuda` ended with %d.\n' "$status"
-  fi
+  [[ -f $json ]] || return 0
+  "$python" "$top/benchmarks/publish.py" "$json" "$work/figures"
+  tail -n +3 "$work/figures"  # without its heading
 }
 
 # Learners of the queries' example on one GPU.
@@ -161,40 +223,57 @@ queries() {
     printf 'Not measured: there is no clinc150/data_full.json in the folder FFDL_DATA_DIR.\n'
     return
   fi
-  python3 "$top/examples/nlc/gpu_table.py" "$(command -v nlc)" "$(command -v nlc_alone)" --data "$data" >"$work/queries" || status=$?
+  limited 86400 "$python" "$top/examples/nlc/gpu_table.py" "$(command -v nlc)" "$(command -v nlc_alone)" --data "$data" \
+    --seconds "$(left 86400)" || status=$?
   case $status in
-    0) cat "$work/queries" ;;
-    4) printf 'Not measured: cuBLAS or cuDNN was not found.\n' ;;
+    0) ;;
+    4) printf '\nNot measured: cuBLAS or cuDNN was not found.\n' ;;
     *)
-      cat "$work/queries"
-      printf '\n**gpu_table.py failed.**\n'
+      printf '\n**gpu_table.py ended with %d.**\n' "$status"
       failed+=(gpu_table.py)
       ;;
   esac
 }
 
+# can_use_package WHAT: Python has PyTorch and an ffdl that can be imported; else a line of the page says what is missing.
+can_use_package() {
+  if [[ -n $lacking ]]; then
+    printf '\n%s: %s; name a Python %s that has both PyTorch and NumPy in PYTHON.\n' "$1" "$lacking" "$wanted"
+  elif ! "$python" -c 'import torch, ffdl' 2>"$work/why"; then
+    printf '\n%s: %s.\n' "$1" "$(tail -n 1 "$work/why")"
+  else
+    return 0
+  fi
+  return 1
+}
+
 # What needs PyTorch with CUDA and an ffdl for Python that was built with it: its tests, and stops of a large model.
 pytorch() {
-  local backend status=0
-  printf '\n## PyTorch: GPT-2 small whose workers come, leave and are killed\n'
-  if [[ -n $lacking ]]; then
-    printf '\nNot run: %s; name a Python %s that has PyTorch in PYTHON.\n' "$lacking" "$wanted"
-    return
-  fi
-  if ! "$python" -c 'import torch, ffdl' 2>"$work/why"; then
-    printf '\nNot run: %s.\n' "$(tail -n 1 "$work/why")"
-    return
-  fi
+  local status=0
+  printf '\n## PyTorch: tensors on a GPU\n'
+  can_use_package 'Not run' || return 0
   if ! "$python" -c 'import pytest' 2>/dev/null; then
     printf '\nTests not run: Python has no pytest.\n'
-  else
-    said "$python" -m pytest -q -rs -p no:cacheprovider "$top/tests/python/test_torch_cuda.py" || status=$?
-    printf '\n- `test_torch_cuda.py`: %s\n' "$(tail -n 1 "$work/said")"
-    ((status == 0 || status == 5)) || failed+=(test_torch_cuda.py)  # 5: all of it is skipped
+    return
   fi
+  said 86400 "$python" -m pytest -v -rfEs --color=no -p no:cacheprovider "$top/tests/python/test_torch_cuda.py" || status=$?
+  if ((status == kCut || status == 137)); then
+    printf '\n- `test_torch_cuda.py`: **did not end**: %d passed, %d failed; the last line is `%s`\n' \
+      "$(grep -c ' PASSED' "$found.now" || true)" "$(grep -c ' FAILED' "$found.now" || true)" "$(tail -n 1 "$found.now")"
+  else
+    printf '\n- `test_torch_cuda.py`: %s\n' "$(tail -n 1 "$found.now")"
+  fi
+  sed -nE 's/^(FAILED|ERROR|SKIPPED) /  - &/p' "$found.now" | cut -c-300 | head -40
+  ((status == 0 || status == 5)) || failed+=(test_torch_cuda.py)  # 5: all of it is skipped
+}
+
+gpt2() {
+  local backend status
+  printf '\n## PyTorch: GPT-2 small whose workers come, leave and are killed\n'
+  can_use_package 'Not measured' || return 0
   for backend in NCCL DEVICE_SHM; do
     status=0
-    "$python" "$top/benchmarks/gpt2_stops.py" --backend "$backend" >"$work/gpt2" 2>"$work/why" || status=$?
+    limited 86400 "$python" "$top/benchmarks/gpt2_stops.py" --backend "$backend" --timeout-s "$(left 400)" >"$work/gpt2" 2>"$work/why" || status=$?
     cat "$work/why" >&2
     printf '\n'
     case $status in
@@ -204,7 +283,8 @@ pytorch() {
         return
         ;;
       *)
-        printf '**%s failed**: %s\n' "$backend" "$(tail -n 1 "$work/why")"
+        printf '**%s failed**: %s\n\n' "$backend" "$(tail -n 1 "$work/why")"
+        cat "$work/gpt2"
         failed+=("gpt2_stops.py --backend $backend")
         ;;
     esac
@@ -217,13 +297,22 @@ bench_cuda --facts >"$work/page" || status=$?
 ((status == 0)) || fail 1 "bench_cuda --facts failed"
 NLC_PROGRAM=$(command -v nlc)
 export NLC_PROGRAM
+chip=$(sed -n '1s/^# ffdl on //p' "$work/page" | tr -cs '[:alnum:]\n' - | tr '[:upper:]' '[:lower:]')
+page=$pages/gpu-$chip$suffix.md
+[[ ! -d $here/bin ]] || found=$pages/gpu-$chip$suffix  # otherwise the page is kept, and nothing else
+rm -f "$found".{log,json,json.rows,now}
+exec 2> >(tee -a "$found.log" >&2)
+log=$!
+trap 'rm -rf "$work" "$found.now"; exec 2>&-; wait "$log"' EXIT
+cp "$work/page" "$page"
 {
-  printf 'Driver %s. %s.\n' "$(driver_version)" "$(nlc_alone --versions)"
+  printf 'Driver %s. %s.\n' "$(driver_facts)" "$(nlc_alone --versions)"
+  printf '%s processors; %s of shared memory may be used.\n' "$(nproc)" "$(df -h --output=avail /dev/shm | tail -n 1 | tr -d ' ')"
   commit=$(cat "$here/commit" 2>/dev/null || git -C "$here" describe --always --dirty 2>/dev/null || echo unknown)
   printf '`check-gpu %s`, %s, commit %s.\n' "${parts[*]}" "$(date -u +%F)" "$commit"
-} >>"$work/page"
-for part in "${parts[@]}"; do "$part" >>"$work/page"; done
-chip=$(sed -n '1s/^# ffdl on //p' "$work/page" | tr -cs '[:alnum:]\n' - | tr '[:upper:]' '[:lower:]')
-cp "$work/page" "$pages/gpu-$chip$suffix.md"
-echo "figures: $pages/gpu-$chip$suffix.md"
+} >>"$page"
+for part in "${parts[@]}"; do
+  "$part" >>"$page" || failed+=("$part")
+done
+echo "figures: $page"
 ((${#failed[@]} == 0)) || fail 1 "failed: $(printf '%s; ' "${failed[@]}" | sed 's/; $//')"

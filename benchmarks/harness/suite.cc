@@ -109,6 +109,8 @@ bool Suite::time_is_up() const {
 void Suite::add(Row row) {
   if (!options_.smoke) fmt::print(stderr, "{}\n", to_line(row));
   report_.rows.push_back(std::move(row));
+  // Whoever ends this program before its time finds what it had.
+  if (!options_.json.empty()) static_cast<void>(write_json(report_, rows_so_far()));
 }
 
 bool Suite::repeat_until_quiet(
@@ -240,6 +242,8 @@ int Suite::finish() {
       fmt::print(stderr, "{}\n", written.to_string());
       return 1;
     }
+    std::error_code ignored;
+    std::filesystem::remove(rows_so_far(), ignored);
   }
   if (failed_) return 1;
   return options_.smoke ? 0 : exit_code(report_);

@@ -87,6 +87,8 @@ class Suite {
   static std::optional<int> parse(const std::string& name, int argc, char** argv,
                                   SuiteOptions& options, std::string& command);
   static Result<Suite> open(std::string name, std::string command, SuiteOptions options);
+  // Beside the JSON file while rows are measured.
+  std::string rows_so_far() const { return options_.json + ".rows"; }
   // Prints the table, writes the file, gives the exit code.
   int finish();
   Suite(std::string name, std::string command, SuiteOptions options);

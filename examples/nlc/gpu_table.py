@@ -4,31 +4,64 @@
     gpu_table.py NLC NLC_ALONE --data data_full.json
 
 The first table has samples/s for 1 to 8 learners on one GPU and mini-batches of 1 to 16, beside learners
-that compute the same and talk to nobody (NLC_ALONE), as many at once; the second the accuracy beside the
-processor's. Exit codes: 1 a run failed, 4 there is no GPU or library (the reason is on standard error).
+that compute the same and talk to nobody (NLC_ALONE), as many at once; the second those of PyTorch
+(torch_peer.py), where this Python has it; the third the accuracy beside the processor's. With --seconds
+what there is no time for is left out, and said. Exit codes: 1 a run failed, 4 there is no GPU or library
+(the reason is on standard error).
 """
 
 import argparse
+import importlib.util
 import json
+import math
+import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 NO_DEVICE = 4
+RUN_MAX_S = 300
+PEER = pathlib.Path(__file__).with_name("torch_peer.py")
+# Of the time, when each table ends.
+SPEEDS_END, PEERS_END = 0.6, 0.8
+
+
+class Clock:
+    """What of the time is left, and whether all has gone well until now."""
+
+    def __init__(self, seconds):
+        self._begin = time.monotonic()
+        self._seconds = seconds
+        self.has_failed = False
+
+    def left(self, share=1.0):
+        """Seconds until this share of the time is over."""
+        return self._begin + share * self._seconds - time.monotonic()
+
+
+class RunFailed(Exception):
+    pass
 
 
 def fail(command, code):
     print(f"gpu_table.py: run '{' '.join(command)}': exit code {code}; the reason is above",
           file=sys.stderr)
-    raise SystemExit(NO_DEVICE if code == NO_DEVICE else 1)
+    if code == NO_DEVICE:
+        raise SystemExit(NO_DEVICE)
+    raise RunFailed
 
 
 def train(program, options):
     """The events of a run."""
     with tempfile.TemporaryDirectory() as out:
         command = [program, "train", "--json", "--out", out, *options]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False,
+                                  timeout=RUN_MAX_S)
+        except subprocess.TimeoutExpired:
+            fail(command, f"none in {RUN_MAX_S} s")
     if done.returncode != 0:
         fail(command, done.returncode)
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -43,7 +76,7 @@ def speed(program, options):
         seconds = looks[-1]["t_s"] - looks[0]["t_s"] if len(looks) > 1 else 0
         if seconds >= 3:
             return (looks[-1]["samples"] - looks[0]["samples"]) / seconds
-        epochs *= 4 if seconds < 1 else 2
+        epochs = math.ceil(epochs * 3.5 / max(seconds, 0.2))
 
 
 def ideal(program, data, learners, mini_batch, mini_batches):
@@ -70,29 +103,101 @@ def ideal(program, data, learners, mini_batch, mini_batches):
     return sum(speeds)
 
 
-def speeds(arguments):
+def speeds(arguments, clock):
+    """Samples/s by learners and mini-batch."""
     print("| learners | mini-batch | samples/s | without a server, samples/s | ratio |")
-    print("|---|---|---|---|---|")
-    for learners in arguments.learners:
-        for mini_batch in arguments.mini_batches:
+    print("|---|---|---|---|---|", flush=True)
+    measured = {}
+    for mini_batch in arguments.mini_batches:
+        for learners in arguments.learners:
+            if clock.left(SPEEDS_END) < 0:
+                print(f"| {learners} | {mini_batch} | no time | | |", flush=True)
+                continue
             options = ["--data", arguments.data, "--device", "cuda", "--learners", str(learners),
                        "--mini-batch", str(mini_batch), "--threads", str(arguments.threads)]
-            ours = statistics.median(speed(arguments.nlc, options)
-                                     for _ in range(arguments.repeats))
-            best = statistics.median(
-                ideal(arguments.alone, arguments.data, learners, mini_batch, 4000)
-                for _ in range(arguments.repeats))
+            try:
+                ours = statistics.median(speed(arguments.nlc, options)
+                                         for _ in range(arguments.repeats))
+                best = statistics.median(
+                    ideal(arguments.alone, arguments.data, learners, mini_batch, 4000)
+                    for _ in range(arguments.repeats))
+            except RunFailed:
+                clock.has_failed = True
+                print(f"| {learners} | {mini_batch} | failed | | |", flush=True)
+                continue
             print(f"| {learners} | {mini_batch} | {ours:,.0f} | {best:,.0f} | {ours / best:.2f} |",
                   flush=True)
+            measured[learners, mini_batch] = ours
+    return measured
 
 
-def accuracies(arguments):
+def run_peer(arguments, processes, options, seconds):
+    """Samples/s of PyTorch by mini-batch, as far as it came, and what it says of a failure, or None."""
+    command = [sys.executable, str(PEER), "--data", arguments.data, "--device", arguments.peer_device,
+               "--processes", str(processes), *options,
+               "--mini-batches", *map(str, arguments.mini_batches)]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as log:
+        try:
+            code = subprocess.run(command, stdout=out, stderr=log, check=False,
+                                  timeout=max(1, seconds)).returncode
+            failure = None if code == 0 else f"exit code {code}"
+        except subprocess.TimeoutExpired:
+            failure = "no time"
+        out.seek(0)
+        log.seek(0)
+        lines = log.read().splitlines()
+        if failure is not None and lines:
+            print("\n".join(lines[-20:]), file=sys.stderr)
+            failure += f": {next(line for line in reversed(lines) if line.strip())}"
+        found = [json.loads(line) for line in out if line.endswith("\n")]
+    return {one["mini_batch"]: one["samples_per_s"] for one in found}, failure
+
+
+def peers(arguments, clock, ours):
+    print("\n| PyTorch | mini-batch | samples/s | ours, of it |")
+    print("|---|---|---|---|", flush=True)
+    if importlib.util.find_spec("torch") is None:
+        print("\nNot measured: this Python has no PyTorch.", flush=True)
+        return
+    failures = []
+    for processes in arguments.learners:
+        what = "one process" if processes == 1 else f"DDP over gloo, {processes} processes"
+        for options in ([], ["--dense"]):
+            found, failure = run_peer(arguments, processes, options, clock.left(PEERS_END))
+            if found or clock.left(PEERS_END) < 0:
+                break
+            failures.append(f"{what}{', dense' * bool(options)}: {failure}")
+        if options:
+            what += ", dense gradients"
+        if failure is not None and found:
+            failures.append(f"{what}: {failure}")
+        for mini_batch, theirs in found.items():
+            mine = ours.get((processes, mini_batch))
+            ratio = f"{mine / theirs:.2f}" if mine else ""
+            print(f"| {what} | {mini_batch} | {theirs:,.0f} | {ratio} |", flush=True)
+        if not found:
+            print(f"| {what} | | not measured | |", flush=True)
+    for failure in failures:
+        print(f"\n- {failure}", flush=True)
+
+
+def accuracies(arguments, clock):
     print("\n| device | learners | test, % | val, % |")
-    print("|---|---|---|---|")
-    for device, learners in (("cpu", 1), ("cpu", 4), ("cuda", 1), ("cuda", 4)):
-        ends = [train(arguments.nlc, ["--data", arguments.data, "--device", device, "--learners",
-                                      str(learners), "--seed", str(seed)])[-1]
-                for seed in range(1, arguments.seeds + 1)]
+    print("|---|---|---|---|", flush=True)
+    for device, learners in (("cuda", 1), ("cuda", 4), ("cpu", 1), ("cpu", 4)):
+        ends = []
+        for seed in range(1, arguments.seeds + 1):
+            if clock.left() < 0:
+                continue
+            try:
+                ends.append(train(arguments.nlc, [
+                    "--data", arguments.data, "--device", device, "--learners", str(learners),
+                    "--seed", str(seed)])[-1])
+            except RunFailed:
+                clock.has_failed = True
+        if not ends:
+            print(f"| {device} | {learners} | not measured | |", flush=True)
+            continue
         test = 100 * statistics.median(end["test_accuracy"] for end in ends)
         val = 100 * statistics.median(end["val_accuracy"] for end in ends)
         print(f"| {device} | {learners} | {test:.1f} | {val:.1f} |", flush=True)
@@ -105,17 +210,24 @@ def main():
     parser.add_argument("alone", help="the program nlc_alone")
     parser.add_argument("--data", required=True, help="as of nlc")
     parser.add_argument("--learners", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--mini-batches", type=int, nargs="+", default=[1, 2, 4, 8, 16],
-                        help="samples per gradient")
+    parser.add_argument("--mini-batches", type=int, nargs="+", default=[16, 1, 4, 2, 8],
+                        help="samples per gradient, those first that matter most")
     parser.add_argument("--threads", type=int, default=2, help="of the server [%(default)s]")
     parser.add_argument("--repeats", type=int, default=1,
                         help="of each speed, of which the median is taken [%(default)s]")
     parser.add_argument("--seeds", type=int, default=3,
                         help="of each accuracy, of which the median is taken [%(default)s]")
+    parser.add_argument("--peer-device", default="cuda", help="PyTorch's; cpu tries this out")
+    parser.add_argument("--seconds", type=float, default=86400,
+                        help="nothing is begun after so many, and --seeds is 1")
     arguments = parser.parse_args()
-    speeds(arguments)
-    accuracies(arguments)
-    return 0
+    clock = Clock(arguments.seconds)
+    if arguments.seconds < 3600:
+        arguments.seeds = 1
+    ours = speeds(arguments, clock)
+    peers(arguments, clock, ours)
+    accuracies(arguments, clock)
+    return 1 if clock.has_failed else 0
 
 
 if __name__ == "__main__":

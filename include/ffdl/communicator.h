@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ffdl/backend.h"
 #include "ffdl/export.h"
 #include "ffdl/operation.h"
 #include "ffdl/shared_memory.h"
@@ -18,29 +19,6 @@
 // Collectives of one generation of a world. docs/decisions/0007-collectives.md says how they are
 // made and what they promise.
 namespace ffdl {
-
-// How the members of a communicator reach each other.
-enum class Backend : uint32_t {
-  kAuto,          // to be found out: kShm where all share memory, else kHierarchical
-  kShm,           // shared memory of one host
-  kGloo,          // TCP connections, also inside a host
-  kHierarchical,  // shared memory inside a host, TCP between hosts
-  kLocal,         // the threads of one process: make_local_communicators()
-  kNccl,          // NVIDIA's GPUs through NCCL, beside what kAuto finds out for the hosts
-  kDeviceShm,     // GPUs of one host through memory of theirs, up to 8 ranks; several may have one
-};
-
-// Whether its operations take buffers in a GPU's memory.
-inline bool reaches_devices(Backend backend) {
-  return backend == Backend::kNccl || backend == Backend::kDeviceShm;
-}
-
-// When kNccl connects the GPUs of a job's next world.
-enum class GpuWorlds : uint32_t {
-  kAnew,     // from nothing, while the present world works: nobody waits
-  kDerived,  // in continue_from(): grown or shrunk out of the present world where NCCL can, else
-             // from nothing; all wait for it
-};
 
 struct ListenerOptions;
 
@@ -75,6 +53,14 @@ class FFDL_API Communicator {
   // kCancelled. It stays the caller's, and may go afterwards. Errors: those of an operation and of
   // connect_communicator().
   virtual Status continue_from(Communicator* /*before*/, Time /*deadline*/) { return {}; }
+
+  // For work of another kind on the GPUs: what this back end keeps of their memory is given back
+  // until resume(). All members call both, in turns and between operations; in between those on
+  // buffers in a GPU's memory are kInvalidArgument, and abort() is as ever. kNccl gives back copies
+  // of lists and, with NCCL 2.29.7 or later, what NCCL itself can; others have nothing. resume()
+  // comes before the communicator goes, or NCCL may keep the rest. Errors: those of an operation.
+  virtual Status suspend(Time /*deadline*/) { return {}; }
+  virtual Status resume(Time /*deadline*/) { return {}; }
 
   // From now on an all_reduce in place of one buffer that is all of `memory` may be made without a
   // copy: where every rank gives such a buffer, back ends of one host read and write them where

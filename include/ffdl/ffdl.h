@@ -4,6 +4,7 @@
 #include "ffdl/agreed_batch.h"        // IWYU pragma: export
 #include "ffdl/autoscaler.h"          // IWYU pragma: export
 #include "ffdl/averaging_learner.h"   // IWYU pragma: export
+#include "ffdl/backend.h"             // IWYU pragma: export
 #include "ffdl/batch_ring.h"          // IWYU pragma: export
 #include "ffdl/batch_rule.h"          // IWYU pragma: export
 #include "ffdl/checkpoint.h"          // IWYU pragma: export
@@ -46,6 +47,7 @@
 #include "ffdl/sample_memory.h"       // IWYU pragma: export
 #include "ffdl/scaling_model.h"       // IWYU pragma: export
 #include "ffdl/session.h"             // IWYU pragma: export
+#include "ffdl/session_stats.h"       // IWYU pragma: export
 #include "ffdl/shard_folder.h"        // IWYU pragma: export
 #include "ffdl/shared_memory.h"       // IWYU pragma: export
 #include "ffdl/slot_ledger.h"         // IWYU pragma: export

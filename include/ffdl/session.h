@@ -12,6 +12,7 @@
 #include "ffdl/export.h"
 #include "ffdl/membership.h"
 #include "ffdl/runtime.h"
+#include "ffdl/session_stats.h"
 #include "ffdl/status.h"
 #include "ffdl/step_participant.h"
 #include "ffdl/store.h"
@@ -94,18 +95,6 @@ struct SessionOptions {
   CheckpointOptions checkpoints{};  // of state() and the participants, written beside the training
 };
 
-struct SessionStats {
-  uint64_t steps = 0;           // applied here
-  uint64_t retried_steps = 0;   // kRetryStep, and those that the session repeated by itself
-  uint64_t early_buckets = 0;   // averaged before end_step() was called
-  uint64_t worlds = 0;          // entered
-  uint64_t healed = 0;          // times that the state was taken over from another
-  uint64_t bytes_received = 0;  // of state
-  uint64_t bytes_sent = 0;
-  uint64_t checkpoints = 0;          // published, with a share of this member
-  uint64_t dropped_checkpoints = 0;  // with one, but nothing came of them: see checkpoint_status()
-};
-
 // One member of an elastic job.
 //   while (!done) {
 //     n = compute_gradients(samples that are due);
@@ -165,6 +154,14 @@ class FFDL_API Session {
   // add_micro_batch() `samples` is the sum of what was added, or 0: what was added is dropped; and
   // gradients() are not read. Errors: also kInvalidArgument (another number; the step goes on).
   Result<StepResult> end_step(uint64_t samples);
+
+  // Between two steps, for work of another kind on the GPUs: what the communicator keeps of their
+  // memory is given back until resume() (Communicator::suspend has more). All members call both
+  // after the same step(), newcomers too; no other call of a step, nor finish(), comes in between.
+  // What happens to others shows in the next end_step(). Block until all members have come. Errors:
+  // kInvalidArgument (not in turns, or in the middle of a step: the session goes on).
+  Status suspend();
+  Status resume();
 
   // This life of the member.
   const Member& self() const;

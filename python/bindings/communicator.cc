@@ -90,6 +90,13 @@ void continue_from(CommunicatorHandle& handle, CommunicatorHandle* before, doubl
   check(run_operations(handle, [&] { return handle.communicator->continue_from(old, deadline); }));
 }
 
+template <Status (Communicator::*Call)(Time)>
+void run_between_operations(CommunicatorHandle& handle, double timeout_s) {
+  const Exclusive one_thread(handle.busy);
+  const Time deadline = deadline_after(timeout_s);
+  check(run_operations(handle, [&] { return (handle.communicator.get()->*Call)(deadline); }));
+}
+
 // The store is kept until the next opening has closed the one before.
 void open_to_listeners(CommunicatorHandle& handle, py::object store, double timeout_s,
                        uint64_t ring_bytes) {
@@ -143,6 +150,16 @@ Raises InvalidArgument for any other array, and for a part of one.)")
 With GpuWorlds.DERIVED all ranks call it once before their first operation, as it connects their
 GPUs; otherwise they may. Operations of `before` raise Cancelled from then on.
 Raises what operations and connect_communicator() do.)")
+      .def("suspend", &run_between_operations<&Communicator::suspend>,
+           py::arg("timeout_s") = kDefaultTimeoutS,
+           R"(For work of another kind on the GPUs: what this keeps of their memory is given back.
+
+Until resume(); all ranks call both, in turns. In between operations on arrays in a GPU's memory
+raise InvalidArgument. With NCCL, and its own memory with NCCL 2.29.7 or later; others have none.
+Raises what operations do.)")
+      .def("resume", &run_between_operations<&Communicator::resume>,
+           py::arg("timeout_s") = kDefaultTimeoutS,
+           "Takes the memory again that suspend() gave back. Raises what operations do.")
       .def("open_to_listeners", &open_to_listeners, py::arg("store"),
            py::arg("timeout_s") = kDefaultTimeoutS, py::kw_only(),
            py::arg("ring_bytes") = ListenerOptions{}.ring_bytes,

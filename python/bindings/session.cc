@@ -376,6 +376,29 @@ samples were given in this step).)")
           "Recovery.CONSISTENT, all went back: train on.");
 }
 
+void bind_session_pauses(py::class_<SessionHandle>& session) {
+  session
+      .def(
+          "suspend",
+          [](SessionHandle& handle) {
+            Session& used = handle.use();
+            check(run_session(handle, [&] { return used.suspend(); }));
+          },
+          R"(Between two steps, for work of another kind on the GPUs: their memory is given back.
+
+What the communicator keeps of it, until resume() (Communicator.suspend says what that is). All
+members call both after the same step, newcomers too, and nothing else of the session in between.
+What happens to others shows in the next end_step(). Raises InvalidArgument in the middle of a
+step.)")
+      .def(
+          "resume",
+          [](SessionHandle& handle) {
+            Session& used = handle.use();
+            check(run_session(handle, [&] { return used.resume(); }));
+          },
+          "Takes the memory again that suspend() gave back; waits for all members.");
+}
+
 void bind_session_rest(py::class_<SessionHandle>& session) {
   session
       .def(
@@ -472,6 +495,7 @@ or reported dead: drop the state), Timeout (no world worked), Internal (equal st
 states). After an error the session is over. The header is ffdl/session.h.)");
   bind_session_open(session);
   bind_session_steps(session);
+  bind_session_pauses(session);
   bind_session_rest(session);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "comm/gather.h"
 #include "comm/nccl_choice.h"
 #include "comm/parts.h"
 
@@ -86,10 +87,55 @@ NcclPast NcclCommunicator::past_of(NcclCommunicator* old) {
   past.size = old->world_.size();
   past.state = NcclPast::State::kGone;
   if (old->link_ == nullptr || old->link_->has_ended() || old->device_ != device_) return past;
-  if (!old->link_->check("continue from a world of NCCL").ok()) old->link_->revoke();
+  const bool is_fit = old->link_->check("continue from a world of NCCL").ok();
+  if (!is_fit || old->link_->is_suspended()) old->link_->revoke();
   if (old->link_->has_ended()) return past;
   past.state = old->link_->is_revoked() ? NcclPast::State::kRevoked : NcclPast::State::kQuiet;
   return past;
+}
+
+std::string_view NcclCommunicator::name_of(Memory to) {
+  return to == Memory::kKept ? "resume" : "suspend";
+}
+
+Status NcclCommunicator::suspend(Time deadline) { return bring(Memory::kGivenBack, deadline); }
+Status NcclCommunicator::resume(Time deadline) { return bring(Memory::kKept, deadline); }
+
+Status NcclCommunicator::bring(Memory to, Time deadline) {
+  FFDL_RETURN_IF_ERROR(check_process());
+  if (memory_ == to) {
+    return base::invalid_argument("{} at rank {}: it is{} suspended; call the two in turns",
+                                  name_of(to), world_.rank, to == Memory::kKept ? " not" : "");
+  }
+  memory_ = to;  // also where it fails: the two stay in turns
+  FFDL_RETURN_IF_ERROR(gate_.enter());
+  Status status = bring_together(to, deadline);
+  if (!status.ok()) give_up(status);
+  return gate_.leave(std::move(status));
+}
+
+// NCCL does both at all ranks or waits for ever, so that one that cannot is told to the others.
+Status NcclCommunicator::bring_together(Memory to, Time deadline) {
+  const base::DeviceUse use(*side_, std::max(device_, 0));
+  FFDL_RETURN_IF_ERROR(use.status());
+  struct Card {
+    Memory to;
+    bool can;
+  };
+  const bool resumes = to == Memory::kKept;
+  const Card mine = {
+      to, link_ != nullptr && (resumes ? link_->is_suspended() : link_->can_suspend())};
+  FFDL_ASSIGN_OR_RETURN(const std::vector<Card> cards, gather_from_all(*host_, mine, deadline));
+  for (size_t rank = 0; rank < cards.size(); ++rank) {
+    if (cards[rank].to == to) continue;
+    return base::invalid_argument(
+        "{} at rank {}: rank {} '{}' calls {}; call them in one order", name_of(to), world_.rank,
+        rank, world_.members[rank].id, name_of(cards[rank].to));
+  }
+  if (!resumes && exchange_ != nullptr) exchange_->drop_copies();
+  if (!std::ranges::all_of(cards, &Card::can)) return {};
+  const Pause pause = pause_until(name_of(to), deadline);
+  return resumes ? link_->resume(pause) : link_->suspend(pause);
 }
 
 // What an operation that ended well has sent still arrives.
@@ -111,6 +157,10 @@ NcclCommunicator::~NcclCommunicator() {
 Status NcclCommunicator::check_on_device(const Request& request) const {
   if (reduces(request.signature.kind)) {
     FFDL_RETURN_IF_ERROR(nccl_type(request.signature.dtype).status());
+  }
+  if (memory_ == Memory::kGivenBack) {
+    return base::invalid_argument("{} at rank {}: it is suspended; call resume() at all ranks first",
+                                  describe(request.signature), world_.rank);
   }
   if (link_ != nullptr) return {};
   return base::invalid_argument(

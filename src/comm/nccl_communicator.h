@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/limits.h"
@@ -38,6 +39,8 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   Backend backend() const override { return Backend::kNccl; }
   Status continue_from(Communicator* before, Time deadline) override;
+  Status suspend(Time deadline) override;
+  Status resume(Time deadline) override;
 
  private:
   NcclCommunicator(World world, Parts parts);
@@ -48,6 +51,10 @@ class NcclCommunicator final : public DeviceCommunicator {
   // What is left of it, now that nothing runs there.
   NcclPast past_of(NcclCommunicator* old);
   bool has_member(const Member& member) const;
+  enum class Memory : int8_t { kKept, kGivenBack };
+  static std::string_view name_of(Memory to);
+  Status bring(Memory to, Time deadline);
+  Status bring_together(Memory to, Time deadline);
 
   Status check_on_device(const Request& request) const override;
   Status run_on_device(const Request& request, Time deadline) override;
@@ -60,6 +67,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   const Duration derive_max_;
   std::unique_ptr<NcclExchange> exchange_;
   std::unique_ptr<NcclLink> link_;  // null: the GPUs are not connected
+  Memory memory_ = Memory::kKept;
 };
 
 }  // namespace ffdl::comm

@@ -44,6 +44,12 @@ Status NcclExchange::begin(const Request& request, NcclLink& link, const Pause& 
   return {};
 }
 
+void NcclExchange::drop_copies() {
+  in_copy_.reset();
+  out_copy_.reset();
+  in_room_ = out_room_ = 0;
+}
+
 Result<NcclExchange::Run> NcclExchange::run_of(std::span<const Buffer> list, uint64_t bytes,
                                                uint64_t element, base::SideMemory& place,
                                                uint64_t& room) {

@@ -22,6 +22,8 @@ class NcclExchange {
   // Gives the stream all that this rank does of `request`, and returns. The next operation must not
   // begin before the stream has done it. Errors: those of `pause`, the device and nccl_error().
   Status begin(const Request& request, NcclLink& link, const Pause& pause);
+  // The memory for copies; the next operation that needs it makes it anew. The stream is done.
+  void drop_copies();
 
  private:
   // The list as one run of `bytes`: itself or a place for a copy.

@@ -53,6 +53,10 @@ struct Config {
 // Of shrink(): something may run, and is ended first.
 inline constexpr int kShrinkAbort = 1;
 
+// Of suspend(): the memory that holds nothing between operations.
+inline constexpr int kSuspendMemory = 1;
+enum class MemoryStat : int32_t { kSuspendable = 0 };  // in bytes
+
 // The functions, found by their names.
 struct Functions {
   Code (*get_version)(int* version);
@@ -88,6 +92,11 @@ struct Functions {
   // 2.29: a world with more ranks, for all of them and, without a communicator, for the newcomers.
   Code (*get_grow_id)(Comm comm, UniqueId* id);
   Code (*grow)(Comm comm, int ranks, const UniqueId* id, int rank, Comm* made, Config* config);
+  // 2.29.7: gives back memory and takes it again, at all ranks together. The numbers are refused
+  // where NCCL is told to keep no account of its memory.
+  Code (*suspend)(Comm comm, int flags);
+  Code (*resume)(Comm comm);
+  Code (*memory_stats)(Comm comm, MemoryStat stat, uint64_t* value);
 };
 
 }  // namespace ffdl::comm::nccl

@@ -58,6 +58,9 @@ void find_later_ones(void* library, nccl::Functions& functions) {
   find(library, "ncclCommRevoke", functions.revoke);
   find(library, "ncclCommGetUniqueId", functions.get_grow_id);
   find(library, "ncclCommGrow", functions.grow);
+  find(library, "ncclCommSuspend", functions.suspend);
+  find(library, "ncclCommResume", functions.resume);
+  find(library, "ncclCommMemStats", functions.memory_stats);
 }
 
 // libnccl.so.2 in the packages of Python environments, whatever their Python.

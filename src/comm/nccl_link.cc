@@ -118,9 +118,29 @@ NcclLink::Made NcclLink::shrink(std::vector<int> excluded, bool follows_failure,
   return made;
 }
 
+bool NcclLink::can_suspend() const {
+  const nccl::Functions& library = library_->functions();
+  if (!library.suspend || !library.resume || !library.memory_stats) return false;
+  uint64_t bytes = 0;
+  return library.memory_stats(comm_, nccl::MemoryStat::kSuspendable, &bytes) == Code::kSuccess;
+}
+
+Status NcclLink::suspend(const Pause& pause) {
+  is_suspended_ = true;  // some of it, where it fails
+  return settle("give back the memory of NCCL", (*library_)->suspend(comm_, nccl::kSuspendMemory),
+                pause);
+}
+
+Status NcclLink::resume(const Pause& pause) {
+  FFDL_RETURN_IF_ERROR(settle("take the memory of NCCL again", (*library_)->resume(comm_), pause));
+  is_suspended_ = false;
+  return {};
+}
+
+// What a suspended one had shared with others is not where a shrunk one would look for it.
 void NcclLink::revoke() {
   if (comm_ == nullptr || is_revoked_) return;
-  if ((*library_)->revoke == nullptr) return abort();
+  if ((*library_)->revoke == nullptr || is_suspended_) return abort();
   const Time latest = deadline_in(base::kNcclLeaveMax);
   const Code code = (*library_)->revoke(comm_, 0);
   const Status ended = settle("end what runs", begun(code), [latest]() -> Status {
@@ -135,7 +155,7 @@ void NcclLink::revoke() {
 // NCCL's orderly end is of all ranks of a host together.
 void NcclLink::leave(const Pause& pause) {
   if (comm_ == nullptr) return;
-  if (is_revoked_ || ends_alone_) return abort();
+  if (is_revoked_ || ends_alone_ || is_suspended_) return abort();
   const Code code = (*library_)->finalize(comm_);
   if (!settle("leave NCCL", code, pause).ok()) return abort();
   static_cast<void>((*library_)->destroy(std::exchange(comm_, nullptr)));

@@ -31,6 +31,7 @@ class NcclLink {
   nccl::Comm comm() const { return comm_; }
   bool has_ended() const { return comm_ == nullptr; }
   bool is_revoked() const { return is_revoked_; }
+  bool is_suspended() const { return is_suspended_; }
 
   // What has become of a call that returned `code`. Waits while it is in progress.
   Status settle(std::string_view doing, nccl::Code code, const Pause& pause);
@@ -47,8 +48,15 @@ class NcclLink {
   // `follows_failure` is true at all. The rest as above.
   Made shrink(std::vector<int> excluded, bool follows_failure, const Pause& pause);
 
+  // NCCL has memory that it could give back, or could tell that it has none.
+  bool can_suspend() const;
+  // It is given back; every rank calls it while nothing runs here, and nothing but resume() or an
+  // end comes next. NCCL waits for all that the GPU does. Errors: as connect().
+  Status suspend(const Pause& pause);
+  Status resume(const Pause& pause);
+
   // Ends what runs on the GPU, and waits for that. Only shrink() comes after it; nothing where the
-  // library does not have it, or it fails: then it is an abort().
+  // library does not have it, or it fails, or while it is suspended: then it is an abort().
   void revoke();
   // Others that it connects do not take part in its end: leave() does not wait for them.
   void end_alone() { ends_alone_ = true; }
@@ -67,6 +75,7 @@ class NcclLink {
   const std::shared_ptr<const NcclLibrary> library_;
   nccl::Comm comm_;  // null: ended
   bool is_revoked_ = false;
+  bool is_suspended_ = false;
   bool ends_alone_ = false;
 };
 

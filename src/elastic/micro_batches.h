@@ -39,6 +39,8 @@ class MicroBatches {
   Status finish(uint64_t samples, Time deadline);
   // Whatever was added is dropped, and the next step makes other sums.
   void drop();
+  // A step has begun.
+  bool has_added() const { return added_ > 0; }
 
  private:
   uint64_t share() const;  // of this member

@@ -94,6 +94,8 @@ Status Session::begin_average(size_t end, uint64_t samples) {
   return impl_->begin_average(end, samples);
 }
 Result<StepResult> Session::end_step(uint64_t samples) { return impl_->end_step(samples); }
+Status Session::suspend() { return impl_->suspend(); }
+Status Session::resume() { return impl_->resume(); }
 const Member& Session::self() const { return impl_->self(); }
 Status Session::standing() const { return impl_->standing(); }
 const World& Session::world() const { return impl_->world(); }

@@ -7,6 +7,7 @@ namespace ffdl {
 // Which operations a step has, and in which order, does not depend on this: they only begin sooner.
 Status Session::Impl::begin_average(size_t end, uint64_t samples) {
   FFDL_RETURN_IF_ERROR(Status(over_));
+  FFDL_RETURN_IF_ERROR(check_resumed("begin to average"));
   if (options_.bucket_bytes == 0) {
     return base::invalid_argument(
         "begin to average: the session was opened without SessionOptions::bucket_bytes");

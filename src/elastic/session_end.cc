@@ -10,6 +10,7 @@ using base::MutexLock;
 
 Status Session::Impl::finish() {
   FFDL_RETURN_IF_ERROR(Status(over_));
+  FFDL_RETURN_IF_ERROR(check_resumed("finish"));
   if (averaging_.noted_samples()) {
     return base::invalid_argument("finish: the gradients of a step are being averaged; end it");
   }

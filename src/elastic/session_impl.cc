@@ -137,6 +137,7 @@ Status Session::Impl::standing() const { return over_.ok() ? membership_->standi
 
 Status Session::Impl::add_micro_batch(uint64_t samples) {
   FFDL_RETURN_IF_ERROR(Status(over_));
+  FFDL_RETURN_IF_ERROR(check_resumed("add a micro-batch"));
   if (averaging_.noted_samples()) {
     return base::invalid_argument(
         "add a micro-batch: begin_average() was called in this step, and the others may have what "
@@ -166,6 +167,7 @@ Status Session::Impl::bring_parts_together(uint64_t samples) {
 
 Result<StepResult> Session::Impl::end_step(uint64_t samples) {
   FFDL_RETURN_IF_ERROR(Status(over_));
+  FFDL_RETURN_IF_ERROR(check_resumed("end a step"));
   FFDL_RETURN_IF_ERROR(check_noted(samples));
   FFDL_RETURN_IF_ERROR(bring_parts_together(samples));
   bool has_changed = false;

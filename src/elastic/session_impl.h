@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/device_side.h"
@@ -41,6 +42,8 @@ class Session::Impl {
   Status begin_average(size_t end, uint64_t samples);
   Result<StepResult> end_step(uint64_t samples);
   Status finish();
+  Status suspend();
+  Status resume();
   const Member& self() const { return self_; }
   Status standing() const;
   const World& world() const { return world_; }
@@ -61,6 +64,10 @@ class Session::Impl {
 
   static Result<Memory> find_memory(const SessionOptions& options, Trainable& trainable,
                                     std::unique_ptr<base::DeviceSide> devices);
+
+  // --- between steps ---
+  Status check_resumed(std::string_view doing) const;
+  Status heard_of(Status status);
 
   // --- a step ---
   bool is_contribution_due() const;
@@ -134,6 +141,7 @@ class Session::Impl {
   elastic::StepMessages messages_;  // the task of `averaging_` writes them
   World world_;
   bool is_active_ = false;
+  bool is_suspended_ = false;
   uint64_t step_ = 0;
   bool holds_ = false;  // the state of this label:
   uint64_t lineage_ = 0;

@@ -249,5 +249,51 @@ TEST_F(NcclCommunicatorTest, AForkOfAMemberIsNone) {
   EXPECT_OK(ranks[0]->barrier(soon()));
 }
 
+// Sums before and after are right, what lies in the host's memory goes on, and in between the
+// call itself is refused, which ends nothing.
+TEST_F(NcclCommunicatorTest, MemoryIsGivenBackBetweenOperations) {
+  for (const bool keeps : {false, true}) {
+    fake.keeps_memory = keeps;
+    on_each(nccl_ranks(1, members_named(2)), [](Communicator& communicator, int rank) {
+      EXPECT_FAILS(communicator.resume(soon()), StatusCode::kInvalidArgument, "it is not suspended");
+      for (int turn = 0; turn < 2; ++turn) {
+        ASSERT_OK(communicator.suspend(soon()));
+        EXPECT_FAILS(communicator.suspend(soon()), StatusCode::kInvalidArgument, "in turns");
+        auto value = static_cast<float>(rank + turn);
+        EXPECT_FAILS(sum_up(communicator, value, soon()), StatusCode::kInvalidArgument,
+                     "it is suspended; call resume() at all ranks first");
+        EXPECT_OK(communicator.barrier(soon()));
+        ASSERT_OK(communicator.resume(soon()));
+        ASSERT_OK(sum_up(communicator, value, soon()));
+        EXPECT_EQ(value, static_cast<float>(1 + 2 * turn));
+      }
+    });
+    EXPECT_EQ(fake.suspended, 4);
+    EXPECT_EQ(fake.resumed, 4);
+    EXPECT_EQ(fake.misused, 0);
+  }
+}
+
+TEST_F(NcclCommunicatorTest, WhoDoesNotSuspendWithTheOthersIsNamed) {
+  on_each(nccl_ranks(1, members_named(2)), [](Communicator& communicator, int rank) {
+    ASSERT_OK(communicator.suspend(soon()));
+    ASSERT_OK(communicator.resume(soon()));
+    float value = 1;
+    const Status status = rank == 0 ? communicator.suspend(soon())
+                                    : communicator.all_reduce({&value, 1}, ReduceOp::kSum, soon());
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.to_string();
+  });
+}
+
+// NCCL would wait for it for ever.
+TEST_F(NcclCommunicatorTest, AMemberThatIsLostWhileSuspendedEndsNobodysWait) {
+  const Ranks ranks = nccl_ranks(1, members_named(2));
+  on_each(ranks, [](Communicator& communicator, int) { ASSERT_OK(communicator.suspend(soon())); });
+  fake.hangs = true;
+  ranks[1]->abort(Status(StatusCode::kCancelled, "it is shot"));
+  EXPECT_EQ(ranks[0]->resume(kNoDeadline).code(), StatusCode::kPeerLost);
+  EXPECT_EQ(fake.aborted, 1);
+}
+
 }  // namespace
 }  // namespace ffdl::comm

@@ -41,6 +41,10 @@ TEST(NcclInterface, NumbersAndLayoutsAreThoseOfTheHeader) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
   EXPECT_EQ(kShrinkAbort, NCCL_SHRINK_ABORT);
 #endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 7)
+  EXPECT_EQ(kSuspendMemory, NCCL_SUSPEND_MEM);
+  expect_same(MemoryStat::kSuspendable, ncclStatGpuMemSuspend);
+#endif
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
   const Config ours;
   EXPECT_EQ(ours.magic, theirs.magic);
@@ -66,6 +70,11 @@ TEST(NcclInterface, FunctionsHaveTheShapesOfTheHeader) {
   EXPECT_TRUE(same_shape(f.revoke, decltype(&ncclCommRevoke){}));
   EXPECT_TRUE(same_shape(f.get_grow_id, decltype(&ncclCommGetUniqueId){}));
   EXPECT_TRUE(same_shape(f.grow, decltype(&ncclCommGrow){}));
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 7)
+  EXPECT_TRUE(same_shape(f.suspend, decltype(&ncclCommSuspend){}));
+  EXPECT_TRUE(same_shape(f.resume, decltype(&ncclCommResume){}));
+  EXPECT_TRUE(same_shape(f.memory_stats, decltype(&ncclCommMemStats){}));
 #endif
   EXPECT_TRUE(same_shape(f.get_async_error, decltype(&ncclCommGetAsyncError){}));
   EXPECT_TRUE(same_shape(f.finalize, decltype(&ncclCommFinalize){}));
@@ -95,6 +104,11 @@ TEST(NcclInterface, TheLibraryHasAllThatIsCalled) {
   EXPECT_NE((*library)->revoke, nullptr);
   EXPECT_NE((*library)->get_grow_id, nullptr);
   EXPECT_NE((*library)->grow, nullptr);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 7)
+  EXPECT_NE((*library)->suspend, nullptr);
+  EXPECT_NE((*library)->resume, nullptr);
+  EXPECT_NE((*library)->memory_stats, nullptr);
 #endif
 }
 

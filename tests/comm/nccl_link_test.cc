@@ -149,5 +149,59 @@ TEST_F(NcclLinkTest, AShrunkOneThatNobodyElseMakesIsGivenUp) {
   });
 }
 
+TEST_F(NcclLinkTest, MemoryIsGivenBackAndTakenAgainAtAllRanks) {
+  const nccl::UniqueId id = new_id();
+  testing::on_threads(2, [&](int rank) {
+    ASSERT_OK_AND_ASSIGN(const auto link,
+                         NcclLink::connect(fake_nccl(), {&id, 1}, rank, 2, until(soon())));
+    for (int turn = 0; turn < 2; ++turn) {
+      EXPECT_TRUE(link->can_suspend());
+      ASSERT_OK(link->suspend(until(soon())));
+      EXPECT_TRUE(link->is_suspended());
+      ASSERT_OK(link->resume(until(soon())));
+      EXPECT_FALSE(link->is_suspended());
+    }
+    link->leave(until(soon()));
+  });
+  EXPECT_EQ(fake.suspended, 4);
+  EXPECT_EQ(fake.resumed, 4);
+  EXPECT_EQ(fake.left, 2);
+}
+
+// The other one does not call it. What is half suspended has no orderly end, and cannot be shrunk.
+TEST_F(NcclLinkTest, WhatIsSuspendedEndsAtOnce) {
+  for (const bool revokes : {true, false}) {
+    const nccl::UniqueId id = new_id();
+    testing::on_threads(2, [&](int rank) {
+      ASSERT_OK_AND_ASSIGN(const auto link,
+                           NcclLink::connect(fake_nccl(), {&id, 1}, rank, 2, until(soon())));
+      if (rank == 1) return link->leave(until(soon()));
+      EXPECT_FAILS(link->suspend(until(deadline_in(20ms))), StatusCode::kTimeout, "");
+      EXPECT_TRUE(link->is_suspended());
+      if (revokes) {
+        link->revoke();
+      } else {
+        link->leave(until(soon()));
+      }
+      EXPECT_TRUE(link->has_ended());
+    });
+  }
+  EXPECT_EQ(fake.left, 2);
+  EXPECT_EQ(fake.aborted, 2);
+  EXPECT_EQ(fake.revoked, 0);
+}
+
+TEST_F(NcclLinkTest, SomeLibrariesHaveNoMemoryToGiveBack) {
+  const nccl::UniqueId id = new_id();
+  ASSERT_OK_AND_ASSIGN(const auto link,
+                       NcclLink::connect(fake_nccl(), {&id, 1}, 0, 1, until(soon())));
+  fake.keeps_memory = true;
+  EXPECT_FALSE(link->can_suspend());
+  testing::fresh_fake_nccl(FFDL_FAKE_NCCL_WITHOUT_GROW);
+  ASSERT_OK_AND_ASSIGN(const auto older, NcclLink::connect(fake_nccl(FFDL_FAKE_NCCL_WITHOUT_GROW),
+                                                           {&id, 1}, 0, 1, until(soon())));
+  EXPECT_FALSE(older->can_suspend());
+}
+
 }  // namespace
 }  // namespace ffdl::comm

@@ -78,7 +78,8 @@ class Kernels {
             .figure = [all](double seconds) { return all / seconds / 1e9; },
             .subject = turn_of(calls_, std::move(call)),
             .limit = turn_of(calls_, [this, bytes] { return arrays_.copy(bytes); }),
-            .limit_is = "copies inside the GPU's memory that read and write as many bytes"};
+            .limit_is = "copies inside the GPU's memory that read and write as many bytes",
+            .pairs = 60};
   }
 
   void updates() const;

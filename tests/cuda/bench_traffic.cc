@@ -87,6 +87,7 @@ PairSpec row(std::string name, uint64_t bytes, Turn subject, Turn limit, std::st
           .subject = std::move(subject),
           .limit = std::move(limit),
           .limit_is = std::move(limit_is),
+          .pairs = 40,
           .target = Target{kTrafficTarget}};
 }
 

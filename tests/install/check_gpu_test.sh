@@ -5,7 +5,7 @@ checkout=$(cd "$1" && pwd)
 
 fail() {
   echo "check_gpu_test: $*" >&2
-  cat "$work"/*.md "$work/log" >&2 || true
+  cat "$work"/pages/*.md "$work/log" >&2 || true
   exit 1
 }
 
@@ -26,19 +26,31 @@ if [[ $1 == --facts ]]; then
   exit "${FACTS:-0}"
 fi
 [[ ${BENCH:-0} == 139 ]] && exit 139
-cat >"$2" <<'JSON'
+json=$2
+[[ ${BENCH:-0} != sleep ]] || json+=.rows
+cat >"$json" <<'JSON'
 {"machine": {"cpu": "c", "cores": 1, "kernel": "k", "memory_bytes": 1}, "commit": "abc123", "date": "d", "command": "bench_cuda",
  "void": false, "rows": [{"name": "cuda/x", "value": 1, "unit": "us", "limit": null, "limit_is": "", "ratio": null, "lo": null,
  "hi": null, "disturbed": false, "note": "a note"}]}
 JSON
+[[ ${BENCH:-0} != sleep ]] || exec sleep 60
 exit "${BENCH:-0}"
 FAKE
 pretend "$work/folder/bin/gpu_test" <<'FAKE'
-printf 'x.cc:3: Skipped\nno NCCL\n[  PASSED  ] 12 tests.\n[  SKIPPED ] 1 test, listed below:\n'
-exit "${GPU_TEST:-0}"
+case $1 in
+  --gtest_list_tests) printf 'Running main() from gtest_main.cc\nKernels.\n  Add\n  DISABLED_Member\nNcclOnGpu.\n  Two/0  # GetParam() = 7\n' ;;
+  --gtest_filter=Kernels.Add)
+    [[ ${GPU_TEST:-0} != sleep ]] || exec sleep 60
+    ((${GPU_TEST:-0} == 0)) || printf 'a.cc:7: Failure\nExpected equality of these values:\n  3\n  4\n'
+    exit "${GPU_TEST:-0}"
+    ;;
+  --gtest_filter=NcclOnGpu.Two/0) printf 'x.cc:3: Skipped\nno NCCL\n' ;;
+  *) exit 99 ;;
+esac
 FAKE
 pretend "$work/folder/bin/nlc_gpu_test" <<'FAKE'
-[[ -x $NLC_PROGRAM ]] && printf '[  PASSED  ] 4 tests.\n'
+[[ -x $NLC_PROGRAM ]] || exit 98
+[[ $1 != --gtest_list_tests ]] || printf 'Nlc.\n  Learns\n'
 FAKE
 pretend "$work/folder/bin/nlc" </dev/null
 pretend "$work/folder/bin/nlc_alone" <<<'echo "cuBLAS 13.1.0, cuDNN 9.14.0"'
@@ -50,7 +62,7 @@ FAKE
 
 # Python's part is pretended, too: a package for the Python that is here.
 mkdir -p "$work/folder/python/"{ffdl,pytest}
-touch "$work/folder/python/"{torch,{ffdl,pytest}/__init__}.py
+touch "$work/folder/python/"{torch,numpy,{ffdl,pytest}/__init__}.py
 package() { rm -f "$work/folder/python/ffdl/_ffdl."* && touch "$work/folder/python/ffdl/_ffdl.cpython-3$1-x86_64-linux-gnu.so"; }
 own=$(python3 -c 'import sys; print(sys.version_info[1])')
 package "$own"
@@ -85,12 +97,13 @@ has() { grep -qF -- "$1" "$page" || fail "the page lacks '$1'"; }
 check 0
 has 'cuBLAS 13.1.0, cuDNN 9.14.0'
 has 'commit abc123'
-has '`gpu_test`: 12 passed, 1 skipped'
-has 'skipped: no NCCL'
-has '`nlc_gpu_test`: 4 passed'
+has '`Kernels.Add`: passed, '
+has '`NcclOnGpu.Two/0`: skipped: no NCCL'
+has '`Nlc.Learns`: passed, '
 has 'compute-sanitizer 2025.3.0.0'
 has 'memcheck of gpu_test: clean'
 has 'racecheck of gpu_test: clean'
+[[ -s ${page%.md}.json && -s ${page%.md}.log ]] || fail "figures or what the programs wrote are missing"
 has '`cuda/x`: a note'
 has 'Not measured: there is no clinc150'
 has '`test_torch_cuda.py`: 2 skipped'
@@ -108,11 +121,24 @@ check 1 FOUND=2
 has 'memcheck of nlc_gpu_test: **ERROR SUMMARY: 2 errors**'
 has '`cuda/x`: a note'
 check 1 GPU_TEST=134
-has '(**exit code 134**)'
+has '`Kernels.Add`: **failed, exit code 134**'
+has 'Expected equality of these values:'
+has '`Nlc.Learns`: passed, '
 has 'memcheck of gpu_test: clean'
 check 1 BENCH=139
-has 'Not measured: `bench_cuda` ended with 139'
+has '**`bench_cuda` ended with 139**.'
 has '## Queries'
+# What is begun ends in time, and what was found until then is kept.
+check 1 BENCH=sleep FFDL_CHECK_SECONDS=15
+has '**`bench_cuda` ended with 124**; this is what it had measured'
+has '`cuda/x`: a note'
+has 'memcheck of gpu_test: not run, the time is over'
+check 1 GPU_TEST=sleep FFDL_CHECK_SECONDS=15 -- tests
+page=${page%.md}-tests.md
+has '`Kernels.Add`: **did not end in '
+has '`NcclOnGpu.Two/0` and what comes behind: not run, the time is over'
+page=${page%-tests.md}.md
+check 2 FFDL_CHECK_SECONDS=long
 check 4 FACTS=4
 [[ ! -e $page ]] || fail "it wrote a page without a GPU"
 check 0 -- figures

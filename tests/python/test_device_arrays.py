@@ -117,6 +117,23 @@ def test_a_world_continues_from_another():
         after.continue_from(after)
 
 
+def test_what_has_nothing_to_give_back_goes_on():
+    (alone,) = local_ranks(1)
+    alone.suspend()
+    alone.resume(timeout_s=5)
+    values = np.ones(2)
+    alone.all_reduce(values)
+    session = open_session(values, np.zeros(2))
+    session.suspend()
+    with pytest.raises(ffdl.InvalidArgument, match="is suspended; call resume"):
+        session.end_step(1)
+    session.resume()
+    with pytest.raises(ffdl.InvalidArgument, match="is not suspended"):
+        session.resume()
+    session.end_step(1)
+    session.finish()
+
+
 def test_the_producer_is_told_of_the_default_stream():
     tensor = DeviceTensor()
     (alone,) = local_ranks(1)

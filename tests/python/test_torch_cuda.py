@@ -105,6 +105,18 @@ def test_tensors_of_both_sides_are_refused(alone):
     alone.all_reduce(values)  # the host's alone may be
 
 
+def test_memory_is_given_back_in_between(alone):
+    given = torch.ones(1000, device=GPU)
+    for _ in range(2):
+        alone.suspend()
+        if alone.backend == ffdl.Backend.NCCL:
+            with pytest.raises(ffdl.InvalidArgument, match="is suspended"):
+                alone.all_reduce(given)
+        alone.resume()
+        alone.all_reduce(given)
+    assert (given == 1).all()
+
+
 def test_micro_batches_are_added_on_the_gpu(alone):
     gradient = torch.empty(1000, device=GPU)
     total = ffdl.MicroBatchSum(alone, gradient, shares=[4])

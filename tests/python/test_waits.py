@@ -244,7 +244,9 @@ NOT_HELD_UP = {
     "ParameterServer.cut",  # its shards come by themselves
     "Learner.finish_push",  # a copy
     "Learner.finish_pull",
-    "Communicator.continue_from",  # waits with NCCL alone
+    "Communicator.continue_from",  # these wait with NCCL alone
+    "Communicator.suspend",
+    "Communicator.resume",
     "DeviceLearner.attach",  # as Learner
     "DeviceLearner.finish_push",
     "DeviceLearner.finish_pull",

@@ -13,6 +13,7 @@
 
 #include "comm/nccl_interface.h"
 #include "support/fake_nccl_state.h"
+#include "support/fake_nccl_sums.h"
 #include "support/host_stream.h"
 
 // What NCCL's functions do, among the threads of one process and in the host's memory. As NCCL, it
@@ -20,6 +21,7 @@
 
 using ffdl::comm::nccl::Code;
 using ffdl::comm::nccl::Config;
+using ffdl::comm::nccl::MemoryStat;
 using ffdl::comm::nccl::Op;
 using ffdl::comm::nccl::Stream;
 using ffdl::comm::nccl::Type;
@@ -29,8 +31,6 @@ using ffdl::testing::HostStream;
 
 // Not without a name: NCCL's own type, which has one, holds them.
 namespace ffdl::testing::fake_nccl {
-
-using Bytes = std::vector<std::byte>;
 
 // What the ranks of one communicator share.
 struct Meeting {
@@ -42,6 +42,7 @@ struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
+  int memory_calls = 0;  // of all ranks
   std::shared_ptr<Meeting> grown;                               // by the id that was made
   std::map<std::vector<int>, std::shared_ptr<Meeting>> shrunk;  // by who is excluded
   std::map<uint64_t, Step> steps;
@@ -56,8 +57,10 @@ struct Rank {
   int rank = 0;
   uint64_t step = 0;
   std::atomic<int> polls = 0;
-  bool aborted = false;  // under the meeting's mutex, as are the next two
+  bool aborted = false;  // under the meeting's mutex, as are those up to `running`
   bool revoked = false;
+  bool suspended = false;
+  int memory_calls = 0;  // its own
   int running = 0;  // what its streams have not done yet
   // Of one that grows: the one that it was. NCCL waits over its connections until all have come.
   std::shared_ptr<Rank> grows_from;
@@ -73,6 +76,8 @@ namespace {
 using ffdl::testing::fake_nccl::Bytes;
 using ffdl::testing::fake_nccl::Meeting;
 using ffdl::testing::fake_nccl::Rank;
+using ffdl::testing::fake_nccl::reduce_as;
+using ffdl::testing::fake_nccl::reduce_halves;
 
 FakeNccl state;
 
@@ -136,6 +141,7 @@ Code launch(const std::shared_ptr<Rank>& rank, Stream stream, std::function<void
   {
     const std::lock_guard lock(rank->meeting->mutex);
     if (rank->revoked) return Code::kInvalidUsage;
+    if (rank->suspended) ++state.misused;
     ++rank->running;
   }
   const auto counted = [rank, work = std::move(work)] {
@@ -177,77 +183,6 @@ Code collective(Comm comm, const void* in, size_t bytes, Stream stream,
     lock.lock();
     if (++step.done == rank->ranks) meeting.steps.erase(number);
   });
-}
-
-template <class T>
-T combine(Op op, T a, T b) {
-  if (op == Op::kMin) return b < a ? b : a;
-  if (op == Op::kMax) return a < b ? b : a;
-  if constexpr (std::is_integral_v<T>) {
-    using Wrapping = std::make_unsigned_t<T>;
-    const auto left = static_cast<uint64_t>(static_cast<Wrapping>(a));
-    const auto right = static_cast<uint64_t>(static_cast<Wrapping>(b));
-    return static_cast<T>(op == Op::kProduct ? left * right : left + right);
-  } else {
-    return op == Op::kProduct ? a * b : a + b;
-  }
-}
-
-// In the order of ranks: not that of ffdl's tree.
-template <class T>
-void reduce_as(Op op, const std::vector<Bytes>& given, size_t begin, size_t count, void* out) {
-  for (size_t i = 0; i < count; ++i) {
-    T result{};
-    for (size_t rank = 0; rank < given.size(); ++rank) {
-      T value;
-      std::memcpy(&value, given[rank].data() + (begin + i) * sizeof(T), sizeof(T));
-      result = rank == 0 ? value : combine(op, result, value);
-    }
-    if constexpr (std::is_floating_point_v<T>) {
-      if (op == Op::kMean) result /= static_cast<T>(given.size());
-    }
-    std::memcpy(static_cast<std::byte*>(out) + i * sizeof(T), &result, sizeof(T));
-  }
-}
-
-// Numbers of 16 bits, of which `mantissa` are after the point of bfloat16 (7) or float16 (10), that
-// have few digits: what tests add up.
-float widen(uint16_t half, bool brain) {
-  const uint32_t sign = (half & 0x8000U) << 16;
-  uint32_t bits = 0;
-  if (brain) {
-    bits = static_cast<uint32_t>(half) << 16;
-  } else if ((half & 0x7fffU) != 0) {
-    bits = sign | (((half & 0x7fffU) << 13) + ((127U - 15U) << 23));
-  }
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-uint16_t narrow(float value, bool brain) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if (brain) return static_cast<uint16_t>(bits >> 16);
-  if ((bits & 0x7fffffffU) == 0) return 0;
-  const uint32_t rest = (bits & 0x7fffffffU) - ((127U - 15U) << 23);
-  return static_cast<uint16_t>((bits >> 16 & 0x8000U) | rest >> 13);
-}
-
-void reduce_halves(Op op, bool brain, const std::vector<Bytes>& given, size_t begin, size_t count,
-                   void* out) {
-  for (size_t i = 0; i < count; ++i) {
-    float result = 0;
-    for (size_t rank = 0; rank < given.size(); ++rank) {
-      uint16_t half;
-      std::memcpy(&half, given[rank].data() + (begin + i) * sizeof half, sizeof half);
-      const float value = widen(half, brain);
-      result = rank == 0 ? value : combine(op, result, value);
-    }
-    if (op == Op::kMean) result /= static_cast<float>(given.size());
-    const uint16_t half = narrow(result, brain);
-    std::memcpy(static_cast<std::byte*>(out) + i * sizeof half, &half, sizeof half);
-  }
 }
 
 void reduce_all(Type type, Op op, const std::vector<Bytes>& given, size_t begin, size_t count,
@@ -338,6 +273,19 @@ bool is_quiet(Rank& rank) {
   return false;
 }
 
+// Both wait in NCCL until all ranks have called it.
+[[maybe_unused]] Code change_memory(Rank& rank, bool suspends) {
+  if (state.keeps_memory) return Code::kInvalidUsage;
+  if (!is_quiet(rank)) return Code::kInternalError;
+  const std::lock_guard lock(rank.meeting->mutex);
+  if (rank.suspended == suspends || rank.revoked) return Code::kInvalidUsage;
+  rank.suspended = suspends;
+  ++rank.memory_calls;
+  ++rank.meeting->memory_calls;
+  ++(suspends ? state.suspended : state.resumed);
+  return Code::kInProgress;
+}
+
 }  // namespace
 
 extern "C" {
@@ -380,6 +328,10 @@ Code ncclCommGetAsyncError(Comm comm, Code* code) {
   }
   const bool here = has_come(rank);
   const std::lock_guard lock(rank.meeting->mutex);
+  if (rank.meeting->memory_calls < rank.memory_calls * rank.ranks || (rank.memory_calls > 0 && state.hangs)) {
+    *code = Code::kInProgress;
+    return Code::kSuccess;
+  }
   if (rank.revoked) {
     *code = rank.running > 0 ? Code::kInProgress : Code::kSuccess;
     return Code::kSuccess;
@@ -430,6 +382,7 @@ Code ncclCommShrink(Comm comm, int* excluded, int count, Comm* made, Config* con
   }
   if (state.derive_fails_at == rank->rank) return Code::kUnhandledCudaError;
   if (flags == 0 && !is_quiet(*rank)) return Code::kInternalError;
+  if (rank->suspended) ++state.misused;
   std::shared_ptr<Meeting> meeting;
   {
     const std::lock_guard lock(rank->meeting->mutex);
@@ -445,6 +398,18 @@ Code ncclCommShrink(Comm comm, int* excluded, int count, Comm* made, Config* con
 }
 
 #ifndef FFDL_FAKE_NCCL_WITHOUT_GROW
+Code ncclCommSuspend(Comm comm, int flags) {
+  return flags == 1 ? change_memory(*comm->rank, true) : Code::kInvalidArgument;
+}
+
+Code ncclCommResume(Comm comm) { return change_memory(*comm->rank, false); }
+
+Code ncclCommMemStats(Comm, MemoryStat stat, uint64_t* value) {
+  if (state.keeps_memory) return Code::kInvalidUsage;
+  *value = 1 << 20;
+  return stat == MemoryStat::kSuspendable ? Code::kSuccess : Code::kInvalidArgument;
+}
+
 Code ncclCommGetUniqueId(Comm comm, UniqueId* id) {
   ncclGetUniqueId(id);
   Meeting& meeting = *comm->rank->meeting;
@@ -469,6 +434,7 @@ Code ncclCommGrow(Comm comm, int ranks, const UniqueId* id, int rank, Comm* made
   if (rank != -1 || ranks <= before->ranks || before->revoked) return Code::kInvalidArgument;
   if (state.derive_fails_at == before->rank) return Code::kUnhandledCudaError;
   if (!is_quiet(*before)) return Code::kInternalError;
+  if (before->suspended) ++state.misused;
   std::shared_ptr<Meeting> meeting;
   {
     std::unique_lock lock(before->meeting->mutex);

@@ -33,9 +33,10 @@ inline FakeNccl& fresh_fake_nccl(const char* path = FFDL_FAKE_NCCL) {
   FakeNccl& fresh = *state();
   fresh.version = 23007;
   fresh.polls = fresh.async_error = fresh.connect_error = 0;
-  fresh.hangs = fresh.alone = fresh.derive_hangs = false;
+  fresh.hangs = fresh.alone = fresh.derive_hangs = fresh.keeps_memory = false;
   fresh.derive_fails_at = fresh.derive_fails_late_at = -1;
   fresh.aborted = fresh.left = fresh.grown = fresh.shrunk = fresh.revoked = fresh.misused = 0;
+  fresh.suspended = fresh.resumed = 0;
   fresh.reach = nullptr;
   return fresh;
 }

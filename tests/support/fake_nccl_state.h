@@ -25,6 +25,9 @@ struct FakeNccl {
   // As long as this is set nobody is told that a world has grown or shrunk.
   std::atomic<bool> derive_hangs = false;
 
+  // It keeps no account of its memory, and gives none back.
+  std::atomic<bool> keeps_memory = false;
+
   // Where a thread of the host finds what the buffers name; null: where they say.
   std::atomic<void* (*)(const void*)> reach = nullptr;
 
@@ -34,6 +37,8 @@ struct FakeNccl {
   std::atomic<int> grown = 0;    // that were made out of others,
   std::atomic<int> shrunk = 0;
   std::atomic<int> revoked = 0;  // whose operations were ended,
+  std::atomic<int> suspended = 0;  // whose memory was given back,
+  std::atomic<int> resumed = 0;    // and taken again,
   std::atomic<int> alive = 0;    // and that have not ended
   std::atomic<int> misused = 0;  // calls by which NCCL would hang for good, or touch what was freed
   std::atomic<int> waiting = 0;  // parts of operations that wait for other ranks
