@@ -6,7 +6,8 @@
 # The programs are those of bin/ beside this file, or of PATH. Python is PYTHON or python3; where python/ beside this file has ffdl,
 # it is the first of PYTHON, python3, that version's name and python that has its version and PyTorch. NCCL, cuBLAS and cuDNN are
 # those of this Python's packages, unless NCCL_ROOT, CUBLAS_ROOT and CUDNN_ROOT name others. The sanitizer is NVIDIA's
-# compute-sanitizer, where it is on PATH or in /usr/local/cuda. Queries are measured where the folder FFDL_DATA_DIR has
+# compute-sanitizer, where it is on PATH or in /usr/local/cuda. What this Python lacks of NumPy and pytest may lie as wheels in
+# wheels/ beside this file. Queries are measured where the folder FFDL_DATA_DIR has
 # clinc150/data_full.json. Nothing is fetched, and no network is used. What fails ends nothing: the page has it, and what comes
 # behind.
 # Exit codes: 1 something failed, 2 it was called wrongly, 4 there is no GPU here that can be used.
@@ -52,8 +53,8 @@ lacks() {
 import importlib.util, platform, sys
 if sys.version_info[:2] != tuple(map(int, sys.argv[1].split("."))):
     print(f"'{sys.executable}' is Python {platform.python_version()}, and this folder's package is for {sys.argv[1]}")
-elif missing := [name for name in ("PyTorch", "NumPy") if not importlib.util.find_spec({"PyTorch": "torch"}.get(name, "numpy"))]:
-    print(f"'{sys.executable}', Python {platform.python_version()}, has no {' and no '.join(missing)}")
+elif not importlib.util.find_spec("torch"):
+    print(f"'{sys.executable}', Python {platform.python_version()}, has no PyTorch")
 PY
 }
 
@@ -73,6 +74,21 @@ if [[ -n $package ]]; then
   done
 fi
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# unpack MODULE PATTERN: where Python lacks it, the wheels in wheels/ whose names match.
+unpack() {
+  local wheel
+  [[ -d $here/wheels ]] && ! "$python" -c "import $1" 2>/dev/null || return 0
+  for wheel in "$here"/wheels/*.whl; do
+    [[ ! ${wheel##*/} =~ $2 ]] || "$python" -m zipfile -e "$wheel" "$work/wheels"
+  done
+}
+unpack numpy '^numpy-'
+unpack pytest '^(pytest|pluggy|iniconfig|packaging|pygments)-'
+[[ ! -d $work/wheels ]] || export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$work/wheels
+
 # use_package NAME_ROOT PACKAGES...: the folder of the first of NVIDIA's packages that Python has.
 use_package() {
   local root=$1 folder
@@ -90,8 +106,6 @@ use_package NCCL_ROOT nccl
 use_package CUBLAS_ROOT cu13 cublas
 use_package CUDNN_ROOT cudnn
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 found=$work/found
 failed=()
 
@@ -238,7 +252,7 @@ queries() {
 # can_use_package WHAT: Python has PyTorch and an ffdl that can be imported; else a line of the page says what is missing.
 can_use_package() {
   if [[ -n $lacking ]]; then
-    printf '\n%s: %s; name a Python %s that has both PyTorch and NumPy in PYTHON.\n' "$1" "$lacking" "$wanted"
+    printf '\n%s: %s; name a Python %s that has PyTorch in PYTHON.\n' "$1" "$lacking" "$wanted"
   elif ! "$python" -c 'import torch, ffdl' 2>"$work/why"; then
     printf '\n%s: %s.\n' "$1" "$(tail -n 1 "$work/why")"
   else

@@ -70,6 +70,9 @@ pretend "$work/mine" <<'FAKE'
 echo >>"${0%/*}/asked"
 exec python3 "$@"
 FAKE
+pretend "$work/isolated" <<'FAKE'
+exec python3 -S "$@"
+FAKE
 cat >"$work/folder/python/pytest/__main__.py" <<'FAKE'
 import os, sys
 print("skipped: no GPU for PyTorch\n2 skipped in 0.1 s")
@@ -158,6 +161,13 @@ has ', has no PyTorch; name a Python'
 check 0 PYTHON="$work/none"
 has "Not run: there is no Python '$work/none'"
 mv "$work/folder/python/"{no_torch,torch}.py
+mv "$work/folder/python/pytest" "$work/pytest"
+check 0 PYTHONNOUSERSITE=1 PYTHON="$work/isolated"
+has 'Tests not run: Python has no pytest'
+mkdir "$work/folder/wheels"
+(cd "$work" && python3 -m zipfile -c folder/wheels/pytest-1-py3-none-any.whl pytest)
+check 0 PYTHONNOUSERSITE=1 PYTHON="$work/isolated"
+has '`test_torch_cuda.py`: 2 skipped'
 echo 'raise ImportError("NumPy is missing")' >"$work/folder/python/ffdl/__init__.py"
 check 0
 has 'Not run: ImportError: NumPy is missing.'
