@@ -158,8 +158,8 @@ class FFDL_API Session {
   // Between two steps, for work of another kind on the GPUs: what the communicator keeps of their
   // memory is given back until resume() (Communicator::suspend has more). All members call both
   // after the same step(), newcomers too; no other call of a step, nor finish(), comes in between.
-  // What happens to others shows in the next end_step(). Block until all members have come. Errors:
-  // kInvalidArgument (not in turns, or in the middle of a step: the session goes on).
+  // What happens to others shows in the next end_step(). With kNccl each blocks until all members
+  // have come. Errors: kInvalidArgument (not in turns, or within a step: the session goes on).
   Status suspend();
   Status resume();
 

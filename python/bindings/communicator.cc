@@ -110,6 +110,20 @@ void open_to_listeners(CommunicatorHandle& handle, py::object store, double time
   check(opened);
 }
 
+void bind_pauses(py::class_<CommunicatorHandle>& communicator) {
+  communicator
+      .def("suspend", &run_between_operations<&Communicator::suspend>,
+           py::arg("timeout_s") = kDefaultTimeoutS,
+           R"(For work of another kind on the GPUs: what this keeps of their memory is given back.
+
+Until resume(); all ranks call both, in turns. In between operations on arrays in a GPU's memory
+raise InvalidArgument. With NCCL, and its own memory with NCCL 2.29.7 or later; others have none.
+Raises what operations do.)")
+      .def("resume", &run_between_operations<&Communicator::resume>,
+           py::arg("timeout_s") = kDefaultTimeoutS,
+           "Takes the memory again that suspend() gave back. Raises what operations do.");
+}
+
 void bind_rest(py::class_<CommunicatorHandle>& communicator) {
   communicator
       .def(
@@ -150,16 +164,6 @@ Raises InvalidArgument for any other array, and for a part of one.)")
 With GpuWorlds.DERIVED all ranks call it once before their first operation, as it connects their
 GPUs; otherwise they may. Operations of `before` raise Cancelled from then on.
 Raises what operations and connect_communicator() do.)")
-      .def("suspend", &run_between_operations<&Communicator::suspend>,
-           py::arg("timeout_s") = kDefaultTimeoutS,
-           R"(For work of another kind on the GPUs: what this keeps of their memory is given back.
-
-Until resume(); all ranks call both, in turns. In between operations on arrays in a GPU's memory
-raise InvalidArgument. With NCCL, and its own memory with NCCL 2.29.7 or later; others have none.
-Raises what operations do.)")
-      .def("resume", &run_between_operations<&Communicator::resume>,
-           py::arg("timeout_s") = kDefaultTimeoutS,
-           "Takes the memory again that suspend() gave back. Raises what operations do.")
       .def("open_to_listeners", &open_to_listeners, py::arg("store"),
            py::arg("timeout_s") = kDefaultTimeoutS, py::kw_only(),
            py::arg("ring_bytes") = ListenerOptions{}.ring_bytes,
@@ -311,6 +315,7 @@ Raises Timeout, PeerLost (another died, failed or left), Cancelled (aborted, or 
 member), InvalidArgument (the call itself: the communicator lives on; or ranks that disagree: both
 are named). The header is ffdl/communicator.h.)");
   bind_collectives(communicator, {&run, &rank_of});
+  bind_pauses(communicator);
   bind_rest(communicator);
   bind_connecting(module);
 }

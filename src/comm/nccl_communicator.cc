@@ -159,8 +159,9 @@ Status NcclCommunicator::check_on_device(const Request& request) const {
     FFDL_RETURN_IF_ERROR(nccl_type(request.signature.dtype).status());
   }
   if (memory_ == Memory::kGivenBack) {
-    return base::invalid_argument("{} at rank {}: it is suspended; call resume() at all ranks first",
-                                  describe(request.signature), world_.rank);
+    return base::invalid_argument(
+        "{} at rank {}: it is suspended; call resume() at all ranks first",
+        describe(request.signature), world_.rank);
   }
   if (link_ != nullptr) return {};
   return base::invalid_argument(

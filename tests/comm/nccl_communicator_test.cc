@@ -255,7 +255,8 @@ TEST_F(NcclCommunicatorTest, MemoryIsGivenBackBetweenOperations) {
   for (const bool keeps : {false, true}) {
     fake.keeps_memory = keeps;
     on_each(nccl_ranks(1, members_named(2)), [](Communicator& communicator, int rank) {
-      EXPECT_FAILS(communicator.resume(soon()), StatusCode::kInvalidArgument, "it is not suspended");
+      EXPECT_FAILS(communicator.resume(soon()), StatusCode::kInvalidArgument,
+                   "it is not suspended");
       for (int turn = 0; turn < 2; ++turn) {
         ASSERT_OK(communicator.suspend(soon()));
         EXPECT_FAILS(communicator.suspend(soon()), StatusCode::kInvalidArgument, "in turns");

@@ -328,7 +328,8 @@ Code ncclCommGetAsyncError(Comm comm, Code* code) {
   }
   const bool here = has_come(rank);
   const std::lock_guard lock(rank.meeting->mutex);
-  if (rank.meeting->memory_calls < rank.memory_calls * rank.ranks || (rank.memory_calls > 0 && state.hangs)) {
+  if (rank.meeting->memory_calls < rank.memory_calls * rank.ranks ||
+      (rank.memory_calls > 0 && state.hangs)) {
     *code = Code::kInProgress;
     return Code::kSuccess;
   }

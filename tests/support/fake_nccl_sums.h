@@ -29,7 +29,8 @@ T combine(nccl::Op op, T a, T b) {
 }
 
 template <class T>
-void reduce_as(nccl::Op op, const std::vector<Bytes>& given, size_t begin, size_t count, void* out) {
+void reduce_as(nccl::Op op, const std::vector<Bytes>& given, size_t begin, size_t count,
+               void* out) {
   for (size_t i = 0; i < count; ++i) {
     T result{};
     for (size_t rank = 0; rank < given.size(); ++rank) {
@@ -68,8 +69,8 @@ inline uint16_t narrow(float value, bool brain) {
   return static_cast<uint16_t>((bits >> 16 & 0x8000U) | rest >> 13);
 }
 
-inline void reduce_halves(nccl::Op op, bool brain, const std::vector<Bytes>& given, size_t begin, size_t count,
-                   void* out) {
+inline void reduce_halves(nccl::Op op, bool brain, const std::vector<Bytes>& given, size_t begin,
+                          size_t count, void* out) {
   for (size_t i = 0; i < count; ++i) {
     float result = 0;
     for (size_t rank = 0; rank < given.size(); ++rank) {
