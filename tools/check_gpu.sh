@@ -241,7 +241,7 @@ queries() {
     --seconds "$(left 86400)" || status=$?
   case $status in
     0) ;;
-    4) printf '\nNot measured: cuBLAS or cuDNN was not found.\n' ;;
+    4) printf '\nNot measured: the GPU, cuBLAS or cuDNN cannot be used; the log says why.\n' ;;
     *)
       printf '\n**gpu_table.py ended with %d.**\n' "$status"
       failed+=(gpu_table.py)
