@@ -290,6 +290,7 @@ gpt2() {
     [[ $backend != NCCL ]] || most=$((most * 3 / 5))  # the other one has its turn, too
     ((most < 400)) || most=400
     limited 86400 "$python" "$top/benchmarks/gpt2_stops.py" --backend "$backend" --timeout-s "$most" \
+      --steps "$((seconds < 3600 ? 25 : 40))" \
       >"$work/gpt2" 2>"$work/why" || status=$?
     cat "$work/why" >&2
     printf '\n'

@@ -25,7 +25,7 @@ NO_DEVICE = 4
 RUN_MAX_S = 300
 PEER = pathlib.Path(__file__).with_name("torch_peer.py")
 # Of the time, when each table ends.
-SPEEDS_END, PEERS_END = 0.6, 0.8
+SPEEDS_END, PEERS_END = 0.5, 0.8
 
 
 class Clock:
@@ -134,7 +134,7 @@ def speeds(arguments, clock):
 def run_peer(arguments, processes, options, seconds):
     """Samples/s of PyTorch by mini-batch, as far as it came, and what it says of a failure, or None."""
     command = [sys.executable, str(PEER), "--data", arguments.data, "--device", arguments.peer_device,
-               "--processes", str(processes), *options,
+               "--processes", str(processes), "--seconds", "1", *options,
                "--mini-batches", *map(str, arguments.mini_batches)]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as log:
         try:
