@@ -314,7 +314,7 @@ bench_cuda --facts >"$work/page" || status=$?
 ((status != 4)) || fail 4 "there is no GPU here that can be used; the line above says why"
 ((status == 0)) || fail 1 "bench_cuda --facts failed"
 NLC_PROGRAM=$(command -v nlc)
-export NLC_PROGRAM
+export NLC_PROGRAM NCCL_DEBUG=${NCCL_DEBUG:-WARN}  # why NCCL refuses something stands in the log
 chip=$(sed -n '1s/^# ffdl on //p' "$work/page" | tr -cs '[:alnum:]\n' - | tr '[:upper:]' '[:lower:]')
 page=$pages/gpu-$chip$suffix.md
 [[ ! -d $here/bin ]] || found=$pages/gpu-$chip$suffix  # otherwise the page is kept, and nothing else
