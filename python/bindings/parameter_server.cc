@@ -90,9 +90,9 @@ theirs. huge_page_bytes: of the segment. note, huge_page_note: what the system r
 version: gradients folded by the slowest shard. epoch: 1 for the server that made the segment, one
 more for each that took it over. server_alive, server_pid: of it. recoveries: folds that a successor
 finished. learners_reclaimed: that died attached. learners: a LearnerProgress for each slot that was
-used; partitions: a PartitionProgress for each. memory: a MemoryPlacement. staleness[0] counts
-gradients made from the newest weights, staleness[b] those that 2**(b-1) to 2**b - 1 others
-overtook.)")
+used; partitions: a PartitionProgress for each. memory: a MemoryPlacement. device: the GPU that
+folds, as the server itself says, or None. staleness[0] counts gradients made from the newest
+weights, staleness[b] those that 2**(b-1) to 2**b - 1 others overtook.)")
       .field("version", &ParameterServerStats::version)
       .field("epoch", &ParameterServerStats::epoch)
       .field("server_alive", &ParameterServerStats::server_alive)

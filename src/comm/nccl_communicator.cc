@@ -123,14 +123,14 @@ Status NcclCommunicator::bring_together(Memory to, Time deadline) {
     bool can;
   };
   const bool resumes = to == Memory::kKept;
-  const Card mine = {
-      to, link_ != nullptr && (resumes ? link_->is_suspended() : link_->can_suspend())};
+  const Card mine = {to,
+                     link_ != nullptr && (resumes ? link_->is_suspended() : link_->can_suspend())};
   FFDL_ASSIGN_OR_RETURN(const std::vector<Card> cards, gather_from_all(*host_, mine, deadline));
   for (size_t rank = 0; rank < cards.size(); ++rank) {
     if (cards[rank].to == to) continue;
-    return base::invalid_argument(
-        "{} at rank {}: rank {} '{}' calls {}; call them in one order", name_of(to), world_.rank,
-        rank, world_.members[rank].id, name_of(cards[rank].to));
+    return base::invalid_argument("{} at rank {}: rank {} '{}' calls {}; call them in one order",
+                                  name_of(to), world_.rank, rank, world_.members[rank].id,
+                                  name_of(cards[rank].to));
   }
   if (!resumes && exchange_ != nullptr) exchange_->drop_copies();
   if (!std::ranges::all_of(cards, &Card::can)) return {};

@@ -65,14 +65,12 @@ TEST_F(SessionSuspend, NotInTheMiddleOfAStep) {
 
 // The other learns of it in its next step, and goes on alone.
 TEST_F(SessionSuspend, AMemberThatDiesMeanwhileEndsNobodysSession) {
-  std::thread dies = start({.id = "a",
-                            .min_workers = 2,
-                            .dies = true,
-                            .after_step = [](Session& session, StepResult) {
-                              if (session.step() < 3) return true;
-                              EXPECT_OK(session.suspend());
-                              return false;
-                            }});
+  std::thread dies = start(
+      {.id = "a", .min_workers = 2, .dies = true, .after_step = [](Session& session, StepResult) {
+         if (session.step() < 3) return true;
+         EXPECT_OK(session.suspend());
+         return false;
+       }});
   std::thread stays = start({.id = "b", .after_step = [](Session& session, StepResult) {
                                if (session.step() == 3 && session.world().size() == 2) {
                                  EXPECT_OK(session.suspend());

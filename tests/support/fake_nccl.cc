@@ -42,7 +42,7 @@ struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
-  int memory_calls = 0;  // of all ranks
+  int memory_calls = 0;                                         // of all ranks
   std::shared_ptr<Meeting> grown;                               // by the id that was made
   std::map<std::vector<int>, std::shared_ptr<Meeting>> shrunk;  // by who is excluded
   std::map<uint64_t, Step> steps;
@@ -61,7 +61,7 @@ struct Rank {
   bool revoked = false;
   bool suspended = false;
   int memory_calls = 0;  // its own
-  int running = 0;  // what its streams have not done yet
+  int running = 0;       // what its streams have not done yet
   // Of one that grows: the one that it was. NCCL waits over its connections until all have come.
   std::shared_ptr<Rank> grows_from;
   // What it shrinks to, until all have come, and where its handle is wanted.

@@ -36,10 +36,10 @@ struct FakeNccl {
   std::atomic<int> left = 0;     // by finalize and destroy,
   std::atomic<int> grown = 0;    // that were made out of others,
   std::atomic<int> shrunk = 0;
-  std::atomic<int> revoked = 0;  // whose operations were ended,
+  std::atomic<int> revoked = 0;    // whose operations were ended,
   std::atomic<int> suspended = 0;  // whose memory was given back,
   std::atomic<int> resumed = 0;    // and taken again,
-  std::atomic<int> alive = 0;    // and that have not ended
+  std::atomic<int> alive = 0;      // and that have not ended
   std::atomic<int> misused = 0;  // calls by which NCCL would hang for good, or touch what was freed
   std::atomic<int> waiting = 0;  // parts of operations that wait for other ranks
 };
