@@ -159,15 +159,20 @@ def test_an_update_is_the_optimizers(dtype):
 
 
 def train_on(device, streams=contextlib.nullcontext, **options):
-    """The state of a model after training there; each step is computed within `streams`."""
+    """The state of a model after training there; each step is computed within `streams`.
+
+    With `scaled` a GradScaler comes to other scales on the way.
+    """
     if "micro_batch_samples" in options:
         options["ledger"] = make_ledger(micro_batch_samples=options["micro_batch_samples"])
+    scaler = torch.amp.GradScaler(
+        device.type, init_scale=2.0**100, growth_interval=3, enabled=options.pop("scaled", False))
     model = make_model(torch.nn.BatchNorm1d(8)).to(device)
-    trainer = open_trainer(model, **options)
+    trainer = open_trainer(model, grad_scaler=scaler, **options)
     x, y = (one.to(device) for one in make_data())
     for batch in trainer.batches():
         with streams():
-            loss_of(model(x[batch]), y[batch]).backward()
+            scaler.scale(loss_of(model(x[batch]), y[batch])).backward()
             trainer.step()
     torch.cuda.synchronize()
     return {name: value.cpu() for name, value in state_of(model).items()}
@@ -177,6 +182,7 @@ def train_on(device, streams=contextlib.nullcontext, **options):
 @pytest.mark.parametrize(
     "options",
     [{"overlap": True}, {"overlap": False, "clip_norm": 0.5}, {"micro_batch_samples": 4},
+     {"scaled": True}, {"scaled": True, "micro_batch_samples": 4},
      {"noise_interval": 2}, {"optimizer": "adamw", "bucket_bytes": 1 << 20}])
 def test_a_model_trains_there_as_on_the_cpu(options, streams, backend):
     try:

@@ -254,18 +254,6 @@ def test_bfloat16_by_autocast():
     assert loss_of(model(x), y).item() < before
 
 
-def test_a_grad_scaler_is_refused():
-    model = make_model()
-    optimizer = OPTIMIZERS["sgd"](model.parameters())
-    trainer = open_trainer(model, optimizer)
-    x, y = make_data()
-    batch = next(iter(trainer.batches()))
-    scaler = torch.amp.GradScaler("cpu")
-    scaler.scale(loss_of(model(x[batch]), y[batch])).backward()
-    with pytest.raises(ffdl.InvalidArgument, match="in place of a GradScaler"):
-        scaler.step(optimizer)
-
-
 def test_a_loop_may_clear_gradients_itself():
     model = make_model()
     optimizer = OPTIMIZERS["momentum"](model.parameters())
@@ -390,6 +378,26 @@ def test_schedulers_that_cannot_be():
                                (lr.StepLR(another, 3), "changes another optimizer")):
         with pytest.raises(ffdl.InvalidArgument, match=message):
             open_trainer(model, optimizer, scheduler=scheduler)
+
+
+@pytest.mark.parametrize("mine, theirs, message", [
+    ({}, {"scheduler"}, "it has a scheduler, and this worker none"),
+    ({"scheduler"}, {}, "it has no scheduler, and this worker one"),
+    ({}, {"grad_scaler"}, "it has a grad_scaler, and this worker none"),
+    ({"grad_scaler"}, {}, "it has no grad_scaler, and this worker one"),
+])
+def test_settings_of_a_training_of_another_kind(mine, theirs, message):
+    def make(kinds):
+        optimizer = OPTIMIZERS["sgd"](make_model().parameters())
+        return Settings(
+            optimizer, lr.StepLR(optimizer, 3) if "scheduler" in kinds else None, 0,
+            torch.amp.GradScaler("cpu", enabled="grad_scaler" in kinds))
+
+    newcomer, other = make(mine), make(theirs)
+    newcomer.bytes.copy_(other.bytes)
+    newcomer.may_differ = True
+    with pytest.raises(ffdl.InvalidArgument, match=message):
+        newcomer.restore()
 
 
 def one_batch(trainer, model):

@@ -269,18 +269,35 @@ def _expect_scheduler_of(optimizer: torch.optim.Optimizer, scheduler: Any) -> No
                 "goes by steps or epochs")
 
 
+def _expect_alike(argument: str, mine: Any, theirs: Any) -> None:
+    if (mine is None) != (theirs is None):
+        raise InvalidArgument(
+            f"take over the state of a training: it has {'no' if theirs is None else 'a'} "
+            f"{argument}, and this worker {'none' if mine is None else 'one'}; give elastic() the "
+            f"same {argument}= at all workers, and after a checkpoint"
+        )
+
+
 class Settings:
-    """What steers the training, as bytes: hyperparameters, the scheduler's state, the seed.
+    """What steers the training, as bytes: hyperparameters, the states of scheduler and GradScaler,
+    the seed.
 
     may_differ: the bytes may have come from others since they were last looked at.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, scheduler: Any, seed: int) -> None:
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        scheduler: Any,
+        seed: int,
+        grad_scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
         _expect_scheduler_of(optimizer, scheduler)
         self.bytes = torch.zeros(SETTINGS_BYTES, dtype=torch.int8)
         self.may_differ = False
         self._optimizer = optimizer
         self._scheduler = scheduler
+        self._grad_scaler = grad_scaler
         self._epochs = 0
         self._progress = 0.0  # in steps of the scheduler
         self.seed = seed
@@ -312,6 +329,9 @@ class Settings:
         if image == self._present.ljust(SETTINGS_BYTES, b"\0"):
             return
         settings = json.loads(image.rstrip(b"\0"))
+        given_scale = settings.get("grad_scaler")  # which older checkpoints do not have
+        _expect_alike("scheduler", self._scheduler, settings["scheduler"])
+        _expect_alike("grad_scaler", self._scale_state(), given_scale)
         self._epochs = settings["epochs"]
         self._progress = settings["progress"]
         self.seed = settings["seed"]
@@ -321,6 +341,8 @@ class Settings:
         if self._scheduler is not None:
             state = self._scheduler.state_dict()
             self._scheduler.load_state_dict(state | _changed(state, settings["scheduler"]))
+        if self._grad_scaler is not None and given_scale is not None:
+            self._grad_scaler.load_state_dict(given_scale)
         self._present = self._text()
         self._shown = repr(self._values())
 
@@ -342,8 +364,9 @@ class Settings:
     def expect_unchanged(self) -> None:
         if not self._is_present() and self._text() != self._present:
             raise InvalidArgument(
-                "end a step: the optimizer's hyperparameters were changed in the loop, which a "
-                "newcomer would not see; give a scheduler to elastic(), and do not step it"
+                "end a step: the optimizer's hyperparameters were changed in the loop, or a "
+                "GradScaler's scale, which a newcomer would not see; give a scheduler to elastic(), "
+                "and do not step it; of a GradScaler call scale() alone"
             )
 
     def _is_present(self) -> bool:
@@ -356,8 +379,12 @@ class Settings:
             for group in self._optimizer.param_groups
         ]
         scheduler = None if self._scheduler is None else self._scheduler.state_dict()
-        return {"epochs": self._epochs, "groups": groups, "progress": self._progress,
-                "scheduler": scheduler, "seed": self.seed}
+        return {"epochs": self._epochs, "grad_scaler": self._scale_state(), "groups": groups,
+                "progress": self._progress, "scheduler": scheduler, "seed": self.seed}
+
+    def _scale_state(self) -> dict[str, Any] | None:
+        """None where there is no scaler, or one that is not enabled."""
+        return None if self._grad_scaler is None else self._grad_scaler.state_dict() or None
 
     def _text(self) -> bytes:
         try:

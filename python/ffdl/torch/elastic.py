@@ -30,6 +30,7 @@ from .. import (
 from ..data import ElasticLoader, parts
 from . import device as gpu
 from .common_state import Averaged, Buffers, Gradients, Settings, make_optimizer_state, names_of
+from .loss_scale import LossScale
 from .model_watch import ModelWatch
 from .overlap import Overlap
 from .step_plan import StepPlan
@@ -49,6 +50,7 @@ def elastic(
     micro_batch_samples: int | None = None,
     batch_rule: BatchRule | None = None,
     noise_interval: int | None = None,
+    grad_scaler: torch.amp.GradScaler | None = None,
     participants: Sequence[StepParticipant] = (),
     checkpoints: CheckpointOptions | None = None,
     **options: Any,
@@ -92,6 +94,10 @@ def elastic(
     a scheduler of steps goes on by what the step is worth.
     noise_interval: measures the noise of gradients every so many steps (GradientNoise), which
     ``trainer.noise_scale`` tells; None: not, or every 10 for LearningRateRule.ADA_SCALE.
+    grad_scaler: for float16. The loop calls ``grad_scaler.scale(loss).backward()`` and nothing else
+    of it: trainer.step() divides the mean gradient, skips a step in which that is not finite (whose
+    samples count all the same), and updates the scale, which is part of the state. All workers give
+    one, or none does. None for bfloat16, which needs none. Not beside a noise_interval.
     participants: beside the ledger, its agreed_batch and noise, such as a StragglerWatch.
     checkpoints: of all of the state, under the model's names and ``optimizer.NAME.KEY``; also the
     ledger, the seed, and what the scheduler has come to. With ``resume`` those count, and not what
@@ -105,9 +111,8 @@ def elastic(
     Gradients lie in one array per bucket or dtype, of which each ``parameter.grad`` is a view.
     Buffers that ``state_dict()`` names (the running statistics of a batch norm) move by the mean of
     their changes at all workers, weighted by samples, as the gradients are; integers are rounded.
-    Where a mini-batch runs must not matter otherwise: docs/session.md says what must hold. A
-    ``GradScaler`` is refused; ``torch.autocast`` with bfloat16 needs none. On the main thread
-    SIGTERM asks this worker to leave from now on, which is how ``ffdl run`` ends it.
+    Where a mini-batch runs must not matter otherwise: docs/session.md says what must hold. On the
+    main thread SIGTERM asks this worker to leave from now on, which is how ``ffdl run`` ends it.
     Raises InvalidArgument (what cannot be trained so), Unimplemented (a model on a GPU, and no GPU,
     driver, NCCL or CUDA here), and what Session.open() does.
     """
@@ -115,7 +120,8 @@ def elastic(
         noise_interval = noise_interval or 10
     return Elastic(
         model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, overlap, bucket_bytes,
-        micro_batch_samples, batch_rule, noise_interval, participants, checkpoints, options
+        micro_batch_samples, batch_rule, noise_interval, grad_scaler, participants, checkpoints,
+        options
     )
 
 
@@ -140,6 +146,7 @@ class Elastic:
         micro_batch_samples: int | None,
         batch_rule: BatchRule | None,
         noise_interval: int | None,
+        grad_scaler: torch.amp.GradScaler | None,
         participants: Sequence[StepParticipant],
         checkpoints: CheckpointOptions | None,
         options: dict[str, Any],
@@ -170,13 +177,15 @@ class Elastic:
             f"make '{type(model).__name__}' elastic",
             [*model.named_parameters(),
              *zip(self._buffers.names, self._buffers.settled, strict=True)])
+        self._loss_scale = LossScale(grad_scaler, optimizer, self._device)
+        self._loss_scale.expect_no_noise(noise_interval is not None, participants)
         averaged = Averaged(
             [*parameters[::-1], *self._buffers.forms], bucket_bytes, self._device)
         self._gradients = Gradients(model, parameters, averaged.like(parameters))
         self._watch = ModelWatch(model, parameters)
         self._buffers.changes = averaged.like(self._buffers.forms)
         names = names_of(model)
-        self._settings = Settings(optimizer, scheduler, seed)
+        self._settings = Settings(optimizer, scheduler, seed, grad_scaler)
         state = {names[id(p)]: p.detach() for p in model.parameters()}
         state |= make_optimizer_state(optimizer, parameters, names)
         state |= dict(zip(self._buffers.names, self._buffers.settled, strict=True))
@@ -354,12 +363,13 @@ class Elastic:
         if self._each_epoch:
             self._settings.step_epochs(self._ledger.epoch)
         self._gradients.attach()
+        self._loss_scale.unscale()
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
         self._is_applying = True
         try:
             with self._plan.learning_rate(self._optimizer):
-                self._optimizer.step()
+                self._loss_scale.step()
         finally:
             self._is_applying = False
         self._buffers.apply()
@@ -404,7 +414,7 @@ class Elastic:
         if not self._is_applying:
             raise InvalidArgument(
                 "step the optimizer: an elastic trainer does that, with the gradients of all "
-                "workers; call trainer.step() instead, and use bfloat16 in place of a GradScaler"
+                "workers; call trainer.step() instead, and give a GradScaler to elastic()"
             )
 
 
