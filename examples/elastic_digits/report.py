@@ -72,7 +72,7 @@ def draw(events, out):
     loss.legend(frameon=False)
     speed.plot(*throughput(elastic), color=ELASTIC)
     speed.set(ylabel="samples/s")
-    speed.set_ylim(bottom=0)
+    speed.set_ylim(0, 1.15 * speed.get_ylim()[1])  # room for what happened
     workers.step([step["t_s"] for step in elastic], [step["workers"] for step in elastic],
                  where="post", color=ELASTIC)
     workers.set(xlabel="seconds", ylabel="workers", ylim=(0, 2.5), yticks=(0, 1, 2))

@@ -9,7 +9,7 @@ import sys
 import pytest
 from ffdl.report import cluster
 from ffdl.report.command import main
-from ffdl.report.page import draw, page
+from ffdl.report.page import draw, label_shifts, page
 from ffdl.report.summary import read_events, summarise
 
 import ffdl
@@ -198,6 +198,11 @@ def test_each_kind_of_run_has_its_panels(tmp_path):
         sizes.append(int.from_bytes(picture[20:24], "big"))  # the height
         assert summary.title in page(summary, picture)
     assert sizes[0] != sizes[1]
+
+
+def test_labels_of_what_happened_at_a_time_do_not_lie_on_each_other():
+    assert label_shifts([100.0, 101.0, 103.0, 200.0], 580.0) == [0.0, 8.0, 15.0, 0.0]
+    assert label_shifts([570.0, 571.0, 572.0], 580.0) == [0.0, 0.0, 0.0]
 
 
 def test_a_log_of_a_process(tmp_path):

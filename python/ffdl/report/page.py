@@ -13,6 +13,8 @@ _COLOURS = ("#4c72b0", "#dd8452", "#999999", "#55a868")
 _MARKS = {"kill": "#b03030", "death": "#b03030", "leave": "#b07030", "restart": "#308040",
           "start": "#308040"}
 _MARKED_FROM_S = 0.05  # what is there from the beginning is not news
+_WIDTH_POINTS = 580.0  # of a panel, about
+_LABEL_POINTS = 9.0  # from one label to the next
 
 
 def draw(summary: Summary) -> bytes:
@@ -106,6 +108,10 @@ def _draw_pauses(axis: Any, summary: Summary) -> None:
     for curve, colour in zip(summary.pauses, _COLOURS * len(summary.pauses), strict=False):
         axis.plot(curve.seconds, curve.values, ".", markersize=2, color=colour)
     axis.set_yscale("log")
+    from matplotlib.ticker import LogFormatter
+
+    axis.yaxis.set_major_formatter(LogFormatter())
+    axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
 
 
 def _draw_workers(axis: Any, summary: Summary) -> None:
@@ -123,13 +129,30 @@ def _draw_staleness(axis: Any, summary: Summary) -> None:
     axis.set_xlabel("staleness: gradients of others between pull and fold")
 
 
+def label_shifts(places: list[float], width: float) -> list[float]:
+    """How far right of its place each label goes, so that none lies on the one before.
+
+    places: from left to right, in points of a panel of that width; where it is full none moves.
+    """
+    shifts = []
+    free_from = 0.0
+    for place in places:
+        at = max(place, free_from)
+        if at > width - _LABEL_POINTS:
+            at = place
+        shifts.append(at - place)
+        free_from = at + _LABEL_POINTS
+    return shifts
+
+
 def _mark(axes: Any, summary: Summary) -> None:
-    for event in summary.happened:
-        if event["t_s"] < _MARKED_FROM_S:
-            continue
+    events = [event for event in summary.happened if event["t_s"] >= _MARKED_FROM_S]
+    begin, end = axes[0].get_xlim()
+    places = [_WIDTH_POINTS * (event["t_s"] - begin) / (end - begin) for event in events]
+    for event, shift in zip(events, label_shifts(places, _WIDTH_POINTS), strict=True):
         for axis in axes:
             axis.axvline(event["t_s"], color=_MARKS[event["event"]], linestyle="--", linewidth=0.8)
         axes[0].annotate(
             f"{name_of(event)}: {event['event']}", (event["t_s"], 1),
-            xycoords=("data", "axes fraction"), xytext=(2, -3), textcoords="offset points",
+            xycoords=("data", "axes fraction"), xytext=(2 + shift, -3), textcoords="offset points",
             rotation=90, va="top", fontsize=7, color=_MARKS[event["event"]])
