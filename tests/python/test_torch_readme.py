@@ -90,8 +90,10 @@ for epoch in range(20):
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
-print(f"rank {dist.get_rank()} of {dist.get_world_size()}, back end {dist.get_backend()}:",
-      [f"{weight:.3f}" for weight in model.module.weight[0].tolist()], flush=True)
+weights = [f"{weight:.3f}" for weight in model.module.weight[0].tolist()]
+place = f"rank {dist.get_rank()} of {dist.get_world_size()}, back end {dist.get_backend()}"
+# In one piece, its end too: under torchrun the ranks share a pipe, and nothing is buffered.
+print(f"{place}: {weights}\\n", end="")
 dist.destroy_process_group()
 """
 
