@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains on a format that ffdl does not know: images in an IDX file, as MNIST has them.
 
-    examples/09_own_source.py [--processes 2]
+    python examples/09_own_source.py [--processes 2]
 
 A data set of one's own says how many samples it has and gives those it is asked for. All else is
 ElasticLoader's: which sample is whose and when, processes that load ahead, and that each image is

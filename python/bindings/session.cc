@@ -89,7 +89,7 @@ Store& choose_store(const GivenToOpen& given, const std::optional<JobEnvironment
   if (!environment) {
     raise_invalid_argument(
         "open a session: there is no store, and FFDL_STORE is not set; start the program by "
-        "'ffdl run', or give a store and an id");
+        "'ffdl run', or, where it is alone, give store=ffdl.open_store('mem://') and an id");
   }
   handle.own_store = take(without_lock([&] {
     return open_store(environment->store_url, system_runtime(),

@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/one_of.h"
 #include "cli/signals.h"
 #include "ffdl/autoscaler.h"
 #include "ffdl/store.h"
@@ -139,8 +139,7 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   command
       ->add_option("--when-full", arguments->when_full,
                    "what becomes of a job that does not fit: queue (the default) or drop")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, WhenFull>{{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
+      ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
   command
       ->add_option("--interval", arguments->interval_s,
                    "seconds between decisions while nothing happens")

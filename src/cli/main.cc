@@ -39,7 +39,6 @@ int main(int argc, char** argv) {
   CLI::App app("Elastic distributed training", "ffdl");
   app.set_version_flag("--version", FFDL_VERSION_STRING);
   app.require_subcommand(1);
-  app.footer("With the Python package 'ffdl report RUN' draws what a run was like.");
   ffdl::Status outcome;
   int exit_code = 0;
   std::vector<std::string> program;
@@ -56,6 +55,8 @@ int main(int argc, char** argv) {
   ffdl::cli::add_simulate_command(app, outcome);
   ffdl::cli::add_stats_command(app, outcome);
   ffdl::cli::add_status_command(app, outcome);
+  // After them, as each would inherit it.
+  app.footer("With the Python package 'ffdl report RUN' draws what a run was like.");
   const std::string_view chosen = argc > 1 ? argv[1] : "";
   if (chosen == "run" || chosen == "profile") {
     const int end = ffdl::cli::options_end(chosen == "run" ? *run : *profile, argc, argv);

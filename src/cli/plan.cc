@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/one_of.h"
 #include "ffdl/job_planner.h"
 #include "ffdl/placed_plan.h"
 #include "ffdl/plan_files.h"
@@ -188,10 +188,9 @@ void add_plan_command(CLI::App& app, Status& outcome) {
       ->capture_default_str();
   command
       ->add_option("--batch", arguments->batch, "which batches of the tables: dynamic, min or max")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, BatchChoice>{{"dynamic", BatchChoice::kDynamic},
-                                             {"min", BatchChoice::kMin},
-                                             {"max", BatchChoice::kMax}}));
+      ->transform(one_of<BatchChoice>({{"dynamic", BatchChoice::kDynamic},
+                                       {"min", BatchChoice::kMin},
+                                       {"max", BatchChoice::kMax}}));
   command->add_flag("--json", arguments->json, "print one JSON document");
   command->callback([arguments, &outcome] { outcome = run_plan(*arguments); });
 }

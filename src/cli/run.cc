@@ -6,10 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -198,16 +200,32 @@ Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
       signalled);
 }
 
+// Python itself would say so once for each worker, and again for each restart.
+Status expect_script(const RunArguments& arguments) {
+  const std::string& script = arguments.program.front();
+  std::error_code ignored;
+  if (arguments.is_module || arguments.no_python || !script.ends_with(".py") ||
+      std::filesystem::exists(script, ignored)) {
+    return {};
+  }
+  return Status(StatusCode::kNotFound,
+                fmt::format("run '{}': there is no such file in '{}'; check its name and folder",
+                            script, std::filesystem::current_path(ignored).string()));
+}
+
 }  // namespace
 
 Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<int>& signalled) {
   FFDL_ASSIGN_OR_RETURN(const RunPlan plan, plan_run(arguments));
+  FFDL_RETURN_IF_ERROR(expect_script(arguments));
   SupervisorOptions options = plan.supervisor;
   const bool is_named = !options.job.empty();
   if (!is_named) options.job = fmt::format("job-{}", ::getpid());
   const std::string name =
       options.node == 0 ? options.job : fmt::format("{}.node-{}", options.job, options.node);
   block_signals();
+  // As torchrun: workers that each compute on all processors wait for each other's threads.
+  if (options.workers_per_node > 1) ::setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0);
   ::signal(SIGPIPE, SIG_IGN);  // workers go on when nobody reads their lines any more
   FFDL_RETURN_IF_ERROR(make_folder("--log-dir", options.log_folder));
   FFDL_RETURN_IF_ERROR(make_folder("--ledger-log", options.ledger_log));
@@ -292,6 +310,13 @@ void add_places(CLI::App& command, RunArguments& to) {
   command.add_flag("--no-python,--no_python", to.no_python, "run the program itself, though .py");
 }
 
+// The program is no argument that CLI11 knows of.
+struct ProgramUsage : CLI::Formatter {
+  std::string make_usage(const CLI::App* /*command*/, std::string name) const override {
+    return fmt::format("Usage: {} [OPTIONS] [--] PROGRAM [ARGUMENTS]\n", name);
+  }
+};
+
 void add_steering(CLI::App& command, RunArguments& to) {
   command.add_flag(
       "--autoscale", to.autoscale,
@@ -316,6 +341,7 @@ void add_steering(CLI::App& command, RunArguments& to) {
 }  // namespace
 
 void add_run_options(CLI::App& command, RunArguments& to) {
+  command.formatter(std::make_shared<ProgramUsage>());
   add_sizes(command, to);
   add_places(command, to);
 }
@@ -323,14 +349,14 @@ void add_run_options(CLI::App& command, RunArguments& to) {
 CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program, Status& outcome,
                           int& exit_code) {
   const auto arguments = std::make_shared<RunArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand("run",
-                                         "Run the workers of a job, and keep them running: ffdl "
-                                         "run [OPTIONS] [--] PROGRAM [ARGUMENTS]");
+  CLI::App* command =
+      app.add_subcommand("run", "Run the workers of a job, and keep them running");
   add_run_options(*command, *arguments);
   add_steering(*command, *arguments);
   command->footer(
       "A program whose name ends in .py is run by Python. SIGINT or SIGTERM asks the workers\n"
-      "to end, a second one kills them. docs/launch.md lists the variables that a worker finds.\n\n"
+      "to end, a second one kills them. docs/launch.md lists the variables that a worker finds;\n"
+      "several workers of a node find OMP_NUM_THREADS=1 where it is not set, as under torchrun.\n\n"
       "Exit codes: 0 all workers finished; 1 too few workers are left, or the job could not be\n"
       "run; 2 the command line; 130 or 143 ended by SIGINT or SIGTERM.\n\n"
       "Examples:\n  ffdl run --workers 4 ./train --epochs 3\n"

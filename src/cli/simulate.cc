@@ -13,6 +13,7 @@
 #include <numeric>
 #include <string>
 
+#include "cli/one_of.h"
 #include "ffdl/cluster_simulator.h"
 #include "ffdl/plan_files.h"
 #include "ffdl/synthetic_workload.h"
@@ -188,11 +189,6 @@ Status run_simulate(const SimulateArguments& arguments) {
     print_table(report);
   }
   return {};
-}
-
-template <class Choice>
-CLI::CheckedTransformer one_of(std::map<std::string, Choice> choices) {
-  return CLI::CheckedTransformer(std::move(choices));
 }
 
 // Jobs from a file, or drawn.

@@ -51,6 +51,17 @@ TEST_F(PlanCommand, HoldsJobsToTheirSmallestOrLargestBatch) {
   EXPECT_EQ(most["jobs"][0]["batch"], 128);
 }
 
+TEST_F(PlanCommand, NamesTheBatchesThatThereAre) {
+  const auto help = plan("--help");
+  EXPECT_NE(help.out.find("{dynamic,max,min}"), std::string::npos) << help.out;
+  EXPECT_EQ(help.out.find("ffdl report"), std::string::npos) << help.out;
+  const auto outcome = plan(tables() + " --workers 5 --batch large 2>&1");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.out.find("--batch: is 'large'; use one of dynamic, max, min"),
+            std::string::npos)
+      << outcome.out;
+}
+
 TEST_F(PlanCommand, PrintsATable) {
   const std::string file = folder_.write("jobs.yaml", "jobs: [{name: a, scaling: [1, 1.9]}]\n");
   const auto outcome = plan("--workers 3 --jobs " + file);

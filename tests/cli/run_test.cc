@@ -83,6 +83,18 @@ print(*values, int(os.environ["MASTER_PORT"]) > 0, sys.argv[1:])
   EXPECT_NE(outcome.out.find("[worker-1] 1 2 1 2 0 1" + rest), std::string::npos) << outcome.out;
 }
 
+TEST_F(RunTest, WorkersThatShareAHostComputeWithOneThreadEach) {
+  const auto threads = [](const std::string& environment, const char* workers) {
+    return run_program("env " + environment + " " + kRun + "--workers " + workers +
+                       " -- sh -c 'echo ${OMP_NUM_THREADS-all} threads' 2>&1")
+        .out;
+  };
+  const std::string unset = "-u OMP_NUM_THREADS";
+  EXPECT_NE(threads(unset, "1:2").find("[worker-1] 1 threads\n"), std::string::npos);
+  EXPECT_NE(threads(unset, "1").find("[worker-0] all threads\n"), std::string::npos);
+  EXPECT_NE(threads("OMP_NUM_THREADS=3", "2").find("[worker-1] 3 threads\n"), std::string::npos);
+}
+
 TEST_F(RunTest, LogsIntoAFolder) {
   const auto outcome = run("--workers 2 --log-dir " + file("logs/new") +
                            " -- sh -c 'echo $RANK; echo to stderr >&2'");
@@ -112,11 +124,19 @@ TEST_F(RunTest, ExitCodesMeanSomething) {
   EXPECT_NE(failed.out.find("restart 1 of 1"), std::string::npos) << failed.out;
   EXPECT_NE(failed.out.find("1 of 1 workers failed"), std::string::npos) << failed.out;
   EXPECT_EQ(run("no-such-program").exit_code, 1);
+  const auto absent = run("--workers 2 no-such.py");
+  EXPECT_EQ(absent.exit_code, 1);
+  EXPECT_TRUE(absent.out.starts_with("ffdl: run 'no-such.py': there is no such file in '"))
+      << absent.out;
   EXPECT_EQ(run("--workers 3:2 true").exit_code, 2);
   EXPECT_EQ(run("--no-such-option 1 true").exit_code, 2);
   EXPECT_EQ(run("").exit_code, 2);
   EXPECT_EQ(run("--job a/b true").exit_code, 2);
-  EXPECT_EQ(run("--help").exit_code, 0);
+  const auto help = run("--help");
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_NE(help.out.find("Usage: ffdl run [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"),
+            std::string::npos)
+      << help.out;
 }
 
 TEST_F(RunTest, LeavesNothingWhenTheJobIsDone) {
