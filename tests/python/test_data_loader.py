@@ -503,7 +503,8 @@ def test_a_loader_that_is_gone_leaves_no_process():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_workers": -1}, "at least 0, 1 and 1"),
+        ({"num_workers": -1}, "at least 0, 1, 1 and 0"),
+        ({"epochs": -1}, "epochs -1; give at least 0, 1, 1 and 0"),
         ({"order": ON_DEMAND}, "no partition_samples"),
         ({"micro_batch_samples": 3}, "micro"),
     ],
@@ -511,6 +512,23 @@ def test_a_loader_that_is_gone_leaves_no_process():
 def test_what_would_be_wrong_is_said(options, message):
     with pytest.raises(ffdl.InvalidArgument, match=message):
         ElasticLoader(np.arange(9), **({"batch_samples": 4} | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 4}, "there is no option 'batch_size'; use 'batch_samples'"),
+        ({"drop_last": True}, "no option 'drop_last'; each sample of an epoch is used, so leave"),
+        ({"window_partition": 2}, "no option 'window_partition'; use 'window_partitions'"),
+        ({"anything": 2}, "no option 'anything'; leave it out"),
+        ({"shuffle": True}, "shuffle is True; use ffdl.Shuffle.SAMPLES"),
+        ({"seed": "one"}, "an option has another type than it must have"),
+    ],
+)
+def test_options_of_a_data_loader_are_named(options, message):
+    with pytest.raises(TypeError, match=message) as raised:
+        ElasticLoader(np.arange(9), **({"batch_samples": 4} | options))
+    assert "Invoked with" not in str(raised.value)
 
 
 def test_workers_come_leave_and_are_killed(tmp_path):

@@ -429,6 +429,22 @@ def test_what_would_be_wrong_is_said():
         next(batches)
 
 
+def test_options_that_there_are_not_are_named():
+    """And nothing else: what they were given beside holds all of the model."""
+    data = torch.utils.data.TensorDataset(*make_data())
+    for options, kind, message in (
+            ({"ledger": torch.utils.data.DataLoader(data)}, ffdl.InvalidArgument,
+             "the samples are a DataLoader; give an ffdl.data.ElasticLoader"),
+            ({"checkpoint": "here"}, TypeError, "there is no option 'checkpoint'; use 'checkpoints'"),
+            ({"checkpoints": "here"}, TypeError, "'checkpoints' is 'here'; give ffdl.Checkp"),
+            ({"lease_s": "5"}, TypeError, "an option has another type"),
+            ({"apply": None}, TypeError, "multiple values for keyword argument 'apply'")):
+        with pytest.raises(kind, match=message) as raised:
+            open_trainer(make_model(), **options)
+        assert "tensor(" not in str(raised.value)
+        assert raised.value.__context__ is None
+
+
 def test_a_model_that_is_given_other_parameters_is_refused():
     model = make_model()
     trainer = open_trainer(model)

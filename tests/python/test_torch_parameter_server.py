@@ -139,6 +139,8 @@ def test_what_would_be_wrong_is_said(name):
     opt.load_state_dict(opt.state_dict())
     with pytest.raises(ffdl.InvalidArgument, match="the model 650"):
         make(name, torch.nn.Linear(64, 10))
+    with pytest.raises(TypeError, match="there is no option 'learner_max'; use 'learners_max'"):
+        make(name + "-2", learner_max=3)
     opt.step()
     model.double()
     with pytest.raises(ffdl.InvalidArgument, match="in other memory"):

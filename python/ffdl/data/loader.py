@@ -19,11 +19,21 @@ from .._ffdl import (
     Store,
     StoreLedger,
 )
+from .._options import call_with
 from ..errors import InvalidArgument, WorldChanged
 from . import forecast, parts
 from .ledger_log import logged
 from .loading import Loading
 from .workers import WorkerPool
+
+# What a DataLoader takes and this one does not.
+_OF_DATA_LOADER = {
+    "batch_size": "use 'batch_samples', which are those of all workers",
+    "drop_last": "each sample of an epoch is used, so leave it out",
+    "generator": "use 'seed'",
+    "persistent_workers": "processes always stay until the loader goes, so leave it out",
+    "sampler": "the loader says itself which samples are whose, so leave it out",
+}
 
 
 class ElasticLoader:
@@ -90,10 +100,15 @@ class ElasticLoader:
         learner: Learner | None = None,
         **ledger_options: Any,
     ) -> None:
-        if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1:
+        if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1 or epochs < 0:
             raise InvalidArgument(
                 f"make a loader: num_workers is {num_workers}, prefetch_factor {prefetch_factor}, "
-                f"batch_samples {batch_samples}; give at least 0, 1 and 1"
+                f"batch_samples {batch_samples}, epochs {epochs}; give at least 0, 1, 1 and 0"
+            )
+        if not isinstance(shuffle, Shuffle):
+            raise TypeError(
+                f"make a loader: shuffle is {shuffle!r}; use ffdl.Shuffle.SAMPLES in place of True, "
+                "ffdl.Shuffle.NONE of False"
             )
         if order == SampleOrder.ON_DEMAND and partition_samples is None:
             raise InvalidArgument(
@@ -117,9 +132,11 @@ class ElasticLoader:
             make = partial(StoreLedger.join, store)
         elif learner is not None:
             make = partial(SlotLedger.create, learner)
-        self.ledger: Any = make(
-            samples=samples, partition_samples=partition_samples, epochs=epochs, seed=seed,
-            shuffle=shuffle, order=order, **ledger_options)
+        self.ledger: Any = call_with(
+            "make a loader", make,
+            {"samples": samples, "partition_samples": partition_samples, "epochs": epochs,
+             "seed": seed, "shuffle": shuffle, "order": order},
+            ledger_options, _OF_DATA_LOADER)
         self._samples = samples
         self._batch_samples = batch_samples
         self._is_global = order == SampleOrder.GLOBAL

@@ -27,6 +27,7 @@ from .. import (
     World,
     WorldChanged,
 )
+from .._options import call_with
 from ..data import ElasticLoader, parts
 from . import device as gpu
 from .common_state import Averaged, Buffers, Gradients, Settings, make_optimizer_state, names_of
@@ -151,10 +152,15 @@ class Elastic:
         checkpoints: CheckpointOptions | None,
         options: dict[str, Any],
     ) -> None:
+        doing = f"make '{type(model).__name__}' elastic"
+        if not isinstance(samples, (ElasticLoader, PartitionLedger)):
+            raise InvalidArgument(
+                f"{doing}: the samples are a {type(samples).__name__}; give an "
+                "ffdl.data.ElasticLoader, as in place of a DataLoader, or a PartitionLedger"
+            )
         if scheduler_unit not in ("step", "epoch"):
             raise InvalidArgument(
-                f"make '{type(model).__name__}' elastic: scheduler_unit is '{scheduler_unit}'; "
-                "give 'step' or 'epoch'"
+                f"{doing}: scheduler_unit is '{scheduler_unit}'; give 'step' or 'epoch'"
             )
         self._loader = samples if isinstance(samples, ElasticLoader) else None
         self._ledger = samples if self._loader is None else self._loader.ledger
@@ -174,7 +180,7 @@ class Elastic:
         bucket_bytes = self._plan.bucket_bytes(bucket_bytes, overlap, participants)
         self._buffers = Buffers(model)
         self._device = gpu.device_of(
-            f"make '{type(model).__name__}' elastic",
+            doing,
             [*model.named_parameters(),
              *zip(self._buffers.names, self._buffers.settled, strict=True)])
         self._loss_scale = LossScale(grad_scaler, optimizer, self._device)
@@ -206,19 +212,20 @@ class Elastic:
         optimizer.register_step_pre_hook(self._refuse_step)
         agreed_batch = self._ledger.agreed_batch
         with gpu.using(self._device):
-            self.session = Session.open(
-                options.pop("store", None),
-                state=list(state.values()),
-                gradients=averaged.arrays,
-                bucket_bytes=bucket_bytes,
-                shared_memory=averaged.memory,
-                apply=self._apply,
-                on_world=self._on_world,
-                participants=[*([agreed_batch] if agreed_batch else []), self._ledger,
-                              *([noise] if noise else []), *participants],
-                checkpoints=None if checkpoints is None else _with_names(checkpoints, list(state)),
-                **options,
-            )
+            self.session: Session = call_with(
+                doing, Session.open,
+                {
+                    "state": list(state.values()),
+                    "gradients": averaged.arrays,
+                    "bucket_bytes": bucket_bytes,
+                    "shared_memory": averaged.memory,
+                    "apply": self._apply,
+                    "on_world": self._on_world,
+                    "participants": [*([agreed_batch] if agreed_batch else []), self._ledger,
+                                     *([noise] if noise else []), *participants],
+                    "checkpoints": checkpoints and _with_names(checkpoints, list(state)),
+                },
+                options)
         self._settle()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda *_: self.session.ask_to_leave())
@@ -420,5 +427,9 @@ class Elastic:
 
 def _with_names(options: CheckpointOptions, names: list[str]) -> CheckpointOptions:
     """The same, with these names for what it is not given names for."""
+    if not isinstance(options, CheckpointOptions):
+        raise TypeError(
+            f"keep checkpoints: 'checkpoints' is {options!r}; give ffdl.CheckpointOptions(folder, ...)"
+        )
     given = {key: getattr(options, key) for key in dir(options) if not key.startswith("_")}
     return CheckpointOptions(**given | {"names": options.names or names})

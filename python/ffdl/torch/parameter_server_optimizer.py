@@ -20,6 +20,7 @@ from .. import (
     PushResult,
     Synchrony,
 )
+from .._options import call_with
 from ..data import ElasticLoader, forecast, parts
 from . import device as gpu
 from .learner_link import DeviceLink, HostLink, Link, Samples
@@ -115,9 +116,11 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         self._looked_at = 0.0
 
         def create() -> ParameterServer:
-            server = ParameterServer.create(
-                parameters=len(self._weights), name=name, rule=rule, schedule=schedule,
-                learners_max=learners_max, **({"partitions": learners_max} | server_options))
+            server: ParameterServer = call_with(
+                f"create parameter server '{name}'", ParameterServer.create,
+                {"parameters": len(self._weights), "name": name, "rule": rule,
+                 "schedule": schedule, "learners_max": learners_max},
+                {"partitions": learners_max} | server_options)
             if server_options.get("cut") is None:
                 torch.from_numpy(server.weights()).copy_(self._weights)
             server.start()

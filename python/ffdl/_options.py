@@ -1,0 +1,36 @@
+"""Options that are passed on to a compiled function."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def call_with(
+    doing: str,
+    function: Callable[..., Any],
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    others_names: Mapping[str, str] | None = None,
+) -> Any:
+    """``function(**given, **options)``, where a wrong option is named.
+
+    By itself the function would show all that it was given, tensors included. others_names: what
+    to do about an option of that name which another library has.
+    """
+    try:
+        return function(**given, **options)
+    except TypeError as error:
+        signature, _, shown = str(error).partition("\nInvoked with")
+        if not shown:  # another error, which needs no help
+            raise
+        known = re.findall(r"(\w+): ", signature)
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            instead = (others_names or {}).get(name) or (
+                f"use '{near[0]}'" if near else "leave it out")
+            raise TypeError(f"{doing}: there is no option '{name}'; {instead}")
+    raise TypeError(f"{doing}: an option has another type than it must have. {signature}")
