@@ -34,6 +34,10 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "of the first weights and of the order of images")
       ->capture_default_str();
   app.add_flag("--json", options.json, "the comparison as one line of JSON");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   return elastic::supervise(options);
 }

@@ -124,7 +124,7 @@ Invocation parse_command_line(const Example& example, int argc, char** argv) {
     app.parse(argc, argv);
     if (options.data.empty()) throw CLI::ValidationError("--data is missing", example.data_help);
   } catch (const CLI::ParseError& error) {
-    std::exit(app.exit(error));
+    std::exit(app.exit(error) == 0 ? 0 : 2);
   }
   if (server->parsed()) invocation.role = Role::kServer;
   if (learner->parsed()) invocation.role = Role::kLearner;

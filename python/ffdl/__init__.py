@@ -4,7 +4,15 @@ The names are those of the C++ headers; arrays are read and written where they l
 exceptions of :mod:`ffdl.errors`. Times are seconds.
 """
 
-from . import data, errors, report
+try:
+    from . import data, errors, report
+except ModuleNotFoundError as error:
+    if error.name != f"{__name__}._ffdl":
+        raise
+    raise ImportError(
+        "import ffdl: this is its source, without the part that is compiled; install it, e.g. with "
+        "'pip install .', and start Python in another folder"
+    ) from error
 from ._ffdl import (
     AdmittedJob,
     AgreedBatch,

@@ -7,6 +7,8 @@ import importlib.util
 import inspect
 import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -31,6 +33,14 @@ def members_of_class(cls):
     if issubclass(cls, enum.Enum):
         return set(cls.__members__)
     return {name for name in vars(cls) if not name.startswith("_")}
+
+
+def test_the_source_says_that_it_is_to_be_installed():
+    source = pathlib.Path(__file__).parents[2] / "python"
+    done = subprocess.run([sys.executable, "-c", "import ffdl"], cwd=source, capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "install it, e.g. with 'pip install .'" in done.stderr
 
 
 def test_every_public_name_exists_and_is_listed_once():
