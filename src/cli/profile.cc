@@ -85,8 +85,8 @@ Status run_profile(const ProfileArguments& arguments, std::atomic<int>& signalle
 CLI::App* add_profile_command(CLI::App& app, const std::vector<std::string>& program,
                               Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<ProfileArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand(
-      "profile", "Measure a job with MAX, ... MIN workers in one run of it");
+  CLI::App* command =
+      app.add_subcommand("profile", "Measure a job with MAX, ... MIN workers in one run of it");
   add_run_options(*command, arguments->run);
   command
       ->add_option("--steps", arguments->steps, "steps to be measured with each number of workers")

@@ -349,8 +349,7 @@ void add_run_options(CLI::App& command, RunArguments& to) {
 CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program, Status& outcome,
                           int& exit_code) {
   const auto arguments = std::make_shared<RunArguments>();  // shared with the callback below
-  CLI::App* command =
-      app.add_subcommand("run", "Run the workers of a job, and keep them running");
+  CLI::App* command = app.add_subcommand("run", "Run the workers of a job, and keep them running");
   add_run_options(*command, *arguments);
   add_steering(*command, *arguments);
   command->footer(
