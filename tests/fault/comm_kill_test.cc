@@ -32,6 +32,7 @@ constexpr uint64_t kSharedElements = 100'000;
 // Of the kill, or of the call after it. What is late is counted, as the kernel takes the memory of
 // the killed apart before it closes its files, and that is long on a busy machine; with a sanitizer
 // there is much of it.
+constexpr Duration kPatience = 20s;
 constexpr Duration kToldWithin = 50ms;
 
 // What the parent and the ranks of one generation tell each other.
@@ -71,7 +72,7 @@ Outcome sum_until_lost(Communicator& communicator, const SharedMemory& memory, B
     for (uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>((i % 7) * factor);
     const int64_t called_at = now();
     const Status status = communicator.all_reduce({values.data(), count, DType::kFloat32},
-                                                  ReduceOp::kSum, deadline_in(20s));
+                                                  ReduceOp::kSum, deadline_in(kPatience));
     const int64_t told_at = now();
     if (!status.ok()) {
       if (status.code() != StatusCode::kPeerLost) return kWrongError;
@@ -89,10 +90,11 @@ Outcome sum_until_lost(Communicator& communicator, const SharedMemory& memory, B
 pid_t start(int rank, uint64_t generation, const std::string& url, Backend backend, Board& board) {
   const pid_t child = fork();
   if (child != 0) return child;
-  auto store = open_store(url, system_runtime());
+  // A disk that is busy with other work may hold up who has the store's lock.
+  auto store = open_store(url, system_runtime(), {.operation_timeout = kPatience});
   if (!store.ok()) _exit(kNotConnected);
   auto communicator = connect_communicator({generation, rank, testing::members_named(kRanks)},
-                                           **store, deadline_in(20s), {.backend = backend});
+                                           **store, deadline_in(kPatience), {.backend = backend});
   auto memory = SharedMemory::allocate(kSharedElements * sizeof(float));
   if (!communicator.ok() || !memory.ok()) {
     fmt::print(stderr, "rank {}: {}\n", rank, communicator.status().to_string());

@@ -30,7 +30,7 @@ enum Outcome { kLostLater = 0, kToldWhileJoining, kWrong };
 pid_t start(int rank, uint64_t generation, const std::string& url, bool stays) {
   const pid_t child = fork();
   if (child != 0) return child;
-  auto store = open_store(url, system_runtime());
+  auto store = open_store(url, system_runtime(), {.operation_timeout = 20s});
   if (!store.ok()) _exit(kWrong);
   const auto made = connect_communicator({generation, rank, testing::members_named(kRanks)},
                                          **store, deadline_in(stays ? kPatience : 20s));
