@@ -29,10 +29,10 @@ using namespace std::chrono_literals;
 constexpr int kRanks = 4;
 constexpr uint64_t kOperationsPerKill = 40;  // at least, before the kill
 constexpr uint64_t kSharedElements = 100'000;
+constexpr Duration kPatience = 20s;
 // Of the kill, or of the call after it. What is late is counted, as the kernel takes the memory of
 // the killed apart before it closes its files, and that is long on a busy machine; with a sanitizer
 // there is much of it.
-constexpr Duration kPatience = 20s;
 constexpr Duration kToldWithin = 50ms;
 
 // What the parent and the ranks of one generation tell each other.
