@@ -26,7 +26,8 @@ constexpr int kParsed = -1;
 
 // CLI11's own has what is unknown from the last word to the first.
 std::string what_is_wrong(const CLI::App* app, const CLI::Error& error) {
-  if (error.get_name() != "ExtrasError") return CLI::FailureMessage::simple(app, error);
+  const bool is_unknown = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  if (!is_unknown) return CLI::FailureMessage::simple(app, error);
   return fmt::format(
       "There is no such option or argument: {}\nRun with --help for more information.\n",
       fmt::join(app->remaining(/*recurse=*/true), " "));
