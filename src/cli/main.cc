@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -24,8 +24,18 @@ namespace {
 
 constexpr int kParsed = -1;
 
+// CLI11's own has what is unknown from the last word to the first.
+std::string what_is_wrong(const CLI::App* app, const CLI::Error& error) {
+  const bool is_unknown = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  if (!is_unknown) return CLI::FailureMessage::simple(app, error);
+  return fmt::format(
+      "There is no such option or argument: {}\nRun with --help for more information.\n",
+      fmt::join(app->remaining(/*recurse=*/true), " "));
+}
+
 // kParsed, or how the program ends: after --help with 0, after a wrong command line with 2.
 int parse(CLI::App& app, int argc, char** argv) {
+  app.failure_message(what_is_wrong);
   const auto parsed = [&] {
     CLI11_PARSE(app, argc, argv);
     return kParsed;
@@ -58,6 +68,13 @@ int main(int argc, char** argv) {
   // After them, as each would inherit it.
   app.footer("With the Python package 'ffdl report RUN' draws what a run was like.");
   const std::string_view chosen = argc > 1 ? argv[1] : "";
+  const auto is_chosen = [&](const CLI::App* command) { return command->get_name() == chosen; };
+  const bool is_word = !chosen.empty() && chosen.front() != '-';
+  if (is_word && app.get_subcommands(is_chosen).empty()) {
+    fmt::print(stderr, "ffdl: there is no command '{}'; --help lists those that there are\n",
+               chosen);
+    return 2;
+  }
   if (chosen == "run" || chosen == "profile") {
     const int end = ffdl::cli::options_end(chosen == "run" ? *run : *profile, argc, argv);
     program.assign(argv + end, argv + argc);

@@ -48,6 +48,9 @@ TEST(Doctor, TellsAServersSegmentFromADeadOnes) {
 }
 
 TEST(Program, SaysWhatItCanDoAndRefusesTheRest) {
+  const ProgramOutcome unknown = run("doktor 2>&1");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.out.find("there is no command 'doktor'"), std::string::npos) << unknown.out;
   const ProgramOutcome help = run("--help");
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_NE(help.out.find("doctor"), std::string::npos) << help.out;

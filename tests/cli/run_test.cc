@@ -129,7 +129,10 @@ TEST_F(RunTest, ExitCodesMeanSomething) {
   EXPECT_TRUE(absent.out.starts_with("ffdl: run 'no-such.py': there is no such file in '"))
       << absent.out;
   EXPECT_EQ(run("--workers 3:2 true").exit_code, 2);
-  EXPECT_EQ(run("--no-such-option 1 true").exit_code, 2);
+  const auto unknown = run("--rdzv-conf a=1 true");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.out.find("no such option or argument: --rdzv-conf a=1\n"), std::string::npos)
+      << unknown.out;
   EXPECT_EQ(run("").exit_code, 2);
   EXPECT_EQ(run("--job a/b true").exit_code, 2);
   const auto help = run("--help");

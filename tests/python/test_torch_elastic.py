@@ -342,6 +342,8 @@ SCHEDULERS = {
 }
 
 
+# PyTorch 2.6 warns of its own SequentialLR.
+@pytest.mark.filterwarnings("ignore:The epoch parameter in:UserWarning")
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_newcomers_scheduler_goes_on_where_the_others_are(name):
     """As with states that are sent: what the one records is what the other has restored."""
