@@ -23,7 +23,6 @@
 namespace ffdl::bench {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr int kCallsPerTurn = 16;
 constexpr size_t kValueBytes = 100;  // as a record of membership
 constexpr const char* kKey = "bench/key";

@@ -227,7 +227,7 @@ TEST(DeviceShmCommunicator, WhatOneLacksIsToldToAll) {
     const Status& lack = allocates.ok() ? maps : allocates;
     const auto members = members_named(3);
     auto hosts = testing::shm_in_one_mapping(1, members);
-    on_threads(3, [&, &allocates = allocates, &maps = maps](int rank) {
+    on_threads(3, [&](int rank) {
       auto device = rank == 1 ? std::make_unique<PoorDevice>(allocates, maps)
                               : std::make_unique<HostDevice>();
       EXPECT_FAILS(

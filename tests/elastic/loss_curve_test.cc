@@ -154,7 +154,7 @@ TEST_P(LossCurve, OfAFixedBatchIsThatOfOneMember) {
   const auto scaled = train("b", *store, sum, End::kLeaves, [&](Session& session) {
     const size_t members = session.world().members.size();
     if (session.step() >= 20 && !other.joinable()) {
-      other = std::thread([&store, sum = sum, end = end] {
+      other = std::thread([&store, sum, end] {
         uint64_t first = 0;
         EXPECT_OK(train("a", *store, sum, end, [&first](const Session& mine) {
           if (first == 0) first = mine.step();

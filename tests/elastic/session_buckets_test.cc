@@ -46,7 +46,7 @@ class SessionBuckets : public ::testing::Test {
     std::map<std::string, std::vector<float>> weights = {{"a", {}}, {"b", {}}};
     std::vector<std::thread> members;
     for (auto& [id, its] : weights) {
-      members.emplace_back([&, id = id, &its = its] {
+      members.emplace_back([&, id] {
         const uint64_t samples = id == "a" ? 3 : 4;
         SmallModel model;
         SessionOptions mine = options(job, id, 2);

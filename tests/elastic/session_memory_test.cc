@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "elastic/sessions_on_devices.h"
+#include "ffdl/gradient_noise.h"
 #include "support/memory_files.h"
 #include "support/small_model.h"
 
@@ -29,7 +30,7 @@ TEST_F(SessionMemory, TheMeanIsOverSamplesWhereverTheyAre) {
   std::vector<std::thread> threads;
   const std::map<std::string, uint64_t> samples = {{"a", 1}, {"b", 3}, {"c", 0}};
   for (const auto& [id, count] : samples) {
-    threads.emplace_back([this, id = id, count = count] {
+    threads.emplace_back([this, id, count] {
       const auto stream = std::make_shared<LateStream>();
       DeviceModel model(stream);
       auto opened = open(options_of({.id = id, .min_workers = 3}, stream), model, stream);
@@ -128,7 +129,7 @@ TEST_P(SessionWorlds, DeathsEndNobodysSession) {
                              .samples = until,
                              .begins_early = true,
                              .dies = until < 30,
-                             .after_step = [until = until](Session& session, StepResult) {
+                             .after_step = [until](Session& session, StepResult) {
                                return session.step() < until;
                              }}));
   }

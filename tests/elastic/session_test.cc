@@ -250,7 +250,7 @@ TEST_F(SessionTest, TheMeanIsOverSamples) {
   std::vector<std::thread> threads;
   const std::map<std::string, uint64_t> samples = {{"a", 1}, {"b", 3}, {"c", 0}};
   for (const auto& [id, count] : samples) {
-    threads.emplace_back([this, id = id, count = count] {
+    threads.emplace_back([this, id, count] {
       SmallModel model(3, static_cast<float>(count == 0 ? 1e30F : 1));
       std::vector<float> expected;
       SessionOptions options;
@@ -477,7 +477,7 @@ TEST_F(SessionTest, DeathsEndNobodysSession) {
   std::vector<std::thread> threads;
   for (const auto& [id, until] : std::map<std::string, uint64_t>{{"a", 90}, {"b", 60}, {"c", 30}}) {
     threads.push_back(start(
-        {.id = id, .min_workers = 1, .after_step = [until = until](Session& session, StepResult) {
+        {.id = id, .min_workers = 1, .after_step = [until](Session& session, StepResult) {
            return session.step() < until;
          }}));
   }
