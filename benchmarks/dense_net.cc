@@ -39,7 +39,7 @@ void DenseNet::initialise(std::span<float> weights) const {
 
 void DenseNet::compute(std::span<const float> weights, std::span<float> gradient) {
   auto& [count, width, values, errors, deeper] = *layers_;
-  const auto layer = [&, width = width](Eigen::Index l) {
+  const auto layer = [&](Eigen::Index l) {
     return Eigen::Map<const Eigen::MatrixXf>(weights.data() + l * width * width, width, width);
   };
   for (Eigen::Index l = 0; l < count; ++l) {

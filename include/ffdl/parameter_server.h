@@ -155,7 +155,7 @@ class FFDL_API ParameterServer {
 
   Status start();
   Status stop();
-  Status serve(StopToken stop);  // start(), wait for `stop`, stop()
+  Status serve(const StopToken& stop);  // start(), wait for `stop`, stop()
 
   // The weights themselves. Write the initial values here, before start().
   std::span<float> weights();

@@ -12,7 +12,8 @@ namespace ffdl::comm {
 
 bool same_subtrees(std::span<const int> hosts) {
   const auto ranks = static_cast<size_t>(std::ranges::count(hosts, hosts.front()));
-  if (!std::has_single_bit(ranks) || hosts.size() % ranks != 0) return false;
+  if (!std::has_single_bit(ranks)) return false;
+  if (hosts.size() % ranks != 0) return false;  // NOLINT: not by zero, which has no bit
   for (size_t first = 0; first < hosts.size(); first += ranks) {
     const auto host = hosts.subspan(first, ranks);
     if (std::ranges::count(host, host.front()) != static_cast<long>(ranks)) return false;

@@ -25,7 +25,7 @@ uint64_t slots_at(uint64_t ranks) { return mailbox_parts_at(ranks) + ranks * kMa
 }  // namespace
 
 uint64_t segment_bytes(const ShmConfig& config) {
-  return slots_at(config.ranks) + config.ranks * 4 * config.slot_bytes;
+  return slots_at(config.ranks) + uint64_t{4} * config.ranks * config.slot_bytes;
 }
 
 shm::Doorbell& ShmView::bell() const {

@@ -274,7 +274,7 @@ Status ShmMeeting::check_lives() const {
 }
 
 // A process that dies closes one descriptor after the other.
-Status ShmMeeting::blame(Status otherwise) {
+Status ShmMeeting::blame(const Status& otherwise) {
   std::optional<Loss> loss;
   view_.bell().wait_until(
       [&] {

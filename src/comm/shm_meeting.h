@@ -64,7 +64,7 @@ class ShmMeeting {
   Status check_lives() const;
   // What went wrong where ranks touch each other's memory: the end of one of them, if one has ended
   // or is found to within a moment; `otherwise` if not.
-  Status blame(Status otherwise);
+  Status blame(const Status& otherwise);
   // Waits until no other rank that lives may touch our memory; false when that took longer.
   bool wait_until_untouched(Duration patience);
   // Says whether this rank may touch the memory of others. Said before the step in which the others

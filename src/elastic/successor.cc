@@ -19,7 +19,7 @@ Successor::Successor(Membership& membership, Runtime& runtime, Options options,
       options_(std::move(options)),
       on_lost_(std::move(on_lost)),
       changed_(runtime.make_event()),
-      task_(runtime.spawn("ffdl-successor", [this](StopToken stop) { run(stop); })) {}
+      task_(runtime.spawn("ffdl-successor", [this](const StopToken& stop) { run(stop); })) {}
 
 Successor::~Successor() = default;
 

@@ -98,7 +98,7 @@ class Decision {
     for (const Candidate& candidate : facts_.candidates) {
       const Member& member = candidate.member;
       if (!stays(member) || contains(record_.members, member) || contains(wanted, member)) continue;
-      others.emplace_back(&place_of(candidate), &candidate);
+      others.emplace_back(place_of(candidate), &candidate);
     }
     std::sort(others.begin(), others.end(), [&](const auto& a, const auto& b) {
       const bool a_carries = contains(record_.carriers, a.first->member);
@@ -111,13 +111,13 @@ class Decision {
   }
 
   // The one that it takes over from and that is still there, or itself.
-  const Candidate& place_of(const Candidate& candidate) const {
+  const Candidate* place_of(const Candidate& candidate) const {
     for (const Candidate& other : facts_.candidates) {
       if (candidate.replaces(other.member) && find_successor(other.member) == &candidate) {
-        return other;
+        return &other;
       }
     }
-    return candidate;
+    return &candidate;
   }
 
   const Member* carrier_that_hands_over() const {

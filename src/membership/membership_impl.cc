@@ -61,7 +61,7 @@ Status Membership::Impl::start() {
   FFDL_RETURN_IF_ERROR(take_incarnation());
   note_renewal(runtime_.now());
   FFDL_RETURN_IF_ERROR(enter());
-  auto task = runtime_.spawn("ffdl-member", [this](StopToken stop) { run(std::move(stop)); });
+  auto task = runtime_.spawn("ffdl-member", [this](const StopToken& stop) { run(stop); });
   MutexLock lock(mutex_);
   task_ = std::move(task);
   return {};
@@ -69,7 +69,7 @@ Status Membership::Impl::start() {
 
 // --- the task ------------------------------------------------------------------------------------
 
-void Membership::Impl::run(StopToken stop) {
+void Membership::Impl::run(const StopToken& stop) {
   while (!stop.stop_requested()) {
     const Status outcome = turn();
     if (outcome.ok()) continue;
@@ -308,7 +308,7 @@ Status Membership::Impl::lead() {
     WorldRecord next = *record;
     ++next.term;
     next.leader = self_;
-    return write_world(std::move(next));
+    return write_world(next);
   }
   auto decision = membership::decide_world(record, sightings_.facts(), runtime_.now(), options_);
   again_ = decision.again;
@@ -322,11 +322,11 @@ Status Membership::Impl::lead() {
     decision.next->term = 1;
     decision.next->leader = self_;
   }
-  return write_world(*std::move(decision.next));
+  return write_world(*decision.next);
 }
 
 // Only if nobody has written since the record was read: who is no longer the leader fails here.
-Status Membership::Impl::write_world(WorldRecord next) {
+Status Membership::Impl::write_world(const WorldRecord& next) {
   must_look_ = true;
   const auto put =
       store_.compare_and_put(keys_.world(), sightings_.record_revision(), encode(next));

@@ -62,7 +62,7 @@ class Membership::Impl {
   using Change = std::function<Result<std::optional<WorldRecord>>(const WorldRecord&)>;
 
   // --- the task ---
-  void run(StopToken stop);
+  void run(const StopToken& stop);
   Status turn();
   Status find_predecessor();
   Status take_incarnation();
@@ -72,7 +72,7 @@ class Membership::Impl {
   Status tell_progress();
   Status look();
   Status lead();
-  Status write_world(WorldRecord next);
+  Status write_world(const WorldRecord& next);
   Status put_candidate(LeaseId lease);
   bool is_needed() const;
   bool is_replaced() const;

@@ -43,7 +43,10 @@ std::optional<Configuration> best_configuration(const ScalingModel& model,
   }
   const auto largest = static_cast<double>(limits.global_max);
   double batch = static_cast<double>(std::max(limits.global_min, limits.local_min * workers));
-  for (; batch < largest; batch *= kBatchRatio) consider(std::llround(batch));
+  while (batch < largest) {
+    consider(std::llround(batch));
+    batch *= kBatchRatio;
+  }
   consider(limits.global_max);
   return best;
 }

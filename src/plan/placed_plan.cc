@@ -72,7 +72,7 @@ class Planner {
     free_sizes_ = all->sizes;
     Parts parts;
     parts.push(*all);
-    double unresolved = -INFINITY;
+    double unresolved = -HUGE_VAL;
     while (!parts.empty() && !is_beaten(parts.top().bound)) {
       const Part part = parts.top();
       parts.pop();
@@ -88,7 +88,7 @@ class Planner {
       }
       if (!is_whole) break;
     }
-    return finished(parts.empty() ? -INFINITY : parts.top().bound, unresolved);
+    return finished(parts.empty() ? -HUGE_VAL : parts.top().bound, unresolved);
   }
 
  private:
@@ -381,7 +381,7 @@ class Planner {
   PlacedPlan finished(double open, double unresolved) const {
     if (!best_) {
       PlacedPlan none =
-          refused(std::max(open, unresolved) > -INFINITY
+          refused(std::max(open, unresolved) > -HUGE_VAL
                       ? fmt::format("none of {} plans could be placed; allow more of them", plans_)
                       : "the jobs' sizes do not fit on these nodes together; let some wait, or "
                         "demand less");

@@ -49,9 +49,10 @@ std::vector<int64_t> candidates(const FiledProfile& profile, const ProfileLimits
       limits.max_batch > 0 ? limits.max_batch : std::max(profile.batch, limits.min_batch);
   const int64_t least = limits.min_batch > 0 ? limits.min_batch : std::min(profile.batch, most);
   std::vector<int64_t> batches;
-  for (auto batch = static_cast<double>(least); batch < static_cast<double>(most);
-       batch *= kCandidateRatio) {
+  auto batch = static_cast<double>(least);
+  while (batch < static_cast<double>(most)) {
     batches.push_back(std::llround(batch));
+    batch *= kCandidateRatio;
   }
   batches.push_back(most);
   return batches;

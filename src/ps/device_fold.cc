@@ -30,8 +30,8 @@ Status DeviceFold::allocate() {
   FFDL_ASSIGN_OR_RETURN(values_, side.allocate(planes_ * floats_ * sizeof(float)));
   FFDL_ASSIGN_OR_RETURN(gradient_,
                         side.allocate(floats_ * bytes_per_element(region_.config().gradient_type)));
-  FFDL_ASSIGN_OR_RETURN(landing_,
-                        side.allocate_pinned(2 * planes_ * slice_floats_ * sizeof(float)));
+  FFDL_ASSIGN_OR_RETURN(
+      landing_, side.allocate_pinned(uint64_t{2} * planes_ * slice_floats_ * sizeof(float)));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/errors.h"
+#include "base/log.h"
 
 namespace ffdl::ps {
 namespace {
@@ -139,6 +140,18 @@ Result<Region> read_region(const shm::Segment& segment) {
     return corrupt("its configuration does not fit the segment's size");
   }
   return Region(segment.data(), config);
+}
+
+void reclaim_dead_learner(const shm::Segment& segment, const Region& region, int l) {
+  LearnerWords& words = region.learner(l);
+  if (words.attached.load(std::memory_order_relaxed) == 0) return;
+  words.publishing.store(0, std::memory_order_relaxed);
+  words.attached.store(0, std::memory_order_seq_cst);
+  region.server().reclaimed.fetch_add(1);
+  region.server().progress.ring();
+  region.server().work.ring();
+  base::log_info("parameter server '{}': learner {} (pid {}) died; its slot is free",
+                 segment.name(), l, words.pid.load());
 }
 
 }  // namespace ffdl::ps

@@ -183,11 +183,11 @@ class Region {
     return at<Meta>(at_.meta, 2 * l + static_cast<int>(q & 1));
   }
   std::span<SampleRange> ranges(int l, uint64_t q) const {
-    const int64_t first = (2 * l + static_cast<int64_t>(q & 1)) * config_.ranges_max;
+    const int64_t first = (int64_t{2} * l + static_cast<int64_t>(q & 1)) * config_.ranges_max;
     return {&at<SampleRange>(at_.ranges, first), config_.ranges_max};
   }
   std::span<TouchedRange> touched(int l, uint64_t q) const {
-    const int64_t first = (2 * l + static_cast<int64_t>(q & 1)) * config_.rows_max;
+    const int64_t first = (int64_t{2} * l + static_cast<int64_t>(q & 1)) * config_.rows_max;
     return {&at<TouchedRange>(at_.touched, first), config_.rows_max};
   }
   GradientBuffer gradient(int l, uint64_t q) const {
@@ -239,5 +239,9 @@ uint64_t meta_checksum(const Meta& meta, std::span<const SampleRange> ranges,
 Result<shm::Segment> open_segment(std::string_view name);
 // The layout of an open segment, checked: a Config that fails is kCorrupt.
 Result<Region> read_region(const shm::Segment& segment);
+
+// A learner that died attached is waited for no more. By who holds its lock, so that nobody else
+// attaches to the slot meanwhile; what it published stays and is folded.
+void reclaim_dead_learner(const shm::Segment& segment, const Region& region, int l);
 
 }  // namespace ffdl::ps

@@ -46,7 +46,7 @@ uint64_t parameter_at(std::span<const ps::TouchedRange> ranges, uint64_t index) 
 Learner::Impl::Impl(std::shared_ptr<const shm::Segment> segment, ps::Region region,
                     shm::RoleLock lock, int slot)
     : segment_(std::move(segment)),
-      region_(std::move(region)),
+      region_(region),
       config_(region_.config()),
       lock_(std::move(lock)),
       l_(slot),
@@ -61,9 +61,9 @@ Learner::Impl::~Impl() {
 }
 
 // A new incarnation: what the last one published stays, its unpublished buffer is void, and the
-// sequence goes on, never from 1.
+// sequence goes on, never from 1. A server may not have seen yet that the last one died.
 void Learner::Impl::enter() {
-  words_.publishing.store(0, std::memory_order_relaxed);
+  ps::reclaim_dead_learner(*segment_, region_, l_);
   words_.pid.store(getpid(), std::memory_order_relaxed);
   words_.incarnation.fetch_add(1, std::memory_order_relaxed);
   const uint64_t pub = words_.pub.load(std::memory_order_relaxed);

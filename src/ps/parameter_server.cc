@@ -255,7 +255,7 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::Impl::adopt(
 Status ParameterServer::start() { return impl_->start(); }
 Status ParameterServer::stop() { return impl_->stop(); }
 
-Status ParameterServer::serve(StopToken stop) {
+Status ParameterServer::serve(const StopToken& stop) {
   FFDL_RETURN_IF_ERROR(start());
   const auto event = system_runtime().make_event();
   const std::stop_callback wake(stop, [&event] { event->set(); });

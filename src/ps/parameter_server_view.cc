@@ -9,9 +9,7 @@ namespace ffdl {
 class ParameterServerView::Impl {
  public:
   Impl(shm::Segment opened, ps::Region layout)
-      : segment(std::move(opened)),
-        region(std::move(layout)),
-        huge_pages(shm::read_huge_pages(segment)) {}
+      : segment(std::move(opened)), region(layout), huge_pages(shm::read_huge_pages(segment)) {}
   const shm::Segment segment;
   const ps::Region region;
   const shm::HugePages huge_pages;
@@ -24,7 +22,7 @@ Result<std::unique_ptr<ParameterServerView>> ParameterServerView::open(std::stri
                                                                        Time deadline) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment, ps::open_waiting(name, deadline));
   FFDL_ASSIGN_OR_RETURN(ps::Region region, ps::read_region(segment));
-  auto impl = std::make_unique<Impl>(std::move(segment), std::move(region));
+  auto impl = std::make_unique<Impl>(std::move(segment), region);
   return std::unique_ptr<ParameterServerView>(new ParameterServerView(std::move(impl)));
 }
 

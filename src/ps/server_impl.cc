@@ -62,11 +62,12 @@ Status ParameterServer::Impl::start() {
   region_.server().ended.store(0, std::memory_order_seq_cst);
   region_.server().closing.store(0, std::memory_order_seq_cst);
   for (int k = 0; k < region_.shards(); ++k) {
-    shards_.emplace_back(
-        fmt::format("ffdl-shard-{}", k),
-        [this, k, worker = workers[static_cast<size_t>(k)]](StopToken) { run_shard(k, *worker); });
+    shards_.emplace_back(fmt::format("ffdl-shard-{}", k),
+                         [this, k, worker = workers[static_cast<size_t>(k)]](const StopToken&) {
+                           run_shard(k, *worker);
+                         });
   }
-  watcher_.emplace("ffdl-watch", [this](StopToken stop) { watch_learners(std::move(stop)); });
+  watcher_.emplace("ffdl-watch", [this](const StopToken& stop) { watch_learners(stop); });
   return {};
 }
 
@@ -117,7 +118,7 @@ std::vector<uint64_t> ParameterServer::Impl::refuse_publications() {
   return targets;
 }
 
-void ParameterServer::Impl::watch_learners(StopToken stop) {
+void ParameterServer::Impl::watch_learners(const StopToken& stop) {
   while (!stop.stop_requested()) {
     for (int l = 0; l < region_.learners_max(); ++l) {
       if (region_.learner(l).attached.load(std::memory_order_relaxed) != 0) reclaim_if_dead(l);
@@ -128,17 +129,8 @@ void ParameterServer::Impl::watch_learners(StopToken stop) {
 
 void ParameterServer::Impl::reclaim_if_dead(int l) {
   if (shm::role_is_held(segment_->fd(), shm::learner_role(l))) return;
-  // With its lock in hand nobody else attaches to the slot. What it published stays and is folded.
   Result<shm::RoleLock> slot = shm::RoleLock::acquire(segment_->fd(), shm::learner_role(l));
-  ps::LearnerWords& words = region_.learner(l);
-  if (!slot.ok() || words.attached.load(std::memory_order_relaxed) == 0) return;
-  words.publishing.store(0, std::memory_order_relaxed);
-  words.attached.store(0, std::memory_order_seq_cst);
-  region_.server().reclaimed.fetch_add(1);
-  region_.server().progress.ring();
-  region_.server().work.ring();
-  base::log_info("parameter server '{}': learner {} (pid {}) died; its slot is free",
-                 segment_->name(), l, words.pid.load());
+  if (slot.ok()) ps::reclaim_dead_learner(*segment_, region_, l);
 }
 
 ParameterServerStats ParameterServer::Impl::stats() const {

@@ -21,7 +21,7 @@ class ParameterServer::Impl {
        std::unique_ptr<UpdateRule> rule, ps::NodeBinding binding, ps::ServerDevice device)
       : segment_(std::make_shared<shm::Segment>(std::move(segment))),
         owner_(std::move(owner)),
-        region_(std::move(region)),
+        region_(region),
         rule_(std::move(rule)),
         binding_(std::move(binding)),
         device_(std::move(device)),
@@ -51,7 +51,7 @@ class ParameterServer::Impl {
  private:
   std::vector<uint64_t> refuse_publications();
   void run_shard(int k, ps::ShardWorker& worker);
-  void watch_learners(StopToken stop);
+  void watch_learners(const StopToken& stop);
   void reclaim_if_dead(int l);
 
   // Shared with the learners of this process: one mapping serves all its threads.

@@ -16,7 +16,7 @@ template <class T>
 class BackgroundCall {
  public:
   explicit BackgroundCall(const char* name)
-      : thread_(name, [this](StopToken stop) { run(std::move(stop)); }) {}
+      : thread_(name, [this](const StopToken& stop) { run(stop); }) {}
   ~BackgroundCall() {
     thread_.request_stop();
     base::MutexLock lock(mutex_);
@@ -55,7 +55,7 @@ class BackgroundCall {
   }
 
  private:
-  void run(StopToken stop) {
+  void run(const StopToken& stop) {
     base::MutexLock lock(mutex_);
     while (!stop.stop_requested()) {
       if (!call_) {

@@ -191,7 +191,7 @@ void RunOf(const UpdateRuleOptions& options, const UpdateStep& step, const Journ
     std::atomic_signal_fence(std::memory_order_seq_cst);
     CopyStep(weights, shadow[0]);
     for (int s = 0; s < Rule::kState; ++s) {
-      CopyStep(state[static_cast<size_t>(s)], shadow[static_cast<size_t>(1 + s)]);
+      CopyStep(state[static_cast<size_t>(s)], shadow[static_cast<size_t>(s) + 1]);
       state[static_cast<size_t>(s)] += kRunFloats;
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -67,10 +67,10 @@ class EtcdStore final : public Store {
   };
 
   template <class T>
-  Result<T> ask(EtcdLink::Call call, Reader<T> reader);
+  Result<T> ask(const EtcdLink::Call& call, Reader<T> reader);
   // For answers that say how new the store is.
   template <class T>
-  Result<T> ask_newest(EtcdLink::Call call, Reader<T> reader);
+  Result<T> ask_newest(const EtcdLink::Call& call, Reader<T> reader);
   Status note(Revision before, Revision newest);
   Result<Revision> newest();
   // Null where there is none.
@@ -88,23 +88,22 @@ class EtcdStore final : public Store {
 };
 
 template <class T>
-Result<T> EtcdStore::ask(EtcdLink::Call call, Reader<T> reader) {
+Result<T> EtcdStore::ask(const EtcdLink::Call& call, Reader<T> reader) {
   std::optional<T> answer;
   FFDL_RETURN_IF_ERROR(link_.call(call, [&](std::string_view body) -> Status {
-    auto read = reader(body);
-    if (read.ok()) answer = std::move(read).value();
-    return std::move(read).status();
+    FFDL_ASSIGN_OR_RETURN(answer, reader(body));
+    return {};
   }));
   return *std::move(answer);
 }
 
 template <class T>
-Result<T> EtcdStore::ask_newest(EtcdLink::Call call, Reader<T> reader) {
+Result<T> EtcdStore::ask_newest(const EtcdLink::Call& call, Reader<T> reader) {
   const Revision before = [&] {
     MutexLock lock(mutex_);
     return newest_;
   }();
-  FFDL_ASSIGN_OR_RETURN(T answer, ask(std::move(call), reader));
+  FFDL_ASSIGN_OR_RETURN(T answer, ask(call, reader));
   FFDL_RETURN_IF_ERROR(note(before, newest_of(answer)));
   return answer;
 }

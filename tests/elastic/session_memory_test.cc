@@ -125,13 +125,12 @@ TEST_F(SessionMemory, AMemberComesAndLeavesThroughTheMemoryOfGpus) {
 TEST_P(SessionWorlds, DeathsEndNobodysSession) {
   std::vector<std::thread> threads;
   for (const auto& [id, until] : std::map<std::string, uint64_t>{{"a", 30}, {"b", 20}, {"c", 10}}) {
-    threads.push_back(start({.id = id,
-                             .samples = until,
-                             .begins_early = true,
-                             .dies = until < 30,
-                             .after_step = [until](Session& session, StepResult) {
-                               return session.step() < until;
-                             }}));
+    threads.push_back(start(
+        {.id = id,
+         .samples = until,
+         .begins_early = true,
+         .dies = until < 30,
+         .after_step = [until](Session& session, StepResult) { return session.step() < until; }}));
   }
   for (std::thread& thread : threads) thread.join();
 }

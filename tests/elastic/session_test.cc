@@ -476,10 +476,10 @@ TEST_F(SessionTest, DeathsEndNobodysSession) {
   end_step_ = 90;
   std::vector<std::thread> threads;
   for (const auto& [id, until] : std::map<std::string, uint64_t>{{"a", 90}, {"b", 60}, {"c", 30}}) {
-    threads.push_back(start(
-        {.id = id, .min_workers = 1, .after_step = [until](Session& session, StepResult) {
-           return session.step() < until;
-         }}));
+    threads.push_back(
+        start({.id = id, .min_workers = 1, .after_step = [until](Session& session, StepResult) {
+                 return session.step() < until;
+               }}));
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& [id, outcome] : outcome_) EXPECT_OK(outcome);

@@ -82,6 +82,8 @@ TEST(ServerImpl, SlotOfADeadLearnerIsTakenEvenWithoutAServer) {
   end(start_learner(name, 3));
   ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), deadline_in(1s), {.slot = 0}));
   EXPECT_EQ(learner->committed(0), 1U);  // samples 1 and 2 were only added up, in the dead process
+  EXPECT_EQ(server->stats().learners_reclaimed, 1U);
+  EXPECT_TRUE(server->stats().learners[0].attached);
 }
 
 TEST(ServerImpl, BoundedLearnerDoesNotWaitForTheDead) {
