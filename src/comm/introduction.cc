@@ -34,6 +34,7 @@ std::string to_record(const Introduction& introduction) {
 }
 
 Result<Introduction> from_record(std::string_view record) {
+  const bool ends_in_a_space = record.ends_with(' ');
   std::array<std::string_view, 5> words;
   for (std::string_view& word : words) {
     word = record.substr(0, record.find(' '));
@@ -41,7 +42,7 @@ Result<Introduction> from_record(std::string_view record) {
   }
   const auto* const name = std::ranges::find(kNames, words[0]);
   const bool known = words[1] == "loopback" || words[1] == "address";
-  if (name == kNames.end() || !known || words[4].empty() || !record.empty()) {
+  if (name == kNames.end() || !known || ends_in_a_space || words[4].empty() || !record.empty()) {
     return base::make_error(StatusCode::kCorrupt,
                             "connect: a member tells '{}', which is no introduction; does it run "
                             "another version of ffdl",

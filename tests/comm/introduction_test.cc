@@ -41,8 +41,9 @@ TEST(Introduction, ComesBackFromItsRecord) {
 
 TEST(Introduction, WhatIsNoneIsCorrupt) {
   const std::string whole = to_record(kHere);
-  for (const std::string& record : {std::string(), std::string("auto"), std::string("shm x y z p"),
-                                    whole.substr(0, whole.rfind(' ')), whole + " more"}) {
+  for (const std::string& record :
+       {std::string(), std::string("auto"), std::string("shm x y z p"),
+        whole.substr(0, whole.rfind(' ')), whole + " more", whole + " "}) {
     EXPECT_FAILS(from_record(record), StatusCode::kCorrupt, "no introduction");
   }
 }
