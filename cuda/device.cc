@@ -23,13 +23,18 @@ std::string missing_driver() {
   return {};
 }
 
+// Of what gives something back and cannot fail for its caller: the next launch must not find it.
+void forget(cudaError_t error) {
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
 Status follow(cudaStream_t stream, cudaStream_t leader, std::string_view doing) {
   cudaEvent_t event = nullptr;
   FFDL_RETURN_IF_ERROR(
       cuda::status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), doing));
   cudaError_t error = cudaEventRecord(event, leader);
   if (error == cudaSuccess) error = cudaStreamWaitEvent(stream, event, 0);
-  cudaEventDestroy(event);  // CUDA keeps it until it has come
+  forget(cudaEventDestroy(event));  // CUDA keeps it until it has come
   return cuda::status_of(error, doing);
 }
 
@@ -107,7 +112,7 @@ Result<bool> is_device_memory(const void* memory) {
   return found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
 }
 
-void FreeDeviceMemory::operator()(std::byte* memory) const { cudaFree(memory); }
+void FreeDeviceMemory::operator()(std::byte* memory) const { forget(cudaFree(memory)); }
 
 Result<DeviceMemory> allocate_on_device(uint64_t bytes) {
   void* memory = nullptr;
@@ -115,7 +120,7 @@ Result<DeviceMemory> allocate_on_device(uint64_t bytes) {
   return DeviceMemory(static_cast<std::byte*>(memory));
 }
 
-void FreePinnedMemory::operator()(std::byte* memory) const { cudaFreeHost(memory); }
+void FreePinnedMemory::operator()(std::byte* memory) const { forget(cudaFreeHost(memory)); }
 
 Result<PinnedMemory> allocate_pinned(uint64_t bytes) {
   void* memory = nullptr;
@@ -137,8 +142,8 @@ Status wait_for_device(DeviceStream stream) {
       cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming);
   if (error == cudaSuccess) error = cudaEventRecord(event, stream_of(stream));
   if (error == cudaSuccess) error = cudaEventSynchronize(event);
-  if (event != nullptr) cudaEventDestroy(event);
-  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // told below, if it lasts
+  if (event != nullptr) forget(cudaEventDestroy(event));
+  forget(error);  // told below, if it lasts
   return cuda::status_of(cudaStreamSynchronize(stream_of(stream)), "wait for the device");
 }
 
@@ -152,7 +157,9 @@ Result<bool> device_is_done(DeviceStream stream) {
   return true;
 }
 
-void EndDeviceStream::operator()(void* stream) const { cudaStreamDestroy(stream_of(stream)); }
+void EndDeviceStream::operator()(void* stream) const {
+  forget(cudaStreamDestroy(stream_of(stream)));
+}
 
 Result<OwnedDeviceStream> make_device_stream() {
   cudaStream_t stream = nullptr;
@@ -169,7 +176,7 @@ Status follow_stream(DeviceStream stream, DeviceStream leader) {
   return follow(stream_of(stream), stream_of(leader), "follow a stream");
 }
 
-void UnpinPages::operator()(void* pages) const { cudaHostUnregister(pages); }
+void UnpinPages::operator()(void* pages) const { forget(cudaHostUnregister(pages)); }
 
 Result<PinnedPages> pin_pages(void* pages, uint64_t bytes) {
   constexpr std::string_view kDoing = "pin pages";
