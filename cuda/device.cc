@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include "base/device_error.h"
 #include "base/errors.h"
 #include "cuda/driver.h"
@@ -129,9 +131,47 @@ Result<PinnedMemory> allocate_pinned(uint64_t bytes) {
   return PinnedMemory(static_cast<std::byte*>(memory));
 }
 
+namespace {
+
+constexpr std::string_view kCopy = "copy on the device";
+
+// Of the `bytes` from there on, those of one allocation or one pin; all, where it is neither's.
+uint64_t bytes_in_one(decltype(&::cuPointerGetAttributes) get, const void* memory, uint64_t bytes) {
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                 CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  void* told[] = {&begin, &size};
+  const auto at = reinterpret_cast<CUdeviceptr>(memory);
+  if (get(2, asked, told, at) != CUDA_SUCCESS || at < begin || at - begin >= size) return bytes;
+  return std::min<uint64_t>(bytes, size - (at - begin));
+}
+
+Status copy_by_allocations(std::byte* to, const std::byte* from, uint64_t bytes,
+                           cudaStream_t stream) {
+  decltype(&::cuPointerGetAttributes) get = nullptr;
+  FFDL_RETURN_IF_ERROR(cuda::find_in_driver("cuPointerGetAttributes", get, kCopy));
+  while (bytes > 0) {
+    const uint64_t part = std::min(bytes_in_one(get, to, bytes), bytes_in_one(get, from, bytes));
+    FFDL_RETURN_IF_ERROR(
+        cuda::status_of(cudaMemcpyAsync(to, from, part, cudaMemcpyDefault, stream), kCopy));
+    to += part;
+    from += part;
+    bytes -= part;
+  }
+  return {};
+}
+
+}  // namespace
+
+// Gradients that are neighbours are one array to their readers, and may be several allocations,
+// over whose borders CUDA copies nothing (cudaErrorInvalidValue).
 Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream) {
-  return cuda::status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
-                         "copy on the device");
+  const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream));
+  if (error != cudaErrorInvalidValue) return cuda::status_of(error, kCopy);
+  forget(error);
+  return copy_by_allocations(static_cast<std::byte*>(to), static_cast<const std::byte*>(from),
+                             bytes, stream_of(stream));
 }
 
 // cudaStreamSynchronize alone would keep a core busy. Behind the event it has nothing to wait for;
