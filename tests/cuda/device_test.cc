@@ -107,7 +107,7 @@ TEST(Device, AStreamFollowsAnotherFromAndToPinnedPages) {
 // As the gradients of a model, which are given to others as one array where they are neighbours.
 TEST(Device, CopiesAcrossAllocationsThatAreNeighbours) {
   FFDL_SKIP_WITHOUT_GPU();
-  constexpr uint64_t kEach = uint64_t{32} << 20;
+  constexpr uint64_t kEach = uint64_t{4} << 20;
   std::vector<base::DeviceMemory> held;
   std::map<std::byte*, std::byte> found;  // what each is filled with
   for (int i = 1; i <= 16; ++i) {
