@@ -1,6 +1,7 @@
 #include "base/array_thread.h"
 #include "base/array_work.h"
 #include "cuda/failure.h"
+#include "cuda/launch.h"
 
 // The device side of src/base/array_work.h: what a thread does stands in src/base/array_thread.h,
 // where it is tested without a GPU.
@@ -58,9 +59,9 @@ auto kernel_of(const SquareArray&) {
 }
 
 template <class Work>
-void launch(const Work& work, const LaunchShape& shape, cudaStream_t stream) {
-  const auto with = [&](auto kernel) {
-    kernel<<<shape.blocks, shape.threads_per_block, 0, stream>>>(work);
+cudaError_t launch(const Work& work, const LaunchShape& shape, cudaStream_t stream) {
+  const auto with = [&](void (*kernel)(Work)) {
+    return cuda::launch(kernel, shape, stream, work);
   };
   switch (type_of(work)) {
     case DType::kFloat16:
@@ -79,13 +80,13 @@ void launch(const Work& work, const LaunchShape& shape, cudaStream_t stream) {
 Status run_on_device(const ArrayWork& work, DeviceStream stream) {
   FFDL_RETURN_IF_ERROR(check_array_work(work));
   FFDL_ASSIGN_OR_RETURN(const uint32_t multiprocessors, cuda::multiprocessor_count(kDoing));
-  std::visit(
-      [&](const auto& one) {
+  return std::visit(
+      [&](const auto& one) -> Status {
         const LaunchShape shape = launch_shape(count_of(one), multiprocessors);
-        if (shape.blocks > 0) launch(one, shape, static_cast<cudaStream_t>(stream));
+        if (shape.blocks == 0) return {};
+        return cuda::status_of(launch(one, shape, static_cast<cudaStream_t>(stream)), kDoing);
       },
       work);
-  return cuda::status_of(cudaGetLastError(), kDoing);
 }
 
 }  // namespace ffdl::base

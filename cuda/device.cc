@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include "base/device_error.h"
 #include "base/errors.h"
 #include "cuda/driver.h"
@@ -23,13 +25,18 @@ std::string missing_driver() {
   return {};
 }
 
+// Of what gives something back and cannot fail for its caller: the next launch must not find it.
+void forget(cudaError_t error) {
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
 Status follow(cudaStream_t stream, cudaStream_t leader, std::string_view doing) {
   cudaEvent_t event = nullptr;
   FFDL_RETURN_IF_ERROR(
       cuda::status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), doing));
   cudaError_t error = cudaEventRecord(event, leader);
   if (error == cudaSuccess) error = cudaStreamWaitEvent(stream, event, 0);
-  cudaEventDestroy(event);  // CUDA keeps it until it has come
+  forget(cudaEventDestroy(event));  // CUDA keeps it until it has come
   return cuda::status_of(error, doing);
 }
 
@@ -107,7 +114,7 @@ Result<bool> is_device_memory(const void* memory) {
   return found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
 }
 
-void FreeDeviceMemory::operator()(std::byte* memory) const { cudaFree(memory); }
+void FreeDeviceMemory::operator()(std::byte* memory) const { forget(cudaFree(memory)); }
 
 Result<DeviceMemory> allocate_on_device(uint64_t bytes) {
   void* memory = nullptr;
@@ -115,7 +122,7 @@ Result<DeviceMemory> allocate_on_device(uint64_t bytes) {
   return DeviceMemory(static_cast<std::byte*>(memory));
 }
 
-void FreePinnedMemory::operator()(std::byte* memory) const { cudaFreeHost(memory); }
+void FreePinnedMemory::operator()(std::byte* memory) const { forget(cudaFreeHost(memory)); }
 
 Result<PinnedMemory> allocate_pinned(uint64_t bytes) {
   void* memory = nullptr;
@@ -124,9 +131,47 @@ Result<PinnedMemory> allocate_pinned(uint64_t bytes) {
   return PinnedMemory(static_cast<std::byte*>(memory));
 }
 
+namespace {
+
+constexpr std::string_view kCopy = "copy on the device";
+
+// Of the `bytes` from there on, those of one allocation or one pin; all, where it is neither's.
+uint64_t bytes_in_one(decltype(&::cuPointerGetAttributes) get, const void* memory, uint64_t bytes) {
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                 CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  void* told[] = {&begin, &size};
+  const auto at = reinterpret_cast<CUdeviceptr>(memory);
+  if (get(2, asked, told, at) != CUDA_SUCCESS || at < begin || at - begin >= size) return bytes;
+  return std::min<uint64_t>(bytes, size - (at - begin));
+}
+
+Status copy_by_allocations(std::byte* to, const std::byte* from, uint64_t bytes,
+                           cudaStream_t stream) {
+  decltype(&::cuPointerGetAttributes) get = nullptr;
+  FFDL_RETURN_IF_ERROR(cuda::find_in_driver("cuPointerGetAttributes", get, kCopy));
+  while (bytes > 0) {
+    const uint64_t part = std::min(bytes_in_one(get, to, bytes), bytes_in_one(get, from, bytes));
+    FFDL_RETURN_IF_ERROR(
+        cuda::status_of(cudaMemcpyAsync(to, from, part, cudaMemcpyDefault, stream), kCopy));
+    to += part;
+    from += part;
+    bytes -= part;
+  }
+  return {};
+}
+
+}  // namespace
+
+// Gradients that are neighbours are one array to their readers, and may be several allocations,
+// over whose borders CUDA copies nothing (cudaErrorInvalidValue).
 Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream) {
-  return cuda::status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
-                         "copy on the device");
+  const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream));
+  if (error != cudaErrorInvalidValue) return cuda::status_of(error, kCopy);
+  forget(error);
+  return copy_by_allocations(static_cast<std::byte*>(to), static_cast<const std::byte*>(from),
+                             bytes, stream_of(stream));
 }
 
 // cudaStreamSynchronize alone would keep a core busy. Behind the event it has nothing to wait for;
@@ -137,8 +182,8 @@ Status wait_for_device(DeviceStream stream) {
       cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming);
   if (error == cudaSuccess) error = cudaEventRecord(event, stream_of(stream));
   if (error == cudaSuccess) error = cudaEventSynchronize(event);
-  if (event != nullptr) cudaEventDestroy(event);
-  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // told below, if it lasts
+  if (event != nullptr) forget(cudaEventDestroy(event));
+  forget(error);  // told below, if it lasts
   return cuda::status_of(cudaStreamSynchronize(stream_of(stream)), "wait for the device");
 }
 
@@ -152,7 +197,9 @@ Result<bool> device_is_done(DeviceStream stream) {
   return true;
 }
 
-void EndDeviceStream::operator()(void* stream) const { cudaStreamDestroy(stream_of(stream)); }
+void EndDeviceStream::operator()(void* stream) const {
+  forget(cudaStreamDestroy(stream_of(stream)));
+}
 
 Result<OwnedDeviceStream> make_device_stream() {
   cudaStream_t stream = nullptr;
@@ -169,7 +216,7 @@ Status follow_stream(DeviceStream stream, DeviceStream leader) {
   return follow(stream_of(stream), stream_of(leader), "follow a stream");
 }
 
-void UnpinPages::operator()(void* pages) const { cudaHostUnregister(pages); }
+void UnpinPages::operator()(void* pages) const { forget(cudaHostUnregister(pages)); }
 
 Result<PinnedPages> pin_pages(void* pages, uint64_t bytes) {
   constexpr std::string_view kDoing = "pin pages";

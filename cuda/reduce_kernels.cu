@@ -2,6 +2,7 @@
 #include "comm/device_reduce.h"
 #include "comm/reduce_thread.h"
 #include "cuda/failure.h"
+#include "cuda/launch.h"
 
 // The device side of src/comm/device_reduce.h: what a thread does stands in
 // src/comm/reduce_thread.h, where it is tested without a GPU.
@@ -22,9 +23,9 @@ struct Launch {
 };
 
 template <class T>
-void launch(ReduceOp op, const DeviceReduce& reduce, const Launch& how) {
-  const auto with = [&](auto kernel) {
-    kernel<<<how.shape.blocks, how.shape.threads_per_block, 0, how.stream>>>(reduce);
+cudaError_t launch(ReduceOp op, const DeviceReduce& reduce, const Launch& how) {
+  const auto with = [&](void (*kernel)(DeviceReduce)) {
+    return cuda::launch(kernel, how.shape, how.stream, reduce);
   };
   switch (op) {
     case ReduceOp::kSum:
@@ -37,9 +38,10 @@ void launch(ReduceOp op, const DeviceReduce& reduce, const Launch& how) {
     case ReduceOp::kProduct:
       return with(reduce_kernel<Product, T>);
   }
+  return cudaErrorInvalidValue;  // check_reduce() has refused it
 }
 
-void launch_for(DType type, ReduceOp op, const DeviceReduce& reduce, const Launch& how) {
+cudaError_t launch_for(DType type, ReduceOp op, const DeviceReduce& reduce, const Launch& how) {
   switch (type) {
     case DType::kInt8:
       return launch<int8_t>(op, reduce, how);
@@ -58,6 +60,7 @@ void launch_for(DType type, ReduceOp op, const DeviceReduce& reduce, const Launc
     case DType::kFloat64:
       return launch<double>(op, reduce, how);
   }
+  return cudaErrorInvalidValue;  // as above
 }
 
 }  // namespace
@@ -72,9 +75,9 @@ Status reduce_on_device(ReduceOp op, DType type, std::span<const void* const> in
                       .count = count};
   for (size_t i = 0; i < inputs.size(); ++i) reduce.inputs[i] = inputs[i];
   FFDL_ASSIGN_OR_RETURN(const uint32_t multiprocessors, cuda::multiprocessor_count(kDoing));
-  launch_for(type, op, reduce,
-             {base::launch_shape(count, multiprocessors), static_cast<cudaStream_t>(stream)});
-  return cuda::status_of(cudaGetLastError(), kDoing);
+  const Launch how = {base::launch_shape(count, multiprocessors),
+                      static_cast<cudaStream_t>(stream)};
+  return cuda::status_of(launch_for(type, op, reduce, how), kDoing);
 }
 
 }  // namespace ffdl::comm

@@ -1,5 +1,6 @@
 #include "base/element_pack.h"
 #include "cuda/failure.h"
+#include "cuda/launch.h"
 #include "ps/device_update.h"
 #include "ps/update_thread.h"
 
@@ -17,14 +18,14 @@ __global__ void update_kernel(const RuleNumbers numbers, const DeviceUpdate upda
 }
 
 template <UpdateRuleKind kKind>
-void launch(const RuleNumbers& numbers, const DeviceUpdate& update, const base::LaunchShape& shape,
-            cudaStream_t stream) {
-  const auto with = [&](auto kernel) {
-    kernel<<<shape.blocks, shape.threads_per_block, 0, stream>>>(numbers, update);
+cudaError_t launch(const RuleNumbers& numbers, const DeviceUpdate& update,
+                   const base::LaunchShape& shape, cudaStream_t stream) {
+  const auto with = [&](void (*kernel)(RuleNumbers, DeviceUpdate)) {
+    return cuda::launch(kernel, shape, stream, numbers, update);
   };
   if (update.gradient_type == DType::kBFloat16) return with(update_kernel<kKind, base::BFloat16>);
   if (update.gradient_type == DType::kFloat16) return with(update_kernel<kKind, base::Float16>);
-  with(update_kernel<kKind, float>);
+  return with(update_kernel<kKind, float>);
 }
 
 Status start_update(const UpdateRuleOptions& options, const UpdateStep& step,
@@ -33,8 +34,7 @@ Status start_update(const UpdateRuleOptions& options, const UpdateStep& step,
   const base::LaunchShape shape = base::launch_shape(update.count, multiprocessors);
   const RuleNumbers numbers = rule_numbers(options, step);
   const auto with = [&](auto launch_rule) {
-    launch_rule(numbers, update, shape, stream);
-    return cuda::status_of(cudaGetLastError(), kDoing);
+    return cuda::status_of(launch_rule(numbers, update, shape, stream), kDoing);
   };
   switch (options.kind) {
     case UpdateRuleKind::kSgd:

@@ -77,8 +77,9 @@ using PinnedMemory = std::unique_ptr<std::byte, FreePinnedMemory>;
 // Memory of the host that stays where it is: copies between it and the GPU do not wait.
 Result<PinnedMemory> allocate_pinned(uint64_t bytes);
 
-// Between the memories of host and GPU, each way, or inside the GPU's. In the order of `stream`;
-// from or to memory of the host that is not pinned it may also wait.
+// Between the memories of host and GPU, each way, or inside the GPU's, whose part may be of several
+// allocations that are neighbours. In the order of `stream`; from or to memory of the host that is
+// not pinned it may also wait.
 Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream);
 
 // Blocks, asleep, until all that `stream` was given is done. Errors: also those of what it was

@@ -35,6 +35,7 @@ class There {
     EXPECT_OK(made);
     held_ = std::move(made).value();
     EXPECT_OK(copy_on_device(held_.get() + offset, memory, bytes, nullptr));
+    EXPECT_OK(wait_for_device(nullptr));  // the memory will be written
   }
   void* data() const { return held_.get() + offset_; }
   bool is_as_here() const {

@@ -115,7 +115,10 @@ Status add_slices(Suite& suite, const Buses& buses) {
 // A learner's gradient and weights, which pass each other.
 Status add_learner(Suite& suite, const Buses& buses) {
   const uint64_t parameters = buses.bytes() / sizeof(float);
-  FFDL_ASSIGN_OR_RETURN(const auto server, ParameterServer::create({.parameters = parameters}));
+  constexpr int kServerThreads = 4;  // one would hold up the pushes
+  FFDL_ASSIGN_OR_RETURN(const auto server, ParameterServer::create({.parameters = parameters,
+                                                                    .threads = kServerThreads,
+                                                                    .learners_max = 1}));
   FFDL_RETURN_IF_ERROR(server->start());
   FFDL_ASSIGN_OR_RETURN(const auto learner, DeviceLearner::attach(*server, deadline_in(kPatience)));
   const std::span weights(reinterpret_cast<float*>(buses.there(0)), parameters);

@@ -17,10 +17,12 @@
 
 namespace ffdl::testing {
 
-// `bytes` of the host's memory, in the GPU's.
+// `bytes` of the host's memory, in the GPU's. Waits: `from` may go afterwards, and any stream has
+// it.
 inline Result<base::DeviceMemory> on_device(const void* from, uint64_t bytes) {
   FFDL_ASSIGN_OR_RETURN(base::DeviceMemory memory, base::allocate_on_device(bytes));
   FFDL_RETURN_IF_ERROR(base::copy_on_device(memory.get(), from, bytes, nullptr));
+  FFDL_RETURN_IF_ERROR(base::wait_for_device(nullptr));
   return memory;
 }
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <vector>
 
 #include "cuda/device_arrays.h"
@@ -99,6 +102,31 @@ TEST(Device, AStreamFollowsAnotherFromAndToPinnedPages) {
     ASSERT_OK(base::wait_for_device(second.get()));
     EXPECT_EQ(back, std::vector<char>(bytes, char{7}));
   }
+}
+
+// As the gradients of a model, which are given to others as one array where they are neighbours.
+TEST(Device, CopiesAcrossAllocationsThatAreNeighbours) {
+  FFDL_SKIP_WITHOUT_GPU();
+  constexpr uint64_t kEach = uint64_t{4} << 20;
+  std::vector<base::DeviceMemory> held;
+  std::map<std::byte*, std::byte> found;  // what each is filled with
+  for (int i = 1; i <= 16; ++i) {
+    const std::vector<std::byte> values(kEach, std::byte{static_cast<uint8_t>(i)});
+    ASSERT_OK_AND_ASSIGN(auto memory, testing::on_device(values.data(), kEach));
+    found[memory.get()] = values.front();
+    held.push_back(std::move(memory));
+  }
+  const auto first = std::ranges::find_if(
+      found, [&](const auto& one) { return found.contains(one.first + kEach); });
+  if (first == found.end()) GTEST_SKIP() << "no two are neighbours";
+  std::vector<std::byte> back(kEach);
+  ASSERT_OK(testing::to_host(back.data(), first->first + kEach / 2, kEach));
+  EXPECT_EQ(std::ranges::count(back, first->second), kEach / 2);
+  EXPECT_EQ(std::ranges::count(back, std::next(first)->second), kEach / 2);
+  ASSERT_OK_AND_ASSIGN(const auto other, base::allocate_on_device(kEach));
+  ASSERT_OK(base::copy_on_device(other.get(), first->first + kEach / 4, kEach, nullptr));
+  ASSERT_OK(testing::to_host(back.data(), other.get(), kEach));
+  EXPECT_EQ(std::ranges::count(back, first->second), kEach / 4 * 3);
 }
 
 // Whoever allocated it, it stays until the last mapping goes.

@@ -25,6 +25,7 @@ Result<ParameterServerCut> cut_after_pushes(UpdateRuleKind kind, GradientType ty
                                             std::optional<int> device) {
   FFDL_ASSIGN_OR_RETURN(const auto server, ParameterServer::create({.parameters = kServerFloats,
                                                                     .rule = testing::rule_of(kind),
+                                                                    .learners_max = 1,
                                                                     .gradient_type = type,
                                                                     .device = device}));
   FFDL_RETURN_IF_ERROR(server->start());
