@@ -319,6 +319,7 @@ bench_cuda --facts >"$work/page" || status=$?
 ((status == 0)) || fail 1 "bench_cuda --facts failed"
 NLC_PROGRAM=$(command -v nlc)
 export NLC_PROGRAM NCCL_DEBUG=${NCCL_DEBUG:-WARN}  # why NCCL refuses something stands in the log
+export CUDNN_LOGLEVEL_DBG=${CUDNN_LOGLEVEL_DBG:-1} CUDNN_LOGDEST_DBG=${CUDNN_LOGDEST_DBG:-stderr}  # and why cuDNN does
 chip=$(sed -n '1s/^# ffdl on //p' "$work/page" | tr -cs '[:alnum:]\n' - | tr '[:upper:]' '[:lower:]')
 page=$pages/gpu-$chip$suffix.md
 [[ ! -d $here/bin ]] || found=$pages/gpu-$chip$suffix  # otherwise the page is kept, and nothing else

@@ -113,7 +113,10 @@ is ffdl/micro_batch_sum.h.)")
       .def_property_readonly("begin", &SumHandle::begin)
       .def_property_readonly("end", &SumHandle::end)
       .def("add", &SumHandle::add, py::arg("gradient"),
-           "The gradient of the next micro-batch, in order. It may be changed afterwards.")
+           R"(The gradient of the next micro-batch, in order. It may be changed afterwards.
+
+In a GPU's memory the default stream adds it, and what that one is given later comes behind: let
+another stream that changes it wait for that one.)")
       .def("finish", &SumHandle::finish, py::arg("out"), py::arg("timeout_s") = kDefaultTimeoutS,
            py::kw_only(), py::arg("weight") = py::none(),
            R"(Ends the step: `out` of every rank becomes the reduction of all micro-batches.

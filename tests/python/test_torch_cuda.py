@@ -39,7 +39,11 @@ def why_not():
 
 
 WHY_NOT = why_not()
-pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no GPU for ffdl.torch: {WHY_NOT}")
+pytestmark = [
+    pytest.mark.skipif(WHY_NOT is not None, reason=f"no GPU for ffdl.torch: {WHY_NOT}"),
+    # PyTorch's, of the thread that runs backward, which chooses no GPU where there is one.
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
+]
 
 GPU = torch.device("cuda", 0)
 WORKER = pathlib.Path(__file__).with_name("elastic_torch_worker.py")
@@ -232,7 +236,7 @@ def test_checkpoints_of_a_training_there_load_here(tmp_path):
     model = make_model().to(GPU)
     trainer = open_trainer(
         model, backend=ffdl.Backend.DEVICE_SHM,
-        checkpoints=ffdl.CheckpointOptions(tmp_path, every_steps=5))
+        checkpoints=ffdl.CheckpointOptions(tmp_path, every_steps=10))  # finish() waits for it
     x, y = (one.to(GPU) for one in make_data())
     for batch in trainer.batches():
         loss_of(model(x[batch]), y[batch]).backward()
@@ -243,18 +247,6 @@ def test_checkpoints_of_a_training_there_load_here(tmp_path):
     assert resumed.session.step == 10
     for one, two in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(one.cpu(), two)
-
-
-@pytest.mark.parametrize("backend", ["NCCL", "DEVICE_SHM"])
-def test_workers_on_one_gpu_come_leave_and_are_killed(backend, tmp_path, monkeypatch):
-    if backend == "NCCL":
-        if torch.cuda.nccl.version() < (2, 30, 7):
-            pytest.skip("this NCCL lets no two ranks share a GPU")
-        for name, value in {"MULTI_RANK_GPU_ENABLE": "1", "NVLS_ENABLE": "0", "MAX_CTAS": "4"}.items():
-            monkeypatch.setenv(f"NCCL_{name}", value)
-    monkeypatch.setenv("FFDL_TEST_DEVICE", "cuda:0")
-    monkeypatch.setenv("FFDL_TEST_BACKEND", backend)
-    assert len(churn(tmp_path, WORKER)) == 5
 
 
 # --- the parameter server ---
@@ -329,3 +321,18 @@ def test_gradients_of_rows_are_pushed_as_rows(name):
         torch.testing.assert_close(
             weights_of(tables[1]).cpu(), weights_of(tables[0]), rtol=1e-4, atol=1e-5)
     opt.close()
+
+
+# --- processes, which take longest to begin ---
+
+
+@pytest.mark.parametrize("backend", ["NCCL", "DEVICE_SHM"])
+def test_workers_on_one_gpu_come_leave_and_are_killed(backend, tmp_path, monkeypatch):
+    if backend == "NCCL":
+        if torch.cuda.nccl.version() < (2, 30, 7):
+            pytest.skip("this NCCL lets no two ranks share a GPU")
+        for name, value in {"MULTI_RANK_GPU_ENABLE": "1", "NVLS_ENABLE": "0", "MAX_CTAS": "4"}.items():
+            monkeypatch.setenv(f"NCCL_{name}", value)
+    monkeypatch.setenv("FFDL_TEST_DEVICE", "cuda:0")
+    monkeypatch.setenv("FFDL_TEST_BACKEND", backend)
+    assert len(churn(tmp_path, WORKER)) == 5

@@ -11,7 +11,7 @@ from ranks import on_threads
 import ffdl
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from fake_gpu import FakeGpu  # noqa: E402
+from fake_gpu import FakeGpu, Stream  # noqa: E402
 from test_torch_elastic import (  # noqa: E402
     expect_close,
     expect_equal,
@@ -24,6 +24,7 @@ from test_torch_elastic import (  # noqa: E402
     train,
     train_alone,
 )
+from test_torch_grad_scaler import make_scaler, train_scaled  # noqa: E402
 from test_torch_parameter_server import backward, weights_of  # noqa: E402
 
 import ffdl.torch  # noqa: E402
@@ -109,6 +110,35 @@ def test_a_model_on_a_gpu_trains_as_on_the_cpu(options, monkeypatch):
     expect_equal(plain, trained())
 
 
+def test_a_loss_that_is_scaled_on_a_gpu_is_that_of_the_cpu(monkeypatch):
+    def trained():
+        model, scaler = make_model(), make_scaler()
+        train_scaled(open_trainer(model, grad_scaler=scaler, **HOST), model, scaler)
+        return state_of(model), scaler.state_dict()
+
+    plain, scale = trained()
+    FakeGpu(monkeypatch)
+    there, scale_there = trained()
+    expect_equal(plain, there)
+    assert scale == scale_there
+
+
+def test_gradients_of_several_streams_are_averaged_when_all_are_there(gpu, monkeypatch):
+    """Backward is on the streams that the parameters were used on."""
+    model = make_model()
+    trainer = open_trainer(model, overlap=True, bucket_bytes=1 << 20, **HOST)
+    default = Stream("default", gpu.log)
+    batches = trainer.batches()
+    streams = (Stream(f"stream {number}", gpu.log) for number in range(4))
+    x, y = make_data()
+    batch = next(batches)
+    loss = loss_of(model(x[batch]), y[batch])
+    gpu.log.clear()
+    monkeypatch.setattr(ffdl.torch.device, "_streams", lambda device: (next(streams), default))
+    loss.backward()
+    assert gpu.log == [f"default waits for stream {number}" for number in range(4)]
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 def test_ffdl_comes_after_the_current_stream_and_before_it(overlap, gpu):
     """Each time that ffdl reads, and each time that the program writes again."""
@@ -182,6 +212,20 @@ def test_two_workers_average_during_a_backward_of_another_thread(gpu):
     first, second = on_threads(range(2), worker)
     expect_equal(first, second)
     expect_close(first, train_alone(**HOST))
+
+
+@pytest.mark.parametrize("options", [{}, {"noise_interval": 2}])
+def test_what_pytorch_makes_by_default_may_lie_elsewhere(options):
+    """As after torch.set_default_device("cuda"): what the processor reads is made for it."""
+    plain = train_alone(**options)
+    model, scaler = make_model(), make_scaler(enabled=not options)
+    x, y = make_data()
+    with torch.device("meta"):
+        trainer = open_trainer(model, grad_scaler=scaler, **options)
+        for batch in trainer.batches():
+            scaler.scale(loss_of(model(x[batch]), y[batch])).backward()
+            trainer.step()
+    expect_close(plain, state_of(model))
 
 
 def test_the_generator_of_the_gpu_is_seeded_with_each_batch(gpu):

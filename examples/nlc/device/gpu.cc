@@ -26,6 +26,8 @@ std::string driver_problem() {
 }
 
 Status status_of(cudaError_t error, std::string_view doing) {
+  // Told here, and not by the next launch again.
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   switch (error) {
     case cudaSuccess:
       return {};

@@ -293,7 +293,7 @@ class Settings:
         grad_scaler: torch.amp.GradScaler | None = None,
     ) -> None:
         _expect_scheduler_of(optimizer, scheduler)
-        self.bytes = torch.zeros(SETTINGS_BYTES, dtype=torch.int8)
+        self.bytes = torch.zeros(SETTINGS_BYTES, dtype=torch.int8, device="cpu")
         self.may_differ = False
         self._optimizer = optimizer
         self._scheduler = scheduler

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from .. import GradientNoise, InvalidArgument, StepParticipant
+from . import device as gpu
 
 
 class LossScale:
@@ -26,7 +27,7 @@ class LossScale:
         self._optimizer = optimizer
         if scaler is not None:
             # Its scale is made with the first loss, and a newcomer applies a step before it has one.
-            scaler.scale(torch.zeros((), device=device))
+            scaler.scale(gpu.zeros(1, torch.float32, device))
 
     def expect_no_noise(self, measures: bool, participants: Sequence[StepParticipant]) -> None:
         if self._scaler is None or not self._scaler.is_enabled():

@@ -120,14 +120,17 @@ class Overlap:
         view = self._views[place]
         self._all.collect_one(parameter, view)
         self._versions[place] = view._version
-        if place > self._end or self._session is None:
+        if self._session is None:
+            return
+        # For each: backward is on the stream that the parameter was used on, which may differ.
+        gpu.wait_for_current_stream(self._device)
+        if place > self._end:
             return
         while self._end < len(self._versions) and self._versions[self._end] is not None:
             self._end += 1
         whole = self._averaged.whole_arrays(self._end)
         if whole > self._begun:
             self._begun = whole
-            gpu.wait_for_current_stream(self._device)
             self._session.begin_average(whole, self._samples)
 
     def _refuse_second(self) -> None:
