@@ -23,6 +23,7 @@
 #include "ffdl/log.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
+#include "support/fork_child.h"
 #include "support/shared_board.h"
 #include "support/small_model.h"
 #include "support/temp_folder.h"
@@ -72,7 +73,7 @@ bool kill_savers(int kills, uint64_t seed, Board& board) {
   for (int i = 0; i < kills; ++i) {
     const uint64_t begin = resumed;
     const uint64_t before = board.saved;
-    const pid_t saver = fork();
+    const pid_t saver = testing::fork_child();
     if (saver == 0) {
       for (uint64_t step = begin + 1;; ++step) {
         std::vector<float> values = values_of(step);
@@ -257,7 +258,7 @@ bool kill_jobs(int rounds, uint64_t seed, Board& board) {
     std::vector<pid_t> members;
     const int count = 1 + static_cast<int>(random() % kMembersMax);
     for (int number = 0; number < count; ++number) {
-      members.push_back(fork());
+      members.push_back(testing::fork_child());
       if (members.back() != 0) continue;
       const Status outcome = train(folder.path(), number, round, board);
       fmt::print("w{}: {}\n", number, outcome.to_string());

@@ -14,6 +14,7 @@
 #include "ffdl/communicator.h"
 #include "ffdl/diagnose.h"
 #include "support/exit_code.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/shared_board.h"
 #include "support/temp_folder.h"
@@ -88,7 +89,7 @@ Outcome sum_until_lost(Communicator& communicator, const SharedMemory& memory, B
 }
 
 pid_t start(int rank, uint64_t generation, const std::string& url, Backend backend, Board& board) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child != 0) return child;
   // A disk that is busy with other work may hold up who has the store's lock.
   auto store = open_store(url, system_runtime(), {.operation_timeout = kPatience});

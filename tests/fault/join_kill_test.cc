@@ -10,6 +10,7 @@
 #include "ffdl/communicator.h"
 #include "ffdl/diagnose.h"
 #include "support/exit_code.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -28,7 +29,7 @@ constexpr Duration kPatience = 200ms;  // of those who wait for one who never co
 enum Outcome { kLostLater = 0, kToldWhileJoining, kWrong };
 
 pid_t start(int rank, uint64_t generation, const std::string& url, bool stays) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child != 0) return child;
   auto store = open_store(url, system_runtime(), {.operation_timeout = 20s});
   if (!store.ok()) _exit(kWrong);

@@ -5,7 +5,6 @@
 //                    [--staleness N]
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "fault/ledger_kill_job.h"
+#include "support/fork_child.h"
 #include "support/shared_board.h"
 #include "support/temp_folder.h"
 
@@ -82,9 +82,8 @@ class Driver {
 
   template <class Body>
   static pid_t in_child(const std::string& name, Body&& body) {
-    const pid_t pid = fork();
+    const pid_t pid = testing::fork_child();
     if (pid != 0) return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing of a test outlives it
     const Status outcome = body();
     if (!outcome.ok()) fmt::print("{}: {}\n", name, outcome.to_string());
     std::fflush(stdout);

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 
 #include "ffdl/membership.h"
 #include "membership/keys.h"
+#include "support/fork_child.h"
 #include "support/server_of.h"
 #include "support/shared_board.h"
 #include "support/temp_folder.h"
@@ -151,7 +151,6 @@ void hold_back_sigterm(int how) {
 
 // As one that trains: a thread computes all the time.
 [[noreturn]] void become_member(Board& board, size_t which, const std::string& folder, bool works) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing of a test outlives it
   signal(SIGTERM, [](int) { asked_to_leave = 1; });
   hold_back_sigterm(SIG_UNBLOCK);
   std::jthread work;
@@ -210,7 +209,7 @@ class Parent {
   void start(size_t which) {
     board_.places[which].generation.store(0, std::memory_order_relaxed);
     hold_back_sigterm(SIG_BLOCK);
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child == 0) become_member(board_, which, folder_.path(), plan_.calm);
     hold_back_sigterm(SIG_UNBLOCK);
     processes_[which] = child;
@@ -350,9 +349,8 @@ class Parent {
   }
 
   pid_t keep_running() const {
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child != 0) return child;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0);
     const std::string loop = fmt::format("while {}; do :; done", plan_.beside);
     execl("/bin/sh", "sh", "-c", loop.c_str(), nullptr);

@@ -12,6 +12,7 @@
 #include "ffdl/diagnose.h"
 #include "ffdl/listener.h"
 #include "support/exit_code.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/shared_board.h"
 #include "support/temp_folder.h"
@@ -44,7 +45,7 @@ class PairKill : public ::testing::Test {
 
   template <class Body>
   pid_t start(Body&& body) {
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child != 0) return child;
     const auto store = open_store("file://" + folder_.path(), system_runtime());
     _exit(store.ok() ? body(**store) : kNotConnected);

@@ -3,7 +3,6 @@
 // during the stop.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "ffdl/learner.h"
+#include "support/fork_child.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
 
@@ -22,9 +22,8 @@ using namespace std::chrono_literals;
 constexpr uint64_t kParameters = 100'000;
 
 pid_t start_server(const std::string& name) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child != 0) return child;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   ParameterServerOptions options;
   options.name = name;
   options.parameters = kParameters;

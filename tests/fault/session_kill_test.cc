@@ -27,6 +27,7 @@
 #include "ffdl/log.h"
 #include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
+#include "support/fork_child.h"
 #include "support/shared_board.h"
 #include "support/small_model.h"
 #include "support/temp_folder.h"
@@ -247,7 +248,7 @@ class Jobs {
     worker(number).generation = 0;
     worker(number).leave = false;
     ++starts_;
-    pid_[number] = fork();
+    pid_[number] = testing::fork_child();
     if (pid_[number] != 0) return;
     const Status outcome = train(job_, number, predecessor, board_);
     if (!outcome.ok()) {

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "ffdl/store.h"
 #include "ffdl/store_server.h"
 #include "support/etcd_server.h"
+#include "support/fork_child.h"
 #include "support/server_of.h"
 #include "support/shared_board.h"
 #include "support/status_matchers.h"
@@ -80,9 +80,8 @@ int take_part(size_t index, const std::string& url, const StoreOptions& options,
 
 pid_t start_member(size_t index, const std::string& url, Board& board,
                    const StoreOptions& options = {.operation_timeout = kPatience}) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child != 0) return child;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   _exit(take_part(index, url, options, board));
 }
 
@@ -231,9 +230,8 @@ int play_host(int host, const std::string& address, const std::string& folder, B
   const StoreOptions options{.operation_timeout = kPatience, .secret = "of the job"};
   std::vector<pid_t> children;
   if (host == 0) {
-    children.push_back(fork());
+    children.push_back(testing::fork_child());
     if (children.back() == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
       const auto server = StoreServer::start(
           {.folder = folder, .address = address + ":0", .secret = options.secret});
       if (!server.ok()) _exit(1);

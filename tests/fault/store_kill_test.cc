@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "ffdl/store.h"
+#include "support/fork_child.h"
 #include "support/server_of.h"
 #include "support/shared_board.h"
 #include "support/status_matchers.h"
@@ -75,7 +76,7 @@ Outcome put_forever(size_t worker, const std::string& url, Board& board) {
 }
 
 pid_t start(size_t worker, const std::string& url, Board& board) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) _exit(put_forever(worker, url, board));
   return child;
 }
@@ -161,7 +162,7 @@ TEST(StoreKill, AKilledMemberIsSeenByItsConnection) {
   std::vector<int64_t> took;
   for (int kills = 0; kills < 20; ++kills) {
     ASSERT_OK_AND_ASSIGN(const Revision start, store->wait_change("", 0, Time::min()));
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child == 0) {
       auto own = open_store(url, system_runtime());
       if (!own.ok()) _exit(1);
@@ -189,7 +190,7 @@ TEST(StoreKill, AStoppedServerEndsNoLeaseThatWasKeptAliveMeanwhile) {
   constexpr Duration kTerm = 200ms;
   const TempFolder folder;
   const std::string url = "tcp://" + folder.path();
-  const pid_t server = fork();
+  const pid_t server = testing::fork_child();
   if (server == 0) {
     auto store = open_store(url, system_runtime());
     if (!store.ok() || !(*store)->put("served", "1").ok()) _exit(1);

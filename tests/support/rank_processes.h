@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "support/exit_code.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/temp_folder.h"
 #include "support/times.h"
@@ -30,7 +31,7 @@ class RankProcesses : public ::testing::Test {
 
   // A process that is rank `rank` and ends with what `body` returns.
   pid_t start(int rank, int ranks, const std::function<int(Communicator&)>& body) {
-    const pid_t child = fork();
+    const pid_t child = fork_child();
     if (child != 0) return child;
     const auto communicator = connect(rank, ranks);
     _exit(communicator.ok() ? body(**communicator) : 99);

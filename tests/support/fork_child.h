@@ -1,0 +1,18 @@
+#pragma once
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace ffdl::testing {
+
+// fork(), of a process that ends with the thread that made it: nothing of a test outlives it, not
+// even where the test is killed.
+inline pid_t fork_child() {
+  const pid_t child = fork();
+  if (child == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return child;
+}
+
+}  // namespace ffdl::testing
