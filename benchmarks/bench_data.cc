@@ -11,10 +11,10 @@
 #include "benchmarks/data/ring_job.h"
 #include "benchmarks/data/scale.h"
 #include "benchmarks/harness/suite.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/sample_ledger.h"
 
-// './dev bench data': what the ledger of samples adds to a step, how fast it names samples, and how
-// fast they are read.
+// './dev bench data': the cost that the ledger of samples adds to a step, its speed, and the speed
+// of reading samples.
 namespace ffdl::bench {
 namespace {
 

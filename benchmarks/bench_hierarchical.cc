@@ -14,10 +14,11 @@
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/harness/two_hosts.h"
 #include "benchmarks/reference.h"
-#include "ffdl/communicator.h"
+#include "ffdl/comm/communicator.h"
 
-// './dev bench hierarchical': four ranks on two hosts, which are network namespaces. Shared memory
-// inside a host and gloo between hosts, against gloo between all ranks: ours and PyTorch's.
+// './dev bench hierarchical': four ranks on two hosts, which are network namespaces. Compares
+// shared memory inside a host and TCP between hosts with TCP between all ranks: ours and PyTorch's
+// gloo.
 namespace ffdl::bench {
 namespace {
 
@@ -27,10 +28,10 @@ constexpr int kWarmUps = 2;
 constexpr const char* kPeers = FFDL_SOURCE_DIR "/build/bench";
 constexpr std::array<uint64_t, 3> kSizes = {1U << 20, 16U << 20, 100U << 20};
 
-// What rank 0 reads and tells the others.
+// A command that rank 0 reads and sends to the other ranks.
 struct Command {
   int64_t two_levels = 0;
-  int64_t sums = 0;  // 0: the end
+  int64_t sums = 0;  // 0: ends the run
   int64_t bytes = 0;
 };
 
@@ -46,19 +47,19 @@ class Rank {
         connect_communicator(world, *store, deadline_in(kPatience),
                              {.backend = Backend::kHierarchical, .address = address}));
     world.generation = 2;
-    FFDL_ASSIGN_OR_RETURN(auto gloo,
+    FFDL_ASSIGN_OR_RETURN(auto flat,
                           connect_communicator(world, *store, deadline_in(kPatience),
-                                               {.backend = Backend::kGloo, .address = address}));
-    return std::unique_ptr<Rank>(new Rank(std::move(two_levels), std::move(gloo)));
+                                               {.backend = Backend::kTcp, .address = address}));
+    return std::unique_ptr<Rank>(new Rank(std::move(two_levels), std::move(flat)));
   }
 
-  // Takes turns until the harness has no more.
+  // Takes turns until the harness sends no more.
   Status play() {
     if (rank() == 0) answer("ready");
     while (true) {
       Command turn = rank() == 0 ? read_command() : Command{};
       FFDL_RETURN_IF_ERROR(
-          gloo_->broadcast({&turn, sizeof turn / sizeof(int64_t), DType::kInt64}, 0, kNoDeadline));
+          flat_->broadcast({&turn, sizeof turn / sizeof(int64_t), DType::kInt64}, 0, kNoDeadline));
       if (turn.sums == 0) return {};
       FFDL_ASSIGN_OR_RETURN(const double seconds, take(turn));
       if (rank() == 0) answer(fmt::format("{}", seconds));
@@ -66,10 +67,10 @@ class Rank {
   }
 
  private:
-  Rank(std::unique_ptr<Communicator> two_levels, std::unique_ptr<Communicator> gloo)
-      : two_levels_(std::move(two_levels)), gloo_(std::move(gloo)) {}
+  Rank(std::unique_ptr<Communicator> two_levels, std::unique_ptr<Communicator> flat)
+      : two_levels_(std::move(two_levels)), flat_(std::move(flat)) {}
 
-  int rank() const { return gloo_->world().rank; }
+  int rank() const { return flat_->world().rank; }
 
   static Command read_command() {
     Command turn;
@@ -81,7 +82,7 @@ class Rank {
   }
 
   Result<double> take(const Command& turn) {
-    Communicator& communicator = turn.two_levels != 0 ? *two_levels_ : *gloo_;
+    Communicator& communicator = turn.two_levels != 0 ? *two_levels_ : *flat_;
     values_.resize(static_cast<size_t>(turn.bytes) / sizeof(float));
     Status status;
     const auto add_up = [&](int64_t times) {
@@ -99,11 +100,11 @@ class Rank {
   }
 
   const std::unique_ptr<Communicator> two_levels_;
-  const std::unique_ptr<Communicator> gloo_;
+  const std::unique_ptr<Communicator> flat_;
   std::vector<float> values_;
 };
 
-// Becomes a rank of PyTorch's gloo.
+// Replaces this process by a rank of PyTorch's gloo.
 int play_torch(int rank, const std::string& folder) {
   const std::string python = std::string(kPeers) + "/peers/bin/python";
   const std::string program = std::string(kPeers) + "/allreduce/gloo";
@@ -121,7 +122,7 @@ int play_rank(int rank, const std::string& folder, const std::string& address) {
   return status.ok() ? 0 : 1;
 }
 
-// The harness starts this program again for it.
+// Runs the two hosts; the harness starts this program again for that.
 int play_hosts(bool torch) {
   const auto made = make_folder();
   if (!made.ok()) return 1;
@@ -156,7 +157,7 @@ Result<Hosts> start_hosts(const std::string& role) {
 
 struct Contender {
   const Result<Hosts>* hosts;
-  std::string prefix = "";  // of the lines that it is told
+  std::string prefix = "";  // of the lines that go to the peer
 };
 
 void pair_row(Suite& suite, const std::string& name, uint64_t bytes, const Contender& subject,
@@ -186,10 +187,8 @@ void pair_row(Suite& suite, const std::string& name, uint64_t bytes, const Conte
 void hierarchical_rows(Suite& suite) {
   const auto ours = start_hosts("hosts");
   if (!ours.ok()) {
-    return suite.missing("hierarchical",
-                         "no two hosts (network namespaces need root, 'ip' and a build with "
-                         "gloo): " +
-                             ours.status().to_string());
+    return suite.missing("hierarchical", "no two hosts (network namespaces need root and 'ip'): " +
+                                             ours.status().to_string());
   }
   const bool smoke = suite.options().smoke;  // the peer takes longer to start than it may
   const auto torch = smoke ? Result<Hosts>(Status(StatusCode::kUnavailable, "a smoke test"))
@@ -197,7 +196,7 @@ void hierarchical_rows(Suite& suite) {
   for (const uint64_t bytes : kSizes) {
     if (smoke && bytes != kSizes[0]) continue;
     const std::string name = fmt::format("hierarchical/all_reduce/{}/{}", kRanks, size_name(bytes));
-    pair_row(suite, name, bytes, {&ours, "1 "}, {&ours, "0 "}, "our gloo between all ranks");
+    pair_row(suite, name, bytes, {&ours, "1 "}, {&ours, "0 "}, "our TCP between all ranks");
     if (!smoke) {
       pair_row(suite, name + "/gloo", bytes, {&ours, "1 "}, {&torch},
                "PyTorch's gloo between all ranks");

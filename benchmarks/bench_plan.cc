@@ -5,24 +5,25 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/plan/live.h"
 #include "benchmarks/plan/live_worker.h"
-#include "ffdl/cluster_simulator.h"
-#include "ffdl/job_planner.h"
-#include "ffdl/plan_files.h"
+#include "cluster/simulator/simulator.h"
+#include "cluster/simulator/trace_files.h"
+#include "ffdl/cluster/job_planner.h"
 
-// './dev bench plan': how long a decision takes, and how fast the simulator is.
+// './dev bench plan': the time of a decision, and the speed of the simulator.
 namespace ffdl::bench {
 namespace {
 
 constexpr int kWorkersMax = 64;  // of one job
 
-// Speed-ups k^p with p of 0.5 to 0.95. Every other job, where they are mixed: bent by up to 30 % at
-// each size at random, or growing only at powers of two, so that they are not concave.
+// Makes jobs with speed-ups k^p, p from 0.5 to 0.95. If `mixed`, every other job is not concave.
+// Either each of its sizes loses up to 30 % at random, or it speeds up only at powers of two.
 std::vector<JobRequest> make_jobs(int count, bool mixed) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> real(0, 1);
@@ -49,7 +50,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 Turn plan_turn(const std::vector<JobRequest>& jobs, int workers) {
   return [&jobs, workers]() -> Result<double> {
     const auto begin = std::chrono::steady_clock::now();
-    FFDL_RETURN_IF_ERROR(plan_jobs(jobs, workers).status());
+    const NodeWorkers cluster{"", workers};  // without boundaries
+    FFDL_RETURN_IF_ERROR(plan_jobs(jobs, std::span(&cluster, 1)).status());
     return seconds_since(begin);
   };
 }
@@ -71,10 +73,10 @@ void plan_row(Suite& suite, int jobs, int workers, bool mixed, double bound_ms) 
 }
 
 Result<double> simulated_jobs_per_second(
-    const std::vector<WorkloadJob>& workload,
-    const std::map<std::string, ApplicationProfile>& profiles) {
+    const std::vector<cluster::WorkloadJob>& workload,
+    const std::map<std::string, cluster::ApplicationProfile>& profiles) {
   const auto begin = std::chrono::steady_clock::now();
-  FFDL_RETURN_IF_ERROR(simulate_cluster(workload, profiles, {}).status());
+  FFDL_RETURN_IF_ERROR(cluster::simulate_cluster(workload, profiles, {}).status());
   return static_cast<double>(workload.size()) / seconds_since(begin);
 }
 
@@ -83,11 +85,11 @@ void simulator_row(Suite& suite) {
   if (!suite.wants(name)) return;
   const char* root = std::getenv("FFDL_DATA_DIR");
   const std::string folder = std::string(root ? root : "") + "/traces/pollux";
-  auto workload = load_workload(folder + "/workloads/workload-1.csv");
+  auto workload = cluster::load_workload(folder + "/workloads/workload-1.csv");
   if (root == nullptr || workload.status().code() == StatusCode::kNotFound) {
     return suite.missing(name, "the Pollux workloads are not under FFDL_DATA_DIR");
   }
-  const auto profiles = load_profiles(folder + "/profiles");
+  const auto profiles = cluster::load_profiles(folder + "/profiles");
   if (!workload.ok()) return suite.failed(name, workload.status());
   if (!profiles.ok()) return suite.failed(name, profiles.status());
   if (suite.options().smoke) workload->resize(10);
@@ -105,7 +107,7 @@ void simulator_row(Suite& suite) {
 
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
-  if (argc == 5 && std::string(argv[1]) == "--role") {  // a worker of the live row
+  if (argc == 5 && std::string(argv[1]) == "--role") {  // the program is a worker of the live row
     const ffdl::Status trained = run_live_worker(std::strtoull(argv[3], nullptr, 10), argv[4]);
     if (!trained.ok()) fmt::print(stderr, "{}\n", trained.to_string());
     return trained.ok() ? 0 : 1;

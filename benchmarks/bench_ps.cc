@@ -3,7 +3,7 @@
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/ps/rows.h"
 
-// './dev bench ps': the parameter server against what the memory of this machine can do.
+// Runs './dev bench ps': the parameter server against the limits of this machine's memory.
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
   if (argc > 1 && std::string_view(argv[1]) == "--role") return play_role({argv + 2, argv + argc});

@@ -12,19 +12,19 @@
 #include "benchmarks/harness/script.h"
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/rescale/series.h"
-#include "ffdl/communicator.h"
+#include "ffdl/comm/communicator.h"
 #include "ffdl/runtime.h"
 #include "ffdl/store.h"
 
-// './dev bench python': what it costs a PyTorch program that its gradients are brought together,
-// and that its samples are counted.
+// './dev bench python': the cost, for a PyTorch program, of averaging its gradients and counting
+// its samples.
 namespace ffdl::bench {
 namespace {
 
 constexpr int kWorkers = 2;
 constexpr int kMillions[] = {1, 10, 25};
 
-// As peers/ddp.py knows them.
+// A comparison that peers/ddp.py knows.
 struct Comparison {
   std::string row;
   std::string subject;
@@ -38,7 +38,7 @@ struct Cell {
   int mini_batch;
 };
 
-// Where nothing but the communication differs. The rest is reported.
+// Returns a target if the two differ in nothing but communication. Other rows are only reported.
 std::optional<Target> target_of(const Comparison& comparison, Cell cell) {
   if (comparison.subject == "elastic") return Target{0.85};
   if (comparison.limit != "noop") return std::nullopt;
@@ -78,12 +78,12 @@ void row(Suite& suite, const Comparison& comparison, Cell cell) {
   }
 }
 
-// As peers/loader.py knows them.
+// A kind of samples that peers/loader.py knows.
 struct Samples {
   const char* name;
   int bytes;
   int mini_batch;
-  int batches;  // of a turn
+  int batches;  // in a turn
 };
 
 void loader_row(Suite& suite, const Samples& samples, int workers) {
@@ -111,7 +111,7 @@ void loader_row(Suite& suite, const Samples& samples, int workers) {
                            samples.mini_batch, samples.bytes, workers, samples.batches)});
 }
 
-// In a world of one, where an all_reduce is nothing but what each call takes.
+// Measures a world of one, where an all_reduce costs only the overhead of a call.
 Status binding_row(Suite& suite) {
   const std::string name = "python/binding_us";
   if (!suite.wants(name)) return {};
@@ -147,7 +147,7 @@ Status binding_row(Suite& suite) {
   return {};
 }
 
-// How long those who stay stand still when workers of ffdl.torch.elastic come and go.
+// Measures how long the remaining workers pause when workers of ffdl.torch.elastic join and leave.
 void pause_rows(Suite& suite) {
   const std::string pauses =
       "time inside trainer.step() and batches() of the worst step, less the mean of 50 undisturbed "
@@ -216,7 +216,7 @@ void rows(Suite& suite) {
 }  // namespace ffdl::bench
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::string_view(argv[1]) == "--role") {  // the store of a job
+  if (argc == 4 && std::string_view(argv[1]) == "--role") {  // the program is the store of a job
     return ffdl::bench::play_store_server(argv[3]).ok() ? 0 : 1;
   }
   return ffdl::bench::Suite::run("python", argc, argv, ffdl::bench::rows);

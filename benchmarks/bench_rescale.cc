@@ -3,8 +3,8 @@
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/rescale/rows.h"
 
-// './dev bench rescale': how soon the members of a job know that their world has changed,
-// and how long their training stands still for it.
+// Runs './dev bench rescale': the time until the members of a job know of a change of their world,
+// and the pause of their training.
 int main(int argc, char** argv) {
   using namespace ffdl::bench;
   if (argc > 1 && std::string_view(argv[1]) == "--role") return play_role({argv + 2, argv + argc});

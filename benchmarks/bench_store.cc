@@ -16,15 +16,14 @@
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/limits.h"
 #include "ffdl/store.h"
-#include "ffdl/store_server.h"
 
-// './dev bench store': a put, and the time from a put until another process knows of it, against
-// round trips over the loopback.
+// './dev bench store': the time of a put, and the time from a put until another process knows of
+// it, against round trips over the loopback.
 namespace ffdl::bench {
 namespace {
 
 constexpr int kCallsPerTurn = 16;
-constexpr size_t kValueBytes = 100;  // as a record of membership
+constexpr size_t kValueBytes = 100;  // as large as a record of membership
 constexpr const char* kKey = "bench/key";
 
 int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
@@ -38,13 +37,13 @@ int play_server(const std::string& folder) {
   return 0;
 }
 
-// Waits for changes all the time. Is told a revision, and answers when it learned of it, or of a
-// later one.
+// Waits for changes all the time. For each revision that it receives, it answers with the time when
+// it learned of that revision or a later one.
 int play_watcher(const std::string& url) {
   auto store = open_store(url, system_runtime());
   if (!store.ok()) return 1;
   std::atomic<Revision> seen{0};
-  std::atomic<int64_t> seen_at{0};  // written before `seen`, whose release it is
+  std::atomic<int64_t> seen_at{0};  // written before `seen`, whose release publishes it
   std::jthread waiter([&](const std::stop_token& stop) {
     Revision after = 0;
     while (!stop.stop_requested()) {

@@ -16,11 +16,11 @@
 #include "benchmarks/training/training_twin.h"
 #include "ffdl/checkpoint.h"
 
-// './dev bench training': what checkpoints, noise and virtual workers cost those who train.
+// './dev bench training': the cost of checkpoints, noise and virtual workers for a training.
 namespace ffdl::bench {
 namespace {
 
-// A folder that goes with it.
+// A folder that is removed with this object.
 class Folder {
  public:
   explicit Folder(std::string path) : path_(std::move(path)) {}
@@ -105,8 +105,8 @@ void virtual_rows(Suite& suite) {
   }
 }
 
-// Seconds of a file of these bytes, one after the other, until it is on the disk, in place of the
-// one before.
+// Returns the seconds to write a file of these bytes in sequence, until it is on the disk in place
+// of the previous one.
 Result<double> write_plainly(const std::string& path, std::span<const std::byte> bytes) {
   int error = 0;
   const double seconds = seconds_of([&] {
@@ -138,8 +138,8 @@ void write_row(Suite& suite) {
   CheckpointOptions options;
   options.folder = folder.path() + "/checkpoints";
   options.keep_last = 1;
-  CheckpointState state;
-  state.tensors = {{memory.floats().data(), memory.floats().size()}};
+  const Buffer tensor = {memory.floats().data(), memory.floats().size()};
+  uint64_t step = 0;
   const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.floats()));
   const auto plainly = [&] { return write_plainly(folder.path() + "/plain", bytes); };
   const auto figure = [&](double seconds) { return 1e-9 * static_cast<double>(size) / seconds; };
@@ -156,10 +156,10 @@ void write_row(Suite& suite) {
       .unit = "GB/s",
       .figure = figure,
       .subject = [&]() -> Result<double> {
-        ++state.step;
+        ++step;
         Status outcome;
         const double seconds =
-            seconds_of([&] { outcome = save_checkpoint(options, state).status(); });
+            seconds_of([&] { outcome = save_checkpoint(options, {&tensor, 1}, step).status(); });
         if (!outcome.ok()) return outcome;
         return seconds;
       },
@@ -170,7 +170,7 @@ void write_row(Suite& suite) {
       .note = "256 MiB by one process, until it is published and the one before is removed"});
 }
 
-// A checkpoint of two members, in the folder.
+// Writes a checkpoint of two members into the folder.
 Status write_by_two(const Shape& shape, const CheckpointOptions& checkpoints) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store("mem://", system_runtime()));
   Status outcomes[2];
@@ -229,7 +229,7 @@ void resume_row(Suite& suite) {
               "files are in the system's cache"});
 }
 
-// A child of this program: one of those who train, or their store.
+// Runs a child of this program: a member that trains, or the store.
 int play_training_role(const std::vector<std::string>& arguments) {
   if (arguments[0] == "server") {
     return play_store_server(arguments[1]).ok() ? 0 : 1;

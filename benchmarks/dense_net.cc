@@ -11,9 +11,10 @@ namespace ffdl::bench {
 struct DenseNet::Layers {
   Eigen::Index count;
   Eigen::Index width;
-  std::vector<Eigen::MatrixXf> values;  // a column per row of the batch; one matrix per boundary
-  Eigen::MatrixXf errors;               // of a layer's output
-  Eigen::MatrixXf deeper;               // of its input
+  std::vector<Eigen::MatrixXf> values;  // one matrix per boundary, with a column per row of the
+                                        // batch
+  Eigen::MatrixXf errors;               // at a layer's output
+  Eigen::MatrixXf deeper;               // at its input
 };
 
 DenseNet::DenseNet(int layers, int width, int rows)

@@ -6,24 +6,24 @@
 
 namespace ffdl::bench {
 
-// A learner's computation: forward and backward through equal dense layers with ReLU. The weights
-// and the gradient are flat vectors, read and written in place. Compiled for this processor, so
-// that a slow learner does not hide a slow server.
+// Computes as a learner does: forward and backward through equal dense layers with ReLU. The
+// weights and the gradient are flat vectors, read and written in place. Compiled for this
+// processor, so that a slow learner does not hide a slow server.
 // Threads: one.
 class DenseNet {
  public:
-  // `rows` vectors go through the layers together.
+  // Creates a network that takes `rows` vectors through the layers together.
   DenseNet(int layers, int width, int rows);
   ~DenseNet();
 
   size_t parameters() const;
-  // Weights that neither blow values up nor let them vanish.
+  // Fills `weights` with values for which the activations neither explode nor vanish.
   void initialise(std::span<float> weights) const;
-  // Overwrites `gradient`, whole.
+  // Overwrites the whole `gradient`.
   void compute(std::span<const float> weights, std::span<float> gradient);
 
  private:
-  struct Layers;  // Eigen's objects must not meet code that is compiled for another processor
+  struct Layers;  // keeps Eigen's objects from code that is compiled for another processor
   std::unique_ptr<Layers> layers_;
 };
 

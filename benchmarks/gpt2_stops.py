@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""How long a language model on a GPU stands still when its workers come, leave and are killed.
+"""Measures the pause of a language model on a GPU when its workers join, leave and are killed.
 
     python benchmarks/gpt2_stops.py --backend NCCL
 
-trains a model of GPT-2's small size (124 million parameters) on random tokens: one worker, then two,
-one, two, and one of them is killed. It writes a table of what each change cost the worker that was
-there all the time: the longest of the steps around it, less a normal one. Two workers share one GPU
-where there is one; with older versions of NCCL than 2.30.7 they take each other for other hosts then,
-which is slow. What was committed is audited: it fails if a sample was lost or used twice.
-Exit codes: 0 it has been measured, 1 something failed (the table has what came before it), 4 PyTorch or ffdl has no GPU here.
+trains a model of GPT-2's small size (124 million parameters) on random tokens: one worker, then
+two, one, two, and one of them is killed. It writes a table with the cost of each change for the
+worker that trains all the time: the longest of the steps around it, less a normal one. With a
+single GPU two workers share it. With older versions of NCCL than 2.30.7 they then take each other
+for other hosts, which is slow. The commits are audited: the program fails if a sample was lost or
+used twice.
+Exit codes: 0 it has been measured, 1 a part failed (the table has the results before it), 4 PyTorch
+or ffdl has no GPU here.
 """
 
 import argparse
@@ -22,8 +24,8 @@ import sys
 import tempfile
 import time
 
-AROUND = 3  # steps on each side that a change may make longer
-SAMPLES = 1 << 20  # of an epoch that does not end here
+AROUND = 3  # steps on each side that a change may prolong
+SAMPLES = 1 << 20  # in an epoch that does not end here
 NCCL_THAT_SHARES = (2, 30, 7)  # lets ranks share a GPU
 
 
@@ -73,7 +75,7 @@ def make_model(arguments):
                 length, device=tokens.device)
             for block in self.blocks:
                 hidden = block(hidden, mask, is_causal=True)
-            return self.norm(hidden) @ self.tokens.weight.T  # GPT-2 shares them
+            return self.norm(hidden) @ self.tokens.weight.T  # GPT-2 shares these weights
 
         def loss(self, samples):
             device = self.places.weight.device
@@ -100,11 +102,11 @@ def work(arguments):
         device = torch.device("cuda", number % torch.cuda.device_count())
         torch.cuda.set_device(device)
     model = make_model(arguments).to(device)
-    model.loss(arguments.batch).backward()  # whatever is loaded at the first use is, before others wait for it
+    model.loss(arguments.batch).backward()  # first use loads code, before others wait for it
     model.zero_grad()
     samples = {"samples": SAMPLES, "epochs": 1}
     log = ffdl.CommitLog.open(str(arguments.worker), partition_samples=SAMPLES, **samples)
-    ledger = ffdl.PartitionLedger.create(
+    ledger = ffdl.make_session_ledger(
         **samples, partition_samples=SAMPLES, order=ffdl.SampleOrder.GLOBAL,
         batch_samples=arguments.batch, on_stable=log.write)
     trainer = ffdl.torch.elastic(
@@ -117,11 +119,11 @@ def work(arguments):
                           "step": trainer.session.step}), flush=True)
 
 
-# --- who starts them ---
+# --- the launcher ---
 
 
 def stops(records):
-    """Of each change of the size: what it was, and milliseconds.
+    """Returns a name and milliseconds for each change of the size.
 
     records: end_s and size of each step of one worker. Two changes are more than 2 * AROUND steps
     apart.
@@ -129,13 +131,13 @@ def stops(records):
     sizes = [one["size"] for one in records]
     lengths = [1000 * (new["end_s"] - old["end_s"])
                for old, new in zip(records, records[1:], strict=False)]
-    lengths.insert(0, lengths[0] if lengths else 0.0)  # of the first nobody knows
+    lengths.insert(0, lengths[0] if lengths else 0.0)  # the beginning of the first is unknown
     changes = [i for i in range(1, len(sizes)) if sizes[i] != sizes[i - 1]]
     limits = [0, *changes, len(sizes)]
     found = []
     for last, change, following in zip(limits, changes, limits[2:], strict=False):
         if min(change - last, following - change) <= 2 * AROUND:
-            continue  # of a run that failed
+            continue  # after a run that failed
         before = statistics.median(lengths[last + AROUND:change - AROUND])
         after = statistics.median(lengths[change + AROUND:following - AROUND])
         longest = max(lengths[change - AROUND:change + AROUND])
@@ -146,7 +148,7 @@ def stops(records):
 
 
 class Workers:
-    """Of one job. The first one is there all the time."""
+    """The workers of one job. The first one trains all the time."""
 
     def __init__(self, folder, arguments):
         self._folder = folder
@@ -192,7 +194,7 @@ class Workers:
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
     def wait_for(self, size):
-        """Until the first one has trained its steps among so many."""
+        """Waits until the first worker has trained its steps among `size` workers."""
         def in_a_row():
             count = 0
             for one in reversed(self.records()):
@@ -212,7 +214,7 @@ class Workers:
 
 
 def sharing(number, arguments):
-    """What NCCL must be told to let two workers share a GPU."""
+    """Returns the settings of NCCL that let two workers share a GPU."""
     if arguments.backend != "NCCL":
         return {}
     import torch
@@ -225,7 +227,7 @@ def sharing(number, arguments):
 
 
 def measure(folder, arguments):
-    """The steps of the worker that was there all the time, what is wrong with the samples, and what failed, or None."""
+    """Returns the first worker's steps, the errors of the samples, and the failure or None."""
     import ffdl
 
     failure = None
@@ -238,7 +240,7 @@ def measure(folder, arguments):
                 workers.wait_for(2)
                 workers.end(1, how)
                 workers.wait_for(1)
-            workers.end(0, signal.SIGKILL)  # what it committed is in its log
+            workers.end(0, signal.SIGKILL)  # its commits are in its log
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             failure = error
         records = workers.records()
@@ -274,7 +276,7 @@ def page(arguments, records, audit):
 
 
 def why_not(arguments):
-    """Why it cannot be measured here; None: it can."""
+    """Returns the reason why this machine cannot measure it, or None."""
     if arguments.device != "cuda":
         return None
     try:
@@ -286,7 +288,7 @@ def why_not(arguments):
             return "PyTorch finds no GPU"
         server = ffdl.ParameterServer.create(parameters=1)
         server.start()
-        ffdl.DeviceLearner.attach(server)
+        ffdl.Learner.attach(server, device=-1)
     except ImportError as error:
         return str(error)
     except NotImplementedError as error:
@@ -305,7 +307,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         records, audit, failure = measure(pathlib.Path(folder), arguments)
     print(page(arguments, records, audit))
-    if failure is not None:  # the page has what was measured until then
+    if failure is not None:  # the page has the results up to then
         print(f"gpt2_stops: {failure}", file=sys.stderr)
         return 1
     return 1 if audit.problems or audit.missing or audit.repeated else 0

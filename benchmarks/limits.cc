@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kWakingRounds = 64;
 
-// Runs loop(begin, end) on every member's part of `count` elements.
+// Runs loop(begin, end) on each member's part of `count` elements.
 template <class Loop>
 double timed(Team& team, size_t count, Loop loop) {
   const std::function<void(int)> work = [&](int member) {
@@ -68,7 +68,7 @@ uint64_t sum_of_records(std::span<const std::byte> file, size_t record_bytes,
                         std::span<const uint64_t> order, std::span<std::byte> buffer) {
   constexpr size_t kAhead = 8;
   constexpr size_t kLine = 64;
-  constexpr size_t kLinesMax = 8;  // the processor fetches the rest of a long record by itself
+  constexpr size_t kLinesMax = 8;  // the processor itself fetches the rest of a long record
   uint64_t sum = 0;
   size_t place = 0;
   for (size_t i = 0; i < order.size(); ++i) {

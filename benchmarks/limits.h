@@ -10,25 +10,25 @@
 #include "benchmarks/harness/memory.h"
 #include "benchmarks/harness/team.h"
 
-// What the machine can do: the best that anything in the benchmarks is compared with. Compiled for
+// The limits of the machine: the best figures that the benchmarks are compared with. Compiled for
 // this very processor. Loops run on all members of a Team and return seconds.
 namespace ffdl::bench {
 
-// a[i] += c: one read and one write of each byte. The measure of all other loops.
+// Runs a[i] += c: one read and one write of each byte. All other loops are compared with it.
 double traffic_s(Team& team, Memory& a);
-// Bytes read and written per second, the median over some passes.
+// Returns the bytes read and written per second, the median over some passes.
 double traffic_bytes_per_s(Team& team, size_t bytes);
 
 double copy_s(void* to, const void* from, size_t bytes);
 
-// Reads every byte, as the least that a consumer of data does: a sum of its words.
+// Returns the sum of the words: the least work of a consumer that reads every byte.
 uint64_t sum_of(std::span<const std::byte> bytes);
-// The records of a file in memory, in an order that is known beforehand: each is fetched ahead and
-// summed up. With a buffer each is copied first, to its next place there.
+// Sums the records of a file in memory, in an order that is known beforehand, so that each is
+// fetched ahead. With a buffer, each record is first copied to its next place there.
 uint64_t sum_of_records(std::span<const std::byte> file, size_t record_bytes,
                         std::span<const uint64_t> order, std::span<std::byte> buffer);
 
-// The update rules as anybody would write them, over whole arrays of equal size.
+// The update rules in their plain form, over whole arrays of equal size.
 double sgd_s(Team& team, Memory& weights, const Memory& gradient, float rate);
 double momentum_s(Team& team, Memory& weights, Memory& velocity, const Memory& gradient, float rate,
                   float momentum);
@@ -44,18 +44,18 @@ struct AdamNumbers {
 double adam_s(Team& team, Memory& weights, Memory& mean, Memory& square, const Memory& gradient,
               const AdamNumbers& numbers);
 
-// A cache line that goes to another process and back, both awake: the shortest message there is.
-// The partner sleeps in a read between turns.
+// Sends a cache line to another process and back while both are awake: the shortest message there
+// is. The partner sleeps in a read between turns.
 // Owns: the partner process.
 class PingPong {
  public:
-  // The partner runs on processor `partner_cpu`, the caller wherever it is.
+  // Starts the partner on processor `partner_cpu`; the caller stays on its own processor.
   explicit PingPong(int partner_cpu);
   ~PingPong();
   PingPong(const PingPong&) = delete;
   PingPong& operator=(const PingPong&) = delete;
 
-  // Seconds of `count` round trips, after some that wake the partner up.
+  // Returns the seconds of `count` round trips, after some that wake the partner up.
   double seconds(int count);
 
  private:
@@ -65,8 +65,8 @@ class PingPong {
   pid_t partner_;
 };
 
-// A small message that goes over a TCP connection of the loopback to another process and back; both
-// sleep until theirs comes.
+// Sends a small message over a TCP connection of the loopback to another process and back. Both
+// sleep until a message arrives.
 // Owns: the partner process.
 class LoopbackTrips {
  public:
@@ -75,7 +75,7 @@ class LoopbackTrips {
   LoopbackTrips(const LoopbackTrips&) = delete;
   LoopbackTrips& operator=(const LoopbackTrips&) = delete;
 
-  // Seconds of `count` round trips; 0 where there is no connection.
+  // Returns the seconds of `count` round trips; 0 without a connection.
   double seconds(int count);
 
  private:
@@ -84,8 +84,8 @@ class LoopbackTrips {
   pid_t partner_ = 0;
 };
 
-// The processors that this process may use, and a choice of them for the calling thread and all
-// threads and processes that it starts later.
+// Returns the processors that this process may use. The function after it restricts the calling
+// thread, and all threads and processes that it starts later, to some of them.
 std::vector<int> processors();
 void stay_on(const std::vector<int>& chosen);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns a benchmark's JSON into its page under docs/results, which nobody edits by hand.
+"""Turns a benchmark's JSON into its page under docs/results, which is not edited by hand.
 
     benchmarks/publish.py build/bench/ps.json docs/results/ps.md
 """
@@ -29,7 +29,7 @@ def page(run):
         f"Date: {run['date']}. Commit: {run['commit']}.",
         "",
         f"Command: `{run['command']}`, as `./dev bench` runs it. "
-        "[benchmarks/README.md](../../benchmarks/README.md) says how to read the figures; "
+        "[benchmarks/README.md](../../benchmarks/README.md) explains the figures; "
         "a ratio of 1 is the limit.",
         "",
     ]

@@ -1,5 +1,5 @@
-# FFDL_WITH_CUDA: the kernels of cuda/. On where nvcc is found and ffdl is not a part of another build, whose compilers
-# are its own affair. Sanitizers do not see what a GPU does, and nvcc does not know their options.
+# FFDL_WITH_CUDA: the kernels of cuda/. On if nvcc is found and ffdl is not a part of another build, which chooses its
+# own compilers. Sanitizers do not see a GPU's work, and nvcc does not know their options.
 set(FFDL_CUDA_FOUND OFF)
 set(ffdl_cuda_why "")
 if(CMAKE_CUDA_COMPILER)

@@ -1,5 +1,5 @@
-# Everything comes from the system's packages. What is missing is said in one sentence, with the Debian packages that
-# hold it; './dev' installs them all.
+# All dependencies are system packages. One message names the missing ones, with the Debian packages that contain them;
+# './dev' installs them all.
 set(ffdl_missing "")
 set(ffdl_missing_debian "")
 macro(ffdl_is_missing what debian)
@@ -40,14 +40,20 @@ find_path(FFDL_XXHASH_INCLUDE xxhash.h)
 ffdl_require_path(xxHash libxxhash-dev FFDL_XXHASH_INCLUDE)
 find_library(FFDL_GLOO_LIBRARY gloo)
 find_path(FFDL_GLOO_INCLUDE gloo/transport/tcp/device.h)
-if(FFDL_GLOO_LIBRARY AND FFDL_GLOO_INCLUDE)
+# The pairs of gloo to which src/comm/network/gloo_links.cc passes proved connections: each listens by itself, as until
+# 2022.
+set(ffdl_gloo_pairs)
+if(FFDL_GLOO_INCLUDE AND EXISTS "${FFDL_GLOO_INCLUDE}/gloo/transport/tcp/pair.h")
+  file(STRINGS "${FFDL_GLOO_INCLUDE}/gloo/transport/tcp/pair.h" ffdl_gloo_pairs REGEX "void listen\\(\\)")
+endif()
+if(FFDL_GLOO_LIBRARY AND ffdl_gloo_pairs)
   set(FFDL_GLOO_FOUND ON)
 else()
   set(FFDL_GLOO_FOUND OFF)
 endif()
 option(FFDL_WITH_GLOO "Communicators across hosts, through gloo" ${FFDL_GLOO_FOUND})
 if(FFDL_WITH_GLOO AND NOT FFDL_GLOO_FOUND)
-  message(FATAL_ERROR "FFDL_WITH_GLOO needs gloo: install it (Debian: apt-get install libgloo-dev), or set it OFF")
+  message(FATAL_ERROR "FFDL_WITH_GLOO needs gloo as of 2022: install it (Debian: apt-get install libgloo-dev), or set it OFF")
 endif()
 find_package(PkgConfig QUIET)
 if(PKG_CONFIG_FOUND)

@@ -3,15 +3,16 @@ include(GoogleTest)
 # Some builds run only some of the tests, and build no others.
 add_custom_target(tests-concurrency)
 
-# ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS]): one GoogleTest program, one ctest
-# entry. ctest counts in halves of a core, of which two cores have four: a test takes two, or one if it mostly WAITS.
+# ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS]): one GoogleTest program, one
+# ctest entry. ctest counts halves of a core; two cores have four. A test takes two, or one if it mostly WAITS. The label
+# plain is for tests that add nothing under ASan.
 function(ffdl_test name)
   cmake_parse_arguments(arg "WAITS" "TIMEOUT" "LABELS;SOURCES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(${name} PRIVATE -O0)  # half of the time; what tests say is not what takes long to run
+    target_compile_options(${name} PRIVATE -O0)  # half of the build time; the code of tests is not the slow part
   endif()
-  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 40)  # their headers take longer than they do
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 40)  # headers take longer to compile than tests
   if(FFDL_SANITIZE MATCHES "thread")
     target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/gloo_under_tsan.cc")
   endif()
@@ -28,6 +29,9 @@ function(ffdl_test name)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
+    if(FFDL_SANITIZE)
+      set(arg_TIMEOUT 360)  # its code takes about three times as long
+    endif()
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2)
   if(arg_WAITS)

@@ -1,5 +1,5 @@
-# cuBLAS's header: CUBLAS_INCLUDE_DIR. As FindCUDNN.cmake: in the folder CUBLAS_ROOT, the toolkit, the system, or the
-# packages nvidia-cublas (CUDA 13) and nvidia-cublas-cu12 of a Python environment.
+# cuBLAS's header: CUBLAS_INCLUDE_DIR. As FindCUDNN.cmake: searched in the folder CUBLAS_ROOT, the toolkit, the system,
+# or the packages nvidia-cublas (CUDA 13) and nvidia-cublas-cu12 of a Python environment.
 file(GLOB ffdl_cublas_packages
   "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cu13"
   "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cublas"

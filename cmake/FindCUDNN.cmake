@@ -1,6 +1,6 @@
-# cuDNN's header: CUDNN_INCLUDE_DIR and CUDNN_VERSION. examples/nlc is built without it and loads the library when it is
-# used (examples/nlc/device/libraries.h); a test compares the two. In the folder CUDNN_ROOT (a variable, or of the
-# environment), the system, or the package nvidia-cudnn of this checkout's or the active Python environment.
+# cuDNN's header: CUDNN_INCLUDE_DIR and CUDNN_VERSION. examples/nlc is built without it and loads the library at first
+# use (examples/nlc/device/libraries.h); a test compares the two. Searched in the folder CUDNN_ROOT (a variable, or of
+# the environment), the system, or the package nvidia-cudnn of this checkout's or the active Python environment.
 file(GLOB ffdl_cudnn_packages
   "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cudnn"
   "$ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/cudnn"

@@ -1,6 +1,6 @@
-# NCCL's header: NCCL_INCLUDE_DIR and NCCL_VERSION. ffdl is built without it and loads the library when it is used
-# (src/comm/nccl_library.h); a test compares the two. In the folder NCCL_ROOT (a variable, or of the environment), the
-# system, or the package nvidia-nccl of this checkout's or the active Python environment.
+# NCCL's header: NCCL_INCLUDE_DIR and NCCL_VERSION. ffdl is built without it and loads the library at first use
+# (src/comm/gpu/nccl/library.h); a test compares the two. Searched in the folder NCCL_ROOT (a variable, or of the
+# environment), the system, or the package nvidia-nccl of this checkout's or the active Python environment.
 file(GLOB ffdl_nccl_packages
   "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/nccl"
   "$ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/nccl"

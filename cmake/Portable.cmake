@@ -1,17 +1,18 @@
-# FFDL_PORTABLE: a folder that runs on machines which have a driver, CUDA's libraries and no packages of ours, such as
-# a rented one with a GPU: cmake --install BUILD --component portable --prefix FOLDER. What Debian has as a position
-# independent archive is linked in; the rest travels in lib/. With FFDL_BUILD_PYTHON the folder has the package, too.
+# FFDL_PORTABLE: a folder that runs on machines with a driver and CUDA's libraries, but without our packages, such as a
+# rented one with a GPU: cmake --install BUILD --component portable --prefix FOLDER. Libraries for which Debian has a
+# position independent archive are linked in; the rest is in lib/. With FFDL_BUILD_PYTHON the folder has the package,
+# too.
 option(FFDL_PORTABLE "Install a folder that needs nothing but glibc (component 'portable')" OFF)
 if(NOT FFDL_PORTABLE)
   return()
 endif()
 set(OPENSSL_USE_STATIC_LIBS ON)
-# The old tag counts for the libraries that those in lib/ need, too.
+# The old tag also applies to the libraries that those in lib/ need.
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
 add_link_options(LINKER:--disable-new-dtags)
-# Each program has all kernels for three chips: that packs them to a tenth.
+# Each program has all kernels for three chips; compression reduces that to a tenth.
 add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
-# What has to be that of the machine: glibc's own, and the driver's.
+# The libraries that must be those of the machine: glibc's own, and the driver's.
 set(FFDL_OF_THE_MACHINE "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|cuda)[.]so")
 
 # ffdl_portable(targets ...): these programs, and the libraries beside them.
@@ -27,8 +28,8 @@ function(ffdl_portable)
   install(FILES "${PROJECT_SOURCE_DIR}/examples/nlc/gpu_table.py" "${PROJECT_SOURCE_DIR}/examples/nlc/torch_peer.py" DESTINATION examples/nlc COMPONENT portable)
 endfunction()
 
-# The package ffdl in python/, for PYTHONPATH. Its process has one C++ runtime, that of the machine: NumPy and PyTorch need
-# that as well, and may need a newer one than ours.
+# The package ffdl in python/, for PYTHONPATH. Its process has one C++ runtime, that of the machine: NumPy and PyTorch
+# need it as well, and may need a newer one than ours.
 function(ffdl_portable_python)
   set_target_properties(_ffdl PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
   install(TARGETS _ffdl RUNTIME_DEPENDENCY_SET ffdl_portable_python LIBRARY DESTINATION python/ffdl COMPONENT portable)

@@ -1,4 +1,4 @@
-# Two cores are few: the compiler cache and the fast linker are used where they are installed.
+# The compiler cache and the fast linker are used if installed, since two cores are few.
 if(PROJECT_IS_TOP_LEVEL)
   find_program(FFDL_CCACHE ccache)
   if(FFDL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

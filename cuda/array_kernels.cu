@@ -3,8 +3,8 @@
 #include "cuda/failure.h"
 #include "cuda/launch.h"
 
-// The device side of src/base/array_work.h: what a thread does stands in src/base/array_thread.h,
-// where it is tested without a GPU.
+// Implements src/base/array_work.h on the device. The work of a thread is in
+// src/base/array_thread.h, where it is tested without a GPU.
 namespace ffdl::base {
 namespace {
 
@@ -35,7 +35,8 @@ DType type_of(const AddArray& work) { return work.values.dtype; }
 DType type_of(const DivideArray& work) { return work.out.dtype; }
 DType type_of(const SquareArray& work) { return work.values.dtype; }
 
-// What launch_shape() counts: a lane of squares is a thread's, as a pack of the others is.
+// Returns the count for launch_shape(): a thread takes one lane of squares, or one pack of the
+// others.
 uint64_t count_of(const ScaleArray& work) { return work.array.count; }
 uint64_t count_of(const AddArray& work) { return work.values.count; }
 uint64_t count_of(const DivideArray& work) { return work.out.count; }
@@ -70,7 +71,7 @@ cudaError_t launch(const Work& work, const LaunchShape& shape, cudaStream_t stre
       return with(kernel_of<BFloat16>(work));
     case DType::kFloat64:
       return with(kernel_of<double>(work));
-    default:  // the others are refused before
+    default:  // check_array_work() has refused the others
       return with(kernel_of<float>(work));
   }
 }

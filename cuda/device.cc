@@ -16,8 +16,8 @@ namespace {
 
 cudaStream_t stream_of(base::DeviceStream stream) { return static_cast<cudaStream_t>(stream); }
 
-// What the loader says where it does not find the driver's library. The runtime loads it in the
-// same way, and tells no reason.
+// Returns the loader's message if it does not find the driver's library. The runtime loads the
+// library in the same way, but reports no reason.
 std::string missing_driver() {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return dlerror();
@@ -25,7 +25,8 @@ std::string missing_driver() {
   return {};
 }
 
-// Of what gives something back and cannot fail for its caller: the next launch must not find it.
+// Clears an error of a releasing call, which cannot fail for its caller. The next launch must not
+// find it.
 void forget(cudaError_t error) {
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
@@ -36,7 +37,7 @@ Status follow(cudaStream_t stream, cudaStream_t leader, std::string_view doing) 
       cuda::status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), doing));
   cudaError_t error = cudaEventRecord(event, leader);
   if (error == cudaSuccess) error = cudaStreamWaitEvent(stream, event, 0);
-  forget(cudaEventDestroy(event));  // CUDA keeps it until it has come
+  forget(cudaEventDestroy(event));  // CUDA keeps it until it has occurred
   return cuda::status_of(error, doing);
 }
 
@@ -46,7 +47,7 @@ namespace cuda {
 
 Status status_of(cudaError_t error, std::string_view doing) {
   if (error == cudaSuccess) return {};
-  static_cast<void>(cudaGetLastError());  // it is told here, and not by the next launch again
+  static_cast<void>(cudaGetLastError());  // reported here, not by the next launch
   base::DeviceFailure failure{.error = static_cast<int>(error),
                               .name = cudaGetErrorName(error),
                               .text = cudaGetErrorString(error)};
@@ -89,14 +90,14 @@ Result<DeviceFacts> find_device() {
 
 Result<int> device_in_use() {
   int device = 0;
-  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaGetDevice(&device), "ask which GPU is in use"));
+  FFDL_RETURN_IF_ERROR(cuda::status_of(cudaGetDevice(&device), "find the GPU in use"));
   return device;
 }
 
 Status use_device(int device) { return cuda::status_of(cudaSetDevice(device), "choose a GPU"); }
 
 Result<bool> is_device_used(int device) {
-  constexpr std::string_view kDoing = "ask whether a GPU is used";
+  constexpr std::string_view kDoing = "check whether a GPU is in use";
   decltype(&::cuDevicePrimaryCtxGetState) get_state = nullptr;
   FFDL_RETURN_IF_ERROR(cuda::find_in_driver("cuDevicePrimaryCtxGetState", get_state, kDoing));
   unsigned int flags = 0;
@@ -110,7 +111,7 @@ Result<bool> is_device_used(int device) {
 Result<bool> is_device_memory(const void* memory) {
   cudaPointerAttributes found{};
   FFDL_RETURN_IF_ERROR(
-      cuda::status_of(cudaPointerGetAttributes(&found, memory), "ask where memory lies"));
+      cuda::status_of(cudaPointerGetAttributes(&found, memory), "find the memory of a pointer"));
   return found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
 }
 
@@ -135,7 +136,8 @@ namespace {
 
 constexpr std::string_view kCopy = "copy on the device";
 
-// Of the `bytes` from there on, those of one allocation or one pin; all, where it is neither's.
+// Returns how many of the `bytes` from `memory` on belong to one allocation or one pin. Returns all
+// if the memory belongs to neither.
 uint64_t bytes_in_one(decltype(&::cuPointerGetAttributes) get, const void* memory, uint64_t bytes) {
   CUdeviceptr begin = 0;
   size_t size = 0;
@@ -164,8 +166,8 @@ Status copy_by_allocations(std::byte* to, const std::byte* from, uint64_t bytes,
 
 }  // namespace
 
-// Gradients that are neighbours are one array to their readers, and may be several allocations,
-// over whose borders CUDA copies nothing (cudaErrorInvalidValue).
+// Copies ranges that may span several allocations. Neighbouring gradients are one array to their
+// readers. CUDA copies nothing across the borders of allocations (cudaErrorInvalidValue).
 Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream stream) {
   const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream));
   if (error != cudaErrorInvalidValue) return cuda::status_of(error, kCopy);
@@ -174,8 +176,8 @@ Status copy_on_device(void* to, const void* from, uint64_t bytes, DeviceStream s
                              bytes, stream_of(stream));
 }
 
-// cudaStreamSynchronize alone would keep a core busy. Behind the event it has nothing to wait for;
-// without one, where CUDA has no room for it, it waits.
+// Waits for an event, since cudaStreamSynchronize alone would keep a core busy. After the event it
+// has nothing to wait for. If CUDA has no room for an event, it waits itself.
 Status wait_for_device(DeviceStream stream) {
   cudaEvent_t event = nullptr;
   cudaError_t error =
@@ -183,7 +185,7 @@ Status wait_for_device(DeviceStream stream) {
   if (error == cudaSuccess) error = cudaEventRecord(event, stream_of(stream));
   if (error == cudaSuccess) error = cudaEventSynchronize(event);
   if (event != nullptr) forget(cudaEventDestroy(event));
-  forget(error);  // told below, if it lasts
+  forget(error);  // reported below if it persists
   return cuda::status_of(cudaStreamSynchronize(stream_of(stream)), "wait for the device");
 }
 
@@ -193,7 +195,7 @@ Result<bool> device_is_done(DeviceStream stream) {
     static_cast<void>(cudaGetLastError());  // no failure: the next launch must not find one
     return false;
   }
-  FFDL_RETURN_IF_ERROR(cuda::status_of(error, "ask whether the device is done"));
+  FFDL_RETURN_IF_ERROR(cuda::status_of(error, "check whether the device is done"));
   return true;
 }
 
@@ -221,11 +223,11 @@ void UnpinPages::operator()(void* pages) const { forget(cudaHostUnregister(pages
 Result<PinnedPages> pin_pages(void* pages, uint64_t bytes) {
   constexpr std::string_view kDoing = "pin pages";
   const cudaError_t error = cudaHostRegister(pages, bytes, cudaHostRegisterPortable);
-  if (error == cudaErrorMemoryAllocation) {  // of which device_error() would say: on the GPU
+  if (error == cudaErrorMemoryAllocation) {  // device_error() would blame the GPU's memory
     static_cast<void>(cudaGetLastError());
     return make_error(StatusCode::kExhausted,
-                      "{}: the system refuses {} bytes; see 'ulimit -l', and what the container "
-                      "may lock",
+                      "{}: the system cannot lock {} bytes; raise 'ulimit -l' or the container's "
+                      "limit of locked memory",
                       kDoing, bytes);
   }
   FFDL_RETURN_IF_ERROR(cuda::status_of(error, kDoing));

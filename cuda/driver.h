@@ -9,8 +9,8 @@
 
 namespace ffdl::cuda {
 
-// A function of the driver, of CUDA 11.2 or before. Nothing links the driver: the runtime, which
-// has loaded it, tells where its functions are.
+// Finds a function of the driver that exists in CUDA 11.2 or before. The driver is not linked: the
+// runtime, which has loaded it, returns the addresses of its functions.
 template <class Function>
 Status find_in_driver(const char* name, Function& function, std::string_view doing) {
   constexpr unsigned int kVersion = 11020;

@@ -8,10 +8,10 @@
 
 namespace ffdl::cuda {
 
-// Ok for cudaSuccess; else base::device_error() with what can be found out.
+// Returns OK for cudaSuccess; otherwise base::device_error() with all facts that can be found out.
 Status status_of(cudaError_t error, std::string_view doing);
 
-// Of this thread's GPU.
+// Returns the number of multiprocessors of this thread's GPU.
 Result<uint32_t> multiprocessor_count(std::string_view doing);
 
 }  // namespace ffdl::cuda

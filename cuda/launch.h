@@ -8,9 +8,9 @@
 
 namespace ffdl::cuda {
 
-// Gives `stream` the kernel, whose arguments are of just these types. Says what became of that
-// call: where <<<>>> is asked afterwards (cudaGetLastError), an error that the program has left
-// there comes out, too, such as a cudaStreamQuery() that was not done.
+// Launches the kernel on `stream`. Its arguments must have exactly these types. Returns the result
+// of this call only. After <<<>>>, cudaGetLastError would also report an error that the program
+// left there, such as a cudaStreamQuery() that was not done.
 template <class... Arguments>
 cudaError_t launch(void (*kernel)(Arguments...), const base::LaunchShape& shape,
                    cudaStream_t stream, Arguments... arguments) {

@@ -1,11 +1,11 @@
 #include "base/element_pack.h"
-#include "comm/device_reduce.h"
-#include "comm/reduce_thread.h"
+#include "comm/gpu/reduce.h"
+#include "comm/reduce/reduce_thread.h"
 #include "cuda/failure.h"
 #include "cuda/launch.h"
 
-// The device side of src/comm/device_reduce.h: what a thread does stands in
-// src/comm/reduce_thread.h, where it is tested without a GPU.
+// Implements src/comm/gpu/reduce.h on the device. The work of a thread is in
+// src/comm/reduce/reduce_thread.h, where it is tested without a GPU.
 namespace ffdl::comm {
 namespace {
 
@@ -60,7 +60,7 @@ cudaError_t launch_for(DType type, ReduceOp op, const DeviceReduce& reduce, cons
     case DType::kFloat64:
       return launch<double>(op, reduce, how);
   }
-  return cudaErrorInvalidValue;  // as above
+  return cudaErrorInvalidValue;  // check_reduce() has refused it
 }
 
 }  // namespace

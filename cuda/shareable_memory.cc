@@ -7,8 +7,8 @@
 #include "cuda/driver.h"
 #include "cuda/failure.h"
 
-// Memory of a GPU that processes share, by the driver's virtual memory management: physical memory
-// is one thing, addresses that lead to it another, and who has mapped it keeps it.
+// Memory of a GPU that processes share, by the driver's virtual memory management. Physical memory
+// and the addresses that lead to it are separate. A process that has mapped the memory keeps it.
 namespace ffdl::base {
 namespace {
 
@@ -16,7 +16,7 @@ using cuda::find_in_driver;
 
 constexpr auto kHandleType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-// Of CUDA 11.2 or before, all of them.
+// Functions of the driver. All of them exist in CUDA 11.2 or before.
 struct Driver {
   decltype(&::cuDeviceGetAttribute) device_get_attribute = nullptr;
   decltype(&::cuGetErrorName) get_error_name = nullptr;
@@ -53,7 +53,7 @@ Result<Driver> load_driver(std::string_view doing) {
   return driver;
 }
 
-// The driver's numbers are those of the runtime where device_error() tells them apart.
+// The driver's error numbers equal the runtime's where device_error() distinguishes them.
 Status status_of(const Driver& driver, CUresult result, std::string_view doing) {
   if (result == CUDA_SUCCESS) return {};
   const char* name = "";
@@ -63,7 +63,7 @@ Status status_of(const Driver& driver, CUresult result, std::string_view doing) 
   return device_error(doing, {.error = static_cast<int>(result), .name = name, .text = text});
 }
 
-// The driver, when this thread's GPU is ready for its calls: choosing it makes its context.
+// The driver, once this thread's GPU is ready for its calls. Choosing the GPU makes its context.
 struct Ready {
   Driver driver{};
   int device = 0;
@@ -81,11 +81,11 @@ Result<Ready> make_ready(std::string_view doing) {
       doing));
   if (can != 0) return ready;
   return make_error(StatusCode::kUnimplemented,
-                    "{}: GPU {} or its driver cannot name memory by a descriptor; use NCCL", doing,
-                    ready.device);
+                    "{}: GPU {} or its driver cannot export memory as a file descriptor; use NCCL",
+                    doing, ready.device);
 }
 
-// Gives it an address that this thread's GPU reads and writes.
+// Maps the memory at an address that this thread's GPU reads and writes.
 Result<MappedDeviceMemory> map(const Ready& ready, CUmemGenericAllocationHandle handle,
                                uint64_t bytes, std::string_view doing) {
   const Driver& driver = ready.driver;
@@ -104,7 +104,7 @@ Result<MappedDeviceMemory> map(const Ready& ready, CUmemGenericAllocationHandle 
   if (result == CUDA_ERROR_INVALID_DEVICE || result == CUDA_ERROR_NOT_SUPPORTED) {
     return make_error(
         StatusCode::kUnimplemented,
-        "{}: GPU {} does not reach memory of that GPU (see 'nvidia-smi topo -p2p r'); "
+        "{}: GPU {} cannot access the memory of that GPU (see 'nvidia-smi topo -p2p r'); "
         "use NCCL",
         doing, ready.device);
   }
@@ -116,7 +116,7 @@ Result<MappedDeviceMemory> map(const Ready& ready, CUmemGenericAllocationHandle 
 
 void UnmapDeviceMemory::operator()(std::byte* memory) const {
   const Result<Driver> driver = load_driver("unmap a GPU's memory");
-  if (!driver.ok()) return;  // it goes with the process
+  if (!driver.ok()) return;  // the process's end unmaps it
   const auto address = reinterpret_cast<CUdeviceptr>(memory);
   static_cast<void>(driver->unmap(address, bytes));
   static_cast<void>(driver->address_free(address, bytes));
@@ -158,7 +158,7 @@ Result<MappedDeviceMemory> map_on_device(int descriptor, uint64_t bytes) {
   FFDL_RETURN_IF_ERROR(
       status_of(ready.driver, ready.driver.import_handle(&handle, name, kHandleType), kDoing));
   Result<MappedDeviceMemory> mapped = map(ready, handle, bytes, kDoing);
-  static_cast<void>(ready.driver.release(handle));  // as above
+  static_cast<void>(ready.driver.release(handle));  // the mapping keeps the memory
   return mapped;
 }
 

@@ -1,11 +1,11 @@
 #include "base/element_pack.h"
 #include "cuda/failure.h"
 #include "cuda/launch.h"
-#include "ps/device_update.h"
-#include "ps/update_thread.h"
+#include "ps/rules/device_update.h"
+#include "ps/server/update_thread.h"
 
-// The device side of include/ffdl/device_update.h: what a thread does stands in
-// src/ps/update_thread.h, where it is tested without a GPU.
+// Implements update_on_device() of include/ffdl/ps/update_rule.h on the device. The work of a
+// thread is in src/ps/server/update_thread.h, where it is tested without a GPU.
 namespace ffdl::ps {
 namespace {
 

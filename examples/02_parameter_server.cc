@@ -1,8 +1,8 @@
 // The smallest use of the parameter server: four threads learn one vector together.
 //
 // They share points that are scattered around a secret centre, and push the gradient of the squared
-// distance to them; a ledger says which points are whose, so that each is used once however fast
-// the learners are. The server applies the mean of each round; the weights end near the centre.
+// distance to them. A ledger assigns the points, so that each is used once however fast the
+// learners are. The server applies the mean of each round; the weights end near the centre.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "ffdl/learner.h"
-#include "ffdl/parameter_server.h"
-#include "ffdl/slot_ledger.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/ps/learner.h"
+#include "ffdl/ps/parameter_server.h"
 
 namespace {
 
@@ -25,10 +25,10 @@ using ffdl::Status;
 
 constexpr int kLearners = 4;
 constexpr uint64_t kPoints = 2'000;
-constexpr uint64_t kPartitionPoints = 10;  // who has none waits for the last of them
+constexpr uint64_t kPartitionPoints = 10;  // a learner without one waits for the last of them
 constexpr std::array<float, 4> kCentre{1, -2, 3, 0.5};
 
-// A point: the centre, moved by one in some direction.
+// Returns a point: the centre, moved by one in some direction.
 float coordinate(uint64_t point, size_t axis) {
   const float angle = static_cast<float>(point) * 2.4F + static_cast<float>(axis);
   return kCentre[axis] + std::sin(angle);
@@ -37,7 +37,7 @@ float coordinate(uint64_t point, size_t axis) {
 Status learn(const ffdl::ParameterServer& server) {
   FFDL_ASSIGN_OR_RETURN(const auto learner, ffdl::Learner::attach(server, deadline_in(10s)));
   FFDL_ASSIGN_OR_RETURN(const auto ledger,
-                        ffdl::SlotLedger::create(
+                        ffdl::make_push_ledger(
                             {.samples = kPoints, .partition_samples = kPartitionPoints}, *learner));
   std::array<float, kCentre.size()> weights{};
   while (!ledger->is_done()) {
@@ -52,7 +52,7 @@ Status learn(const ffdl::ParameterServer& server) {
     for (size_t axis = 0; axis < weights.size(); ++axis) {
       gradient[axis] = weights[axis] - coordinate(points[0], axis);
     }
-    FFDL_RETURN_IF_ERROR(learner->push_ranges(samples).status());
+    FFDL_RETURN_IF_ERROR(learner->push(ffdl::Gradient::slot(), samples).status());
   }
   return learner->detach(deadline_in(10s));
 }
@@ -63,8 +63,8 @@ Status run() {
   options.rule.learning_rate = 0.05F;
   options.learners_max = kLearners;
   options.partitions = kPoints / kPartitionPoints;
-  // A gradient takes next to no time here. Without rounds the learners would be done before the
-  // server had applied much, all with the weights of the beginning.
+  // A gradient takes almost no time here. Without rounds the learners would finish before the
+  // server had applied much, all with the initial weights.
   options.synchrony = ffdl::Synchrony::kBulk;
   FFDL_ASSIGN_OR_RETURN(const auto server, ffdl::ParameterServer::create(options));
   FFDL_RETURN_IF_ERROR(server->start());

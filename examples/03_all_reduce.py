@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fits a line to points that are spread over processes, which this program starts itself.
 
-Each process has points of its own, computes the gradient of their squared error, and gets the mean of
-all gradients by an all_reduce. The gradient lies in shared memory, so nothing is copied. All end
+Each process has points of its own, computes the gradient of their squared error, and gets the mean
+of all gradients by an all_reduce. The gradient is in shared memory, so nothing is copied. All end
 with the same weights, bit for bit.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import ffdl
 
 SLOPE, OFFSET = 2.5, -1.0
-POINTS = 1000  # of each process
+POINTS = 1000  # in each process
 
 
 def fit(rank, ranks, url, steps, results):
@@ -56,7 +56,7 @@ def main():
         for process in processes:
             process.join()
         if any(process.exitcode != 0 for process in processes):
-            return 1  # it has said why
+            return 1  # it has printed the reason
         weights = dict(results.get() for _ in processes)
     for rank in sorted(weights):
         print(f"rank {rank}: slope {weights[rank][0]:.3f}, offset {weights[rank][1]:.3f}")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Learns handwritten digits with workers that may come, leave and die while they train.
+"""Learns handwritten digits with workers that may join, leave and die while they train.
 
     ffdl run --workers 1:2 --job digits examples/04_elastic.py
 
 starts two. While they train, `ffdl scale digits 1` takes one away and `ffdl scale digits 2` brings
-it back; one that is killed starts again by itself. Every image is used once per epoch all the same,
-and all workers have the same weights after every step. NumPy is all that it computes with; the
-images come with scikit-learn.
+it back; one that is killed starts again by itself. Every image is still used once per epoch, and
+all workers have the same weights after every step. It computes with NumPy alone; the images are
+part of scikit-learn.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def load_images():
 
 
 def compute_gradient(weights, images, labels):
-    """Of the mean cross-entropy of a linear model."""
+    """Returns the gradient of the mean cross-entropy of a linear model."""
     scores = images @ weights
     scores -= scores.max(axis=1, keepdims=True)
     chances = np.exp(scores)
@@ -69,7 +69,7 @@ def main():
     print(f"begins at step {session.step}, one of {session.world.size}", flush=True)
     for batch in loader.batches(session):
         gradient[:] = compute_gradient(weights, *batch)
-        result = session.end_step(loader.taken)
+        result = session.end_step()
         if result == ffdl.StepResult.WORLD_CHANGED:
             print(f"step {session.step}: one of {session.world.size} now", flush=True)
         if result == ffdl.StepResult.LEFT:

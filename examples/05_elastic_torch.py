@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A character language model in PyTorch whose workers may come, leave and die while it trains.
+"""A character language model in PyTorch with workers that may join, leave and die.
 
     ffdl run --workers 1:2 --job text examples/05_elastic_torch.py --data input.txt
 
 starts two. While they train, `ffdl scale text 1` takes one away and `ffdl scale text 2` brings it
-back; one that is killed starts again by itself. Each step uses the same characters however many
-workers there are, so the losses are those of one undisturbed worker. With --checkpoints FOLDER a
-job that lost all of its workers, or is started again, goes on from the last checkpoint, at any
-number of workers.
+back; one that is killed starts again by itself. Each step uses the same characters for any number
+of workers, so the losses are those of one undisturbed worker. With --checkpoints FOLDER a job that
+lost all of its workers, or is started again, continues from the last checkpoint, at any number of
+workers.
 """
 
 import argparse
@@ -29,14 +29,14 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=16,
                         help="pieces of text in one step, over all workers [%(default)s]")
     parser.add_argument("--loaders", type=int, default=0,
-                        help="processes of each worker that load pieces [%(default)s]")
+                        help="processes of each worker for loading pieces [%(default)s]")
     parser.add_argument("--context", type=int, default=64, help="characters of one [%(default)s]")
     parser.add_argument("--width", type=int, default=128, help="of the model [%(default)s]")
     parser.add_argument("--layers", type=int, default=4, help="[%(default)s]")
     parser.add_argument("--dropout", type=float, default=0.0, help="[%(default)s]")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="[%(default)s]")
     parser.add_argument("--checkpoints", type=pathlib.Path,
-                        help="folder to write them to, and to go on from")
+                        help="folder to write them to, and to continue from")
     parser.add_argument("--every", type=int, default=100,
                         help="steps from one checkpoint to the next [%(default)s]")
     parser.add_argument("--log", type=pathlib.Path,
@@ -45,7 +45,7 @@ def parse_arguments():
 
 
 class Pieces(torch.utils.data.Dataset):
-    """Every piece of the text, and what comes one character later."""
+    """Every piece of the text, and the same piece one character later."""
 
     def __init__(self, text, context):
         self._text = text
@@ -83,7 +83,7 @@ class LanguageModel(torch.nn.Module):
 
 
 def read_text(path):
-    """The numbers of its characters, and how many different ones there are."""
+    """Returns the numbers of its characters, and how many different ones there are."""
     text = path.read_text()
     number_of = {character: number for number, character in enumerate(sorted(set(text)))}
     return torch.tensor([number_of[character] for character in text]), len(number_of)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Sorts short customer queries by intent, with PyTorch learners around a parameter server.
+"""Sorts short customer queries by intent, with PyTorch learners and a parameter server.
 
     ffdl run --workers 2 examples/06_parameter_server_torch.py --data data_full.json
 
-starts two learners, which share the queries. A fast one is given more of them, and either may be
-killed: each query is used once per epoch all the same. Alone it works as well, without `ffdl run`.
-examples/nlc/README.md says where the queries are, and does the same in C++ with sparse gradients.
+starts two learners, which share the queries. A fast one gets more of them, and either may be
+killed: each query is still used once per epoch. The program also works alone, without `ffdl run`.
+examples/nlc/README.md names the source of the queries, and does the same in C++ with sparse
+gradients.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from torch.nn import functional
 
 import ffdl.torch
 
-ROWS = 1 << 14  # of the embedding table; words are found by a hash
+ROWS = 1 << 14  # of the embedding table; a hash maps words to rows
 
 
 def parse_arguments():
@@ -37,7 +38,7 @@ def parse_arguments():
 
 
 def rows_of(text):
-    """Of its words, and of its pairs of neighbouring words."""
+    """Returns the rows of its words, and of its pairs of adjacent words."""
     words = text.lower().split() or [""]
     pairs = [f"{a} {b}" for a, b in zip(words, words[1:], strict=False)]
     return torch.tensor([zlib.crc32(part.encode()) % ROWS for part in words + pairs])
@@ -81,7 +82,7 @@ def main():
     torch.set_num_threads(1)
     train, test, kinds = read_queries(arguments.data)
     model = Classifier(arguments.width, kinds)
-    partition_samples = 4 * arguments.batch  # what a learner is given at a time
+    partition_samples = 4 * arguments.batch  # assigned to a learner at a time
     opt = ffdl.torch.ParameterServerOptimizer(
         torch.optim.Adam(model.parameters(), arguments.learning_rate), name,
         partitions=-(-len(train) // partition_samples))

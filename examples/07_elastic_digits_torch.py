@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Learns handwritten digits in PyTorch with workers that may come, leave and die while it trains.
+"""Learns handwritten digits in PyTorch with workers that may join, leave and die.
 
     ffdl run --workers 1:2 --job digits examples/07_elastic_digits_torch.py
 
 starts two. While they train, `ffdl scale digits 1` takes one away and `ffdl scale digits 2` brings
 it back; one that is killed starts again by itself. A convolutional network with batch norm and
-dropout, in an ordinary loop: three of its lines are ffdl's. The images come with scikit-learn.
+dropout, in an ordinary loop: three of its lines are ffdl's. The images are part of scikit-learn.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-// A format that ffdl does not know: images in an IDX file, as MNIST has them.
+// A format that ffdl does not know: images in an IDX file, as used by MNIST.
 //
-// A DataSource says how many samples there are, what they look like, and reads those it is asked
-// for. All else is the library's: which sample is whose and when, reading ahead on threads of its
-// own, and that each image is used once per epoch.
+// A DataSource returns the number and the format of its samples, and reads the samples that are
+// requested. The library does the rest: it assigns the samples, reads ahead on threads of its own,
+// and uses each image once per epoch.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -19,11 +19,11 @@
 #include <string_view>
 #include <vector>
 
-#include "ffdl/data_pipeline.h"
-#include "ffdl/data_source.h"
+#include "ffdl/data/data_pipeline.h"
+#include "ffdl/data/data_source.h"
+#include "ffdl/data/sample_ledger.h"
 #include "ffdl/runtime.h"
 #include "ffdl/store.h"
-#include "ffdl/store_ledger.h"
 
 namespace {
 
@@ -32,7 +32,8 @@ using ffdl::Result;
 using ffdl::Status;
 using ffdl::StatusCode;
 
-constexpr size_t kHeaderBytes = 16;  // 0, 0, 8 for bytes, 3 axes; and how long each is, big-endian
+constexpr size_t kHeaderBytes = 16;  // 0, 0, 8 for bytes, 3 axes; then the length of each,
+                                     // big-endian
 
 class IdxImages final : public ffdl::DataSource {
  public:
@@ -65,9 +66,9 @@ class IdxImages final : public ffdl::DataSource {
   uint64_t samples() const override { return count_; }
   ffdl::SampleFormat format() const override { return {"|u1", shape_, image_bytes(), true}; }
 
-  // Called by several threads at a time. place() is where the caller wants the samples, if that is
-  // known, and else memory of the batch. Large samples can be read one by one; small ones better
-  // come in one call for all that lie together.
+  // Called by several threads at a time. place() is the destination of the samples if the caller
+  // has one, and else memory of the batch. Large samples can be read one by one. Small ones are
+  // better read in one call for all that are adjacent.
   Status read(std::span<const uint64_t> indices, ffdl::SampleBatch& batch) const override {
     const std::span<std::byte> memory = batch.place(indices.size() * image_bytes());
     for (size_t i = 0; i < indices.size(); ++i) {
@@ -93,7 +94,7 @@ class IdxImages final : public ffdl::DataSource {
   }
   uint64_t image_bytes() const { return shape_[0] * shape_[1]; }
 
-  // What cannot be read names file and byte.
+  // An error names file and byte.
   Status read_at(uint64_t offset, std::span<std::byte> to) const {
     while (!to.empty()) {
       const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
@@ -119,22 +120,21 @@ class IdxImages final : public ffdl::DataSource {
   std::vector<uint64_t> shape_{0, 0};  // rows and columns of an image
 };
 
-// Trains nothing: counts how often each image came. Image i begins with the number i.
+// Trains nothing: counts how often each image is used. Image i begins with the number i.
 Status count_images(const IdxImages& images, std::vector<int>& times) {
   FFDL_ASSIGN_OR_RETURN(const auto store, ffdl::open_store("mem://", ffdl::system_runtime()));
   FFDL_ASSIGN_OR_RETURN(const auto ledger,
-                        ffdl::StoreLedger::join({.data = {.samples = images.samples(),
-                                                          .partition_samples = 100,
-                                                          .epochs = 2,
-                                                          .shuffle = ffdl::Shuffle::kSamples},
-                                                 .id = "worker-0"},
-                                                *store, ffdl::system_runtime()));
+                        ffdl::make_store_ledger({.samples = images.samples(),
+                                                 .partition_samples = 100,
+                                                 .epochs = 2,
+                                                 .shuffle = ffdl::Shuffle::kSamples},
+                                                {.id = "worker-0"}, *store));
   FFDL_ASSIGN_OR_RETURN(const auto pipeline,
                         ffdl::DataPipeline::create(images, *ledger, {.threads = 2}));
   ffdl::DataBatch batch;
   while (!ledger->is_done()) {
     FFDL_RETURN_IF_ERROR(pipeline->next(batch, 32));
-    if (batch.ranges.empty()) {  // others hold the rest of this epoch, if there are any
+    if (batch.ranges.empty()) {  // others hold the rest of this epoch, if any is left
       FFDL_RETURN_IF_ERROR(ledger->wait(ffdl::deadline_in(60s)));
       continue;
     }
@@ -143,12 +143,12 @@ Status count_images(const IdxImages& images, std::vector<int>& times) {
       std::memcpy(&number, image.data(), sizeof number);
       ++times[number];
     }
-    FFDL_RETURN_IF_ERROR(ledger->advance());
+    FFDL_RETURN_IF_ERROR(ledger->commit());
   }
   return {};
 }
 
-// As large as those of MNIST.
+// Returns images as large as those of MNIST.
 std::string made_up_images(uint32_t count) {
   std::string bytes{"\0\0\x08\x03", 4};
   for (const uint32_t axis : {count, 28U, 28U}) {

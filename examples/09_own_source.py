@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Trains on a format that ffdl does not know: images in an IDX file, as MNIST has them.
+"""Trains on a format that ffdl does not know: images in an IDX file, as used by MNIST.
 
     python examples/09_own_source.py [--processes 2]
 
-A data set of one's own says how many samples it has and gives those it is asked for. All else is
-ElasticLoader's: which sample is whose and when, processes that load ahead, and that each image is
-used once per epoch, with or without other workers.
+A data set of your own returns its number of samples and the samples that are requested.
+ElasticLoader does the rest: it assigns the samples, runs processes that load ahead, and uses each
+image once per epoch, with or without other workers.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import ffdl
 
 
 class IdxImages:
-    """Pickled and forked as any object: processes that load have a copy each."""
+    """Pickled and forked as any object: each process that loads has a copy."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -37,12 +37,12 @@ class IdxImages:
         return self._images[number] / np.float32(255)
 
     def __getitems__(self, numbers):
-        """A whole batch at once, which is faster; it may be left out."""
+        """Returns a whole batch at once, which is faster; this method is optional."""
         return list(self._images[numbers] / np.float32(255))
 
 
 def write_images(path, count):
-    """Made up ones, of which each has the value of its number."""
+    """Writes generated images, each with the value of its number."""
     images = np.repeat(np.arange(count, dtype=np.uint8), 28 * 28)
     with open(path, "wb") as file:
         file.write(struct.pack(">4I", 0x803, count, 28, 28) + images.tobytes())
@@ -57,7 +57,7 @@ def main():
         write_images(folder + "/images", 200)
         data = IdxImages(folder + "/images")
         # One worker, by itself. Several share a store: tcp:// on one host, etcd:// on many. With a
-        # session leave store and id out, and take loader.batches(session).
+        # session leave store and id out, and use loader.batches(session).
         loader = ffdl.data.ElasticLoader(
             data, batch_samples=16, epochs=2, order=ffdl.SampleOrder.ON_DEMAND,
             partition_samples=50, store=ffdl.open_store("mem://"), id="worker-0",
@@ -65,9 +65,9 @@ def main():
         times = np.zeros(len(data), int)
         with loader:
             for _, images in loader.all_parts():
-                numbers = np.rint(images[:, 0, 0] * 255).astype(int)  # here a model would train
+                numbers = np.rint(images[:, 0, 0] * 255).astype(int)  # a model would train here
                 np.add.at(times, numbers, 1)
-                loader.ledger.advance()
+                loader.ledger.commit()
     assert (times == 2).all()
     print(f"{len(times)} images, each used once in each of 2 epochs")
 

@@ -1,16 +1,19 @@
 #!/bin/bash
-# check-gpu [PAGES [PART...]]: runs what can only be checked with a GPU, and writes what it found to PAGES/gpu-CHIP.md, line by
-# line, so that whatever ends it leaves what was found until then; where the folder is that of a bare machine, there are also
-# gpu-CHIP.log, what the programs wrote, and gpu-CHIP.json, the figures. PAGES is this folder if it is not given. With parts
-# (tests, figures, gpt2, queries, pytorch, sanitizer) it does these alone, and the files are gpu-CHIP-PART.*. FFDL_CHECK_SECONDS
-# is how long it may take: what runs then is ended. The programs are those of bin/ beside this file, or of PATH. Python is
-# PYTHON or python3; where python/ beside this file has ffdl, it is the first of PYTHON, python3, that version's name and python
-# that has its version and PyTorch. What it lacks of NumPy and pytest may lie as wheels in wheels/ beside this file. NCCL, cuBLAS
-# and cuDNN are those of this Python's packages, unless NCCL_ROOT, CUBLAS_ROOT and CUDNN_ROOT name others. The sanitizer is
-# NVIDIA's compute-sanitizer, where it is on PATH or in /usr/local/cuda. Queries are measured where the folder FFDL_DATA_DIR has
-# clinc150/data_full.json. Nothing is fetched, and no network is used. What fails ends nothing: the page has it, and what comes
-# behind.
-# Exit codes: 1 something failed, 2 it was called wrongly, 4 there is no GPU here that can be used.
+# check-gpu [PAGES [PART...]]: runs the checks that need a GPU.
+# The results are written to PAGES/gpu-CHIP.md line by line, so an early end keeps the earlier results. In the folder of a
+# bare machine there are also gpu-CHIP.log, the output of the programs, and gpu-CHIP.json, the figures. A check that fails
+# is on the page, and does not end the others. Nothing is fetched, and no network is used.
+#   PAGES                 this folder if it is not given
+#   PART                  tests, figures, gpt2, queries, pytorch or sanitizer; default: all. The files are gpu-CHIP-PART.*
+#   FFDL_CHECK_SECONDS    the time limit; the check that runs then is ended
+#   FFDL_DATA_DIR         the folder with clinc150/data_full.json; without it queries are not measured
+#   PYTHON                the Python; default: python3. If python/ beside this file has ffdl, the first of PYTHON, python3,
+#                         python3 of the version of ffdl, and python is used that has this version and PyTorch. NumPy and
+#                         pytest may be wheels in wheels/ beside this file
+#   NCCL_ROOT, CUBLAS_ROOT, CUDNN_ROOT    the folders of these libraries; default: those of Python's packages
+# Programs are found in bin/ beside this file, or on PATH. The sanitizer is NVIDIA's compute-sanitizer, on PATH or in
+# /usr/local/cuda.
+# Exit codes: 1 a check failed, 2 the command line was not understood, 4 no usable GPU was found.
 set -euo pipefail
 
 fail() {
@@ -23,7 +26,7 @@ case ${1:-} in
     sed -n '2,/^set/s/^# //p' "$0"
     exit 0
     ;;
-  -*) fail 2 "there is no option '$1'; check-gpu --help says more" ;;
+  -*) fail 2 "there is no option '$1'; see check-gpu --help" ;;
 esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pages=$(cd "${1:-$here}" && pwd) || fail 2 "there is no folder '$1'"
@@ -35,19 +38,20 @@ for part in "${parts[@]}"; do
 done
 seconds=${FFDL_CHECK_SECONDS:-86400}
 [[ $seconds =~ ^[0-9]+$ ]] || fail 2 "FFDL_CHECK_SECONDS is '$seconds'; give a number of seconds"
-top=$here  # of a folder that lies as the repository does
+top=$here  # root of a folder with the repository's layout
 if [[ -d $here/bin ]]; then PATH=$here/bin:$PATH; else top=${here%/*}; fi
 for program in bench_cuda gpu_test nlc nlc_alone nlc_gpu_test; do
-  command -v "$program" >/dev/null || fail 2 "'$program' is neither in bin/ beside this file nor on PATH; './dev check gpu' builds ours"
+  command -v "$program" >/dev/null || fail 2 "'$program' is neither in bin/ beside this file nor on PATH; './dev check gpu' builds it"
 done
 
 python=
 for candidate in ${PYTHON:+"$PYTHON"} python3 python; do
   [[ -n $python ]] || ! command -v "$candidate" >/dev/null || python=$candidate
 done
-[[ -n $python ]] || fail 2 "there is no Python; name one in PYTHON"
+[[ -n $python ]] || fail 2 "no Python was found; name one in PYTHON"
 
-# lacks PYTHON: what it has not that the package of this folder needs; empty where that is nothing.
+# lacks PYTHON: prints its first missing requirement for this folder's package; prints nothing if
+# there is none.
 lacks() {
   "$1" - "$wanted" <<'PY' 2>/dev/null || echo "there is no Python '$1'"
 import importlib.util, platform, sys
@@ -58,7 +62,7 @@ elif not importlib.util.find_spec("torch"):
 PY
 }
 
-# Of a machine's Pythons the one that can use the package of this folder, and the libraries that its PyTorch brings.
+# Finds the Python of this machine that can use the package of this folder, and the libraries of its PyTorch.
 lacking=
 package=$(compgen -G "$here/python/ffdl/_ffdl.cpython-3*" || true)
 if [[ -n $package ]]; then
@@ -70,14 +74,14 @@ if [[ -n $package ]]; then
       python=$candidate lacking=
       break
     fi
-    lacking=${lacking:-$lack}  # of the first, which is the one that was meant
+    lacking=${lacking:-$lack}  # of the first, which is the intended one
   done
 fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# unpack MODULE PATTERN: where Python lacks it, the wheels in wheels/ whose names match.
+# unpack MODULE PATTERN: unpacks the wheels in wheels/ whose names match, if Python lacks MODULE.
 unpack() {
   local wheel
   [[ -d $here/wheels ]] && ! "$python" -c "import $1" 2>/dev/null || return 0
@@ -89,7 +93,8 @@ unpack numpy '^numpy-'
 unpack pytest '^(pytest|pluggy|iniconfig|packaging|pygments)-'
 [[ ! -d $work/wheels ]] || export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$work/wheels
 
-# use_package NAME_ROOT PACKAGES...: the folder of the first of NVIDIA's packages that Python has.
+# use_package NAME_ROOT PACKAGES...: sets the folder of the first of NVIDIA's packages that Python
+# has.
 use_package() {
   local root=$1 folder
   shift
@@ -109,9 +114,9 @@ use_package CUDNN_ROOT cudnn
 found=$work/found
 failed=()
 
-readonly kCut=124  # what timeout(1) ends with
+readonly kCut=124  # exit code of timeout(1) after its limit
 
-# left LIMIT: seconds that a program may run, at most so many. Some are kept for the page.
+# left LIMIT: prints the seconds that a program may run, at most LIMIT. Some are kept for the page.
 left() {
   local rest=$((seconds - SECONDS - 10))
   ((rest < $1)) || rest=$1
@@ -119,11 +124,11 @@ left() {
 }
 is_over() { ((SECONDS + 12 >= seconds)); }
 
-# limited LIMIT COMMAND...: it and all that it has started end when its time is over.
+# limited LIMIT COMMAND...: runs it; it and all processes that it started end when its time is over.
 limited() { timeout --kill-after=5 "$(left "$1")" "${@:2}"; }
 
-# said LIMIT COMMAND...: what it writes goes to a file, and to the terminal when it has ended; its exit code. No pipe, which
-# a process that is left over would hold open.
+# said LIMIT COMMAND...: runs it with its output in a file, and on the terminal when it has ended; returns its exit
+# code. Uses no pipe, which a process that is left over would hold open.
 said() {
   local status=0
   limited "$@" >"$found.now" 2>&1 || status=$?
@@ -131,7 +136,7 @@ said() {
   return "$status"
 }
 
-# driver_facts: its version, and what decides how processes share a GPU.
+# driver_facts: prints its version, and the settings that decide how processes share a GPU.
 driver_facts() {
   nvidia-smi --query-gpu=driver_version,compute_mode,mig.mode.current,pcie.link.gen.current,pcie.link.width.current \
     --format=csv,noheader 2>/dev/null | head -1 |
@@ -139,11 +144,11 @@ driver_facts() {
     sed -nE '1s/.*Module +([0-9.]+) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null || true
 }
 
-# tests_of PROGRAM: the names of its tests.
+# tests_of PROGRAM: prints the names of its tests.
 tests_of() { "$1" --gtest_list_tests | awk '/^[^ ]/ { suite = $1 } /^ / && $1 !~ /^DISABLED_/ { print suite $1 }'; }
 
-# one_test PROGRAM NAME: a line of the page, and what went wrong. Each is a process of its own, as what an error leaves of a GPU's
-# context would fail the others, too.
+# one_test PROGRAM NAME: writes a line of the page, and the output of a failure. Each test is a process of its own,
+# since an error leaves a GPU's context in a state that would fail the others, too.
 one_test() {
   local status=0 begin=$SECONDS
   said "$((seconds < 3600 ? 60 : 150))" "$1" --gtest_filter="$2" || status=$?
@@ -164,13 +169,13 @@ one_test() {
   printf '\n```\n%s\n```\n\n' "$( (grep -A12 'Failure$' "$found.now" || tail -n 15 "$found.now") | head -40 | cut -c-300)"
 }
 
-# Those of NCCL come last: what hangs there takes the time of nothing else.
+# NCCL's tests are last: one that hangs takes no other test's time.
 tests() {
   local program name
   printf '\n## Tests\n\n'
   while read -r program name <&3; do
     if is_over; then
-      printf -- '- `%s` and what comes behind: not run, the time is over\n' "$name"
+      printf -- '- `%s` and the tests after it: not run, the time is over\n' "$name"
       failed+=("$name")
       return
     fi
@@ -181,9 +186,9 @@ tests() {
   )
 }
 
-# sanitized TOOL PROGRAM [FILTER]: a line of the page. Errors that CUDA tells are the tests' to expect; what is looked for is
-# memory, as no kernel of ours has any that its threads share. NCCL's own kernels are not looked into, nor several processes of
-# which one is killed.
+# sanitized TOOL PROGRAM [FILTER]: writes a line of the page. Tests expect some errors from CUDA, so only memory errors
+# are searched for; no kernel of ours has memory that its threads share. NCCL's own kernels are not checked, nor several
+# processes of which one is killed.
 sanitized() {
   local tool=$1 name="$1 of $2" status=0
   if is_over; then
@@ -214,7 +219,7 @@ sanitizer() {
   sanitized memcheck gpu_test '-NcclOnGpu.*:*Processes*'
 }
 
-# What was measured until a program was ended lies in a file beside its own.
+# The figures that were measured before a program was ended are in a file beside its own.
 figures() {
   local status=0 json=$found.json
   rm -f "$json" "$json.rows"
@@ -245,7 +250,7 @@ queries() {
     --seconds "$(left 86400)" || status=$?
   case $status in
     0) ;;
-    4) printf '\nNot measured: the GPU, cuBLAS or cuDNN cannot be used; the log says why.\n' ;;
+    4) printf '\nNot measured: the GPU, cuBLAS or cuDNN cannot be used; the log has the reason.\n' ;;
     *)
       printf '\n**gpu_table.py ended with %d.**\n' "$status"
       failed+=(gpu_table.py)
@@ -253,7 +258,8 @@ queries() {
   esac
 }
 
-# can_use_package WHAT: Python has PyTorch and an ffdl that can be imported; else a line of the page says what is missing.
+# can_use_package WHAT: Python has PyTorch and an ffdl that can be imported; else a line of the page names the missing
+# one.
 can_use_package() {
   if [[ -n $lacking ]]; then
     printf '\n%s: %s; name a Python %s that has PyTorch in PYTHON.\n' "$1" "$lacking" "$wanted"
@@ -265,7 +271,8 @@ can_use_package() {
   return 1
 }
 
-# What needs PyTorch with CUDA and an ffdl for Python that was built with it: its tests, and stops of a large model.
+# The checks that need PyTorch with CUDA and an ffdl for Python that was built with it: its tests, and pauses of a large
+# model.
 pytorch() {
   local status=0
   printf '\n## PyTorch: tensors on a GPU\n'
@@ -287,11 +294,11 @@ pytorch() {
 
 gpt2() {
   local backend status most
-  printf '\n## PyTorch: GPT-2 small whose workers come, leave and are killed\n'
+  printf '\n## PyTorch: GPT-2 small whose workers join, leave and are killed\n'
   can_use_package 'Not measured' || return 0
   for backend in NCCL DEVICE_SHM; do
     status=0 most=$(($(left 86400) - 10))
-    [[ $backend != NCCL ]] || most=$((most * 3 / 5))  # the other one has its turn, too
+    [[ $backend != NCCL ]] || most=$((most * 3 / 5))  # the other back end has its turn, too
     ((most < 400)) || most=400
     limited 86400 "$python" "$top/benchmarks/gpt2_stops.py" --backend "$backend" --timeout-s "$most" \
       --steps "$((seconds < 3600 ? 25 : 40))" \
@@ -315,22 +322,23 @@ gpt2() {
 
 status=0
 bench_cuda --facts >"$work/page" || status=$?
-((status != 4)) || fail 4 "there is no GPU here that can be used; the line above says why"
+((status != 4)) || fail 4 "no usable GPU was found; the line above has the reason"
 ((status == 0)) || fail 1 "bench_cuda --facts failed"
 NLC_PROGRAM=$(command -v nlc)
-export NLC_PROGRAM NCCL_DEBUG=${NCCL_DEBUG:-WARN}  # why NCCL refuses something stands in the log
-export CUDNN_LOGLEVEL_DBG=${CUDNN_LOGLEVEL_DBG:-1} CUDNN_LOGDEST_DBG=${CUDNN_LOGDEST_DBG:-stderr}  # and why cuDNN does
+export NLC_PROGRAM NCCL_DEBUG=${NCCL_DEBUG:-WARN}  # the log has NCCL's reasons for refusals
+export CUDNN_LOGLEVEL_DBG=${CUDNN_LOGLEVEL_DBG:-1} CUDNN_LOGDEST_DBG=${CUDNN_LOGDEST_DBG:-stderr}  # and those of cuDNN
 chip=$(sed -n '1s/^# ffdl on //p' "$work/page" | tr -cs '[:alnum:]\n' - | tr '[:upper:]' '[:lower:]')
 page=$pages/gpu-$chip$suffix.md
-[[ ! -d $here/bin ]] || found=$pages/gpu-$chip$suffix  # otherwise the page is kept, and nothing else
+[[ ! -d $here/bin ]] || found=$pages/gpu-$chip$suffix  # otherwise the page alone is kept
 rm -f "$found".{log,json,json.rows,now}
-# A driver that nobody has open gives the GPU up, and takes seconds to begin with it again: with each of the tests.
+# Without an open client a driver releases the GPU, and takes seconds to start with it again: with each of the tests.
 for file in /dev/nvidia[0-9]*; do
   { exec {open}<"$file"; } 2>/dev/null || true
 done
 exec 2> >(tee -a "$found.log" >&2)
 log=$!
-# ended: what the log's tee had to write is written. A process that the driver does not let end may hold its pipe open.
+# ended: waits until the log's tee has written everything. A process that the driver does not let end may hold its pipe
+# open.
 ended() {
   rm -rf "$work" "$found.now"
   exec 2>&-

@@ -1,6 +1,6 @@
-# Sourced by ./dev: finds out what is missing on this machine, and installs it.
+# Sourced by ./dev: finds the packages that this machine lacks, and installs them.
 
-readonly kMissing=3  # exit code: something is missing that ./dev cannot install
+readonly kMissing=3  # exit code: a package is missing that ./dev cannot install
 
 say() { printf '%s\n' "$*" >&2; }
 die() {
@@ -8,7 +8,7 @@ die() {
   exit "$1"
 }
 
-# Runs a command and shows what it printed only if it fails; on a terminal says what it is doing.
+# Runs a command and shows its output only if it fails; on a terminal it names the command.
 logged() {
   local label=$1 log=build/log/$1.log
   shift
@@ -22,7 +22,7 @@ logged() {
   [[ ! -t 2 ]] || printf '\r\e[K' >&2
 }
 
-# Whether it can make virtual environments and build extensions.
+# Succeeds if that Python can make virtual environments and build extensions.
 is_usable() {
   "$1" - 2>/dev/null <<'PY'
 import ensurepip, os, sys, sysconfig, venv
@@ -31,7 +31,7 @@ sys.exit(sys.version_info < (3, 10) or not os.path.exists(header))
 PY
 }
 
-# One that can. $PYTHON goes first.
+# Prints a Python that can. $PYTHON goes first.
 usable_python() {
   local candidate
   for candidate in ${PYTHON:+"$PYTHON"} /usr/bin/python3 python3; do
@@ -43,8 +43,8 @@ usable_python() {
   return 1
 }
 
-# One of that version, such as 3.12, which can do the same: by its name, or of pyenv, whose shims only say
-# where others are.
+# Prints a Python of that version, such as 3.12, that can do the same. It is found by its name, or in pyenv, whose shims
+# only name the locations of others.
 find_python() {
   local candidate
   for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python; do
@@ -75,12 +75,12 @@ install_debian_packages() {
   ((${#missing[@]})) || return 0
 
   if ! command -v apt-get >/dev/null; then
-    die $kMissing "there is no apt-get here; install what these Debian packages hold: ${missing[*]}"
+    die $kMissing "apt-get was not found; install the contents of these Debian packages: ${missing[*]}"
   fi
   local -a apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends)
   if ((EUID != 0)); then
     command -v sudo >/dev/null ||
-      die $kMissing "not root, and no sudo; as root: apt-get install ${missing[*]}"
+      die $kMissing "this user is not root, and sudo was not found; run as root: apt-get install ${missing[*]}"
     apt=(sudo "${apt[@]}")
   fi
   say "installing Debian packages: ${missing[*]}"
@@ -107,14 +107,24 @@ install python3, python3-venv and python3-dev, or set PYTHON to one"
   python_stamp >.venv/packages.stamp
 }
 
-# PyTorch is large, and most of the tests do without it: only where it is asked for.
+# PyTorch is large, and most of the tests do without it: installed only on request.
 install_pytorch() {
-  .venv/bin/python -c 'import torch' 2>/dev/null && return
+  .venv/bin/python -c 'import expecttest, torch' 2>/dev/null && return
   logged pytorch .venv/bin/python -m pip install --disable-pip-version-check \
     --requirement tools/python-packages-torch.txt
 }
 
-# NVIDIA's packages are larger still, and only a test with CUDA's compiler looks at them.
+# The trainers of others. Where they cannot be installed, their tests are skipped.
+install_integrations() {
+  .venv/bin/python -c 'import accelerate, lightning, ray, transformers' 2>/dev/null && return
+  mkdir -p build/log
+  .venv/bin/python -m pip install --disable-pip-version-check --constraint tools/python-packages.txt \
+    --constraint tools/python-packages-torch.txt --requirement tools/python-packages-integrations.txt \
+    >build/log/integrations.log 2>&1 </dev/null ||
+    say "skipped: the tests of the trainers of others, as build/log/integrations.log says"
+}
+
+# NVIDIA's packages are larger still, and only a test with CUDA's compiler uses them.
 install_cuda_packages() {
   .venv/bin/python -c 'import nvidia.cudnn, nvidia.nccl' 2>/dev/null && return
   logged cuda-packages .venv/bin/python -m pip install --disable-pip-version-check --no-deps \
@@ -124,6 +134,6 @@ install_cuda_packages() {
 setup() {
   install_debian_packages tools/debian-packages.txt
   install_python_packages
-  [[ ${FFDL_TORCH:-OFF} != ON ]] || install_pytorch
+  [[ ${FFDL_TORCH:-OFF} != ON ]] || { install_pytorch && install_integrations; }
   [[ ${FFDL_CUDA_PACKAGES:-OFF} != ON ]] || ! command -v nvcc >/dev/null || install_cuda_packages
 }

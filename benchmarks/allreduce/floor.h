@@ -6,17 +6,17 @@
 
 namespace ffdl::bench {
 
-// The least that two processes can do to add their buffers in shared memory, written by hand: meet,
-// add half of it into both, meet. It knows no failure, no deadline and no other type.
+// The least work with which two processes can add their buffers in shared memory, written by hand:
+// meet, add half of it into both, meet. It handles no failure, no deadline and no other type.
 struct FloorLines {
-  alignas(64) std::atomic<uint64_t> arrived[2][8] = {};  // a cache line for each rank
+  alignas(64) std::atomic<uint64_t> arrived[2][8] = {};  // a cache line per rank
 };
 
 void floor_meet(FloorLines& lines, int rank, uint64_t step);
-// Adds the half of `rank`.
+// Adds the half of `rank` to both buffers.
 void floor_add(std::span<float> mine, std::span<float> theirs, int rank);
 
-// One more gradient to those of a rank.
+// Adds one more gradient to the total of a rank.
 void accumulate(std::span<float> total, std::span<const float> gradient);
 
 }  // namespace ffdl::bench

@@ -14,8 +14,8 @@
 #include "benchmarks/harness/memory.h"
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/limits.h"
-#include "ffdl/communicator.h"
-#include "ffdl/micro_batch_sum.h"
+#include "ffdl/comm/communicator.h"
+#include "ffdl/comm/micro_batch_sum.h"
 
 namespace ffdl::bench {
 namespace {
@@ -27,15 +27,16 @@ constexpr int kWakingSums = 2;
 class Contender {
  public:
   virtual ~Contender() = default;
-  // What the rank rewrites before each sum; made and touched when it is first asked for.
+  // Returns the buffer that the rank rewrites before each sum. It is created and touched at first
+  // use.
   virtual std::span<float> buffer(uint64_t bytes) = 0;
   virtual Status all_reduce(std::span<float> values) = 0;
   virtual Status all_reduce_list(std::span<float> values) { return all_reduce(values); }
-  // What it makes of ones.
+  // Returns the result of a sum of ones.
   virtual float result_of_ones(int ranks) const { return static_cast<float>(ranks); }
 };
 
-// Both buffers of every size are made before the fork.
+// The hand-written floor. Both buffers of every size are created before the fork.
 class Floor final : public Contender {
  public:
   static constexpr uint64_t kBytesMax = uint64_t{100} << 20;
@@ -66,11 +67,20 @@ class Floor final : public Contender {
   uint64_t step_ = 0;
 };
 
-Result<std::unique_ptr<Communicator>> connect(int rank, int ranks, const std::string& folder) {
+// Contenders over the loopback interface.
+CommunicatorOptions options_of(const std::string& contender) {
+  if (contender == "tcp") return {.backend = Backend::kTcp};
+  if (contender == "tls") return {.backend = Backend::kTcp, .tls = true};
+  if (contender == "gloo_links") return {.backend = Backend::kGloo};
+  return {};
+}
+
+Result<std::unique_ptr<Communicator>> connect(const std::string& contender, int rank, int ranks,
+                                              const std::string& folder) {
   World world = {.generation = 1, .rank = rank, .members = {}};
   for (int i = 0; i < ranks; ++i) world.members.push_back({fmt::format("rank{}", i), 1});
   FFDL_ASSIGN_OR_RETURN(auto store, open_store("file://" + folder, system_runtime()));
-  return connect_communicator(world, *store, deadline_in(kPatience));
+  return connect_communicator(world, *store, deadline_in(kPatience), options_of(contender));
 }
 
 class Ours final : public Contender {
@@ -100,8 +110,8 @@ class Ours final : public Contender {
     return {reinterpret_cast<float*>((*memory)->data()), bytes / sizeof(float)};
   }
 
-  // 160 tensors as those of a small transformer: of each block four square and two wide matrices,
-  // and ten vectors. Each block has 1/10 of the floats.
+  // Returns 160 tensors like those of a small transformer. Each block has four square and two wide
+  // matrices and ten vectors, with 1/10 of the floats.
   static const std::vector<Buffer>& tensors_of(std::span<float> values) {
     static std::vector<Buffer> tensors;
     tensors.clear();
@@ -128,8 +138,8 @@ class Ours final : public Contender {
   std::vector<std::shared_ptr<SharedMemory>> shared_memory_;
 };
 
-// Eight micro-batches in a step, all with the same gradient. A rank adds those of its share and
-// then all ranks theirs, either way.
+// Eight micro-batches in a step, all with the same gradient. A rank adds those of its share, and
+// then all ranks add theirs, either way.
 class MicroBatches : public Contender {
  public:
   explicit MicroBatches(std::unique_ptr<Communicator> communicator)
@@ -181,7 +191,7 @@ class SameBits final : public MicroBatches {
   std::map<uint64_t, std::unique_ptr<MicroBatchSum>> sums_;
 };
 
-// As a training loop does it that asks for nothing.
+// The sum of a training loop that requires no order of additions.
 class AnyBits final : public MicroBatches {
  public:
   using MicroBatches::MicroBatches;
@@ -236,7 +246,7 @@ Status play(const std::string& name, int ranks) {
     floor->play(group.rank());
     contender = std::move(floor);
   } else {
-    FFDL_ASSIGN_OR_RETURN(auto communicator, connect(group.rank(), ranks, folder));
+    FFDL_ASSIGN_OR_RETURN(auto communicator, connect(name, group.rank(), ranks, folder));
     contender = make_contender(name, std::move(communicator));
   }
   group.answer("ready");

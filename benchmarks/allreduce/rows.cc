@@ -13,9 +13,10 @@ namespace {
 constexpr const char* kRunPeer = FFDL_SOURCE_DIR "/benchmarks/peers/allreduce/run.sh";
 constexpr const char* kPeers[] = {"impi", "oneccl", "openmpi", "openmpi_default", "gloo"};
 constexpr uint64_t kSizes[] = {4U << 10, 64U << 10, 1U << 20, 16U << 20, 100U << 20};
+constexpr uint64_t kNetworkSizes[] = {4U << 10, 64U << 20};
 constexpr uint64_t kListBytes = 8U << 20;
 
-// The groups of ranks that sleep until it is their turn.
+// The groups of ranks, which sleep until their turn.
 class Groups {
  public:
   explicit Groups(int ranks) : ranks_(ranks) {}
@@ -41,8 +42,8 @@ class Groups {
   std::map<std::string, std::unique_ptr<Resident>> groups_;
 };
 
-// About half a millisecond of the fastest of them; one of the large. A tenth where a sum wakes
-// sleepers: gloo's ranks, and those that share a processor.
+// Returns a count that takes about half a millisecond with the fastest contender; one for large
+// buffers. A tenth if a sum wakes sleepers: ranks of gloo, and ranks that share a processor.
 int sums_per_turn(uint64_t bytes, bool wakes = false) {
   const uint64_t most = wakes ? 20 : 200;
   return static_cast<int>(std::clamp<uint64_t>((most << 14) / bytes, 1, most));
@@ -51,7 +52,7 @@ int sums_per_turn(uint64_t bytes, bool wakes = false) {
 struct Side {
   std::string contender;
   bool ours = true;
-  std::string list = "";  // " list": the same bytes as a list of tensors
+  std::string list = "";  // " list": the bytes as a list of tensors
 };
 
 void pair_row(Suite& suite, Groups& groups, const std::string& name, uint64_t bytes,
@@ -65,7 +66,7 @@ void pair_row(Suite& suite, Groups& groups, const std::string& name, uint64_t by
     const Status& why = group->status();
     return side->ours ? suite.failed(name, why) : suite.missing(name, why.to_string());
   }
-  const int sums = sums_per_turn(bytes, limit.contender == "gloo" || groups.ranks() > 2);
+  const int sums = sums_per_turn(bytes, limit.contender.starts_with("gloo") || groups.ranks() > 2);
   const std::string command = fmt::format("{} {}", sums, bytes);
   suite.measure(
       PairSpec{.name = name,
@@ -90,7 +91,8 @@ void floor_rows(Suite& suite, Groups& groups, const std::vector<uint64_t>& sizes
   }
 }
 
-// On two ranks the tree over eight micro-batches is that of the ranks; on three it is not.
+// Measures two ranks, where the tree over eight micro-batches is that of the ranks, and three,
+// where it is not.
 void micro_batch_rows(Suite& suite, Groups& groups, const std::vector<uint64_t>& sizes) {
   for (const uint64_t bytes : sizes) {
     pair_row(suite, groups,
@@ -100,8 +102,21 @@ void micro_batch_rows(Suite& suite, Groups& groups, const std::vector<uint64_t>&
   }
 }
 
-// Ahead of all with shared buffers and with four ranks; with private ones from 1 MiB on, and
-// within 1.1 of them below.
+// Compares the transports between hosts over the loopback interface.
+void network_rows(Suite& suite, Groups& groups) {
+  for (const uint64_t bytes : kNetworkSizes) {
+    const std::string size = size_name(bytes);
+    const std::string tcp = fmt::format("allreduce/tcp/{}/{}", groups.ranks(), size);
+    pair_row(suite, groups, tcp + "/gloo_links", bytes, {"tcp"}, {"gloo_links"},
+             "ffdl's sums with messages by gloo", std::nullopt);
+    pair_row(suite, groups, tcp + "/gloo", bytes, {"tcp"}, {"gloo", false}, "gloo", std::nullopt);
+    pair_row(suite, groups, fmt::format("allreduce/tls/{}/{}", groups.ranks(), size), bytes,
+             {"tls"}, {"tcp"}, "the same without TLS", std::nullopt);
+  }
+}
+
+// Compares with the peers. Targets: ahead of all with shared buffers and with four ranks; with
+// private buffers ahead from 1 MiB on, and within 1.1 of them below.
 void peer_rows(Suite& suite, Groups& groups, const std::vector<uint64_t>& sizes) {
   for (const std::string& ours : {std::string("shm_shared"), std::string("shm_private")}) {
     const bool easier = groups.ranks() == 2 && ours == "shm_private";
@@ -145,6 +160,7 @@ void allreduce_rows(Suite& suite, const Reference& machine) {
   micro_batch_rows(suite, two, gradients);
   micro_batch_rows(suite, three, gradients);
   if (smoke) return;  // the peers take longer to start than a smoke test may
+  network_rows(suite, two);
   peer_rows(suite, two, sizes);
   Groups four(4);
   peer_rows(suite, four, sizes);

@@ -10,7 +10,7 @@ namespace ffdl::bench {
 
 void allreduce_rows(Suite& suite, const Reference& machine);
 
-// A group of ranks that this program starts of itself: bench_allreduce --role CONTENDER RANKS
+// Runs a rank of a group that this program starts itself: bench_allreduce --role CONTENDER RANKS
 int play_role(const std::vector<std::string>& arguments);
 
 }  // namespace ffdl::bench

@@ -16,7 +16,7 @@
 namespace ffdl::bench {
 namespace {
 
-// Reads a whole file from the disk itself, in pieces of `bytes`, a multiple of the disk's blocks.
+// Reads a whole file from the disk, in pieces of `bytes`, a multiple of the disk's block size.
 class DirectReader {
  public:
   static Result<std::unique_ptr<DirectReader>> open(const std::string& path, size_t bytes) {
@@ -58,14 +58,14 @@ struct ColdRow {
   SampleOrder order = SampleOrder::kOnDemand;
   double target = 0;  // 0: none
   int pairs = 30;
-  bool is_ahead = false;  // the limit is the same where nobody reads ahead, and not the disk's
+  bool is_ahead = false;  // the limit is the same job without reading ahead, instead of the disk
   std::string note{};
 };
 
 constexpr DataPipelineOptions kAhead = {.threads = 2, .read_ahead_bytes = uint64_t{16} << 20};
 
-// An epoch of a file that is on the disk alone. What was read ahead of it is in memory already: a
-// batch or two.
+// Reads an epoch of a file that is only on the disk. A batch or two, which were read ahead, are in
+// memory already.
 Result<double> cold_epoch(RecordFile& file, Reading& reading, uint64_t sum) {
   if (file.evict()) return reading.epoch(sum);
   return Status(StatusCode::kUnavailable, "evict the file: it stays in memory");
@@ -98,7 +98,7 @@ Status cold_row(Suite& suite, const ColdRow& row) {
         if (row.is_ahead) return cold_epoch(*file, *alone, sum);
         return (*direct)->seconds(file->bytes().size());
       },
-      .limit_is = row.is_ahead ? "the same where nobody reads ahead"
+      .limit_is = row.is_ahead ? "the same without reading ahead"
                                : "the whole file by O_DIRECT in pieces of 4 MiB, in one thread",
       .pairs = suite.options().smoke ? 1 : row.pairs,
       .warm_up = 1,
@@ -111,7 +111,7 @@ Status cold_row(Suite& suite, const ColdRow& row) {
 
 void cold_rows(Suite& suite) {
   const bool smoke = suite.options().smoke;
-  // Large enough that what is read ahead of the next epoch does not count.
+  // Large enough that the samples read ahead for the next epoch do not count.
   const Shape small = {.records = 1'000'000, .record_bytes = 256, .partition = 16384, .batch = 256};
   const Shape large = {.records = 4'000, .record_bytes = 100'000, .partition = 64, .batch = 32};
   const ColdRow rows[] = {

@@ -4,7 +4,8 @@
 
 namespace ffdl::bench {
 
-// How fast samples come from a disk, against reading the disk past the system's memory.
+// Measures the speed of samples from a disk, against reads of the disk that bypass the system's
+// memory.
 void cold_rows(Suite& suite);
 
 }  // namespace ffdl::bench

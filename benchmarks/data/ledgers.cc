@@ -6,16 +6,16 @@
 
 namespace ffdl::bench {
 
-Ledgers::Ledgers(int members, const PartitionLedgerOptions& options) {
+Ledgers::Ledgers(int members, const LedgerOptions& options) {
   World world;
   for (int rank = 0; rank < members; ++rank) {
     world.members.push_back({fmt::format("worker-{}", rank), 1});
   }
   for (world.rank = 0; world.rank < members; ++world.rank) {
-    ledgers_.push_back(std::move(PartitionLedger::create(options)).value());
-    ledgers_.back()->world_changed(world);
+    ledgers_.push_back(std::move(make_session_ledger(options)).value());
+    ledgers_.back()->participant()->world_changed(world);
   }
-  records_.resize(ledgers_.size() * ledgers_[0]->record_bytes());
+  records_.resize(ledgers_.size() * ledgers_[0]->participant()->record_bytes());
 }
 
 Result<double> Ledgers::step(uint64_t count) {
@@ -27,18 +27,18 @@ Result<double> Ledgers::step(std::span<const uint64_t> counts) {
   const auto since = [](Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  const size_t bytes = one().record_bytes();
+  const size_t bytes = one().participant()->record_bytes();
   double seconds = 0;
   for (size_t rank = ledgers_.size(); rank-- > 0;) {
     const auto begin = Clock::now();
     FFDL_RETURN_IF_ERROR(ledgers_[rank]->take(counts[rank]).status());
-    ledgers_[rank]->describe(std::span(records_).subspan(rank * bytes, bytes));
+    ledgers_[rank]->participant()->write_record(std::span(records_).subspan(rank * bytes, bytes));
     if (rank == 0) seconds += since(begin);
   }
   ++step_;
   for (size_t rank = 0; rank < ledgers_.size(); ++rank) {
     const auto begin = Clock::now();
-    ledgers_[rank]->applied(step_, StepRecords(records_, bytes, bytes));
+    ledgers_[rank]->participant()->applied(step_, StepRecords(records_, bytes, bytes));
     if (rank == 0) seconds += since(begin);
   }
   return seconds;

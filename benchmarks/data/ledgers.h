@@ -6,34 +6,35 @@
 #include <span>
 #include <vector>
 
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/sample_ledger.h"
 
 namespace ffdl::bench {
 
-// Of a thousand million samples, so that whatever grew with the data set would be seen.
-inline PartitionLedgerOptions large_ledger() {
+// Returns options for a thousand million samples, so that any cost that grows with the data set
+// shows.
+inline LedgerOptions large_ledger() {
   return {.samples = 1'000'000'000,
           .partition_samples = 4096,
           .epochs = 0,
           .shuffle = Shuffle::kSamples};
 }
 
-// The ledgers of all members of a job, one of whom is measured, and what all of them say.
+// The ledgers of all members of a job, one of which is measured, and their records.
 class Ledgers {
  public:
-  explicit Ledgers(int members, const PartitionLedgerOptions& options = large_ledger());
+  explicit Ledgers(int members, const LedgerOptions& options = large_ledger());
 
-  PartitionLedger& one() { return *ledgers_[0]; }
-  // All take up to `count` samples and commit them. Seconds that one member's ledger needed for
-  // it; the others' part is not in it.
+  SampleLedger& one() { return *ledgers_[0]; }
+  // Takes up to `count` samples at each member and commits them. Returns the seconds that one
+  // member's ledger needed, without the time of the others.
   Result<double> step(uint64_t count);
-  // The same with a count for each member.
+  // Takes and commits a separate count for each member; returns the seconds of one member's ledger.
   Result<double> step(std::span<const uint64_t> counts);
-  // Mean seconds of such steps of 256 samples.
+  // Returns the mean seconds of steps of 256 samples.
   Result<double> seconds_per_step(int steps);
 
  private:
-  std::vector<std::unique_ptr<PartitionLedger>> ledgers_{};
+  std::vector<std::unique_ptr<SampleLedger>> ledgers_{};
   std::vector<std::byte> records_{};
   uint64_t step_ = 0;
 };

@@ -15,7 +15,7 @@
 namespace ffdl::bench {
 namespace {
 
-// The computation of a step: as much as a small network needs for a mini-batch.
+// The computation of a step, as long as that of a small network for a mini-batch.
 class Trainer {
  public:
   Trainer() : net_(2, 512, 32), weights_(net_.parameters()), gradient_(net_.parameters()) {
@@ -40,17 +40,17 @@ Status overhead_row(Suite& suite) {
                         RecordFile::make(suite.options().smoke ? tiny(kSmall) : kSmall));
   const Shape& shape = file->shape();
   FFDL_ASSIGN_OR_RETURN(const auto reading,
-                        Reading::open(file->path(), shape, {FileAccess::kMapped, {.threads = 0}}));
+                        Reading::open(file->path(), shape, {true, {.threads = 0}}));
   FFDL_ASSIGN_OR_RETURN(auto order, reading->order());
-  // The partition that is shorter than a turn comes last, so that all turns read one partition.
+  // The partition that is shorter than a turn goes last, so that all turns read one partition.
   std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
     return a / shape.partition < b / shape.partition;
   });
-  FFDL_ASSIGN_OR_RETURN(const auto split,
-                        open_records({file->path()}, {.record_bytes = shape.record_bytes},
-                                     {.access = FileAccess::kMapped}));
+  FFDL_ASSIGN_OR_RETURN(
+      const auto split,
+      open_records({file->path()}, {.record_bytes = shape.record_bytes}, {.mapped = true}));
   Trainer trainer;
-  // A turn is a partition, which the pipeline reads at once too.
+  // A turn is a partition, which the pipeline also reads at once.
   const size_t steps = std::max<size_t>(1, std::min(shape.partition, order.size()) / shape.batch);
   const size_t turn = steps * shape.batch;
   uint64_t sum = 0;

@@ -4,7 +4,7 @@
 
 namespace ffdl::bench {
 
-// What the ledger costs a training loop.
+// Measures the cost of the ledger for a training loop.
 void overhead_rows(Suite& suite);
 
 }  // namespace ffdl::bench

@@ -19,15 +19,15 @@
 namespace ffdl::bench {
 namespace {
 
-// What one row reads, and how.
+// The contents and the method of one row.
 struct ReadingRow {
   std::string name{};
   std::string unit{};
   double units_per_epoch = 0;
-  FileAccess access = FileAccess::kCopied;
+  bool mapped = false;
   DataPipelineOptions options{};
   uint64_t window_partitions = 1;
-  bool into = false;  // memory of its own
+  bool into = false;  // into memory of the job
   bool limit_copies = false;
   int pairs = 150;
   double target = 0;  // 0: none
@@ -40,7 +40,7 @@ Status reading_row(Suite& suite, const RecordFile& file, const ReadingRow& row) 
   const Shape& shape = file.shape();
   FFDL_ASSIGN_OR_RETURN(const auto reading,
                         Reading::open(file.path(), shape,
-                                      {.access = row.access,
+                                      {.mapped = row.mapped,
                                        .pipeline = row.options,
                                        .window_partitions = row.window_partitions,
                                        .into = row.into}));
@@ -68,10 +68,10 @@ Status reading_row(Suite& suite, const RecordFile& file, const ReadingRow& row) 
 }
 
 Result<std::unique_ptr<Reading>> open_mapped(const RecordFile& file, int threads) {
-  return Reading::open(file.path(), file.shape(), {FileAccess::kMapped, {.threads = threads}});
+  return Reading::open(file.path(), file.shape(), {true, {.threads = threads}});
 }
 
-// Small records that somebody reads ahead, against reading them here.
+// Measures small records that another thread or process reads ahead, against reading them directly.
 template <class Ahead>
 Status prefetch_row(Suite& suite, const RecordFile& file, const std::string& name, Ahead& ahead,
                     const std::string& note) {
@@ -84,7 +84,7 @@ Status prefetch_row(Suite& suite, const RecordFile& file, const std::string& nam
       .figure = [&](double seconds) { return static_cast<double>(file.shape().records) / seconds; },
       .subject = [&] { return ahead.epoch(sum); },
       .limit = [&] { return alone->epoch(sum); },
-      .limit_is = "the same where nobody reads ahead",
+      .limit_is = "the same without reading ahead",
       .pairs = suite.options().smoke ? 3 : 150,
       .target = Target{0.9, false},
       .note = note});
@@ -95,8 +95,8 @@ Status prefetch_rows(Suite& suite, const RecordFile& file) {
   std::string name = "data/prefetch_cost";
   if (suite.wants(name)) {
     FFDL_ASSIGN_OR_RETURN(const auto ahead, open_mapped(file, 1));
-    FFDL_RETURN_IF_ERROR(prefetch_row(suite, file, name, *ahead,
-                                      "small records where they lie, one thread reads ahead"));
+    FFDL_RETURN_IF_ERROR(
+        prefetch_row(suite, file, name, *ahead, "small records in place, one thread reads ahead"));
   }
   name += "/process";
   if (!suite.wants(name)) return {};
@@ -126,7 +126,7 @@ Status start_row(Suite& suite, const RecordFile& file) {
   return {};
 }
 
-// By peers/records.py, in a process of its own.
+// Measures peers/records.py in a process of its own.
 void python_rows(Suite& suite, const RecordFile& file) {
   if (suite.options().smoke) return;  // its interpreter takes longer to load than a smoke test may
   for (const int batch : {256, 4096}) {
@@ -172,16 +172,16 @@ ReadingRow small_row(const std::string& name, const Shape& shape) {
       .name = "data/small_rec_per_s/" + name,
       .unit = "rec/s",
       .units_per_epoch = static_cast<double>(shape.records),
-      .access = FileAccess::kMapped,
+      .mapped = true,
       .options = {.threads = 0},
       .target = 0.7,
       .limit_is = "a loop over the mapped file in the same order, the next records fetched ahead",
-      .note = fmt::format("records of {} B, shuffled within partitions of 4096, where they lie "
+      .note = fmt::format("records of {} B, shuffled within partitions of 4096, in place "
                           "in the mapped file, in one thread, with the ledger's steps",
                           shape.record_bytes)};
 }
 
-// The smallest and the largest that count as small.
+// Measures the smallest and the largest record that count as small.
 Status small_row_of_size(Suite& suite, uint64_t record_bytes) {
   Shape shape = suite.options().smoke ? tiny(kSmall) : kSmall;
   shape.record_bytes = record_bytes;
@@ -205,7 +205,7 @@ Status small_rows(Suite& suite) {
   window.note = "the same, shuffled within windows of 8 of these partitions";
   FFDL_RETURN_IF_ERROR(reading_row(suite, *file, window));
   row.name = "data/small_rec_per_s/read";
-  row.access = FileAccess::kCopied;
+  row.mapped = false;
   row.limit_copies = true;
   row.target = 0;
   row.limit_is = "the same loop with a copy of each record into a buffer";
@@ -225,16 +225,16 @@ Status large_rows(Suite& suite) {
       .name = "data/large_gbps/views",
       .unit = "GB/s",
       .units_per_epoch = gigabytes,
-      .access = FileAccess::kMapped,
+      .mapped = true,
       .options = {.threads = 0},
       .pairs = 40,
       .target = 0.9,
       .limit_is = "a loop over the mapped file in the same order",
-      .note = "records of 100 kB, shuffled, where they lie in the mapped file, in one thread"};
+      .note = "records of 100 kB, shuffled, in place in the mapped file, in one thread"};
   FFDL_RETURN_IF_ERROR(reading_row(suite, *file, views));
   ReadingRow copied = views;
   copied.name = "data/large_gbps/copied";
-  copied.options.one_buffer = true;
+  copied.options.contiguous = true;
   copied.limit_copies = true;
   copied.target = 0.85;
   copied.limit_is = "the same loop with a copy of each record into a buffer, in one thread";
@@ -248,7 +248,7 @@ Status large_rows(Suite& suite) {
   copied.note = "the same by one thread that reads ahead";
   FFDL_RETURN_IF_ERROR(reading_row(suite, *file, copied));
   copied.name = "data/large_gbps/read_ahead";
-  copied.access = FileAccess::kCopied;
+  copied.mapped = false;
   copied.note = "the same with the default access, whose copy is the system's, by one thread ahead";
   FFDL_RETURN_IF_ERROR(reading_row(suite, *file, copied));
   ReadingRow into = copied;

@@ -4,7 +4,7 @@
 
 namespace ffdl::bench {
 
-// How fast samples come out of files that the system holds in memory, each byte of them read.
+// Measures the speed of reading every byte of samples from files that are in the system's memory.
 void reading_rows(Suite& suite);
 
 }  // namespace ffdl::bench

@@ -12,19 +12,19 @@ Result<std::unique_ptr<Reading>> Reading::open(const std::string& path, const Sh
   reading->batch_samples_ = shape.batch;
   if (options.into) reading->memory_.resize(shape.batch * shape.record_bytes);
   FFDL_ASSIGN_OR_RETURN(reading->source_, open_records({path}, {.record_bytes = shape.record_bytes},
-                                                       {.access = options.access}));
+                                                       {.mapped = options.mapped}));
   const bool is_global = options.order == SampleOrder::kGlobal;
   FFDL_ASSIGN_OR_RETURN(reading->ledger_,
-                        PartitionLedger::create({.samples = reading->source_->samples(),
-                                                 .partition_samples = shape.partition,
-                                                 .epochs = 0,
-                                                 .shuffle = options.shuffle,
-                                                 .window_partitions = options.window_partitions,
-                                                 .order = options.order,
-                                                 .batch_samples = is_global ? shape.batch : 0}));
+                        make_session_ledger({.samples = reading->source_->samples(),
+                                             .partition_samples = shape.partition,
+                                             .epochs = 0,
+                                             .shuffle = options.shuffle,
+                                             .window_partitions = options.window_partitions,
+                                             .order = options.order,
+                                             .batch_samples = is_global ? shape.batch : 0}));
   World world;
   world.members = {{"worker", 1}};
-  reading->ledger_->world_changed(world);
+  reading->ledger_->participant()->world_changed(world);
   FFDL_ASSIGN_OR_RETURN(
       reading->pipeline_,
       DataPipeline::create(*reading->source_, *reading->ledger_, options.pipeline));
@@ -35,9 +35,9 @@ Result<const DataBatch*> Reading::next() {
   FFDL_RETURN_IF_ERROR(memory_.empty() ? pipeline_->next(batch_, batch_samples_)
                                        : pipeline_->next_into(memory_, batch_, batch_samples_));
   std::vector<std::byte>& record = record_;
-  record.resize(ledger_->record_bytes());
-  ledger_->describe(record);
-  ledger_->applied(++step_, StepRecords(record, record.size(), record.size()));
+  record.resize(ledger_->participant()->record_bytes());
+  ledger_->participant()->write_record(record);
+  ledger_->participant()->applied(++step_, StepRecords(record, record.size(), record.size()));
   return &batch_;
 }
 

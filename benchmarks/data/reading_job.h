@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "benchmarks/data/record_file.h"
-#include "ffdl/data_pipeline.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/data_pipeline.h"
+#include "ffdl/data/sample_ledger.h"
 
 namespace ffdl::bench {
 
@@ -16,31 +16,32 @@ namespace ffdl::bench {
 class Reading {
  public:
   struct Options {
-    FileAccess access = FileAccess::kCopied;
+    bool mapped = false;
     DataPipelineOptions pipeline{};
     Shuffle shuffle = Shuffle::kSamples;
     SampleOrder order = SampleOrder::kOnDemand;
     uint64_t window_partitions = 1;
-    bool into = false;  // memory of its own
+    bool into = false;  // into memory of this job
   };
   static Result<std::unique_ptr<Reading>> open(const std::string& path, const Shape& shape,
                                                const Options& options);
 
-  // The next batch, until the one after it; the step that uses it is applied already.
+  // Returns the next batch, valid until the call after it. The step that uses it is already
+  // applied.
   Result<const DataBatch*> next();
   Result<uint64_t> sum_of_batch();
-  // Seconds of one epoch, which must give this sum.
+  // Returns the seconds of one epoch. Checks that the samples have this sum.
   Result<double> epoch(uint64_t expected);
-  // The order of an epoch, for who reads without a ledger.
+  // Returns the order of an epoch, for a reader without a ledger.
   Result<std::vector<uint64_t>> order();
 
   const DataSource& source() const { return *source_; }
 
  private:
   std::unique_ptr<DataSource> source_{};
-  std::unique_ptr<PartitionLedger> ledger_{};
+  std::unique_ptr<SampleLedger> ledger_{};
   std::unique_ptr<DataPipeline> pipeline_{};
-  std::vector<std::byte> memory_{};  // for a batch; empty: they lie where the pipeline has them
+  std::vector<std::byte> memory_{};  // for a batch; empty: samples stay in the pipeline's memory
   DataBatch batch_{};
   uint64_t batch_samples_ = 0;
   std::vector<std::byte> record_{};

@@ -55,9 +55,9 @@ bool RecordFile::evict() {
   auto* const map = const_cast<std::byte*>(map_.data());
   std::vector<unsigned char> pages((map_.size() + 4095) / 4096);
   bool gone = false;
-  // Somebody may still be reading some of it.
+  // Another process may still be reading a part of the file.
   for (int attempt = 0; attempt < 100 && !gone; ++attempt) {
-    // Only pages that are written and in nobody's page table go.
+    // Only pages that are written back and in no page table are removed.
     fdatasync(fd);
     madvise(map, map_.size(), MADV_DONTNEED);
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);

@@ -11,7 +11,7 @@
 
 namespace ffdl::bench {
 
-// Records of one size, how many a partition has and how many a step takes.
+// The record size, and the numbers of records in the file, in a partition and in a step.
 struct Shape {
   uint64_t records = 0;
   uint64_t record_bytes = 0;
@@ -27,7 +27,7 @@ inline Shape tiny(Shape shape) {
   return shape;
 }
 
-// A file of records in a folder of its own, and in memory for the limits.
+// A file of records in a folder of its own, and a copy in memory for the limits.
 class RecordFile {
  public:
   static Result<std::unique_ptr<RecordFile>> make(const Shape& shape);
@@ -38,8 +38,8 @@ class RecordFile {
   const Shape& shape() const { return shape_; }
   std::string path() const { return folder_ + "/records"; }
   std::span<const std::byte> bytes() const { return map_; }
-  // Takes it out of the system's memory, so that it is read from the disk again. False where that
-  // is not possible, as on tmpfs.
+  // Removes the file from the system's memory, so that the disk is read again. Returns false if
+  // that is not possible, as on tmpfs.
   bool evict();
 
  private:

@@ -32,8 +32,8 @@ Result<double> RingReading::epoch(uint64_t expected) {
   uint64_t sum = 0;
   for (uint64_t given = 0; given < records_;) {
     FFDL_ASSIGN_OR_RETURN(const auto batch, consumer_->next(soon()));
-    for (const auto& sample : (*batch)->samples) sum += sum_of(sample);
-    given += (*batch)->samples.size();
+    for (const auto& sample : batch->samples) sum += sum_of(sample);
+    given += batch->samples.size();
   }
   const auto end = std::chrono::steady_clock::now();
   if (sum == expected) return std::chrono::duration<double>(end - begin).count();
@@ -41,8 +41,7 @@ Result<double> RingReading::epoch(uint64_t expected) {
 }
 
 int play_fill_ring(const std::string& path) {
-  const auto reading =
-      Reading::open(path, kSmall, {.access = FileAccess::kMapped, .pipeline = {.threads = 0}});
+  const auto reading = Reading::open(path, kSmall, {.mapped = true, .pipeline = {.threads = 0}});
   const BatchRingOptions options = {.slots = 8,
                                     .slot_bytes = 2 * kSmall.batch * kSmall.record_bytes};
   const auto ring = BatchRing::create({}, options);

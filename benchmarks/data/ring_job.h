@@ -5,7 +5,7 @@
 #include <string>
 
 #include "benchmarks/harness/resident.h"
-#include "ffdl/batch_ring.h"
+#include "ffdl/data/batch_ring.h"
 
 namespace ffdl::bench {
 
@@ -17,18 +17,18 @@ class RingReading {
   RingReading(const RingReading&) = delete;
   RingReading& operator=(const RingReading&) = delete;
 
-  // Seconds of one epoch, which must give this sum.
+  // Returns the seconds of one epoch. Checks that the samples have this sum.
   Result<double> epoch(uint64_t expected);
 
  private:
   RingReading() = default;
 
-  uint64_t records_ = 0;  // of an epoch
+  uint64_t records_ = 0;  // in an epoch
   std::unique_ptr<Resident> reader_{};
   std::unique_ptr<BatchConsumer> consumer_{};
 };
 
-// The process that fills it, to its end: '--role fill-ring FILE'.
+// Fills the ring to its end, in a process of its own: '--role fill-ring FILE'.
 int play_fill_ring(const std::string& path);
 
 }  // namespace ffdl::bench

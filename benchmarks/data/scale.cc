@@ -16,14 +16,15 @@
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/limits.h"
-#include "ffdl/store_ledger.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/store.h"
 
 namespace ffdl::bench {
 namespace {
 
 using namespace std::chrono_literals;
 
-// A line of /proc/self/status, "VmHWM" or the like, in MiB.
+// Returns a line of /proc/self/status, "VmHWM" or similar, in MiB.
 double own_mib(const std::string& field) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -43,7 +44,7 @@ void resume_rows(Suite& suite) {
   Ledgers job(4);
   const int steps = suite.options().smoke ? 10 : 10'000;
   for (int i = 0; i < steps; ++i) {
-    if (const auto step = job.step(PartitionLedger::kAll); !step.ok()) {
+    if (const auto step = job.step(SampleLedger::kAll); !step.ok()) {
       return suite.failed(name, step.status());
     }
   }
@@ -52,10 +53,10 @@ void resume_rows(Suite& suite) {
                           .unit = "ms",
                           .sample = [&]() -> Result<double> {
                             FFDL_RETURN_IF_ERROR(job.seconds_per_step(10).status());
-                            const auto saved = job.one().save();
+                            const auto saved = job.one().participant()->save();
                             state = saved.size();
                             const auto begin = std::chrono::steady_clock::now();
-                            FFDL_RETURN_IF_ERROR(job.one().restore(saved));
+                            FFDL_RETURN_IF_ERROR(job.one().participant()->restore(saved));
                             FFDL_RETURN_IF_ERROR(job.one().take(256).status());
                             const auto end = std::chrono::steady_clock::now();
                             return 1e3 * std::chrono::duration<double>(end - begin).count();
@@ -72,7 +73,7 @@ void resume_rows(Suite& suite) {
                           .note = "that state: 4 members with 2 partitions each"});
 }
 
-// What grows with the data set at a member that knows all that a leader would.
+// Measures the memory that grows with the data set, at a member that knows as much as a leader.
 void ledger_memory_row(Suite& suite) {
   const std::string name = "data/leader_mib";
   if (!suite.wants(name)) return;
@@ -90,8 +91,8 @@ void ledger_memory_row(Suite& suite) {
               "a 64th of what a process with all of them grows by"});
 }
 
-// There is nobody who is asked for partitions: each member works out who gets which, from what
-// travels with the step.
+// Measures the assignment of partitions. No member answers requests for them: each computes the
+// assignment from the records that travel with the step.
 void assign_rows(Suite& suite) {
   const std::string name = "data/assign_per_s";
   const std::string p99 = "data/assign_p99";
@@ -138,7 +139,8 @@ void assign_rows(Suite& suite) {
                                               trip_us)});
 }
 
-// Steps and not seconds: a step is as long for both, and the fast one uses three times the samples.
+// Measures steps, not seconds: a step takes equally long for both, and the fast member uses three
+// times the samples.
 void fast_and_slow_row(Suite& suite) {
   const std::string name = "data/fast_and_slow";
   if (!suite.wants(name)) return;
@@ -162,13 +164,13 @@ void fast_and_slow_row(Suite& suite) {
               "one of which uses three times as many in a step; halves made before take 2.0"});
 }
 
-// Members without a session, each of which goes on by itself.
+// The parameters of members without a session, each of which proceeds on its own.
 constexpr uint64_t kBatch = 16;
 constexpr std::array<std::chrono::microseconds, 2> kTimeOfBatch = {200us, 600us};
 
-// By a clock that does not wait for the processors: what a busy machine adds to one mini-batch is
-// not added to the next.
-Status work_off(StoreLedger& ledger, std::chrono::microseconds time_of_batch) {
+// Works off the ledger by a clock that does not wait for the processors. So a delay of one
+// mini-batch on a busy machine is not added to the next.
+Status work_off(SampleLedger& ledger, std::chrono::microseconds time_of_batch) {
   auto end = std::chrono::steady_clock::now();
   while (!ledger.is_done()) {
     FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger.take(kBatch));
@@ -179,17 +181,17 @@ Status work_off(StoreLedger& ledger, std::chrono::microseconds time_of_batch) {
     }
     end += time_of_batch * ledger.taken() / kBatch;
     std::this_thread::sleep_until(end);
-    FFDL_RETURN_IF_ERROR(ledger.advance());
+    FFDL_RETURN_IF_ERROR(ledger.commit());
   }
   return {};
 }
 
-Result<double> seconds_together(const PartitionLedgerOptions& data) {
+Result<double> seconds_together(const LedgerOptions& data) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store("mem://", system_runtime()));
-  std::array<std::unique_ptr<StoreLedger>, 2> ledgers;
+  std::array<std::unique_ptr<SampleLedger>, 2> ledgers;
   for (size_t i = 0; i < ledgers.size(); ++i) {
-    FFDL_ASSIGN_OR_RETURN(ledgers[i], StoreLedger::join({.data = data, .id = fmt::format("w{}", i)},
-                                                        *store, system_runtime()));
+    FFDL_ASSIGN_OR_RETURN(ledgers[i],
+                          make_store_ledger(data, {.id = fmt::format("w{}", i)}, *store));
   }
   std::array<Status, 2> ends;
   const double seconds = seconds_of([&] {
@@ -260,7 +262,7 @@ int play_ledger_memory() {
   const double before = own_mib("VmRSS");
   Ledgers job(64);
   for (int i = 0; i < 1000; ++i) {
-    if (!job.step(PartitionLedger::kAll).ok()) return 1;
+    if (!job.step(SampleLedger::kAll).ok()) return 1;
   }
   answer(fmt::format("{}", (own_mib("VmRSS") - before) / 64));
   wait_for_the_end();

@@ -7,11 +7,11 @@
 
 namespace ffdl::bench {
 
-// What the ledger needs where a data set is large: time to go on, memory, and partitions handed
-// out.
+// Measures the ledger with a large data set: the time to continue, the memory, and partitions that
+// are handed out.
 void scale_rows(Suite& suite);
 
-// Processes that say how much memory they needed, in MiB: '--role ledger-memory -' and '--role
+// Processes that report their peak memory in MiB: '--role ledger-memory -' and '--role
 // worker-memory FILE'.
 int play_ledger_memory();
 int play_worker_memory(const std::string& path);

@@ -9,7 +9,7 @@
 
 namespace ffdl::bench {
 
-// Makes a folder of its own for one measurement; who makes it removes it.
+// Creates a folder for one measurement; the caller removes it.
 inline Result<std::string> make_folder() {
   std::string folder = (std::filesystem::temp_directory_path() / "ffdl-bench-XXXXXX").string();
   if (mkdtemp(folder.data()) != nullptr) return folder;

@@ -6,9 +6,9 @@
 
 namespace ffdl::bench {
 
-// Zeroed memory of whole pages, all of them touched, in pages of the size that any program gets
-// without asking: limits and peers then differ from a segment by what is done, not by the page
-// table. Ends the program when there is none.
+// Zeroed memory of whole pages, all of them touched. The pages have the size that a program gets by
+// default. So limits and peers differ from a segment by their work, not by the page table. Ends the
+// program when there is no memory.
 class Memory {
  public:
   enum class Sharing { kPrivate, kWithChildren };
@@ -27,7 +27,7 @@ class Memory {
   size_t bytes_;
 };
 
-// `count` floats with a small value in each, so that no arithmetic meets a denormal.
+// Returns `count` floats with a small value in each, so that no arithmetic meets a denormal.
 Memory filled_floats(size_t count, float value);
 
 }  // namespace ffdl::bench

@@ -9,14 +9,15 @@
 
 namespace ffdl::bench {
 
-// One turn of one contender: does a fixed piece of work, returns the seconds that count.
+// One turn of one contender: does a fixed piece of work and returns the seconds that count.
 using Turn = std::function<Result<double>()>;
 
-// Turns in a row are disturbed alike, so who begins changes from pair to pair: AB BA AB BA.
+// Returns true if the subject begins the pair. Consecutive turns are disturbed alike, so the order
+// alternates: AB BA AB BA.
 constexpr bool subject_begins(int pair) { return pair % 2 == 0; }
 
-// Runs `warm_up` pairs that do not count, then `count` that do. `done` is told the share of the
-// work that is behind. The first turn that fails ends it.
+// Runs `warm_up` pairs that do not count, then `count` pairs that do. `done` receives the completed
+// share of the work. The first turn that fails ends the run.
 Result<std::vector<PairTimes>> run_pairs(const Turn& subject, const Turn& limit, int count,
                                          int warm_up, const std::function<void(double)>& done);
 

@@ -5,8 +5,8 @@
 
 namespace ffdl::bench {
 
-// A bar on standard error while something takes longer than a second; nothing where standard error
-// is not a terminal. The destructor removes it.
+// Shows a bar on standard error while an operation takes longer than a second. Shows nothing if
+// standard error is not a terminal. The destructor removes the bar.
 class Progress {
  public:
   explicit Progress(std::string title);

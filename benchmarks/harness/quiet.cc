@@ -19,7 +19,7 @@ namespace {
 
 std::map<pid_t, ProcessTicks> all_processes() {
   std::map<pid_t, ProcessTicks> processes;
-  std::error_code ignored;  // processes come and go while we look
+  std::error_code ignored;  // processes start and end meanwhile
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
@@ -30,7 +30,7 @@ std::map<pid_t, ProcessTicks> all_processes() {
   return processes;
 }
 
-// Whether whoever started us holds the lock and has handed it down, as flock(1) does.
+// Returns true if the parent holds the lock and has passed it on, as flock(1) does.
 bool inherited_lock(int descriptor) {
   struct stat wanted{};
   if (fstat(descriptor, &wanted) != 0) return false;
@@ -49,7 +49,7 @@ bool inherited_lock(int descriptor) {
 
 std::string read_text(const std::filesystem::path& path) {
   std::ostringstream text;
-  text << std::ifstream(path).rdbuf();  // who iterates over it gets exceptions
+  text << std::ifstream(path).rdbuf();  // iterators over it throw exceptions
   return text.str();
 }
 
@@ -113,7 +113,7 @@ Result<RunLock> RunLock::take(const std::string& path) {
                   fmt::format("lock '{}': {} failed with '{}'; give another file with --lock", path,
                               what, std::strerror(errno)));
   };
-  std::error_code ignored;  // open() reports what matters
+  std::error_code ignored;  // open() reports the errors that matter
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) return failed("open");

@@ -9,8 +9,8 @@
 
 namespace ffdl::bench {
 
-// A script of benchmarks/peers, in the peers' Python, with its arguments. It answers a count with
-// the seconds of that many steps. Returns when it is ready.
+// Starts a script of benchmarks/peers with its arguments, in the peers' Python. For a count it
+// answers with the seconds of that many steps. Returns when the script is ready.
 // Errors: kNotFound (the peers are not installed), kInternal, and those of Resident.
 Result<std::unique_ptr<Resident>> start_script(std::vector<std::string> words);
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-// The arithmetic of a figure. Pure.
+// The statistics of a figure. Pure.
 namespace ffdl::bench {
 
 // A middle value and its 95 % bounds.
@@ -14,20 +14,21 @@ struct Estimate {
   double hi = 0;
 };
 
-// Seconds that the two contenders of one pair took for the same work.
+// The seconds that the two contenders of one pair took for the same work.
 struct PairTimes {
   double subject = 0;
   double limit = 0;
 };
 
-// The middle of the values, or the mean of the two in the middle. `values` must not be empty.
+// Returns the middle value, or the mean of the two in the middle. `values` must not be empty.
 double median(std::vector<double> values);
 
-// The median and its percentile bootstrap bounds: the same values and seed give the same bounds.
+// Returns the median and its percentile bootstrap bounds. The same values and seed give the same
+// bounds.
 Estimate bootstrap_median(std::span<const double> values, uint64_t seed);
 
-// exp(median of ln(limit / subject)) with its bounds: 1 when the subject is as fast as the limit,
-// smaller when it is slower.
+// Returns exp(median of ln(limit / subject)) with its bounds: 1 if the subject is as fast as the
+// limit, smaller if it is slower.
 Estimate pair_ratio(std::span<const PairTimes> pairs, uint64_t seed);
 
 }  // namespace ffdl::bench

@@ -17,12 +17,12 @@ namespace ffdl::bench {
 namespace {
 
 constexpr int kSmokePairs = 3;
-// A run ends within 15 minutes: after this time no row is repeated.
+// A run ends within 15 minutes: no row is repeated after this time.
 constexpr std::chrono::minutes kRepeatUntil{6};
-// A limit slower than this part of what the memory allows would flatter.
+// A limit below this part of the speed that the memory allows would flatter the subject.
 constexpr double kLimitSpeedMin = 0.8;
 
-// The commit of the sources that this program was built from, with "-dirty" where they differ.
+// Returns the commit of the sources that this program was built from, with "-dirty" if they differ.
 std::string source_commit() {
   const std::string git =
       fmt::format("git -C '{}' describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null",
@@ -109,7 +109,7 @@ bool Suite::time_is_up() const {
 void Suite::add(Row row) {
   if (!options_.smoke) fmt::print(stderr, "{}\n", to_line(row));
   report_.rows.push_back(std::move(row));
-  // Whoever ends this program before its time finds what it had.
+  // Keeps the rows so far for a user who ends this program early.
   if (!options_.json.empty()) static_cast<void>(write_json(report_, rows_so_far()));
 }
 

@@ -14,11 +14,11 @@
 namespace ffdl::bench {
 
 struct SuiteOptions {
-  std::string json = {};  // file to write; empty: the table alone
+  std::string json = {};  // file to write; empty: only the table
   std::string lock = {};  // empty: "lock" beside the JSON file
-  std::string only = {};  // rows whose name holds this text
-  bool slow = false;      // more pairs and larger sizes, past 15 minutes
-  bool smoke = false;     // tiny sizes, few pairs, no verdicts: does everything run?
+  std::string only = {};  // rows with names that contain this text
+  bool slow = false;      // more pairs and larger sizes; takes longer than 15 minutes
+  bool smoke = false;     // tiny sizes, few pairs, no verdicts: checks that everything runs
   int repeats = 2;        // further attempts at a disturbed row
   uint64_t seed = 1;      // of the bootstrap
 };
@@ -33,8 +33,7 @@ struct PairSpec {
   std::string limit_is = {};
   int pairs = 150;
   int warm_up = 5;
-  double allowed_s =
-      0;  // what traffic or ping-pong allow for a turn of the limit; 0: no such check
+  double allowed_s = 0;  // allowed by traffic or ping-pong for a turn of the limit; 0: not checked
   std::optional<Target> target = std::nullopt;
   std::string note = {};
 };
@@ -50,20 +49,21 @@ struct ValueSpec {
   std::string note = {};
 };
 
-// Rows whose samples come together, one of each.
+// Rows that are sampled together, one value for each row.
 struct ValuesSpec {
-  std::vector<ValueSpec> rows = {};  // their own sample, samples and warm_up are not looked at
+  std::vector<ValueSpec> rows = {};  // sample, samples and warm_up of these are ignored
   std::function<Result<std::vector<double>>()> sample = {};
   int samples = 30;
   int warm_up = 1;
 };
 
-// The rows of one benchmark program, measured one after the other and repeated when disturbed.
+// The rows of one benchmark program, measured in sequence and repeated when disturbed.
 // Threads: one.
 // Owns: the run lock, while a file is written.
 class Suite {
  public:
-  // A benchmark's main: reads the command line, measures `rows`, gives the exit code.
+  // Serves as main() of a benchmark: reads the command line, measures `rows`, returns the exit
+  // code.
   static int run(const std::string& name, int argc, char** argv,
                  const std::function<void(Suite&)>& rows);
 
@@ -74,25 +74,25 @@ class Suite {
   void measure(PairSpec spec);
   std::optional<double> measure(ValueSpec spec);  // the median
   void measure(ValuesSpec spec);
-  // "<spec.name>/aa": the limit against itself, measured whatever --only says.
+  // Measures the limit against itself as "<spec.name>/aa", regardless of --only.
   void self_check(PairSpec spec);
 
-  // A row whose thing cannot be had here, and why.
+  // Adds a row that cannot be measured here, and the reason.
   void missing(const std::string& row, const std::string& reason);
-  // A row that should have been measured and was not: the run fails.
+  // Adds a row that failed to be measured: the run fails.
   void failed(const std::string& row, const Status& status);
 
  private:
-  // A value when the program should end at once, with that exit code.
+  // Returns an exit code if the program should end at once.
   static std::optional<int> parse(const std::string& name, int argc, char** argv,
                                   SuiteOptions& options, std::string& command);
   static Result<Suite> open(std::string name, std::string command, SuiteOptions options);
-  // Beside the JSON file while rows are measured.
+  // Returns the file of the rows so far, beside the JSON file, while rows are measured.
   std::string rows_so_far() const { return options_.json + ".rows"; }
-  // Prints the table, writes the file, gives the exit code.
+  // Prints the table, writes the file, returns the exit code.
   int finish();
   Suite(std::string name, std::string command, SuiteOptions options);
-  // Adds the rows of the best attempt; false when one failed.
+  // Adds the rows of the best attempt. Returns false if one failed.
   bool repeat_until_quiet(
       const std::string& name,
       const std::function<Result<std::vector<Row>>(std::function<void(double)>)>& attempt);

@@ -16,9 +16,10 @@ namespace ffdl::bench {
 
 inline constexpr const char* kTwoHostsCable = "ffdl0";
 
-// Runs `body(host, address)` as two hosts on one machine: processes in network namespaces of their
-// own, which a virtual cable joins, each with a /dev/shm of its own. Returns the exit codes; none
-// where that is not allowed: it needs root and iproute2. Nothing of it outlives the processes.
+// Runs `body(host, address)` as two hosts on one machine. The hosts are processes in separate
+// network namespaces, joined by a virtual cable, each with a /dev/shm of its own. Returns the exit
+// codes, or none if that is not allowed: it needs root and iproute2. Nothing of it outlives the
+// processes.
 inline std::optional<std::array<int, 2>> run_two_hosts(
     const std::function<int(int host, const std::string& address)>& body) {
   std::array<pid_t, 2> hosts{};
@@ -53,7 +54,7 @@ inline std::optional<std::array<int, 2>> run_two_hosts(
   all_allowed = all_allowed && std::system(cable.c_str()) == 0;
   std::array<int, 2> codes{};
   for (size_t host = 0; host < 2; ++host) {
-    // Who is not told ends.
+    // A host that receives no byte ends.
     if (all_allowed && write(joined[host][1], "", 1) != 1) all_allowed = false;
     for (const int end : {ready[host][0], ready[host][1], joined[host][0], joined[host][1]}) {
       close(end);

@@ -1,4 +1,4 @@
-"""What a call costs where nobody else takes part: all_reduce of 4 bytes in a world of one.
+"""The cost of a call without other members: all_reduce of 4 bytes in a world of one.
 
 usage: binding.py
 """

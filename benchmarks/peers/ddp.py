@@ -1,11 +1,12 @@
-"""One step of training in several processes, with and without what brings their gradients together.
+"""One step of training in several processes, with and without averaging of their gradients.
 
-usage: ddp.py ideal|noop|gloo|ffdl|elastic|elastic_overlap|elastic_late WORKERS PARAMETERS MINI_BATCH
+usage: ddp.py ideal|noop|gloo|ffdl|elastic|elastic_overlap|elastic_late WORKERS PARAMETERS
+MINI_BATCH
 
-ideal: no DistributedDataParallel at all. noop: one whose hook communicates nothing. gloo: as it comes.
-ffdl: back end ffdl, buckets in shared memory. elastic: ffdl.torch.elastic in place of
-DistributedDataParallel, as it comes; elastic_overlap: gradients are averaged during backward;
-elastic_late: they are not.
+ideal: without DistributedDataParallel. noop: with a hook that communicates nothing. gloo: with the
+defaults. ffdl: back end ffdl, buckets in shared memory. elastic: ffdl.torch.elastic in place of
+DistributedDataParallel, with the defaults; elastic_overlap: gradients are averaged during backward;
+elastic_late: they are averaged after it.
 """
 
 import datetime
@@ -38,7 +39,7 @@ def make_elastic_step(rank, kind, workers, parameters, mini_batch, folder):
 
     network = make_network(parameters)
     width = network[0].in_features
-    ledger = ffdl.PartitionLedger.create(
+    ledger = ffdl.make_session_ledger(
         samples=1000 * workers * mini_batch, order=ffdl.SampleOrder.GLOBAL,
         batch_samples=workers * mini_batch, epochs=0)
     trainer = ffdl.torch.elastic(

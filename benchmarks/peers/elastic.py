@@ -2,8 +2,8 @@
 
 usage: elastic.py FOLDER ID LAYERS MINI_BATCH
 
-FOLDER: of the store of its job. LAYERS: 1000 wide, so 8 MB of state each. What it answers, and what it writes into
-FOLDER/audit-ID: StartWorker in benchmarks/rescale/training.h.
+FOLDER: of the store of its job. LAYERS: 1000 wide, so 8 MB of state each. StartWorker in
+benchmarks/rescale/training.h describes its answers, and its output in FOLDER/audit-ID.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ WIDTH = 1000
 
 
 class History:
-    """What the thread that trains has done, for the one that answers questions."""
+    """The steps of the training thread, for the thread that answers questions."""
 
     def __init__(self):
         self._changed = threading.Condition()
@@ -73,9 +73,9 @@ def main():
     def on_stable(committed):
         parts = (f" {r.partition} {r.begin} {r.end}" for _, r in committed.parts)
         audit.write(f"{committed.step}{''.join(parts)}\n")
-        audit.flush()  # whatever is killed next
+        audit.flush()  # flushed: it survives a kill
 
-    ledger = ffdl.PartitionLedger.create(
+    ledger = ffdl.make_session_ledger(
         samples=64 * mini_batch, partition_samples=8 * mini_batch, epochs=0, on_stable=on_stable)
     model = make_model(layers)
     inputs, wanted = torch.randn(mini_batch, WIDTH), torch.randn(mini_batch, WIDTH)
@@ -83,7 +83,7 @@ def main():
     def compute():
         torch.nn.functional.mse_loss(model(inputs), wanted).backward()
 
-    compute()  # all that it needs is loaded and touched before the others wait for it
+    compute()  # code and memory are loaded and touched before the others wait
     model.zero_grad()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     trainer = ffdl.torch.elastic(
@@ -102,7 +102,7 @@ def main():
         trainer.step()
         ended = time.perf_counter()
         history.add(time.monotonic_ns(), inside + ended - began, world)
-        if not answers.is_alive():  # nobody asks any more
+        if not answers.is_alive():  # no more questions arrive
             return
         began = time.perf_counter()
 

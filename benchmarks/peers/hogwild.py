@@ -1,4 +1,6 @@
-"""Hogwild as PyTorch users do it: one shared tensor, added to without a lock. Updates can get lost.
+"""Hogwild in PyTorch's usual form: one shared tensor, added to without a lock.
+
+Updates can get lost.
 
 usage: hogwild.py WORKERS FLOATS; one step is a push (add a gradient) and a pull (copy the weights).
 """

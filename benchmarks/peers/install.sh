@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the peers need, once, into the virtual environment build/bench/peers of this
-# checkout: pinned versions, and ffdl's own Python package from these sources.
+# Installs the requirements of the peers, once, into the virtual environment build/bench/peers of
+# this checkout: pinned versions, and ffdl's own Python package from these sources.
 set -eu
 cd "$(dirname "$0")/../.."
 . benchmarks/peers/venv.sh

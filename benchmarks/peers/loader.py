@@ -2,7 +2,7 @@
 
 usage: loader.py ffdl|torch BYTES MINI_BATCH WORKERS
 
-BYTES: of a sample, a tensor that the data set makes anew each time. WORKERS: processes that load.
+BYTES: of a sample, a tensor that the data set creates each time. WORKERS: processes that load.
 """
 
 import itertools

@@ -2,8 +2,9 @@
 
 usage: records.py read|start FILE BATCH
 
-FILE: of records of 256 bytes. read: each line is answered with the seconds of an epoch in batches, each committed and
-every byte read. start: one line, with the milliseconds from the end of the imports to the first batch.
+FILE: of records of 256 bytes. read: answers each line with the seconds of an epoch in batches, each
+committed and every byte read. start: one line, with the milliseconds from the end of the imports to
+the first batch.
 """
 
 import sys
@@ -33,7 +34,7 @@ def read_epoch(loader):
     epoch = loader.ledger.epoch
     while loader.ledger.epoch == epoch:
         total += sum_of(loader.next())
-        loader.ledger.advance()
+        loader.ledger.commit()
     return total % 2**64
 
 

@@ -1,7 +1,7 @@
-"""Workers that sleep until it is their turn.
+"""Workers that sleep until their turn.
 
-The benchmark program writes a count per line; all workers do that many steps at once, and the answer is the seconds from
-the start of the first to the end of the last.
+The benchmark program writes a count per line. All workers do that many steps at once, and the
+answer is the seconds from the start of the first to the end of the last.
 """
 
 import sys
@@ -35,7 +35,7 @@ def _repeat(step, count):
 
 
 def serve(workers, make_step, *arguments):
-    """Rank 0 is this process. `make_step(rank, *arguments)` gives the function that does one step."""
+    """Serves as rank 0. `make_step(rank, *arguments)` returns the function that does one step."""
     context = torch.multiprocessing.get_context("spawn")
     others = []
     for rank in range(1, workers):

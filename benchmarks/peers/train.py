@@ -56,7 +56,7 @@ def make_ddp_step(rank, mini_batch, workers, rendezvous):
 
 
 class LinearIntoSlot(torch.autograd.Function):
-    """A linear layer whose weight gradient is computed where the server will read it."""
+    """A linear layer that computes its weight gradient in the memory that the server reads."""
 
     @staticmethod
     def forward(ctx, inputs, weight, gradient):
@@ -84,7 +84,7 @@ def make_ffdl_step(rank, mini_batch, name):
     layers = [layer for layer in network if isinstance(layer, torch.nn.Linear)]
     sizes = [layer.weight.numel() for layer in layers]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the view is read-only, and nobody writes to it
+        warnings.simplefilter("ignore")  # the view is read-only, and nothing writes to it
         weights = torch.from_numpy(learner.live_weights())
     for layer, part in zip(layers, weights.split(sizes)):
         layer.weight.data = part.view(layer.weight.shape)
@@ -98,7 +98,7 @@ def make_ffdl_step(rank, mini_batch, name):
         for layer, part in zip(layers, slot.split(sizes)):
             layer.slot = part.view(layer.weight.shape)
         torch.nn.functional.mse_loss(network(inputs), wanted).backward()
-        learner.push((rank, begin, begin + mini_batch))
+        learner.push(ffdl.Gradient.slot(), (rank, begin, begin + mini_batch))
         begin += mini_batch
 
     return step

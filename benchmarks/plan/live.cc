@@ -14,10 +14,11 @@
 
 #include "benchmarks/harness/folder.h"
 #include "benchmarks/plan/live_worker.h"
-#include "ffdl/autoscaler.h"
-#include "ffdl/cluster_simulator.h"
-#include "ffdl/store_server.h"
-#include "ffdl/supervisor.h"
+#include "cluster/autoscaler/autoscaler.h"
+#include "cluster/simulator/simulator.h"
+#include "ffdl/cluster/autoscaler.h"
+#include "ffdl/store.h"
+#include "launch/supervisor.h"
 
 namespace ffdl::bench {
 namespace {
@@ -25,7 +26,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kWorkers = 4;
-// The simulator's epochs end on whole seconds; a second of its is a hundredth here.
+// The simulator's epochs end on whole seconds; one simulated second is a hundredth of a second
+// here.
 constexpr double kTick = 0.01;
 constexpr auto kPatience = 5min;
 
@@ -35,7 +37,7 @@ struct LiveJob {
   uint64_t steps;
 };
 
-// With 1 to kWorkers workers, and how long a worker takes until it trains.
+// The speeds with 1 to kWorkers workers, and the time until a worker trains.
 struct Speeds {
   std::vector<double> step_s;
   double begin_s = 0;
@@ -55,7 +57,7 @@ class LiveCluster {
   ~LiveCluster() {
     store_.reset();
     server_.reset();
-    std::error_code ignored;  // what is left in the folder for temporary files hurts nobody
+    std::error_code ignored;  // a file left in the folder for temporary files does no harm
     std::filesystem::remove_all(folder_, ignored);
   }
 
@@ -64,8 +66,8 @@ class LiveCluster {
   // Runs a job from its first worker to its last.
   Status train(const std::string& name, uint64_t steps, int min_workers, int first_workers) {
     const auto exited = system_runtime().make_event();
-    FFDL_ASSIGN_OR_RETURN(const auto launcher, make_local_launcher(*exited));
-    SupervisorOptions options{
+    FFDL_ASSIGN_OR_RETURN(const auto launcher, launch::make_local_launcher(*exited));
+    launch::SupervisorOptions options{
         .job = name,
         .command = {"/proc/self/exe", "--role", "live", std::to_string(steps), folder_},
         .min_workers = min_workers,
@@ -74,12 +76,13 @@ class LiveCluster {
         .workers_per_node = kWorkers,
         .log_folder = folder_,
         .store_url = server_->url()};
-    FFDL_ASSIGN_OR_RETURN(const auto supervisor, Supervisor::start(*store_, system_runtime(),
-                                                                   *launcher, *exited, options));
+    FFDL_ASSIGN_OR_RETURN(
+        const auto supervisor,
+        launch::Supervisor::start(*store_, system_runtime(), *launcher, *exited, options));
     return supervisor->run();
   }
 
-  // Of jobs of a fixed size each.
+  // Measures jobs of a fixed size each.
   Result<Speeds> measure_speeds(uint64_t steps) {
     Speeds speeds;
     for (int workers = 1; workers <= kWorkers; ++workers) {
@@ -103,7 +106,7 @@ class LiveCluster {
   std::unique_ptr<Store> store_;
 };
 
-// Seconds from each job's arrival to its end, under the autoscaler.
+// Returns the seconds from each job's arrival to its end, under the autoscaler.
 Result<std::vector<double>> run_live(LiveCluster& cluster, const std::vector<LiveJob>& jobs,
                                      const Speeds& speeds, Duration switch_cost) {
   std::vector<double> took(jobs.size());
@@ -114,15 +117,15 @@ Result<std::vector<double>> run_live(LiveCluster& cluster, const std::vector<Liv
         run_autoscaler(cluster.store(), system_runtime(), {.switch_cost = switch_cost}, stop));
   });
   const auto run_one = [&](const LiveJob& job, double& seconds) -> Status {
-    JobDemand demand{job.name, {}};
+    JobRequest request{.name = job.name};
     for (int k = 1; k <= kWorkers; ++k) {
-      demand.sizes.push_back(
+      request.sizes.push_back(
           {k, speeds.step_s[0] / speeds.step_s[static_cast<size_t>(k) - 1], kLiveBatch});
     }
     const Time begin = deadline_in({});
     FFDL_ASSIGN_OR_RETURN(const auto ticket,
-                          JobTicket::enter(cluster.store(), system_runtime(), demand));
-    FFDL_ASSIGN_OR_RETURN(const AdmittedJob admitted,
+                          JobTicket::enter(cluster.store(), system_runtime(), request));
+    FFDL_ASSIGN_OR_RETURN(const JobAllocation admitted,
                           ticket->wait_until_admitted(deadline_in(kPatience)));
     FFDL_RETURN_IF_ERROR(cluster.train(job.name, job.steps, 1, admitted.workers));
     seconds = std::chrono::duration<double>(deadline_in({}) - begin).count();
@@ -139,17 +142,17 @@ Result<std::vector<double>> run_live(LiveCluster& cluster, const std::vector<Liv
         outcomes[i] = run_one(jobs[i], took[i]);
       }));
     }
-  }  // here they have ended
+  }  // all jobs have ended here
   for (const Status& outcome : outcomes) FFDL_RETURN_IF_ERROR(outcome);
   return took;
 }
 
-// The same in fast motion.
+// Returns the simulator's prediction of these seconds.
 Result<std::vector<double>> predict(const std::vector<LiveJob>& jobs, const Speeds& speeds) {
-  std::map<std::string, ApplicationProfile> profiles;
-  std::vector<WorkloadJob> workload;
+  std::map<std::string, cluster::ApplicationProfile> profiles;
+  std::vector<cluster::WorkloadJob> workload;
   for (const LiveJob& job : jobs) {
-    ApplicationProfile& profile = profiles[job.name];
+    cluster::ApplicationProfile& profile = profiles[job.name];
     profile.name = job.name;
     for (int k = 1; k <= kWorkers; ++k) {
       const double step = speeds.step_s[static_cast<size_t>(k) - 1] / kTick;
@@ -158,16 +161,17 @@ Result<std::vector<double>> predict(const std::vector<LiveJob>& jobs, const Spee
     profile.epochs[kLiveBatch] = {{static_cast<double>(job.steps), 1, 1}};
     workload.push_back({job.name, job.name, job.arrives_s / kTick, kWorkers, kLiveBatch});
   }
-  ClusterOptions options;
+  cluster::ClusterOptions options;
   options.nodes = 1;
   options.gpus_per_node = kWorkers;
-  options.objective = PlanObjective::kThroughput;
+  options.objective = cluster::PlanObjective::kThroughput;
   options.known_speeds = true;
   options.interval_s = 0.05 / kTick;
   options.restart_s = speeds.begin_s / kTick;
-  FFDL_ASSIGN_OR_RETURN(const ClusterReport report, simulate_cluster(workload, profiles, options));
+  FFDL_ASSIGN_OR_RETURN(const cluster::ClusterReport report,
+                        cluster::simulate_cluster(workload, profiles, options));
   std::vector<double> took;
-  for (const JobOutcome& job : report.jobs) {
+  for (const cluster::JobOutcome& job : report.jobs) {
     took.push_back((job.completed_s - job.submitted_s) * kTick);
   }
   return took;

@@ -4,9 +4,9 @@
 
 namespace ffdl::bench {
 
-// Three jobs that train, one after the other arriving, share four workers under the autoscaler;
-// what each took is compared with what the simulator says, given the times of steps that were
-// measured before.
+// Runs three jobs that arrive one after the other and share four workers under the autoscaler. The
+// time of each is compared with the simulator's prediction, based on step times that were measured
+// before.
 void live_row(Suite& suite);
 
 }  // namespace ffdl::bench

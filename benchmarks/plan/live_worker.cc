@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "ffdl/launch_environment.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/launch/environment.h"
 #include "ffdl/session.h"
 
 namespace ffdl::bench {
@@ -20,7 +20,7 @@ constexpr size_t kFeatures = 64;
 
 volatile sig_atomic_t asked_to_end = 0;
 
-// A line through points that are made up from their numbers.
+// A line fitted to points that are computed from their numbers.
 class LinearModel final : public Trainable {
  public:
   std::vector<Buffer> state() override { return {{weights_.data(), weights_.size()}}; }
@@ -54,7 +54,7 @@ class LinearModel final : public Trainable {
   std::vector<float> gradient_ = std::vector<float>(kFeatures);
 };
 
-Status train(Session& session, PartitionLedger& ledger, LinearModel& model,
+Status train(Session& session, SampleLedger& ledger, LinearModel& model,
              std::vector<double>& step_ms) {
   const auto never = system_runtime().make_event();
   while (!ledger.is_done()) {
@@ -82,10 +82,10 @@ Status run_live_worker(uint64_t steps, const std::string& folder) {
   if (!job) return Status(StatusCode::kInvalidArgument, "live worker: FFDL_STORE is not set");
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store(job->store_url, system_runtime()));
   FFDL_ASSIGN_OR_RETURN(const auto ledger,
-                        PartitionLedger::create({.samples = steps * kLiveBatch,
-                                                 .partition_samples = steps * kLiveBatch,
-                                                 .order = SampleOrder::kGlobal,
-                                                 .batch_samples = kLiveBatch}));
+                        make_session_ledger({.samples = steps * kLiveBatch,
+                                             .partition_samples = steps * kLiveBatch,
+                                             .order = SampleOrder::kGlobal,
+                                             .batch_samples = kLiveBatch}));
   LinearModel model;
   SessionOptions options;
   options.self.id = job->worker_id;
@@ -93,7 +93,7 @@ Status run_live_worker(uint64_t steps, const std::string& folder) {
   options.membership.min_workers = job->min_workers;
   options.membership.max_workers = job->max_workers;
   options.membership.lease = std::chrono::seconds(2);
-  options.participants = {ledger.get()};
+  options.participants = {ledger->participant()};
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));
   const auto began_s = std::chrono::duration<double>(deadline_in({}).time_since_epoch()).count();
   std::vector<double> step_ms;

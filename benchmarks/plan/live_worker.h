@@ -7,10 +7,10 @@
 
 namespace ffdl::bench {
 
-// A worker of a job that `Supervisor` runs: trains a small model for so many steps of kLiveBatch
-// samples, in a session. Each sample takes kLiveSampleMs beside its gradient, in which the worker
-// waits as for an accelerator: so the speed-up does not depend on this machine's cores. At the end
-// each writes the median time of a step, and when it began, into a file in `folder`.
+// Runs a worker of a job that `Supervisor` started. It trains a small model in a session for
+// `steps` steps of kLiveBatch samples. Each sample takes kLiveSampleMs beside its gradient, a wait
+// as for an accelerator. So the speed-up does not depend on the cores of this machine. At the end
+// each worker writes the median step time, and the time when it began, into a file in `folder`.
 Status run_live_worker(uint64_t steps, const std::string& folder);
 
 inline constexpr uint64_t kLiveBatch = 24;

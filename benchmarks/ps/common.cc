@@ -31,7 +31,7 @@ Result<double> push_and_fold(Learner& learner) {
   Status folded;
   PushResult pushed{};
   const double seconds = seconds_of([&] {
-    auto result = learner.push(SampleRange{});
+    auto result = learner.push(Gradient::slot(), next_sample(learner));
     if (result.ok()) pushed = *result;
     folded = result.ok() ? learner.flush(deadline_in(kPatience)) : std::move(result).status();
   });

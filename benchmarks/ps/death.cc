@@ -12,7 +12,7 @@
 namespace ffdl::bench {
 namespace {
 
-// Long enough to leave the processors to those who work, short against a millisecond.
+// Long enough to leave the processors to the working processes, short against a millisecond.
 constexpr auto kLook = std::chrono::microseconds(20);
 
 Result<std::unique_ptr<Resident>> start_ready(const std::vector<std::string>& arguments) {
@@ -33,7 +33,7 @@ Status look_until(Condition condition, const char* what) {
   return {};
 }
 
-// Seconds from SIGKILL until the kernel says that the process is gone.
+// Returns the seconds from SIGKILL until the kernel reports the end of the process.
 Result<double> kill_until_gone(const std::string& segment) {
   FFDL_ASSIGN_OR_RETURN(auto child, start_ready({"--role", "learner", segment}));
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, child->pid(), 0));
@@ -76,7 +76,7 @@ void detect_row(Suite& suite) {
       .unit = "ms",
       .figure = [](double seconds) { return seconds * 1e3; },
       .subject = [&] { return kill_until_reclaimed(**server); },
-      // The first death that the server has not seen yet must not be counted as the next one's.
+      // A death that the server has not seen yet must not be counted as the next learner's death.
       .limit = [&]() -> Result<double> {
         const uint64_t before = (*server)->stats().learners_reclaimed;
         FFDL_ASSIGN_OR_RETURN(const double seconds, kill_until_gone(options.name));
@@ -89,7 +89,7 @@ void detect_row(Suite& suite) {
       .note = "SIGKILL of a learner process until stats() counts its slot as reclaimed"});
 }
 
-// Adopts as soon as the dead server's lock is free.
+// Adopts the segment as soon as the dead server's lock is free.
 Result<std::unique_ptr<ParameterServer>> adopt_when_free(const std::string& segment) {
   const Time until = deadline_in(kPatience);
   for (;;) {
@@ -100,14 +100,14 @@ Result<std::unique_ptr<ParameterServer>> adopt_when_free(const std::string& segm
   }
 }
 
-// Kills a server process that has a gradient to fold; this process adopts its segment and folds it.
+// Kills a server process that has a gradient to fold. This process adopts its segment and folds it.
 Result<double> kill_until_adopted(const std::string& parameters) {
   const std::string segment = segment_name();
   FFDL_ASSIGN_OR_RETURN(auto child, start_ready({"--role", "server", segment, parameters}));
   FFDL_ASSIGN_OR_RETURN(auto learner, Learner::attach(segment, deadline_in(kPatience)));
   FFDL_ASSIGN_OR_RETURN(const auto slot, learner->gradient_slot(deadline_in(kPatience)));
   std::ranges::fill(slot, 1.0F);
-  FFDL_ASSIGN_OR_RETURN([[maybe_unused]] const PushResult pushed, learner->push(SampleRange{}));
+  FFDL_RETURN_IF_ERROR(learner->push(Gradient::slot(), next_sample(*learner)).status());
   const auto begin = std::chrono::steady_clock::now();
   child->kill_now();
   FFDL_ASSIGN_OR_RETURN(auto successor, adopt_when_free(segment));

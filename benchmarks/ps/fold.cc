@@ -8,12 +8,12 @@
 namespace ffdl::bench {
 namespace {
 
-// One rule: the server folds what lies in the learner's slot, the plain loop does the same
+// One rule. The server folds the gradient in the learner's slot; the plain loop does the same
 // arithmetic on private arrays.
 struct Rule {
   std::string name;
   UpdateRuleKind kind;
-  int streams;  // arrays read plus arrays written, per element
+  int streams;  // arrays read plus arrays written per element
   std::string loop;
 };
 
@@ -75,13 +75,13 @@ void fold_row(Suite& suite, const Reference& machine, const Rule& rule, int thre
   spec.note = fmt::format(
       "{} MB of weights, crash journal on; through the public API, from push to the return of "
       "flush; "
-      "the gradient already lies in the slot",
+      "the gradient is already in the slot",
       machine.large_bytes / 1'000'000);
   suite.measure(std::move(spec));
 }
 
-// The library's own kernel over the whole vector, block by block and in place: what the fold would
-// be if nobody ever killed a server.
+// Runs the library's own kernel over the whole vector, block by block and in place: a fold that
+// need not survive a kill of the server.
 double fold_in_place_s(Team& team, const UpdateRule& rule, std::span<float> weights,
                        std::span<const float> gradient) {
   constexpr size_t kBlock = 512;

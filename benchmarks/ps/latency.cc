@@ -14,16 +14,17 @@ constexpr int kPushes = 16;             // per turn
 constexpr int kWakingPushes = 4;
 constexpr int kRoundTripsPerPush = 10;
 
-// Writes a gradient of ones, hands it over and looks at the last weight until it has changed. The
-// seconds from the call of push to that sight.
+// Writes a gradient of ones, pushes it and reads the last weight until it has changed. Returns the
+// seconds from the call of push until then.
 Result<double> push_until_seen(Learner& learner) {
   FFDL_ASSIGN_OR_RETURN(const auto slot, learner.gradient_slot(deadline_in(kPatience)));
   std::ranges::fill(slot, 1.0F);
   const std::atomic_ref<float> last(const_cast<float&>(learner.live_weights().back()));
   const float before = last.load(std::memory_order_relaxed);
   Result<PushResult> pushed = PushResult::kSkipped;
+  const SampleRange samples = next_sample(learner);
   const double seconds = seconds_of([&] {
-    pushed = learner.push(SampleRange{});
+    pushed = learner.push(Gradient::slot(), samples);
     while (pushed.ok() && *pushed == PushResult::kPublished &&
            last.load(std::memory_order_relaxed) == before) {
     }
@@ -32,7 +33,7 @@ Result<double> push_until_seen(Learner& learner) {
   if (*pushed != PushResult::kPublished) {
     return Status(StatusCode::kInternal, "push to an idle server: the gradient was not published");
   }
-  // The weight is seen before the server gives the slot back; the next push must find it free.
+  // The weight changes before the server frees the slot; the next push must find it free.
   FFDL_RETURN_IF_ERROR(learner.flush(deadline_in(kPatience)));
   return seconds;
 }

@@ -43,10 +43,11 @@ Result<Workers> make_workers(int count, uint64_t parameters, int server_threads)
   return workers;
 }
 
-// Whether the learner waits until its gradient is folded, as Hogwild must, or goes on.
+// The learner waits until its gradient is folded, as Hogwild must, or continues.
 enum class Wait { kUntilFolded, kNever };
 
-// Learners that wait leave the processors to the server; a fold below 1 MiB is too short for two.
+// Returns the best number of threads. Learners that wait leave the processors to the server; a fold
+// below 1 MiB is too short for two threads.
 int best_server_threads(Wait wait, uint64_t bytes) {
   return wait == Wait::kNever || bytes < 1U << 20 ? 1 : kWorkersMax;
 }
@@ -54,14 +55,14 @@ int best_server_threads(Wait wait, uint64_t bytes) {
 Status push_and_pull(Learner& learner, const Memory& weights, int steps, Wait wait) {
   for (int i = 0; i < steps; ++i) {
     FFDL_RETURN_IF_ERROR(learner.gradient_slot(deadline_in(kPatience)).status());
-    FFDL_RETURN_IF_ERROR(learner.push(SampleRange{}).status());
+    FFDL_RETURN_IF_ERROR(learner.push(Gradient::slot(), next_sample(learner)).status());
     if (wait == Wait::kUntilFolded) FFDL_RETURN_IF_ERROR(learner.flush(deadline_in(kPatience)));
     FFDL_RETURN_IF_ERROR(learner.pull(weights.floats()).status());
   }
   return {};
 }
 
-// All learners at once, each on a thread of its own; what is still to be folded is waited for off
+// Runs all learners at once, each on a thread of its own. The remaining gradients are folded off
 // the clock.
 Result<double> push_and_pull_all(Team& team, Workers& workers, int steps, Wait wait) {
   std::vector<Status> outcomes(workers.learners.size());

@@ -13,7 +13,7 @@
 namespace ffdl::bench {
 namespace {
 
-// SEGMENT PARAMETERS [CPU]
+// Arguments: SEGMENT PARAMETERS [CPU]
 Status play_server(const std::vector<std::string>& arguments) {
   if (arguments.size() > 2) stay_on({std::stoi(arguments[2])});
   ParameterServerOptions options;
@@ -28,7 +28,7 @@ Status play_server(const std::vector<std::string>& arguments) {
   return server->stop();
 }
 
-// SEGMENT
+// Argument: SEGMENT
 Status play_learner(const std::vector<std::string>& arguments) {
   FFDL_ASSIGN_OR_RETURN(auto learner, Learner::attach(arguments[0], deadline_in(kPatience)));
   FFDL_ASSIGN_OR_RETURN(const auto slot, learner->gradient_slot(deadline_in(kPatience)));

@@ -8,8 +8,8 @@
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/harness/team.h"
 #include "benchmarks/reference.h"
-#include "ffdl/learner.h"
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/learner.h"
+#include "ffdl/ps/parameter_server.h"
 
 // The groups of rows of './dev bench ps', each in a file of its own.
 namespace ffdl::bench {
@@ -23,22 +23,31 @@ void train_rows(Suite& suite, const Reference& machine);
 void death_rows(Suite& suite, const Reference& machine);
 void peer_rows(Suite& suite);
 
-// A server in this process, and its one learner.
+// A server in this process and its one learner.
 struct Pair {
   std::unique_ptr<ParameterServer> server;
   std::unique_ptr<Learner> learner;
 };
 
-// An anonymous segment, gradients not searched for NaN, both gradient buffers filled and folded.
+// Makes an anonymous segment. Gradients are not checked for NaN; both gradient buffers are filled
+// and folded.
 Result<Pair> make_pair_in_process(uint64_t parameters, UpdateRuleKind rule, int threads);
 
-// Hands over what is in the learner's slot and waits until it is folded; the seconds of both.
+// Returns the next sample of the partition that belongs to this learner alone.
+inline SampleRange next_sample(const Learner& learner) {
+  const auto own = static_cast<uint32_t>(learner.slot());
+  const uint64_t begin = learner.pushed(own).value();
+  return {.partition = own, .begin = begin, .end = begin + 1};
+}
+
+// Pushes the gradient in the learner's slot and waits until it is folded. Returns the seconds of
+// both.
 Result<double> push_and_fold(Learner& learner);
 
-// A name that no other run uses.
+// Returns a name that no other run uses.
 std::string segment_name();
 
-// The children that this program starts of itself: bench_ps --role NAME SEGMENT ...
+// Runs a child that this program starts itself: bench_ps --role NAME SEGMENT ...
 int play_role(const std::vector<std::string>& arguments);
 
 }  // namespace ffdl::bench

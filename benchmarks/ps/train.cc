@@ -11,8 +11,8 @@ namespace ffdl::bench {
 namespace {
 
 constexpr int kRowsPerSample = 4;
-// Bytes moved per byte of the model and mini-batch: the learner reads weights and writes a
-// gradient, the server reads gradient and weights and writes weights.
+// Bytes moved per byte of the model and mini-batch. The learner reads weights and writes a
+// gradient; the server reads gradient and weights and writes weights.
 constexpr double kBytesPerModelByte = 5;
 constexpr double kTurnSeconds = 0.01;
 
@@ -22,15 +22,15 @@ struct Shape {
   int width;
 };
 
-// `steps` mini-batches in the steady state: one that does not count comes before them, and what is
-// still to be folded after them is waited for off the clock.
+// Trains `steps` mini-batches in the steady state. One mini-batch before them does not count, and
+// the remaining gradients are folded off the clock.
 Result<double> train(Learner& learner, DenseNet& net, int steps) {
   std::chrono::steady_clock::time_point begin;
   for (int step = -1; step < steps; ++step) {
     if (step == 0) begin = std::chrono::steady_clock::now();
     FFDL_ASSIGN_OR_RETURN(const auto slot, learner.gradient_slot(deadline_in(kPatience)));
     net.compute(learner.live_weights(), slot);
-    FFDL_ASSIGN_OR_RETURN([[maybe_unused]] const PushResult pushed, learner.push(SampleRange{}));
+    FFDL_RETURN_IF_ERROR(learner.push(Gradient::slot(), next_sample(learner)).status());
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   FFDL_RETURN_IF_ERROR(learner.flush(deadline_in(kPatience)));

@@ -17,7 +17,7 @@ PairSpec copy_spec(const std::string& name, const Reference& machine, Turn subje
           .subject = std::move(subject),
           .limit = std::move(copy),
           .limit_is = "memcpy between private buffers",
-          // A line is brought in before it is written: three bytes move for each that is copied.
+          // A line is fetched before it is written: three bytes move for each copied byte.
           .allowed_s = traffic > 0 ? 3 * bytes / traffic : 0,
           .target = Target{kCopyTarget},
           .note = fmt::format("{} MB, one thread", machine.large_bytes / 1'000'000)};
@@ -40,7 +40,7 @@ void transfer_rows(Suite& suite, const Reference& machine) {
     const Turn push = [&]() -> Result<double> {
       Result<PushResult> pushed = PushResult::kSkipped;
       const double seconds =
-          seconds_of([&] { pushed = learner.push(own.floats(), SampleRange{}); });
+          seconds_of([&] { pushed = learner.push(own.floats(), next_sample(learner)); });
       if (!pushed.ok()) return std::move(pushed).status();
       FFDL_RETURN_IF_ERROR(learner.flush(deadline_in(kPatience)));
       return seconds;

@@ -9,7 +9,7 @@
 namespace ffdl::bench {
 
 Result<AuditResult> check_audit(const std::vector<std::string>& texts) {
-  std::map<uint64_t, std::string> steps;  // what was used, by step
+  std::map<uint64_t, std::string> steps;  // the samples used, by step
   for (const std::string& text : texts) {
     size_t begin = 0;
     for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {

@@ -14,7 +14,7 @@ constexpr const char* kPauses =
     "the worst step of the worker that stays, from the request to 10 steps after the switch, less "
     "the mean of 50 undisturbed ones of its world; time inside end_step()";
 
-// What the jobs are like whose pauses are measured.
+// The jobs with the pauses that are measured.
 struct Jobs {
   std::string size = {};  // of the state
   Shape shape = {};

@@ -24,7 +24,7 @@ double milliseconds(Duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-// Events come at any time of a heartbeat.
+// Waits a random part of a heartbeat, so that events come at any time in it.
 void let_some_time_pass() {
   static std::mt19937 random(1);
   std::this_thread::sleep_for(std::chrono::microseconds(50'000 + random() % 75'000));
@@ -43,7 +43,7 @@ Result<double> end_of(Members& members, int victim, int signal) {
   return milliseconds(seen - begin);
 }
 
-// The world must be the same one afterwards.
+// The world must be the same afterwards.
 Result<double> death_of_server() {
   FFDL_ASSIGN_OR_RETURN(const auto members, Members::start(kMembers));
   FFDL_ASSIGN_OR_RETURN(const uint64_t before, members->generation());
@@ -68,7 +68,7 @@ Result<double> worlds_of_a_second(Members& members) {
 // --- the limit
 // -------------------------------------------------------------------------------------
 
-// A socket that listens on a free port of this host.
+// Opens a socket that listens on a free port of this host.
 Result<int> listen_somewhere(uint16_t& port) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -84,7 +84,7 @@ Result<int> listen_somewhere(uint16_t& port) {
   return listener;
 }
 
-// Seconds from SIGKILL of a process until its connection ends.
+// Returns the seconds from SIGKILL of a process until its connection ends.
 Result<double> kill_until_connection_ends() {
   uint16_t port = 0;
   FFDL_ASSIGN_OR_RETURN(const int listener, listen_somewhere(port));

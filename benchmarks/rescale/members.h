@@ -12,13 +12,14 @@
 
 namespace ffdl::bench {
 
-// The members of one job on this host, each a resident process, over a store that a process beside
-// them serves from a folder; they go on with a server of their own when that one dies.
+// The members of one job on this host, each a resident process, and their store, which another
+// process serves from a folder. When that server dies, the members continue with a server of their
+// own.
 // Threads: one.
 // Owns: the processes and the store.
 class Members {
  public:
-  // All of them, in one active world.
+  // Starts all members in one active world.
   static Result<std::unique_ptr<Members>> start(int count);
   ~Members();
   Members(const Members&) = delete;
@@ -28,24 +29,26 @@ class Members {
   const Resident& server() const { return store_->server(); }
   const Resident& member(int which) const { return *all_[static_cast<size_t>(which)]; }
   Result<int> leader();
-  // Of the newest world that the first member knows.
+  // Returns the newest generation that the first member knows.
   Result<uint64_t> generation();
 
-  // Tells all but `which` to wait for a world without it.
+  // Makes all members but `which` wait for a world without it.
   Status expect_end_of(int which);
-  // When the last of them had read the same new world, as it forms; the world is active afterwards.
+  // Returns the time when the last of them had read the same new world, as it forms. The world is
+  // active afterwards.
   Result<Time> end_seen(int which);
-  // Kills it if it still lives, and starts it again: the world has all members then.
+  // Kills the member if it still lives, and starts it again. The world then has all members.
   Status replace(int which);
-  // When a put of each member has returned.
+  // Returns the time when a put of each member has returned.
   Result<Time> put_by_all();
 
  private:
   explicit Members(std::unique_ptr<StoreFolder> store) : store_(std::move(store)) {}
   Result<std::unique_ptr<Resident>> start_member(int which) const;
-  // All are told `command`; `except` is left alone.
+  // Sends `command` to all members but `except`.
   Status tell(const std::string& command, std::optional<int> except = {});
-  // The times at the beginning of all answers: the latest. Their rests must be equal.
+  // Returns the latest of the times at the start of all answers. The rests of the answers must be
+  // equal.
   Result<Time> latest(std::optional<int> except = {});
   Status activate(std::optional<int> except = {});
 

@@ -20,12 +20,12 @@ namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(20);
 
-// Times of processes of one host can be compared.
+// Returns the time, which can be compared among processes of one host.
 std::string time_now() {
   return std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-// One member of a job, and what it is asked.
+// One member of a job, and its answers to requests.
 class Player {
  public:
   Player(Store& store, Membership& membership) : store_(store), membership_(membership) {}
@@ -54,8 +54,8 @@ class Player {
   }
 
  private:
-  // Takes note of every world until one has so many members; those on the way become active too,
-  // so that the leader forms the next.
+  // Observes every world until one has `members` members. Earlier worlds become active too, so that
+  // the leader forms the next.
   Result<std::string> wait_world(size_t members) {
     while (true) {
       FFDL_ASSIGN_OR_RETURN(const World world,
@@ -72,7 +72,7 @@ class Player {
   uint64_t generation_ = 0;
 };
 
-// FOLDER ID
+// Arguments: FOLDER ID
 Status play_member(const std::vector<std::string>& arguments) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store("tcp://" + arguments[0], system_runtime()));
   FFDL_ASSIGN_OR_RETURN(const auto membership,
@@ -86,12 +86,12 @@ Status play_member(const std::vector<std::string>& arguments) {
   return {};
 }
 
-// FOLDER
+// Argument: FOLDER
 Status play_server(const std::vector<std::string>& arguments) {
   return play_store_server(arguments[0]);
 }
 
-// PORT
+// Argument: PORT
 Status play_peer(const std::vector<std::string>& arguments) {
   const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

@@ -8,16 +8,17 @@
 // The groups of rows of './dev bench rescale', each in a file of its own.
 namespace ffdl::bench {
 
-// Members, their leader and the store's server are killed or stopped: until the others know.
+// Measure the time until others know that members, their leader or the store's server are killed or
+// stopped.
 void death_rows(Suite& suite);
 
-// Workers that train join, leave and are killed: how long the others stand still.
+// Measure the pause of the other workers when workers that train join, leave and are killed.
 void change_rows(Suite& suite);
 
-// What a session costs where nothing changes.
+// Measures the cost of a session while nothing changes.
 void overhead_row(Suite& suite);
 
-// The children that this program starts of itself: bench_rescale --role NAME ...
+// Runs a child that this program starts itself: bench_rescale --role NAME ...
 int play_role(const std::vector<std::string>& arguments);
 
 }  // namespace ffdl::bench

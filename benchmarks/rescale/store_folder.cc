@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "benchmarks/harness/folder.h"
-#include "ffdl/store_server.h"
+#include "ffdl/store.h"
 
 namespace ffdl::bench {
 

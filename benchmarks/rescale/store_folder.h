@@ -9,12 +9,12 @@
 
 namespace ffdl::bench {
 
-// What that process does: it is this program again, with --role server FOLDER.
+// Runs that process: this program again, with --role server FOLDER.
 Status play_store_server(const std::string& folder);
 
 // A store in a folder of its own, which another process serves.
 // Threads: one.
-// Owns: the process and the folder, which go with it.
+// Owns: the process and the folder, both removed with this object.
 class StoreFolder {
  public:
   static Result<std::unique_ptr<StoreFolder>> start();

@@ -12,7 +12,7 @@
 
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/resident.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/sample_ledger.h"
 
 namespace ffdl::bench {
 namespace {
@@ -21,7 +21,7 @@ constexpr int kWidth = 1000;
 constexpr Duration kConnectPatience = std::chrono::seconds(60);
 constexpr std::chrono::seconds kStartPatience(600);
 
-// What the thread that trains has done, for the one that answers questions.
+// The steps of the training thread, for the thread that answers questions.
 class History {
  public:
   void add(const StepTime& step) {
@@ -48,7 +48,7 @@ class History {
   int in_a_row_ = 0;
 };
 
-// Until nobody asks any more.
+// Answers questions until its input ends.
 void answer_questions(History& history, Session& session) {
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
@@ -114,28 +114,29 @@ Status play_trainer(const std::vector<std::string>& arguments) {
   const Shape shape = {std::stoi(arguments[2]), std::stoi(arguments[3])};
   std::ofstream audit(fmt::format("{}/audit-{}", folder, arguments[1]));
   const auto mini_batch = static_cast<uint64_t>(shape.rows);
-  PartitionLedgerOptions samples;
+  LedgerOptions samples;
   samples.samples = 64 * mini_batch;
   samples.partition_samples = 8 * mini_batch;
   samples.epochs = 0;
-  samples.on_stable = [&audit](const CommittedStep& step) {
+  LedgerMemberOptions member;
+  member.on_stable = [&audit](const CommittedStep& step) {
     audit << step.step;
     for (const auto& part : step.parts) {
       audit << fmt::format(" {} {} {}", part.range.partition, part.range.begin, part.range.end);
     }
-    audit << std::endl;  // whatever is killed next
+    audit << std::endl;  // flushed: it survives a kill
   };
-  FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(samples));
+  FFDL_ASSIGN_OR_RETURN(const auto ledger, make_session_ledger(samples, member));
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store("tcp://" + folder, system_runtime()));
   DenseModel model(shape);
   model.compute();
   SessionOptions options;
   options.self.id = arguments[1];
-  options.participants = {ledger.get()};
+  options.participants = {ledger->participant()};
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));
   answer("ready");
   History history;
-  std::atomic<bool> is_over = false;  // relaxed: says no more than that
+  std::atomic<bool> is_over = false;  // relaxed: it carries no other data
   const std::jthread answers([&] {
     answer_questions(history, *session);
     is_over.store(true, std::memory_order_relaxed);

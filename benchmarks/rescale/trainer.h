@@ -11,7 +11,7 @@
 // Children of bench_rescale that train.
 namespace ffdl::bench {
 
-// A model of so many dense layers, 1000 wide, whose mini-batch has so many rows.
+// A model of `layers` dense layers, 1000 wide, with mini-batches of `rows` rows.
 struct Shape {
   int layers = 10;
   int rows = 32;
@@ -38,11 +38,12 @@ class DenseModel final : public Trainable {
 // Starts this program again in the role "trainer".
 StartWorker trainers(const Shape& shape);
 
-// FOLDER ID LAYERS ROWS: a worker as StartWorker says.
+// Runs a worker as StartWorker describes it. Arguments: FOLDER ID LAYERS ROWS.
 Status play_trainer(const std::vector<std::string>& arguments);
 
-// FOLDER RANK LAYERS ROWS RANKS: one of two members of a job that train by a session and without:
-// asked "session" or "bare" it does one such step and answers with its seconds.
+// Runs one of two members of a job that train with a session and without it. For "session" or
+// "bare" it does one such step and answers with the seconds. Arguments: FOLDER RANK LAYERS ROWS
+// RANKS.
 Status play_twin(const std::vector<std::string>& arguments);
 
 }  // namespace ffdl::bench

@@ -13,19 +13,19 @@
 
 namespace ffdl::bench {
 
-// How a worker ends.
+// The way in which a worker ends.
 enum class End { kLeaves, kKilled, kKilledLeader };
 
-// Starts a process that trains, as the member `id` of the job whose store is in `folder`, until it
-// is killed or leaves; returns when it is a member. Asked "after M K" it answers when its last K
-// steps had M members each; "report" gives the steps since the last report, as read_steps() reads
-// them; "leave" makes it leave. What it used of its samples it writes into folder/audit-ID, as
-// check_audit() reads it.
+// Starts a process that trains as the member `id` of the job with its store in `folder`, until it
+// is killed or leaves. Returns when it is a member. For "after M K" it answers when its last K
+// steps had M members each. For "report" it returns the steps since the last report, as
+// read_steps() reads them. For "leave" it leaves. It records the samples that it used in
+// folder/audit-ID, as check_audit() reads it.
 using StartWorker = std::function<Result<std::unique_ptr<Resident>>(const std::string& folder,
                                                                     const std::string& id)>;
 
-// A job of one or two workers, each a resident process that trains without a pause, over a store
-// that a process beside them serves.
+// A job of one or two workers and their store. Each worker is a resident process that trains
+// without a pause; another process serves the store.
 // Threads: one. Owns: the processes and the store.
 class Training {
  public:
@@ -34,15 +34,15 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  // Until the worker that stays has made so many steps in a world of so many members.
+  // Waits until the remaining worker has made `steps` steps in a world of `members` members.
   Status wait(int members, int steps);
-  // One more. The time of the request, before its process began.
+  // Adds a worker. Returns the time of the request, before its process began.
   Result<Time> add();
-  // The one that came last; or the one that leads, which came first. The time of the request.
+  // Removes the newest worker, or the leader, which is the oldest. Returns the time of the request.
   Result<Time> remove(End end);
-  // Of the worker that stays: all since it began.
+  // Returns the steps of the remaining worker since it began.
   Result<std::vector<StepTime>> steps();
-  // What the members wrote down of the samples. Ends them first.
+  // Ends the members and returns the audit of their samples.
   Result<AuditResult> audit();
 
  private:
@@ -56,8 +56,8 @@ class Training {
 
   const std::unique_ptr<StoreFolder> store_;
   const StartWorker start_worker_;
-  std::vector<Worker> workers_;  // by age; the first is the one that stays
-  std::vector<Worker> gone_;     // have left, or been killed
+  std::vector<Worker> workers_;  // by age; the first is the one that remains
+  std::vector<Worker> gone_;     // left or killed
   std::vector<std::string> ids_;
 };
 

@@ -11,7 +11,7 @@
 
 namespace ffdl::bench {
 
-// Processes of this program, mostly two, in the role "twin" (FOLDER RANK LAYERS ROWS RANKS), which
+// Processes of this program, usually two, in the role "twin" (FOLDER RANK LAYERS ROWS RANKS), which
 // train one model in several ways. Threads: one. Owns: the processes, and the folder with their
 // store.
 class Twins {
@@ -21,7 +21,8 @@ class Twins {
   Twins(const Twins&) = delete;
   Twins& operator=(const Twins&) = delete;
 
-  // All train a piece `how` the role knows; the seconds of the first rank.
+  // Makes all of them train a piece in a way `how` that the role knows. Returns the seconds of the
+  // first rank.
   Result<double> train(const std::string& how);
 
  private:

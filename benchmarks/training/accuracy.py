@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What becomes of a model whose workers change their number and are killed while it trains.
+"""Measures the accuracy of a model when workers join, leave and are killed during training.
 
     ./dev run accuracy [--seeds 5] [--output docs/results/accuracy.md]
     benchmarks/training/accuracy.py --ffdl FFDL --worker WORKER --digits digits.csv.gz
 
-Handwritten digits and customer queries, with the same mini-batches whatever the number of workers.
-For each seed one worker trains undisturbed, and then a job that changes its size ten times, to a
-size that is drawn, and two of whose workers are killed, each at a step that is drawn. Both once
-more with virtual workers, where the final weights must be the same to the last bit. Exit status: 1
-where they are not, where fewer changes or kills happened than were planned, where a sample was
-missing or repeated, or where the mean accuracy over the seeds differs by more than 0.3 points.
+Handwritten digits and customer queries, with the same mini-batches for any number of workers. For
+each seed one worker trains undisturbed. Then a job trains that changes its size ten times, to sizes
+drawn at random, and loses two workers to kills, each at a step drawn at random. Both run again with
+virtual workers, where the final weights must be the same to the last bit. Exit status: 1 if they
+are not, if fewer changes or kills happened than were planned, if a sample was missing or repeated,
+or if the mean accuracy over the seeds differs by more than 0.3 points.
 """
 
 import dataclasses
@@ -27,21 +27,30 @@ from elastic_job import SKIPPED, ElasticJob, Programs, TrainingOver, end_in_orde
 POINTS_MAX = 0.3
 WORKERS_MAX = 4
 VIRTUAL_WORKERS = 4
-HOLD_MS = 40  # of a step while a change is under way, so that all fit in before the training ends
+HOLD_MS = 40  # for a step during a change, so that all fit in before the training ends
 TASKS = {
     "digits": {"epochs": 40, "mini-batch": 32, "learning-rate": 0.02},
     "nlc": {"epochs": 4, "mini-batch": 64, "learning-rate": 0.006},
 }
 PAGE = """\
-# Accuracy of trainings whose workers change
+# Accuracy of trainings with a changing number of workers
 
-`benchmarks/training/accuracy.py`: the handwritten digits (the network of [examples/digits](../../examples/digits/README.md), momentum, {digits}) and the
-customer queries ([examples/nlc](../../examples/nlc/README.md), with an eighth of its table, Adam, {nlc}). *alone*: one worker from the first step to the
-last. *changed*: real processes under `ffdl run`, {workers} at first, whose number is changed at random steps to a random one from 1 to {workers} (`ffdl scale`), and of which some are
-killed (`kill -9`) at random steps. A change or a kill counts once the workers have trained on in the world that came of it. The mini-batches are the same
-for any number of workers, and the logs of all workers prove that each sample was used once per epoch (`ffdl data audit`).
+`benchmarks/training/accuracy.py` trains two models:
 
-{machine}
+- the handwritten digits: the network of [examples/digits](../../examples/digits/README.md),
+  momentum, {digits};
+- the customer queries ([examples/nlc](../../examples/nlc/README.md)), with an eighth of its table,
+  Adam, {nlc}.
+
+*alone*: one worker from the first step to the last. *changed*: real processes under `ffdl run`,
+{workers} at first. At random steps their number is changed to a random one from 1 to {workers}
+(`ffdl scale`). Some are killed (`kill -9`) at random steps. A change or a kill counts once the
+workers have trained in the resulting world.
+
+The mini-batches are the same for any number of workers. The logs of all workers prove that each
+sample was used once per epoch (`ffdl data audit`).
+
+{machine} The figures do not depend on the speed of the machine.
 
 ```
 $ {command}
@@ -49,21 +58,26 @@ $ {command}
 
 {tables}
 
-*worlds*: that trained at least one step. With {virtual} virtual workers the state has the same bits whatever happens to the workers ([session.md](../session.md)): the hashes are the
-beginnings of SHA-256 over the final weights, which all workers of a job have alike. Without them sums are added up in another order when the
-number of workers is another, so the last bits of the weights may differ, and a sample on the edge may fall to the other side. {units}
-Nothing here depends on how fast the machine is.
+*worlds*: the number of worlds that trained at least one step.
+
+With {virtual} virtual workers the state does not depend on the workers' changes: it has the
+same bits ([sessions.md](../guide/sessions.md)). The hashes are the beginnings of SHA-256 over the
+final weights, which are equal at all workers of a job.
+
+Without virtual workers, another number of workers sums in another order. So the last bits of the
+weights may differ, and a sample near the boundary may change its class.
+{units}
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Disturbance:
-    share: float  # of all steps, after which it happens
-    size: int  # to which the job changes; 0: a worker is killed
+    share: float  # of all steps, at which it happens
+    size: int  # the new size of the job; 0: a worker is killed
 
 
 def draw_disturbances(generator, changes, kills):
-    """In their order. A change is to another size, and a kill leaves somebody to go on."""
+    """Draws them in order. A change is to another size; after a kill another worker remains."""
     deeds = ["change"] * changes + ["kill"] * kills
     generator.shuffle(deeds)
     plan = []
@@ -81,25 +95,25 @@ def draw_disturbances(generator, changes, kills):
 class Outcome:
     accuracy: float  # in percent
     weights: str  # their hash
-    changes: int  # that happened
+    changes: int  # number that happened
     kills: int
     worlds: int
     test_samples: int
 
 
 class Disturber:
-    """Has a plan happen to a job, one disturbance after the other was seen to happen."""
+    """Applies a plan to a job, each disturbance after the previous one was observed."""
 
     def __init__(self, job, generator):
         self._job = job
         self._generator = generator
         self._size = WORKERS_MAX
         self._step = 0
-        self._steps = None  # of the whole training
-        self._pids = {}  # of those who train, by worker
+        self._steps = None  # in the whole training
+        self._pids = {}  # of the training workers, by worker
 
     def carry_out(self, plan):
-        """Returns how many changes and kills the workers have seen."""
+        """Returns the number of changes and kills that the workers have seen."""
         changes = kills = 0
         try:
             for one in plan:
@@ -113,7 +127,7 @@ class Disturber:
                     kills += 1
                 self._job.hold(False)
         except TrainingOver:
-            pass  # the caller sees that there were fewer
+            pass  # the caller checks their number
         return changes, kills
 
     def _follow(self, new):
@@ -133,7 +147,7 @@ class Disturber:
         self._job.wait_for(look)
 
     def _wait_for_share(self, share):
-        """Of the steps; and until all who are wanted train."""
+        """Waits for this share of the steps, and until all wanted workers train."""
         self._wait_for(lambda _: len(self._pids) == self._size
                        and self._step >= share * self._steps)
 
@@ -146,7 +160,7 @@ class Disturber:
             for event in new))
 
     def _kill(self):
-        """And waits until its next life has ended a step."""
+        """Kills a worker and waits until its next life has ended a step."""
         worker = self._generator.choice(sorted(self._pids))
         dead = self._pids.pop(worker)
         self._job.kill(dead)
@@ -190,7 +204,7 @@ class Trainer:
 
 @dataclasses.dataclass
 class Pair:
-    """The same training undisturbed and disturbed."""
+    """The same training, undisturbed and disturbed."""
 
     task: str
     seed: int
@@ -213,7 +227,7 @@ def train_pairs(trainer, task, virtual, arguments):
 
 
 def wrong_with(pairs, virtual, arguments):
-    """A sentence for each thing."""
+    """Returns a sentence for each error."""
     for pair in pairs:
         who = f"{pair.task}, seed {pair.seed}"
         changed = pair.changed

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What becomes of the accuracy when the batch grows to eight times its size while training.
+"""Measures the accuracy when the batch grows to eight times its size during training.
 
     benchmarks/training/batch_rules.py [--seeds 5] [--epochs 40] [--json]
 
-Handwritten digits, a network of one hidden layer, momentum, and a learning rate that falls to zero
-in a straight line. One worker trains with batches of --batch; after each fifth of the training as
-many workers join as there are, up to eight. With each rule of step_batch() the batch grows with
-them; 'kept' divides it instead. With AdaScale training ends when its steps are worth those of the
-others. Prints the accuracy on the test images, over seeds. Workers are threads of this process.
+Handwritten digits, a network of one hidden layer, momentum, and a learning rate that falls linearly
+to zero. One worker trains with batches of --batch. After each fifth of the training the number of
+workers doubles, up to eight. With each rule of step_batch() the batch grows with them; 'kept'
+divides it instead. With AdaScale training ends when its steps are worth those of the others. Prints
+the accuracy on the test images, over seeds. Workers are threads of this process.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Network:
         self.weights = np.concatenate([part.ravel() for part in parts])
         self.momentum = np.zeros_like(self.weights)
         self.gradient = np.zeros_like(self.weights)
-        self.progress = np.zeros(1)  # steps of one worker that training is worth
+        self.progress = np.zeros(1)  # steps of one worker that the training is worth
 
     def layers(self, flat):
         first = self.sizes[0][0] * self.sizes[0][1]
@@ -75,7 +75,7 @@ class Network:
 
 
 class Training:
-    """One training with one rule: its workers, started as it goes on."""
+    """One training with one rule: its workers, which start during the training."""
 
     def __init__(self, rule, seed, arguments):
         self.name = rule
@@ -106,7 +106,7 @@ class Training:
             alive[0].join()
 
     def start(self, count):
-        """Workers up to that number; whoever sees first that it is time starts them."""
+        """Starts workers up to that number; called by the first that finds it is time."""
         with self.lock:
             while len(self.workers) < count:
                 worker = threading.Thread(target=self.train, args=(f"w{len(self.workers)}",))
@@ -120,7 +120,7 @@ class Training:
 
     def train(self, id):
         network = Network(self.seed)
-        ledger = ffdl.PartitionLedger.create(
+        ledger = ffdl.make_session_ledger(
             samples=len(self.images) - TEST_IMAGES, partition_samples=len(self.images) // 40,
             epochs=0, seed=self.seed, shuffle=ffdl.Shuffle.SAMPLES)
         noise = ffdl.GradientNoise.create(gradients=[network.gradient], interval=5)
@@ -133,7 +133,7 @@ class Training:
             network.weights -= (
                 LEARNING_RATE * left * batch.learning_rate_factor * network.momentum
             )
-            # Without AdaScale a step is worth its samples: all rules see as many of them.
+            # Without AdaScale a step is worth its samples: all rules use the same number.
             worth = batch.samples / self.rule.samples
             network.progress += batch.progress if self.name == "AdaScale" else worth
 

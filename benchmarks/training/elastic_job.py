@@ -1,4 +1,4 @@
-"""A job of real workers (examples/elastic_jobs) under `ffdl run`, and what they say of it."""
+"""A job of real workers (examples/elastic_jobs) under `ffdl run`, and their output."""
 
 import argparse
 import hashlib
@@ -11,12 +11,12 @@ import sys
 import time
 import typing
 
-SKIPPED = 77  # exit status, as ctest is told
-PATIENCE_S = 120  # of a busy machine
+SKIPPED = 77  # exit status for ctest
+PATIENCE_S = 120  # on a busy machine
 
 
 def make_parser(doc):
-    """The options that say where programs and digits are."""
+    """Makes the options that name the programs and the digits."""
     parser = argparse.ArgumentParser(description=doc,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ffdl", type=pathlib.Path, required=True, help="the command")
@@ -26,12 +26,12 @@ def make_parser(doc):
 
 
 def end_in_order():
-    """SIGTERM ends the jobs too, which the kernel would leave running."""
+    """Makes SIGTERM end the jobs, too; the kernel would leave them running."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 class TrainingOver(Exception):
-    """The training ended while something was still waited for."""
+    """The training ended during a wait for an event."""
 
 
 class Programs(typing.NamedTuple):
@@ -40,17 +40,17 @@ class Programs(typing.NamedTuple):
 
 
 class ElasticJob:
-    """Starts with as many workers as it may have. When the `with` ends, so do they."""
+    """Starts with as many workers as it may have. The end of the `with` ends them."""
 
     def __init__(self, programs, name, folder, task, data, workers, options):
         self._programs = programs
         self._name = name
         self._folder = folder
         self._folder.mkdir(parents=True)
-        self._read = {}  # of each worker's file: how far
+        self._read = {}  # position in each worker's file
         self.events = []
         self._output = open(folder / "output", "w", encoding="utf-8")
-        # The store's folder is among the temporary ones.
+        # The store's folder is in the folder for temporary files.
         self._environment = {**os.environ, "TMPDIR": str(folder)}
         command = [programs.ffdl, "run", "--workers", f"1:{workers}", "--job", name,
                    "--max-restarts", "4", programs.worker, task, "--data", data, "--out", folder]
@@ -68,7 +68,7 @@ class ElasticJob:
             try:
                 self._process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()  # the kernel kills its workers then
+                self._process.kill()  # the kernel then kills its workers
                 self._process.wait()
         self._output.close()
 
@@ -81,14 +81,14 @@ class ElasticJob:
         os.kill(pid, signal.SIGKILL)
 
     def hold(self, on):
-        """While it is on the workers take their --hold-ms for each step."""
+        """While on, the workers take their --hold-ms for each step."""
         if on:
             (self._folder / "hold").touch()
         else:
             (self._folder / "hold").unlink()
 
     def look(self):
-        """What workers have written since the last look, each one's in order."""
+        """Returns the workers' new lines, each worker's in order."""
         new = []
         for path in sorted(self._folder.glob("steps-*.jsonl")):
             with open(path, encoding="utf-8") as file:
@@ -100,7 +100,7 @@ class ElasticJob:
         return new
 
     def wait_for(self, condition, patience_s=PATIENCE_S):
-        """Until condition(what is new) is true. Raises TrainingOver, TimeoutError."""
+        """Waits until condition(new lines) is true. Raises TrainingOver, TimeoutError."""
         until = time.monotonic() + patience_s
         while True:
             is_over = self._process.poll() is not None
@@ -114,7 +114,7 @@ class ElasticJob:
             time.sleep(0.002)
 
     def wait(self):
-        """Until the training has ended. Returns what its workers said at the end."""
+        """Waits for the end of the training. Returns the workers' last lines."""
         try:
             self.wait_for(lambda _: False, 10 * PATIENCE_S)
         except TrainingOver:
@@ -125,7 +125,7 @@ class ElasticJob:
         return [event for event in self.events if event["event"] == "end"]
 
     def weights(self):
-        """The hashes of the final weights of those who have trained to the end."""
+        """Returns the hashes of the final weights of the workers that trained to the end."""
         return {hashlib.sha256(path.read_bytes()).hexdigest()
                 for path in self._folder.glob("weights-*.bin")}
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""A worker becomes three times as slow: how soon it is found, replaced, and what that is worth.
+"""Measures how soon a slow worker is found and replaced, and the benefit.
 
     ./dev run stragglers [--by hog|stop]
     benchmarks/training/stragglers.py --ffdl FFDL --worker WORKER --digits digits.csv.gz
 
-A job of two workers, a third one idle. It trains for --steps steps; then worker-1 is slowed down,
-by two busy processes on its core (hog), or, where there are not three cores, by being stopped in
-each of its steps until that has taken three times as long as the other's (stop). All workers have a
-StragglerReplacement. Prints steps per second before, from the first slow step until the other
-worker is there, and in --steps steps after it. Exit status: 1 unless worker-1 is found within 15
-steps and replaced in one change of the world, and nobody is found slow after that; 2 if the machine
-is too busy to tell.
+A job of two workers, with a third one idle. It trains for --steps steps. Then worker-1 becomes
+three times as slow: by two busy processes on its core (hog) or, with fewer than three cores, by
+stops in each of its steps until that has taken three times as long as the other's (stop). All
+workers have a watch that replaces. Prints steps per second before, from the first slow step until
+the other worker is there, and in --steps steps after it. Exit status: 1 unless worker-1 is found
+within 15 steps and replaced in one change of the world, and no worker is found slow after that; 2
+if the machine is too busy for a result.
 """
 
 import os
@@ -26,26 +26,28 @@ from elastic_job import SKIPPED, ElasticJob, Programs, end_in_order, make_parser
 STEPS_MAX = 15  # until it is found
 DISTURBED = 2
 TIMES = 3
-EPOCHS = 1000  # it is ended before that
-# Who has a core computes all the time. Where cores are few, workers wait for the rest of their
-# steps, so that nobody is slow by chance.
+EPOCHS = 1000  # the job is ended before that
+# A worker with a core of its own computes all the time. With few cores, workers wait for the rest
+# of their steps, so that none is slow by chance.
 WORK = {"hog": {"mini-batch": 512}, "stop": {"mini-batch": 32, "micro-batch-max": 8, "hold-ms": 50}}
 SLOW, OTHER, IDLE = "worker-1", "worker-0", "worker-2"
 
 
 class Disturbed(Exception):
-    """The machine does other things, too."""
+    """The machine is busy with other work."""
 
 
 class Slowed:
-    """By signals: each of its steps is held up until it takes so many times as long as that of the
-    other, whatever else the machine does."""
+    """Slows a worker by signals, independent of other load.
+
+    Holds up each of its steps until it takes a multiple of the other's time.
+    """
 
     def __init__(self):
         self._pid = None
-        self._began = {}  # t_s of the last step that each has ended
-        self._computed = None  # the step that the other has computed, and how long that took
-        self._held = None  # the step that the slow one is held up in
+        self._began = {}  # t_s of the last step that each worker has ended
+        self._computed = None  # the step that the other has computed, and its duration
+        self._held = None  # the step in which the slow one is held up
 
     def begin(self, pid):
         self._pid = pid
@@ -80,8 +82,11 @@ class Slowed:
 
 
 class Hogged:
-    """By processes that share its core. Each worker has one of its own; of two cores the idle one
-    gets that of the worker that is not slow."""
+    """Slows a worker by processes that share its core.
+
+    Each worker has a core of its own; of two cores the idle one gets that of the worker that is not
+    slow.
+    """
 
     def __init__(self):
         self._cores = sorted(os.sched_getaffinity(0))[:3]
@@ -107,13 +112,13 @@ class Hogged:
 
 
 class Observer:
-    """What the workers have said so far."""
+    """The workers' output so far."""
 
     def __init__(self, job, slow):
         self._job = job
         self._slow = slow
         self.steps = {}  # t_s at which OTHER ended it
-        self.worlds = {}  # the generation of a step, and how many were in it
+        self.worlds = {}  # the generation of a step, and the size of its world
         self.stragglers = []
         self.pids = {}
 
@@ -125,7 +130,7 @@ class Observer:
         self._job.wait_for(look)
 
     def wait_for_steps(self, count):
-        """That many more."""
+        """Waits for that many more steps."""
         last = self.last + count
         self.wait_for(lambda: self.last >= last)
 
@@ -150,7 +155,7 @@ class Observer:
 
 
 def observe(arguments, folder):
-    """Returns the figures, and what is wrong with them."""
+    """Returns the figures and their errors."""
     slow = Hogged() if arguments.by == "hog" else Slowed()
     options = {"epochs": EPOCHS, "replace-stragglers": arguments.factor, **WORK[arguments.by]}
     name = f"stragglers-{os.getpid()}"

@@ -11,8 +11,8 @@
 #include "benchmarks/harness/pairs.h"
 #include "benchmarks/harness/resident.h"
 #include "benchmarks/rescale/trainer.h"
-#include "ffdl/gradient_noise.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/tuning/gradient_noise.h"
 
 namespace ffdl::bench {
 namespace {
@@ -24,10 +24,10 @@ struct Place {
   std::string folder;
   std::string id;
   int ranks = 2;
-  Shape shape;  // of a micro-batch
+  Shape shape;  // for a micro-batch
 };
 
-// A member of one job, named by how it trains.
+// A member of one job, named by the way it trains.
 class Job {
  public:
   static Result<std::unique_ptr<Job>> open(const std::string& how, const Place& place,
@@ -50,13 +50,13 @@ class Job {
     }
     if (how == "virtual") FFDL_RETURN_IF_ERROR(job->divide(options));
     FFDL_ASSIGN_OR_RETURN(job->session_, Session::open(options, job->model_, store));
-    // So that the next one is the one with a checkpoint, or with a measurement.
+    // Makes the next step the one with a checkpoint or a measurement.
     FFDL_RETURN_IF_ERROR(job->steps(kEvery - 1));
     return job;
   }
   Job(std::string how, const Shape& shape) : how_(std::move(how)), model_(shape) {}
 
-  // Seconds of a piece.
+  // Returns the seconds of a piece.
   Result<double> train() {
     const bool is_short = how_ == "virtual" || how_ == "whole";
     Status outcome;
@@ -72,14 +72,14 @@ class Job {
  private:
   // One sample is a micro-batch.
   Status divide(SessionOptions& options) {
-    PartitionLedgerOptions data;
+    LedgerOptions data;
     data.samples = kVirtualWorkers;
     data.partition_samples = kVirtualWorkers;
     data.epochs = 0;
     data.order = SampleOrder::kGlobal;
     data.batch_samples = kVirtualWorkers;
-    FFDL_ASSIGN_OR_RETURN(ledger_, PartitionLedger::create(data));
-    options.participants = {ledger_.get()};
+    FFDL_ASSIGN_OR_RETURN(ledger_, make_session_ledger(data));
+    options.participants = {ledger_->participant()};
     options.micro_batch_shares = [ledger = ledger_.get()] { return ledger->shares(); };
     return {};
   }
@@ -114,11 +114,11 @@ class Job {
   DenseModel model_;
   uint64_t checkpoints_ = 0;
   std::unique_ptr<GradientNoise> noise_;
-  std::unique_ptr<PartitionLedger> ledger_;
+  std::unique_ptr<SampleLedger> ledger_;
   std::unique_ptr<Session> session_;
 };
 
-// What the thread that writes has used of the processors since it began.
+// Returns the processor time that the writing thread has used since it began.
 double writer_cpu_seconds() {
   double seconds = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

@@ -7,16 +7,16 @@
 
 namespace ffdl::bench {
 
-// FOLDER RANK LAYERS ROWS RANKS: one of the processes (rescale/twins.h) that are members of several
-// jobs, each of which begins when it is first asked for. Asked for a job it trains a piece of it,
-// and says in how many seconds:
+// Runs one of the processes (rescale/twins.h) that are members of several jobs. Arguments: FOLDER
+// RANK LAYERS ROWS RANKS. Each job begins at the first request for it. For the name of a job the
+// process trains a piece of it and answers with the seconds:
 //   bare      ten steps of ROWS rows a member
-//   with      the same with a checkpoint, which the first of the ten takes; what is not on the disk
-//             after the last one is waited for outside of the time
-//   noise     the same, and the noise of gradients is measured once
+//   with      ten such steps with a checkpoint, which the first of them takes; writes that remain
+//             after the last step are waited for off the clock
+//   noise     ten such steps, and the noise of gradients is measured once
 //   virtual   two steps of kVirtualWorkers micro-batches of ROWS rows, shared by the members
-//   whole     two steps of as many rows, of which each member computes its share at once
-//   cpu       no job: for how many seconds the thread that writes has had a processor
+//   whole     two steps of as many rows; each member computes its share at once
+//   cpu       no job: the seconds of processor time that the writing thread has had
 Status play_training_twin(const std::vector<std::string>& arguments);
 
 inline constexpr int kVirtualWorkers = 8;

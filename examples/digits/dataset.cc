@@ -29,7 +29,7 @@ struct GzClose {
   void operator()(gzFile file) const { gzclose(file); }
 };
 
-// The whole file, unpacked.
+// Returns the whole file, unpacked.
 Result<std::string> read_text(const std::string& path) {
   const std::unique_ptr<gzFile_s, GzClose> file(gzopen(path.c_str(), "rb"));
   if (file == nullptr) {
@@ -59,7 +59,8 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
-// Takes the next number off the front of `line`; false where there is none in [0, most].
+// Removes the next number from the front of `line`. Returns false if it does not start with a
+// number in [0, most].
 bool take_number(std::string_view& line, int most, int& number) {
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
   if (error != std::errc() || number < 0 || number > most) return false;
@@ -73,7 +74,7 @@ bool take_comma(std::string_view& line) {
   return true;
 }
 
-// Empty where the line is good, else what is wrong with it.
+// Returns an empty text if the line is valid, else the error.
 std::string parse_line(std::string_view line, Samples& samples) {
   std::array<float, kPixels> image{};
   for (int i = 0; i < kPixels; ++i) {

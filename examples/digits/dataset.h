@@ -33,12 +33,13 @@ ffdl::Result<Samples> load_samples(const std::string& path);
 
 struct Split {
   Samples train;
-  Samples validation;  // every choice is made on these
-  Samples test;        // looked at once, after the training
+  Samples validation;  // used for every choice
+  Samples test;        // used once, after the training
 };
 
-// 70 % to train, 10 % to validate, the rest to test, shuffled. The same split in every process and
-// run: other seeds of a training must not let test samples into the choice of its settings.
+// Splits the samples: 70 % to train, 10 % to validate, the rest to test, shuffled. Every process
+// and run gets the same split: otherwise test samples could influence the choice of a training's
+// settings.
 // Errors: kInvalidArgument when there are too few samples for three parts.
 ffdl::Result<Split> split_samples(const Samples& all);
 

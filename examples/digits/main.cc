@@ -1,4 +1,4 @@
-// Handwritten digits, learned by several processes through one shared-memory parameter server.
+// Trains on handwritten digits by several processes and one shared-memory parameter server.
 #include <cstdlib>
 
 #include "digits/dataset.h"
@@ -32,7 +32,7 @@ class DigitsTask final : public training::Task {
     FFDL_ASSIGN_OR_RETURN(const auto gradient, learner.gradient_slot(deadline));
     FFDL_RETURN_IF_ERROR(learner.pull(weights_).status());
     const float loss = model_.gradient(weights_, samples_, gradient);
-    FFDL_RETURN_IF_ERROR(learner.push(mini_batch.range).status());
+    FFDL_RETURN_IF_ERROR(learner.push(ffdl::Gradient::slot(), mini_batch.range).status());
     return training::Step{.loss = loss, .bytes = 2 * weights_.size() * sizeof(float)};
   }
 
@@ -47,7 +47,7 @@ class DigitsTask final : public training::Task {
   const Split split_;
   Model model_;
   std::vector<float> weights_;
-  Samples samples_;  // of the mini-batch
+  Samples samples_;  // the samples of the mini-batch
 };
 
 ffdl::Result<std::unique_ptr<training::Task>> load(const std::string& path) {
@@ -79,8 +79,8 @@ int main(int argc, char** argv) {
       .name = "digits",
       .description = "Trains a network on handwritten digits: several processes, one server.",
       .data_help =
-          "digits.csv.gz, which comes with scikit-learn, in sklearn/datasets/data; "
-          "FFDL_DIGITS_FILE can name it too",
+          "digits.csv.gz of scikit-learn, in sklearn/datasets/data; FFDL_DIGITS_FILE can name it "
+          "too",
       .sample_word = "images",
       .defaults = {.data = file == nullptr ? "" : file},
       .learning_rate = digits::default_learning_rate,

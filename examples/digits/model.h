@@ -20,7 +20,7 @@ class Model {
   std::size_t parameters() const { return network_.parameters(); }
   void initialize(std::span<float> weights, uint64_t seed) const;
 
-  // The mean gradient over the mini-batch, written to `gradient`; returns the mean loss.
+  // Writes the mean gradient over the mini-batch to `gradient` and returns the mean loss.
   float gradient(std::span<const float> weights, const Samples& mini_batch,
                  std::span<float> gradient);
 

@@ -19,12 +19,12 @@ struct Options {
   bool json = false;
 };
 
-// What the supervisor and its workers see of each other, in memory that fork() shares. Each word
-// stands for itself: relaxed.
+// State that the supervisor and its workers share, in memory that fork() shares. Each word is
+// independent of the others: relaxed.
 struct Board {
-  std::atomic<uint64_t> samples;  // committed, by the steps that the workers have seen
+  std::atomic<uint64_t> samples;  // committed, in the steps that the workers have seen
   struct Worker {
-    std::atomic<uint64_t> steps;  // of the process that has this number now
+    std::atomic<uint64_t> steps;  // of the process that has this number at present
     std::atomic<bool> leave;
   };
   std::array<Worker, kWorkersMax> workers;

@@ -1,4 +1,4 @@
-// Handwritten digits, learned by workers that come, die and leave while they train.
+// Trains on handwritten digits with workers that join, die and leave.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
@@ -17,21 +17,21 @@ int main(int argc, char** argv) {
       "  elastic_digits --epochs 200 --out long-run     a longer one\n"
       "  elastic_digits --json                          the comparison for programs");
   app.add_option("--data", options.data,
-                 "digits.csv.gz, which comes with scikit-learn, in sklearn/datasets/data; "
-                 "FFDL_DIGITS_FILE can name it too")
+                 "digits.csv.gz of scikit-learn, in sklearn/datasets/data; FFDL_DIGITS_FILE can "
+                 "name it too")
       ->required(options.data.empty());
-  app.add_option("--out", options.out, "a folder for run.jsonl; what is in it goes")
+  app.add_option("--out", options.out, "a folder for run.jsonl; its contents are removed")
       ->capture_default_str();
-  app.add_option("--epochs", options.epochs, "how often each training image is used")
+  app.add_option("--epochs", options.epochs, "number of times that each training image is used")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   app.add_option("--mini-batch", options.mini_batch, "images per step, over all workers")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--learning-rate", options.learning_rate, "of the momentum rule")
+  app.add_option("--learning-rate", options.learning_rate, "learning rate of the momentum rule")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the first weights and of the order of images")
+  app.add_option("--seed", options.seed, "seed of the first weights and of the order of images")
       ->capture_default_str();
   app.add_flag("--json", options.json, "the comparison as one line of JSON");
   try {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws a run of the elastic example: loss, throughput and workers over time, with what happened.
+"""Draws a run of the elastic example: loss, throughput and workers over time, with its events.
 
     report.py elastic-run/run.jsonl --out run.png
 """
@@ -19,7 +19,7 @@ SMOOTH_S = 0.2
 
 
 def read(path):
-    """All lines of the file; one may be cut short where its worker was killed."""
+    """Reads all lines of the file; a line may be incomplete if its worker was killed."""
     lines = open(path, encoding="utf-8").read().split("\n")
     events = []
     for line in filter(None, lines):
@@ -31,7 +31,7 @@ def read(path):
 
 
 def steps_of(events, run):
-    """By step: (time of the first worker, mean loss, samples, workers)."""
+    """Returns by step: (time of the first worker, mean loss, samples, workers)."""
     steps = {}
     for event in events:
         if event["event"] != "step" or event["run"] != run:
@@ -46,7 +46,7 @@ def steps_of(events, run):
 
 
 def throughput(steps):
-    """Samples per second in windows of SMOOTH_S."""
+    """Returns samples per second in windows of SMOOTH_S."""
     windows = {}
     for step in steps:
         windows.setdefault(int(step["t_s"] / SMOOTH_S), []).append(step["samples"])
@@ -67,12 +67,12 @@ def draw(events, out):
     loss.plot(smoothed([step["loss"] for step in alone]), color=ALONE, linewidth=4,
               label="one worker all the time")
     loss.plot(smoothed([step["loss"] for step in elastic]), color=ELASTIC, linewidth=1.2,
-              label="workers that come, die and leave")
+              label="workers that join, die and leave")
     loss.set(yscale="log", xlabel="step", ylabel="training loss")
     loss.legend(frameon=False)
     speed.plot(*throughput(elastic), color=ELASTIC)
     speed.set(ylabel="samples/s")
-    speed.set_ylim(0, 1.15 * speed.get_ylim()[1])  # room for what happened
+    speed.set_ylim(0, 1.15 * speed.get_ylim()[1])  # room for the events
     workers.step([step["t_s"] for step in elastic], [step["workers"] for step in elastic],
                  where="post", color=ELASTIC)
     workers.set(xlabel="seconds", ylabel="workers", ylim=(0, 2.5), yticks=(0, 1, 2))

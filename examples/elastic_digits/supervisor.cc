@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What happens to the workers, by how much of the samples has been used.
+// Changes of the workers, at given shares of the samples used.
 enum class Deed { kStart, kKill, kLeave };
 struct Event {
   double share;
@@ -47,7 +47,7 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // False when a worker ended in error.
+  // Runs the job. Returns false if a worker ended with an error.
   bool go() {
     const uint64_t all = job_.options.epochs * job_.split.train.size();
     start(0);
@@ -83,7 +83,8 @@ class Run {
     _exit(outcome.ok() ? 0 : 1);
   }
 
-  // Who is to be killed works, and who is to leave has another to leave the work to.
+  // Returns true once the worker to be killed is training, or another worker can take over from the
+  // one that leaves.
   bool is_ready(size_t event) const {
     if (kPlan[event].deed == Deed::kStart) return true;
     const int other = kPlan[event].deed == Deed::kKill ? kPlan[event].worker : 2;
@@ -125,7 +126,7 @@ class Run {
     }
   }
 
-  // A bar, on a terminal.
+  // Shows a bar, on a terminal.
   void show(double share) {
     const int tenths = static_cast<int>(share * 1000);
     if (tenths == shown_ || job_.options.json || isatty(STDERR_FILENO) == 0) return;
@@ -143,7 +144,7 @@ class Run {
   int shown_ = -1;
 };
 
-// How the two runs ended.
+// The results of the two runs.
 struct Ends {
   std::optional<double> alone;
   std::optional<double> elastic;
@@ -152,7 +153,7 @@ struct Ends {
 
 Ends compare(const std::string& log) {
   Ends ends;
-  std::map<uint64_t, double> loss[2];  // of a step: the mean over the workers' samples
+  std::map<uint64_t, double> loss[2];  // by step: the sum over the workers' samples
   std::map<uint64_t, double> count[2];
   std::ifstream file(log);
   for (std::string line; std::getline(file, line);) {
@@ -168,7 +169,7 @@ Ends compare(const std::string& log) {
     count[run][event.at("step")] += samples;
   }
   for (const auto& [step, sum] : loss[1]) {
-    // A step whose worker was killed before it wrote is not whole in the log.
+    // The log lacks a part of a step whose worker was killed before it wrote.
     if (!loss[0].contains(step) || count[0][step] != count[1][step] || sum == 0) continue;
     const double difference = std::abs(sum - loss[0][step]) / count[1][step];
     ends.difference = std::max(ends.difference, difference);

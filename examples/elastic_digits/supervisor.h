@@ -4,8 +4,8 @@
 
 namespace elastic {
 
-// Trains once alone and once with workers that come, die and leave, and compares. Returns the
-// program's exit code.
+// Trains once with one worker and once with workers that join, die and leave, and compares the two.
+// Returns the program's exit code.
 int supervise(const Options& options);
 
 }  // namespace elastic

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "elastic_jobs/model.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/sample_ledger.h"
 #include "ffdl/session.h"
 
 namespace elastic {
 namespace {
 
-using ffdl::PartitionLedger;
 using ffdl::Result;
+using ffdl::SampleLedger;
 using ffdl::Session;
 using ffdl::Status;
 using ffdl::StepResult;
@@ -23,9 +23,10 @@ double seconds_since(ffdl::Time start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The same mini-batches in the same order, whatever the number of workers: each takes its share.
-Result<std::unique_ptr<PartitionLedger>> make_ledger(const Job& job) {
-  ffdl::PartitionLedgerOptions options;
+// Makes a ledger that gives the same mini-batches in the same order for any number of workers; each
+// takes its share.
+Result<std::unique_ptr<SampleLedger>> make_ledger(const Job& job) {
+  ffdl::LedgerOptions options;
   options.samples = job.split.train.size();
   options.partition_samples = job.split.train.size();
   options.epochs = job.options.epochs;
@@ -33,15 +34,15 @@ Result<std::unique_ptr<PartitionLedger>> make_ledger(const Job& job) {
   options.shuffle = ffdl::Shuffle::kSamples;
   options.order = ffdl::SampleOrder::kGlobal;
   options.batch_samples = job.options.mini_batch;
-  return PartitionLedger::create(options);
+  return make_session_ledger(options);
 }
 
-// Whole lines at a time, so that several workers can write one file.
+// Writes whole lines, so that several workers can write one file.
 class Log {
  public:
   Log(const Job& job, int number) : job_(job), number_(number), file_(job.log, std::ios::app) {}
 
-  void step(const Session& session, const PartitionLedger& ledger, float loss, uint64_t mine,
+  void step(const Session& session, const SampleLedger& ledger, float loss, uint64_t mine,
             double ffdl_ms) {
     write(fmt::format(
         R"({{"event":"step","t_s":{:.4f},"run":"{}","worker":{},"step":{},"epoch":{},"workers":{},)"
@@ -73,7 +74,7 @@ Status train(const Job& job, int number, Board& board) {
   FFDL_ASSIGN_OR_RETURN(const auto store, ffdl::open_store(job.store, ffdl::system_runtime()));
   ffdl::SessionOptions options;
   options.self.id = fmt::format("worker-{}", number);
-  options.participants = {ledger.get()};
+  options.participants = {ledger->participant()};
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, *model, *store));
 
   Log log(job, number);
@@ -84,7 +85,7 @@ Status train(const Job& job, int number, Board& board) {
     FFDL_ASSIGN_OR_RETURN(const auto samples, ledger->sample_indices(ranges));
     const float loss = model->compute(samples, session->step());
     const auto before = std::chrono::steady_clock::now();
-    FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(ledger->taken()));
+    FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step());
     if (result == StepResult::kLeft) return {};
     if (result == StepResult::kRetryStep || result == StepResult::kHealed) continue;
     log.step(*session, *ledger, loss, samples.size(), 1000 * seconds_since(before));

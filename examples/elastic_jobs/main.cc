@@ -1,6 +1,8 @@
 // One worker of a job that may change its size while it trains: the digits or the customer queries.
+//
 //   ffdl run --workers 1:4 --job digits elastic_worker digits --data digits.csv.gz --out run
-// `ffdl scale digits 2` and `ffdl migrate digits 1` change the workers meanwhile, and those that
+//
+// `ffdl scale digits 2` and `ffdl migrate digits 1` change the workers meanwhile, and workers that
 // are killed start again.
 #include <fmt/format.h>
 #include <signal.h>
@@ -14,17 +16,17 @@
 #include <string>
 
 #include "elastic_jobs/model.h"
-#include "ffdl/commit_log.h"
-#include "ffdl/launch_environment.h"
-#include "ffdl/partition_ledger.h"
-#include "ffdl/replace_stragglers.h"
+#include "ffdl/data/commit_log.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/launch/environment.h"
 #include "ffdl/session.h"
+#include "ffdl/tuning/stragglers.h"
 
 namespace elastic {
 namespace {
 
-using ffdl::PartitionLedger;
 using ffdl::Result;
+using ffdl::SampleLedger;
 using ffdl::Session;
 using ffdl::Status;
 using ffdl::StepResult;
@@ -45,7 +47,7 @@ struct Options {
 
 volatile sig_atomic_t asked_to_end = 0;
 
-// Lines of JSON, whole whenever the process is killed.
+// Writes lines of JSON, each whole even when the process is killed.
 class Log {
  public:
   explicit Log(const std::string& path) : file_(path, std::ios::app) {}
@@ -61,9 +63,10 @@ class Log {
   std::ofstream file_;
 };
 
-// The same mini-batches in the same order whatever the number of workers: each takes its share.
-ffdl::PartitionLedgerOptions samples_of(const Options& options, uint64_t samples) {
-  ffdl::PartitionLedgerOptions order;
+// Returns options for the same mini-batches in the same order for any number of workers; each takes
+// its share.
+ffdl::LedgerOptions samples_of(const Options& options, uint64_t samples) {
+  ffdl::LedgerOptions order;
   order.samples = samples;
   order.partition_samples = samples;
   order.epochs = options.epochs;
@@ -107,7 +110,7 @@ ffdl::SessionOptions session_options(const ffdl::JobEnvironment& job) {
   options.membership.min_workers = job.min_workers;
   options.membership.max_workers = job.max_workers;
   options.membership.takes_over_from = job.takes_over_from;
-  // Who ends is reported by its launcher; this is for those that a busy machine keeps waiting.
+  // The launcher reports workers that end. This lease is for workers that a busy machine delays.
   options.membership.lease = std::chrono::seconds(5);
   return options;
 }
@@ -121,23 +124,24 @@ class Worker {
     Loaded loaded;
     FFDL_RETURN_IF_ERROR(load(options_, loaded));
     Model& model = *loaded.model;
-    ffdl::PartitionLedgerOptions order = samples_of(options_, model.samples());
-    // Where `ffdl run --ledger-log` wants it, and else beside the other files.
+    const ffdl::LedgerOptions order = samples_of(options_, model.samples());
+    // In the folder of `ffdl run --ledger-log` if there is one, else beside the other files.
     const std::string log = job_.ledger_log.empty()
                                 ? file(fmt::format("commits-{}", getpid()), "log")
                                 : job_.ledger_log + "/" + job_.worker_id + ".commits";
     FFDL_ASSIGN_OR_RETURN(const auto commits, ffdl::CommitLog::open(log, order));
-    order.on_stable = [&](const ffdl::CommittedStep& step) { commits->write(step); };
-    FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(order));
+    ffdl::LedgerMemberOptions member;
+    member.on_stable = [&](const ffdl::CommittedStep& step) { commits->write(step); };
+    FFDL_ASSIGN_OR_RETURN(const auto ledger, make_session_ledger(order, member));
     FFDL_ASSIGN_OR_RETURN(const auto store, open_store(job_.store_url, ffdl::system_runtime(),
                                                        {.secret = job_.store_secret}));
     ffdl::SessionOptions of_session = session_options(job_);
-    of_session.participants = {ledger.get()};
+    of_session.participants = {ledger->participant()};
     if (options_.virtual_workers > 0) {
       of_session.micro_batch_shares = [&] { return ledger->shares(); };
       of_session.micro_batch_samples = order.micro_batch_samples;
     }
-    std::unique_ptr<ffdl::StragglerReplacement> replacement;
+    std::unique_ptr<ffdl::StragglerWatch> replacement;
     if (options_.straggler_factor > 0) {
       FFDL_ASSIGN_OR_RETURN(replacement, watch_stragglers(*store));
       of_session.participants.push_back(replacement.get());
@@ -158,18 +162,18 @@ class Worker {
     return fmt::format("{}/{}-{}.{}", options_.out, name, job_.worker_id, kind);
   }
 
-  Result<std::unique_ptr<ffdl::StragglerReplacement>> watch_stragglers(ffdl::Store& store) {
-    ffdl::StragglerReplacementOptions replacing{.job = job_.job};
-    replacing.watch.factor = options_.straggler_factor;
-    replacing.watch.on_straggler = [this](const ffdl::Straggler& slow) {
+  Result<std::unique_ptr<ffdl::StragglerWatch>> watch_stragglers(ffdl::Store& store) {
+    ffdl::StragglerOptions replacing;
+    replacing.factor = options_.straggler_factor;
+    replacing.on_straggler = [this](const ffdl::Straggler& slow) {
       log_.write("straggler", R"("step":{},"id":"{}","factor":{:.3f},"steps":{})", slow.step,
                  slow.member.id, slow.factor, slow.steps);
     };
-    return ffdl::StragglerReplacement::create(store, replacing);
+    return ffdl::StragglerWatch::create_replacing(store, job_.job, replacing);
   }
 
-  // Until all epochs are done (false), or this worker has left the job.
-  Result<bool> train(Session& session, PartitionLedger& ledger, Model& model) {
+  // Trains until all epochs are done (returns false), or until this worker has left the job.
+  Result<bool> train(Session& session, SampleLedger& ledger, Model& model) {
     const auto pace = ffdl::system_runtime().make_event();  // never set
     while (!ledger.is_done()) {
       if (asked_to_end != 0) session.ask_to_leave();
@@ -181,7 +185,7 @@ class Worker {
         pace->wait_until(begin + std::chrono::milliseconds(options_.hold_ms));
       }
       if (options_.straggler_factor > 0) log_.write("computed", R"("step":{})", session.step() + 1);
-      FFDL_ASSIGN_OR_RETURN(const StepResult result, session.end_step(ledger.taken()));
+      FFDL_ASSIGN_OR_RETURN(const StepResult result, session.end_step());
       if (result == StepResult::kLeft) return true;
       if (result == StepResult::kRetryStep || result == StepResult::kHealed) continue;
       log_.write("step", R"("step":{},"generation":{},"workers":{},"samples":{},"loss":{:.6g})",
@@ -191,8 +195,8 @@ class Worker {
     return false;
   }
 
-  // The gradient of this worker's share: at once, or in parts that are added up, which are those of
-  // the virtual workers or as large as memory allows. Returns the mean loss.
+  // Computes the gradient of this worker's share and returns the mean loss. It works at once, or in
+  // parts that are added up: those of the virtual workers, or as large as memory allows.
   Result<float> compute(Session& session, Model& model, std::span<const uint64_t> samples) {
     const uint64_t part_max = options_.virtual_workers > 0
                                   ? options_.mini_batch / options_.virtual_workers
@@ -236,15 +240,16 @@ Status run(const Options& options) {
 int main(int argc, char** argv) {
   elastic::Options options;
   CLI::App app("One worker of a job that trains; 'ffdl run' starts it.", "elastic_worker");
-  app.add_option("task", options.task, "what is learned")
+  app.add_option("task", options.task, "the data set and its model")
       ->check(CLI::IsMember({"digits", "nlc"}))
       ->required();
   app.add_option("--data", options.data, "digits.csv.gz or data_full.json: see the README")
       ->required();
-  app.add_option("--out", options.out, "a folder: what each worker does, and the weights at last")
+  app.add_option("--out", options.out,
+                 "a folder for the records of each worker and the final weights")
       ->check(CLI::ExistingDirectory)
       ->required();
-  app.add_option("--epochs", options.epochs, "how often each sample is used")
+  app.add_option("--epochs", options.epochs, "number of times that each sample is used")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   app.add_option("--mini-batch", options.mini_batch, "samples per step, over all workers")
@@ -260,17 +265,17 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 4096))
       ->excludes("--virtual-workers")
       ->capture_default_str();
-  app.add_option("--learning-rate", options.learning_rate, "of the first step")
+  app.add_option("--learning-rate", options.learning_rate, "learning rate of the first step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the first weights and of the order of samples")
+  app.add_option("--seed", options.seed, "seed of the first weights and of the order of samples")
       ->capture_default_str();
   app.add_option("--hold-ms", options.hold_ms,
-                 "while there is a file 'hold' in that folder no step is computed faster")
+                 "least milliseconds of a step while that folder has a file 'hold'")
       ->check(CLI::Range(0, 10000))
       ->capture_default_str();
   app.add_option("--replace-stragglers", options.straggler_factor,
-                 "workers that need so many times the median are replaced; 0: they are not")
+                 "multiple of the median time above which a worker is replaced; 0: never")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

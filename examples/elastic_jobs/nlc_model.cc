@@ -17,7 +17,7 @@ constexpr float kFirstDecay = 0.9F;
 constexpr float kSecondDecay = 0.999F;
 constexpr float kEpsilon = 1e-8F;
 
-// A seed for one use of one sample.
+// Returns a seed for one use of one sample.
 uint64_t seed_of(uint64_t seed, uint64_t step, uint64_t sample) {
   uint64_t mixed = seed;
   for (const uint64_t part : {step, sample}) mixed = layers::Random(mixed ^ part).next();
@@ -84,8 +84,8 @@ class NlcModel final : public Model {
   uint64_t test_samples() const override { return corpus_.test.size(); }
 
  private:
-  // The samples' features and labels, and the parameters that these need. What is dropped depends
-  // on the step and the sample, and not on who computes it.
+  // Gathers the samples' features and labels, and the parameters that these need. The dropped
+  // features depend on the step and the sample, not on the worker.
   void gather(std::span<const uint64_t> samples, uint64_t step) {
     features_.clear();
     labels_.clear();

@@ -7,7 +7,7 @@
 
 namespace layers {
 
-// Rows of a mini-batch, one sample after the other in memory (row-major). A view: owns nothing.
+// Rows of a mini-batch, one sample after the other in memory (row-major). A view: owns no memory.
 struct Batch {
   float* data = nullptr;
   int rows = 0;
@@ -26,22 +26,22 @@ struct ConstBatch {
   int columns = 0;
 };
 
-// What backward() has at hand: both ends of the forward pass, and the gradient at its output.
+// The arguments of backward(): both ends of the forward pass, and the gradient at its output.
 struct BackwardPass {
   ConstBatch input;
   ConstBatch output;
   ConstBatch output_gradient;
-  Batch input_gradient;  // overwritten; its data is null where nobody needs it
+  Batch input_gradient;  // overwritten; its data is null if no caller needs it
 };
 
-// One layer of a network. It owns no parameters: the caller passes the part of one flat span that
-// belongs to this layer, so that weights can lie in memory shared with other processes.
+// One layer of a network. It owns no parameters: the caller passes this layer's part of one flat
+// span, so that weights can be in memory shared with other processes.
 // Threads: one at a time; layers may keep scratch memory.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  // Floats per sample, in and out.
+  // Return the floats per sample, in and out.
   virtual int inputs() const = 0;
   virtual int outputs() const = 0;
 

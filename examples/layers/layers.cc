@@ -18,14 +18,14 @@ using ConstRowMap = Eigen::Map<const Eigen::RowVectorXf>;
 Map matrix(Batch batch) { return {batch.data, batch.rows, batch.columns}; }
 ConstMap matrix(ConstBatch batch) { return {batch.data, batch.rows, batch.columns}; }
 
-// Where the sample in row `row` begins.
+// Returns the begin of the sample in row `row`.
 template <class AnyBatch>
 auto sample(const AnyBatch& batch, int row) {
   return batch.data + static_cast<std::ptrdiff_t>(row) * batch.columns;
 }
 
-// The start that suits ReLU (He): the variance of a layer's output stays that of its input. A bias,
-// the last `outputs` parameters, starts at zero.
+// Initializes for ReLU (He): the variance of a layer's output stays that of its input. A bias, the
+// last `outputs` parameters, starts at zero.
 void initialize_affine(std::span<float> parameters, int inputs, int outputs, Random& random) {
   const float bound = std::sqrt(6.0F / static_cast<float>(inputs));
   const auto bias = parameters.last(static_cast<std::size_t>(outputs));
@@ -33,7 +33,7 @@ void initialize_affine(std::span<float> parameters, int inputs, int outputs, Ran
   std::fill(bias.begin(), bias.end(), 0.0F);
 }
 
-// Weights and bias of `output = input * weights + bias` in one span.
+// The weights and the bias of `output = input * weights + bias` in one span.
 template <class MatrixMap, class VectorMap, class Float>
 struct AffineView {
   AffineView(std::span<Float> parameters, int inputs, int outputs)
@@ -105,8 +105,8 @@ class Relu final : public Layer {
   int width_;
 };
 
-// Each output pixel's window is copied into a row of `patches_`; then a convolution is a matrix
-// product. One sample at a time, so that the patches stay in the cache.
+// Copies each output pixel's window into a row of `patches_`, so that a convolution is a matrix
+// product. Takes one sample at a time, so that the patches stay in the cache.
 class Conv2d final : public Layer {
  public:
   explicit Conv2d(const Conv2dOptions& options)
@@ -157,7 +157,7 @@ class Conv2d final : public Layer {
 
  private:
   // Calls visit(patch row, offset in it, offset in the image, floats) for every run of a patch that
-  // lies inside the image.
+  // is inside the image.
   template <class Visit>
   void for_each_run(Visit visit) const {
     const Image& image = options_.input;
@@ -176,7 +176,7 @@ class Conv2d final : public Layer {
     }
   }
 
-  // What lies outside the image stays at the zeros that the first call writes.
+  // Elements outside the image keep the zeros that the first call writes.
   void gather_patches(const float* image) {
     if (!padding_is_zero_) patches_.setZero();
     padding_is_zero_ = true;
@@ -251,7 +251,7 @@ class MaxPool final : public Layer {
     }
   }
 
-  // The index of the first largest element of a window.
+  // Returns the index of the first largest element of a window.
   int largest(const float* image, int corner) const {
     int best = corner;
     for (int y = 0; y < options_.window_height; ++y) {

@@ -6,7 +6,7 @@
 
 namespace layers {
 
-// An image as one row: pixel after pixel, the channels of a pixel side by side.
+// An image as one row: pixel after pixel, with the channels of a pixel adjacent.
 struct Image {
   int height = 0;
   int width = 0;

@@ -83,7 +83,7 @@ float softmax_cross_entropy(ConstBatch logits, std::span<const int> labels, Batc
   for (int row = 0; row < logits.rows; ++row) {
     const auto values = row_of(logits, row);
     const auto label = static_cast<std::size_t>(labels[static_cast<std::size_t>(row)]);
-    // Relative to the largest value, so that exp cannot overflow.
+    // Subtracts the largest value, so that exp cannot overflow.
     const float largest = *std::max_element(values.begin(), values.end());
     float sum = 0;
     for (const float value : values) sum += std::exp(value - largest);

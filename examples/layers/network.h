@@ -9,14 +9,15 @@
 
 namespace layers {
 
-// Room for a batch of `rows` in `storage`, which keeps its memory from one mini-batch to the next.
+// Returns a batch of `rows` in `storage`, which keeps its memory from one mini-batch to the next.
 Batch batch_in(std::vector<float>& storage, int rows, int columns);
 
-// Layers one after the other. Their parameters lie in one flat span, in the order of the layers.
+// A sequence of layers. Their parameters are in one flat span, in the order of the layers.
 // Threads: one at a time. Owns: the layers and the activations of the last forward pass.
 class Network {
  public:
-  // Errors: kInvalidArgument where a layer's inputs are not the outputs of the one before it.
+  // Stacks layers.
+  // Errors: kInvalidArgument if a layer's inputs are not the outputs of the previous one.
   static ffdl::Result<Network> stack(std::vector<std::unique_ptr<Layer>> layers);
 
   int inputs() const { return layers_.front()->inputs(); }
@@ -24,11 +25,12 @@ class Network {
   std::size_t parameters() const { return parameters_; }
   void initialize(std::span<float> parameters, Random& random) const;
 
-  // The output is valid until the next call. `input` must stay until backward() is done with it.
+  // Returns the output, valid until the next call. `input` must stay valid until backward() has
+  // returned.
   ConstBatch forward(std::span<const float> parameters, ConstBatch input);
 
-  // The gradient of what the last forward() computed, with the same parameters. Overwrites
-  // `parameter_gradient` whole.
+  // Computes the gradient of the last forward(), with the same parameters. Overwrites the whole
+  // `parameter_gradient`.
   void backward(std::span<const float> parameters, ConstBatch output_gradient,
                 std::span<float> parameter_gradient);
 
@@ -43,11 +45,11 @@ class Network {
   std::vector<std::vector<float>> gradients_;  // gradients_[i]: at the input of layer i; [0] unused
 };
 
-// The mean over the rows of -log softmax(logits)[label], and its gradient with respect to the
-// logits where `gradient.data` is not null.
+// Returns the mean over the rows of -log softmax(logits)[label]. Writes its gradient with respect
+// to the logits, unless `gradient.data` is null.
 float softmax_cross_entropy(ConstBatch logits, std::span<const int> labels, Batch gradient);
 
-// How many rows have their largest value at their label.
+// Returns the number of rows with their largest value at their label.
 int count_correct(ConstBatch logits, std::span<const int> labels);
 
 }  // namespace layers

@@ -6,7 +6,7 @@
 
 namespace layers {
 
-// A small generator (SplitMix64). Unlike the standard library's distributions it gives the same
+// A small generator (SplitMix64). Unlike the standard library's distributions it returns the same
 // numbers on every platform, so that two processes shuffle alike.
 // Threads: one at a time.
 class Random {
@@ -20,10 +20,10 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  // In [0, bound). The bias of the remainder is below bound / 2^64.
+  // Returns a number in [0, bound). The bias of the remainder is below bound / 2^64.
   uint64_t below(uint64_t bound) { return next() % bound; }
 
-  // In [low, high).
+  // Returns a number in [low, high).
   float uniform(float low, float high) {
     const auto unit = static_cast<float>(next() >> 40) * 0x1p-24F;
     return low + (high - low) * unit;

@@ -1,10 +1,11 @@
-// A model of libtorch whose workers come and go while it trains.
+// Trains a libtorch model with workers that join and leave.
 //
 //   ffdl run --workers 1:2 --job spirals elastic_libtorch
 //
-// starts two, and `ffdl scale spirals 1` takes one away while they train. Started by itself the
-// program is a job of its own: a worker trains, a second one joins it on another thread, and leaves
-// again. Both sort points of two spirals; each step uses the same points however many they are.
+// starts two workers, and `ffdl scale spirals 1` takes one away while they train. Started by itself
+// the program is a job of its own. One worker trains, and a second one joins it on another thread
+// and leaves again. Both sort points of two spirals. Each step uses the same points for any number
+// of workers.
 #include <torch/nn.h>
 #include <torch/optim/sgd.h>
 
@@ -18,8 +19,8 @@
 #include <thread>
 #include <vector>
 
-#include "ffdl/launch_environment.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/launch/environment.h"
 #include "ffdl/session.h"
 #include "ffdl/store.h"
 
@@ -34,7 +35,7 @@ constexpr uint64_t kEpochs = 60;
 
 struct Points {
   torch::Tensor places;  // float32[n, 2]
-  torch::Tensor arms;    // float32[n, 1]: 0 or 1, on which spiral a point lies
+  torch::Tensor arms;    // float32[n, 1]: 0 or 1, the spiral of a point
 };
 
 Points points_of(const std::vector<uint64_t>& numbers) {
@@ -52,7 +53,7 @@ Points points_of(const std::vector<uint64_t>& numbers) {
   return points;
 }
 
-// A torch::nn module and its optimizer as what a session trains.
+// Makes a torch::nn module and its optimizer the state that a session trains.
 class Model final : public ffdl::Trainable {
  public:
   Model()
@@ -66,14 +67,14 @@ class Model final : public ffdl::Trainable {
     gradient_ = torch::zeros({size});
     int64_t begin = 0;
     for (auto& parameter : parameters_) {
-      // All gradients in one array, so that one sum brings them together.
+      // All gradients are in one array, so that one sum averages them.
       parameter.mutable_grad() = gradient_.narrow(0, begin, parameter.numel()).view_as(parameter);
       begin += parameter.numel();
     }
-    optimizer_.step();  // with gradients of zero: the momentum has its memory now
+    optimizer_.step();  // with gradients of zero, so that the momentum has its memory
   }
 
-  // The mean gradient over these samples.
+  // Computes the mean gradient over these samples.
   void compute(const std::vector<uint64_t>& numbers) {
     const Points points = points_of(numbers);
     gradient_.zero_();
@@ -112,7 +113,8 @@ class Model final : public ffdl::Trainable {
     return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
   }
 
-  // Every worker begins alike, also two of one process, which share libtorch's generator.
+  // Gives all workers the same initial weights, also two of one process, which share libtorch's
+  // generator.
   void begin_at_known_weights() {
     const torch::NoGradGuard no_gradients;
     double number = 0;
@@ -129,7 +131,7 @@ class Model final : public ffdl::Trainable {
   torch::Tensor gradient_;
 };
 
-// Who the worker is, and the store of its job.
+// The identity of the worker, and the store of its job.
 struct Place {
   ffdl::Store& store;
   ffdl::SessionOptions options = {};
@@ -142,24 +144,25 @@ struct Outcome {
   bool left = false;
 };
 
-// `end_step` is told the session after each step; true: ask to leave.
+// Calls `after_step` with the session after each step; if it returns true, the worker asks to
+// leave.
 Result<Outcome> train(Place place, const std::function<bool(ffdl::Session&)>& after_step) {
   FFDL_ASSIGN_OR_RETURN(const auto ledger,
-                        ffdl::PartitionLedger::create({.samples = kPoints,
-                                                       .partition_samples = kPoints,
-                                                       .epochs = kEpochs,
-                                                       .shuffle = ffdl::Shuffle::kSamples,
-                                                       .order = ffdl::SampleOrder::kGlobal,
-                                                       .batch_samples = kBatch}));
+                        ffdl::make_session_ledger({.samples = kPoints,
+                                                   .partition_samples = kPoints,
+                                                   .epochs = kEpochs,
+                                                   .shuffle = ffdl::Shuffle::kSamples,
+                                                   .order = ffdl::SampleOrder::kGlobal,
+                                                   .batch_samples = kBatch}));
   Model model;
-  place.options.participants = {ledger.get()};
+  place.options.participants = {ledger->participant()};
   FFDL_ASSIGN_OR_RETURN(const auto session, ffdl::Session::open(place.options, model, place.store));
   Outcome outcome;
   while (!ledger->is_done() && !outcome.left) {
     FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take());
     FFDL_ASSIGN_OR_RETURN(const auto numbers, ledger->sample_indices(ranges));
     if (!numbers.empty()) model.compute(numbers);
-    FFDL_ASSIGN_OR_RETURN(const auto result, session->end_step(ledger->taken()));
+    FFDL_ASSIGN_OR_RETURN(const auto result, session->end_step());
     outcome.left = result == ffdl::StepResult::kLeft;
     outcome.size_max = std::max(outcome.size_max, session->world().size());
     if (!outcome.left && after_step(*session)) session->ask_to_leave();
@@ -186,7 +189,7 @@ Status train_as_worker(const ffdl::JobEnvironment& told) {
   return {};
 }
 
-// One worker, joined by another for a hundred steps.
+// Trains with one worker, which another joins for a hundred steps.
 Status train_by_itself() {
   FFDL_ASSIGN_OR_RETURN(const auto store, ffdl::open_store("mem://", ffdl::system_runtime()));
   const auto place_of = [&](const char* id) {

@@ -54,7 +54,7 @@ class LabelNumbers {
     for (auto& [label, number] : numbers_) number = next++;
   }
 
-  // -1 for a label that is not known.
+  // Returns -1 for an unknown label.
   int find(const std::string& label) const {
     const auto found = numbers_.find(label);
     return found == numbers_.end() ? -1 : found->second;
@@ -70,7 +70,7 @@ class LabelNumbers {
   std::map<std::string, int> numbers_;
 };
 
-// Empty where the list is good, else what is wrong with it.
+// Returns an empty text if the list is valid, else the error.
 std::string parse_list(const json& list, const LabelNumbers& numbers, Sentences& sentences) {
   if (!list.is_array()) return fmt::format("is a JSON {} instead of a list", list.type_name());
   if (list.empty()) return "is an empty list";

@@ -6,7 +6,7 @@
 
 #include "ffdl/status.h"
 
-// Short texts with the intent behind each, in the format of CLINC150.
+// Short texts, each with its intent, in the format of CLINC150.
 namespace nlc {
 
 struct Sentences {
@@ -23,9 +23,9 @@ struct Corpus {
   std::vector<std::string> labels;  // sorted
 };
 
-// Reads a JSON object whose keys `train`, `val` and `test` hold lists of [text, label]; other keys,
-// such as CLINC150's out-of-scope sets, are not looked at.
-// Errors: kNotFound; kCorrupt for what is not such a file, with the key and the entry.
+// Reads a JSON object with keys `train`, `val` and `test` that hold lists of [text, label]. Ignores
+// other keys, such as CLINC150's out-of-scope sets.
+// Errors: kNotFound; kCorrupt for any other content, with the key and the entry.
 ffdl::Result<Corpus> load_corpus(const std::string& path);
 
 }  // namespace nlc

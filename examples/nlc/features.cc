@@ -12,8 +12,8 @@ constexpr std::size_t kRunMax = 4;
 
 enum class Kind : uint64_t { kWord, kPair, kRun };
 
-// FNV-1a, with a last step that spreads it to the high bits; the kind keeps a word apart from a run
-// of the same letters.
+// Hashes with FNV-1a and a last step that spreads it to the high bits. The kind separates a word
+// from a run of the same letters.
 uint64_t row_of(Kind kind, std::string_view text, int table_bits) {
   uint64_t hash = 0xCBF29CE484222325U + static_cast<uint64_t>(kind);
   for (const char c : text) {
@@ -26,8 +26,8 @@ bool is_letter(unsigned char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '\'' || c >= 0x80;
 }
 
-// In angle brackets, so that the letters at the ends of a word differ from those inside. A visible
-// character that is no letter is a word of its own.
+// Returns the words in angle brackets, so that the letters at the ends of a word differ from those
+// inside. A visible character that is not a letter is a word.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   bool in_word = false;

@@ -8,14 +8,14 @@
 
 namespace nlc {
 
-// What a gradient is computed from.
+// The input of a gradient.
 struct Gathered {
   Features features;
   std::vector<int> labels;
 };
 
-// The features of a mini-batch's sentences, half of them dropped at random, as training does; the
-// same ones whoever asks.
+// Gathers the features of a mini-batch's sentences. Half of them are dropped at random, as in
+// training; every caller gets the same ones.
 void gather(const Sentences& sentences, const training::MiniBatch& mini_batch, Gathered& gathered);
 
 }  // namespace nlc

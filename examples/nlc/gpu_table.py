@@ -3,11 +3,11 @@
 
     gpu_table.py NLC NLC_ALONE --data data_full.json
 
-The first table has samples/s for 1 to 8 learners on one GPU and mini-batches of 1 to 16, beside learners
-that compute the same and talk to nobody (NLC_ALONE), as many at once; the second those of PyTorch
-(torch_peer.py), where this Python has it; the third the accuracy beside the processor's. With --seconds
-what there is no time for is left out, and said. Exit codes: 1 a run failed, 4 there is no GPU or library
-(the reason is on standard error).
+The first table has samples/s for 1 to 8 learners on one GPU and mini-batches of 1 to 16, beside as
+many learners that compute the same without a server (NLC_ALONE). The second has those of PyTorch
+(torch_peer.py), if this Python has it. The third has the accuracy beside the processor's. With
+--seconds rows without time are left out, and named. Exit codes: 1 a run failed, 4 there is no GPU
+or library (the reason is on standard error).
 """
 
 import argparse
@@ -24,12 +24,12 @@ import time
 NO_DEVICE = 4
 RUN_MAX_S = 300
 PEER = pathlib.Path(__file__).with_name("torch_peer.py")
-# Of the time, when each table ends.
+# The shares of the time at which each table ends.
 SPEEDS_END, PEERS_END = 0.5, 0.8
 
 
 class Clock:
-    """What of the time is left, and whether all has gone well until now."""
+    """Tracks the rest of the time, and whether all runs have succeeded so far."""
 
     def __init__(self, seconds):
         self._begin = time.monotonic()
@@ -37,7 +37,7 @@ class Clock:
         self.has_failed = False
 
     def left(self, share=1.0):
-        """Seconds until this share of the time is over."""
+        """Returns the seconds until this share of the time is over."""
         return self._begin + share * self._seconds - time.monotonic()
 
 
@@ -54,7 +54,7 @@ def fail(command, code):
 
 
 def train(program, options):
-    """The events of a run."""
+    """Returns the events of a run."""
     with tempfile.TemporaryDirectory() as out:
         command = [program, "train", "--json", "--out", out, *options]
         try:
@@ -68,7 +68,7 @@ def train(program, options):
 
 
 def speed(program, options):
-    """Samples/s between a run's first look at the weights and its last: without the start of the learners."""
+    """Returns samples/s between a run's first and last validation: without the learners' start."""
     epochs = 4
     while True:
         events = train(program, [*options, "--epochs", str(epochs)])
@@ -80,7 +80,7 @@ def speed(program, options):
 
 
 def ideal(program, data, learners, mini_batch, mini_batches):
-    """Samples/s of so many learners that talk to nobody, all at once."""
+    """Returns samples/s of that many learners without a server, all at once."""
     command = [program, "--data", data, "--mini-batch", str(mini_batch),
                "--mini-batches", str(mini_batches)]
     alone = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -104,7 +104,7 @@ def ideal(program, data, learners, mini_batch, mini_batches):
 
 
 def speeds(arguments, clock):
-    """Samples/s by learners and mini-batch."""
+    """Returns samples/s by learners and mini-batch."""
     print("| learners | mini-batch | samples/s | without a server, samples/s | ratio |")
     print("|---|---|---|---|---|", flush=True)
     measured = {}
@@ -132,7 +132,7 @@ def speeds(arguments, clock):
 
 
 def run_peer(arguments, processes, options, seconds):
-    """Samples/s of PyTorch by mini-batch, as far as it came, and what it says of a failure, or None."""
+    """Returns PyTorch's samples/s by mini-batch, as far as measured, and its error or None."""
     command = [sys.executable, str(PEER), "--data", arguments.data, "--device", arguments.peer_device,
                "--processes", str(processes), "--seconds", "1", *options,
                "--mini-batches", *map(str, arguments.mini_batches)]
@@ -208,18 +208,20 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nlc", help="the program nlc")
     parser.add_argument("alone", help="the program nlc_alone")
-    parser.add_argument("--data", required=True, help="as of nlc")
+    parser.add_argument("--data", required=True, help="the data of nlc")
     parser.add_argument("--learners", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--mini-batches", type=int, nargs="+", default=[16, 1, 4, 2, 8],
-                        help="samples per gradient, those first that matter most")
-    parser.add_argument("--threads", type=int, default=2, help="of the server [%(default)s]")
+                        help="samples per gradient, the most important first")
+    parser.add_argument("--threads", type=int, default=2,
+                        help="threads of the server [%(default)s]")
     parser.add_argument("--repeats", type=int, default=1,
-                        help="of each speed, of which the median is taken [%(default)s]")
+                        help="measurements of each speed; the median counts [%(default)s]")
     parser.add_argument("--seeds", type=int, default=3,
-                        help="of each accuracy, of which the median is taken [%(default)s]")
-    parser.add_argument("--peer-device", default="cuda", help="PyTorch's; cpu tries this out")
+                        help="seeds of each accuracy; the median counts [%(default)s]")
+    parser.add_argument("--peer-device", default="cuda",
+                        help="the device of PyTorch; cpu is for a trial")
     parser.add_argument("--seconds", type=float, default=86400,
-                        help="nothing is begun after so many, and --seeds is 1")
+                        help="time after which nothing more is started, with --seeds 1")
     arguments = parser.parse_args()
     clock = Clock(arguments.seconds)
     if arguments.seconds < 3600:

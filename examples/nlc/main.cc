@@ -1,5 +1,5 @@
-// Short customer queries, sorted by intent: several processes, one shared-memory parameter server,
-// and gradients that name only the rows of the embedding table that they change.
+// Sorts short customer queries by intent. Several processes train with one shared-memory parameter
+// server. Their gradients name only the rows of the embedding table that they change.
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -8,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ffdl/device_learner.h"
-#include "ffdl/learner.h"
-#include "ffdl/sparse_gradient.h"
+#include "ffdl/ps/learner.h"
 #include "nlc/corpus.h"
 #include "nlc/device/gpu.h"
 #include "nlc/device/gpu_worker.h"
@@ -35,7 +33,7 @@ class NlcTask final : public training::Task {
             .parameters = model_.parameters()};
   }
 
-  // Every row and the head: however late the server is, nothing more can add up.
+  // Every row and the head: no more can add up, however late the server is.
   uint32_t rows_max() const override { return kTableRows + 1; }
 
   void initialize(std::span<float> weights, uint64_t seed) const override {
@@ -50,20 +48,24 @@ class NlcTask final : public training::Task {
     const std::array<uint64_t, 1> whole{0};
     parameters_.rows.resize(features.rows.size() * kWidth);
     parameters_.head.resize(model_.head_size());
-    FFDL_RETURN_IF_ERROR(learner.pull_rows(0, kWidth, features.rows, parameters_.rows).status());
-    FFDL_RETURN_IF_ERROR(
-        learner.pull_rows(model_.head_begin(), model_.head_size(), whole, parameters_.head)
-            .status());
+    const std::array wanted{
+        ffdl::RowWeights{
+            .table = 0, .row_size = kWidth, .rows = features.rows, .values = parameters_.rows},
+        ffdl::RowWeights{.table = model_.head_begin(),
+                         .row_size = model_.head_size(),
+                         .rows = whole,
+                         .values = parameters_.head}};
+    FFDL_RETURN_IF_ERROR(learner.pull_rows(wanted).status());
     const float loss = model_.gradient(features, gathered_.labels, parameters_, gradient_);
-    // Waits for the gradient before this one: added up while the server is late, they would be
+    // Waits for the previous gradient. Gradients that add up while the server is late would be
     // fewer and larger steps than the learning rate is planned for.
     FFDL_RETURN_IF_ERROR(learner.flush(deadline));
     const std::array tables{ffdl::RowGradient{
         .table = 0, .row_size = kWidth, .rows = features.rows, .values = gradient_.rows}};
-    const std::array dense{
-        ffdl::DenseGradient{.begin = model_.head_begin(), .values = gradient_.head}};
+    const std::array parts{
+        ffdl::PartGradient{.begin = model_.head_begin(), .values = gradient_.head}};
     FFDL_RETURN_IF_ERROR(
-        learner.push_sparse({.tables = tables, .dense = dense}, mini_batch.range).status());
+        learner.push(ffdl::Gradient::sparse(tables, parts), mini_batch.range).status());
     const std::size_t floats = 2 * (parameters_.rows.size() + parameters_.head.size());
     return training::Step{.loss = loss, .bytes = floats * sizeof(float)};
   }
@@ -79,9 +81,9 @@ class NlcTask final : public training::Task {
       const training::Workplace& workplace, ffdl::Time deadline) override {
     FFDL_ASSIGN_OR_RETURN(auto gpu, open_gpu());
     FFDL_ASSIGN_OR_RETURN(const Libraries libraries, Libraries::load());
-    FFDL_ASSIGN_OR_RETURN(auto learner,
-                          ffdl::DeviceLearner::attach(workplace.segment, deadline,
-                                                      {.learner = {.slot = workplace.slot}}));
+    FFDL_ASSIGN_OR_RETURN(
+        auto learner,
+        ffdl::Learner::attach(workplace.segment, deadline, {.slot = workplace.slot, .device = -1}));
     FFDL_ASSIGN_OR_RETURN(
         std::unique_ptr<training::Worker> worker,
         GpuWorker::create({.sentences = &corpus_.train,
@@ -97,7 +99,7 @@ class NlcTask final : public training::Task {
  private:
   const Corpus corpus_;
   Model model_;
-  Gathered gathered_;  // the mini-batch, and what else belongs to it
+  Gathered gathered_;  // the mini-batch and its features
   Model::Parameters parameters_;
   Model::Parameters gradient_;
 };
@@ -122,13 +124,13 @@ float default_learning_rate(ffdl::UpdateRuleKind kind) {
   }
 }
 
-// Everything that --device cuda needs of this machine.
+// Checks all that --device cuda needs on this machine.
 ffdl::Status find_device() {
   FFDL_RETURN_IF_ERROR(open_gpu().status());
   return Libraries::load().status();
 }
 
-// CLINC150 where the user has put the data sets, or nothing.
+// Returns the path of CLINC150 in the user's folder of data sets, or an empty text.
 std::string default_data() {
   const char* folder = std::getenv("FFDL_DATA_DIR");
   if (folder == nullptr) return "";

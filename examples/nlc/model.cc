@@ -19,7 +19,7 @@ void for_each_feature(const Features& batch, Visit visit) {
   }
 }
 
-// to += factor * from, over one row.
+// Computes to += factor * from over one row.
 void add_row(float factor, const float* from, float* to) {
   for (int i = 0; i < kWidth; ++i) to[i] += factor * from[i];
 }

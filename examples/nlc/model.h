@@ -14,9 +14,9 @@
 
 namespace nlc {
 
-// A text is the sum of its features' rows in an embedding table; one linear layer, the head, makes
-// it into a score for each label. Parameters: the table, 2^table_bits rows one after the other,
-// then the head.
+// Sums the rows of a text's features in an embedding table. One linear layer, the head, computes a
+// score for each label from the sum. Parameters: the table, 2^table_bits rows in order, then the
+// head.
 // Threads: one at a time.
 class Model {
  public:
@@ -27,17 +27,17 @@ class Model {
   std::size_t parameters() const { return head_begin() + head_size(); }
   void initialize(std::span<float> weights, uint64_t seed) const;
 
-  // The parameters that a batch needs: the row of each feature, one after the other, and the head.
+  // The parameters that a batch needs: the row of each feature, in order, and the head.
   struct Parameters {
     std::vector<float> rows;
     std::vector<float> head;
   };
-  // Those of these weights.
+  // Takes the parameters of these weights that the batch needs.
   void take(std::span<const float> weights, const Features& batch, Parameters& parameters) const;
 
-  // The gradient of the mean loss over the batch, in the layout of its parameters: `gradient` is
-  // overwritten whole. A row that several features share occurs several times, each with its part.
-  // Returns the mean loss.
+  // Computes the gradient of the mean loss over the batch, in the layout of its parameters, and
+  // overwrites all of `gradient`. A row that several features share occurs several times, each with
+  // its part. Returns the mean loss.
   float gradient(const Features& batch, std::span<const int> labels, const Parameters& parameters,
                  Parameters& gradient);
 

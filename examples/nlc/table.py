@@ -4,8 +4,8 @@
     table.py PROGRAM --seeds 5
     table.py PROGRAM --vary mini-batch 1 4 16 64 128 --seeds 3 -- --rule sgd --epochs 10
 
-What follows -- goes to every run. A row has medians over the seeds, then each seed's test accuracy; a
-training that diverged is "failed" there, and its reason is on standard error.
+Arguments after -- go to every run. A row has medians over the seeds, then each seed's test
+accuracy. A training that diverged is "failed" there, and its reason is on standard error.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import tempfile
 
 
 def run(program, options):
-    """The summary of one run, or None where the training failed."""
+    """Returns the summary of one run, or None if the training failed."""
     with tempfile.TemporaryDirectory() as out:
         command = [program, "train", "--json", "--out", out, *options]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)

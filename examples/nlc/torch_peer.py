@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The queries' network in PyTorch, as its users would write it: what learners on a GPU are compared with.
+"""The queries' network in usual PyTorch: the reference for learners on a GPU.
 
     torch_peer.py --data data_full.json --processes 4 --mini-batches 1 16
 
-One process is a plain loop; several are DistributedDataParallel over gloo, as NCCL refuses processes
-that share a GPU. A gradient is of --mini-batches samples in each of them. Features are looked for before
-the clock begins, which nlc does within; gradients of the table are sparse unless --dense says otherwise,
-and no feature is dropped.
+One process is a plain loop; several are DistributedDataParallel over gloo, as NCCL refuses
+processes that share a GPU. A gradient is of --mini-batches samples in each of them. Features are
+computed before the clock starts; nlc computes them while it runs. Gradients of the table are sparse
+unless --dense is given, and no feature is dropped.
 Prints a line of JSON for each mini-batch: mini_batch, samples_per_s.
 """
 
@@ -29,7 +29,7 @@ WARM_UP = 20
 
 
 def features_of(text):
-    """Rows of the table and their factors: words, pairs of words and runs of 2 to 4 letters, as in nlc."""
+    """Returns table rows and factors: words, word pairs and runs of 2 to 4 letters, as in nlc."""
     words = [f"<{word}>" for word in text.lower().split()]
     pairs = [one + two for one, two in itertools.pairwise(["", *words, ""])]
     runs = [word[i:i + size] for word in words for size in (2, 3, 4)
@@ -52,7 +52,7 @@ class Network(torch.nn.Module):
 
 
 class Training:
-    """One process of it."""
+    """One process of the training."""
 
     def __init__(self, arguments, rank):
         self._device = torch.device(arguments.device)
@@ -84,7 +84,7 @@ class Training:
             optimizer.step()
 
     def steps(self, count, mini_batch):
-        """How long they take, in seconds."""
+        """Returns the duration of the steps, in seconds."""
         self._wait()
         begin = time.perf_counter()
         for _ in range(count):
@@ -103,7 +103,7 @@ class Training:
 
 
 def agreed(value, arguments):
-    """That of the first process."""
+    """Returns the first process's value."""
     if arguments.processes == 1:
         return value
     told = torch.tensor([value])
@@ -135,8 +135,9 @@ def train(rank, arguments, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="as of nlc")
-    parser.add_argument("--processes", type=int, default=1, help="that share the GPU [%(default)s]")
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="the data of nlc")
+    parser.add_argument("--processes", type=int, default=1,
+                        help="processes that share the GPU [%(default)s]")
     parser.add_argument("--mini-batches", type=int, nargs="+", default=[1, 2, 4, 8, 16],
                         help="samples per gradient")
     parser.add_argument("--seconds", type=float, default=2, help="of each [%(default)s]")

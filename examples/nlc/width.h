@@ -2,6 +2,6 @@
 
 namespace nlc {
 
-inline constexpr int kWidth = 64;  // floats of a row of the embedding table
+inline constexpr int kWidth = 64;  // floats in a row of the embedding table
 
 }  // namespace nlc

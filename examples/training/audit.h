@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/parameter_server.h"
 
 namespace training {
 
-// The sums over the partitions of what the ledger says.
+// The sums of the ledger's records over the partitions.
 struct Ledger {
   uint64_t committed = 0;
   uint64_t repeated = 0;
@@ -16,12 +16,13 @@ struct Ledger {
 };
 Ledger sum_ledger(const ffdl::ParameterServerStats& stats);
 
-// Whether every training sample was used exactly once per epoch: ok, or kCorrupt and where not.
+// Checks that every training sample was used exactly once per epoch. Errors: kCorrupt, with the
+// place.
 ffdl::Status audit(const ffdl::ParameterServerStats& stats, uint64_t train_samples,
                    uint64_t epochs);
 
-// The staleness that half of the gradients do not exceed, from a histogram of powers of two: the
-// low end of the median's interval.
+// Returns the median staleness of the gradients, from a histogram of powers of two: the low end of
+// the median's interval.
 uint64_t median_staleness(const ffdl::ParameterServerStats& stats);
 
 }  // namespace training

@@ -25,8 +25,8 @@ Status system_error(const std::string& what, int error) {
                 fmt::format("{}: {}; try again with fewer processes", what, std::strerror(error)));
 }
 
-// Settings of one posix_spawn: output into `pipe`, no input, a process group of its own so that the
-// terminal's interrupt reaches the supervisor alone, and no blocked signals.
+// The settings of one posix_spawn: output into `pipe`, no input, and no blocked signals. The
+// process has a group of its own, so that the terminal's interrupt reaches the supervisor alone.
 class SpawnSettings {
  public:
   explicit SpawnSettings(int pipe) {
@@ -50,7 +50,7 @@ class SpawnSettings {
   posix_spawn_file_actions_t files{};
 };
 
-// Through syscall(), as glibc 2.36 declares its pidfd_open() for C alone.
+// Uses syscall(), since glibc 2.36 declares its pidfd_open() for C alone.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 }  // namespace
@@ -92,7 +92,7 @@ Result<Child> Child::start(const std::vector<std::string>& arguments) {
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return system_error("make a pipe", errno);
   Descriptor output(ends[0]);
   const Descriptor input(ends[1]);
-  // The child's writes shall wait for room; O_NONBLOCK belongs to this end alone.
+  // The child's writes wait for space; O_NONBLOCK applies to this end alone.
   fcntl(input.number(), F_SETFL, 0);
 
   std::string program = program_invocation_short_name;
@@ -121,7 +121,7 @@ std::vector<std::string> Child::take_lines() {
   while ((count = read(output_.number(), chunk.data(), chunk.size())) > 0) {
     unfinished_line_.append(chunk.data(), static_cast<std::size_t>(count));
   }
-  // At its end a pipe stays readable for ever.
+  // After its end a pipe stays readable for ever.
   if (count == 0) output_ = Descriptor();
 
   std::vector<std::string> lines;

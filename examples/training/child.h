@@ -26,16 +26,16 @@ class Descriptor {
   int number_;
 };
 
-// How a process ended.
+// The result of a process.
 struct ExitStatus {
   int code = 0;    // of exit(), when no signal ended it
   int signal = 0;  // 0: none
   std::string to_string() const;
 };
 
-// This program, started once more in another role; its standard output comes back through a pipe.
+// A process of this program in another role; its standard output is read through a pipe.
 // Threads: one at a time; start() from the thread whose end shall end the child.
-// Owns: the process: the destructor kills and reaps what still runs.
+// Owns: the process: the destructor kills and reaps a child that still runs.
 class Child {
  public:
   static ffdl::Result<Child> start(const std::vector<std::string>& arguments);
@@ -44,12 +44,12 @@ class Child {
   ~Child();
 
   pid_t pid() const { return pid_; }
-  int exit_descriptor() const { return exit_.number(); }      // readable once the process ended
-  int output_descriptor() const { return output_.number(); }  // readable when it wrote something
+  int exit_descriptor() const { return exit_.number(); }      // readable once the process has ended
+  int output_descriptor() const { return output_.number(); }  // readable when there is output
 
   void signal(int number) const;
 
-  // The whole lines written since the last call. Blocks: never.
+  // Returns the whole lines written since the last call. Blocks: never.
   std::vector<std::string> take_lines();
 
   // Waits for the end of the process. Blocks: until then; not once exit_descriptor() is readable.
@@ -64,8 +64,8 @@ class Child {
   std::string unfinished_line_;
 };
 
-// For the child: asks the kernel to send `signal` to this process when its parent ends, or sends it
-// at once if that has happened already.
+// Makes the kernel send `signal` to this process when its parent ends. Sends it at once if the
+// parent has ended already. Called in the child.
 void follow_parent(pid_t parent, int signal);
 
 }  // namespace training

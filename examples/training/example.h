@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "ffdl/ps/update_rule.h"
 #include "ffdl/status.h"
-#include "ffdl/update_rule.h"
 #include "training/options.h"
 #include "training/task.h"
 
@@ -13,19 +13,19 @@ namespace training {
 
 // One example: a program with the roles and options of this folder around a task.
 struct Example {
-  std::string name;         // of the program
+  std::string name;         // name of the program
   std::string description;  // a sentence for the help
-  std::string data_help;    // what --data names
+  std::string data_help;    // the file that --data names
   std::string sample_word;  // the plural: "images"
   TrainOptions defaults;
-  std::function<float(ffdl::UpdateRuleKind)> learning_rate;  // where the user names none
+  std::function<float(ffdl::UpdateRuleKind)> learning_rate;  // the default for a rule
   std::function<ffdl::Result<std::unique_ptr<Task>>(const std::string& path)> load;
-  // Whether learners can compute on a GPU of this machine, and else why not. Empty where the
-  // example has no such learners: there is no --device then.
+  // Returns OK if learners can compute on a GPU of this machine, else the reason. Empty if the
+  // example has no such learners: then there is no --device.
   std::function<ffdl::Status()> find_device{};
 };
 
-// The program: main() of an example.
+// Serves as main() of an example.
 int run_example(const Example& example, int argc, char** argv);
 
 }  // namespace training

@@ -32,19 +32,19 @@ void add_training_options(const Example& example, CLI::App& app, TrainOptions& o
   app.add_option("--mini-batch", options.mini_batch, "samples per gradient")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--rule", options.rule, "how a gradient changes the weights")
+  app.add_option("--rule", options.rule, "update rule of the weights")
       ->check(CLI::IsMember({"sgd", "momentum", "nesterov", "adagrad", "adam", "adamw"}))
       ->capture_default_str();
   app.add_option("--learning-rate", options.learning_rate,
-                 "at the start; a cosine takes it down [suits the rule]")
+                 "first learning rate; a cosine decays it [depends on the rule]")
       ->check(CLI::PositiveNumber);
-  app.add_option("--epochs", options.epochs, "how often each training sample is used")
+  app.add_option("--epochs", options.epochs, "number of times that each training sample is used")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the first weights and of the order of samples")
+  app.add_option("--seed", options.seed, "seed of the first weights and of the order of samples")
       ->capture_default_str();
   app.add_option("--synchrony", options.synchrony,
-                 "async: nobody waits; stale: at most --staleness ahead; bulk: in rounds")
+                 "async: no learner waits; stale: at most --staleness ahead; bulk: in rounds")
       ->check(CLI::IsMember({"async", "stale", "bulk"}))
       ->capture_default_str();
   app.add_option("--staleness", options.staleness, "mini-batches ahead of the slowest learner")
@@ -54,14 +54,13 @@ void add_training_options(const Example& example, CLI::App& app, TrainOptions& o
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   if (!example.find_device) return;
-  app.add_option("--device", options.device,
-                 "where the learners compute: cpu, or cuda, all on one GPU")
+  app.add_option("--device", options.device, "device of the learners: cpu, or cuda for one GPU")
       ->check(CLI::IsMember({kCpu, kCuda}))
       ->capture_default_str();
 }
 
 void add_child_options(CLI::App& app, Invocation& invocation) {
-  app.group("");  // not for users: keeps it out of the help
+  app.group("");  // not for users: hides it from the help
   app.add_option("--segment", invocation.segment)->required();
   app.add_option("--parent", invocation.parent)->required();
   app.add_option("--slot", invocation.slot);
@@ -74,12 +73,13 @@ ffdl::Synchrony parse_synchrony(const std::string& name) {
   return ffdl::Synchrony::kAsync;
 }
 
-// The parser has let only known names pass.
+// The parser has accepted only known names.
 ffdl::UpdateRuleKind rule_kind(const TrainOptions& options) {
   return ffdl::parse_update_rule(options.rule).value();
 }
 
-// How many updates the server will make when no gradient is late: the length of the decay.
+// Returns the number of updates that the server makes when no gradient is late: the length of the
+// decay.
 uint64_t planned_updates(const TrainOptions& options, uint64_t train_samples) {
   const auto mini_batch = static_cast<uint64_t>(options.mini_batch);
   const auto learners = static_cast<uint32_t>(options.learners);

@@ -6,23 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/parameter_server.h"
 
 namespace training {
 
 struct Example;
 class Task;
 
-// TrainOptions::device.
+// The values of TrainOptions::device.
 inline constexpr const char* kCpu = "cpu";
 inline constexpr const char* kCuda = "cuda";
 
-// What a user chooses for a run; see the help of `train`.
+// The user's options of a run; see the help of `train`.
 struct TrainOptions {
   int learners = 2;
   int mini_batch = 16;
   std::string rule = "adam";
-  float learning_rate = 0;  // never 0 once the command line is read: what suits the rule
+  float learning_rate = 0;  // 0: the rule's default, until the command line is read
   int epochs = 60;
   uint64_t seed = 1;
   std::string synchrony = "async";
@@ -32,10 +32,10 @@ struct TrainOptions {
   bool json = false;
   bool kill = false;
   std::string data{};
-  std::string out{};  // folder for run.jsonl
+  std::string out{};  // folder of run.jsonl
 };
 
-// Which of the three programs this process is. All but the supervisor are started by it.
+// The three roles of this program. The supervisor starts all others.
 enum class Role { kTrain, kServer, kLearner };
 
 struct Invocation {
@@ -48,11 +48,11 @@ struct Invocation {
   bool adopt = false;  // kServer: take over the segment of a dead server
 };
 
-// The command line. Where it is wrong, or only asks for help, prints what there is to say and ends
-// the process.
+// Parses the command line. On an error or a request for help it prints the message and ends the
+// process.
 Invocation parse_command_line(const Example& example, int argc, char** argv);
 
-// The arguments that make parse_command_line() in a child return `invocation`.
+// Returns the arguments that make parse_command_line() in a child return `invocation`.
 std::vector<std::string> command_line(const Invocation& invocation);
 
 ffdl::ParameterServerOptions server_options(const Invocation& invocation, const Task& task);

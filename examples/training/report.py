@@ -18,7 +18,7 @@ EVENT_COLOURS = {"kill": "#b03030", "death": "#b03030", "restart": "#308040"}
 
 
 def read_events(path):
-    """All lines of the file; the last may be cut short when the run was killed."""
+    """Reads all lines of the file; the last may be incomplete if the run was killed."""
     events = []
     with open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
@@ -45,7 +45,7 @@ def label_of(event):
 
 
 def mark_events(axes, events):
-    """A line through all panels per event, its label on top: rows keep neighbours apart."""
+    """Draws a line through all panels per event, its label on top: rows keep neighbours apart."""
     marked = [event for event in events if event["event"] in EVENT_COLOURS]
     left, right = axes[0].get_xlim()
     row_ends = []
@@ -56,7 +56,7 @@ def mark_events(axes, events):
             axis.axvline(event["t_s"], color=colour, linewidth=1, linestyle=style, alpha=0.8)
         label = label_of(event)
         position = (event["t_s"] - left) / (right - left)
-        width = 0.008 * len(label)  # of the panel, at this font size
+        width = 0.008 * len(label)  # share of the panel, at this font size
         to_left = position + width > 1
         start = position - width if to_left else position
         row = next((i for i, end in enumerate(row_ends) if end <= start), len(row_ends))
@@ -68,7 +68,7 @@ def mark_events(axes, events):
 
 
 def column(progress, name):
-    """JSON has no NaN: it comes as null."""
+    """JSON has no NaN: it is stored as null."""
     return [float("nan") if event[name] is None else event[name] for event in progress]
 
 

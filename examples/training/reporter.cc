@@ -46,7 +46,7 @@ std::string name_of(const Subject& subject) {
   return fmt::format("{}{} (pid {})", subject.role, which, subject.pid);
 }
 
-// "0: 60 %, 1: 30 %, 2-3: 10 %".
+// Returns a text such as "0: 60 %, 1: 30 %, 2-3: 10 %".
 std::string staleness_text(const ffdl::ParameterServerStats& stats) {
   const auto& histogram = stats.staleness;
   const auto total = std::accumulate(histogram.begin(), histogram.end(), uint64_t{0});
@@ -63,7 +63,8 @@ std::string staleness_text(const ffdl::ParameterServerStats& stats) {
   return text;
 }
 
-// "[####----] numbers", cut to the width of the terminal: a line that wraps could not be redrawn.
+// Returns "[####----] numbers", cut to the width of the terminal: a wrapped line could not be
+// redrawn.
 std::string with_bar(const std::string& numbers, double share) {
   winsize window{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
@@ -94,13 +95,13 @@ class Reporter::Impl {
     if (options_.json) write(stdout, text);
   }
 
-  // A line for people. The progress bar is the last line of a terminal and gives way.
+  // Prints a line for people, above the progress bar, which is the last line of a terminal.
   void say(const std::string& text) {
     if (options_.json) return;
     write(stdout, fmt::format("{}{}\n", terminal_ ? "\r\x1b[K" : "", text));
   }
 
-  // Leaves the bar where it is, for what follows on standard error.
+  // Leaves the bar in place for later output on standard error.
   void end_bar() {
     if (terminal_) write(stdout, "\n");
   }
@@ -195,7 +196,7 @@ void Reporter::recovered(const Subject& subject, double recovery_ms) {
   Json fields = subject_json(subject);
   fields["recovery_ms"] = recovery_ms;
   impl_->event("restart", fields);
-  impl_->say(fmt::format("{} goes on after {:.0f} ms", name_of(subject), recovery_ms));
+  impl_->say(fmt::format("{} continues after {:.0f} ms", name_of(subject), recovery_ms));
 }
 
 void Reporter::progress(const Progress& progress) {

@@ -33,19 +33,20 @@ struct Summary {
   ffdl::ParameterServerStats stats;
 };
 
-// Which process an event is about.
+// The process of an event.
 struct Subject {
   std::string role;
   int slot = -1;  // of a learner
   int pid = 0;
 };
 
-// Tells what happens: JSON lines in the file, and on standard output the same lines or text for
-// people. Each line has `event` and `t_s`, the seconds since the start.
+// Reports events: JSON lines in the file, and on standard output the same lines or text for people.
+// Each line has `event` and `t_s`, the seconds since the start.
 // Threads: one at a time. Owns: the file.
 class Reporter {
  public:
-  // Errors: kUnavailable when the file cannot be made.
+  // Opens the file.
+  // Errors: kUnavailable if it cannot be created.
   static ffdl::Result<std::unique_ptr<Reporter>> open(const Example& example,
                                                       const TrainOptions& options);
   ~Reporter();

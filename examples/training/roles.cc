@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "ffdl/learner.h"
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/learner.h"
+#include "ffdl/ps/parameter_server.h"
 #include "layers/random.h"
 #include "training/child.h"
 #include "training/message.h"
@@ -23,7 +23,7 @@ using ffdl::Status;
 using ffdl::StatusCode;
 using namespace std::chrono_literals;
 
-// Longer than a restart of the server takes on a machine that is busy with something else.
+// Longer than a restart of the server takes on a busy machine.
 constexpr auto kPatience = 60s;
 constexpr auto kReportInterval = 100ms;
 
@@ -55,8 +55,8 @@ Status serve(const Example& example, const Invocation& invocation, const sigset_
   return server->stop();
 }
 
-// Mini-batches of one partition, from any position on. They end with the epoch: positions count
-// epoch after epoch, and each epoch has an order of its own.
+// The mini-batches of one partition, from any position on. None crosses the end of an epoch.
+// Positions continue from epoch to epoch, and each epoch has an order of its own.
 class MiniBatches {
  public:
   MiniBatches(uint64_t train_samples, const TrainOptions& options, uint32_t partition)
@@ -77,7 +77,7 @@ class MiniBatches {
     samples_.clear();
     for (uint64_t i = first; i < last; ++i) samples_.push_back(share_.sample(order_[i]));
     const ffdl::SampleRange range{share_.partition, position, position + last - first};
-    // As in epoch_order(): what is drawn for one mini-batch says nothing about another.
+    // As in epoch_order(): the numbers drawn for one mini-batch are independent of another's.
     const uint64_t by_epoch = layers::Random(seed_).next() + epoch;
     return {samples_, range, layers::Random(by_epoch).next() + samples_.front()};
   }
@@ -92,8 +92,8 @@ class MiniBatches {
   std::vector<uint64_t> samples_;
 };
 
-// Sends the mean loss, the position and the bytes, now and then. The first mini-batch is reported
-// at once: the supervisor waits for it after a restart.
+// Sends the mean loss, the position and the bytes at intervals. The first mini-batch is reported at
+// once: the supervisor waits for it after a restart.
 class ProgressSender {
  public:
   void add(const Step& step) {
@@ -140,7 +140,7 @@ Status learn(const Example& example, const Invocation& invocation) {
   FFDL_ASSIGN_OR_RETURN(const auto worker, attach_worker(*task, invocation));
   MiniBatches mini_batches(task->sizes().train, invocation.options, partition);
   ProgressSender progress;
-  // A predecessor that was killed has committed everything below this position, and nothing above.
+  // A killed predecessor has committed everything below this position, and nothing above.
   uint64_t position = worker->learner().committed(partition);
   while (position < mini_batches.end()) {
     const MiniBatch mini_batch = mini_batches.at(position);

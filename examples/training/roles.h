@@ -5,11 +5,11 @@
 
 namespace training {
 
-// A child that ends with this code would fail again: the supervisor gives up instead of starting
-// another one. It has said why in a kFailed message.
+// The exit code of a child that would fail again: the supervisor gives up and starts no other. The
+// child has sent the reason in a kFailed message.
 inline constexpr int kExitFinal = 3;
 
-// Owns the weights until SIGTERM, or the end of its parent.
+// Owns the weights until SIGTERM or the end of its parent.
 int run_server(const Example& example, const Invocation& invocation);
 
 // Trains on its partition until all epochs are committed.

@@ -15,8 +15,8 @@ struct Share {
   uint64_t sample(uint64_t index) const { return partition + index * partitions; }
 };
 
-// In which order a partition's share is used in one epoch: a permutation of 0 to size - 1 that
-// every incarnation of its learner computes alike.
+// Returns the order of a partition's share in one epoch: a permutation of 0 to size - 1 that every
+// incarnation of its learner computes alike.
 std::vector<uint64_t> epoch_order(uint64_t seed, uint64_t epoch, const Share& share);
 
 }  // namespace training

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "ffdl/diagnose.h"
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/parameter_server.h"
 #include "ffdl/runtime.h"
 #include "training/audit.h"
 #include "training/child.h"
@@ -36,23 +36,24 @@ using ffdl::StatusCode;
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr int kRestartsMax = 5;          // unplanned ones, of one process
-constexpr auto kSampleInterval = 250ms;  // between two looks at the weights, at least
-constexpr int kSampleShare = 20;         // within an epoch looks take this part of the time
+constexpr int kRestartsMax = 5;          // unplanned restarts of one process
+constexpr auto kSampleInterval = 250ms;  // minimum time between two validations of the weights
+constexpr int kSampleShare = 20;         // within an epoch, validations take one part in so many of
+                                         // the time
 constexpr auto kKillCheckInterval = 10ms;
 constexpr auto kStallMax = 90s;      // without one committed sample
-constexpr auto kStopPatience = 10s;  // for the server to fold what is left
+constexpr auto kStopPatience = 10s;  // for the server to fold the rest
 
 double seconds_between(ffdl::Time from, ffdl::Time to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// One place in the run, whichever process has it just now.
+// One place in the run, with the process that fills it at present.
 struct Seat {
   Subject subject;
   std::optional<Child> child;
   bool finished = false;
-  bool down = false;  // dead or not yet at work again
+  bool down = false;  // dead, or not yet training again
   ffdl::Time down_since{};
   bool killed = false;  // by --kill
   int restarts = 0;
@@ -60,7 +61,7 @@ struct Seat {
   std::string last_words;
 };
 
-// A kill of --kill: due when this share of all samples is committed.
+// A kill of --kill, due when this share of all samples is committed.
 struct PlannedKill {
   double due = 0;
   bool server = false;
@@ -106,14 +107,14 @@ class Supervisor {
   Descriptor signals_;
   Seat server_;
   std::vector<Seat> learners_;
-  std::vector<PlannedKill> kills_;  // the next one last
+  std::vector<PlannedKill> kills_;  // in descending order of their time
   std::unique_ptr<ffdl::ParameterServerView> view_;
   std::vector<float> weights_;
 
   ffdl::Time learning_since_{};
   ffdl::Time learning_until_{};
-  // Samples committed at the last two looks. Throughput is taken since the first of them: the last
-  // look of a run may come a moment after the one before it.
+  // The samples committed at the last two validations. Throughput is measured from the first of
+  // them, since the last validation of a run may follow the previous one at once.
   struct Mark {
     ffdl::Time time{};
     uint64_t samples = 0;
@@ -173,8 +174,8 @@ Status Supervisor::supervise() {
   return {};
 }
 
-// Learners may die at any instruction, so they are not asked. The server is: it folds what is left
-// and removes the segment.
+// Stops all. Learners may die at any instruction, so they are killed. The server is asked to stop:
+// it folds the remaining gradients and removes the segment.
 Status Supervisor::shut_down() {
   learners_.clear();
   ExitStatus status;
@@ -182,7 +183,7 @@ Status Supervisor::shut_down() {
     server_.child->signal(SIGTERM);
     pollfd exit{.fd = server_.child->exit_descriptor(), .events = POLLIN, .revents = 0};
     poll(&exit, 1, static_cast<int>(std::chrono::milliseconds(kStopPatience).count()));
-    server_.child->signal(SIGKILL);  // without effect on one that has ended
+    server_.child->signal(SIGKILL);  // without effect on a process that has ended
     status = server_.child->reap();
     server_.child.reset();
   }
@@ -197,7 +198,7 @@ Status Supervisor::shut_down() {
 
 Status Supervisor::start(Seat& seat) {
   const bool is_server = &seat == &server_;
-  // A server that had come so far that a view exists left a segment worth adopting.
+  // A server that ran long enough for a view left a segment that can be adopted.
   FFDL_ASSIGN_OR_RETURN(
       seat.child, Child::start(command_line({.role = is_server ? Role::kServer : Role::kLearner,
                                              .options = options_,
@@ -216,12 +217,12 @@ std::vector<Seat*> Supervisor::seats() {
   return all;
 }
 
-// Waits until a child writes or ends, a signal comes or it is time for the next look.
+// Waits until a child writes or ends, a signal arrives or the next validation is due.
 Status Supervisor::handle_events() {
   const std::vector<Seat*> all = seats();
   std::vector<pollfd> watched{{.fd = signals_.number(), .events = POLLIN, .revents = 0}};
   for (const Seat* seat : all) {
-    // poll() passes over a negative descriptor.
+    // poll() ignores a negative descriptor.
     const bool there = seat->child.has_value();
     watched.push_back(
         {.fd = there ? seat->child->output_descriptor() : -1, .events = POLLIN, .revents = 0});
@@ -281,12 +282,12 @@ void Supervisor::mark_alive(Seat& seat) {
 }
 
 Status Supervisor::handle_exit(Seat& seat) {
-  FFDL_RETURN_IF_ERROR(handle_output(seat));  // what it wrote last
+  FFDL_RETURN_IF_ERROR(handle_output(seat));  // its last output
   const ExitStatus status = seat.child->reap();
   seat.child.reset();
   const bool is_server = &seat == &server_;
   if (status.code == 0 && status.signal == 0 && !is_server) {
-    mark_alive(seat);  // its predecessor had left nothing to do
+    mark_alive(seat);  // its predecessor had left no work
     seat.finished = true;
     return {};
   }
@@ -324,7 +325,7 @@ Status Supervisor::observe() {
                       kStallMax.count())};
 }
 
-// Each epoch is looked at, and what lies between where looks are cheap.
+// Validates at each epoch, and within one where validations are cheap.
 bool Supervisor::sample_is_due(ffdl::Time now) const {
   const Mark& last = marks_.back();
   if (now - last.time < kSampleInterval) return false;
@@ -337,7 +338,7 @@ void Supervisor::carry_out_kill(const ffdl::ParameterServerStats& stats) {
   if (done < kills_.back().due) return;
   Seat* victim = &server_;
   if (!kills_.back().server) {
-    // The slowest learner: it has the most left to do.
+    // The slowest learner has the most left to do.
     const auto slowest =
         std::min_element(stats.partitions.begin(), stats.partitions.end(),
                          [](const auto& a, const auto& b) { return a.committed < b.committed; });
@@ -359,7 +360,8 @@ void Supervisor::sample(const ffdl::ParameterServerStats& stats, ffdl::Time now)
     loss += seat.loss;
     ++learners;
   }
-  // Before the first mini-batch there is nothing to see; where a pull fails the next look will do.
+  // Before the first mini-batch there is no result; after a failed pull the next validation will
+  // do.
   if (learners == 0 || !view_->pull(weights_).ok()) return;
   const Score score = task_.validate(weights_);
   const ffdl::Time done = steady_clock::now();
@@ -413,7 +415,7 @@ Status train(const Example& example, const TrainOptions& options,
 }  // namespace
 
 int run_supervisor(const Example& example, const TrainOptions& options) {
-  // Asked here, once, and not by each of the processes.
+  // Checked here, once, and not by each of the processes.
   if (options.device == kCuda) {
     const Status found = example.find_device();
     if (!found.ok()) {

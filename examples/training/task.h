@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "ffdl/learner.h"
+#include "ffdl/ps/learner.h"
 #include "ffdl/status.h"
 
 namespace training {
@@ -18,8 +18,8 @@ struct Score {
 // The samples of one gradient.
 struct MiniBatch {
   std::span<const uint64_t> samples;  // indices of training samples
-  ffdl::SampleRange range;            // what its push commits
-  uint64_t seed = 0;  // of dropout: the same when a successor repeats the mini-batch
+  ffdl::SampleRange range;            // the range that its push commits
+  uint64_t seed = 0;  // for dropout: a successor that repeats the mini-batch uses the same
 };
 
 struct Step {
@@ -31,7 +31,8 @@ struct Step {
 class Worker;
 struct Workplace;
 
-// What an example brings to the training: its samples and its model. Every process has its own.
+// The part of the training that an example provides: its samples and its model. Every process has
+// its own.
 // Threads: one at a time.
 class Task {
  public:
@@ -45,7 +46,7 @@ class Task {
   };
   virtual Sizes sizes() const = 0;
 
-  // ParameterServerOptions::rows_max, for a task that pushes sparse gradients.
+  // Returns ParameterServerOptions::rows_max, for a task that pushes sparse gradients.
   virtual uint32_t rows_max() const { return 0; }
 
   virtual void initialize(std::span<float> weights, uint64_t seed) const = 0;
@@ -55,13 +56,13 @@ class Task {
   virtual ffdl::Result<Step> step(ffdl::Learner& learner, const MiniBatch& mini_batch,
                                   ffdl::Time deadline) = 0;
 
-  // A learner whose network lies in a GPU's memory, of examples with Example::find_device. The task
-  // must outlive it.
+  // Attaches a learner with its network in a GPU's memory, for examples with Example::find_device.
+  // The task must outlive it.
   virtual ffdl::Result<std::unique_ptr<Worker>> attach_device_worker(const Workplace& workplace,
                                                                      ffdl::Time deadline);
 
-  virtual Score validate(std::span<const float> weights) = 0;  // every choice is made on this
-  virtual Score test(std::span<const float> weights) = 0;      // looked at once, at the end
+  virtual Score validate(std::span<const float> weights) = 0;  // used for every choice
+  virtual Score test(std::span<const float> weights) = 0;      // used once, at the end
 };
 
 }  // namespace training

@@ -12,7 +12,8 @@
 #include "ffdl/status.h"
 #include "ffdl/types.h"
 
-// States on a disk, in safetensors files. docs/checkpoints.md has their form, and when one counts.
+// States on a disk, in safetensors files. docs/guide/checkpoints.md defines their format and when a
+// checkpoint counts.
 namespace ffdl {
 
 namespace elastic {
@@ -22,33 +23,39 @@ namespace base {
 class DeviceSide;
 }
 
-// Where a session (session.h) writes checkpoints, when, and which ones stay. The folder, and when,
-// must be the same at all members.
+// The folder and times of a session's checkpoints (session.h), and the number that is kept. The
+// folder and the times must be the same at all members.
 struct CheckpointOptions {
-  // Seen by all members; made if it is absent. Of one job at a time. Empty: no checkpoints.
+  // The folder, visible to all members; created if it is absent. Used by one job at a time. Empty:
+  // no checkpoints.
   std::string folder{};
-  uint64_t every_steps = 0;  // after each step whose number it divides; 0: not by steps
-  Duration every{};          // so long after the last one; 0: not by time
+  uint64_t every_steps = 0;  // after each step that is a multiple of it; 0: not by steps
+  Duration every{};          // the time since the last checkpoint; 0: not by time
+  // Writes a checkpoint of the last step in Session::finish(), unless there is one. A later process
+  // then has the final state of the training.
+  bool at_end = true;
 
   int keep_last = 2;  // at least 1
-  // Beside those: of all that are there, so many with the least metric.
+  // Besides those, keeps this many of all checkpoints there: the ones with the least metric.
   int keep_best = 0;
-  // Asked with each checkpoint. Threads: as those of the trainable.
+  // Returns the metric; called with each checkpoint. Threads: as those of the trainable.
   std::function<double()> metric{};
-  // Bytes of the user's, such as a generator's state. Those of rank 0 are kept. Threads: as above.
+  // Returns bytes of the caller, such as a generator's state. Those of rank 0 are stored. Threads:
+  // those of `metric`.
   std::function<std::string()> note{};
-  std::vector<std::string> names{};  // of the tensors of state(), each its own; empty: state.0, ...
+  std::vector<std::string> names{};  // unique names of state()'s tensors; empty: state.0, ...
 
-  // A job that begins takes the newest checkpoint in the folder, of whatever job, and where there
-  // is none its initial state. A job that lost all its members takes its own without being asked.
+  // Starts a new job from the newest checkpoint in the folder, of any job. Without one it starts
+  // from its initial state. A job that lost all its members resumes from its own checkpoint without
+  // this option.
   bool resume = false;
-  // Where that one is damaged: false is an error that says which file and byte, true takes the next
-  // older one that is whole, and logs the same.
+  // Skips a damaged checkpoint: logs it and takes the next older one that is intact. False: fails
+  // with an error that names the file and the byte.
   bool skip_damaged = false;
 
-  // The tensors of save_checkpoint() and load_checkpoint() may lie in the memory of this GPU; below
-  // 0: of the one that the calling thread uses. Nothing: all are the host's, and no GPU is looked
-  // for. A session does not look at it: its memory is that of its communicator.
+  // The GPU whose memory the tensors of save_checkpoint() and load_checkpoint() may be in; below 0:
+  // the one that the calling thread uses. Empty: all tensors are in the host's memory, and no GPU
+  // is looked for. A session ignores this: the device of its communicator counts.
   std::optional<int> device{};
 
   elastic::FileSystem* files = nullptr;  // another file system, for tests; outlives its user
@@ -57,39 +64,37 @@ struct CheckpointOptions {
 
 // A checkpoint that was saved or loaded.
 struct Checkpoint {
-  std::string folder{};  // its own, below that of the options
+  std::string folder{};  // of this checkpoint, below that of the options
   std::string job{};
-  uint64_t lineage = 0;     // of the state's label (docs/protocol-step.md)
-  uint64_t generation = 0;  // the same
-  uint64_t step = 0;        // steps that made it
+  uint64_t lineage = 0;     // of the state's label (docs/internals/protocol-step.md)
+  uint64_t generation = 0;  // of the same label
+  uint64_t step = 0;        // number of steps that led to this state
   std::optional<double> metric{};
   std::string note{};
-  std::vector<std::byte> participants{};  // what the participants of a session keep
+  // Saved states of a session's participants. Empty: of save_checkpoint(); a session that begins
+  // from it has them as in a new job.
+  std::vector<std::byte> participants{};
 };
 
-// A state that is saved by one process, without a session.
-struct CheckpointState {
-  std::string job = "job";  // checkpoints of others are left alone; may not contain '/'
-  uint64_t step = 0;
-  std::vector<Buffer> tensors{};
-};
-
-// Writes one, of all options that are not about time, and removes old ones. When it returns it is
-// on the disk whole; whoever is killed meanwhile leaves those of before as they were. Threads: any;
-// not two for one job and folder at once. Blocks: as long as the disk does, and until the GPU has
-// done what its default stream was given before; tensors there pass through 8 MiB of pinned memory,
-// twice.
+// Writes a checkpoint of `tensors`, the state after `step`, without a session, and removes old ones
+// of that job, whose name has no '/'. Uses all options except those about time. On return the
+// checkpoint is completely on the disk. A process killed during the call leaves earlier ones whole.
+// Threads: any; not two at once for one job and folder.
+// Blocks: for the disk, and until the GPU has finished the earlier work of its default stream.
+//         Tensors in its memory pass through 8 MiB of pinned memory, twice.
 // Errors: kInvalidArgument, kExhausted (the disk is full), kUnavailable (the file system fails),
-//         with a device also kUnimplemented (no GPU, driver or CUDA); the message has the file and,
-//         where it applies, the byte. Those of before are as they were.
+//         with a device also kUnimplemented (no GPU, driver or CUDA). The message names the file
+//         and, where it applies, the byte. Earlier checkpoints are unchanged.
 FFDL_API Result<Checkpoint> save_checkpoint(const CheckpointOptions& options,
-                                            const CheckpointState& state);
+                                            std::span<const Buffer> tensors, uint64_t step,
+                                            const std::string& job = "job");
 
-// Loads the newest in the options' folder into `tensors`, whatever the number of members that wrote
-// it and the memory that they wrote it from. Every byte is checked against its hash; `tensors` are
-// undefined after an error. In a GPU's memory they are there for all streams when it returns.
-// Errors: kNotFound (there is none), kCorrupt (it is damaged: file and byte), kInvalidArgument (it
-//         holds other tensors), kUnavailable, with a device also kUnimplemented.
+// Loads the newest checkpoint in the options' folder into `tensors`. The number of members that
+// wrote it, and the kind of memory, do not matter. Checks every byte against its hash. After an
+// error `tensors` are undefined. Tensors in a GPU's memory are valid for all streams on return.
+// Errors: kNotFound (there is none), kCorrupt (damaged; names the file and the byte),
+//         kInvalidArgument (it holds other tensors), kUnavailable, with a device also
+//         kUnimplemented.
 FFDL_API Result<Checkpoint> load_checkpoint(const CheckpointOptions& options,
                                             std::span<const Buffer> tensors);
 

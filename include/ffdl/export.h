@@ -1,4 +1,4 @@
 #pragma once
 
-// FFDL_API marks what a shared libffdl shows to its users; everything else is hidden.
+// Exports a symbol of a shared libffdl. All other symbols are hidden.
 #define FFDL_API [[gnu::visibility("default")]]

@@ -9,13 +9,13 @@ namespace ffdl {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Receives one line without its end. Called by whichever thread logs, one call at a time; it must
+// Receives one line without its newline. The thread that logs calls it, one call at a time. It must
 // not call ffdl.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
 // Sends log lines to `sink` instead of standard error; an empty function restores standard error.
-// This is the only setting of ffdl that belongs to the process. Lines below the level of the
-// environment variable FFDL_LOG (debug, info, warning, error; default warning) are not made.
+// This is the only process-wide setting of ffdl. The environment variable FFDL_LOG sets the lowest
+// level that is logged (debug, info, warning, error; default warning).
 FFDL_API void set_log_sink(LogSink sink);
 
 }  // namespace ffdl

@@ -14,18 +14,18 @@ namespace ffdl {
 using StopToken = std::stop_token;
 using StopSource = std::stop_source;
 
-// A flag that a thread can wait for. Once set it stays set until reset().
+// A flag that a thread can wait for. It stays set until reset().
 // Threads: all methods from any thread.
 class FFDL_API Event {
  public:
   virtual ~Event() = default;
   virtual void set() = 0;
   virtual void reset() = 0;
-  // True when set, false when the deadline came first. Blocks: until `deadline`.
+  // Returns true when set, false when the deadline came first. Blocks: until `deadline`.
   virtual bool wait_until(Time deadline) = 0;
 };
 
-// A thread of the control plane. The destructor asks it to stop and joins it.
+// A thread of the control plane. The destructor requests it to stop and joins it.
 // Threads: request_stop from any thread. Blocks: the destructor, until the body returns.
 class FFDL_API Task {
  public:
@@ -33,10 +33,11 @@ class FFDL_API Task {
   virtual void request_stop() = 0;
 };
 
-// All that is not deterministic in the control plane, besides Store and Communicator: time,
-// randomness, waiting, threads. A simulation is another Runtime.
+// Everything in the control plane that is not deterministic, besides Store and Communicator: time,
+// randomness, waiting, threads. A simulation implements its own Runtime.
 // Threads: all methods from any thread.
-// Owns: nothing that outlives it; Events and Tasks must be gone before their Runtime.
+// Owns: nothing; Events and Tasks must be destroyed before it.
+// Errors: spawn() returns null where no thread can start.
 class FFDL_API Runtime {
  public:
   virtual ~Runtime() = default;
@@ -46,7 +47,7 @@ class FFDL_API Runtime {
   virtual std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) = 0;
 };
 
-// The real one: the monotonic clock, the kernel's random numbers, threads.
+// Returns the real runtime: the monotonic clock, the kernel's random numbers, threads.
 FFDL_API Runtime& system_runtime();
 
 }  // namespace ffdl

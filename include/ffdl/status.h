@@ -11,31 +11,33 @@
 
 namespace ffdl {
 
-// Why a call failed. A code exists only because some caller acts differently on it; docs/errors.md
-// says how. In Python each is an exception (ffdl.errors).
+// The reason of a failure. Each code exists because some caller handles it differently;
+// docs/reference/errors.md explains how. In Python each code is an exception (ffdl.errors).
 enum class StatusCode : uint8_t {
   kOk = 0,
-  kInvalidArgument,  // fix the call
-  kNotFound,         // what was named does not exist
-  kConflict,         // lost a race, or the name is in use: read again, decide
-  kTimeout,          // the deadline passed; nothing is known about the effect
-  kUnavailable,      // try again later, with backoff; nothing happened
-  kExhausted,        // a stated limit is full: wait or reduce
-  kPeerLost,         // a member died inside this call
-  kWorldChanged,     // you hold an old generation: take the new one
-  kCancelled,        // you or the owner stopped it
+  kInvalidArgument,  // correct the call
+  kNotFound,         // the named thing does not exist
+  kConflict,         // lost a race, or the name is in use: read again, then decide
+  kTimeout,          // the deadline passed; the effect is unknown
+  kUnavailable,      // nothing happened; try again later, with backoff
+  kExhausted,        // a stated limit is reached: wait or reduce
+  kPeerLost,         // a member died during this call
+  kWorldChanged,     // the caller's generation is old: take the new one
+  kCancelled,        // stopped by the caller or the owner
   kCorrupt,          // stored or shared bytes fail their check
-  kUnimplemented,    // this build lacks the backend; the message names the CMake option
+  kUnimplemented,    // this build lacks the back end; the message names the CMake option
   kInternal,         // a bug in ffdl: report it with the log
 };
 
-// The name of a code without the 'k': "InvalidArgument".
+// Returns the name of a code without the 'k': "InvalidArgument".
 FFDL_API std::string_view to_string(StatusCode code);
 
-// The outcome of a call that can fail. Success is a null pointer, so it costs nothing; a failure
+// The outcome of a call that can fail. Success is a null pointer, so it costs nothing. A failure
 // holds a code to branch on and a sentence of the form
 //   <doing> '<which>': <observed>; <what to try>
-// Threads: a value; one object must not be changed by two threads at once.
+// The sentence may contain a key, a name or an answer of another process. Its control characters
+// are therefore escaped as by printable() (diagnose.h).
+// Threads: a value; two threads must not change one object at once.
 class [[nodiscard]] FFDL_API Status {
  public:
   Status() = default;  // ok
@@ -50,10 +52,10 @@ class [[nodiscard]] FFDL_API Status {
   StatusCode code() const { return failure_ ? failure_->code : StatusCode::kOk; }
   std::string_view message() const { return failure_ ? std::string_view(failure_->message) : ""; }
 
-  // The same failure with "<doing>: " before its message; ok stays ok.
+  // Returns the failure with "<doing>: " before its message; an ok Status stays ok.
   Status with_context(std::string_view doing) &&;
 
-  // "Timeout: attach 'demo': ..." or "Ok".
+  // Returns "Timeout: attach 'demo': ..." or "Ok".
   std::string to_string() const;
 
  private:
@@ -64,7 +66,7 @@ class [[nodiscard]] FFDL_API Status {
   std::unique_ptr<Failure> failure_;
 };
 
-// A T, or the Status (never ok) that says why there is none.
+// A T, or the Status (never ok) that explains why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -77,7 +79,7 @@ class [[nodiscard]] Result {
   const Status& status() const& { return status_; }
   Status status() && { return std::move(status_); }
 
-  // Only when ok(); anything else is a bug of the caller and undefined, as with std::optional.
+  // Requires ok(). Otherwise the behaviour is undefined, as with std::optional.
   T& value() & { return *value_; }
   const T& value() const& { return *value_; }
   T value() && { return std::move(*value_); }
@@ -97,7 +99,7 @@ class [[nodiscard]] Result {
 #define FFDL_CONCAT_INNER(a, b) a##b
 #define FFDL_CONCAT(a, b) FFDL_CONCAT_INNER(a, b)
 
-// Leaves the function with the Status of `expression` unless it is ok.
+// Returns the Status of `expression` from the enclosing function unless it is ok.
 #define FFDL_RETURN_IF_ERROR(expression)                                \
   do {                                                                  \
     if (::ffdl::Status ffdl_status = (expression); !ffdl_status.ok()) { \
@@ -105,7 +107,7 @@ class [[nodiscard]] Result {
     }                                                                   \
   } while (false)
 
-// `FFDL_ASSIGN_OR_RETURN(auto x, f());` declares x from a Result, or leaves with its Status.
+// `FFDL_ASSIGN_OR_RETURN(auto x, f());` declares x from a Result, or returns its Status.
 #define FFDL_ASSIGN_OR_RETURN(declaration, expression) \
   FFDL_ASSIGN_OR_RETURN_INNER(FFDL_CONCAT(ffdl_result_, __LINE__), declaration, expression)
 #define FFDL_ASSIGN_OR_RETURN_INNER(result, declaration, expression) \

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,8 +12,8 @@
 
 namespace ffdl {
 
-// What one participant said at each member of a step, in the order of ranks: as many bytes of each.
-// Beside them how many samples the gradients of each were the mean of, where that is told.
+// The records of one participant at all members of a step, by rank; all have the same size. They
+// may also hold the number of samples that each member's gradients are the mean of.
 class StepRecords {
  public:
   StepRecords(std::span<const std::byte> all, size_t record_bytes, size_t stride,
@@ -33,46 +34,53 @@ class StepRecords {
   std::span<const uint64_t> samples_;
 };
 
-// What is committed with a step of a session (session.h): a few bytes of each member travel with
-// the gradients, and each member that applies the sum is told those of all. What a participant
-// keeps of them is part of the state that members hold in common: it changes in applied() and
-// world_changed() only, by their arguments alone (but for World::rank), so that it is equal at all.
-// Threads: the session's calls come on the thread that calls it, one at a time.
+// An object whose data is committed with each step of a session (session.h). A few bytes of each
+// member travel with the gradients, and each member that applies the mean receives those of all. A
+// participant's data is part of the state that members hold in common, so it must be equal at all
+// members. It changes in applied() and world_changed() only, and depends on their arguments alone
+// (except World::rank).
+// Threads: the thread that calls the session calls all methods, one at a time.
 class FFDL_API StepParticipant {
  public:
   virtual ~StepParticipant() = default;
 
-  // The bytes of one record: the same at all members, and for life.
+  // Returns the bytes of one record: the same at all members, constant for life.
   virtual size_t record_bytes() const = 0;
-  // What this member says with the step that it is about to contribute to: before its first
-  // gradient is averaged. Asked again when the step is to be repeated.
-  virtual void describe(std::span<std::byte> record) = 0;
-  // All have contributed: the gradients hold their mean, and are about to be applied. Not called
-  // for a step without samples.
+  // Writes this member's record for the step that it is about to contribute to. Called before its
+  // first gradient is averaged, and again when the step is repeated.
+  virtual void write_record(std::span<std::byte> record) = 0;
+  // Runs when all members have contributed: the gradients hold their mean and are about to be
+  // applied. Not called for a step without samples.
   virtual void averaged() {}
-  // The step was applied here. It may be taken back once, by restore(), until it is stable.
+  // Runs when the step was applied here. Until it is stable, restore() may undo it once.
   virtual void applied(uint64_t step, const StepRecords& records) = 0;
-  // From here on the members are these.
+  // Runs when the members have changed, before the next step.
   virtual void world_changed(const World& world) = 0;
-  // All members of a world have applied `step` and all before it: this is never taken back. What
-  // shows outside the process waits for it.
+  // Runs when all members of a world have applied `step` and all before it: it can no longer be
+  // undone. Effects outside the process must wait for this.
   virtual void stable(uint64_t step) = 0;
 
-  // Whether it looks at the gradients in describe(): a session that is given them one micro-batch
-  // at a time, or averages them in buckets, has not all to show, and refuses such a participant.
+  // Returns true if write_record() or averaged() reads the gradients. A session that receives them
+  // by micro-batches, or averages them in buckets, refuses such a participant.
   virtual bool reads_gradients() const { return false; }
-  // If so: whether these may lie in a GPU's memory.
+  // Returns true if the gradients that it reads may be in a GPU's memory.
   virtual bool reads_gradients_on_device() const { return false; }
-  // Not ok: it could not do its part, and this member's session ends with that error. Asked after
-  // averaged().
-  virtual Status standing() const { return {}; }
+  // Returns an error if the participant has failed; this member's session then ends with it. Called
+  // after averaged().
+  virtual Status life_status() const { return {}; }
 
-  // After world_changed(): whether what this member has computed for its present step, and not yet
-  // contributed, is still what it should contribute. False: the session does not repeat the step by
-  // itself, it says kRetryStep.
+  // Returns true if the contribution that this member has computed for its present step, but not
+  // yet contributed, is still the right one after world_changed(). False: end_step() returns
+  // kRetryStep, as the session cannot repeat the step itself.
   virtual bool is_contribution_due() const { return true; }
 
-  // The state as bytes, and back. Errors of restore: kCorrupt; the state is then as it was.
+  // Returns the number of samples in this member's contribution to its present step, if this
+  // participant knows it, as a ledger does. The first participant of a session that knows decides
+  // the number that Session::end_step() accepts.
+  virtual std::optional<uint64_t> step_samples() const { return std::nullopt; }
+
+  // Returns the state as bytes. restore() sets it from them. Errors of restore(): kCorrupt,
+  // kInvalidArgument (of a participant with other options); the state is then unchanged.
   virtual std::vector<std::byte> save() const = 0;
   virtual Status restore(std::span<const std::byte> bytes) = 0;
 };

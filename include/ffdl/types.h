@@ -8,20 +8,20 @@
 
 namespace ffdl {
 
-// A point in time of the monotonic clock, and a difference of two. In a simulation the Runtime
-// makes them up; nothing compares them with a wall clock.
+// A point in time of the monotonic clock, and the difference of two. In a simulation the Runtime
+// generates the time. Neither is ever compared with a wall clock.
 using Time = std::chrono::steady_clock::time_point;
 using Duration = std::chrono::nanoseconds;
 
-// The deadline that never comes; a caller must write it out to wait without a bound.
+// The deadline that never passes. A caller must write it explicitly to wait without a bound.
 inline constexpr Time kNoDeadline = Time::max();
 
-// A deadline from now on, for callers without a Runtime: attach(name, deadline_in(5s)).
+// Returns the time `wait` from now, for callers without a Runtime: attach(name, deadline_in(5s)).
 inline Time deadline_in(Duration wait) { return std::chrono::steady_clock::now() + wait; }
 
-// Samples [begin, end) of one partition of a data set. Positions of a partition only grow: a second
-// epoch goes on counting where the first ended, so a position names one use of one sample.
-// An empty range (begin == end) says that a gradient names no samples.
+// Samples [begin, end) of one partition of a data set. Positions of a partition only grow: each
+// epoch continues the count of the last one. So a position identifies one use of one sample.
+// A range may be empty (begin == end). A push whose ranges contain no sample is refused.
 struct SampleRange {
   uint32_t partition = 0;
   uint64_t begin = 0;
@@ -30,7 +30,7 @@ struct SampleRange {
   bool operator==(const SampleRange&) const = default;
 };
 
-// What the elements of a buffer are.
+// The type of a buffer's elements.
 enum class DType : uint32_t {
   kInt8,
   kInt16,
@@ -42,7 +42,7 @@ enum class DType : uint32_t {
   kFloat64,
 };
 
-// Bytes of one element; 0 for a number that is no DType.
+// Returns the bytes of one element; 0 for a value that is not a DType.
 constexpr uint64_t element_bytes(DType type) {
   switch (type) {
     case DType::kInt8:
@@ -61,7 +61,7 @@ constexpr uint64_t element_bytes(DType type) {
   return 0;
 }
 
-// "float32", as NumPy and PyTorch say it.
+// Returns the name in NumPy and PyTorch, such as "float32".
 constexpr std::string_view to_string(DType type) {
   switch (type) {
     case DType::kInt8:
@@ -84,45 +84,57 @@ constexpr std::string_view to_string(DType type) {
   return "unknown";
 }
 
-// Elements in the caller's memory, at any address. The caller keeps them alive and untouched while
-// a call that was given them runs.
+// Elements in the caller's memory, at any address. During a call that uses them the caller keeps
+// them alive and does not touch them.
 struct Buffer {
   void* data = nullptr;
   uint64_t count = 0;  // of elements
   DType dtype = DType::kFloat32;
 };
 
-// One process or thread of a job. A new life under an old id has a larger incarnation: who was `id`
-// before is somebody else.
+// One process or thread of a job. A new life under an old id is another member: it has a larger
+// incarnation.
 struct Member {
   std::string id{};
   uint64_t incarnation = 0;
-  std::string address{};  // where others reach it; says nothing about who it is
+  std::string address{};  // where others reach it; not part of its identity
 
   bool operator==(const Member& other) const {
     return id == other.id && incarnation == other.incarnation;
   }
 };
 
-// How far a world is: its members may still be bringing their states together, or all have.
+// The state of a world: its members still equalise their states (forming), or all have (active).
 enum class Phase : uint32_t { kForming, kActive };
 
-// The members of one generation of a job, in the order of their ranks, as one of them sees it.
+// The members of one generation of a job, in the order of their ranks, seen by one of them.
 struct World {
   uint64_t generation = 0;
-  int rank = 0;  // of this member: its index in `members`; -1: it is not one of them
+  int rank = 0;  // index of this member in `members`; -1: it is not a member
   std::vector<Member> members{};
-  uint64_t lineage = 0;  // counts how often the job began anew, from nothing or from a checkpoint
+  uint64_t lineage = 0;  // number of restarts, from the initial state or from a checkpoint
   Phase phase = Phase::kActive;
-  // Members of the last world that was active: each has every step that is settled. None: nobody
-  // holds the state.
-  std::vector<Member> carriers{};
-  // They do, but of a lineage that is given up by this world: the job goes back.
+  // The members of the last active world. Each of them has every step that is settled. Empty: no
+  // member has the state.
+  std::vector<Member> state_holders{};
+  // This world abandons the lineage of the state holders, and the job goes back.
   bool gives_up = false;
+  // The job of this world. Its members meet in the store under this name. Worlds with the same
+  // members and generation in one store need different names.
+  std::string job{};
 
-  // All members begin anew, and whatever state they hold is void.
-  bool begins_anew() const { return carriers.empty() || gives_up; }
+  // Returns true when all members restart the training and any state that they hold is void.
+  bool begins_anew() const { return state_holders.empty() || gives_up; }
   int size() const { return static_cast<int>(members.size()); }
+};
+
+// The treatment of a gradient that contains NaN or Inf. A learner applies it before it publishes. A
+// session applies it to the mean of a step, before the update. The mean has the same bits at all
+// members.
+enum class NonFinite : uint32_t {
+  kReject,  // the call fails with kInvalidArgument; nothing is committed or applied
+  kSkip,    // the gradient is dropped; its samples are committed and counted as skipped
+  kAccept,  // no check: saves one pass over the gradient
 };
 
 }  // namespace ffdl

@@ -1,4 +1,4 @@
-"""The command ``ffdl`` and ``python -m ffdl``: the program in C++, which the wheel carries."""
+"""The command ``ffdl`` and ``python -m ffdl``: the C++ program in the wheel."""
 
 import os
 import pathlib
@@ -6,11 +6,15 @@ import sys
 
 
 def main() -> int:
-    """Becomes the program; its workers are run by this Python. Only pictures are drawn here."""
+    """Becomes the program; this Python runs its workers. Draws pictures and converts files itself."""
     if sys.argv[1:2] == ["report"]:
         from .report.command import main as report
 
         return report(sys.argv[2:])
+    if sys.argv[1:2] == ["checkpoint"]:
+        from .checkpoints.command import main as checkpoint
+
+        return checkpoint(sys.argv[2:])
     program = pathlib.Path(__file__).with_name("bin") / "ffdl"
     if sys.argv[1:2] == ["simulate"]:
         from .report.cluster import main as simulate

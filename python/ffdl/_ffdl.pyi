@@ -16,9 +16,10 @@ _Array = Any  # one of NumPy, a tensor (DLPack) or a buffer, in the host's memor
 _Samples = SampleRange | tuple[int, int, int]
 _Member = Member | tuple[str, int] | str
 _World = World | tuple[int, int, Sequence[_Member]]
-_Policy = Any  # an ElasticPolicy, or an object with decide(observation, now_s)
+_Policy = Any  # an ElasticPolicy, or an object with decide(observation)
 _Elements = Any  # an array, a tensor (DLPack) or a buffer; or a list of them
 _OnDevice = Any  # an array or a tensor in a GPU's memory
+_OnEither = Any  # an array or a tensor in the host's memory, or in a GPU's
 
 __version__: str
 
@@ -38,18 +39,9 @@ class NonFinite(enum.Enum):
     SKIP = ...
     ACCEPT = ...
 
-class GradientType(enum.Enum):
-    FLOAT32 = ...
-    BFLOAT16 = ...
-    FLOAT16 = ...
-
 class PullMode(enum.Enum):
     RELAXED = ...
     SNAPSHOT = ...
-
-class Placement(enum.Enum):
-    AUTO = ...
-    OFF = ...
 
 class PushResult(enum.Enum):
     PUBLISHED = ...
@@ -181,9 +173,9 @@ class ParameterServer:
         learners_max: int = ...,
         partitions: int = ...,
         ranges_max: int = ...,
-        gradient_type: GradientType = ...,
+        gradient_type: str = ...,
         rows_max: int = ...,
-        placement: Placement = ...,
+        bind_to_nodes: bool = ...,
         device: int | None = None,
         cut: ParameterServerCut | None = None,
     ) -> ParameterServer: ...
@@ -210,67 +202,26 @@ class LearnerStats:
     skipped: int
     waits: int
 
-class Pulled:
-    weights: _Floats
-    version: int
+class Gradient:
+    @staticmethod
+    def slot() -> Gradient: ...
+    @staticmethod
+    def sparse(
+        tables: Sequence[tuple[int, _Array, _OnEither]] = ...,
+        parts: Sequence[tuple[int, _OnEither]] = ...,
+    ) -> Gradient: ...
 
 class Learner:
     slot: int
     parameters: int
     partitions: int
-    gradient_type: GradientType
-    @overload
-    @staticmethod
-    def attach(name: str, timeout_s: float = ..., *, slot: int | None = None) -> Learner: ...
-    @overload
-    @staticmethod
-    def attach(
-        server: ParameterServer, timeout_s: float = ..., *, slot: int | None = None
-    ) -> Learner: ...
-    def committed(self, partition: int) -> int: ...
-    def begin_mini_batch(self, timeout_s: float = ...) -> None: ...
-    def gradient_slot(self, timeout_s: float = ...) -> _Floats: ...
-    @overload
-    def push(self, samples: _Samples) -> PushResult: ...
-    @overload
-    def push(self, gradient: _Array, samples: _Samples) -> PushResult: ...
-    @overload
-    def push_ranges(self, gradient: _Array, samples: Sequence[_Samples]) -> PushResult: ...
-    @overload
-    def push_ranges(self, samples: Sequence[_Samples]) -> PushResult: ...
-    @overload
-    def push_ranges(
-        self, type: GradientType, gradient: _Array, samples: Sequence[_Samples]
-    ) -> PushResult: ...
-    def push_sparse(
-        self,
-        samples: _Samples,
-        *,
-        tables: Sequence[tuple[int, _Array, _Array]] = ...,
-        dense: Sequence[tuple[int, _Array]] = ...,
-    ) -> PushResult: ...
-    def push_halves(
-        self, type: GradientType, gradient: _Array, samples: _Samples
-    ) -> PushResult: ...
-    def pull(self, weights: _Array, mode: PullMode = ...) -> int: ...
-    def pull_rows(self, table: int, rows: _Array, weights: _Array) -> int: ...
-    def live_weights(self) -> _Floats: ...
-    def start_pull(self, mode: PullMode = ...) -> None: ...
-    def finish_pull(self, timeout_s: float = ...) -> Pulled: ...
-    def start_push(self, gradient: _Array, samples: _Samples) -> None: ...
-    def finish_push(self, timeout_s: float = ...) -> PushResult: ...
-    def flush(self, timeout_s: float = ...) -> None: ...
-    def detach(self, timeout_s: float = ...) -> None: ...
-    def stats(self) -> LearnerStats: ...
-
-class DeviceLearner:
-    learner: Learner
+    gradient_type: str
     not_pinned: str
     @overload
     @staticmethod
     def attach(
-        name: str, timeout_s: float = ..., *, slot: int | None = None, device: int = ...
-    ) -> DeviceLearner: ...
+        name: str, timeout_s: float = ..., *, slot: int | None = None, device: int | None = None
+    ) -> Learner: ...
     @overload
     @staticmethod
     def attach(
@@ -278,31 +229,35 @@ class DeviceLearner:
         timeout_s: float = ...,
         *,
         slot: int | None = None,
-        device: int = ...,
-    ) -> DeviceLearner: ...
-    def start_push(self, gradient: _OnDevice, samples: _Samples, *, stream: int = ...) -> None: ...
-    def start_push_ranges(
-        self, gradient: _OnDevice, samples: Sequence[_Samples], *, stream: int = ...
-    ) -> None: ...
-    def start_push_halves(
-        self, gradient: _OnDevice, samples: _Samples, *, stream: int = ...
-    ) -> None: ...
-    def start_push_sparse(
+        device: int | None = None,
+    ) -> Learner: ...
+    def committed(self, partition: int) -> int: ...
+    def begin_mini_batch(self, timeout_s: float = ...) -> None: ...
+    def gradient_slot(self, timeout_s: float = ...) -> _Floats: ...
+    def push(
+        self, gradient: _Array | Gradient, samples: _Samples | Sequence[_Samples]
+    ) -> PushResult: ...
+    def pull(self, weights: _Array, mode: PullMode = ...) -> int: ...
+    def pull_rows(self, tables: Sequence[tuple[int, _Array, _Array]]) -> int: ...
+    def live_weights(self) -> _Floats: ...
+    def start_push(
         self,
-        samples: _Samples,
+        gradient: _OnEither | Gradient,
+        samples: _Samples | Sequence[_Samples],
         *,
-        tables: Sequence[tuple[int, _Array, _OnDevice]] = ...,
-        dense: Sequence[tuple[int, _OnDevice]] = ...,
         stream: int = ...,
     ) -> None: ...
     def finish_push(self, timeout_s: float = ...) -> PushResult: ...
     def start_pull(
-        self, weights: _OnDevice, mode: PullMode = ..., *, stream: int = ...
+        self, weights: _OnEither, mode: PullMode = ..., *, stream: int = ...
     ) -> None: ...
     def start_pull_rows(
-        self, tables: Sequence[tuple[int, _Array, _OnDevice]], *, stream: int = ...
+        self, tables: Sequence[tuple[int, _Array, _OnEither]], *, stream: int = ...
     ) -> None: ...
     def finish_pull(self, timeout_s: float = ...) -> int: ...
+    def flush(self, timeout_s: float = ...) -> None: ...
+    def detach(self, timeout_s: float = ...) -> None: ...
+    def stats(self) -> LearnerStats: ...
 
 class AveragingStats:
     mini_batches: int
@@ -366,8 +321,11 @@ class Store:
 
 class StoreServer:
     @staticmethod
-    def start(*, folder: str, address: str = ..., secret: str = ...) -> StoreServer: ...
+    def start(
+        *, folder: str, address: str = ..., secret: str = ..., makes_secret: bool = ...
+    ) -> StoreServer: ...
     def url(self) -> str: ...
+    def secret(self) -> str: ...
 
 def open_store(url: str, *, secret: str = ...) -> Store: ...
 
@@ -380,6 +338,7 @@ class SharedMemory:
 class Backend(enum.Enum):
     AUTO = ...
     SHM = ...
+    TCP = ...
     GLOO = ...
     HIERARCHICAL = ...
     LOCAL = ...
@@ -387,8 +346,8 @@ class Backend(enum.Enum):
     DEVICE_SHM = ...
 
 class GpuWorlds(enum.Enum):
-    ANEW = ...
-    DERIVED = ...
+    FRESH = ...
+    REUSE = ...
 
 class ReduceOp(enum.Enum):
     SUM = ...
@@ -409,9 +368,12 @@ class World:
     generation: int
     rank: int
     members: list[Member]
+    job: str
     size: int
     @overload
-    def __init__(self, generation: int, rank: int, members: Sequence[_Member]) -> None: ...
+    def __init__(
+        self, generation: int, rank: int, members: Sequence[_Member], job: str = ""
+    ) -> None: ...
     @overload
     def __init__(self, world: tuple[int, int, Sequence[_Member]]) -> None: ...
 
@@ -457,10 +419,10 @@ class Communicator:
     def resume(self, timeout_s: float = ...) -> None: ...
     def abort(self, why: str = ...) -> None: ...
     def register_memory(self, memory: SharedMemory | npt.NDArray[Any]) -> None: ...
-    def open_to_listeners(
+    def open_to_subscribers(
         self, store: Store, timeout_s: float = ..., *, ring_bytes: int = ...
     ) -> None: ...
-    def close_to_listeners(self) -> None: ...
+    def close_to_subscribers(self) -> None: ...
 
 def connect_communicator(
     world: _World,
@@ -469,10 +431,12 @@ def connect_communicator(
     *,
     backend: Backend = ...,
     address: str = ...,
+    tls: bool = ...,
     slot_bytes: int = ...,
     device: int = ...,
     gpu_worlds: GpuWorlds = ...,
 ) -> Communicator: ...
+def own_address(host: str, port: int) -> str: ...
 def make_local_communicators(
     generation: int, members: Sequence[_Member]
 ) -> list[Communicator]: ...
@@ -535,9 +499,9 @@ class MicroBatchSum:
         self, out: _Elements, timeout_s: float = ..., *, weight: float | None = None
     ) -> None: ...
 
-class Listener:
+class AllReduceSubscriber:
     @staticmethod
-    def attach(world: _World, store: Store, timeout_s: float = ...) -> Listener: ...
+    def attach(world: _World, store: Store, timeout_s: float = ...) -> AllReduceSubscriber: ...
     def next(self, out: _Elements, timeout_s: float = ...) -> int: ...
 
 class JobEnvironment:
@@ -549,6 +513,7 @@ class JobEnvironment:
     max_workers: int
     takes_over_from: str
     ledger_log: str
+    on_lost_state: OnLostState
 
 def job_environment() -> JobEnvironment | None: ...
 
@@ -557,10 +522,6 @@ class SampleFormat:
     shape: list[int]
     bytes: int
     is_fixed: bool
-
-class OnCorrupt(enum.Enum):
-    FAIL = ...
-    SKIP = ...
 
 class SkippedData:
     samples: int
@@ -584,7 +545,7 @@ class DataSource:
 def open_records(
     paths: Sequence[_Path], *, record_bytes: int, header_bytes: int = ...
 ) -> DataSource: ...
-def open_npy(paths: Sequence[_Path], *, on_corrupt: OnCorrupt = ...) -> DataSource: ...
+def open_npy(paths: Sequence[_Path], *, skip_corrupt: bool = ...) -> DataSource: ...
 def open_tokens(
     paths: Sequence[_Path],
     *,
@@ -594,17 +555,16 @@ def open_tokens(
     header_bytes: int = ...,
 ) -> DataSource: ...
 def open_lines(
-    paths: Sequence[_Path],
-    *,
-    json: bool = ...,
-    on_corrupt: OnCorrupt = ...,
-    unpacked_bytes: int = ...,
+    paths: Sequence[_Path], *, skip_corrupt: bool = ..., unpacked_bytes: int = ...
+) -> DataSource: ...
+def open_json_lines(
+    paths: Sequence[_Path], *, skip_corrupt: bool = ..., unpacked_bytes: int = ...
 ) -> DataSource: ...
 def open_tf_records(
-    paths: Sequence[_Path], *, on_corrupt: OnCorrupt = ..., unpacked_bytes: int = ...
+    paths: Sequence[_Path], *, skip_corrupt: bool = ..., unpacked_bytes: int = ...
 ) -> DataSource: ...
 def open_tar_shards(
-    paths: Sequence[_Path], *, on_corrupt: OnCorrupt = ..., unpacked_bytes: int = ...
+    paths: Sequence[_Path], *, skip_corrupt: bool = ..., unpacked_bytes: int = ...
 ) -> DataSource: ...
 def join_sources(sources: Sequence[DataSource]) -> DataSource: ...
 def mix_sources(sources: Sequence[DataSource], weights: Sequence[float]) -> DataSource: ...
@@ -623,14 +583,14 @@ def open_mds(
     folders: Sequence[_Path],
     *,
     check_hashes: bool = ...,
-    on_corrupt: OnCorrupt = ...,
+    skip_corrupt: bool = ...,
     unpacked_bytes: int = ...,
 ) -> DataSource: ...
 def open_litdata(
     folders: Sequence[_Path],
     *,
     check_hashes: bool = ...,
-    on_corrupt: OnCorrupt = ...,
+    skip_corrupt: bool = ...,
     unpacked_bytes: int = ...,
 ) -> DataSource: ...
 def shard_columns(folder: _Path) -> list[ShardColumn]: ...
@@ -665,7 +625,7 @@ class BatchRing:
     def wait_used(self, timeout_s: float = ...) -> None: ...
     def finish(self) -> None: ...
 
-class SharedBatch:
+class DataBatch:
     number: int
     ranges: list[SampleRange]
     indices: npt.NDArray[np.int64]
@@ -676,7 +636,7 @@ class BatchConsumer:
     format: SampleFormat
     @staticmethod
     def attach(place: str) -> BatchConsumer: ...
-    def next(self, timeout_s: float = ...) -> SharedBatch | None: ...
+    def next(self, timeout_s: float = ...) -> DataBatch | None: ...
 
 class Shuffle(enum.Enum):
     NONE = ...
@@ -694,10 +654,11 @@ class CommittedStep:
 
 class StepParticipant: ...
 
-class PartitionLedger(StepParticipant):
+class SampleLedger(StepParticipant):
     order: SampleOrder
     micro_batch_samples: int
-    agreed_batch: AgreedBatch | None
+    batch_size_controller: BatchSizeController | None
+    samples: int
     batch_samples: int
     taken: int
     shares: list[int]
@@ -705,94 +666,63 @@ class PartitionLedger(StepParticipant):
     epoch: int
     committed: int
     is_done: bool
-    @staticmethod
-    def create(
-        *,
-        samples: int,
-        partition_samples: int | None = None,
-        epochs: int = ...,
-        seed: int = ...,
-        shuffle: Shuffle = ...,
-        window_partitions: int = ...,
-        order: SampleOrder = ...,
-        batch_samples: int = ...,
-        micro_batch_samples: int = ...,
-        agreed_batch: AgreedBatch | None = None,
-        partitions_wanted: int = ...,
-        on_stable: Callable[[CommittedStep], object] | None = None,
-    ) -> PartitionLedger: ...
+    repeated: int
     def take(self, count: int | None = None) -> list[SampleRange]: ...
+    def wait(self, timeout_s: float = ...) -> None: ...
     def forecast(self, steps: int) -> list[list[SampleRange]]: ...
     def want(self, partitions: int) -> None: ...
     def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
+    def commit(self) -> None: ...
+    def leave(self) -> None: ...
     def save(self) -> bytes: ...
     def restore(self, bytes: bytes) -> None: ...
 
-class SlotLedger:
-    taken: int
-    leases: list[SampleRange]
-    epoch: int
-    committed: int
-    is_done: bool
-    @staticmethod
-    def create(
-        learner: Learner,
-        *,
-        samples: int,
-        partition_samples: int | None = None,
-        epochs: int = ...,
-        seed: int = ...,
-        shuffle: Shuffle = ...,
-        window_partitions: int = ...,
-        order: SampleOrder = ...,
-        partitions_wanted: int = ...,
-        on_stable: Callable[[CommittedStep], object] | None = None,
-    ) -> SlotLedger: ...
-    def take(self, count: int | None = None) -> list[SampleRange]: ...
-    def wait(self, timeout_s: float = ...) -> None: ...
-    def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
-
-class StoreLedgerStats:
-    commits: int
-    attempts: int
-    conflicts: int
-    looks: int
-    repeated: int
-
-class StoreLedger:
-    taken: int
-    leases: list[SampleRange]
-    epoch: int
-    committed: int
-    is_done: bool
-    self: Member
-    stats: StoreLedgerStats
-    @staticmethod
-    def join(
-        store: Store,
-        *,
-        id: str,
-        samples: int,
-        partition_samples: int | None = None,
-        epochs: int = ...,
-        seed: int = ...,
-        shuffle: Shuffle = ...,
-        window_partitions: int = ...,
-        order: SampleOrder = ...,
-        partitions_wanted: int = ...,
-        job: str = ...,
-        lineage: int = ...,
-        from_: bytes = ...,
-        lease_s: float = ...,
-        on_stable: Callable[[CommittedStep], object] | None = None,
-    ) -> StoreLedger: ...
-    def take(self, count: int | None = None) -> list[SampleRange]: ...
-    def advance(self) -> None: ...
-    def wait(self, timeout_s: float = ...) -> None: ...
-    def leave(self) -> None: ...
-    def want(self, partitions: int) -> None: ...
-    def sample_indices(self, ranges: Sequence[_Samples]) -> npt.NDArray[np.int64]: ...
-    def save(self) -> bytes: ...
+def make_session_ledger(
+    *,
+    samples: int,
+    partition_samples: int | None = None,
+    epochs: int = ...,
+    seed: int = ...,
+    shuffle: Shuffle = ...,
+    window_partitions: int = ...,
+    order: SampleOrder = ...,
+    batch_samples: int = ...,
+    micro_batch_samples: int = ...,
+    batch_size_controller: BatchSizeController | None = None,
+    partitions_wanted: int = ...,
+    on_stable: Callable[[CommittedStep], object] | None = None,
+) -> SampleLedger: ...
+def make_store_ledger(
+    store: Store,
+    *,
+    id: str,
+    samples: int,
+    partition_samples: int | None = None,
+    epochs: int = ...,
+    seed: int = ...,
+    shuffle: Shuffle = ...,
+    window_partitions: int = ...,
+    order: SampleOrder = ...,
+    partitions_wanted: int = ...,
+    job: str = ...,
+    lineage: int = ...,
+    from_: bytes = ...,
+    lease_s: float = ...,
+    on_stable: Callable[[CommittedStep], object] | None = None,
+) -> SampleLedger: ...
+def make_push_ledger(
+    learner: Learner,
+    *,
+    samples: int,
+    partition_samples: int | None = None,
+    epochs: int = ...,
+    seed: int = ...,
+    shuffle: Shuffle = ...,
+    window_partitions: int = ...,
+    order: SampleOrder = ...,
+    partitions_wanted: int = ...,
+    on_stable: Callable[[CommittedStep], object] | None = None,
+) -> SampleLedger: ...
 
 class CommitLog:
     @staticmethod
@@ -883,22 +813,33 @@ class StragglerWatch(StepParticipant):
         steps: int = ...,
         on_straggler: Callable[[Straggler], object] | None = None,
     ) -> StragglerWatch: ...
+    @staticmethod
+    def create_replacing(
+        store: Store | None = None,
+        *,
+        job: str | None = None,
+        factor: float = ...,
+        steps: int = ...,
+        on_straggler: Callable[[Straggler], object] | None = None,
+    ) -> StragglerWatch: ...
 
-class AgreedBatch(StepParticipant):
+class BatchSizeController(StepParticipant):
     samples: int
     share: int
     @staticmethod
-    def create(samples: int) -> AgreedBatch: ...
+    def create(samples: int) -> BatchSizeController: ...
     def want(self, samples: int, members: int) -> None: ...
 
-class AdmittedJob:
+class JobAllocation:
     workers: int
     batch: int
+    is_dropped: bool
+    reason: str
 
-class JobLink:
-    wanted: AdmittedJob
+class AutoscalerClient:
+    wanted: JobAllocation
     @staticmethod
-    def open(store: Store, job: str, *, interval_s: float = ...) -> JobLink: ...
+    def open(store: Store, job: str, *, interval_s: float = ...) -> AutoscalerClient: ...
 
 class CheckpointOptions:
     folder: str
@@ -911,6 +852,7 @@ class CheckpointOptions:
     names: list[str]
     resume: bool
     skip_damaged: bool
+    at_end: bool
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -924,6 +866,7 @@ class CheckpointOptions:
         names: Sequence[str] = ...,
         resume: bool = ...,
         skip_damaged: bool = ...,
+        at_end: bool = ...,
     ) -> None: ...
 
 class Checkpoint:
@@ -947,30 +890,47 @@ class MetricValue:
     mean: float
     def __init__(self, sum: float, members: int = 1) -> None: ...
 
-class SizeSpeed:
+class StepMeasurement:
     workers: int
-    samples_per_s: float
+    nodes: int
+    batch: int
+    steps: int
+    step_s: float
+    sync_s: float
     age_s: float
-    def __init__(self, workers: int, samples_per_s: float, age_s: float = 0.0) -> None: ...
+    samples_per_s: float
+    def __init__(
+        self,
+        workers: int,
+        batch: int,
+        step_s: float,
+        *,
+        nodes: int = ...,
+        steps: int = ...,
+        sync_s: float = ...,
+        age_s: float = 0.0,
+    ) -> None: ...
 
 class Observation:
+    at_s: float
     workers: int
     step: int
     step_s: float
     samples_per_s: float
     communication_share: float
-    speeds: list[SizeSpeed]
+    speeds: list[StepMeasurement]
     idle_workers: int | None
     metrics: dict[str, MetricValue]
     def __init__(
         self,
         *,
         workers: int,
+        at_s: float = 0.0,
         step: int = 0,
         step_s: float = 0.0,
         samples_per_s: float = 0.0,
         communication_share: float = 0.0,
-        speeds: Sequence[SizeSpeed] = (),
+        speeds: Sequence[StepMeasurement] = (),
         idle_workers: int | None = None,
         metrics: dict[str, MetricValue] = {},
     ) -> None: ...
@@ -981,37 +941,17 @@ class SizeDecision:
     def __init__(self, workers: int, reason: str = "") -> None: ...
 
 class ElasticPolicy:
-    def decide(self, observation: Observation, now_s: float) -> SizeDecision: ...
+    def decide(self, observation: Observation) -> SizeDecision: ...
 
-class EfficiencyPolicyOptions:
-    def __init__(
-        self, *, grow_above: float = ..., shrink_below: float = ..., trusted_for_s: float = ...
-    ) -> None: ...
-
-class QueuePolicyOptions:
-    def __init__(self, *, per_worker: float, metric: str = ...) -> None: ...
-
-class NoisePolicyOptions:
-    def __init__(self, *, samples_per_worker: float, metric: str = ...) -> None: ...
-
-class SchedulePolicyOptions:
-    def __init__(
-        self, *, sizes: Sequence[tuple[float, int]], utc_offset_s: float = 0.0
-    ) -> None: ...
-
-class IdlePolicyOptions:
-    def __init__(self, *, keep_idle: int = ...) -> None: ...
-
-@overload
-def make_policy(options: EfficiencyPolicyOptions) -> ElasticPolicy: ...
-@overload
-def make_policy(options: QueuePolicyOptions) -> ElasticPolicy: ...
-@overload
-def make_policy(options: NoisePolicyOptions) -> ElasticPolicy: ...
-@overload
-def make_policy(options: SchedulePolicyOptions) -> ElasticPolicy: ...
-@overload
-def make_policy(options: IdlePolicyOptions) -> ElasticPolicy: ...
+def efficiency_policy(
+    *, grow_above: float = ..., shrink_below: float = ..., trusted_for_s: float = ...
+) -> ElasticPolicy: ...
+def queue_policy(per_worker: float, metric: str = ...) -> ElasticPolicy: ...
+def noise_policy(samples_per_worker: float, metric: str = ...) -> ElasticPolicy: ...
+def schedule_policy(
+    sizes: Sequence[tuple[float, int]], utc_offset_s: float = 0.0
+) -> ElasticPolicy: ...
+def idle_policy(keep_idle: int = 0) -> ElasticPolicy: ...
 
 class SteadyOptions:
     min_workers: int
@@ -1037,11 +977,6 @@ class LoadedPolicy:
 
 def load_policy(file: str | os.PathLike[str]) -> LoadedPolicy: ...
 
-class TracePoint:
-    at_s: float
-    observation: Observation
-    def __init__(self, at_s: float, observation: Observation) -> None: ...
-
 class ReplayPoint:
     at_s: float
     workers: int
@@ -1058,9 +993,9 @@ class PolicyReplay:
     oscillation: float
     mean_workers: float
 
-def load_policy_trace(file: str | os.PathLike[str]) -> list[TracePoint]: ...
+def load_policy_trace(file: str | os.PathLike[str]) -> list[Observation]: ...
 def replay_policy(
-    trace: Sequence[TracePoint],
+    trace: Sequence[Observation],
     policy: _Policy,
     steady: SteadyOptions = ...,
     *,
@@ -1068,12 +1003,9 @@ def replay_policy(
     reversal_window_s: float = ...,
 ) -> PolicyReplay: ...
 
-class PolicyFollowerStats:
+class PolicyFollower:
     decisions: int
     changes: int
-
-class PolicyFollower:
-    stats: PolicyFollowerStats
     @staticmethod
     def start(
         policy: _Policy,
@@ -1088,7 +1020,7 @@ class PolicyFollower:
     def __enter__(self) -> PolicyFollower: ...
     def __exit__(self, *exception: object) -> None: ...
 
-class StepMeter(StepParticipant):
+class StepMetrics(StepParticipant):
     @staticmethod
     def create(
         store: Store | None = None,
@@ -1096,23 +1028,19 @@ class StepMeter(StepParticipant):
         job: str | None = None,
         steps: int = ...,
         metrics: dict[str, Callable[[], float | None]] = {},
-    ) -> StepMeter: ...
-
-class StragglerReplacement(StepParticipant):
-    stragglers: list[Straggler]
-    @staticmethod
-    def create(
-        store: Store | None = None,
-        *,
-        job: str | None = None,
-        factor: float = ...,
-        steps: int = ...,
-        on_straggler: Callable[[Straggler], object] | None = None,
-    ) -> StragglerReplacement: ...
+    ) -> StepMetrics: ...
 
 class Recovery(enum.Enum):
     FORWARD = ...
     CONSISTENT = ...
+
+class OnLostState(enum.Enum):
+    RESTART = ...
+    FAIL = ...
+
+def begin_again(store: Store, job: str) -> None: ...
+def ended_servers(store: Store, job: str) -> dict[str, int]: ...
+def record_server_end(store: Store, job: str, name: str, version: int) -> None: ...
 
 class StepResult(enum.Enum):
     CONTINUE = ...
@@ -1123,6 +1051,7 @@ class StepResult(enum.Enum):
 
 class SessionStats:
     steps: int
+    skipped_steps: int
     retried_steps: int
     early_buckets: int
     worlds: int
@@ -1137,6 +1066,7 @@ class Session:
     world: World
     step: int
     stats: SessionStats
+    is_finished: bool
     @staticmethod
     def open(
         store: Store | None = None,
@@ -1147,7 +1077,7 @@ class Session:
         on_world: Callable[[World], object] | None = None,
         begin_anew: Callable[[], object] | None = None,
         participants: Sequence[StepParticipant] = ...,
-        micro_batch_shares: PartitionLedger | None = None,
+        micro_batch_shares: SampleLedger | None = None,
         micro_batch_samples: int = ...,
         bucket_bytes: int = ...,
         shared_memory: Sequence[SharedMemory | npt.NDArray[Any]] = ...,
@@ -1158,10 +1088,14 @@ class Session:
         min_workers: int | None = None,
         max_workers: int | None = None,
         takes_over_from: str | None = None,
+        on_lost_state: OnLostState | None = None,
         backend: Backend = ...,
         address: str = ...,
+        tls: bool = ...,
         device: int = ...,
         gpu_worlds: GpuWorlds = ...,
+        non_finite: NonFinite = ...,
+        name_gradient: Callable[[int, int], str] | None = ...,
         verify_state: bool = ...,
         heartbeat_s: float = ...,
         lease_s: float = ...,
@@ -1173,14 +1107,14 @@ class Session:
     ) -> Session: ...
     def add_micro_batch(self, samples: int) -> None: ...
     def begin_average(self, end: int, samples: int) -> None: ...
-    def end_step(self, samples: int) -> StepResult: ...
+    def end_step(self, samples: int | None = None) -> StepResult: ...
     def finish(self) -> None: ...
     def suspend(self) -> None: ...
     def resume(self) -> None: ...
     def request_checkpoint(self) -> None: ...
     def checkpoint_status(self) -> None: ...
     def ask_to_leave(self) -> None: ...
-    def standing(self) -> None: ...
+    def life_status(self) -> None: ...
 
 class SegmentInfo:
     name: str
@@ -1189,7 +1123,9 @@ class SegmentInfo:
     age_s: float
     creator_pid: int
     in_use: bool
+    is_own: bool
     problem: str
 
 def list_segments() -> list[SegmentInfo]: ...
 def remove_segment(name: str) -> None: ...
+def printable(text: str | bytes) -> str: ...

@@ -15,10 +15,10 @@ def call_with(
     options: Mapping[str, Any],
     others_names: Mapping[str, str] | None = None,
 ) -> Any:
-    """``function(**given, **options)``, where a wrong option is named.
+    """Returns ``function(**given, **options)``; names a wrong option in the error.
 
-    By itself the function would show all that it was given, tensors included. others_names: what
-    to do about an option of that name which another library has.
+    The function's own message would show all its arguments, tensors included. others_names: advice
+    for an option that has this name in another library.
     """
     try:
         return function(**given, **options)
@@ -33,4 +33,4 @@ def call_with(
             instead = (others_names or {}).get(name) or (
                 f"use '{near[0]}'" if near else "leave it out")
             raise TypeError(f"{doing}: there is no option '{name}'; {instead}")
-    raise TypeError(f"{doing}: an option has another type than it must have. {signature}")
+    raise TypeError(f"{doing}: an option has a wrong type. {signature}")

@@ -1,6 +1,6 @@
-"""What PyTorch calls at the end of its own import: pyproject.toml names it as an entry point.
+"""The entry point in pyproject.toml that PyTorch calls at the end of its own import.
 
-It must be quick, and must not need ffdl.torch, whose import of torch may have come here.
+It must be fast, and must not need ffdl.torch: the import of torch may have come from there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ def register() -> None:
 
 
 def _create(opts: Any, options: Any) -> ProcessGroup:
-    from .torch import process_group
+    from .torch.comm import process_group
 
     return process_group.create(opts, options)

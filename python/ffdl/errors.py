@@ -1,7 +1,7 @@
 """One exception per status code: catch the ones that you would act on, and Error for the rest.
 
-docs/errors.md says what each means for the caller. The message has the form
-``<doing> '<which>': <observed>; <what to try>``.
+docs/reference/errors.md describes each for the caller. The message has the form ``<doing>
+'<which>': <observed>; <what to try>``.
 """
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Exhausted",
     "Internal",
     "InvalidArgument",
+    "JobDone",
     "NotFound",
     "PeerLost",
     "Timeout",
@@ -30,7 +31,16 @@ class InvalidArgument(Error, ValueError):
 
 
 class NotFound(Error):
-    """What was named does not exist."""
+    """The named thing does not exist."""
+
+
+class JobDone(NotFound, SystemExit):
+    """The job was done before this process joined, and its last state does not exist any more.
+
+    If it is not caught, the process ends with 0, since it has no work left.
+    """
+
+    code = 0
 
 
 class Conflict(Error):

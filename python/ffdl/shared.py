@@ -8,19 +8,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ._ffdl import SharedMemory
+from .errors import InvalidArgument
 
 
 def shared_array(
     shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32
 ) -> npt.NDArray[Any]:
-    """A zeroed, C-contiguous NumPy array in a SharedMemory of its own.
+    """Returns a zeroed, C-contiguous NumPy array in a SharedMemory of its own.
 
     shape: as NumPy takes it, of at least one element. Give the array to
     ``Communicator.register_memory``: then an all_reduce in place of the whole array copies nothing,
-    where every rank does so. The memory lives as long as the array, its views and the tensors made
-    of it (``torch.from_numpy``). Raises Exhausted (no room), InvalidArgument (no element).
+    if every rank does so. The memory lives as long as the array, its views and the tensors made of
+    it (``torch.from_numpy``). Raises Exhausted (no room), InvalidArgument (no element).
     """
     dtype = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
+    if count < 1 or np.min(shape) < 1:
+        raise InvalidArgument(
+            f"make a shared array: its shape is {shape}; give at least one element")
     memory = SharedMemory.allocate(count * dtype.itemsize)
     return np.ndarray(shape, dtype, buffer=memoryview(memory))

@@ -6,11 +6,11 @@
 #include "base/element_pack.h"
 #include "base/half_arithmetic.h"
 
-// What thread `thread` of `threads` does in a piece of ArrayWork whose elements are of type T. The
-// kernels are nothing else.
+// Computes the part of a piece of ArrayWork that belongs to thread `thread` of `threads`. T is the
+// type of the elements. The CUDA kernels consist of these functions.
 namespace ffdl::base {
 
-// What elements of type T are computed as.
+// The type in which elements of type T are computed.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -21,7 +21,8 @@ FFDL_HOST_DEVICE T narrowed(Wide<T> value) {
   return element;
 }
 
-// Calls `pack` with the first element of each of the thread's packs, `one` with each of the others.
+// Calls `pack` with the first element of each of the thread's packs, and `one` with each element
+// after the last pack that is the thread's.
 template <class Pack, class One>
 FFDL_HOST_DEVICE void for_each_of_thread(uint64_t count, uint64_t thread, uint64_t threads,
                                          const Pack& pack, const One& one) {
@@ -101,7 +102,8 @@ FFDL_HOST_DEVICE void divide_thread(const DivideArray& work, uint64_t thread, ui
       });
 }
 
-// A thread has one lane of a block: those of a block are neighbours, and read neighbours.
+// Gives each thread whole lanes of blocks. Threads of neighbouring lanes read neighbouring
+// elements.
 template <class T>
 FFDL_HOST_DEVICE void square_thread(const SquareArray& work, uint64_t thread, uint64_t threads) {
   const auto* const values = static_cast<const std::byte*>(work.values.data);

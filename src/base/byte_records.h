@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-// A state as bytes: magic, then numbers and texts in an agreed order (little-endian), then a
-// checksum of all that.
+// Encodes a state as bytes: the magic, then numbers and texts in an agreed order (little-endian),
+// then a checksum of all these bytes.
 namespace ffdl::base {
 
 class ByteWriter {
@@ -35,13 +35,14 @@ class ByteWriter {
   std::string out_;
 };
 
-// After the first number or text that is not there whole, all others are zero and empty.
+// Decodes such bytes. After the first number or text that is incomplete, all others are zero and
+// empty.
 class ByteReader {
  public:
   ByteReader(std::string_view bytes, std::string_view magic) {
     uint64_t checksum = 0;
     if (bytes.size() < magic.size() + sizeof checksum || !bytes.starts_with(magic)) {
-      fail("it does not begin as one");
+      fail("its first bytes are wrong");
       return;
     }
     const std::string_view body = bytes.substr(0, bytes.size() - sizeof checksum);
@@ -68,9 +69,10 @@ class ByteReader {
     return value;
   }
   bool failed() const { return !problem_.empty(); }
-  // What is wrong when all has been read: "it ends too early". Empty: nothing.
+  // Returns the problem found once everything has been read, such as "it ends too early". Empty:
+  // none.
   std::string_view problem() const {
-    return failed() || rest_.empty() ? problem_ : "it ends too late";
+    return failed() || rest_.empty() ? problem_ : "it has bytes after its end";
   }
 
  private:

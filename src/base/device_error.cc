@@ -5,7 +5,8 @@
 namespace ffdl::base {
 namespace {
 
-// Of cudaError_t, whose numbers CUDA keeps. Written out: builds without CUDA test this, too.
+// Values of cudaError_t, which CUDA keeps stable. They are repeated here so that builds without
+// CUDA test this too.
 constexpr int kMemoryAllocation = 2;
 constexpr int kStubLibrary = 34;
 constexpr int kInsufficientDriver = 35;
@@ -25,20 +26,19 @@ Status device_error(std::string_view doing, const DeviceFailure& failure) {
     case kStubLibrary:
       if (!failure.driver_missing.empty()) {
         return make_error(StatusCode::kUnimplemented,
-                          "{}: the driver's library was looked for as the loader does "
-                          "(LD_LIBRARY_PATH, then /etc/ld.so.cache): {}; install NVIDIA's driver, "
+                          "{}: the driver's library was not loaded from LD_LIBRARY_PATH or "
+                          "/etc/ld.so.cache: {}; install NVIDIA's driver, "
                           "or give the container its GPUs",
                           doing, failure.driver_missing);
       }
       return make_error(StatusCode::kUnimplemented,
-                        "{}: the driver knows CUDA {}, this build needs {}; install a newer "
+                        "{}: the driver supports CUDA {}, this build needs {}; install a newer "
                         "driver, or build ffdl with an older CUDA",
                         doing, version_text(failure.driver_version),
                         version_text(failure.runtime_version));
     case kNoDevice:
       return make_error(StatusCode::kUnimplemented,
-                        "{}: the driver finds no GPU; see what nvidia-smi lists, and "
-                        "CUDA_VISIBLE_DEVICES",
+                        "{}: the driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES",
                         doing);
     case kNoKernelImageForDevice:
       return make_error(StatusCode::kUnimplemented,
@@ -49,12 +49,13 @@ Status device_error(std::string_view doing, const DeviceFailure& failure) {
       return make_error(StatusCode::kExhausted,
                         "{}: the GPU's memory is full; free some of it, see nvidia-smi", doing);
     case kDevicesUnavailable:
-      return make_error(StatusCode::kUnavailable,
-                        "{}: the GPU is busy or in use by another process alone; try again later",
-                        doing);
+      return make_error(
+          StatusCode::kUnavailable,
+          "{}: the GPU is busy, or another process uses it exclusively; try again later", doing);
     default:
-      return make_error(StatusCode::kInternal, "{}: {} ({}): {}; see the log of the driver (dmesg)",
-                        doing, failure.name, failure.error, failure.text);
+      return make_error(StatusCode::kInternal,
+                        "{}: {} ({}): {}; check the log of the driver (dmesg)", doing, failure.name,
+                        failure.error, failure.text);
   }
 }
 

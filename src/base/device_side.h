@@ -12,7 +12,7 @@
 
 namespace ffdl::base {
 
-// Ended by the side that made it.
+// Handles that are released by the DeviceSide that made them.
 using SideStream = std::unique_ptr<void, std::function<void(DeviceStream)>>;
 using SideMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 using SidePin = std::unique_ptr<void, std::function<void(void*)>>;
@@ -23,7 +23,7 @@ struct ShareableSideMemory {
   ForkPrivateFd descriptor{};
 };
 
-// A GPU, as far as the library uses one: device.h as an object, so that tests can have another.
+// The functions of device.h as an object, so that tests can replace the GPU.
 // Threads: any. Errors: those of base/device.h.
 class DeviceSide {
  public:
@@ -31,9 +31,9 @@ class DeviceSide {
 
   virtual Result<int> in_use() = 0;
   virtual Status use(int device) = 0;
-  // Whether this process uses it.
+  // Returns true if this process uses that GPU.
   virtual Result<bool> is_used(int device) = 0;
-  // Whether `memory` is the device's.
+  // Returns true if `memory` is the device's.
   virtual Result<bool> holds(const void* memory) = 0;
   virtual Result<SideStream> make_stream() = 0;
   virtual Status follow_default(DeviceStream stream) = 0;
@@ -49,12 +49,12 @@ class DeviceSide {
   virtual Result<SideMemory> map_shareable(int descriptor, uint64_t bytes) = 0;
 };
 
-// The GPUs of this machine, which are looked for at the first call.
+// Returns the GPUs of this machine, which are searched for at the first call.
 std::unique_ptr<DeviceSide> gpu_side();
 
-// The calling thread uses `device` while this exists, and then again what it used before, if the
-// process uses that: a thread that has chosen none has the first one, and to give it back would be
-// to use it. Errors: status().
+// Makes the calling thread use `device` during its lifetime. The destructor restores the previous
+// GPU only if this process uses that one. A thread that has chosen none has the first GPU, and
+// choosing it would use it. Errors: status().
 class DeviceUse {
  public:
   DeviceUse(DeviceSide& side, int device);
@@ -66,14 +66,13 @@ class DeviceUse {
 
  private:
   DeviceSide& side_;
-  int before_ = -1;  // none to give back
+  int before_ = -1;  // none to restore
   Status status_;
 };
 
-// One GPU, as those know it who compute with arrays in its memory. False: there is none, and arrays
-// are the host's. What it is asked for here is its default stream's: it comes behind what the
-// program has given that, and before what comes later. Borrows the side. Errors: those of
-// base/device.h.
+// One GPU for code that computes with arrays in its memory. False: there is none, and the arrays
+// are the host's. All work goes to its default stream, in order with the program's own work there.
+// Borrows the side. Errors: those of base/device.h.
 struct Gpu {
   DeviceSide* side = nullptr;
   int number = 0;
@@ -84,17 +83,18 @@ struct Gpu {
   Status copy(void* to, const void* from, uint64_t bytes) const;
   Result<SideMemory> allocate(uint64_t bytes) const;
   Result<SideMemory> allocate_pinned(uint64_t bytes) const;
-  // Blocks until all that its default stream was given is done.
+  // Blocks until all work enqueued on its default stream is done.
   Status wait() const;
 };
 
-// The GPU that the options of a public call name, with the side that it is reached by.
+// The GPU that the options of a public call name, and its DeviceSide.
 struct ChosenGpu {
-  std::unique_ptr<DeviceSide> own_side{};  // null: the caller's
+  std::unique_ptr<DeviceSide> own_side{};  // null: the caller's side is used
   Gpu gpu{};
 };
-// `number`: none, or below 0 for the one that this thread uses. `other` is the caller's; null: this
-// machine's GPUs are looked at, if there is a number. Errors: as DeviceSide::in_use().
+// `number`: none, or below 0 for the GPU that this thread uses. `other` is the caller's side. If it
+// is null and there is a number, this machine's GPUs are used. Errors: those of
+// DeviceSide::in_use().
 Result<ChosenGpu> choose_gpu(std::optional<int> number, DeviceSide* other);
 
 }  // namespace ffdl::base

@@ -6,13 +6,13 @@
 
 #include "base/host_device.h"
 
-// How the threads of a kernel share an array: packs of neighbouring elements in turn, each read and
-// written at once where the hardware can, and what remains one by one. Thread t of `threads` has
-// the packs t, t + threads, .. and the elements behind the last pack in the same way.
+// Divides an array among the threads of a kernel. A pack of neighbouring elements is read and
+// written at once where the hardware can. Thread t of `threads` has the packs t, t + threads, ..
+// and the elements after the last pack in the same way.
 namespace ffdl::base {
 
 inline constexpr uint64_t kPackElements = 4;
-// What a kernel's arrays must be aligned to, in bytes: the most that one instruction moves.
+// Alignment of a kernel's arrays in bytes: the most that one instruction moves.
 inline constexpr uint64_t kDeviceAlignment = 16;
 
 template <class T>
@@ -21,7 +21,7 @@ struct alignas(sizeof(T) * kPackElements < kDeviceAlignment ? sizeof(T) * kPackE
   T at[kPackElements];
 };
 
-// Through void, as the alignment is a promise of the caller: one instruction of 16 bytes.
+// Casts through void, since the caller guarantees the alignment: one instruction of up to 16 bytes.
 template <class T>
 FFDL_HOST_DEVICE ElementPack<T> load_pack(const T* from) {
   return *static_cast<const ElementPack<T>*>(static_cast<const void*>(from));
@@ -32,8 +32,8 @@ FFDL_HOST_DEVICE void store_pack(const ElementPack<T>& pack, T* to) {
   *static_cast<ElementPack<T>*>(static_cast<void*>(to)) = pack;
 }
 
-// The same at any address: at once where it is aligned for that, else an element, else a byte at a
-// time.
+// Load and store at any address: at once if the address is aligned for it, else by elements, else
+// by bytes.
 template <class T>
 FFDL_HOST_DEVICE T load_element(const std::byte* from) {
   if (reinterpret_cast<uintptr_t>(from) % alignof(T) == 0) return *reinterpret_cast<const T*>(from);
@@ -78,8 +78,8 @@ struct LaunchShape {
   uint32_t threads_per_block = 256;
 };
 
-// Enough threads for `count` elements, and not more than keep a GPU busy: each of its
-// multiprocessors holds 8 such blocks at a time, and a few times as many even out their ends.
+// Returns enough threads for `count` elements, but no more than keep a GPU busy. Each
+// multiprocessor holds 8 such blocks at a time. A few times as many even out their ends.
 constexpr LaunchShape launch_shape(uint64_t count, uint32_t multiprocessors) {
   LaunchShape shape;
   const uint64_t of_block = shape.threads_per_block * kPackElements;

@@ -15,7 +15,7 @@ LogLevel read_log_level() {
   return LogLevel::kWarning;
 }
 
-// src/membership/launch_environment.cc says what they mean.
+// src/membership/launch_environment.cc defines their meaning.
 constexpr const char* kLauncherVariables[] = {"FFDL_STORE",
                                               "FFDL_STORE_SECRET",
                                               "FFDL_JOB",
@@ -24,11 +24,17 @@ constexpr const char* kLauncherVariables[] = {"FFDL_STORE",
                                               "FFDL_MAX_WORKERS",
                                               "FFDL_TAKES_OVER_FROM",
                                               "FFDL_LEDGER_LOG",
+                                              "FFDL_INTERFACE",
+                                              "FFDL_TLS",
+                                              "FFDL_LAUNCHER",
                                               "RANK",
                                               "WORLD_SIZE",
                                               "LOCAL_RANK",
                                               "LOCAL_WORLD_SIZE",
                                               "GROUP_RANK",
+                                              "PET_NODE_RANK",
+                                              "JOB_COMPLETION_INDEX",
+                                              "CUDA_VISIBLE_DEVICES",
                                               "ROLE_RANK",
                                               "ROLE_WORLD_SIZE",
                                               "MASTER_ADDR",

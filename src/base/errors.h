@@ -7,7 +7,7 @@
 
 #include "ffdl/status.h"
 
-// Makers of failures, so that a message is one line at the place where it arises.
+// Make errors, so that a message is one line at the place where it arises.
 namespace ffdl::base {
 
 template <class... Args>
@@ -20,7 +20,7 @@ Status invalid_argument(fmt::format_string<Args...> format, Args&&... args) {
   return make_error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
-// The text of an errno value: "No space left on device".
+// Returns the text of an errno value: "No space left on device".
 inline std::string errno_text(int error) {
   char buffer[128];
   return strerror_r(error, buffer, sizeof buffer);

@@ -12,8 +12,8 @@
 namespace ffdl::base {
 namespace {
 
-// Atomics only: the child of a process with threads may call nothing that takes a lock.
-// 0 is a free entry, fd + 1 a used one.
+// Uses atomics only: the child of a process with threads may call nothing that takes a lock. 0 is a
+// free entry, fd + 1 a used one.
 std::array<std::atomic<int>, kForkPrivateMax> table;
 
 void close_all_in_child() {

@@ -5,7 +5,8 @@
 
 #include "base/host_device.h"
 
-// base/half_kernels.h for one element, for host and device: the same bits, but for NaN's payload.
+// Converts one element as base/half_kernels.h does, on host and device. The bits are equal except
+// for the payload of NaN.
 namespace ffdl::base {
 
 struct BFloat16 {
@@ -37,7 +38,7 @@ FFDL_HOST_DEVICE inline float widened(BFloat16 half) { return float_of(uint32_t{
 FFDL_HOST_DEVICE inline float widened(Float16 half) {
   const uint32_t sign = (half.bits & 0x8000U) << 16;
   const uint32_t magnitude = (half.bits & 0x7FFFU) << 13;
-  // 2^112 moves the exponent from one bias to the other, and makes subnormal numbers normal.
+  // Multiplying by 2^112 changes the exponent's bias, and makes subnormal numbers normal.
   const uint32_t finite = bits_of(float_of(magnitude) * 0x1p112F);
   return float_of(sign | (magnitude > 0x0F7FFFFF ? magnitude | 0x7F800000 : finite));
 }

@@ -21,7 +21,7 @@ using HalfTag = hn::Rebind<uint16_t, FloatTag>;
 using Floats = hn::Vec<FloatTag>;
 using Bits = hn::Vec<BitsTag>;
 
-// Integer arithmetic on the float's bits: Highway's own conversions round differently where the
+// Uses integer arithmetic on the float's bits. Highway's own conversions round differently if the
 // processor has no instruction for them.
 struct BFloat16Bits {
   static Floats widened(Bits half) { return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(half)); }
@@ -42,7 +42,7 @@ struct Float16Bits {
     const FloatTag f;
     const Bits sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(d, 0x8000)));
     const Bits magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(d, 0x7FFF)));
-    // 2^112 moves the exponent from one bias to the other, and makes subnormal numbers normal.
+    // Multiplying by 2^112 changes the exponent's bias, and makes subnormal numbers normal.
     const Bits finite = hn::BitCast(d, hn::Mul(hn::BitCast(f, magnitude), hn::Set(f, 0x1p112F)));
     const auto special = hn::Gt(hn::BitCast(hn::RebindToSigned<BitsTag>(), magnitude),
                                 hn::Set(hn::RebindToSigned<BitsTag>(), 0x0F7FFFFF));

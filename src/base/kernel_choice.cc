@@ -5,8 +5,8 @@ namespace ffdl::base {
 int64_t runnable_kernels() {
   int64_t forms = 0;
 #if HWY_ARCH_X86
-  // What Highway's functions of each form are compiled for; each has what the one before it has.
-  // The builtin knows whether the system keeps the registers, too.
+  // The instruction sets for which Highway compiles each form. Each form includes those of the form
+  // before it. The builtin also checks that the system saves the registers.
   const auto next = [&](int64_t form, bool has) {
     if (has) forms |= form;
     return has;

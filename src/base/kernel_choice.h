@@ -4,20 +4,21 @@
 
 #include <cstdint>
 
-// Which form of a kernel runs on this processor. Highway compiles the forms (hwy/foreach_target.h),
-// and has this choice in its shared library; that one measures the processor's timer whenever it is
-// loaded, which takes longer than the rest of a small program's start.
+// Chooses the form of a kernel for this processor. Highway compiles the forms
+// (hwy/foreach_target.h). Highway's own choice is in its shared library, which measures the
+// processor's timer when loaded. That takes longer than the rest of a small program's start.
 namespace ffdl::base {
 
-// The forms that this processor can run, as bits of Highway's. 0: the one that all of its kind can.
+// Returns the forms that this processor can run, as Highway's bits. 0: only the baseline form.
 int64_t runnable_kernels();
 
-// The best of them, unless a test chooses others, which it does before the first kernel runs.
+// Returns the best of these forms. A test may choose others before the first kernel runs.
 hwy::ChosenTarget& chosen_kernels();
 
 }  // namespace ffdl::base
 
-// FFDL_KERNEL(Sum); once beside the functions of that name, then FFDL_BEST_KERNEL(Sum)(arguments).
+// Write FFDL_KERNEL(Sum); once beside the functions of that name, then
+// FFDL_BEST_KERNEL(Sum)(arguments).
 #if (HWY_TARGETS & (HWY_TARGETS - 1)) == 0
 #define FFDL_KERNEL(name) static_assert(true)
 #define FFDL_BEST_KERNEL(name) HWY_STATIC_DISPATCH(name)

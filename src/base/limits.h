@@ -4,44 +4,46 @@
 #include <cstddef>
 #include <cstdint>
 
-// Every built-in limit, with its reason. What a user may want to change is in an Options struct.
+// Defines every built-in limit with its reason. Values that a user may want to change are in an
+// Options struct.
 namespace ffdl::base {
 
 using namespace std::chrono_literals;
 
-// A name becomes a file name in /dev/shm, after a prefix; NAME_MAX is 255.
+// A segment's name becomes a file name in /dev/shm, after a prefix. NAME_MAX is 255.
 inline constexpr size_t kSegmentNameMax = 200;
 
 // Descriptors that are closed in a forked child: one per server, learner, view and connection of a
 // process.
 inline constexpr size_t kForkPrivateMax = 4096;
 
-// Between two looks for what the kernel does not announce across processes: a name that appears, a
-// file lock that its dead owner lost. Short beside a mini-batch that matters, long beside a look.
+// Interval between polls for events that the kernel does not announce across processes: a new name,
+// or a file lock that its dead owner lost. Short compared with a relevant mini-batch, long compared
+// with one poll.
 inline constexpr auto kPollInterval = 2ms;
 
-// Between two looks of a server at the locks of its learners: a dead one is found this late at
-// most.
+// Interval between a server's checks of its learners' locks: the longest delay until a death is
+// found.
 inline constexpr auto kLivenessInterval = 5ms;
 
-// Between two calls of CommunicatorOptions::look while one waits: a moment for whoever pressed
-// Ctrl-C.
+// Interval between calls of CommunicatorOptions::interrupt_check during a wait. Ctrl-C takes effect
+// within it.
 inline constexpr auto kLookInterval = 100ms;
 
-// Longest sleep on a futex before its condition is looked at again: a waker may have been killed
+// Longest sleep on a futex before its condition is checked again. A waker may have been killed
 // between its store and its wake.
 inline constexpr auto kFutexSleepMax = 50ms;
 
-// Longest pause that a server thread makes for a snapshot reader, who may be dead.
+// Longest pause that a server thread makes for a snapshot reader, which may be dead.
 inline constexpr auto kSnapshotPauseMax = 100ms;
 
-// A snapshot reader gives up then: the server was killed or stopped in the middle of an update.
+// Longest wait of a snapshot reader. After it, the server was killed or stopped during an update.
 inline constexpr auto kSnapshotWaitMax = 10s;
 
-// A learner's id takes 8 bits of the journal word, and 255 stands for a round of all learners.
+// A learner's id takes 8 bits of the journal word. The value 255 means a round of all learners.
 inline constexpr int kLearnersMax = 254;
 
-// Each server thread owns a shard; more than this is surely a mistake.
+// Each server thread owns a shard. A larger number is surely a mistake.
 inline constexpr int kServerThreadsMax = 256;
 
 // float32 weights of one server: 16 TiB, so that no size computed from it can overflow.
@@ -54,299 +56,357 @@ inline constexpr uint32_t kTableEntriesMax = 1U << 20;
 inline constexpr size_t kStoreKeyMax = 1024;
 inline constexpr size_t kStoreValueMax = size_t{1} << 20;
 
-// All that a store holds: keys, values, and this much for each entry beside them; and its leases.
-// Every reply must fit a frame, the list of everything too.
+// All contents of a store: keys, values, this much overhead for each entry, and leases. Every reply
+// must fit a frame, including the list of everything.
 inline constexpr size_t kStoreBytesMax = size_t{32} << 20;
 inline constexpr size_t kStoreEntryBytes = 64;
 inline constexpr size_t kStoreLeasesMax = 1U << 16;
 
-// Changes that a store remembers for those who wait. Who is further behind is told to look again.
+// Changes that a store remembers for waiting clients. A client that is further behind must read
+// again.
 inline constexpr size_t kStoreChangesMax = 256;
 
-// A message between a store and its client: the list of everything, or one put. Before a peer has
-// proved itself it may send little.
+// Largest messages between a store and its client: the list of everything, or one put. A peer that
+// has not proved itself may send little.
 inline constexpr size_t kStoreReplyMax = kStoreBytesMax + kStoreBytesMax / 2;
 inline constexpr size_t kStoreRequestMax = kStoreKeyMax + kStoreValueMax + 1024;
 inline constexpr size_t kStoreHelloMax = 1024;
 
-// Bytes that wait for a peer who does not read them; then its connection is closed.
+// Unsent bytes for a peer that does not read them. Above this, its connection is closed.
 inline constexpr size_t kUnsentMax = 2 * kStoreReplyMax;
 
-// Connections of one server, calls of one client that wait for their replies, and clients whose
-// replies a server remembers in case they ask again.
+// Unsent bytes for all clients of one server. Above this, the client with the most is closed. One
+// client may have its full limit, and another one a full list.
+inline constexpr size_t kStoreUnsentMax = kUnsentMax + kStoreReplyMax;
+
+// Changes that all clients of one server wait for. Each is compared with every change; a member
+// waits for a few.
+inline constexpr size_t kStoreWaitsMax = size_t{1} << 14;
+
+// Connections to one port that have not proved themselves. A new one closes the oldest. A proof
+// takes two round trips. At 50 ms each, a flood of 2,500 connections a second lets members in. A
+// process with few descriptors has a smaller limit (net/unproved_limit.h).
+inline constexpr size_t kUnprovedMax = 256;
+inline constexpr size_t kUnprovedMin = 4;
+
+// Interval between log lines about refused connections: a flood must not fill the disk.
+inline constexpr auto kRefusalLogInterval = 10s;
+
+// Answers to all clients that a server remembers for repeated requests.
+inline constexpr size_t kStoreAnswersMax = size_t{1} << 16;
+
+// Limits of one server and its clients: proved connections, and calls of one client that wait for
+// replies. The last one limits the clients whose replies are remembered for repeated requests.
 inline constexpr size_t kStoreConnectionsMax = 1024;
 inline constexpr size_t kStoreCallsMax = 1024;
 inline constexpr size_t kStoreClientsMax = 4096;
 
-// For a connection to be made and both sides to have proved themselves.
+// Longest time to make a connection and for both sides to prove themselves.
 inline constexpr auto kStoreHandshakeMax = 2s;
 
-// A client that lost its server looks for one again, first soon, then less often.
+// Pause before a client that lost its server searches for one again. It grows from Min to Max.
 inline constexpr auto kStoreRetryMin = 1ms;
 inline constexpr auto kStoreRetryMax = 64ms;
 
-// Members of one etcd: more than anybody runs.
+// Members of one etcd: more than any deployment has.
 inline constexpr size_t kEtcdEndpointsMax = 16;
 
-// For a connection to a member of etcd: short enough to try another one within a call.
+// Longest time to connect to a member of etcd: short enough to try another one within a call.
 inline constexpr auto kEtcdConnectMax = 1s;
 
 // Longest answer of etcd: the list of everything as text.
 inline constexpr size_t kEtcdAnswerMax = 2 * kStoreReplyMax;
 
-// One line of a watch: the largest entries of one change that etcd puts together, as text.
+// Longest line of a watch: the largest entries that etcd combines in one change, as text.
 inline constexpr size_t kEtcdLineMax = size_t{8} << 20;
 
-// A watch without a change is begun anew after this, in case something between has forgotten it.
+// A watch without a change is restarted after this time, since an intermediary may have dropped it.
 inline constexpr auto kEtcdQuietMax = 5min;
 
 // Connections that a client of etcd keeps open for its next calls.
 inline constexpr size_t kEtcdIdleMax = 8;
 
-// Prefixes of which one client of etcd watches the changes at once, and those among them for which
-// nobody waits at the moment: somebody will, a heartbeat later.
+// Prefixes that one client of etcd watches at once, and how many of them may have no waiting
+// caller. The next caller comes about a heartbeat later.
 inline constexpr size_t kEtcdWatchesMax = 64;
 inline constexpr size_t kEtcdIdleWatchesMax = 4;
 
-// Between two attempts to end a watch whose connection was just being made.
+// Interval between attempts to end a watch whose connection is just being made.
 inline constexpr auto kEtcdStopPoll = 5ms;
 
-// A server writes its log anew when it has grown by this, and to so many times what it began with.
+// A server rewrites its log at the larger of two sizes: its size after the last rewrite plus
+// Growth, or Factor times that size.
 inline constexpr size_t kStoreLogGrowth = size_t{4} << 20;
 inline constexpr size_t kStoreLogFactor = 4;
 
-// A server looks at leases that seem over once more after this: what keeps them alive may have been
-// waiting in a socket while the server was not running.
+// A server checks leases that seem expired again after this time. Their renewals may have waited in
+// a socket while the server was not running.
 inline constexpr auto kLeaseGrace = 5ms;
 
-// How often a server with leases finds out whether it is being run. Where it was called later than
-// this behind its time, that time is given to all leases.
+// Interval of the timer by which a server with leases detects that it was not running. If the timer
+// fires late by more than this, all leases are extended by the delay.
 inline constexpr auto kLeaseTick = 25ms;
 
-// A peer whose machine does not even acknowledge is given up after this.
+// A peer whose machine does not even acknowledge is abandoned after this time.
 inline constexpr auto kPeerSilentMax = 5s;
 
-// Longest lease. One that long is a key that nobody will miss.
+// Longest lease. A key with so long a lease is one that no process will miss.
 inline constexpr auto kLeaseMax = 24h;
 
-// Members of one world. Shared memory has a slot for each, and one host has no more use for them.
+// Members of one world. Shared memory has a slot for each, and one host has no use for more.
 inline constexpr uint64_t kRanksMax = 256;
 
 // Micro-batches of one step: sixteen for each rank of the largest world.
 inline constexpr uint64_t kMicroBatchesMax = 4096;
 
-// Of parts of sums that a rank receives before it adds them up: much beside what one more operation
-// costs, little beside a gradient.
+// Bytes of partial sums that a rank receives before it adds them. Transferring so many costs much
+// more than one further operation, and they are few compared with a gradient.
 inline constexpr uint64_t kMicroBatchWindowBytes = uint64_t{4} << 20;
-// The same in a GPU's memory, where operations cost more and bytes less.
+// The window in a GPU's memory, where operations cost more and bytes less.
 inline constexpr uint64_t kDeviceMicroBatchWindowBytes = uint64_t{64} << 20;
 
 // Elements of one operation, so that no size in bytes computed from it can overflow.
 inline constexpr uint64_t kElementsMax = uint64_t{1} << 48;
 
-// Up to here every rank reduces all of it alone, in one step. Two and four ranks on two processors
-// are as fast or faster in two steps from here on with buffers that the ranks share (1.3 times at
-// 32 KiB), and not much slower with their own.
+// Up to this size every rank reduces the whole buffer alone, in one step. With two and four ranks
+// on two processors, two steps are as fast or faster above it with shared buffers (1.3 times at 32
+// KiB). With private buffers they are not much slower.
 inline constexpr uint64_t kFlatBytesMax = uint64_t{16} << 10;
 
-// Of each rank's buffer, between two looks for failures: it passes through the second-level cache.
+// Bytes of each rank's buffer between two checks for failures: they pass through the second-level
+// cache.
 inline constexpr uint64_t kInPlaceBlockBytes = uint64_t{16} << 10;
 
-// Memory of other ranks that a communicator keeps mapped.
+// Memory regions of other ranks that a communicator keeps mapped.
 inline constexpr size_t kReachedMax = 256;
 
-// Who fails waits this long for the others to leave its memory, and looks this often, before it
-// takes other pages. They look for failures every few microseconds, if they run.
+// A rank that fails waits this long for the other ranks to leave its memory, and polls this often.
+// After that it replaces the pages. Running ranks check for failures every few microseconds.
 inline constexpr auto kTakeBackPatience = 10ms;
 inline constexpr auto kTakeBackPoll = 50us;
+// Longest wait until no other rank can write to the memory. It applies if a stopped rank still may
+// and new pages are refused. After it, the operation reports that its buffer is not safe.
+inline constexpr auto kTakeBackMax = 5s;
 
 // Least and largest slot of a communicator: a cache line for each of 256 blocks; 1 GiB of a host.
 inline constexpr uint64_t kSlotBytesMin = uint64_t{16} << 10;
 inline constexpr uint64_t kSlotBytesMax = uint64_t{1} << 30;
 
-// What is on its way from one rank to another: several parts, so that copying in and out overlap,
-// which stay in the second-level cache.
+// Parts of a message in transit from one rank to another. Several parts let copying in and out
+// overlap, and they stay in the second-level cache.
 inline constexpr uint64_t kMailboxParts = 4;
 inline constexpr uint64_t kMailboxPartBytes = uint64_t{32} << 10;
 
-// Least and largest ring of sums for listeners: some small sums; a share of a large host.
+// Least and largest ring of sums for all_reduce subscribers: some small sums; a share of a large
+// host.
 inline constexpr uint64_t kSumRingBytesMin = uint64_t{64} << 10;
 inline constexpr uint64_t kSumRingBytesMax = uint64_t{1} << 40;
-// Up to here an operation between hosts takes one message per pair of ranks, which also says what
-// it is; each rank keeps room for two of them from every other.
+// Up to this size an operation between hosts takes one message per pair of ranks, which also
+// identifies the operation. Each rank has room for two of them from every other rank.
 inline constexpr uint64_t kEagerBytesMax = uint64_t{16} << 10;
 
-// Of each message of a larger operation between hosts: three are on their way from rank to rank,
-// and while one is reduced the next must not run dry.
+// Bytes of each message of a larger operation between hosts. Three are in transit from rank to
+// rank, so that the next has arrived while one is reduced.
 inline constexpr uint64_t kLinkPieceBytes = uint64_t{1} << 20;
 
-// Longest wait for a connection, in place of no deadline: what gloo adds to the time must not
-// overflow.
+// Bytes that a connection of Backend::kTcp reads ahead: a small first message with its header, and
+// what follows it.
+inline constexpr size_t kLinkStagedBytes = size_t{32} << 10;
+
+// Time for which a rank asks its connections again and again before it sleeps: about the round trip
+// of a fast network.
+inline constexpr auto kLinkSpin = 50us;
+
+// Longest wait for a connection without a deadline. gloo adds it to the current time, which must
+// not overflow.
 inline constexpr auto kLinkWaitMax = 87'600h;
 
-// Least life of a record by which members find each other: one whose deadline is near still tells
-// the others what is wrong.
+// Limits of connections to a member's port that have not proved which member they are, kUnprovedMax
+// at a time. A newer one replaces the oldest, which has existed for at least Min. Each may last for
+// Max. A connection of a member is proved after one round trip. At most kLinkAcceptsMax are
+// accepted before the existing ones are served.
+inline constexpr auto kLinkVisitMin = 50ms;
+inline constexpr auto kLinkVisitMax = 10s;
+inline constexpr int kLinkAcceptsMax = 16;
+// A member is lost if the listener at its address closes this many connections in a row without
+// sending anything. A member without room for a connection sends its challenge first.
+inline constexpr int kLinkClosedMax = 5;
+// Pause before a member connects again after its connection was dropped before its proof.
+inline constexpr auto kLinkRetryInterval = 20ms;
+// A complete world is abandoned if no further link was proved for this time: two of its members
+// cannot reach each other. A lost first packet is sent again after a second.
+inline constexpr auto kLinkSilenceMax = 2s;
+
+// Least lifetime of a record by which members find each other. A record near its deadline still
+// reports the problem to the other members.
 inline constexpr auto kRecordLifeMin = 2s;
 
-// Tags beside those of messages: receipts for them, one that probes whether anything can be
-// received from a rank, and what follows a message.
+// Tags other than those of messages: receipts, probes whether anything can be received from a rank,
+// and trailers of messages.
 inline constexpr uint64_t kLinkReceiptTag = 100;
 inline constexpr uint64_t kLinkProbeTag = 200;
 inline constexpr uint64_t kLinkTrailerTag = 300;
 
-// Ranks that connect through one process of NCCL: so many wait for it one after the other.
+// Ranks that connect through one NCCL process, which serves them one after the other.
 inline constexpr int kNcclRanksPerId = 128;
 
-// Of a list of buffers in a GPU's memory that is added up, at once: a copy of so much is made.
+// Bytes of a list of GPU buffers that are added up at once; they are copied to a staging buffer.
 inline constexpr uint64_t kNcclStageBytes = uint64_t{64} << 20;
 
-// Of each of the three parts of a rank's memory that other GPUs read: to copy so much takes a GPU
-// several times as long as the ranks need to agree that it is there.
+// Bytes of each of the three parts of a rank's memory that other GPUs read. Copying that much takes
+// a GPU several times as long as the ranks need to agree that it is ready.
 inline constexpr uint64_t kDeviceStageBytes = uint64_t{16} << 20;
 
-// Who waits for a GPU looks again at once for a while, as most operations are over soon, then after
-// a sleep: short beside a step, long beside a question to the driver.
+// A thread that waits for a GPU first polls without sleeping, since most operations end soon. Then
+// it sleeps between polls: short compared with a step, long compared with a query of the driver.
 inline constexpr auto kDeviceSpinMax = 2ms;
 inline constexpr auto kDevicePoll = 50us;
 
-// For NCCL to send what an operation that ended well has left on its way, when a member leaves.
+// Longest time for NCCL to send the rest of a successful operation when a member leaves.
 inline constexpr auto kNcclLeaveMax = 2s;
 
-// Of a state that goes to a newcomer, between two looks at its hash: it passes through the caches.
+// Bytes of a state sent to a newcomer that are hashed at once: they pass through the caches.
 inline constexpr uint64_t kStatePieceBytes = uint64_t{1} << 20;
 
-// Of state and gradients in a GPU's memory, that passes through the host's at once: its copy takes
-// far longer than to ask for it. Two such slices are pinned.
+// Bytes of state and gradients in a GPU's memory that pass through host memory at once. Copying
+// them takes far longer than starting the copy. Two such slices are pinned.
 inline constexpr uint64_t kDeviceSliceBytes = uint64_t{4} << 20;
 
-// Of gradients in a GPU's memory whose norm is taken, as many sums as come to the host at once: 1
-// MiB of them.
+// Blocks of a gradient in a GPU's memory whose sums of squares are copied to the host at once: 1
+// MiB of sums.
 inline constexpr uint64_t kDeviceNormBlocks = 16384;
 
-// Of each averaged gradient, for the hash of a session's history: free beside the average, and
-// another as soon as anything was.
+// Bytes of each averaged gradient that enter the hash of a session's history. The cost is
+// negligible compared with the average, and any difference changes the hash.
 inline constexpr uint64_t kHistorySampleBytes = 64;
 
-// What the participants of a session keep, all together: it is copied when the world changes.
+// Total state of a session's participants, which is copied when the world changes.
 inline constexpr uint64_t kParticipantBytesMax = uint64_t{1} << 30;
 
-// The head of a safetensors file, as the format has it.
+// The head of a safetensors file, as the format limits it.
 inline constexpr uint64_t kSafetensorsHeadMax = 100'000'000;
 
-// Of a file of a checkpoint, that is written at once: large for a disk that takes it out of memory
-// itself. What was hashed just before is in the caches still.
+// Bytes of a checkpoint file that are written at once: large for a disk that reads them from memory
+// itself. Bytes that were just hashed are still in the caches.
 inline constexpr uint64_t kShardWriteBytes = uint64_t{4} << 20;
 
 // A manifest: some hundred bytes for each tensor and each of kRanksMax shards.
 inline constexpr uint64_t kManifestBytesMax = uint64_t{64} << 20;
 
-// What a user may add to a checkpoint: the state of generators, not a data set.
+// User data in a checkpoint: the state of generators, not a data set.
 inline constexpr uint64_t kNoteBytesMax = uint64_t{64} << 20;
 
-// For the record of the world to name a checkpoint. The checkpoint is on the disk by then, and the
-// next one is not held up for long by a store that is away.
+// Longest wait until the record of the world names a checkpoint. The checkpoint is on the disk by
+// then. A store that is away must not delay the next one for long.
 inline constexpr auto kPublishPatience = 30s;
 
-// Who lost its communicator waits this long for a world that others form of themselves, before it
-// asks for one: a death is seen by the store meanwhile, as a lease that ended.
-inline constexpr auto kNextWorldPatience = 500ms;
-
-// Between two looks of a session at whether its membership still stands while it waits.
+// Interval between checks of a waiting session that its membership is still valid.
 inline constexpr auto kStandingInterval = 50ms;
+
+// Other members' lives that a member reports as unreachable: the newest ones.
+inline constexpr size_t kUnreachedMax = 64;
 
 // A member's id and a job's name are parts of keys.
 inline constexpr size_t kMemberIdMax = 128;
 
-// Attempts at a compare-and-put that others win: each of them means that somebody else got on.
+// Attempts at a compare-and-put that other members win. Each lost one means that another member
+// made progress.
 inline constexpr int kContentionMax = 256;
 
-// Before membership asks a store again that did not answer: short beside a heartbeat, and rare
-// enough for a store that has just come back.
+// Pause before membership repeats a request that a store did not answer. Short compared with a
+// heartbeat, and rare enough for a store that has just come back.
 inline constexpr auto kStoreRetry = 20ms;
 
 // A data set: partitions are numbered with 32 bits, and the positions of the last epoch's samples
-// must be numbers of 64.
+// must fit in 64.
 inline constexpr uint64_t kSamplesMax = uint64_t{1} << 48;
 inline constexpr uint64_t kPartitionsMax = (uint64_t{1} << 32) - 1;
 inline constexpr uint64_t kPartitionSamplesMax = uint64_t{1} << 32;
 inline constexpr uint64_t kEpochsMax = uint64_t{1} << 31;
 
-// Partitions that one member holds to read ahead.
+// Partitions that one member leases to read ahead.
 inline constexpr uint64_t kLeasesMax = 64;
 
-// Steps of one order for all members: that are forecast, and that a pipeline reads ahead.
+// Steps of one order for all members: those that are forecast, and those that a pipeline reads
+// ahead.
 inline constexpr size_t kForecastStepsMax = 1024;
 inline constexpr size_t kStepsReadAhead = 16;
 
-// Of a data file whose samples must be found: read at once, and where the next one lies further on.
+// Bytes that are read at once from a data file whose samples must be found; after a jump forward,
+// the smaller number.
 inline constexpr size_t kScanBytes = size_t{256} << 10;
 inline constexpr size_t kScanLeapBytes = size_t{4} << 10;
 
-// Samples of a file that lie this much further apart than they are long are read one by one.
+// File ranges are read whole if they have at most this many times the bytes of their samples.
+// Otherwise the samples are read one by one.
 inline constexpr uint64_t kReadGapFactor = 2;
 
-// Others in so many stretches: of a batch that ends one partition and begins another, or of a
-// window of them. What is in one lies no further apart than this.
+// Other samples are read in at most this many file ranges. A batch may end one partition and begin
+// another, or belong to a window of partitions. Samples in one range are at most Reach apart.
 inline constexpr size_t kStretchesMax = 16;
 inline constexpr uint64_t kStretchReachBytes = uint64_t{1} << 20;
 
-// Samples of this size and more, on average, are read each to its own place, whatever their order:
-// the kernel takes a while for each place, and a copy takes longer than that from here on.
+// Samples of at least this average size are each read to their own place, whatever their order. The
+// kernel needs some time for each place. From this size on, a copy takes longer than that.
 inline constexpr uint64_t kReadInPlaceBytes = uint64_t{4} << 10;
 
-// Samples up to this size, on average, that are used in another order than they lie in are brought
-// into the caches together. Of larger ones the processor fetches several lines at once by itself.
+// Samples up to this average size are brought into the caches together if they are used out of file
+// order. For larger ones the processor fetches several lines at once by itself.
 inline constexpr uint64_t kTouchedBytes = 256;
 
-// Between samples that are read each to its own place: so much is read too, and not used, where a
-// call of the system for each takes longer.
+// Gap between samples that are each read to their own place. A gap up to this size is read and
+// discarded, since a system call for each sample takes longer.
 inline constexpr size_t kReadThroughBytes = size_t{2} << 10;
 
-// What a reader of a pipeline reads at once: much beside what waking it costs, some milliseconds.
-// Pieces of partitions up to twice as long are not cut: samples that are shuffled within them are
-// then read in one go.
+// Bytes that a reader of a pipeline reads at once: much compared with the cost of waking it, some
+// milliseconds. Pieces of partitions up to twice as long are not cut. Samples that are shuffled
+// within them are then read at once.
 inline constexpr uint64_t kReadBlockBytes = uint64_t{4} << 20;
 
-// Of a sample of a source that does not say how large they are.
+// Assumed size of a sample of a source that does not report it.
 inline constexpr uint64_t kUnknownSampleBytes = 4096;
 
-// Of pinned memory for samples, at once: it is a call of the driver, however little it pins.
+// Least pinned memory for samples at once. Each pinning is a call of the driver, however small.
 inline constexpr size_t kPinnedBytesMin = size_t{1} << 20;
 
-// Threads that one pipeline reads with: a disk is busy with fewer.
+// Threads that one pipeline reads with: fewer keep a disk busy.
 inline constexpr int kReadThreadsMax = 64;
 
-// One sample, so that no size computed from it can overflow.
+// Bytes of one sample, so that no size computed from it can overflow.
 inline constexpr uint64_t kSampleBytesMax = uint64_t{1} << 40;
 
-// A ring of batches: slots, which are looked through by nobody; the bytes of one, so that no size
-// computed from it can overflow; and consumers, each of which is looked at for every batch.
+// Limits of a ring of batches. Slots are never scanned. The bytes of one are limited so that no
+// size computed from them can overflow. Each consumer is checked for every batch.
 inline constexpr uint32_t kRingSlotsMax = 1U << 16;
 inline constexpr uint64_t kRingSlotBytesMax = uint64_t{1} << 40;
 inline constexpr uint32_t kRingConsumersMax = 64;
 
-// Of a text in a file that says what follows, as the header of an array or the name of a member of
-// an archive: what is longer is none.
+// A descriptive text in a file, such as the header of an array or a member's name in an archive. A
+// longer one is invalid.
 inline constexpr uint64_t kHeaderTextMax = uint64_t{64} << 10;
 
 // The index of a folder of shards; it has some hundred bytes for each of them.
 inline constexpr uint64_t kShardIndexBytesMax = uint64_t{256} << 20;
 
-// Steps that wait to be stable. A step is when the next one returns, so that two are plenty.
+// Steps that wait to be stable. A step is stable when the next one returns, so that two are plenty.
 inline constexpr size_t kUnstableStepsMax = 64;
 
-// Between two looks of one who waits at a file that others change: short beside a lease.
+// Interval between polls of a file that other processes change: short compared with a lease.
 inline constexpr auto kFileStorePoll = 5ms;
 
-// A worker's line that is longer is passed on in pieces.
+// A longer line of a worker is forwarded in pieces.
 inline constexpr size_t kLogLineMax = size_t{64} << 10;
 
-// Before a worker that failed is started again, doubled with each time: soon, as a job may wait for
-// it, and in the end seldom enough for a host that is short of something.
+// Pause before a failed worker is started again, doubled each time. It starts short, since a job
+// may wait for the worker. It ends long enough for a host that lacks some resource.
 inline constexpr auto kRestartPauseMin = 200ms;
 inline constexpr auto kRestartPauseMax = 30s;
 
-// The lease of what `ffdl run` says about its workers, and between two renewals.
+// A worker that fails in a shorter life failed early: Python has begun, and reached a line that
+// cannot work.
+inline constexpr auto kEarlyFailureMax = 60s;
+
+// Lease of the records of `ffdl run` about its workers, and the interval of its renewals.
 inline constexpr auto kNodeLease = 5s;
 inline constexpr auto kNodeHeartbeat = 1s;
 

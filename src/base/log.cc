@@ -4,7 +4,9 @@
 #include <string>
 
 #include "base/env.h"
+#include "base/held_signal.h"
 #include "base/mutex.h"
+#include "base/printable.h"
 
 namespace ffdl {
 namespace {
@@ -21,10 +23,14 @@ SinkHolder& holder() {
 
 constexpr std::string_view level_name(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return "debug";
-    case LogLevel::kInfo: return "info";
-    case LogLevel::kWarning: return "warning";
-    case LogLevel::kError: return "error";
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
   }
   return "?";
 }
@@ -41,12 +47,14 @@ namespace base {
 bool log_enabled(LogLevel level) { return level >= environment().log_level; }
 
 void log_line(LogLevel level, std::string_view line) {
+  const std::string shown = printable(line);
   MutexLock lock(holder().mutex);
   if (holder().sink) {
-    holder().sink(level, line);
+    holder().sink(level, shown);
     return;
   }
-  const std::string text = fmt::format("ffdl {}: {}\n", level_name(level), line);
+  const std::string text = fmt::format("ffdl {}: {}\n", level_name(level), shown);
+  const HeldSignal file_size_signal(SIGXFSZ);  // standard error may be a file
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

@@ -5,7 +5,7 @@
 
 #include "ffdl/types.h"
 
-// Clang's thread-safety analysis (preset 'clang') reads these; GCC sees nothing.
+// Attributes for Clang's thread-safety analysis (preset 'clang'). Other compilers ignore them.
 #if defined(__clang__)
 #define FFDL_THREAD_ATTRIBUTE(x) __attribute__((x))
 #else
@@ -21,7 +21,7 @@
 
 namespace ffdl::base {
 
-// std::mutex with the names that the analysis needs. Threads of one process only.
+// Wraps std::mutex with the attributes of the analysis. For threads of one process only.
 class FFDL_CAPABILITY("mutex") Mutex {
  public:
   void lock() FFDL_ACQUIRE() { mutex_.lock(); }
@@ -46,7 +46,7 @@ class Condition {
  public:
   void notify_all() { condition_.notify_all(); }
   void wait(Mutex& mutex) FFDL_REQUIRES(mutex) { condition_.wait(mutex); }
-  // False when the deadline came first. A deadline of kNoDeadline waits without a bound.
+  // Returns false if the deadline passed first. A deadline of kNoDeadline waits without a bound.
   bool wait_until(Mutex& mutex, Time deadline) FFDL_REQUIRES(mutex) {
     if (deadline == kNoDeadline) {
       condition_.wait(mutex);

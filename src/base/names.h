@@ -7,7 +7,7 @@
 
 namespace ffdl::base {
 
-// Whether it can be the id of a member or the name of a job: a part of a key.
+// Returns true if the text can be a member's id or a job's name, each a part of a key.
 inline bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= kMemberIdMax &&
          std::all_of(text.begin(), text.end(),

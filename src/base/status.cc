@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/printable.h"
+
 namespace ffdl {
 
 std::string_view to_string(StatusCode code) {
@@ -13,10 +15,12 @@ std::string_view to_string(StatusCode code) {
   return index < kNames.size() ? kNames[index] : "Unknown";
 }
 
+// Escapes the message, which may contain another process's text. So that text cannot reach a
+// terminal, a log or an exception unescaped.
 Status::Status(StatusCode code, std::string message)
     : failure_(code == StatusCode::kOk
                    ? nullptr
-                   : std::make_unique<Failure>(Failure{code, std::move(message)})) {}
+                   : std::make_unique<Failure>(Failure{code, base::printable(message)})) {}
 
 Status::Status(const Status& other)
     : failure_(other.failure_ ? std::make_unique<Failure>(*other.failure_) : nullptr) {}
@@ -29,7 +33,7 @@ Status& Status::operator=(const Status& other) {
 }
 
 Status Status::with_context(std::string_view doing) && {
-  if (failure_) failure_->message = std::string(doing) + ": " + failure_->message;
+  if (failure_) failure_->message = base::printable(doing) + ": " + failure_->message;
   return std::move(*this);
 }
 

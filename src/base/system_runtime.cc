@@ -1,4 +1,4 @@
-#include <random>
+#include <sys/random.h>
 
 #include "base/mutex.h"
 #include "base/thread.h"
@@ -34,11 +34,7 @@ class SystemEvent final : public Event {
 
 class SystemTask final : public Task {
  public:
-  SystemTask(std::string name, std::function<void(StopToken)> body)
-      : thread_(std::move(name), [body = std::move(body)](StopToken stop) {
-          base::wake_promptly();
-          body(std::move(stop));
-        }) {}
+  explicit SystemTask(base::Thread thread) : thread_(std::move(thread)) {}
   void request_stop() override { thread_.request_stop(); }
 
  private:
@@ -49,12 +45,21 @@ class SystemRuntime final : public Runtime {
  public:
   Time now() override { return std::chrono::steady_clock::now(); }
   uint64_t random() override {
-    thread_local std::random_device device;
-    return (uint64_t{device()} << 32) | device();
+    uint64_t value = 0;
+    // The kernel returns so few bytes completely and without a descriptor, once its pool is
+    // initialised.
+    while (::getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
+    }
+    return value;
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<SystemEvent>(); }
   std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
-    return std::make_unique<SystemTask>(std::move(name), std::move(body));
+    auto thread = base::Thread::start(name, [body = std::move(body)](StopToken stop) {
+      base::wake_promptly();
+      body(std::move(stop));
+    });
+    if (!thread.ok()) return nullptr;
+    return std::make_unique<SystemTask>(std::move(thread).value());
   }
 };
 

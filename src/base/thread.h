@@ -5,14 +5,18 @@
 #include <thread>
 
 #include "ffdl/runtime.h"
+#include "ffdl/status.h"
 
 namespace ffdl::base {
 
-// A thread of the data plane: named (at most 15 characters are shown by the kernel), owned by one
-// object, asked to stop and joined by its destructor. The control plane uses Runtime::spawn.
+// A named thread of the data plane, owned by one object. The kernel shows at most 15 characters of
+// the name. The destructor requests a stop and joins. The control plane uses Runtime::spawn.
 class Thread {
  public:
   Thread() = default;
+  // Errors: kExhausted (the system refuses another thread).
+  static Result<Thread> start(const std::string& name, std::function<void(StopToken)> body);
+  // Ends the process if the system refuses another thread.
   Thread(std::string name, std::function<void(StopToken)> body);
   Thread(Thread&&) = default;
   Thread& operator=(Thread&&) = default;
@@ -26,9 +30,13 @@ class Thread {
   std::jthread thread_;
 };
 
-// For a thread that sleeps until something comes, and is then waited for: it need not wait for the
-// slices of those who compute. Its share of the processor is the same. Linux before 6.12 does not
-// know the wish.
+// Returns kExhausted. The message names the limit that prevented thread `name`, and how to raise
+// it. For callers of Runtime::spawn, which then returns null.
+Status no_thread(std::string_view name);
+
+// Lets this thread preempt computing threads as soon as it is woken. For threads that sleep until
+// an event and are then waited for. Its share of the processor is unchanged. Linux before 6.12
+// ignores the request.
 void wake_promptly();
 
 }  // namespace ffdl::base

@@ -10,8 +10,11 @@
 #include <string>
 
 #include "cli/one_of.h"
+#include "cli/print.h"
 #include "cli/signals.h"
-#include "ffdl/autoscaler.h"
+#include "cli/within.h"
+#include "cluster/autoscaler/autoscaler.h"
+#include "ffdl/cluster/autoscaler.h"
 #include "ffdl/store.h"
 
 namespace ffdl::cli {
@@ -26,7 +29,7 @@ struct ClusterStore {
 
 struct AutoscaleArguments {
   ClusterStore store;
-  int workers = -1;  // -1: as the nodes offer
+  int workers = -1;  // -1: the workers that the nodes offer
   double interval_s = 60;
   double switch_s = 1;
   double horizon_s = 300;
@@ -42,16 +45,18 @@ struct OfferArguments {
 };
 
 void add_store(CLI::App& command, ClusterStore& to) {
-  command.add_option("--store", to.url, "URL of the store that the jobs have in common")
-      ->required();
-  command.add_option("--store-secret", to.secret, "Secret of the store; better by the variable")
+  command.add_option("--store", to.url, "URL of the store that the jobs share")->required();
+  command
+      .add_option(
+          "--store-secret", to.secret,
+          "Secret of the store; prefer the variable, since other users can see command lines")
       ->envname("FFDL_STORE_SECRET");
 }
 
 Result<std::unique_ptr<Store>> open(const ClusterStore& store) {
   if (store.url == "mem://") {
     return Status(StatusCode::kInvalidArgument,
-                  "open the store 'mem://': other processes do not see it; use another");
+                  "open the store 'mem://': other processes cannot open it; use another");
   }
   return open_store(store.url, system_runtime(), {.secret = store.secret});
 }
@@ -60,10 +65,10 @@ Duration to_duration(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// By the nodes' names.
-Json by_node(const std::vector<NodeAllocation>& nodes) {
+// Returns the workers by the nodes' names.
+Json by_node(const std::vector<NodeWorkers>& nodes) {
   Json object = Json::object();
-  for (const NodeAllocation& node : nodes) object[node.node] = node.workers;
+  for (const NodeWorkers& node : nodes) object[node.node] = node.workers;
   return object;
 }
 
@@ -71,23 +76,23 @@ void print_json(const Allocations& all) {
   Json document = {
       {"workers", all.workers}, {"nodes", by_node(all.nodes)}, {"jobs", Json::array()}};
   for (const JobAllocation& job : all.jobs) {
-    document["jobs"].push_back({{"job", job.job},
+    document["jobs"].push_back({{"job", job.name},
                                 {"workers", job.workers},
                                 {"batch", job.batch},
                                 {"nodes", by_node(job.nodes)},
                                 {"dropped", job.is_dropped},
                                 {"reason", job.reason}});
   }
-  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_document(document.dump(2, ' ', true, Json::error_handler_t::replace) + "\n");
 }
 
 void print_table(const Allocations& all) {
-  fmt::print("{:<24} {:>8}  {}\n", "job", "workers", "why");
+  print("{:<24} {:>8}  {}\n", "job", "workers", "why");
   for (const JobAllocation& job : all.jobs) {
-    fmt::print("{:<24} {:>8}  {}\n", job.job,
-               job.is_dropped ? "dropped" : std::to_string(job.workers), job.reason);
+    print("{:<24} {:>8}  {}\n", job.name, job.is_dropped ? "dropped" : std::to_string(job.workers),
+          job.reason);
   }
-  fmt::print("{} workers are offered\n", all.workers);
+  print("{} workers are offered\n", all.workers);
 }
 
 Status show(Store& store, bool as_json) {
@@ -98,6 +103,8 @@ Status show(Store& store, bool as_json) {
 
 Status run_autoscale(const AutoscaleArguments& arguments, int& exit_code) {
   block_signals();
+  const auto end = end_at_once("the jobs keep their sizes");
+  FFDL_ASSIGN_OR_RETURN(const auto watch, SignalWatch::start(end));
   FFDL_ASSIGN_OR_RETURN(const auto store, open(arguments.store));
   if (arguments.show) return show(*store, arguments.json);
   if (arguments.workers >= 0) {
@@ -105,8 +112,10 @@ Status run_autoscale(const AutoscaleArguments& arguments, int& exit_code) {
   }
   StopSource stop;
   std::atomic<int> signalled = 0;
-  const SignalWatch watch([&](int signal) {
-    signalled = signal;
+  LastResort last_resort([] { return true; }, end);  // the store may not answer
+  const HandledSignals handled(*watch, [&](int signal) {
+    if (signalled.exchange(signal) != 0) return end(signal);
+    last_resort.begin(signal);
     stop.request_stop();
   });
   const Status ended = run_autoscaler(*store, system_runtime(),
@@ -134,35 +143,36 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   add_store(*command, arguments->store);
   command
       ->add_option("--workers", arguments->workers,
-                   "offers so many (default: only what 'ffdl offer' has offered)")
-      ->check(CLI::Range(0, 1'000'000'000));
+                   "number of workers to share (default: those that 'ffdl offer' has offered)")
+      ->check(within(0, kCountMax));
   command
       ->add_option("--when-full", arguments->when_full,
-                   "what becomes of a job that does not fit: queue (the default) or drop")
+                   "treatment of a job that does not fit: queue (the default) or drop")
       ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
   command
       ->add_option("--interval", arguments->interval_s,
-                   "seconds between decisions while nothing happens")
-      ->check(CLI::PositiveNumber)
+                   "seconds between decisions while nothing changes")
+      ->check(within(1e-3, kSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--switch-cost", arguments->switch_s,
-                   "seconds that a change of size costs a job")
-      ->check(CLI::NonNegativeNumber)
+                   "seconds that a job loses with a change of size")
+      ->check(within(0, kSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--horizon", arguments->horizon_s,
-                   "seconds within which a change must have paid for itself")
-      ->check(CLI::PositiveNumber)
+                   "seconds within which a change of size must pay off")
+      ->check(within(1e-3, kSecondsMax))
       ->capture_default_str();
-  command->add_flag("--show", arguments->show, "Only print what was decided last, and why");
+  command->add_flag("--show", arguments->show, "Only print the last decision and its reasons");
   command->add_flag("--json", arguments->json, "With --show: print one JSON document");
   command->footer(
-      "Jobs take part by 'ffdl run --autoscale' with the same store. It may be killed and started\n"
-      "again at any time: the jobs train on, and it knows what the store says.\n\n"
-      "Examples:\n  ffdl autoscale --store tcp:///var/tmp/cluster --workers 8\n"
-      "  ffdl run --store tcp:///var/tmp/cluster --autoscale --workers 1:8 --job a train.py\n"
-      "  ffdl autoscale --store tcp:///var/tmp/cluster --show");
+      "Jobs take part by 'ffdl run --autoscale' with the same store. This command may be killed\n"
+      "and started again at any time: the jobs continue to train, and it reads its state from the\n"
+      "store.\n\n"
+      "Examples:\n  ffdl autoscale --store tcp://$HOME/cluster --workers 8\n"
+      "  ffdl run --store tcp://$HOME/cluster --autoscale --workers 1:8 --job a train.py\n"
+      "  ffdl autoscale --store tcp://$HOME/cluster --show");
   command->callback(
       [arguments, &outcome, &exit_code] { outcome = run_autoscale(*arguments, exit_code); });
 }
@@ -170,10 +180,14 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
 void add_offer_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<OfferArguments>();  // shared with the callback below
   CLI::App* command =
-      app.add_subcommand("offer", "Say how many workers a node has room for, to 'ffdl autoscale'");
+      app.add_subcommand("offer", "Offer the workers of a node to 'ffdl autoscale'");
   add_store(*command, arguments->store);
   command->add_option("node", arguments->node, "The node's name")->required();
-  command->add_option("workers", arguments->workers, "How many; 0 takes the node away")->required();
+  command
+      ->add_option("workers", arguments->workers,
+                   "Number of workers that the node has room for; 0 withdraws the node")
+      ->check(within(0, kCountMax))
+      ->required();
   command->callback([arguments, &outcome] { outcome = run_offer(*arguments); });
 }
 

@@ -6,8 +6,8 @@
 
 namespace ffdl::cli {
 
-// `ffdl autoscale` and `ffdl offer`. The outcome of the one that was chosen goes to `outcome`,
-// that of an end by a signal to `exit_code`.
+// Adds `ffdl autoscale` and `ffdl offer`. `outcome` receives the result of the chosen command, and
+// `exit_code` that of an end by a signal.
 void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code);
 void add_offer_command(CLI::App& app, Status& outcome);
 

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ffdl/commit_log.h"
+#include "cli/print.h"
+#include "ffdl/data/commit_log.h"
 
 namespace ffdl::cli {
 namespace {
@@ -28,25 +29,24 @@ void print_json(const CommitAudit& audit) {
       {"under_way", audit.under_way}, {"missing", audit.missing},
       {"repeated", audit.repeated},   {"cut_lines", audit.cut_lines},
       {"problems", audit.problems},   {"first_problems", audit.first_problems}};
-  fmt::print("{}\n", document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  print_document(document.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void print_text(const CommitAudit& audit) {
-  for (const std::string& problem : audit.first_problems) fmt::print("{}\n", problem);
+  for (const std::string& problem : audit.first_problems) print("{}\n", problem);
   if (audit.problems > audit.first_problems.size()) {
-    fmt::print("and {} more\n", audit.problems - audit.first_problems.size());
+    print("and {} more\n", audit.problems - audit.first_problems.size());
   }
-  fmt::print("{} steps committed {} samples: {} epochs{}, and {} samples of the next\n",
-             audit.steps, audit.samples, audit.epochs,
-             audit.problems == 0 ? ", each sample once" : "", audit.under_way);
+  print("{} steps committed {} samples: {} epochs{}, and {} samples of the next\n", audit.steps,
+        audit.samples, audit.epochs, audit.problems == 0 ? ", each sample once" : "",
+        audit.under_way);
   if (audit.cut_lines > 0) {
-    fmt::print("{} lines were not written to their end by a process that was killed\n",
-               audit.cut_lines);
+    print("{} lines are incomplete: a process was killed while it wrote them\n", audit.cut_lines);
   }
 }
 
-// In place of a folder what `ffdl run --ledger-log` has the workers' first ledgers write there.
-// Logs of others in it are of other data sets.
+// Replaces a folder by the logs that the workers' first ledgers write there under `ffdl run
+// --ledger-log`. Logs of other ledgers in it are of other data sets.
 Result<std::vector<std::string>> files_of(const std::vector<std::string>& logs) {
   std::vector<std::string> files;
   for (const std::string& log : logs) {
@@ -87,25 +87,25 @@ Status run_audit(const AuditArguments& arguments) {
 
 void add_data_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<AuditArguments>();  // shared with the callback below
-  CLI::App* data = app.add_subcommand("data", "What a job did with its data");
+  CLI::App* data = app.add_subcommand("data", "Check how a job used its data");
   data->require_subcommand(1);
-  CLI::App* audit =
-      data->add_subcommand("audit",
-                           "Prove that each sample was used once per epoch, or say which "
-                           "were not");
+  CLI::App* audit = data->add_subcommand(
+      "audit", "Prove that each sample was used once per epoch, or list those that were not");
   audit
-      ->add_option("LOG", arguments->logs,
-                   "The commit logs of all members that ever lived, or the folder of 'ffdl run "
-                   "--ledger-log'")
+      ->add_option(
+          "LOG", arguments->logs,
+          "The commit logs of all members that the job ever had, or the folder of 'ffdl run "
+          "--ledger-log'")
       ->required();
   audit->add_option("--then", arguments->then,
-                    "The logs, or the folder, of a further job that went on from a checkpoint of "
-                    "the one before; may be given again");
-  audit->add_flag("--complete", arguments->options.complete,
-                  "All epochs must be there; else the last one may be under way");
+                    "The logs, or the folder, of the next job, which continued from a checkpoint "
+                    "of the one before; may be repeated");
+  audit->add_flag(
+      "--complete", arguments->options.complete,
+      "Require that all epochs are complete; otherwise the last one may be in progress");
   audit->add_flag("--json", arguments->json, "Print JSON");
   audit->footer(
-      "Exit code 1: something is missing or repeated, or a log cannot be read.\n\n"
+      "Exit code 1: samples are missing or repeated, or a log cannot be read.\n\n"
       "Examples:\n  ffdl data audit logs/\n  ffdl data audit --complete --json commits-*\n"
       "  ffdl data audit monday/ --then tuesday/");
   audit->callback([arguments, &outcome] { outcome = run_audit(*arguments); });

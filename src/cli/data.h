@@ -6,7 +6,8 @@
 
 namespace ffdl::cli {
 
-// `ffdl data audit LOG...`: whether a job used each sample once per epoch, by its commit logs.
+// Adds `ffdl data audit LOG...`, which checks from its commit logs that a job used each sample once
+// per epoch.
 void add_data_command(CLI::App& app, Status& outcome);
 
 }  // namespace ffdl::cli

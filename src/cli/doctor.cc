@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "cli/job_folder.h"
+#include "cli/print.h"
 #include "ffdl/diagnose.h"
 
 namespace ffdl::cli {
@@ -16,19 +18,33 @@ struct DoctorOptions {
   bool json = false;
 };
 
+struct JobFinding {
+  JobFolderInfo folder;
+  std::string verdict;  // in use, kept, stale, removed, or why it could not be removed
+};
+
+JobFinding treat(const JobFolderInfo& folder, bool dry_run) {
+  if (folder.in_use) return {folder, "in use"};
+  if (folder.is_named) return {folder, "kept"};
+  if (dry_run) return {folder, "stale"};
+  const Status removed = remove_job_folder(folder.job);
+  return {folder, removed.ok() ? "removed" : std::string(removed.message())};
+}
+
 struct Finding {
   SegmentInfo segment;
-  std::string verdict;  // in use, stale, removed, or why it could not be removed
+  std::string verdict;  // in use, of another user, stale, removed, or why it could not be removed
 };
 
 Finding treat(const SegmentInfo& segment, bool dry_run) {
+  if (!segment.is_own) return {segment, "of another user"};
   if (segment.in_use) return {segment, "in use"};
   if (dry_run) return {segment, "stale"};
   const Status removed = remove_segment(segment.name);
   return {segment, removed.ok() ? "removed" : std::string(removed.message())};
 }
 
-void print_json(const std::vector<Finding>& findings) {
+void print_json(const std::vector<Finding>& findings, const std::vector<JobFinding>& jobs) {
   auto rows = nlohmann::json::array();
   for (const auto& [segment, verdict] : findings) {
     rows.push_back({{"name", segment.name},
@@ -37,31 +53,60 @@ void print_json(const std::vector<Finding>& findings) {
                     {"age_s", segment.age_s},
                     {"creator_pid", segment.creator_pid},
                     {"in_use", segment.in_use},
+                    {"own", segment.is_own},
                     {"problem", segment.problem},
                     {"verdict", verdict}});
   }
-  fmt::print("{}\n", nlohmann::json{{"segments", rows}}.dump(2));
+  auto folders = nlohmann::json::array();
+  for (const auto& [folder, verdict] : jobs) {
+    folders.push_back({{"job", folder.job},
+                       {"named", folder.is_named},
+                       {"in_use", folder.in_use},
+                       {"process", folder.process},
+                       {"verdict", verdict}});
+  }
+  const nlohmann::json all = {{"segments", rows}, {"jobs", folders}};
+  print_document(all.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void print_table(const std::vector<Finding>& findings, bool dry_run) {
+void print_table(const std::vector<Finding>& findings) {
   if (findings.empty()) {
-    fmt::print("no shared-memory segments of ffdl on this host\n");
+    print("no shared-memory segments of ffdl on this host\n");
     return;
   }
-  fmt::print("{:<32} {:<17} {:>10} {:>9}  {}\n", "segment", "kind", "MiB", "age", "state");
+  print("{:<32} {:<17} {:>10} {:>9}  {}\n", "segment", "kind", "MiB", "age", "state");
   for (const auto& [segment, verdict] : findings) {
-    fmt::print("{:<32} {:<17} {:>10.1f} {:>7.0f} s  {}\n", segment.name, segment.kind,
-               static_cast<double>(segment.bytes) / (1 << 20), segment.age_s, verdict);
-    if (!segment.problem.empty()) fmt::print("    {}\n", segment.problem);
+    print("{:<32} {:<17} {:>10.1f} {:>7.0f} s  {}\n", segment.name, segment.kind,
+          static_cast<double>(segment.bytes) / (1 << 20), segment.age_s, verdict);
+    if (!segment.problem.empty()) print("    {}\n", segment.problem);
   }
-  if (dry_run) fmt::print("nothing was removed; without --dry-run the stale ones are\n");
+}
+
+void print_jobs(const std::vector<JobFinding>& jobs) {
+  if (jobs.empty()) return;
+  print("\n{:<32} {:>10}  {}\n", "folder of the job", "process", "state");
+  for (const auto& [folder, verdict] : jobs) {
+    print("{:<32} {:>10}  {}\n", folder.job, folder.process, verdict);
+  }
 }
 
 Status run_doctor(const DoctorOptions& options) {
   FFDL_ASSIGN_OR_RETURN(const std::vector<SegmentInfo> segments, list_segments());
   std::vector<Finding> findings;
   for (const SegmentInfo& segment : segments) findings.push_back(treat(segment, options.dry_run));
-  options.json ? print_json(findings) : print_table(findings, options.dry_run);
+  FFDL_ASSIGN_OR_RETURN(const std::vector<JobFolderInfo> folders, list_job_folders());
+  std::vector<JobFinding> jobs;
+  for (const JobFolderInfo& folder : folders) jobs.push_back(treat(folder, options.dry_run));
+  if (options.json) {
+    print_json(findings, jobs);
+    return {};
+  }
+  print_table(findings);
+  print_jobs(jobs);
+  const bool has_any = !findings.empty() || !jobs.empty();
+  if (options.dry_run && has_any) {
+    print("nothing was removed; without --dry-run the stale ones are removed\n");
+  }
   return {};
 }
 
@@ -70,14 +115,17 @@ Status run_doctor(const DoctorOptions& options) {
 void add_doctor_command(CLI::App& app, Status& outcome) {
   const auto options = std::make_shared<DoctorOptions>();
   CLI::App* doctor = app.add_subcommand(
-      "doctor", "List ffdl's shared-memory segments and remove those whose owners are dead");
+      "doctor",
+      "List ffdl's shared-memory segments and folders of jobs, and remove those whose owners are "
+      "dead");
   doctor->add_flag("-n,--dry-run", options->dry_run, "Only list; remove nothing");
   doctor->add_flag("--json", options->json, "Print JSON");
   doctor->footer(
-      "A segment is in use while any process holds one of its locks: its server, or a learner "
-      "that\n"
-      "waits for a new server. A job that was killed can still be continued from its segment\n"
-      "(ParameterServer::adopt); look with --dry-run before you remove it.\n\n"
+      "A segment is in use while any process holds one of its locks: its server, or a learner\n"
+      "that waits for a new server. A job that was killed can still be continued from its segment\n"
+      "(ParameterServer::adopt); check with --dry-run before you remove it.\n\n"
+      "The folder of a job is in use while 'ffdl run' or a worker holds its lock. The folder of\n"
+      "a job with a name is kept: the next 'ffdl run --job NAME' continues from its store.\n\n"
       "Examples:\n  ffdl doctor --dry-run\n  ffdl doctor\n  ffdl doctor --json | jq "
       "'.segments[].name'");
   doctor->callback([options, &outcome] { outcome = run_doctor(*options); });

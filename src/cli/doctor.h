@@ -6,7 +6,8 @@
 
 namespace ffdl::cli {
 
-// `ffdl doctor`: the shared-memory segments of this host; removes those whose owners are dead.
+// Adds `ffdl doctor`, which lists this host's shared-memory segments, and removes those whose
+// owners are dead.
 void add_doctor_command(CLI::App& app, Status& outcome);
 
 }  // namespace ffdl::cli

@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
+#include "ffdl/launch/running_job.h"
 #include "ffdl/store.h"
-#include "ffdl/supervisor.h"
 
 namespace ffdl::cli {
 
-// A job that runs, named on the command line.
+// A running job, named on the command line.
 struct JobArguments {
   std::string job{};
   std::string store{};
@@ -17,10 +17,10 @@ struct JobArguments {
 };
 
 void add_job_arguments(CLI::App& command, JobArguments& to);
-// What becomes of a request while another is carried out.
+// Adds the option for a request during another change.
 void add_during_change(CLI::App& command, DuringChange& to);
 
-// The job's store. Errors: kNotFound (it is not known where it is), and those of open_store.
+// Opens the job's store. Errors: kNotFound (its address is not known), and those of open_store.
 Result<std::unique_ptr<Store>> open_job_store(const JobArguments& arguments);
 
 }  // namespace ffdl::cli

@@ -1,8 +1,12 @@
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/autoscale.h"
@@ -11,10 +15,12 @@
 #include "cli/migrate.h"
 #include "cli/plan.h"
 #include "cli/policy.h"
+#include "cli/print.h"
 #include "cli/profile.h"
 #include "cli/run.h"
 #include "cli/run_arguments.h"
 #include "cli/scale.h"
+#include "cli/signals.h"
 #include "cli/simulate.h"
 #include "cli/stats.h"
 #include "cli/status.h"
@@ -24,7 +30,8 @@ namespace {
 
 constexpr int kParsed = -1;
 
-// CLI11's own has what is unknown from the last word to the first.
+// Returns the message for a wrong command line. CLI11's own lists unknown words from the last to
+// the first.
 std::string what_is_wrong(const CLI::App* app, const CLI::Error& error) {
   const bool is_unknown = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
   if (!is_unknown) return CLI::FailureMessage::simple(app, error);
@@ -33,7 +40,7 @@ std::string what_is_wrong(const CLI::App* app, const CLI::Error& error) {
       fmt::join(app->remaining(/*recurse=*/true), " "));
 }
 
-// kParsed, or how the program ends: after --help with 0, after a wrong command line with 2.
+// Returns kParsed, or the exit code of the program: 0 after --help, 2 after a wrong command line.
 int parse(CLI::App& app, int argc, char** argv) {
   app.failure_message(what_is_wrong);
   const auto parsed = [&] {
@@ -43,11 +50,29 @@ int parse(CLI::App& app, int argc, char** argv) {
   return parsed > 0 ? 2 : parsed;
 }
 
+ffdl::Status exhausted(const std::string& what) {
+  return {ffdl::StatusCode::kExhausted,
+          fmt::format("a resource of the system is used up: {}; end other processes, or raise "
+                      "'ulimit -n', '-u' or '-v'",
+                      what)};
+}
+
+// Ends the process if C++ finds no memory. An exception would do so by std::terminate on every
+// thread but that of main(), and in functions that may not throw.
+void end_without_memory() {
+  constexpr std::string_view kText =
+      "ffdl: there is no memory left; free some, or raise 'ulimit -v' or the container's limit\n";
+  static_cast<void>(::write(STDERR_FILENO, kText.data(), kText.size()));
+  std::_Exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::set_new_handler(end_without_memory);
+  ffdl::cli::block_file_size_signal();
   CLI::App app("Elastic distributed training", "ffdl");
-  app.set_version_flag("--version", FFDL_VERSION_STRING);
+  app.set_version_flag("--version", "ffdl " FFDL_VERSION_STRING ", " FFDL_BUILT_WITH);
   app.require_subcommand(1);
   ffdl::Status outcome;
   int exit_code = 0;
@@ -66,13 +91,14 @@ int main(int argc, char** argv) {
   ffdl::cli::add_stats_command(app, outcome);
   ffdl::cli::add_status_command(app, outcome);
   // After them, as each would inherit it.
-  app.footer("With the Python package 'ffdl report RUN' draws what a run was like.");
+  app.footer(
+      "With the Python package 'ffdl report RUN' draws a run, and 'ffdl checkpoint' lists and\n"
+      "converts checkpoints.");
   const std::string_view chosen = argc > 1 ? argv[1] : "";
   const auto is_chosen = [&](const CLI::App* command) { return command->get_name() == chosen; };
   const bool is_word = !chosen.empty() && chosen.front() != '-';
   if (is_word && app.get_subcommands(is_chosen).empty()) {
-    fmt::print(stderr, "ffdl: there is no command '{}'; --help lists those that there are\n",
-               chosen);
+    ffdl::cli::print(stderr, "ffdl: there is no command '{}'; --help lists the commands\n", chosen);
     return 2;
   }
   if (chosen == "run" || chosen == "profile") {
@@ -81,9 +107,19 @@ int main(int argc, char** argv) {
     if (!program.empty() && program.front() == "--") program.erase(program.begin());
     argc = end;
   }
-  const int parsed = parse(app, argc, argv);
+  int parsed = kParsed;
+  try {
+    parsed = parse(app, argc, argv);
+  } catch (const std::system_error& error) {  // thrown by std::thread, among others
+    outcome = exhausted(error.code().message());
+  }
   if (parsed != kParsed) return parsed;
+  if (outcome.ok() && !ffdl::cli::has_printed_all()) {
+    outcome = {ffdl::StatusCode::kExhausted,
+               "write the output: only a part was written; make room on the disk of its file, or "
+               "raise 'ulimit -f'"};
+  }
   if (outcome.ok()) return exit_code;
-  fmt::print(stderr, "ffdl: {}\n", outcome.message());
+  ffdl::cli::print(stderr, "ffdl: {}\n", outcome.message());
   return exit_code == 0 ? 1 : exit_code;
 }

@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "cli/job_store.h"
-#include "ffdl/supervisor.h"
+#include "cli/print.h"
+#include "cli/within.h"
+#include "ffdl/launch/running_job.h"
 
 namespace ffdl::cli {
 namespace {
@@ -22,7 +24,7 @@ Status run_migrate(const MigrateArguments& arguments) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_job_store(arguments.job));
   FFDL_ASSIGN_OR_RETURN(const int to, migrate_worker(*store, arguments.job.job, arguments.from,
                                                      arguments.to, arguments.during));
-  fmt::print("worker-{} takes over from worker-{}\n", to, arguments.from);
+  print("worker-{} takes over from worker-{}\n", to, arguments.from);
   return {};
 }
 
@@ -30,18 +32,19 @@ Status run_migrate(const MigrateArguments& arguments) {
 
 void add_migrate_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<MigrateArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand(
-      "migrate", "Let a worker of a running job hand its place to another that is idle");
+  CLI::App* command =
+      app.add_subcommand("migrate", "Replace a worker of a running job by an idle worker");
   add_job_arguments(*command, arguments->job);
-  command->add_option("from", arguments->from, "The number of the worker that goes")->required();
-  command->add_option("to", arguments->to,
-                      "The number of the one that comes; otherwise the smallest that is idle");
+  command->add_option("from", arguments->from, "The number of the worker to replace")
+      ->check(within(0, kCountMax))
+      ->required();
+  command->add_option("to", arguments->to, "The number of the idle worker (default: the smallest)")
+      ->check(within(0, kCountMax));
   add_during_change(*command, arguments->during);
   command->footer(
-      "The job works on as large as it is until the new worker is ready, and changes its world\n"
-      "once. A job has idle workers if fewer are wanted than the MAX of --workers MIN:MAX. It "
-      "does\n"
-      "not wait; 'ffdl status' shows how far they are.\n\n"
+      "The job keeps its size until the new worker is ready, and changes its world once.\n"
+      "A job has idle workers if fewer are wanted than the MAX of --workers MIN:MAX. This command\n"
+      "does not wait; 'ffdl status' shows the progress.\n\n"
       "Examples:\n  ffdl migrate digits 1\n"
       "  ffdl migrate digits 0 5 --store etcd://10.0.0.2:2379");
   command->callback([arguments, &outcome] { outcome = run_migrate(*arguments); });

@@ -6,7 +6,7 @@
 
 namespace ffdl::cli {
 
-// `ffdl migrate JOB FROM [TO]`: one worker of a running job hands its place to another.
+// Adds `ffdl migrate JOB FROM [TO]`: one worker of a running job hands its place to another.
 void add_migrate_command(CLI::App& app, Status& outcome);
 
 }  // namespace ffdl::cli

@@ -9,7 +9,8 @@
 
 namespace ffdl::cli {
 
-// An option that is one of these words. CLI11's own shows and takes the numbers behind them, too.
+// Accepts one of these words. CLI11's own validator also shows and accepts the numbers of the
+// choices.
 template <class Choice>
 CLI::Validator one_of(const std::map<std::string, Choice>& choices) {
   std::vector<std::string> words;

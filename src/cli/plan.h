@@ -6,8 +6,8 @@
 
 namespace ffdl::cli {
 
-// `ffdl plan`: which job gets how many workers. When the command was given, `outcome` becomes its
-// result.
+// Adds `ffdl plan`, which computes the number of workers of each job. If the command is given,
+// `outcome` becomes its result.
 void add_plan_command(CLI::App& app, Status& outcome);
 
 }  // namespace ffdl::cli

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "ffdl/policy_replay.h"
+#include "cli/print.h"
+#include "cli/within.h"
+#include "ffdl/scaling/elastic_policy.h"
 
 namespace ffdl::cli {
 namespace {
@@ -44,38 +46,37 @@ void print_json(const PolicyReplay& replay) {
                                   {"proposed", point.proposed},
                                   {"reason", point.reason}});
   }
-  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_document(document.dump(2, ' ', true, Json::error_handler_t::replace) + "\n");
 }
 
-// The first point, and those where the size changes.
+// Prints the first point, and those where the size changes.
 void print_table(const PolicyReplay& replay) {
-  fmt::print("{:>10} {:>8} {:>9}  {}\n", "time", "workers", "proposed", "why");
+  print("{:>10} {:>8} {:>9}  {}\n", "time", "workers", "proposed", "why");
   int workers = -1;
   for (const ReplayPoint& point : replay.points) {
     if (point.workers == workers) continue;
     workers = point.workers;
-    fmt::print("{:>8.1f} s {:>8} {:>9}  {}\n", seconds(point.at - replay.points.front().at),
-               point.workers, point.proposed, point.reason);
+    print("{:>8.1f} s {:>8} {:>9}  {}\n", seconds(point.at - replay.points.front().at),
+          point.workers, point.proposed, point.reason);
   }
-  fmt::print(
+  print(
       "{} points in {:.1f} s: {} changes, {} of them reversals (oscillation {:.2f}); {:.2f} "
       "workers on average\n",
       replay.points.size(), replay.seconds, replay.changes, replay.reversals, replay.oscillation(),
       replay.mean_workers());
   if (replay.unmeasured > 0) {
-    fmt::print("at {} points it had a size that the trace has no speed of\n", replay.unmeasured);
+    print("at {} points it had a size whose speed is not in the trace\n", replay.unmeasured);
   }
 }
 
 Status run_replay(const ReplayArguments& arguments, int& exit_code) {
   FFDL_ASSIGN_OR_RETURN(const LoadedPolicy loaded, load_policy(arguments.policy));
-  FFDL_ASSIGN_OR_RETURN(const std::vector<TracePoint> trace, load_policy_trace(arguments.trace));
-  ReplayOptions options;
-  options.first_workers = arguments.first_workers;
-  options.reversal_window =
+  FFDL_ASSIGN_OR_RETURN(const std::vector<Observation> trace, load_policy_trace(arguments.trace));
+  const auto window =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.window_s));
-  FFDL_ASSIGN_OR_RETURN(const PolicyReplay replay,
-                        replay_policy(trace, *loaded.policy, loaded.steady, options));
+  FFDL_ASSIGN_OR_RETURN(
+      const PolicyReplay replay,
+      replay_policy(trace, *loaded.policy, loaded.steady, arguments.first_workers, window));
   arguments.json ? print_json(replay) : print_table(replay);
   if (replay.oscillation() <= arguments.max_oscillation) return {};
   exit_code = kSwings;
@@ -89,26 +90,27 @@ Status run_replay(const ReplayArguments& arguments, int& exit_code) {
 
 void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<ReplayArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand("policy", "Elastic policies (docs/policies.md)");
+  CLI::App* command = app.add_subcommand("policy", "Elastic policies (docs/guide/policies.md)");
   command->require_subcommand(1);
   CLI::App* replay = command->add_subcommand(
-      "replay", "What sizes a policy would have asked for in a job that was recorded");
-  replay->add_option("trace", arguments->trace, "what 'ffdl run --policy-log' wrote")->required();
-  replay->add_option("--policy", arguments->policy, "file that says which policy (YAML or JSON)")
+      "replay", "Replay a recorded job, and print the sizes that a policy would have requested");
+  replay->add_option("trace", arguments->trace, "log written by 'ffdl run --policy-log'")
+      ->required();
+  replay->add_option("--policy", arguments->policy, "file with the policy (YAML or JSON)")
       ->required();
   replay
       ->add_option("--first-workers", arguments->first_workers,
                    "size to begin with (default: that of the trace)")
-      ->check(CLI::PositiveNumber);
+      ->check(within(1, kCountMax));
   replay
       ->add_option("--window", arguments->window_s,
-                   "seconds within which a change that takes another back is a reversal")
-      ->check(CLI::Range(0.0, 1e9))
+                   "seconds within which a change that undoes another is a reversal")
+      ->check(within(0, kSecondsMax))
       ->capture_default_str();
   replay
       ->add_option("--max-oscillation", arguments->max_oscillation,
-                   "part of the changes that may be reversals, 0 to 1")
-      ->check(CLI::Range(0.0, 1.0))
+                   "largest allowed share of reversals among the changes, 0 to 1")
+      ->check(within(0, 1))
       ->capture_default_str();
   replay->add_flag("--json", arguments->json, "print one JSON document");
   replay->footer(

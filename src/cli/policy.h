@@ -6,7 +6,8 @@
 
 namespace ffdl::cli {
 
-// `ffdl policy replay`: a policy on a job that was recorded. `exit_code` says whether it swings.
+// Adds `ffdl policy replay`, which applies a policy to a recorded job. `exit_code` reports whether
+// it oscillates.
 void add_policy_command(CLI::App& app, Status& outcome, int& exit_code);
 
 }  // namespace ffdl::cli

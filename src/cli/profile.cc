@@ -9,13 +9,20 @@
 #include <optional>
 #include <utility>
 
+#include "base/resource_limit.h"
+#include "cli/print.h"
 #include "cli/run.h"
 #include "cli/run_arguments.h"
-#include "ffdl/job_profile.h"
+#include "cli/within.h"
 #include "ffdl/runtime.h"
+#include "scaling/job_profile.h"
 
 namespace ffdl::cli {
 namespace {
+
+using scaling::JobProfile;
+using scaling::JobProfileOptions;
+using scaling::ProfilePoint;
 
 struct ProfileArguments {
   RunArguments run;
@@ -24,27 +31,27 @@ struct ProfileArguments {
 };
 
 void print_table(const JobProfile& profile) {
-  fmt::print(stderr, "{:>8} {:>10} {:>8} {:>10} {:>14} {:>12} {:>10}\n", "workers", "batch",
-             "steps", "step", "communication", "samples/s", "memory");
+  print(stderr, "{:>8} {:>10} {:>8} {:>10} {:>14} {:>12} {:>10}\n", "workers", "batch", "steps",
+        "step", "communication", "samples/s", "memory");
   for (const ProfilePoint& point : profile.points) {
-    fmt::print(stderr, "{:>8} {:>10} {:>8} {:>7.2f} ms {:>12.0f} % {:>12.6g} {:>6} MiB\n",
-               point.workers, point.batch, point.steps, point.step_s * 1e3,
-               point.communication_share * 100, point.samples_per_s, point.host_memory_bytes >> 20);
+    print(stderr, "{:>8} {:>10} {:>8} {:>7.2f} ms {:>12.0f} % {:>12.6g} {:>6} MiB\n",
+          point.step.workers, point.step.batch, point.step.steps, point.step.step_s * 1e3,
+          point.communication_share() * 100, point.step.samples_per_s(),
+          point.host_memory_bytes >> 20);
   }
 }
 
-// The file is opened before anything is measured: nobody shall wait in vain.
+// Writes the profile. The file is opened before the measurement, so that an error appears at once.
 Status write(const JobProfile& profile, const std::string& path, std::ofstream& file) {
-  const std::string text = profile_json(profile);
+  const std::string text = scaling::profile_json(profile);
   if (path.empty()) {
-    fmt::print("{}", text);
+    print_document(text);
     return {};
   }
   file << text << std::flush;
   if (file) return {};
-  return Status(StatusCode::kUnavailable, fmt::format("profile: write '{}': the disk is full, or "
-                                                      "gone; give another --output",
-                                                      path));
+  return base::system_failure(fmt::format("profile: write '{}'", path), errno,
+                              "give another --output");
 }
 
 Status run_profile(const ProfileArguments& arguments, std::atomic<int>& signalled) {
@@ -52,22 +59,26 @@ Status run_profile(const ProfileArguments& arguments, std::atomic<int>& signalle
   if (!arguments.output.empty()) {
     file.open(arguments.output);
     if (!file) {
-      return Status(StatusCode::kUnavailable,
-                    fmt::format("profile: write '{}': it cannot be opened; give another --output",
-                                arguments.output));
+      return base::system_failure(fmt::format("profile: write '{}'", arguments.output), errno,
+                                  "give another --output");
     }
   }
   std::optional<Result<JobProfile>> profile;
-  const auto beside = [&](Store& store, Supervisor& supervisor,
-                          const SupervisorOptions& options) -> Result<std::shared_ptr<void>> {
+  const auto beside =
+      [&](Store& store, launch::Supervisor& supervisor,
+          const launch::SupervisorOptions& options) -> Result<std::shared_ptr<void>> {
     const JobProfileOptions what = {.job = options.job,
                                     .min_workers = options.min_workers,
                                     .max_workers = options.max_workers,
                                     .steps = arguments.steps};
     auto task = system_runtime().spawn("ffdl-profile", [&, what](const StopToken& stop) {
-      profile = profile_job(store, system_runtime(), what, stop);
+      profile = scaling::profile_job(store, system_runtime(), what, stop);
       supervisor.stop();
     });
+    if (!task) {
+      return Status(StatusCode::kExhausted,
+                    "profile: start a thread: the system cannot start another; raise 'ulimit -u'");
+    }
     return std::shared_ptr<void>(std::move(task));
   };
   const Status ended = run_job(arguments.run, beside, signalled);
@@ -86,18 +97,16 @@ CLI::App* add_profile_command(CLI::App& app, const std::vector<std::string>& pro
                               Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<ProfileArguments>();  // shared with the callback below
   CLI::App* command =
-      app.add_subcommand("profile", "Measure a job with MAX, ... MIN workers in one run of it");
+      app.add_subcommand("profile", "Measure a job with MAX, ... MIN workers in one run");
   add_run_options(*command, arguments->run);
-  command
-      ->add_option("--steps", arguments->steps, "steps to be measured with each number of workers")
-      ->check(CLI::Range(1, 1'000'000'000))
+  command->add_option("--steps", arguments->steps, "steps to measure with each number of workers")
+      ->check(within(1, kCountMax))
       ->capture_default_str();
   command->add_option("--output", arguments->output, "file for the profile (default: print it)");
   command->footer(
-      "The program is one for 'ffdl run' whose session has a StepMeter (docs/launch.md). It is\n"
-      "asked to end when the smallest size has been measured, and must train until then. Its "
-      "lines\n"
-      "come before the profile where that is printed; give --output or --log-dir.\n\n"
+      "The program is one for 'ffdl run' whose session has a StepMetrics (docs/guide/launch.md).\n"
+      "It must train until the smallest size has been measured; then it is asked to end. Its\n"
+      "lines are printed before the profile; give --output or --log-dir to separate them.\n\n"
       "Exit codes: 0 all sizes were measured; 1 they were not; 2 the command line; 130 or 143\n"
       "ended by SIGINT or SIGTERM.\n\n"
       "Example:\n  ffdl profile --workers 1:4 --output digits.json train.py\n"

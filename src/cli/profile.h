@@ -8,8 +8,8 @@
 
 namespace ffdl::cli {
 
-// `ffdl profile`: how fast a job is with each number of workers. `program` and `exit_code` are what
-// they are to add_run_command().
+// Adds `ffdl profile`, which measures a job's speed with each number of workers. `program` and
+// `exit_code` have the meaning that they have in add_run_command().
 CLI::App* add_profile_command(CLI::App& app, const std::vector<std::string>& program,
                               Status& outcome, int& exit_code);
 

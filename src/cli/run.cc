@@ -1,39 +1,51 @@
 #include "cli/run.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/env.h"
+#include "base/resource_limit.h"
 #include "cli/job_folder.h"
+#include "cli/print.h"
 #include "cli/run_arguments.h"
+#include "cli/run_store.h"
 #include "cli/signals.h"
-#include "ffdl/autoscaler.h"
-#include "ffdl/elastic_policy.h"
-#include "ffdl/launcher.h"
-#include "ffdl/policy_follower.h"
+#include "cli/within.h"
+#include "ffdl/cluster/autoscaler.h"
+#include "ffdl/launch/running_job.h"
+#include "ffdl/membership.h"
+#include "ffdl/scaling/elastic_policy.h"
 #include "ffdl/store.h"
-#include "ffdl/store_server.h"
-#include "ffdl/supervisor.h"
+#include "launch/gpu_count.h"
+#include "launch/launcher.h"
+#include "launch/node_rank.h"
+#include "launch/supervisor.h"
 
 namespace ffdl::cli {
 namespace {
 
-// For MASTER_PORT: free now. The workers of a job of one host agree on it without asking.
+// Returns a port that is free now, for MASTER_PORT. The workers of a job of one host use it without
+// agreement.
 Result<int> free_port() {
   const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -46,43 +58,54 @@ Result<int> free_port() {
   const int error = errno;
   if (probe >= 0) ::close(probe);
   if (found) return int{ntohs(address.sin_port)};
-  return Status(StatusCode::kUnavailable,
-                fmt::format("run: find a free port: {}; give --master-port", std::strerror(error)));
+  return base::system_failure("run: find a free port", error, "give --master-port");
 }
 
-// A node that was killed is gone from the store by then.
+// A killed node is gone from the store by then.
 constexpr Duration kOthersPatience = std::chrono::seconds(20);
-constexpr Duration kLook = std::chrono::milliseconds(200);  // for a signal meanwhile
 
-struct StoreHere {
-  std::unique_ptr<StoreServer> server;  // where this process serves it
-  std::unique_ptr<Store> store;
+// Two etcds of three that end together leave the third without an answer. So each stays this long,
+// while the other nodes read how the job ended.
+constexpr Duration kLastReads = std::chrono::seconds(1);
+
+void announce(const RunPlan& plan, const launch::SupervisorOptions& options) {
+  print(stderr, "ffdl: job '{}': {} to {} workers, store {}\n", options.job, options.min_workers,
+        options.max_workers, options.store_url);
+  if (!plan.warning.empty()) print(stderr, "ffdl: {}\n", plan.warning);
+}
+
+// Returns the signal handler for the time without workers. It removes `folder`, unless that is
+// empty.
+std::function<void(int)> end_run(std::string folder) {
+  return end_at_once("no worker runs", std::move(folder));
+}
+
+// A launcher that counts running processes.
+class CountingLauncher final : public launch::Launcher {
+ public:
+  explicit CountingLauncher(launch::Launcher& launcher) : launcher_(launcher) {}
+  Result<int64_t> start(const launch::WorkerCommand& command) override {
+    auto process = launcher_.start(command);
+    if (process.ok()) ++running_;
+    return process;
+  }
+  Status stop(std::string_view name, Duration grace) override {
+    return launcher_.stop(name, grace);
+  }
+  std::optional<launch::WorkerExit> poll_exit() override {
+    auto exit = launcher_.poll_exit();
+    if (exit) --running_;
+    return exit;
+  }
+  int running() const { return running_; }
+
+ private:
+  launch::Launcher& launcher_;
+  std::atomic<int> running_ = 0;
 };
 
-// Opens the store, after it has begun to serve it if it must. `options` learns its URL.
-Result<StoreHere> open(const RunPlan& plan, const JobFolder& folder, SupervisorOptions& options) {
-  StoreHere here;
-  if (!plan.serve.empty()) {
-    FFDL_ASSIGN_OR_RETURN(here.server, StoreServer::start({.folder = folder.store_folder(),
-                                                           .address = plan.serve,
-                                                           .secret = options.store_secret}));
-    options.store_url = here.server->url();
-  }
-  FFDL_ASSIGN_OR_RETURN(here.store, open_store(options.store_url, system_runtime(),
-                                               {.secret = options.store_secret}));
-  FFDL_RETURN_IF_ERROR(folder.write_store_url(options.store_url));
-  if (plan.is_private) options.store_url = "tcp://" + folder.store_folder();
-  return here;
-}
-
-void announce(const RunPlan& plan, const SupervisorOptions& options) {
-  fmt::print(stderr, "ffdl: job '{}': {} to {} workers, store {}\n", options.job,
-             options.min_workers, options.max_workers, options.store_url);
-  if (!plan.warning.empty()) fmt::print(stderr, "ffdl: {}\n", plan.warning);
-}
-
-// The other nodes tell the store how they ended before they leave it; it must not end before,
-// unless somebody is in a hurry.
+// Waits for the other nodes, which report how they ended before they leave the store. The store
+// must not end before, unless the job is killed.
 void wait_for_others(Store& store, const std::string& job, const std::atomic<bool>& is_killed) {
   const Time deadline = deadline_in(kOthersPatience);
   Revision seen = 0;
@@ -91,53 +114,65 @@ void wait_for_others(Store& store, const std::string& job, const std::atomic<boo
     const auto run = read_run(store, job);
     if (!run.ok() || run->nodes.empty()) return;
     if (!std::exchange(has_told, true)) {
-      fmt::print(stderr,
-                 "ffdl: waiting up to {} s for {} other nodes to end, which need this store\n",
-                 kOthersPatience / std::chrono::seconds(1), run->nodes.size());
+      print(stderr, "ffdl: waiting up to {} s for {} other nodes to end, which need this store\n",
+            kOthersPatience / std::chrono::seconds(1), run->nodes.size());
     }
-    const auto changed = store.wait_change("", seen, std::min(deadline, deadline_in(kLook)));
+    const auto changed =
+        store.wait_change("", seen, std::min(deadline, deadline_in(kInterruptCheckInterval)));
     if (changed.ok()) seen = *changed;
     if (!changed.ok() && changed.status().code() != StatusCode::kTimeout) return;
   }
 }
 
-// Waits in the autoscaler's queue. `options` learns with how many workers the job begins.
+// Waits in the autoscaler's queue. `options` receives the number of workers to begin with.
 Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const RunPlan& plan,
-                                            SupervisorOptions& options,
+                                            launch::SupervisorOptions& options, SignalWatch& watch,
                                             std::atomic<int>& signalled) {
-  FFDL_ASSIGN_OR_RETURN(auto ticket, JobTicket::enter(store, system_runtime(),
-                                                      {options.job, plan.sizes, plan.on_node}));
-  const SignalWatch watch([&](int signal) { signalled = signal; });
-  fmt::print(stderr, "ffdl: job '{}' waits for 'ffdl autoscale' to let it in\n", options.job);
+  JobRequest request{.name = options.job, .sizes = plan.sizes};
+  if (!plan.on_node.empty()) request.only_nodes = {plan.on_node};
+  FFDL_ASSIGN_OR_RETURN(auto ticket, JobTicket::enter(store, system_runtime(), request));
+  const HandledSignals handled(watch, [&](int signal) { signalled = signal; });
+  print(stderr, "ffdl: job '{}' waits for 'ffdl autoscale' to admit it\n", options.job);
   while (signalled == 0) {
-    const auto admitted = ticket->wait_until_admitted(deadline_in(kLook));
+    const auto admitted = ticket->wait_until_admitted(deadline_in(kInterruptCheckInterval));
     if (admitted.status().code() == StatusCode::kTimeout) continue;
     FFDL_RETURN_IF_ERROR(admitted.status());
     options.first_workers = admitted->workers;
-    fmt::print(stderr, "ffdl: job '{}' begins with {} workers\n", options.job, admitted->workers);
+    print(stderr, "ffdl: job '{}' begins with {} workers\n", options.job, admitted->workers);
     return ticket;
   }
   return Status(StatusCode::kCancelled,
                 fmt::format("run job '{}': it was stopped while it waited", options.job));
 }
 
-Status supervise(const SupervisorOptions& options, Store& store, bool others_need_store,
-                 const Beside& beside, std::atomic<int>& signalled) {
+// Supervises the job. `folder` is removed if the process ends at once; empty: none is.
+Status supervise(const launch::SupervisorOptions& options, Store& store, bool others_need_store,
+                 const Beside& beside, const std::string& folder, SignalWatch& watch,
+                 std::atomic<int>& signalled) {
   std::atomic<bool> is_killed = false;
   const auto exited = system_runtime().make_event();
-  FFDL_ASSIGN_OR_RETURN(const auto launcher, make_local_launcher(*exited));
-  FFDL_ASSIGN_OR_RETURN(const auto supervisor,
-                        Supervisor::start(store, system_runtime(), *launcher, *exited, options));
-  const SignalWatch watch([&](int signal) {
+  FFDL_ASSIGN_OR_RETURN(const auto processes, launch::make_local_launcher(*exited));
+  CountingLauncher launcher(*processes);
+  FFDL_ASSIGN_OR_RETURN(
+      const auto supervisor,
+      launch::Supervisor::start(store, system_runtime(), launcher, *exited, options));
+  if (options.takes_free_node) {
+    print(stderr, "ffdl: job '{}': this is node {}\n", options.job, supervisor->node());
+  }
+  // Another process may serve the store: a node's lease ends what this node would tell it.
+  LastResort last_resort([&] { return launcher.running() == 0; }, end_run(folder));
+  const auto on_signal = [&](int signal) {
     int none = 0;
     const bool is_first = signalled.compare_exchange_strong(none, signal);
-    fmt::print(stderr, "ffdl: {}; {}\n", ::strsignal(signal),
-               is_first ? "the workers are asked to end; once more to kill them"
-                        : "the workers are killed");
+    print(stderr, "ffdl: {}; {}\n", ::strsignal(signal),
+          is_first ? "the workers are asked to end; a second signal kills them"
+                   : "the workers are killed");
+    if (is_first && !others_need_store) last_resort.begin(signal);
     if (is_first) return supervisor->stop();
     is_killed = true;
     supervisor->kill();
-  });
+  };
+  const HandledSignals handled(watch, on_signal);
   std::shared_ptr<void> companion;
   if (beside) {
     FFDL_ASSIGN_OR_RETURN(companion, beside(store, *supervisor, options));
@@ -148,36 +183,69 @@ Status supervise(const SupervisorOptions& options, Store& store, bool others_nee
   return outcome;
 }
 
-// Of this option, which may have been left out.
+// Makes the folder of this option, which may have been left out.
 Status make_folder(std::string_view option, std::string& path) {
   if (path.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("run: make the folder '{}': {}; give another {}", path,
-                              error.message(), option));
+    return base::system_failure(fmt::format("run: make the folder '{}'", path), error.value(),
+                                fmt::format("give another {}", option));
   }
   path = std::filesystem::absolute(path).string();
   return {};
 }
 
-// ElasticLoader logs by itself; another program may know nothing of it.
+// Returns true if there is nothing to run: the job is done, and was not requested again.
+Result<bool> is_done(Store& store, const std::string& job, bool again) {
+  if (again) FFDL_RETURN_IF_ERROR(begin_again(store, job));
+  FFDL_ASSIGN_OR_RETURN(const JobStatus status, read_job(store, job));
+  if (status.completion) {
+    print(stderr, "ffdl: job '{}' is done at step {}; give --again to train it again\n", job,
+          status.completion->step);
+  } else if (!status.ended_servers.empty()) {
+    print(stderr,
+          "ffdl: job '{}' is done: its parameter server '{}' has ended; give --again to train it "
+          "again\n",
+          job, status.ended_servers.begin()->first);
+  }
+  return status.completion || !status.ended_servers.empty();
+}
+
+// Returns true if a session or a parameter server has reported the job done; other programs do not
+// report it.
+bool tell_if_done(Store& store, const std::string& job) {
+  const auto status = read_job(store, job);
+  if (!status.ok()) return false;
+  for (const auto& [name, version] : status->ended_servers) {
+    print(stderr, "ffdl: job '{}' is done: parameter server '{}' has ended with version {}\n", job,
+          name, version);
+  }
+  if (!status->completion) return !status->ended_servers.empty();
+  const auto& checkpoint = status->checkpoint;
+  const bool has_checkpoint = checkpoint && checkpoint->lineage == status->completion->lineage &&
+                              checkpoint->step == status->completion->step;
+  print(stderr, "ffdl: job '{}' is done: step {} is its last{}\n", job, status->completion->step,
+        has_checkpoint ? fmt::format(", in checkpoint '{}'", checkpoint->manifest) : "");
+  return true;
+}
+
+// Warns if no worker logged samples. ElasticLoader logs by itself; another program may not.
 void tell_if_none_logged(const std::string& folder, std::filesystem::file_time_type begun) {
   if (folder.empty()) return;
   std::error_code error;
   for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
     if (file.last_write_time(error) >= begun) return;
   }
-  fmt::print(stderr,
-             "ffdl: --ledger-log '{}': no worker has logged samples there; let the program open a "
-             "CommitLog in the folder that FFDL_LEDGER_LOG names\n",
-             folder);
+  print(stderr,
+        "ffdl: --ledger-log '{}': no worker has logged samples there; let the program open a "
+        "CommitLog in the folder that FFDL_LEDGER_LOG names\n",
+        folder);
 }
 
 // Makes the job follow its policy.
 Result<std::shared_ptr<void>> follow(const LoadedPolicy& loaded, const std::string& log_file,
-                                     Store& store, const SupervisorOptions& options) {
+                                     Store& store, const launch::SupervisorOptions& options) {
   PolicyFollowerOptions following;
   following.job = options.job;
   following.steady = loaded.steady;
@@ -194,13 +262,26 @@ Status run(const RunArguments& arguments, std::atomic<int>& signalled) {
   FFDL_ASSIGN_OR_RETURN(const LoadedPolicy loaded, load_policy(arguments.policy));
   return run_job(
       arguments,
-      [&](Store& store, Supervisor&, const SupervisorOptions& options) {
+      [&](Store& store, launch::Supervisor& supervisor,
+          const launch::SupervisorOptions& options) -> Result<std::shared_ptr<void>> {
+        if (supervisor.node() != 0) return std::shared_ptr<void>();
         return follow(loaded, arguments.policy_log, store, options);
       },
       signalled);
 }
 
-// Python itself would say so once for each worker, and again for each restart.
+// Adds the variables of other launchers, the number of GPUs, and whether the endpoint is here.
+RunArguments on_this_host(RunArguments arguments) {
+  arguments.variables = base::environment().launcher;
+  const auto visible = arguments.variables.find("CUDA_VISIBLE_DEVICES");
+  arguments.gpus = launch::count_gpus(
+      visible == arguments.variables.end() ? std::nullopt : std::optional(visible->second));
+  const std::string host = endpoint_host(arguments.rdzv_endpoint);
+  arguments.is_endpoint_host = !host.empty() && launch::is_endpoint_host(host);
+  return arguments;
+}
+
+// Checks the script once: Python itself would report it for each worker and each restart.
 Status expect_script(const RunArguments& arguments) {
   const std::string& script = arguments.program.front();
   std::error_code ignored;
@@ -213,47 +294,102 @@ Status expect_script(const RunArguments& arguments) {
                             script, std::filesystem::current_path(ignored).string()));
 }
 
+// Returns whether the folder is kept for another run of the job. A node that takes a free rank has
+// another folder each time.
+bool is_kept(const RunArguments& arguments, const RunPlan& plan) {
+  return !arguments.job.empty() && !plan.supervisor.takes_free_node;
+}
+
+// Makes this node's plan, and takes its folder on this host. Without a rank, the first process at
+// the host of the rendezvous endpoint is node 0: it holds the lock of that node's folder.
+Result<JobFolder> take_folder(RunArguments arguments, RunPlan& plan) {
+  FFDL_ASSIGN_OR_RETURN(plan, plan_run(arguments));
+  if (plan.is_first_here) {
+    auto folder = JobFolder::create(plan.supervisor.job);
+    if (folder.status().code() != StatusCode::kConflict) return folder;
+    arguments.is_endpoint_host = false;
+    FFDL_ASSIGN_OR_RETURN(plan, plan_run(arguments));
+  }
+  launch::SupervisorOptions& options = plan.supervisor;
+  if (options.job.empty()) options.job = fmt::format("job-{}", ::getpid());
+  std::string name = options.job;
+  if (options.takes_free_node) {
+    name += fmt::format(".node-{:08x}", static_cast<uint32_t>(system_runtime().random()));
+  } else if (options.node != 0) {
+    name += fmt::format(".node-{}", options.node);
+  }
+  return JobFolder::create(name, is_kept(arguments, plan));
+}
+
 }  // namespace
 
-Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<int>& signalled) {
-  FFDL_ASSIGN_OR_RETURN(const RunPlan plan, plan_run(arguments));
+Status run_job(const RunArguments& given, const Beside& beside, std::atomic<int>& signalled) {
+  RunArguments arguments = on_this_host(given);
+  FFDL_ASSIGN_OR_RETURN(RunPlan plan, plan_run(arguments));
   FFDL_RETURN_IF_ERROR(expect_script(arguments));
-  SupervisorOptions options = plan.supervisor;
-  const bool is_named = !options.job.empty();
-  if (!is_named) options.job = fmt::format("job-{}", ::getpid());
-  const std::string name =
-      options.node == 0 ? options.job : fmt::format("{}.node-{}", options.job, options.node);
   block_signals();
+  FFDL_ASSIGN_OR_RETURN(const auto watch, SignalWatch::start(end_run("")));
   // As torchrun: workers that each compute on all processors wait for each other's threads.
-  if (options.workers_per_node > 1) ::setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0);
-  ::signal(SIGPIPE, SIG_IGN);  // workers go on when nobody reads their lines any more
-  FFDL_RETURN_IF_ERROR(make_folder("--log-dir", options.log_folder));
-  FFDL_RETURN_IF_ERROR(make_folder("--ledger-log", options.ledger_log));
-  const auto begun = std::filesystem::file_time_type::clock::now() - std::chrono::seconds(1);
-  if (options.master_port == 0) {
-    FFDL_ASSIGN_OR_RETURN(options.master_port, free_port());
+  if (plan.supervisor.workers_per_node > 1) ::setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0);
+  ::signal(SIGPIPE, SIG_IGN);  // workers continue when their lines have no reader
+  if (!arguments.interface.empty()) {
+    ::setenv("FFDL_INTERFACE", arguments.interface.c_str(), /*overwrite=*/1);
   }
-  FFDL_ASSIGN_OR_RETURN(JobFolder folder, JobFolder::create(name));
+  if (arguments.tls) ::setenv("FFDL_TLS", "1", /*overwrite=*/1);
+  if (arguments.private_files) ::umask(0077);  // workers inherit it
+  FFDL_RETURN_IF_ERROR(make_folder("--log-dir", arguments.log_dir));
+  FFDL_RETURN_IF_ERROR(make_folder("--ledger-log", arguments.ledger_log));
+  const auto begun = std::filesystem::file_time_type::clock::now() - std::chrono::seconds(1);
+  if (plan.supervisor.master_port == 0) {
+    FFDL_ASSIGN_OR_RETURN(arguments.master_port, free_port());
+  }
+  static_cast<void>(remove_dead_folders());  // 'ffdl doctor' shows the folders that remain
+  FFDL_ASSIGN_OR_RETURN(JobFolder folder, take_folder(arguments, plan));
+  launch::SupervisorOptions options = plan.supervisor;
+  const bool is_named = is_kept(arguments, plan);
+  // Names the folder that a signal removes: of a job's own etcd at least the private keys.
+  const std::string goes = !is_named               ? folder.path()
+                           : plan.etcd_members > 0 ? etcd_folder(folder)
+                                                   : "";
+  const HandledSignals handled(*watch, end_run(goes));
   Status outcome;
+  bool keeps_record = false;
   {
-    auto here = open(plan, folder, options);
+    auto here = open_run_store(plan, folder, arguments.interface, options);
     outcome = here.status();
+    if (outcome.ok()) {
+      auto done = is_done(*here->store, options.job, arguments.again);
+      outcome = done.status();
+      if (done.ok() && *done) {
+        if (!is_named) folder.remove();
+        return outcome;
+      }
+    }
     if (outcome.ok()) {
       announce(plan, options);
       std::unique_ptr<JobTicket> ticket;  // its share of the workers, until it has ended
       if (!plan.sizes.empty()) {
-        auto admitted = queue_up(*here->store, plan, options, signalled);
+        auto admitted = queue_up(*here->store, plan, options, *watch, signalled);
         outcome = admitted.status();
         if (outcome.ok()) ticket = std::move(*admitted);
       }
       if (outcome.ok()) {
-        outcome = supervise(options, *here->store, here->server != nullptr, beside, signalled);
+        const bool serves = here->is_needed();
+        outcome = supervise(options, *here->store, serves, beside, goes, *watch, signalled);
         tell_if_none_logged(options.ledger_log, begun);
+        // The store of another process may not answer. A caller that signalled the end does not
+        // wait for it.
+        const bool asks = serves || signalled == 0;
+        const bool is_over = asks && tell_if_done(*here->store, options.job);
+        keeps_record = is_over && is_named && here->server != nullptr && here->etcd == nullptr;
+        if (plan.etcd_members > 1 && here->etcd->runs_etcd() && signalled == 0) {
+          system_runtime().make_event()->wait_until(deadline_in(kLastReads));
+        }
       }
     }
   }
-  // A job that has a name may be run again, and go on from what its store says.
-  if (outcome.ok() || !is_named) folder.remove();
+  // A job that has a name may be run again: it continues from its store, or is done.
+  if (!keeps_record && (outcome.ok() || !is_named)) folder.remove();
   return outcome;
 }
 
@@ -268,49 +404,89 @@ namespace {
 
 void add_sizes(CLI::App& command, RunArguments& to) {
   command.add_option("--workers", to.workers,
-                     "N, or MIN:MAX: starts MAX, and goes on with MIN (default 1)");
-  command.add_option("--nnodes", to.nnodes, "nodes, N or MIN:MAX; 'ffdl run' is started on each");
-  command.add_option("--nproc-per-node,--nproc_per_node", to.nproc, "workers of a node, or cpu");
-  command.add_option("--node-rank,--node_rank", to.node_rank, "of this node, from 0 on")
-      ->check(CLI::NonNegativeNumber);
+                     "N, or MIN:MAX: starts MAX, and continues with MIN or more (default 1)");
+  command
+      .add_option("--start", to.start,
+                  "number of workers to begin with, from MIN to MAX (default MAX); 'ffdl scale' "
+                  "starts more")
+      ->check(within(1, kCountMax));
+  command.add_option("--nnodes", to.nnodes,
+                     "number of nodes, N or MIN:MAX; start 'ffdl run' on each");
+  command.add_option(
+      "--nproc-per-node,--nproc_per_node", to.nproc,
+      "workers of a node: a number, cpu (its processors), gpu, or auto (gpu where there is one)");
+  command
+      .add_option("--node-rank,--node_rank", to.node_rank,
+                  "number of this node, from 0 on (default: from the variables of torchrun, Slurm, "
+                  "MPI or Kubernetes; without these node 0 is at the rendezvous endpoint, and each "
+                  "other takes a free one)")
+      ->check(within(0, kCountMax));
   command
       .add_option("--max-restarts,--max_restarts", to.max_restarts,
-                  "how often each worker is started again")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command
-      .add_option("--grace", to.grace_s, "seconds that a worker has between SIGTERM and SIGKILL")
-      ->check(CLI::Range(0.0, 1e6))
+                  "number of times that each worker is started again (default 3; none where it "
+                  "fails in its first minute before any worker has joined)")
+      ->check(within(0, kCountMax));
+  command.add_option("--grace", to.grace_s, "seconds between SIGTERM and SIGKILL of a worker")
+      ->check(within(0, 1e6))
       ->capture_default_str();
 }
 
 void add_places(CLI::App& command, RunArguments& to) {
   command.add_option("--job,--rdzv-id,--rdzv_id", to.job, "the job's name (default job-PID)");
-  command.add_option("--store", to.store, "URL of the job's store (default: one of its own)");
+  command.add_option(
+      "--store", to.store,
+      "URL of the job's store, or etcd: starts an etcd, on the first 3 nodes of 3 or "
+      "more, which survives the loss of one of these hosts (default: a new store that "
+      "does not survive its host)");
   command
       .add_option("--store-secret", to.store_secret,
-                  "of the store; better by the variable, as others see command lines")
+                  "secret of the store (default: a new one with a new store); prefer the variable, "
+                  "since other users can see command lines")
       ->envname("FFDL_STORE_SECRET");
   command.add_option("--rdzv-endpoint,--rdzv_endpoint", to.rdzv_endpoint,
-                     "HOST[:PORT] where node 0 serves the store (port 29400)");
-  command.add_option("--rdzv-backend,--rdzv_backend", to.rdzv_backend, "c10d or static: no matter");
-  command.add_flag("--standalone", to.standalone, "a store of its own, which is the default");
-  command.add_option("--master-addr,--master_addr", to.master_addr, "what MASTER_ADDR is to be");
-  command.add_option("--master-port,--master_port", to.master_port, "what MASTER_PORT is to be")
-      ->check(CLI::Range(1, 65535));
+                     "HOST[:PORT] where node 0 serves the store (port 29400); without --store etcd "
+                     "the job does not survive the loss of that host");
+  command
+      .add_option("--interface", to.interface,
+                  "interface or network, such as eth1 or 10.1.0.0/16, at which other hosts reach "
+                  "this host's workers (default: the one that reaches the store)")
+      ->envname("FFDL_INTERFACE");
+  command
+      .add_flag("--tls", to.tls,
+                "encrypt the connections between workers by TLS 1.3; on all hosts or on none")
+      ->envname("FFDL_TLS");
+  command.add_option("--rdzv-backend,--rdzv_backend", to.rdzv_backend,
+                     "c10d or static, with equal meaning");
+  command.add_flag("--standalone", to.standalone, "start a new store for the job (the default)");
+  command.add_option("--master-addr,--master_addr", to.master_addr, "value of MASTER_ADDR");
+  command.add_option("--master-port,--master_port", to.master_port, "value of MASTER_PORT")
+      ->check(within(1, 65535));
+  command.add_flag("--private-files", to.private_files,
+                   "only this user can access logs, checkpoints and other files of the job (modes "
+                   "0600 and 0700; default: by the umask)");
   command.add_option("--log-dir,--log_dir", to.log_dir,
                      "folder for files worker-N.log, instead of lines after [worker-N]");
   command.add_option("--ledger-log", to.ledger_log,
                      "folder where each worker logs the samples that it commits, for 'ffdl data "
                      "audit'");
+  command.add_flag("--again", to.again, "train the job again, even if it is done");
+  command
+      .add_option(
+          "--on-lost-state", to.on_lost_state,
+          "reaction when no member and no checkpoint has the state any more: restart, or fail")
+      ->check(CLI::IsMember({"restart", "fail"}))
+      ->capture_default_str();
   command.add_flag("-m,--module", to.is_module, "the program is a Python module");
-  command.add_option("--python", to.python, "what runs programs in .py and modules, with -u")
+  command
+      .add_option("--python", to.python,
+                  "Python that runs modules and programs that end in .py, with -u")
       ->envname("PYTHON_EXEC")
       ->capture_default_str();
-  command.add_flag("--no-python,--no_python", to.no_python, "run the program itself, though .py");
+  command.add_flag("--no-python,--no_python", to.no_python,
+                   "run the program directly, even if it ends in .py");
 }
 
-// The program is no argument that CLI11 knows of.
+// The program is not an argument of CLI11.
 struct ProgramUsage : CLI::Formatter {
   std::string make_usage(const CLI::App* /*command*/, std::string name) const override {
     return fmt::format("Usage: {} [OPTIONS] [--] PROGRAM [ARGUMENTS]\n", name);
@@ -320,22 +496,24 @@ struct ProgramUsage : CLI::Formatter {
 void add_steering(CLI::App& command, RunArguments& to) {
   command.add_flag(
       "--autoscale", to.autoscale,
-      "'ffdl autoscale' with the same --store says when it begins, and how large it is");
+      "'ffdl autoscale' with the same --store decides when the job begins, and its size");
   command
       .add_option("--scaling", to.scaling,
-                  "with --autoscale: how fast it is with 1, 2, ... workers, as 1,1.9,2.7")
+                  "with --autoscale: speed with 1, 2, ... workers, such as 1,1.9,2.7")
       ->delimiter(',')
+      ->check(within(0, kCountMax))
       ->allow_extra_args(false);
   command.add_option("--profile", to.profile,
-                     "with --autoscale, in place of --scaling: what 'ffdl profile' has written, or "
-                     "a file for 'ffdl plan --jobs' with this one job");
-  command.add_option("--on-node", to.on_node,
-                     "with --autoscale: the node of 'ffdl offer' that this is, whose room the job "
-                     "shares");
-  command.add_option("--policy", to.policy,
-                     "file that says how large it is by what it measures (docs/policies.md)");
+                     "with --autoscale, in place of --scaling: output of 'ffdl profile', or a file "
+                     "for 'ffdl plan --jobs' with this one job");
+  command.add_option(
+      "--on-node", to.on_node,
+      "with --autoscale: name of this node in 'ffdl offer', whose workers the job shares");
+  command.add_option(
+      "--policy", to.policy,
+      "file of the policy that sizes the job from its measurements (docs/guide/policies.md)");
   command.add_option("--policy-log", to.policy_log,
-                     "with --policy: file that every decision is added to, for 'ffdl policy'");
+                     "with --policy: file to which each decision is appended, for 'ffdl policy'");
 }
 
 }  // namespace
@@ -354,12 +532,13 @@ CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program
   add_steering(*command, *arguments);
   command->footer(
       "A program whose name ends in .py is run by Python. SIGINT or SIGTERM asks the workers\n"
-      "to end, a second one kills them. docs/launch.md lists the variables that a worker finds;\n"
-      "several workers of a node find OMP_NUM_THREADS=1 where it is not set, as under torchrun.\n\n"
+      "to end, a second one kills them. docs/guide/launch.md lists the variables of a worker.\n"
+      "Several workers of a node get OMP_NUM_THREADS=1 if it is not set, as under torchrun.\n\n"
       "Exit codes: 0 all workers finished; 1 too few workers are left, or the job could not be\n"
       "run; 2 the command line; 130 or 143 ended by SIGINT or SIGTERM.\n\n"
       "Examples:\n  ffdl run --workers 4 ./train --epochs 3\n"
       "  ffdl run --job digits --workers 1:4 train.py\n"
+      "  ffdl run --job digits --nnodes 3 --rdzv-endpoint node0 train.py     (on three hosts)\n"
       "  ffdl run --workers 1:4 --policy queue.yaml --policy-log sizes.jsonl train.py\n"
       "  ffdl scale digits 2\n  ffdl status digits --watch");
   command->callback([arguments, &program, &outcome, &exit_code] {

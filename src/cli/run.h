@@ -10,24 +10,25 @@
 #include "cli/run_arguments.h"
 #include "ffdl/status.h"
 #include "ffdl/store.h"
-#include "ffdl/supervisor.h"
+#include "launch/supervisor.h"
 
 namespace ffdl::cli {
 
-// Makes what works beside a job's supervisor, on this process's own thread or task, until the job
-// is over: it is destroyed then.
-using Beside = std::function<Result<std::shared_ptr<void>>(Store& store, Supervisor& supervisor,
-                                                           const SupervisorOptions& options)>;
+// Makes an object that works beside a job's supervisor, on this process's own thread or task. The
+// object is destroyed when the job is over.
+using Beside = std::function<Result<std::shared_ptr<void>>(
+    Store& store, launch::Supervisor& supervisor, const launch::SupervisorOptions& options)>;
 
-// The options of `ffdl run` that say how many workers there are, and where what lies.
+// Adds the options of `ffdl run` for the number of workers, and for places of files and stores.
 void add_run_options(CLI::App& command, RunArguments& to);
-// Runs the job, and what stands beside it. `signalled` becomes the first signal that ended it.
+// Runs the job, and the object beside it. `signalled` becomes the first signal that ended it.
 Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<int>& signalled);
-// A signal is no failure, but an end that the caller may want to know.
+// Turns an end by a signal into OK, and reports it in `exit_code`.
 Status without_signal(const Status& outcome, int signalled, int& exit_code);
 
-// `ffdl run`: starts the workers of a job on this host, and keeps them running. `program` is what
-// stands after its options, which the others must not look at. `exit_code` says how it ended.
+// Adds `ffdl run`, which starts the workers of a job on this host, and keeps them running.
+// `program` is the text after its options, which the others must not parse. `exit_code` reports how
+// it ended.
 CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program, Status& outcome,
                           int& exit_code);
 

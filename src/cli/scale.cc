@@ -3,7 +3,8 @@
 #include <memory>
 
 #include "cli/job_store.h"
-#include "ffdl/supervisor.h"
+#include "cli/within.h"
+#include "ffdl/launch/running_job.h"
 
 namespace ffdl::cli {
 namespace {
@@ -26,11 +27,13 @@ void add_scale_command(CLI::App& app, Status& outcome) {
   CLI::App* command =
       app.add_subcommand("scale", "Start or stop workers of a running job, until there are N");
   add_job_arguments(*command, arguments->job);
-  command->add_option("workers", arguments->workers, "How many it shall have")->required();
+  command->add_option("workers", arguments->workers, "The number of workers to reach")
+      ->check(within(0, kCountMax))
+      ->required();
   add_during_change(*command, arguments->during);
   command->footer(
-      "The workers with the largest numbers are asked to end first, or those that took over from\n"
-      "them. It does not wait; a later request replaces an earlier one.\n\n"
+      "The workers with the largest numbers are asked to end first, or those that replaced\n"
+      "them. This command does not wait; a later request replaces an earlier one.\n\n"
       "Examples:\n  ffdl scale digits 2\n  ffdl scale digits 8 --store etcd://10.0.0.2:2379");
   command->callback([arguments, &outcome] { outcome = run_scale(*arguments); });
 }

@@ -6,7 +6,7 @@
 
 namespace ffdl::cli {
 
-// `ffdl scale JOB N`: how many workers a running job wants.
+// Adds `ffdl scale JOB N`, which sets the number of workers that a running job wants.
 void add_scale_command(CLI::App& app, Status& outcome);
 
 }  // namespace ffdl::cli

@@ -7,10 +7,21 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
+
+#include "base/resource_limit.h"
+#include "cli/print.h"
 
 namespace ffdl::cli {
 namespace {
+
+// For a store of another process to learn how a command ended.
+constexpr Duration kTellPatience = std::chrono::milliseconds(600);
 
 sigset_t watched() {
   sigset_t set;
@@ -27,30 +38,89 @@ void block_signals() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-SignalWatch::SignalWatch(std::function<void(int signal)> on_signal) {
+void block_file_size_signal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGXFSZ);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+Result<std::unique_ptr<SignalWatch>> SignalWatch::start(std::function<void(int signal)> on_signal) {
+  auto started = std::unique_ptr<SignalWatch>(new SignalWatch);
+  SignalWatch* const watch = started.get();
   const sigset_t set = watched();
-  signals_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  end_ = ::eventfd(0, EFD_CLOEXEC);
-  const auto body = [this, call = std::move(on_signal)](const StopToken& stop) {
+  watch->signals_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  watch->end_ = ::eventfd(0, EFD_CLOEXEC);
+  if (watch->signals_ < 0 || watch->end_ < 0) {
+    return base::system_failure("wait for signals", errno, "try again", StatusCode::kExhausted);
+  }
+  watch->call_instead(std::move(on_signal));
+  const auto body = [watch](const StopToken& stop) {
     while (!stop.stop_requested()) {
-      std::array<pollfd, 2> ready = {{{signals_, POLLIN, 0}, {end_, POLLIN, 0}}};
+      std::array<pollfd, 2> ready = {{{watch->signals_, POLLIN, 0}, {watch->end_, POLLIN, 0}}};
       ::poll(ready.data(), ready.size(), -1);
       signalfd_siginfo signal{};
-      if (::read(signals_, &signal, sizeof signal) == sizeof signal) {
-        call(static_cast<int>(signal.ssi_signo));
+      if (::read(watch->signals_, &signal, sizeof signal) == sizeof signal) {
+        const base::MutexLock lock(watch->mutex_);
+        watch->on_signal_(static_cast<int>(signal.ssi_signo));
       }
     }
   };
-  task_ = system_runtime().spawn("ffdl-signals", body);
+  watch->task_ = system_runtime().spawn("ffdl-signals", body);
+  if (watch->task_ != nullptr) return started;
+  return Status(StatusCode::kExhausted,
+                "wait for signals: the system cannot start another thread; end other processes, or "
+                "raise 'ulimit -u'");
+}
+
+std::function<void(int signal)> SignalWatch::call_instead(
+    std::function<void(int signal)> on_signal) {
+  const base::MutexLock lock(mutex_);
+  return std::exchange(on_signal_, std::move(on_signal));
 }
 
 SignalWatch::~SignalWatch() {
-  task_->request_stop();
-  const uint64_t one = 1;
-  static_cast<void>(::write(end_, &one, sizeof one));
-  task_.reset();
-  ::close(signals_);
-  ::close(end_);
+  if (task_ != nullptr) {
+    task_->request_stop();
+    const uint64_t one = 1;
+    static_cast<void>(::write(end_, &one, sizeof one));
+    task_.reset();
+  }
+  for (const int fd : {signals_, end_}) {
+    if (fd >= 0) ::close(fd);
+  }
+}
+
+std::function<void(int signal)> end_at_once(std::string state, std::string folder) {
+  return [state = std::move(state), folder = std::move(folder)](int signal) {
+    print(stderr, "ffdl: {}; {}\n", ::strsignal(signal), state);
+    std::error_code ignored;
+    if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
+    std::_Exit(128 + signal);
+  };
+}
+
+HandledSignals::HandledSignals(SignalWatch& watch, std::function<void(int signal)> on_signal)
+    : watch_(watch), before_(watch.call_instead(std::move(on_signal))) {}
+
+HandledSignals::~HandledSignals() { watch_.call_instead(std::move(before_)); }
+
+LastResort::LastResort(std::function<bool()> is_idle, std::function<void(int signal)> end)
+    : is_idle_(std::move(is_idle)), end_(std::move(end)), over_(system_runtime().make_event()) {}
+
+LastResort::~LastResort() {
+  if (task_ != nullptr) task_->request_stop();
+  over_->set();
+}
+
+void LastResort::begin(int signal) {
+  task_ = system_runtime().spawn("ffdl-end", [this, signal](const StopToken& stop) {
+    for (int idle = 0; !stop.stop_requested();
+         over_->wait_until(deadline_in(kInterruptCheckInterval))) {
+      idle = is_idle_() ? idle + 1 : 0;
+      if (idle > kTellPatience / kInterruptCheckInterval) end_(signal);
+    }
+  });
 }
 
 }  // namespace ffdl::cli

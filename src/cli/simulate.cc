@@ -6,20 +6,35 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 
+#include "base/resource_limit.h"
 #include "cli/one_of.h"
-#include "ffdl/cluster_simulator.h"
-#include "ffdl/plan_files.h"
-#include "ffdl/synthetic_workload.h"
+#include "cli/print.h"
+#include "cli/within.h"
+#include "cluster/plan/throughput_table.h"
+#include "cluster/simulator/simulator.h"
+#include "cluster/simulator/synthetic_workload.h"
+#include "cluster/simulator/trace_files.h"
 
 namespace ffdl::cli {
 namespace {
+
+using cluster::AllocationChange;
+using cluster::ApplicationProfile;
+using cluster::Arrivals;
+using cluster::ClusterOptions;
+using cluster::ClusterPolicy;
+using cluster::ClusterReport;
+using cluster::JobOutcome;
+using cluster::PlanObjective;
+using cluster::SyntheticWorkload;
+using cluster::TrainingBatch;
+using cluster::WorkloadJob;
 
 using Json = nlohmann::ordered_json;
 
@@ -35,7 +50,7 @@ struct SimulateArguments {
   bool json = false;
 };
 
-// The value below which a share of all lies; between two values, in proportion.
+// Returns the value below which a share of all values is; between two values, in proportion.
 double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -90,24 +105,24 @@ std::string to_json(const ClusterReport& report) {
   for (const AllocationChange& change : report.timeline) {
     document["timeline"].push_back({change.time_s, change.job, change.workers});
   }
-  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return document.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
 void print_table(const ClusterReport& report) {
-  fmt::print("{:<24} {:>12} {:>12} {:>12} {:>14}\n", "job", "submitted s", "waited s", "took s",
-             "reallocations");
+  print("{:<24} {:>12} {:>12} {:>12} {:>14}\n", "job", "submitted s", "waited s", "took s",
+        "reallocations");
   for (const JobOutcome& job : report.jobs) {
     const auto since = [&](double time) {
       return time < 0 ? std::string("-") : fmt::format("{:.0f}", time - job.submitted_s);
     };
-    fmt::print("{:<24} {:>12.0f} {:>12} {:>12} {:>14}\n", job.name, job.submitted_s,
-               since(job.started_s), since(job.completed_s), job.reallocations);
+    print("{:<24} {:>12.0f} {:>12} {:>12} {:>14}\n", job.name, job.submitted_s,
+          since(job.started_s), since(job.completed_s), job.reallocations);
   }
   const Json all = summary(report);
-  for (const auto& [name, value] : all.items()) fmt::print("{:<20} {}\n", name, value.dump());
+  for (const auto& [name, value] : all.items()) print("{:<20} {}\n", name, value.dump());
 }
 
-// Shows the share that is done where somebody watches and it takes longer than a second.
+// Shows the completed share on a terminal, if the work takes longer than a second.
 std::function<void(double)> progress_bar() {
   using Clock = std::chrono::steady_clock;
   if (isatty(STDERR_FILENO) == 0) return {};
@@ -116,20 +131,21 @@ std::function<void(double)> progress_bar() {
     next += std::chrono::milliseconds(200);
     constexpr int kWidth = 40;
     const auto filled = static_cast<size_t>(share * kWidth);
-    fmt::print(stderr, "\r[{:<40}] {:3.0f} %", std::string(filled, '#'), 100 * share);
-    if (share >= 1) fmt::print(stderr, "\n");
+    print(stderr, "\r[{:<40}] {:3.0f} %", std::string(filled, '#'), 100 * share);
+    if (share >= 1) print(stderr, "\n");
   };
 }
 
-// This program has no means to draw: the one of the Python package asks it for the document that
-// it draws from, and draws.
+// Checks the path of a picture. This program cannot draw: the one of the Python package requests
+// the document of the picture, and draws.
 Status check_timeline(const std::string& path) {
   if (path.empty() || path.ends_with(".json")) return {};
-  return Status(StatusCode::kUnimplemented,
-                fmt::format("draw '{}': this is the program alone, and the ffdl of the Python "
-                            "package draws; install that ('pip install .' in the sources), or name "
-                            "a file in .json, which holds what is drawn",
-                            path));
+  return Status(
+      StatusCode::kUnimplemented,
+      fmt::format(
+          "draw '{}': only the ffdl of the Python package draws; install that package ('pip "
+          "install .' in the sources), or name a .json file for the data of the picture",
+          path));
 }
 
 Status write_timeline(const std::string& path, const ClusterReport& report) {
@@ -138,32 +154,32 @@ Status write_timeline(const std::string& path, const ClusterReport& report) {
   file << to_json(report) << '\n';
   file.close();
   if (file) return {};
-  return Status(StatusCode::kUnavailable,
-                fmt::format("write '{}': {}; name another file", path, std::strerror(errno)));
+  return base::system_failure(fmt::format("write '{}'", path), errno, "name another file");
 }
 
-// What the jobs train: programs that were measured, or one that grows with its workers.
+// Loads the programs of the jobs: measured ones, or one that scales with its workers.
 Result<std::map<std::string, ApplicationProfile>> load_programs(
     const SimulateArguments& arguments, std::span<const WorkloadJob> workload) {
-  if (!arguments.profiles.empty()) return load_profiles(arguments.profiles);
-  if (!arguments.throughputs.empty()) return load_throughput_profiles(arguments.throughputs);
+  if (!arguments.profiles.empty()) return cluster::load_profiles(arguments.profiles);
+  if (!arguments.throughputs.empty())
+    return cluster::load_throughput_profiles(arguments.throughputs);
   const bool says_lengths = !workload.empty() && std::all_of(workload.begin(), workload.end(),
                                                              [](const WorkloadJob& job) {
                                                                return job.application.empty();
                                                              });
   if (!says_lengths) {
     return Status(StatusCode::kInvalidArgument,
-                  "simulate: nothing says how fast the jobs are; give --profiles or --throughputs");
+                  "simulate: the speed of the jobs is unknown; give --profiles or --throughputs");
   }
   const int64_t workers = int64_t{arguments.cluster.nodes} * arguments.cluster.gpus_per_node;
   if (workers > kUnmeasuredMax) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("simulate: {} workers, and nothing says how fast jobs are with so "
-                              "many; give --throughputs, or at most {} workers",
+                  fmt::format("simulate: {} workers, and the speed of jobs with so many is "
+                              "unknown; give --throughputs, or at most {} workers",
                               workers, kUnmeasuredMax));
   }
   return std::map<std::string, ApplicationProfile>{
-      {"any", unmeasured_program("any", static_cast<int>(workers))}};
+      {"any", cluster::unmeasured_program("any", static_cast<int>(workers))}};
 }
 
 Status run_simulate(const SimulateArguments& arguments) {
@@ -173,43 +189,51 @@ Status run_simulate(const SimulateArguments& arguments) {
   drawn.gpus_per_node = arguments.cluster.gpus_per_node;
   std::vector<WorkloadJob> workload;
   if (!arguments.workload.empty()) {
-    FFDL_ASSIGN_OR_RETURN(workload, load_workload(arguments.workload));
+    FFDL_ASSIGN_OR_RETURN(workload, cluster::load_workload(arguments.workload));
   }
   FFDL_ASSIGN_OR_RETURN(const auto programs, load_programs(arguments, workload));
   if (arguments.workload.empty()) {
-    FFDL_ASSIGN_OR_RETURN(workload, make_workload(programs, drawn));
+    FFDL_ASSIGN_OR_RETURN(workload, cluster::make_workload(programs, drawn));
   }
-  FFDL_RETURN_IF_ERROR(draw_programs(workload, programs, drawn));
-  FFDL_ASSIGN_OR_RETURN(const ClusterReport report,
-                        simulate_cluster(workload, programs, arguments.cluster, progress_bar()));
+  FFDL_RETURN_IF_ERROR(cluster::draw_programs(workload, programs, drawn));
+  FFDL_ASSIGN_OR_RETURN(
+      const ClusterReport report,
+      cluster::simulate_cluster(workload, programs, arguments.cluster, progress_bar()));
   FFDL_RETURN_IF_ERROR(write_timeline(arguments.timeline, report));
   if (arguments.json) {
-    fmt::print("{}\n", to_json(report));
+    print("{}\n", to_json(report));
   } else {
     print_table(report);
   }
   return {};
 }
 
-// Jobs from a file, or drawn.
+// Adds the jobs from a file, or drawn.
 void add_workload(CLI::App& command, SimulateArguments& to) {
   auto* source = command.add_option_group("source")->require_option(1);
-  source->add_option("--workload", to.workload,
-                     "jobs and when they arrive (CSV): name, time, application, num_replicas, "
-                     "batch_size; or a trace: job_id, submission_time, duration, num_gpu");
+  source->add_option(
+      "--workload", to.workload,
+      "file of jobs and their arrivals (CSV): name, time, application, num_replicas, "
+      "batch_size; or a trace: job_id, submission_time, duration, num_gpu");
   source
       ->add_option("--arrivals", to.drawn.arrivals,
-                   "draw them from the programs: poisson, bursty or diurnal")
+                   "draw jobs from the programs: poisson, bursty or diurnal")
       ->transform(one_of<Arrivals>({{"poisson", Arrivals::kPoisson},
                                     {"bursty", Arrivals::kBursty},
                                     {"diurnal", Arrivals::kDiurnal}}));
-  command.add_option("--jobs", to.drawn.jobs, "of --arrivals: how many")->capture_default_str();
-  command
-      .add_option("--load", to.drawn.load,
-                  "of --arrivals: what the jobs as they ask would use of the cluster, 1: all of it")
+  command.add_option("--jobs", to.drawn.jobs, "with --arrivals: number of jobs")
+      ->check(within(1, 1e6))
       ->capture_default_str();
   command
-      .add_option("--seed", to.drawn.seed, "of --arrivals, and of what the jobs of a trace train")
+      .add_option("--load", to.drawn.load,
+                  "with --arrivals: share of the cluster that the jobs would use as requested; 1: "
+                  "all of it")
+      ->check(within(1e-3, 1e3))
+      ->capture_default_str();
+  command
+      .add_option("--seed", to.drawn.seed,
+                  "seed of --arrivals, and of the programs of a trace's jobs")
+      ->check(within(0, 0x1p64))
       ->capture_default_str();
 }
 
@@ -217,19 +241,23 @@ void add_workload(CLI::App& command, SimulateArguments& to) {
 
 void add_simulate_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<SimulateArguments>();  // shared with the callback below
-  ClusterOptions& cluster = arguments->cluster;
-  CLI::App* command = app.add_subcommand("simulate", "Run a workload on a cluster in fast motion");
+  ClusterOptions& of_cluster = arguments->cluster;
+  CLI::App* command = app.add_subcommand("simulate", "Simulate a workload on a cluster");
   add_workload(*command, *arguments);
   auto* programs =
-      command->add_option_group("programs", "what the jobs train")->require_option(0, 1);
+      command->add_option_group("programs", "the programs of the jobs")->require_option(0, 1);
   programs->add_option("--profiles", arguments->profiles, "folder of measured profiles");
   programs->add_option("--throughputs", arguments->throughputs,
                        "folder of tables: steps per second by batch and workers. With neither, k "
                        "workers of a trace's job are k to the power of 0.8 times as fast as one");
-  command->add_option("--nodes", cluster.nodes)->capture_default_str();
-  command->add_option("--gpus-per-node", cluster.gpus_per_node)->capture_default_str();
+  command->add_option("--nodes", of_cluster.nodes)
+      ->check(within(1, 100'000))
+      ->capture_default_str();
+  command->add_option("--gpus-per-node", of_cluster.gpus_per_node)
+      ->check(within(1, 1000))
+      ->capture_default_str();
   command
-      ->add_option("--policy", cluster.policy,
+      ->add_option("--policy", of_cluster.policy,
                    "fixed, tiresias, elastic-tiresias, shortest-first or elastic")
       ->transform(one_of<ClusterPolicy>({{"fixed", ClusterPolicy::kFixed},
                                          {"tiresias", ClusterPolicy::kTiresias},
@@ -237,37 +265,44 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"shortest-first", ClusterPolicy::kShortestFirst},
                                          {"elastic", ClusterPolicy::kElastic}}));
   command
-      ->add_option("--objective", cluster.objective, "of the elastic policy: throughput or goodput")
+      ->add_option("--objective", of_cluster.objective,
+                   "objective of the elastic policy: throughput or goodput")
       ->transform(one_of<PlanObjective>(
           {{"throughput", PlanObjective::kThroughput}, {"goodput", PlanObjective::kGoodput}}));
   command
-      ->add_option("--batch", cluster.batch,
-                   "of the elastic policy: dynamic, fixed (as in the workload), min or max")
+      ->add_option(
+          "--batch", of_cluster.batch,
+          "batch size of the elastic policy: dynamic, fixed (as in the workload), min or max")
       ->transform(one_of<TrainingBatch>({{"dynamic", TrainingBatch::kDynamic},
                                          {"fixed", TrainingBatch::kWorkload},
                                          {"min", TrainingBatch::kSmallest},
                                          {"max", TrainingBatch::kLargest}}));
-  command->add_option("--job-workers", cluster.job_workers_max,
-                      "of the elastic policy: workers of a job at most (default: all)");
-  command->add_flag(
-      "--plan-nodes", cluster.plans_nodes,
-      "of the elastic policy: planned with the boundaries of nodes, not packed after");
-  command->add_flag("--samples-alike", cluster.samples_count_alike,
-                    "each sample is worth the same, whatever the batch");
   command
-      ->add_option("--when-full", cluster.when_full,
-                   "what becomes of a job that does not fit, of the elastic policy: queue or drop")
+      ->add_option("--job-workers", of_cluster.job_workers_max,
+                   "with the elastic policy: most workers of a job (default: all)")
+      ->check(within(1, kCountMax));
+  command->add_flag(
+      "--plan-nodes", of_cluster.plans_nodes,
+      "with the elastic policy: plan within the boundaries of nodes instead of packing afterwards");
+  command->add_flag("--samples-alike", of_cluster.samples_count_alike,
+                    "count each sample alike, for any batch size");
+  command
+      ->add_option("--when-full", of_cluster.when_full,
+                   "with the elastic policy: treatment of a job that does not fit, queue or drop")
       ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
-  command->add_option("--interval", cluster.interval_s, "seconds between decisions")
+  command->add_option("--interval", of_cluster.interval_s, "seconds between decisions")
+      ->check(within(1, kSecondsMax))
       ->capture_default_str();
   command
-      ->add_option("--restart-cost", cluster.restart_s, "seconds that a change of size stops a job")
+      ->add_option("--restart-cost", of_cluster.restart_s,
+                   "seconds that a job stops for a change of size")
+      ->check(within(0, kSecondsMax))
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "print one JSON document");
   command->add_option(
       "--timeline", arguments->timeline,
       "file for a picture (.png, .svg, .pdf) of the cluster and its jobs over time, "
-      "which the ffdl of the Python package draws; in .json, what it is drawn from");
+      "which the ffdl of the Python package draws; .json: the data of the picture");
   command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });
 }
 

@@ -6,7 +6,7 @@
 
 namespace ffdl::cli {
 
-// `ffdl simulate`: a workload on a cluster, in fast motion. When the command was given, `outcome`
+// Adds `ffdl simulate`, which simulates a workload on a cluster. If the command is given, `outcome`
 // becomes its result.
 void add_simulate_command(CLI::App& app, Status& outcome);
 

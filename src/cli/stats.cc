@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "ffdl/parameter_server.h"
+#include "cli/print.h"
+#include "ffdl/ps/parameter_server.h"
 
 namespace ffdl::cli {
 namespace {
@@ -54,20 +55,20 @@ void print_json(const ParameterServerStats& stats) {
                                 {"note", memory.note},
                                 {"huge_page_bytes", memory.huge_page_bytes},
                                 {"huge_page_note", memory.huge_page_note}}}};
-  fmt::print("{}\n", all.dump(2));
+  print_document(all.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void print_staleness(const ParameterServerStats& stats) {
   uint64_t total = 0;
   for (const uint64_t count : stats.staleness) total += count;
   if (total == 0) return;
-  fmt::print("\nstaleness (other gradients folded since the pull)\n");
+  print("\nstaleness (other gradients folded since the pull)\n");
   for (size_t bucket = 0; bucket < stats.staleness.size(); ++bucket) {
     const uint64_t count = stats.staleness[bucket];
     if (count == 0) continue;
     const uint64_t from = bucket == 0 ? 0 : uint64_t{1} << (bucket - 1);
-    fmt::print("  {:>10} or more {:>12}  {:5.1f} %\n", from, count,
-               100 * static_cast<double>(count) / static_cast<double>(total));
+    print("  {:>10} or more {:>12}  {:5.1f} %\n", from, count,
+          100 * static_cast<double>(count) / static_cast<double>(total));
   }
 }
 
@@ -78,25 +79,25 @@ void print_table(const std::string& name, const ParameterServerStats& stats) {
     sum.repeated += partition.repeated;
     sum.missing += partition.missing;
   }
-  fmt::print("parameter server '{}': {}, pid {}, epoch {}, version {}\n", name,
-             stats.server_alive ? "alive" : "dead", stats.server_pid, stats.epoch, stats.version);
-  fmt::print(
+  print("parameter server '{}': {}, pid {}, epoch {}, version {}\n", name,
+        stats.server_alive ? "alive" : "dead", stats.server_pid, stats.epoch, stats.version);
+  print(
       "samples committed {}, repeated {}, missing {}; folds finished by a successor {}, "
       "learners reclaimed {}\n\n",
       sum.samples, sum.repeated, sum.missing, stats.recoveries, stats.learners_reclaimed);
-  fmt::print("{:>4} {:>9} {:>9} {:>11} {:>12} {:>12} {:>12} {:>9}\n", "slot", "attached", "pid",
-             "incarnation", "published", "folded", "mini-batches", "skipped");
+  print("{:>4} {:>9} {:>9} {:>11} {:>12} {:>12} {:>12} {:>9}\n", "slot", "attached", "pid",
+        "incarnation", "published", "folded", "mini-batches", "skipped");
   for (const LearnerProgress& learner : stats.learners) {
-    fmt::print("{:>4} {:>9} {:>9} {:>11} {:>12} {:>12} {:>12} {:>9}\n", learner.slot,
-               learner.attached ? "yes" : "no", learner.pid, learner.incarnation, learner.published,
-               learner.folded, learner.mini_batches, learner.skipped);
+    print("{:>4} {:>9} {:>9} {:>11} {:>12} {:>12} {:>12} {:>9}\n", learner.slot,
+          learner.attached ? "yes" : "no", learner.pid, learner.incarnation, learner.published,
+          learner.folded, learner.mini_batches, learner.skipped);
   }
   print_staleness(stats);
-  fmt::print("\nNUMA node of each shard: {}{}\n", fmt::join(stats.memory.shard_nodes, " "),
-             stats.memory.note.empty() ? "" : " (" + stats.memory.note + ")");
-  fmt::print("in huge pages: {:.1f} MiB{}\n",
-             static_cast<double>(stats.memory.huge_page_bytes) / (1 << 20),
-             stats.memory.huge_page_note.empty() ? "" : " (" + stats.memory.huge_page_note + ")");
+  print("\nNUMA node of each shard: {}{}\n", fmt::join(stats.memory.shard_nodes, " "),
+        stats.memory.note.empty() ? "" : " (" + stats.memory.note + ")");
+  print("in huge pages: {:.1f} MiB{}\n",
+        static_cast<double>(stats.memory.huge_page_bytes) / (1 << 20),
+        stats.memory.huge_page_note.empty() ? "" : " (" + stats.memory.huge_page_note + ")");
 }
 
 Status run_stats(const StatsOptions& options) {
@@ -111,12 +112,13 @@ Status run_stats(const StatsOptions& options) {
 void add_stats_command(CLI::App& app, Status& outcome) {
   const auto options = std::make_shared<StatsOptions>();
   CLI::App* stats = app.add_subcommand(
-      "stats", "Show what a parameter server of this host has done, and where its memory lies");
+      "stats",
+      "Show the statistics of a parameter server of this host, and the nodes of its memory");
   stats->add_option("name", options->name, "The server's name, as 'ffdl doctor -n' lists it")
       ->required();
   stats->add_flag("--json", options->json, "Print JSON");
   stats->footer(
-      "It only reads: the server and its learners do not notice.\n\n"
+      "This command only reads: it does not disturb the server or its learners.\n\n"
       "Examples:\n  ffdl stats digits\n  ffdl stats digits --json | jq .version\n"
       "  watch -n1 ffdl stats digits");
   stats->callback([options, &outcome] { outcome = run_stats(*options); });

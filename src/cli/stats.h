@@ -6,7 +6,7 @@
 
 namespace ffdl::cli {
 
-// `ffdl stats NAME`: what a parameter server has done, seen from outside.
+// Adds `ffdl stats NAME`, which shows the counters of a parameter server, read from outside.
 void add_stats_command(CLI::App& app, Status& outcome);
 
 }  // namespace ffdl::cli

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "cli/job_store.h"
-#include "ffdl/job_status.h"
-#include "ffdl/supervisor.h"
+#include "cli/print.h"
+#include "ffdl/launch/running_job.h"
+#include "ffdl/membership.h"
 
 namespace ffdl::cli {
 namespace {
@@ -27,7 +28,7 @@ struct StatusArguments {
   bool json = false;
 };
 
-// What a supervisor and the job itself know of one id.
+// The records of one id by a supervisor and by the job.
 struct Row {
   std::string id;
   const WorkerStatus* worker = nullptr;
@@ -42,7 +43,7 @@ struct Picture {
   std::vector<Row> rows;
 };
 
-// Of one that runs though another is to have its place; otherwise empty.
+// Returns the successor of a running worker; empty: it has none.
 std::string successor_of(const WorkerStatus& worker, const RunStatus& run) {
   for (const WantedWorker& wanted : run.wanted_workers) {
     if (worker.phase == "running" && worker.id == fmt::format("worker-{}", wanted.takes_over_from))
@@ -51,7 +52,7 @@ std::string successor_of(const WorkerStatus& worker, const RunStatus& run) {
   return {};
 }
 
-// Members by rank, then processes that are none.
+// Returns the members by rank, then the processes that are not members.
 std::vector<Row> rows_of(const JobStatus& job, const RunStatus& run) {
   std::vector<Row> rows;
   for (const MemberStatus& member : job.members)
@@ -76,10 +77,9 @@ Status look(Store& store, Picture& picture) {
   FFDL_ASSIGN_OR_RETURN(picture.run, read_run(store, picture.name));
   picture.rows = rows_of(picture.job, picture.run);
   if (!picture.rows.empty() || !picture.run.nodes.empty()) return {};
-  return Status(
-      StatusCode::kNotFound,
-      fmt::format("show job '{}': its store knows no such job; check the name and --store",
-                  picture.name));
+  return Status(StatusCode::kNotFound,
+                fmt::format("show job '{}': its store has no such job; check the name and --store",
+                            picture.name));
 }
 
 std::string phase_of(const JobStatus& job) {
@@ -128,6 +128,8 @@ void print_json(const Picture& picture) {
               {"leader", job.leader ? Json(job.leader->id) : Json(nullptr)},
               {"checkpoint", job.checkpoint ? Json(job.checkpoint->manifest) : Json(nullptr)},
               {"world_size", job.world.size()},
+              {"done_since_step", job.completion ? Json(job.completion->step) : Json(nullptr)},
+              {"ended_servers", job.ended_servers},
               {"wanted", picture.run.wanted_workers.size()},
               {"running", running(picture.run)},
               {"min_workers", nullptr},
@@ -138,18 +140,24 @@ void print_json(const Picture& picture) {
     all["max_workers"] = picture.run.nodes.front().max_workers;
   }
   for (const Row& row : picture.rows) all["workers"].push_back(to_json(row));
-  fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_document(all.dump(2, ' ', true, Json::error_handler_t::replace) + "\n");
 }
 
 std::string header_of(const Picture& picture) {
   const JobStatus& job = picture.job;
   std::string text =
       job.world.generation == 0
-          ? fmt::format("job '{}': no world yet\n", picture.name)
-          : fmt::format("job '{}': generation {} {}, {} members, lineage {}, leader {} (term {})\n",
-                        picture.name, job.world.generation, phase_of(job), job.world.size(),
-                        job.world.lineage, job.leader ? job.leader->id : "none", job.term);
-  if (picture.run.nodes.empty()) return text + "no 'ffdl run' is at work\n";
+          ? format_shown("job '{}': no world yet\n", picture.name)
+          : format_shown(
+                "job '{}': generation {} {}, {} members, lineage {}, leader {} (term {})\n",
+                picture.name, job.world.generation, phase_of(job), job.world.size(),
+                job.world.lineage, job.leader ? job.leader->id : "none", job.term);
+  for (const auto& [name, version] : job.ended_servers) {
+    text += format_shown("its parameter server '{}' has ended with version {}\n", name, version);
+  }
+  if (job.completion)
+    text += fmt::format("its training is done at step {}\n", job.completion->step);
+  if (picture.run.nodes.empty()) return text + "no 'ffdl run' is running\n";
   const NodeStatus& node = picture.run.nodes.front();
   return text + fmt::format("{} of {} wanted workers run ({} to {} allowed)\n",
                             running(picture.run), picture.run.wanted_workers.size(),
@@ -167,14 +175,14 @@ std::string line_of(const Row& row) {
   if (!row.hands_over_to.empty()) state = "handing over";
   if (is_member && member->is_leaving) state = "leaving";
   if (is_member && !member->is_alive) state += ", gone";
-  return fmt::format("{:<16} {:<14} {:>8} {:>8} {:>11} {:>4} {:>10} {:>10}  {}\n", row.id, state,
-                     number(worker != nullptr, worker != nullptr ? worker->process : 0),
-                     number(worker != nullptr, worker != nullptr ? worker->restarts : 0),
-                     number(is_member, is_member ? member->member.incarnation : 0),
-                     number(is_member && member->rank >= 0, is_member ? member->rank : 0),
-                     number(is_member, is_member ? member->generation : 0),
-                     number(is_member, is_member ? member->step : 0),
-                     is_member ? member->member.address : "");
+  return format_shown("{:<16} {:<14} {:>8} {:>8} {:>11} {:>4} {:>10} {:>10}  {}\n", row.id, state,
+                      number(worker != nullptr, worker != nullptr ? worker->process : 0),
+                      number(worker != nullptr, worker != nullptr ? worker->restarts : 0),
+                      number(is_member, is_member ? member->member.incarnation : 0),
+                      number(is_member && member->rank >= 0, is_member ? member->rank : 0),
+                      number(is_member, is_member ? member->generation : 0),
+                      number(is_member, is_member ? member->step : 0),
+                      is_member ? member->member.address : "");
 }
 
 std::string table_of(const Picture& picture) {
@@ -193,8 +201,8 @@ Status run_status(const StatusArguments& arguments) {
   while (true) {
     Picture picture{.name = arguments.job.job, .job = {}, .run = {}, .rows = {}};
     FFDL_RETURN_IF_ERROR(look(*store, picture));
-    if (arguments.watch && in_terminal) fmt::print("\x1b[H\x1b[J");
-    arguments.json ? print_json(picture) : fmt::print("{}", table_of(picture));
+    if (arguments.watch && in_terminal) print("\x1b[H\x1b[J");
+    arguments.json ? print_json(picture) : print_document(table_of(picture));
     std::fflush(stdout);
     if (!arguments.watch) return {};
     never->wait_until(deadline_in(kRedraw));
@@ -205,13 +213,13 @@ Status run_status(const StatusArguments& arguments) {
 
 void add_status_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<StatusArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand("status", "Show who works in a job, and how far they are");
+  CLI::App* command = app.add_subcommand("status", "Show the workers of a job and their progress");
   add_job_arguments(*command, arguments->job);
   command->add_flag("--watch", arguments->watch,
-                    "Again and again, in place where it is a terminal, until the job is over");
+                    "Repeat until the job is over, in place on a terminal");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->footer(
-      "It only reads: the job does not notice.\n\n"
+      "This command only reads: it does not disturb the job.\n\n"
       "Examples:\n  ffdl status digits\n  ffdl status digits --watch\n"
       "  ffdl status digits --json | jq .generation");
   command->callback([arguments, &outcome] { outcome = run_status(*arguments); });

@@ -6,7 +6,7 @@
 
 namespace ffdl::cli {
 
-// `ffdl status JOB`: who works in a job, and how far they are.
+// Adds `ffdl status JOB`, which shows the members of a job and their progress.
 void add_status_command(CLI::App& app, Status& outcome);
 
 }  // namespace ffdl::cli

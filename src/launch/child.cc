@@ -14,14 +14,17 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/own_files.h"
+#include "base/process.h"
+#include "base/resource_limit.h"
 
 namespace ffdl::launch {
 namespace {
 
 using base::ForkPrivateFd;
 
-// Both ends are closed by exec. The child of fork() must not lose its end before that, so only the
-// other is a ForkPrivateFd.
+// Owns a pipe; exec closes both ends. The child of fork() must not lose its end before that. So
+// only the other end is a ForkPrivateFd.
 struct Pipe {
   ForkPrivateFd read;
   int write = -1;
@@ -43,15 +46,8 @@ struct Pipe {
   }
 };
 
-// A descriptor that a fork keeps until it runs its program.
-struct File {
-  int fd = -1;
-  ~File() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
-// All that the child needs, made before the fork: between it and exec nothing may take a lock.
+// Holds everything that the child needs, made before the fork: between fork and exec the child may
+// not take a lock.
 struct Plan {
   std::vector<char*> argv;
   std::vector<char*> environment;
@@ -63,7 +59,7 @@ struct Plan {
   pid_t parent = 0;
 };
 
-// "NAME=" of a variable.
+// Returns "NAME=" of a variable.
 std::string_view name_of(std::string_view variable) {
   return variable.substr(0, variable.find('=') + 1);
 }
@@ -85,7 +81,7 @@ std::vector<char*> environment_with(const std::vector<std::string>& added) {
 bool prepare(const Plan& plan) {
   if (::setpgid(0, 0) != 0) return false;
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
-  if (::getppid() != plan.parent) ::_exit(1);  // it was killed before it could take us along
+  if (::getppid() != plan.parent) ::_exit(1);  // the parent was killed before prctl() took effect
   ::signal(SIGPIPE, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -102,7 +98,7 @@ bool prepare(const Plan& plan) {
   ::_exit(127);
 }
 
-// What the child reported before it could run its program; 0: it runs.
+// Returns the error that the child reported before exec; 0: its program runs.
 int wait_for_exec(const ForkPrivateFd& report) {
   int error = 0;
   ssize_t count = 0;
@@ -112,19 +108,29 @@ int wait_for_exec(const ForkPrivateFd& report) {
   return count == static_cast<ssize_t>(sizeof error) ? error : 0;
 }
 
+// Adds the variable that the library in the worker watches (launcher_watch.h). A shell around the
+// worker does not end with the launcher, nor do the programs that the shell has started.
+std::vector<std::string> variables_of(const WorkerCommand& command) {
+  std::vector<std::string> variables = command.environment;
+  variables.push_back("FFDL_LAUNCHER=" + base::mark_of_this_process());
+  return variables;
+}
+
 Status failure(const WorkerCommand& command, int error) {
   const bool absent = error == ENOENT || error == ENOTDIR;
   const bool unfit = error == EACCES || error == ENOEXEC || error == E2BIG;
-  const bool full = error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE;
+  const bool full = error == EAGAIN;  // fork(): no further process
+  const std::string doing = fmt::format("start '{}' as '{}'", command.argv.front(), command.name);
+  if (!base::what_to_raise(error).empty()) return base::system_failure(doing, error, "");
   return base::make_error(absent  ? StatusCode::kNotFound
                           : unfit ? StatusCode::kInvalidArgument
                           : full  ? StatusCode::kExhausted
                                   : StatusCode::kUnavailable,
-                          "start '{}' as '{}': {}; {}", command.argv.front(), command.name,
-                          base::errno_text(error),
+                          "{}: {}; {}", doing, base::errno_text(error),
                           absent  ? "check its name, PATH and the folders named"
                           : unfit ? "check that it is a program"
-                                  : "end other processes, or start fewer");
+                          : full  ? "raise the limit of processes ('ulimit -u'), or end others"
+                                  : "does its folder exist, and is it readable");
 }
 
 }  // namespace
@@ -134,21 +140,26 @@ Result<Child> start_child(const WorkerCommand& command) {
     return base::invalid_argument("start '{}': there is no program; name one", command.name);
   }
   Pipe out, errors, report;
-  File input{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-  File log;
-  if (input.fd < 0 || !report.open()) return failure(command, errno);
+  const base::OwnFd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  base::OwnFd log;  // a fork keeps it until exec, as the others
+  if (input.get() < 0 || !report.open()) return failure(command, errno);
   if (!command.log_file.empty()) {
-    log.fd = ::open(command.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (log.fd < 0) return failure(command, errno);
+    auto opened = base::open_log_file(command.log_file);
+    if (!opened.ok()) {
+      return std::move(opened).status().with_context(
+          fmt::format("start '{}' as '{}'", command.argv.front(), command.name));
+    }
+    log = std::move(*opened);
   } else if (!out.open() || !errors.open()) {
     return failure(command, errno);
   }
+  const std::vector<std::string> variables = variables_of(command);
   Plan plan{.argv = {},
-            .environment = environment_with(command.environment),
+            .environment = environment_with(variables),
             .folder = command.folder.empty() ? nullptr : command.folder.c_str(),
-            .input = input.fd,
-            .output = log.fd >= 0 ? log.fd : out.write,
-            .errors = log.fd >= 0 ? log.fd : errors.write,
+            .input = input.get(),
+            .output = log.get() >= 0 ? log.get() : out.write,
+            .errors = log.get() >= 0 ? log.get() : errors.write,
             .report = report.write,
             .parent = ::getpid()};
   for (const std::string& word : command.argv) plan.argv.push_back(const_cast<char*>(word.c_str()));
@@ -157,7 +168,7 @@ Result<Child> start_child(const WorkerCommand& command) {
   const pid_t process = ::fork();
   if (process < 0) return failure(command, errno);
   if (process == 0) become(plan);
-  ::setpgid(process, process);  // whoever comes first, so that stop() finds the group at once
+  ::setpgid(process, process);  // in both processes, so that stop() finds the group at once
   report.close_write();
   const int error = wait_for_exec(report.read);
   Child child{process, ForkPrivateFd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0))),

@@ -10,7 +10,7 @@
 namespace ffdl::launch {
 namespace {
 
-// Half of it is fixed, half is chance.
+// Returns the pause before a restart: half of it is fixed, half is random.
 Duration pause_before(int restart, uint64_t random) {
   const double longest =
       std::min(Duration(base::kRestartPauseMin).count() * std::exp2(std::min(restart - 1, 30)),
@@ -28,7 +28,7 @@ bool is_wanted_here(const NodeFacts& facts, size_t index) {
 }
 
 struct Counts {
-  int wanted = 0;  // of this node
+  int wanted = 0;  // wanted on this node
   int alive = 0;   // wanted or not
   int open = 0;    // wanted, and to be started at some time
   int finished = 0;
@@ -77,6 +77,7 @@ WorkerState after_exit(const WorkerState& worker, const WorkerExit& exit, int ma
                        Time now, uint64_t random) {
   WorkerState next = worker;
   next.is_told = false;
+  next.is_early = exit.signal == 0 && now - worker.started < base::kEarlyFailureMax;
   next.hands_over = false;
   if (worker.phase == WorkerPhase::kStopping || worker.hands_over) {
     next.phase = WorkerPhase::kIdle;
@@ -88,6 +89,17 @@ WorkerState after_exit(const WorkerState& worker, const WorkerExit& exit, int ma
     next.phase = WorkerPhase::kPaused;
     ++next.restarts;
     next.ready = now + pause_before(next.restarts, random);
+  }
+  return next;
+}
+
+WorkerState after_report(const WorkerState& worker, bool has_any_worked) {
+  WorkerState next = worker;
+  next.is_told = true;
+  const bool is_first_life = worker.restarts == 1;  // it would have its first restart
+  if (worker.phase == WorkerPhase::kPaused && worker.is_early && is_first_life && !has_any_worked) {
+    next.phase = WorkerPhase::kLost;
+    --next.restarts;
   }
   return next;
 }
@@ -104,7 +116,8 @@ WorkerDecision decide_workers(const NodeFacts& facts, Time now) {
       if (is_asked && worker.phase == WorkerPhase::kRunning) decision.stop.push_back(i);
       continue;
     }
-    // Its next life begins after the last one's end is known: that would be taken for its own.
+    // Its next life starts once the end of the last one is reported. Otherwise that end would be
+    // taken for the new life's.
     if (!worker.is_told) continue;
     if (worker.phase == WorkerPhase::kPaused && worker.ready > now) {
       decision.again = std::min(decision.again, worker.ready);

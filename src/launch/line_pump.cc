@@ -10,12 +10,15 @@
 #include <iterator>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/limits.h"
+#include "base/resource_limit.h"
 
 namespace ffdl::launch {
 namespace {
 
-// What cannot be written is dropped: a worker does not end because nobody reads what it says.
+// Writes all of `text`. What cannot be written is dropped: a worker does not end for lack of a
+// reader.
 void write_all(int to, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(to, text.data(), text.size());
@@ -38,9 +41,20 @@ void wake(int fd) {
 
 }  // namespace
 
-LinePump::LinePump()
-    : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_("ffdl-lines", [this](const StopToken& stop) { run(stop); }) {}
+Result<std::unique_ptr<LinePump>> LinePump::start() {
+  base::ForkPrivateFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) {
+    return base::system_failure("forward the lines of workers", errno, "try again",
+                                StatusCode::kExhausted);
+  }
+  auto pump = std::unique_ptr<LinePump>(new LinePump(std::move(wake)));
+  FFDL_ASSIGN_OR_RETURN(
+      pump->thread_,
+      base::Thread::start("ffdl-lines", [p = pump.get()](const StopToken& stop) { p->run(stop); }));
+  return pump;
+}
+
+LinePump::LinePump(base::ForkPrivateFd wake) : wake_(std::move(wake)) {}
 
 LinePump::~LinePump() {
   thread_.request_stop();
@@ -60,7 +74,7 @@ void LinePump::add(base::ForkPrivateFd pipe, std::string prefix, int to) {
 void LinePump::run(const StopToken& stop) {
   bool is_last = false;
   while (!is_last) {
-    is_last = stop.stop_requested();  // before the look: what was written until then is passed on
+    is_last = stop.stop_requested();  // before the read: data written until then is passed on
     {
       base::MutexLock lock(mutex_);
       std::move(added_.begin(), added_.end(), std::back_inserter(sources_));

@@ -7,19 +7,21 @@
 #include "base/fork_private_fd.h"
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "ffdl/status.h"
 
 namespace ffdl::launch {
 
-// Passes what comes out of pipes on, line by line, each line after a prefix of its pipe. A slow
-// reader of our output holds up the writers at the other ends, and nobody else.
+// Copies the output of pipes line by line, each line after a prefix of its pipe. A slow reader of
+// our output delays only the writers at the other ends.
 // Threads: add from any thread; it has one of its own.
-// Blocks: the destructor until what stands in the pipes has been passed on.
+// Blocks: the destructor until the data in the pipes has been copied.
 class LinePump {
  public:
-  LinePump();
+  // Errors: kExhausted (the system has no descriptor or thread left).
+  static Result<std::unique_ptr<LinePump>> start();
   ~LinePump();
 
-  // From `pipe`, until its end, to the descriptor `to`, which is not closed.
+  // Copies from `pipe`, until its end, to the descriptor `to`, which is not closed.
   void add(base::ForkPrivateFd pipe, std::string prefix, int to);
 
  private:
@@ -27,11 +29,12 @@ class LinePump {
     base::ForkPrivateFd pipe;
     std::string prefix;
     int to = -1;
-    std::string rest{};  // of a line that has not ended
+    std::string rest{};  // the beginning of an unfinished line
   };
 
+  explicit LinePump(base::ForkPrivateFd wake);
   void run(const StopToken& stop);
-  // False at the end of the pipe.
+  // Returns false at the end of the pipe.
   static bool read_from(Source& source);
   static void pass_lines(Source& source);
   static void finish(Source& source);
@@ -39,7 +42,7 @@ class LinePump {
   const base::ForkPrivateFd wake_;
   base::Mutex mutex_;
   std::vector<Source> added_ FFDL_GUARDED_BY(mutex_);
-  std::vector<Source> sources_;  // of the thread
+  std::vector<Source> sources_;  // used by the thread only
   base::Thread thread_;
 };
 

@@ -13,23 +13,28 @@
 
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "base/resource_limit.h"
 #include "base/thread.h"
-#include "ffdl/launcher.h"
 #include "launch/child.h"
+#include "launch/launcher.h"
 #include "launch/line_pump.h"
 
-namespace ffdl {
-namespace launch {
+namespace ffdl::launch {
 namespace {
 
-// A child is told of the end of the thread that started it: so one thread, which lives as long as
-// the launcher, starts them all.
+// Starts workers. The kernel signals a child when the thread that started it ends. So one thread,
+// which lives as long as the launcher, starts them all.
 class LocalLauncher final : public Launcher {
  public:
-  LocalLauncher(Event& exited, base::ForkPrivateFd wake)
-      : exited_(exited),
-        wake_(std::move(wake)),
-        thread_("ffdl-launch", [this](const StopToken& stop) { run(stop); }) {}
+  LocalLauncher(Event& exited, base::ForkPrivateFd wake, std::unique_ptr<LinePump> lines)
+      : exited_(exited), wake_(std::move(wake)), lines_(std::move(lines)) {}
+
+  // Starts the thread. Errors: kExhausted.
+  Status begin() {
+    FFDL_ASSIGN_OR_RETURN(
+        thread_, base::Thread::start("ffdl-launch", [this](const StopToken& stop) { run(stop); }));
+    return {};
+  }
 
   ~LocalLauncher() override {
     thread_.request_stop();
@@ -83,7 +88,7 @@ class LocalLauncher final : public Launcher {
     std::unique_ptr<Event> done;
   };
   struct Worker {
-    pid_t process = 0;  // not reaped yet: nobody else has this number
+    pid_t process = 0;  // not reaped yet: no other process has this number
     base::ForkPrivateFd exit;
     Time kill_at = kNoDeadline;
   };
@@ -101,7 +106,7 @@ class LocalLauncher final : public Launcher {
 
   Event& exited_;
   const base::ForkPrivateFd wake_;
-  LinePump lines_;
+  const std::unique_ptr<LinePump> lines_;
   base::Mutex mutex_;
   std::deque<Request*> requests_ FFDL_GUARDED_BY(mutex_);
   std::map<std::string, Worker, std::less<>> workers_ FFDL_GUARDED_BY(mutex_);
@@ -109,7 +114,8 @@ class LocalLauncher final : public Launcher {
   base::Thread thread_;
 };
 
-// When it is to stop, all workers are killed, and it goes on until the last of them is reaped.
+// Handles start requests and worker exits. At a stop it kills all workers, and continues until the
+// last of them is reaped.
 void LocalLauncher::run(const StopToken& stop) {
   while (true) {
     serve_requests();
@@ -166,8 +172,8 @@ Result<int64_t> LocalLauncher::start_here(const WorkerCommand& command) {
   }
   FFDL_ASSIGN_OR_RETURN(Child child, start_child(command));
   const std::string prefix = "[" + command.name + "] ";
-  if (child.out.valid()) lines_.add(std::move(child.out), prefix, STDOUT_FILENO);
-  if (child.errors.valid()) lines_.add(std::move(child.errors), prefix, STDERR_FILENO);
+  if (child.out.valid()) lines_->add(std::move(child.out), prefix, STDOUT_FILENO);
+  if (child.errors.valid()) lines_->add(std::move(child.errors), prefix, STDERR_FILENO);
   base::MutexLock lock(mutex_);
   workers_[command.name] = {child.process, std::move(child.exit)};
   return int64_t{child.process};
@@ -182,7 +188,8 @@ void LocalLauncher::kill_late(Time now) {
   }
 }
 
-// What it has started goes with it, before its number can be another's.
+// Reaps a worker. Its process group is killed first, while its number cannot belong to another
+// process.
 void LocalLauncher::reap(const std::string& name) {
   {
     base::MutexLock lock(mutex_);
@@ -194,7 +201,7 @@ void LocalLauncher::reap(const std::string& name) {
     do {
       reaped = ::waitpid(process, &state, 0);
     } while (reaped < 0 && errno == EINTR);
-    // -1: the program around us does not let its children be waited for.
+    // -1: the surrounding program does not let its children be waited for.
     WorkerExit exit{name, process, reaped < 0 ? -1 : 0};
     if (reaped > 0 && WIFEXITED(state)) exit.exit_code = WEXITSTATUS(state);
     if (WIFSIGNALED(state)) exit.signal = WTERMSIG(state);
@@ -205,15 +212,16 @@ void LocalLauncher::reap(const std::string& name) {
 }
 
 }  // namespace
-}  // namespace launch
 
 Result<std::unique_ptr<Launcher>> make_local_launcher(Event& exited) {
   base::ForkPrivateFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) {
-    return base::make_error(StatusCode::kUnavailable, "make a launcher: {}; close some files",
-                            base::errno_text(errno));
+    return base::system_failure("make a launcher", errno, "try again", StatusCode::kExhausted);
   }
-  return std::unique_ptr<Launcher>(new launch::LocalLauncher(exited, std::move(wake)));
+  FFDL_ASSIGN_OR_RETURN(auto lines, LinePump::start());
+  auto made = std::make_unique<LocalLauncher>(exited, std::move(wake), std::move(lines));
+  FFDL_RETURN_IF_ERROR(made->begin());
+  return std::unique_ptr<Launcher>(std::move(made));
 }
 
-}  // namespace ffdl
+}  // namespace ffdl::launch

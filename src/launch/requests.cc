@@ -7,14 +7,15 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
-#include "launch/records.h"
+#include "launch/launch_records.h"
 #include "launch/wanted_workers.h"
 
 namespace ffdl {
 namespace launch {
 namespace {
 
-// What `look` says first of a worker, told whether it is wanted; empty: nothing of any.
+// Returns the first non-empty result of `look` over all workers, with the worker's id; empty: there
+// is none. `look` receives the worker and whether it is wanted.
 template <class Look>
 std::string first_change(const RunStatus& run, const Look& look) {
   for (const NodeStatus& node : run.nodes) {
@@ -71,7 +72,7 @@ Status check_is_settled(Store& store, std::string_view job, const RunStatus& run
                           change);
 }
 
-// Puts another set of workers in the place of the one that is wanted. `doing` begins messages.
+// Replaces the set of wanted workers. `doing` begins messages.
 Status change_wanted(Store& store, std::string_view job, std::string_view doing,
                      DuringChange during, const Change& change) {
   const std::string key = launch::Keys(job).wanted();
@@ -79,8 +80,8 @@ Status change_wanted(Store& store, std::string_view job, std::string_view doing,
     FFDL_ASSIGN_OR_RETURN(const launch::FoundRun found, launch::find_run(store, job));
     const RunStatus& run = found.run;
     if (run.nodes.empty()) {
-      return base::make_error(StatusCode::kNotFound, "{}: nobody runs it; start it with 'ffdl run'",
-                              doing);
+      return base::make_error(StatusCode::kNotFound,
+                              "{}: it is not running; start it with 'ffdl run'", doing);
     }
     if (during == DuringChange::kRefuse)
       FFDL_RETURN_IF_ERROR(check_is_settled(store, job, run, doing));
@@ -89,10 +90,11 @@ Status change_wanted(Store& store, std::string_view job, std::string_view doing,
     if (put.ok()) return {};
     if (put.status().code() != StatusCode::kConflict) return put.status();
   }
-  return base::make_error(StatusCode::kUnavailable, "{}: others change it too; try again", doing);
+  return base::make_error(StatusCode::kUnavailable, "{}: other processes changed it too; try again",
+                          doing);
 }
 
-// Whom that worker's place goes to.
+// Returns the worker that takes that worker's place.
 Result<int> find_target(const RunStatus& run, std::string_view doing, int from,
                         std::optional<int> to) {
   if (launch::place_of(run.wanted_workers, from) < 0) {
@@ -102,7 +104,7 @@ Result<int> find_target(const RunStatus& run, std::string_view doing, int from,
                                   fmt::join(numbers, ", "));
   }
   std::optional<int> idle;
-  std::string phase = "on no node that is there";
+  std::string phase = "on no node of the job";
   for (const NodeStatus& node : run.nodes) {
     for (const WorkerStatus& worker : node.workers) {
       const int number = launch::number_of(worker.id);

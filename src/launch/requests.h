@@ -2,14 +2,14 @@
 
 #include <string>
 
-#include "ffdl/job_status.h"
-#include "ffdl/supervisor.h"
+#include "ffdl/launch/running_job.h"
+#include "ffdl/membership.h"
 
-// What scale_job() and migrate_worker() look at.
+// The check that scale_job() and migrate_worker() share.
 namespace ffdl::launch {
 
-// Whether a job is on its way to the workers that it wants, and by what; empty: it has them. A
-// world matters once there is one: programs need not be members of any.
+// Returns the change that a job still needs to have the workers it wants; empty: none. A world
+// matters once there is one: programs need not be members of any.
 std::string change_under_way(const RunStatus& run, const JobStatus& job);
 
 }  // namespace ffdl::launch

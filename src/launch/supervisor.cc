@@ -1,26 +1,21 @@
-#include "ffdl/supervisor.h"
+#include "launch/supervisor.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "ffdl/launch_environment.h"
+#include "ffdl/launch/environment.h"
+#include "ffdl/launch/running_job.h"
 #include "launch/decide_workers.h"
 #include "launch/node_board.h"
 
-namespace ffdl {
-
-using launch::NodeFacts;
-using launch::Verdict;
-using launch::WorkerDecision;
-using launch::WorkerPhase;
-using launch::WorkerState;
-
+namespace ffdl::launch {
 namespace {
 
 std::string_view name_of(WorkerPhase phase) {
@@ -34,6 +29,11 @@ std::string how_it_ended(const WorkerExit& exit) {
                           : fmt::format("ended with {}", exit.exit_code);
 }
 
+// Returns how many nodes have workers.
+int nodes_of(const SupervisorOptions& options) {
+  return (options.max_workers - 1) / options.workers_per_node + 1;
+}
+
 Status check_options(const SupervisorOptions& options) {
   const int most = static_cast<int>(base::kRanksMax);
   const bool is_name = !options.job.empty() && options.job.size() <= base::kMemberIdMax &&
@@ -41,8 +41,8 @@ Status check_options(const SupervisorOptions& options) {
                                    [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
   if (!is_name) {
     return base::invalid_argument(
-        "run job '{}': it is no name; use 1 to {} letters, digits and signs but '/'", options.job,
-        base::kMemberIdMax);
+        "run job '{}': it is not a valid name; use 1 to {} letters, digits and signs except '/'",
+        options.job, base::kMemberIdMax);
   }
   if (options.command.empty()) {
     return base::invalid_argument("run job '{}': there is no program to run; name one",
@@ -59,8 +59,7 @@ Status check_options(const SupervisorOptions& options) {
         "run job '{}': {} workers at first, of {} to {}; use one of these", options.job,
         options.first_workers, options.min_workers, options.max_workers);
   }
-  if (options.workers_per_node < 1 || options.node < 0 ||
-      options.node >= (options.max_workers - 1) / options.workers_per_node + 1) {
+  if (options.workers_per_node < 1 || options.node < 0 || options.node >= nodes_of(options)) {
     return base::invalid_argument(
         "run job '{}': node {} with {} workers per node has none of {} workers; use a smaller node "
         "rank, from 0 on",
@@ -83,15 +82,18 @@ class Supervisor::Impl {
         launcher_(launcher),
         bell_(bell),
         options_(std::move(options)),
-        first_(options_.node * options_.workers_per_node),
-        board_(store, runtime, bell, options_.job),
-        workers_(static_cast<size_t>(
-            std::min(options_.workers_per_node, options_.max_workers - first_))) {}
+        board_(store, runtime, bell, options_.job) {}
 
   Status open() {
-    const int first = options_.first_workers;
-    return board_.open(status(), first == 0 ? options_.max_workers : first);
+    const int wanted = options_.first_workers == 0 ? options_.max_workers : options_.first_workers;
+    const int free = options_.takes_free_node ? nodes_of(options_) - options_.node : 1;
+    const auto become = [this](int node) {
+      become_node(node);
+      return status();
+    };
+    return board_.open_free(options_.node, free, become, wanted).status();
   }
+  int node() const { return node_; }
   Status run();
   void stop() {
     is_stopped_.store(true, std::memory_order_relaxed);  // the event orders it
@@ -111,12 +113,21 @@ class Supervisor::Impl {
     int64_t process = 0;
   };
 
+  void become_node(int node) {
+    node_ = node;
+    first_ = node * options_.workers_per_node;
+    workers_.resize(
+        static_cast<size_t>(std::min(options_.workers_per_node, options_.max_workers - first_)));
+  }
   std::string id_of(size_t index) const { return launch::id_of(first_ + static_cast<int>(index)); }
-  size_t index_of(std::string_view id) const;
+  std::optional<size_t> index_of(std::string_view id) const;
   NodeStatus status() const;
   NodeFacts facts() const;
   void take_news();
   void take_exit(const WorkerExit& exit);
+  void take_report(WorkerState& state, const std::string& id, bool has_any_joined);
+  bool has_any_lived_long();
+  void tell_restart(const std::string& id, const WorkerState& state) const;
   WorkerCommand command_of(size_t index) const;
   void carry_out(const WorkerDecision& decision);
   void give_up(Status why);
@@ -125,11 +136,13 @@ class Supervisor::Impl {
   Launcher& launcher_;
   Event& bell_;
   const SupervisorOptions options_;
-  const int first_;
+  int node_ = 0;   // set by open(), as first_ and the number of workers_
+  int first_ = 0;  // number of this node's first worker
   launch::NodeBoard board_;
   std::vector<Worker> workers_;
   launch::NodeBoard::View view_;
-  Status over_;  // why all are stopped
+  Status over_;                  // the reason why all are stopped
+  bool has_lived_long_ = false;  // a worker of this node
   std::atomic<bool> is_stopped_ = false;
   std::atomic<bool> is_killed_ = false;
 };
@@ -160,7 +173,9 @@ Status Supervisor::Impl::run() {
 }
 
 void Supervisor::Impl::take_news() {
-  for (const std::string& id : board_.take_told()) workers_[index_of(id)].state.is_told = true;
+  for (const auto& [id, has_any_joined] : board_.take_reported()) {
+    if (const auto index = index_of(id)) take_report(workers_[*index].state, id, has_any_joined);
+  }
   view_ = board_.view();
   for (size_t i = 0; i < workers_.size(); ++i) {
     WorkerState& state = workers_[i].state;
@@ -170,37 +185,71 @@ void Supervisor::Impl::take_news() {
   while (const auto exit = launcher_.poll_exit()) take_exit(*exit);
   if (view_.outcome && *view_.outcome != launch::kDoneOutcome) {
     give_up(base::make_error(StatusCode::kExhausted,
-                             "run job '{}': another node gave it up: {}; see its log", options_.job,
-                             *view_.outcome));
+                             "run job '{}': another node ended it: {}; check the log of that node",
+                             options_.job, *view_.outcome));
   }
+  if (Status place = board_.place(); !place.ok()) give_up(std::move(place));
   if (is_stopped_.load(std::memory_order_relaxed)) {
     give_up(base::make_error(StatusCode::kCancelled, "run job '{}': it was asked to stop",
                              options_.job));
   }
 }
 
+void Supervisor::Impl::take_report(WorkerState& state, const std::string& id, bool has_any_joined) {
+  const bool was_paused = state.phase == WorkerPhase::kPaused;
+  state = launch::after_report(state,
+                               has_any_joined || has_any_lived_long() || !options_.gives_up_early);
+  if (!was_paused) return;
+  if (state.phase == WorkerPhase::kPaused) return tell_restart(id, state);
+  base::log_warning(
+      "job '{}': '{}' failed before any worker had joined; it is not started again, unless "
+      "--max-restarts says how often",
+      options_.job, id);
+}
+
+// Returns whether a worker of this node has lived for long, so that the program can work.
+bool Supervisor::Impl::has_any_lived_long() {
+  for (const Worker& worker : workers_) {
+    has_lived_long_ |= worker.state.phase == WorkerPhase::kRunning &&
+                       runtime_.now() - worker.state.started >= base::kEarlyFailureMax;
+  }
+  return has_lived_long_;
+}
+
+void Supervisor::Impl::tell_restart(const std::string& id, const WorkerState& state) const {
+  const auto pause =
+      std::chrono::duration_cast<std::chrono::milliseconds>(state.ready - runtime_.now());
+  base::log_warning("job '{}': '{}' has restart {} of {} in {} ms", options_.job, id,
+                    state.restarts, options_.max_restarts, std::max<int64_t>(pause.count(), 0));
+}
+
 void Supervisor::Impl::give_up(Status why) {
   if (over_.ok()) over_ = std::move(why);
 }
 
-size_t Supervisor::Impl::index_of(std::string_view id) const {
-  size_t index = 0;
-  while (id_of(index) != id) ++index;
-  return index;
+// Returns the worker's index; none: it is no worker of this node.
+std::optional<size_t> Supervisor::Impl::index_of(std::string_view id) const {
+  const int index = launch::number_of(id) - first_;
+  const bool is_ours = index >= 0 && index < static_cast<int>(workers_.size());
+  return is_ours ? std::optional(static_cast<size_t>(index)) : std::nullopt;
 }
 
 void Supervisor::Impl::take_exit(const WorkerExit& exit) {
-  WorkerState& state = workers_[index_of(exit.name)].state;
+  const auto index = index_of(exit.name);
+  if (!index) {
+    return base::log_warning("job '{}': '{}' {}, which is not a worker of this node; ignored",
+                             options_.job, exit.name, how_it_ended(exit));
+  }
+  WorkerState& state = workers_[*index].state;
   const bool was_asked = state.phase == WorkerPhase::kStopping || state.hands_over;
   const Time now = runtime_.now();
+  has_lived_long_ |= now - state.started >= base::kEarlyFailureMax;
   state = launch::after_exit(state, exit, options_.max_restarts, now, runtime_.random());
   board_.report_end(exit.name);
   if (was_asked || state.phase == WorkerPhase::kFinished) {
     base::log_info("job '{}': '{}' {}", options_.job, exit.name, how_it_ended(exit));
   } else if (state.phase == WorkerPhase::kPaused) {
-    const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(state.ready - now);
-    base::log_warning("job '{}': '{}' {}; restart {} of {} in {} ms", options_.job, exit.name,
-                      how_it_ended(exit), state.restarts, options_.max_restarts, pause.count());
+    base::log_warning("job '{}': '{}' {}", options_.job, exit.name, how_it_ended(exit));
   } else {
     base::log_warning("job '{}': '{}' {}; it has had its {} restarts", options_.job, exit.name,
                       how_it_ended(exit), options_.max_restarts);
@@ -222,7 +271,7 @@ NodeFacts Supervisor::Impl::facts() const {
 }
 
 NodeStatus Supervisor::Impl::status() const {
-  NodeStatus node{options_.node, ::getpid(), options_.min_workers, options_.max_workers};
+  NodeStatus node{node_, ::getpid(), options_.min_workers, options_.max_workers};
   for (size_t i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
     node.workers.push_back({id_of(i), std::string(name_of(worker.state.phase)), worker.process,
@@ -245,7 +294,7 @@ WorkerCommand Supervisor::Impl::command_of(size_t index) const {
                                       .world_size = size,
                                       .local_rank = static_cast<int>(index),
                                       .local_world_size = local_size,
-                                      .group_rank = options_.node,
+                                      .group_rank = node_,
                                       .role_rank = place,
                                       .role_world_size = size,
                                       .restart_count = workers_[index].state.restarts,
@@ -257,7 +306,8 @@ WorkerCommand Supervisor::Impl::command_of(size_t index) const {
   for (std::string& variable :
        job_variables({options_.store_url, options_.store_secret, options_.job, id_of(index),
                       options_.min_workers, options_.max_workers,
-                      predecessor < 0 ? "" : launch::id_of(predecessor), options_.ledger_log})) {
+                      predecessor < 0 ? "" : launch::id_of(predecessor), options_.ledger_log,
+                      options_.on_lost_state})) {
     command.environment.push_back(std::move(variable));
   }
   if (!options_.log_folder.empty()) {
@@ -271,13 +321,14 @@ void Supervisor::Impl::carry_out(const WorkerDecision& decision) {
   for (const size_t index : decision.stop) {
     const Status asked = launcher_.stop(id_of(index), at_once ? Duration::zero() : options_.grace);
     if (asked.ok()) base::log_info("job '{}': '{}' is to end", options_.job, id_of(index));
-    workers_[index].state.phase = WorkerPhase::kStopping;  // if it has ended its exit comes next
+    workers_[index].state.phase = WorkerPhase::kStopping;  // if it has ended, its exit comes next
   }
   for (const size_t index : decision.start) {
     const auto process = launcher_.start(command_of(index));
     if (!process.ok()) return give_up(process.status());
     workers_[index].process = *process;
     workers_[index].state.phase = WorkerPhase::kRunning;
+    workers_[index].state.started = runtime_.now();
     base::log_info("job '{}': '{}' runs as process {}", options_.job, id_of(index), *process);
   }
 }
@@ -294,8 +345,9 @@ Result<std::unique_ptr<Supervisor>> Supervisor::start(Store& store, Runtime& run
 Supervisor::Supervisor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Supervisor::~Supervisor() = default;
 
+int Supervisor::node() const { return impl_->node(); }
 Status Supervisor::run() { return impl_->run(); }
 void Supervisor::stop() { impl_->stop(); }
 void Supervisor::kill() { impl_->kill(); }
 
-}  // namespace ffdl
+}  // namespace ffdl::launch

@@ -28,7 +28,7 @@ bool take(std::string_view& text, char sign) {
   return true;
 }
 
-// From whom a worker takes over that is wanted itself, nobody takes over.
+// Clears takes_over_from where the predecessor is wanted itself.
 void forget_predecessors_that_stay(WantedWorkers& wanted) {
   for (WantedWorker& worker : wanted) {
     if (place_of(wanted, worker.takes_over_from) >= 0) worker.takes_over_from = -1;

@@ -5,32 +5,34 @@
 #include <string_view>
 #include <vector>
 
-#include "ffdl/supervisor.h"
+#include "ffdl/launch/running_job.h"
 
-// Which workers a job wants: what it shall have after each request to scale it, or to move one.
+// The workers that a job wants: the set after each request to scale the job, or to move a worker.
 namespace ffdl::launch {
 
-// In the order of their places: a worker's place is the RANK that it is told.
+// Lists workers in the order of their places. A worker's place is the RANK that it receives.
 using WantedWorkers = std::vector<WantedWorker>;
 
 WantedWorkers first_workers(int count);
-// -1: it is not wanted.
+// Returns the place of a worker; -1: it is not wanted.
 int place_of(const WantedWorkers& wanted, int number);
 std::string id_of(int number);  // "worker-5" of 5
-// The other way; -1: it is no worker's id.
+// Returns the number of a worker's id; -1: it is no worker's id.
 int number_of(std::string_view id);
-// Those that give their place to one that is wanted, until that one has finished: they end by
+// Returns the workers that hand their place to a wanted one which has not finished. They end by
 // themselves.
 std::set<int> handing_over(const RunStatus& run);
 
-// Fewer: the last places go. More: the smallest numbers that are not wanted come.
+// Changes the number of workers. A smaller count removes the last places. A larger one adds the
+// smallest numbers that are not wanted.
 WantedWorkers scaled(WantedWorkers wanted, int count);
-// Worker `to` has the place of `from`. The first is not wanted yet, the second is.
+// Gives worker `to` the place of `from`. `to` must not be wanted yet, and `from` must be.
 WantedWorkers moved(WantedWorkers wanted, int from, int to);
 
-// "3" are workers 0 to 2; "2: 0 3<1" are worker 0, and worker 3 which takes over from worker 1.
+// Encodes as text. "3" means workers 0 to 2; "2: 0 3<1" means worker 0, and worker 3 which takes
+// over from worker 1.
 std::string encode(const WantedWorkers& wanted);
-// Empty: nobody would have written it.
+// Parses such text; empty: no writer produces it.
 WantedWorkers parse_wanted(std::string_view text);
 
 }  // namespace ffdl::launch

@@ -5,17 +5,36 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/limits.h"
+#include "membership/leave_out.h"
 
 namespace ffdl::membership {
 namespace {
 
+using namespace std::chrono_literals;
 using Members = std::vector<Member>;
+
+// Worlds that may fail in a row before the next one waits, the first pause, which doubles with
+// each, and the longest. Members that cannot work together may keep a job busy while others train
+// on.
+constexpr uint64_t kFailedWorldsFree = 3;
+constexpr auto kFailedWorldPause = 1s;
+constexpr auto kFailedWorldPauseMax = 4s;
 
 std::string names(const Members& members) {
   std::vector<std::string> ids;
   for (const Member& member : members) ids.push_back(member.id);
   return fmt::format("{}", fmt::join(ids, " "));
+}
+
+// Returns the end of the state holder's fence; none: it is dead for certain.
+std::optional<Time> end_of_fence(const Member& state_holder, const Facts& facts, Time now,
+                                 const MembershipOptions& options) {
+  if (facts.is_dead(state_holder)) return std::nullopt;
+  const auto absent = facts.absent.find(state_holder.id);
+  const Time since = absent == facts.absent.end() ? now : absent->second;
+  return since + options.fence_after + options.fence_margin + options.lease;
 }
 
 class Decision {
@@ -26,50 +45,59 @@ class Decision {
 
   WorldDecision decide() {
     const Members wanted = choose();
-    const bool begins_anew = record_.carriers.empty();
-    if (!begins_anew && !holds_carrier(wanted)) return without_carrier(wanted);
-    return form(wanted, must_go_back() ? From::kCheckpoint : From::kCarriers);
+    if (record_.completion && !may_hand_over(wanted)) return {.reason = "the training is done"};
+    const bool begins_anew = record_.state_holders.empty();
+    if (!begins_anew && !contains_state_holder(wanted)) return without_state_holder(wanted);
+    return form(wanted, must_go_back() ? From::kCheckpoint : From::kStateHolders);
   }
 
  private:
-  // What the next world begins with.
+  // The state from which the next world starts.
   enum class From {
-    kCarriers,    // the newest state of theirs
-    kCheckpoint,  // not that, though some carriers are there
-    kNobody,      // there are none
+    kStateHolders,  // the newest state of the state holders
+    kCheckpoint,    // the checkpoint, although some state holders are there
+    kNobody,        // no member's state: there are no state holders
   };
 
   const Candidate* find_successor(const Member& member) const {
-    return facts_.find_successor(member, record_.carriers);
+    return facts_.find_successor(member, record_.state_holders);
   }
 
-  // Is there, can work, and nobody takes over from it.
+  // Returns true if the member is a willing candidate without a successor.
   bool stays(const Member& member) const {
     const Candidate* candidate = facts_.find(member);
     return candidate != nullptr && candidate->is_willing() && find_successor(member) == nullptr;
   }
 
-  bool holds_carrier(const Members& members) const {
+  bool contains_state_holder(const Members& members) const {
     return std::any_of(members.begin(), members.end(),
-                       [&](const Member& m) { return contains(record_.carriers, m); });
+                       [&](const Member& m) { return contains(record_.state_holders, m); });
   }
 
-  // With consistent recovery, when a carrier is lost and somebody stays to train. The next world
-  // has a carrier as any other does: when it is active that one has settled, so that no step of the
-  // lineage before can become stable any more.
+  // Returns true if, in a job that is done, one member has the last state and another came for it.
+  bool may_hand_over(const Members& wanted) const {
+    return contains_state_holder(wanted) &&
+           std::any_of(wanted.begin(), wanted.end(), [&](const Member& m) { return stays(m); });
+  }
+
+  // Returns true with consistent recovery if a state holder is lost and a member stays to train.
+  // The next world has a state holder in it, as any other. Once that world is active the state
+  // holder has settled. So no further step of the earlier lineage can become stable.
   bool must_go_back() const {
     if (record_.recovery != Recovery::kConsistent || record_.gives_up()) return false;
+    if (record_.completion) return false;
     const bool somebody_stays =
         std::any_of(facts_.candidates.begin(), facts_.candidates.end(),
                     [](const Candidate& candidate) { return !candidate.leaving; });
     return somebody_stays &&
-           std::any_of(record_.carriers.begin(), record_.carriers.end(),
-                       [&](const Member& carrier) { return facts_.is_lost(carrier); });
+           std::any_of(record_.state_holders.begin(), record_.state_holders.end(),
+                       [&](const Member& state_holder) { return facts_.is_lost(state_holder); });
   }
 
-  // Who is in the world keeps its place, or its successor has it; carriers that are not come before
-  // newcomers, who come in the order of their arrival. If there is no other carrier, one that hands
-  // over must stay for a world more, then those who want to go, and then those who stand still.
+  // Chooses the members of the next world. A member of the world keeps its place, or its successor
+  // takes it. State holders outside the world come before newcomers, which come in the order of
+  // arrival. If there is no other state holder, one that hands over must stay for one more world.
+  // Leaving state holders come next, then stalled ones.
   Members choose() const {
     Members wanted;
     for (const Member& member : record_.members) {
@@ -81,28 +109,40 @@ class Decision {
     const Members others = choose_others(wanted);
     wanted.insert(wanted.end(), others.begin(), others.end());
     auto most = static_cast<size_t>(options_.max_workers);
-    if (!record_.carriers.empty() && !holds_carrier(wanted)) {
-      if (const Member* last = carrier_that_hands_over()) {
+    if (!record_.state_holders.empty() && !contains_state_holder(wanted)) {
+      if (const Member* last = state_holder_that_hands_over()) {
         wanted.insert(wanted.begin(), *last);
-        most = std::min(most + 1, base::kRanksMax);  // or a full world could not be taken over
+        most = std::min(most + 1, base::kRanksMax);  // so that a full world can be taken over
       } else {
-        keep_carriers(wanted);
+        keep_state_holders(wanted);
       }
     }
-    if (wanted.size() > most) wanted.resize(most);
+    cut_to(most, wanted);
     return wanted;
   }
 
+  // Limits the world to `most` members and keeps one state holder, if any. It takes the last place
+  // if all earlier places have other members.
+  void cut_to(size_t most, Members& wanted) const {
+    if (wanted.size() <= most) return;
+    const auto state_holder = std::find_if(wanted.begin(), wanted.end(), [&](const Member& member) {
+      return contains(record_.state_holders, member);
+    });
+    const auto last = wanted.begin() + static_cast<std::ptrdiff_t>(most) - 1;
+    if (state_holder != wanted.end() && state_holder > last) *last = *state_holder;
+    wanted.resize(most);
+  }
+
   Members choose_others(const Members& wanted) const {
-    std::vector<std::pair<const Candidate*, const Candidate*>> others;  // whose place, and who
+    std::vector<std::pair<const Candidate*, const Candidate*>> others;  // place, newcomer
     for (const Candidate& candidate : facts_.candidates) {
       const Member& member = candidate.member;
       if (!stays(member) || contains(record_.members, member) || contains(wanted, member)) continue;
       others.emplace_back(place_of(candidate), &candidate);
     }
     std::sort(others.begin(), others.end(), [&](const auto& a, const auto& b) {
-      const bool a_carries = contains(record_.carriers, a.first->member);
-      const bool b_carries = contains(record_.carriers, b.first->member);
+      const bool a_carries = contains(record_.state_holders, a.first->member);
+      const bool b_carries = contains(record_.state_holders, b.first->member);
       return a_carries != b_carries ? a_carries : a.first->joined < b.first->joined;
     });
     Members members;
@@ -110,7 +150,7 @@ class Decision {
     return members;
   }
 
-  // The one that it takes over from and that is still there, or itself.
+  // Returns the predecessor of this candidate if it is still there, otherwise the candidate.
   const Candidate* place_of(const Candidate& candidate) const {
     for (const Candidate& other : facts_.candidates) {
       if (candidate.replaces(other.member) && find_successor(other.member) == &candidate) {
@@ -120,22 +160,22 @@ class Decision {
     return &candidate;
   }
 
-  const Member* carrier_that_hands_over() const {
-    for (const Member& carrier : record_.carriers) {
-      const Candidate* candidate = facts_.find(carrier);
-      if (candidate != nullptr && !candidate->stalled && find_successor(carrier) != nullptr) {
-        return &carrier;
+  const Member* state_holder_that_hands_over() const {
+    for (const Member& state_holder : record_.state_holders) {
+      const Candidate* candidate = facts_.find(state_holder);
+      if (candidate != nullptr && !candidate->stalled && find_successor(state_holder) != nullptr) {
+        return &state_holder;
       }
     }
     return nullptr;
   }
 
-  void keep_carriers(Members& wanted) const {
+  void keep_state_holders(Members& wanted) const {
     for (const bool stalled : {false, true}) {
       Members kept;
-      for (const Member& carrier : record_.carriers) {
-        const Candidate* candidate = facts_.find(carrier);
-        if (candidate != nullptr && candidate->stalled == stalled) kept.push_back(carrier);
+      for (const Member& state_holder : record_.state_holders) {
+        const Candidate* candidate = facts_.find(state_holder);
+        if (candidate != nullptr && candidate->stalled == stalled) kept.push_back(state_holder);
       }
       if (kept.empty()) continue;
       wanted.insert(wanted.begin(), kept.begin(), kept.end());
@@ -143,33 +183,32 @@ class Decision {
     }
   }
 
-  WorldDecision without_carrier(const Members& wanted) const {
+  WorldDecision without_state_holder(const Members& wanted) const {
     WorldDecision decision;
     Time last_end = now_;
-    for (const Member& carrier : record_.carriers) {
-      if (facts_.is_dead(carrier)) continue;
-      const auto absent = facts_.absent.find(carrier.id);
-      const Time since = absent == facts_.absent.end() ? now_ : absent->second;
-      const Time end = since + options_.fence_after + options_.fence_margin + options_.lease;
-      if (end > now_) decision.waiting_for.push_back(carrier);
-      last_end = std::max(last_end, end);
+    for (const Member& state_holder : record_.state_holders) {
+      const auto until = end_of_fence(state_holder, facts_, now_, options_);
+      if (!until) continue;
+      if (*until > now_) decision.waiting_for.push_back(state_holder);
+      last_end = std::max(last_end, *until);
     }
     if (decision.waiting_for.empty()) return form(wanted, From::kNobody);
     decision.again = last_end;
+    decision.warns = true;
     decision.reason = fmt::format(
-        "wait for '{}', who alone have the state: none of them answers, and none is known to be "
-        "dead",
+        "wait for '{}', the only state holders: none of them answers, and none is known to be dead",
         names(decision.waiting_for));
     return decision;
   }
 
   WorldDecision form(const Members& wanted, From from) const {
     WorldDecision decision;
-    if (wanted == record_.members && from == From::kCarriers && !has_failed()) {
-      decision.reason = "nobody came or went";
+    if (wanted == record_.members && from == From::kStateHolders && !has_failed()) {
+      decision.reason = "no member joined or left";
       return decision;
     }
-    if (wanted.empty() || wanted.size() < static_cast<size_t>(options_.min_workers)) {
+    const size_t least = record_.completion ? 1 : static_cast<size_t>(options_.min_workers);
+    if (wanted.size() < least) {
       decision.reason =
           fmt::format("{} of at least {} workers are here", wanted.size(), options_.min_workers);
       return decision;
@@ -177,32 +216,43 @@ class Decision {
     const Time wait_until = from == From::kCheckpoint ? now_ : when_to_form(wanted);
     if (wait_until > now_) {
       decision.again = wait_until;
-      decision.reason = "newcomers wait for others";
+      decision.reason =
+          has_failed() ? "the last worlds failed; the next one waits" : "newcomers wait for others";
       return decision;
     }
     decision.next = next_record(wanted, from);
+    decision.loses_state = from == From::kNobody && !record_.checkpoint;
+    decision.warns = from == From::kCheckpoint && !record_.checkpoint;
     decision.reason = fmt::format("generation {}: '{}'{}", decision.next->generation, names(wanted),
                                   why_anew(from));
     return decision;
   }
 
   std::string why_anew(From from) const {
-    if (from == From::kCarriers) return "";
-    if (from == From::kNobody) return " begin anew, as nobody has the state";
+    if (from == From::kStateHolders) return "";
+    if (from == From::kNobody) return " begin again, as no member has the state";
     Members lost;
-    for (const Member& carrier : record_.carriers) {
-      if (facts_.is_lost(carrier)) lost.push_back(carrier);
+    for (const Member& state_holder : record_.state_holders) {
+      if (facts_.is_lost(state_holder)) lost.push_back(state_holder);
     }
-    return fmt::format(" go back to the newest checkpoint, as '{}' is lost", names(lost));
+    if (record_.checkpoint) {
+      return fmt::format(" go back to the newest checkpoint, as '{}' is lost", names(lost));
+    }
+    return fmt::format(
+        " go back to step 0, as '{}' is lost and no checkpoint is published yet; take the first "
+        "checkpoint earlier to keep more",
+        names(lost));
   }
 
-  // A loss or a failure is answered at once. Growth waits: for more to come, and for the world that
-  // is forming.
+  // Returns the time to form the next world. It follows a loss at once, and at first a failure too.
+  // Growth waits for further newcomers and for the world that is forming.
   Time when_to_form(const Members& wanted) const {
     const bool lost = std::any_of(record_.members.begin(), record_.members.end(),
                                   [&](const Member& m) { return !contains(wanted, m); });
-    if (lost || has_failed()) return now_;
-    if (record_.phase == Phase::kForming) return kNoDeadline;
+    if (lost) return now_;
+    if (has_failed()) return facts_.formed + pause_after_failures();
+    const bool is_done = record_.completion.has_value();  // no world of it need become active
+    if (record_.phase == Phase::kForming && !is_done) return kNoDeadline;
     if (wanted.size() == static_cast<size_t>(options_.max_workers)) return now_;
     Time newest = Time::min();
     for (const Member& member : wanted) {
@@ -211,7 +261,16 @@ class Decision {
     return newest == Time::min() ? now_ : newest + options_.gather;
   }
 
-  // Its members live, but cannot work together any more.
+  // Returns no pause for the first failed worlds, then growing pauses. The others train on
+  // meanwhile, and each new world costs all of them a connection.
+  Duration pause_after_failures() const {
+    const uint64_t failed = facts_.failed_worlds + 1;
+    if (failed < kFailedWorldsFree) return Duration::zero();
+    const uint64_t doublings = std::min<uint64_t>(failed - kFailedWorldsFree, 16);
+    return std::min<Duration>(kFailedWorldPause * (1 << doublings), kFailedWorldPauseMax);
+  }
+
+  // Returns true if the members live but cannot work together any more.
   bool has_failed() const {
     return std::any_of(record_.members.begin(), record_.members.end(), [&](const Member& member) {
       const Candidate* candidate = facts_.find(member);
@@ -224,8 +283,15 @@ class Decision {
     ++next.generation;
     next.phase = Phase::kForming;
     next.members = wanted;
-    if (from == From::kNobody) next.carriers.clear();
-    if (from != From::kCarriers || record_.lineage == 0) {
+    if (from == From::kNobody) {
+      next.state_holders.clear();
+      next.protocol = kProtocolVersion;
+    }
+    FFDL_CHECK(!wanted.empty() && wanted.size() <= base::kRanksMax,
+               "a world has at least one member, and at most the limit");
+    FFDL_CHECK(next.state_holders.empty() || contains_state_holder(wanted),
+               "a world has a state holder if there is one");
+    if (from != From::kStateHolders || record_.lineage == 0) {
       ++next.lineage;
       next.restart_base = record_.checkpoint;
     }
@@ -240,12 +306,31 @@ class Decision {
 
 }  // namespace
 
+std::optional<Time> holds_until(const Member& state_holder, const Facts& facts, Time now,
+                                const MembershipOptions& options) {
+  if (facts.find(state_holder) != nullptr) return kNoDeadline;
+  const auto departure = facts.left.find(state_holder.id);
+  const bool has_left =
+      departure != facts.left.end() && departure->second >= state_holder.incarnation;
+  return has_left ? std::nullopt : end_of_fence(state_holder, facts, now, options);
+}
+
 WorldDecision decide_world(const std::optional<WorldRecord>& record, const Facts& facts, Time now,
                            const MembershipOptions& options) {
-  // No record is one without members, carriers and lineage, whose world is over.
+  // A missing record equals one without members, state holders and lineage, whose world is over.
   const WorldRecord before =
       record.value_or(WorldRecord{.phase = Phase::kActive, .recovery = options.recovery});
-  return Decision(before, facts, now, options).decide();
+  LeftOut left_out = choose_left_out(before, facts, now, options);
+  if (left_out.members.empty()) return Decision(before, facts, now, options).decide();
+  Facts others = facts;
+  for (Candidate& candidate : others.candidates) {
+    candidate.left_out = contains(left_out.members, candidate.member);
+  }
+  WorldDecision decision = Decision(before, others, now, options).decide();
+  decision.again = std::min(decision.again, left_out.again);
+  decision.left_out = std::move(left_out.members);
+  decision.why_left_out = std::move(left_out.why);
+  return decision;
 }
 
 }  // namespace ffdl::membership

@@ -4,23 +4,34 @@
 #include <string>
 #include <vector>
 
-#include "membership/sightings.h"
+#include "membership/membership_observer.h"
 
 namespace ffdl::membership {
 
 struct WorldDecision {
-  std::optional<WorldRecord> next;  // to be written; none: nothing to change
-  std::vector<Member> waiting_for;  // carriers without whom no world may be formed
-  Time again = kNoDeadline;         // when the answer may be another though nothing happened
-  std::string reason;
+  std::optional<WorldRecord> next{};  // to be written; none: no change
+  std::vector<Member> waiting_for{};  // state holders without which no world may be formed
+  std::vector<Member> left_out{};     // live candidates that cannot connect to others
+  std::string why_left_out{};         // empty: none is left out
+  bool loses_state = false;           // `next` starts from the initial state after an active world
+  bool warns = false;                 // the user should see the reason
+  Time again = kNoDeadline;           // time at which the decision may change without an event
+  std::string reason{};
 };
 
-// Which world the leader should form from these facts. Safety is in three rules: the next world has
-// a carrier in it; carriers change only when a world is active; without a carrier the job begins
-// anew only when each of them is dead for certain, or must have dropped its state. The rest (when,
-// how many, in which order) is taste.
-// `record` is none before the first world. Term and leader of `next` are the record's.
+// Decides which world the leader should form from these facts. Safety is in three rules: the next
+// world has a state holder in it; state holders change only when a world is active; without a state
+// holder the job starts over only when each of them is dead for certain, or must have dropped its
+// state. The rest (time, number and order of members) is preference. A job that is done starts no
+// lineage: its worlds bring its last state to late members. `record` is none before the first
+// world. `next` has the term and the leader of the record.
 WorldDecision decide_world(const std::optional<WorldRecord>& record, const Facts& facts, Time now,
                            const MembershipOptions& options);
+
+// Returns the time until which this state holder may still hold the state: kNoDeadline while it is
+// a candidate, otherwise the end of its fence after it was last seen. Returns nothing once it is
+// dead for certain or has left.
+std::optional<Time> holds_until(const Member& state_holder, const Facts& facts, Time now,
+                                const MembershipOptions& options);
 
 }  // namespace ffdl::membership

@@ -1,10 +1,10 @@
-#include "ffdl/job_status.h"
-
 #include <algorithm>
 #include <map>
 
+#include "base/errors.h"
+#include "ffdl/membership.h"
 #include "membership/keys.h"
-#include "membership/records.h"
+#include "membership/membership_records.h"
 
 namespace ffdl {
 namespace {
@@ -27,11 +27,12 @@ void take_candidate(std::string_view id, const Entry& entry,
 Status take_world(const Entry& entry, JobStatus& status) {
   FFDL_ASSIGN_OR_RETURN(const auto record, membership::parse_world(entry.value));
   status.world = {record.generation, -1,           record.members,
-                  record.lineage,    record.phase, record.carriers,
+                  record.lineage,    record.phase, record.state_holders,
                   record.gives_up()};
   status.active_generation = record.active_generation;
   status.term = record.term;
   status.checkpoint = record.checkpoint;
+  status.completion = record.completion;
   for (const Member& member : record.members) {
     status.members.push_back({member, static_cast<int>(status.members.size())});
   }
@@ -58,6 +59,11 @@ Result<JobStatus> read_job(Store& store, std::string_view job) {
     take_candidate(std::string_view(entry.key).substr(keys.candidates().size()), entry, others,
                    status);
   }
+  FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> servers, store.list(keys.ended_servers()));
+  for (const Entry& server : servers) {
+    FFDL_ASSIGN_OR_RETURN(status.ended_servers[server.key.substr(keys.ended_servers().size())],
+                          membership::parse_number(server.value));
+  }
   for (auto& [id, other] : others) status.members.push_back(std::move(other));
   for (MemberStatus& one : status.members) {
     const auto entry = std::find_if(progress.begin(), progress.end(), [&](const Entry& candidate) {
@@ -70,6 +76,17 @@ Result<JobStatus> read_job(Store& store, std::string_view job) {
     one.step = read->step;
   }
   return status;
+}
+
+Status record_server_end(Store& store, std::string_view job, std::string_view name,
+                         uint64_t version) {
+  if (!membership::is_name(name)) {
+    return base::invalid_argument(
+        "record the end of parameter server '{}' of job '{}': it is not a valid name; use letters, "
+        "digits and signs except '/'",
+        name, job);
+  }
+  return store.put(Keys(job).ended_server(name), std::to_string(version), kNoLease).status();
 }
 
 Result<uint64_t> last_incarnation(Store& store, std::string_view job, std::string_view id) {

@@ -1,10 +1,9 @@
 #include "membership/launch_environment.h"
 
-#include <charconv>
-
 #include "base/env.h"
 #include "base/errors.h"
 #include "base/limits.h"
+#include "base/parse_count.h"
 
 namespace ffdl {
 namespace membership {
@@ -12,7 +11,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-// Where a launcher writes a number, and how large it may be at most.
+// A variable in which a launcher writes a number, and the field for it.
 struct NumberField {
   const char* name;
   int LaunchEnvironment::* field;
@@ -26,7 +25,7 @@ struct Launcher {
   const char* run_id;
 };
 
-// The first whose rank is set has started this process.
+// Lists the launchers in order. The first whose rank variable is set has started this process.
 const std::vector<Launcher>& launchers() {
   using E = LaunchEnvironment;
   static const std::vector<Launcher> in_order = {
@@ -70,13 +69,9 @@ Result<int> number_in(const Variables& variables, const char* name) {
     return base::invalid_argument("read the launcher's variables: {} is not set; set it too", name);
   }
   const std::string& text = found->second;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= 0) return value;
+  if (const auto value = base::parse_count(text)) return *value;
   return base::invalid_argument(
-      "read the launcher's variables: {}='{}' is no number from 0 on; "
-      "correct it",
-      name, text);
+      "read the launcher's variables: {}='{}' is not a number from 0 on; correct it", name, text);
 }
 
 std::string text_in(const Variables& variables, const char* name) {
@@ -144,6 +139,13 @@ Result<std::optional<JobEnvironment>> parse_job_environment(const Variables& var
   }
   read.takes_over_from = text_in(variables, "FFDL_TAKES_OVER_FROM");
   read.ledger_log = text_in(variables, "FFDL_LEDGER_LOG");
+  const std::string on_lost_state = text_in(variables, "FFDL_ON_LOST_STATE");
+  if (!on_lost_state.empty() && on_lost_state != "restart" && on_lost_state != "fail") {
+    return base::invalid_argument(
+        "read the launcher's variables: FFDL_ON_LOST_STATE='{}'; use restart or fail",
+        on_lost_state);
+  }
+  if (on_lost_state == "fail") read.on_lost_state = OnLostState::kFail;
   return std::optional(std::move(read));
 }
 
@@ -178,7 +180,9 @@ std::vector<std::string> job_variables(const JobEnvironment& environment) {
           fmt::format("FFDL_MIN_WORKERS={}", environment.min_workers),
           fmt::format("FFDL_MAX_WORKERS={}", environment.max_workers),
           "FFDL_TAKES_OVER_FROM=" + environment.takes_over_from,
-          "FFDL_LEDGER_LOG=" + environment.ledger_log};
+          "FFDL_LEDGER_LOG=" + environment.ledger_log,
+          fmt::format("FFDL_ON_LOST_STATE={}",
+                      environment.on_lost_state == OnLostState::kFail ? "fail" : "restart")};
 }
 
 World world_of(const LaunchEnvironment& environment) {

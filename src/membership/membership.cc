@@ -4,8 +4,8 @@
 #include "base/limits.h"
 #include "membership/keys.h"
 #include "membership/membership_impl.h"
+#include "membership/membership_records.h"
 #include "membership/options.h"
-#include "membership/records.h"
 
 namespace ffdl {
 
@@ -17,14 +17,15 @@ Result<std::unique_ptr<Membership>> Membership::join(Store& store, Runtime& runt
   FFDL_RETURN_IF_ERROR(membership::check_options(options));
   if (!membership::is_name(self.id)) {
     return base::invalid_argument(
-        "join job '{}' as '{}': it is no id; use 1 to {} letters, digits and signs but '/'",
+        "join job '{}' as '{}': it is not a valid id; use 1 to {} letters, digits and signs except "
+        "'/'",
         options.job, self.id, base::kMemberIdMax);
   }
   if (!options.takes_over_from.empty() &&
       (!membership::is_name(options.takes_over_from) || options.takes_over_from == self.id)) {
     return base::invalid_argument(
-        "join job '{}' as '{}': takes_over_from is '{}'; name another member, or nobody",
-        options.job, self.id, options.takes_over_from);
+        "join job '{}' as '{}': takes_over_from is '{}'; name another member, or none", options.job,
+        self.id, options.takes_over_from);
   }
   auto impl = std::make_unique<Impl>(store, runtime, std::move(self), options);
   FFDL_RETURN_IF_ERROR(impl->start());
@@ -35,7 +36,10 @@ const Member& Membership::self() const { return impl_->self(); }
 World Membership::world() const { return impl_->world(); }
 bool Membership::is_leader() const { return impl_->is_leader(); }
 bool Membership::is_candidate(const Member& member) const { return impl_->is_candidate(member); }
-Status Membership::standing() const { return impl_->standing(); }
+bool Membership::has_gone_on(const Member& member, uint64_t generation) const {
+  return impl_->has_gone_on(member, generation);
+}
+Status Membership::life_status() const { return impl_->life_status(); }
 
 Result<World> Membership::wait_world_after(uint64_t generation, Time deadline) {
   return impl_->wait_world_after(generation, deadline);
@@ -53,7 +57,11 @@ void Membership::report_progress(uint64_t generation, uint64_t step) {
   impl_->report_progress(generation, step);
 }
 
-void Membership::report_failure(uint64_t generation) { impl_->report_failure(generation); }
+void Membership::report_failure(uint64_t generation, const std::vector<Member>& unreached) {
+  impl_->report_failure(generation, unreached);
+}
+
+void Membership::report_connected(const World& world) { impl_->report_connected(world); }
 
 std::optional<CheckpointPointer> Membership::checkpoint() const { return impl_->checkpoint(); }
 
@@ -63,9 +71,16 @@ Status Membership::publish_checkpoint(const CheckpointPointer& checkpoint, Time 
   return impl_->publish_checkpoint(checkpoint, deadline);
 }
 
+Status Membership::complete(const Completion& end, Time deadline) {
+  return impl_->complete(end, deadline);
+}
+
+std::optional<Completion> Membership::completion() const { return impl_->completion(); }
+bool Membership::is_state_held() const { return impl_->is_state_held(); }
 void Membership::ask_to_leave() { impl_->ask_to_leave(); }
 bool Membership::may_leave() const { return impl_->may_leave(); }
 Status Membership::leave(Time deadline) { return impl_->leave(deadline); }
+bool Membership::has_ended_by_leaving() const { return impl_->has_ended_by_leaving(); }
 
 Status report_death(Store& store, std::string_view job, const Member& member) {
   const membership::Keys keys(job);
@@ -82,9 +97,38 @@ Status report_death(Store& store, std::string_view job, const Member& member) {
     if (put.ok()) return {};
     if (put.status().code() != StatusCode::kConflict) return put.status();
   }
+  return base::make_error(
+      StatusCode::kUnavailable,
+      "report the death of '{}': other processes changed the same key; try again", member.id);
+}
+
+// Starts a completed job over as a leader would, without state holders and without a checkpoint.
+Status begin_again(Store& store, std::string_view job) {
+  const membership::Keys keys(job);
+  FFDL_ASSIGN_OR_RETURN(const auto servers, store.list(keys.ended_servers()));
+  for (const Entry& server : servers) FFDL_RETURN_IF_ERROR(store.remove(server.key));
+  const std::string key = keys.world();
+  for (int attempt = 0; attempt < base::kContentionMax; ++attempt) {
+    const auto entry = store.get(key);
+    if (entry.status().code() == StatusCode::kNotFound) return {};
+    if (!entry.ok()) return entry.status();
+    FFDL_ASSIGN_OR_RETURN(membership::WorldRecord next, membership::parse_world(entry->value));
+    if (!next.completion) return {};
+    ++next.generation;
+    ++next.lineage;
+    next.phase = Phase::kForming;
+    next.protocol = membership::kProtocolVersion;  // not of the members that ended
+    next.state_holders.clear();
+    next.completion.reset();
+    next.checkpoint.reset();
+    next.restart_base.reset();
+    const auto put = store.compare_and_put(key, entry->revision, encode(next));
+    if (put.ok()) return {};
+    if (put.status().code() != StatusCode::kConflict) return put.status();
+  }
   return base::make_error(StatusCode::kUnavailable,
-                          "report the death of '{}': others write the same key; try again",
-                          member.id);
+                          "begin job '{}' again: other processes changed its record; try again",
+                          job);
 }
 
 }  // namespace ffdl

@@ -2,33 +2,36 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/errors.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace ffdl {
 
 using base::make_error;
 using base::MutexLock;
 using membership::contains;
-using membership::parse_candidate;
 using membership::parse_number;
 using membership::parse_world;
 
 namespace {
 
-// No later attempt can end otherwise.
+// Returns true if no later attempt can end otherwise.
 bool is_final(StatusCode code) {
   return code == StatusCode::kCancelled || code == StatusCode::kCorrupt ||
          code == StatusCode::kInvalidArgument;
 }
 
-World world_seen_by(const Member& self, const membership::WorldRecord& record) {
+World world_seen_by(const Member& self, const std::string& job,
+                    const membership::WorldRecord& record) {
   const auto place = std::find(record.members.begin(), record.members.end(), self);
   const int rank =
       place == record.members.end() ? -1 : static_cast<int>(place - record.members.begin());
-  return {record.generation, rank, record.members, record.lineage, record.phase, record.carriers,
-          record.gives_up()};
+  return {record.generation, rank,         record.members,
+          record.lineage,    record.phase, record.state_holders,
+          record.gives_up(), job};
 }
 
 // Orders the states of one lineage.
@@ -57,11 +60,20 @@ Membership::Impl::~Impl() {
 }
 
 Status Membership::Impl::start() {
+  FFDL_RETURN_IF_ERROR(launcher_.check(self_.id));
   FFDL_RETURN_IF_ERROR(find_predecessor());
   FFDL_RETURN_IF_ERROR(take_incarnation());
-  note_renewal(runtime_.now());
-  FFDL_RETURN_IF_ERROR(enter());
+  FFDL_RETURN_IF_ERROR(read_reached());
+  {
+    MutexLock lock(mutex_);
+    renewed_ = runtime_.now();
+  }
+  FFDL_RETURN_IF_ERROR(enter_first());
   auto task = runtime_.spawn("ffdl-member", [this](const StopToken& stop) { run(stop); });
+  if (!task) {
+    static_cast<void>(store_.end_lease(lease_).ok());  // otherwise the others wait until it ends
+    return base::no_thread("ffdl-member");
+  }
   MutexLock lock(mutex_);
   task_ = std::move(task);
   return {};
@@ -83,7 +95,8 @@ void Membership::Impl::run(const StopToken& stop) {
 }
 
 Status Membership::Impl::turn() {
-  FFDL_RETURN_IF_ERROR(standing());
+  FFDL_RETURN_IF_ERROR(launcher_.check(self_.id));
+  FFDL_RETURN_IF_ERROR(life_status());
   if (lease_ != kNoLease && runtime_.now() >= next_beat_) FFDL_RETURN_IF_ERROR(beat());
   if (lease_ == kNoLease) FFDL_RETURN_IF_ERROR(enter());
   if (must_look_) FFDL_RETURN_IF_ERROR(look());
@@ -97,7 +110,7 @@ Status Membership::Impl::turn() {
   return seen.status().code() == StatusCode::kTimeout ? Status() : seen.status();
 }
 
-// Before this life begins, so that no two can take over from each other.
+// Runs before this life begins, so that no two members can take over from each other.
 Status Membership::Impl::find_predecessor() {
   const std::string& id = options_.takes_over_from;
   if (id.empty()) return {};
@@ -127,98 +140,9 @@ Status Membership::Impl::take_incarnation() {
     if (put.status().code() != StatusCode::kConflict) return put.status();
   }
   return make_error(StatusCode::kUnavailable,
-                    "take an incarnation of '{}': others took {} meanwhile; give each member an id "
-                    "of its own",
+                    "take an incarnation of '{}': other processes took {} meanwhile; give each "
+                    "member a different id",
                     self_.id, base::kContentionMax);
-}
-
-// A lease, and the key that makes a candidate. One whose lease had ended may have been counted as
-// absent: if the job is about to begin anew because of that, then its new lease counts only once
-// the record is another, so that one of the two writes fails.
-Status Membership::Impl::enter() {
-  const Time start = runtime_.now();
-  FFDL_ASSIGN_OR_RETURN(const LeaseId lease, store_.grant_lease(options_.lease));
-  FFDL_RETURN_IF_ERROR(put_candidate(lease));
-  if (has_lapsed_) {
-    const Status written =
-        change_world("come back into", start + options_.lease,
-                     [&](const WorldRecord& record) -> Result<std::optional<WorldRecord>> {
-                       if (!contains(record.carriers, self_)) return std::optional<WorldRecord>();
-                       return std::optional<WorldRecord>(record);
-                     });
-    if (!written.ok() && written.code() != StatusCode::kNotFound) return written;
-  }
-  lease_ = lease;
-  next_beat_ = start + options_.heartbeat;
-  told_progress_ = {};
-  note_renewal(start);
-  return {};
-}
-
-Status Membership::Impl::put_candidate(LeaseId lease) {
-  const std::string key = keys_.candidate(self_.id);
-  const Wishes wishes = [&] {
-    MutexLock lock(mutex_);
-    return wishes_;
-  }();
-  const auto entry = store_.get(key);
-  if (!entry.ok() && entry.status().code() != StatusCode::kNotFound) return entry.status();
-  if (entry.ok()) {
-    const auto other = parse_candidate(entry->value);
-    if (other.ok() && other->incarnation > self_.incarnation) {
-      return make_error(StatusCode::kCancelled,
-                        "member '{}': incarnation {} has taken the place of {}; end, or join again "
-                        "under another id",
-                        self_.id, other->incarnation, self_.incarnation);
-    }
-  }
-  const membership::CandidateRecord mine = {self_.incarnation, self_.address, wishes.leaving,
-                                            wishes.failed_generation, takes_over_from_};
-  const auto put =
-      store_.compare_and_put(key, entry.ok() ? entry->revision : 0, encode(mine), lease);
-  if (!put.ok()) return put.status();
-  told_wishes_ = wishes;
-  return {};
-}
-
-Status Membership::Impl::beat() {
-  const Time start = runtime_.now();
-  const Status kept = store_.keep_alive(lease_);
-  if (kept.code() == StatusCode::kNotFound) {
-    lease_ = kNoLease;
-    has_lapsed_ = true;
-    return {};
-  }
-  FFDL_RETURN_IF_ERROR(kept);
-  note_renewal(start);
-  next_beat_ = start + options_.heartbeat;
-  FFDL_RETURN_IF_ERROR(tell_wishes());
-  FFDL_RETURN_IF_ERROR(tell_progress());
-  if (!is_leader()) return {};
-  FFDL_ASSIGN_OR_RETURN(const auto progress, store_.list(keys_.all_progress()));
-  sightings_.update_progress(progress, runtime_.now(), options_.step_timeout);
-  return {};
-}
-
-Status Membership::Impl::tell_wishes() {
-  {
-    MutexLock lock(mutex_);
-    if (wishes_ == told_wishes_) return {};
-  }
-  return put_candidate(lease_);
-}
-
-Status Membership::Impl::tell_progress() {
-  membership::Progress progress;
-  {
-    MutexLock lock(mutex_);
-    progress = progress_;
-  }
-  progress.incarnation = self_.incarnation;
-  if (progress == told_progress_) return {};
-  const auto put = store_.put(keys_.progress(self_.id), encode(progress), lease_);
-  if (put.ok()) told_progress_ = progress;
-  return put.ok() ? Status() : put.status();
 }
 
 Status Membership::Impl::look() {
@@ -240,6 +164,12 @@ Status Membership::Impl::look() {
     }
   }
   const auto& record = sightings_.record();
+  if (record && record->protocol != membership::kProtocolVersion && is_anyone_of_it_here()) {
+    return base::invalid_argument(
+        "join job '{}' as '{}': its members use version {} of the protocol, this one {}; run one "
+        "version",
+        options_.job, self_.id, record->protocol, membership::kProtocolVersion);
+  }
   if (record && record->recovery != options_.recovery) {
     return base::invalid_argument(
         "join job '{}' as '{}': its recovery from a death is {}, this member's {}; give all "
@@ -247,39 +177,30 @@ Status Membership::Impl::look() {
         options_.job, self_.id, membership::to_string(record->recovery),
         membership::to_string(options_.recovery));
   }
-  if (record) note_record(*record, sightings_.record_revision());
   std::vector<Member> candidates;
   for (const auto& candidate : facts.candidates) candidates.push_back(candidate.member);
   {
     MutexLock lock(mutex_);
-    view_.is_needed = is_needed();
+    view_.is_needed = sightings_.needs(self_);
+    view_.state_held_until = state_held_until();
     view_.candidates = std::move(candidates);
+    if (record) note_missed(record->members, record->generation);
   }
+  // Last: a record that reports the job as done must not be visible before the view that belongs to
+  // it.
+  if (record) note_record(*record, sightings_.record_revision());
   wake();
   return {};
 }
 
-// One snapshot must show both that this member has asked, and who stays: before it has asked,
-// others may be about to build on it.
-bool Membership::Impl::is_needed() const {
-  const auto* mine = sightings_.facts().find(self_);
-  if (mine == nullptr) return true;
-  if (!mine->leaving) return !is_replaced();
-  const auto& record = sightings_.record();
-  if (!record) return false;
-  if (!contains(record->members, self_) && !contains(record->carriers, self_)) return false;
-  const auto& candidates = sightings_.facts().candidates;
-  return std::any_of(candidates.begin(), candidates.end(),
-                     [](const membership::Candidate& other) { return !other.leaving; });
-}
-
-// Its successor has the state, and no world that is or may come has this member.
-bool Membership::Impl::is_replaced() const {
-  const auto& record = sightings_.record();
-  if (!record || contains(record->carriers, self_) || contains(record->members, self_))
-    return false;
-  const auto* successor = sightings_.facts().find_successor(self_, record->carriers);
-  return successor != nullptr && contains(record->carriers, successor->member);
+// Returns true if a member or state holder of the record is a candidate. All of them use the same
+// protocol.
+bool Membership::Impl::is_anyone_of_it_here() const {
+  const auto& record = *sightings_.record();
+  return std::ranges::any_of(sightings_.facts().candidates, [&](const auto& candidate) {
+    return contains(record.members, candidate.member) ||
+           contains(record.state_holders, candidate.member);
+  });
 }
 
 Status Membership::Impl::lead() {
@@ -292,7 +213,7 @@ Status Membership::Impl::lead() {
     must_look_ = true;
     leads = put.ok();
     const StatusCode code = put.status().code();
-    if (code == StatusCode::kNotFound) next_beat_ = runtime_.now();  // the lease: beat() sees it
+    if (code == StatusCode::kNotFound) next_beat_ = runtime_.now();  // no lease: beat() sees it
     if (!leads && code != StatusCode::kConflict && code != StatusCode::kNotFound) {
       return put.status();
     }
@@ -314,10 +235,12 @@ Status Membership::Impl::lead() {
   again_ = decision.again;
   if (decision.reason != reason_) {
     reason_ = decision.reason;
-    base::log_at(decision.waiting_for.empty() ? LogLevel::kInfo : LogLevel::kWarning,
-                 "job '{}': {}", options_.job, reason_);
+    base::log_at(decision.warns ? LogLevel::kWarning : LogLevel::kInfo, "job '{}': {}",
+                 options_.job, reason_);
   }
+  warn_of_left_out(decision);
   if (!decision.next) return {};
+  if (decision.loses_state) FFDL_RETURN_IF_ERROR(check_lost_state());
   if (!record) {
     decision.next->term = 1;
     decision.next->leader = self_;
@@ -325,8 +248,28 @@ Status Membership::Impl::lead() {
   return write_world(*decision.next);
 }
 
-// Only if nobody has written since the record was read: who is no longer the leader fails here.
+// Warns once for each member that is left out, until a world has connected it.
+void Membership::Impl::warn_of_left_out(const membership::WorldDecision& decision) {
+  for (const Member& member : decision.left_out) {
+    if (contains(left_out_, member)) continue;
+    base::log_warning("job '{}': {}", options_.job, decision.why_left_out);
+    break;
+  }
+  std::erase_if(left_out_, [&](const Member& member) {
+    const membership::Candidate* candidate = sightings_.facts().find(member);
+    return candidate == nullptr || candidate->unreached.empty();
+  });
+  for (const Member& member : decision.left_out) {
+    if (!contains(left_out_, member)) left_out_.push_back(member);
+  }
+}
+
+// Writes only if the record has not changed since it was read. A former leader fails here.
 Status Membership::Impl::write_world(const WorldRecord& next) {
+  const auto& before = sightings_.record();
+  FFDL_CHECK(next.generation >= (before ? before->generation : 0) &&
+                 next.term >= (before ? before->term : 1) && next.leader == self_,
+             "a leader writes in its own term, and never an older world");
   must_look_ = true;
   const auto put =
       store_.compare_and_put(keys_.world(), sightings_.record_revision(), encode(next));
@@ -337,7 +280,7 @@ Status Membership::Impl::write_world(const WorldRecord& next) {
   return put.status().code() == StatusCode::kConflict ? Status() : put.status();
 }
 
-// --- what both sides use -------------------------------------------------------------------------
+// --- shared by both sides -----------------------------------------------------------------------
 
 void Membership::Impl::note_record(const WorldRecord& record, Revision revision) {
   {
@@ -349,9 +292,11 @@ void Membership::Impl::note_record(const WorldRecord& record, Revision revision)
   wake();
 }
 
+// Ignores a renewal that began after the fence: it is too late, even if no thread has checked the
+// clock since.
 void Membership::Impl::note_renewal(Time start) {
   MutexLock lock(mutex_);
-  renewed_ = start;
+  if (start < renewed_ + options_.fence_after) renewed_ = start;
 }
 
 void Membership::Impl::end(Status why) const {
@@ -387,13 +332,16 @@ Result<Membership::Impl::WorldRecord> Membership::Impl::read_record(const Entry&
 
 Status Membership::Impl::change_world(std::string_view doing, Time deadline, const Change& change) {
   while (true) {
-    FFDL_RETURN_IF_ERROR(standing());
+    FFDL_RETURN_IF_ERROR(life_status());
     auto entry = store_.get(keys_.world());
     Status outcome = entry.status();
     if (entry.ok()) {
       FFDL_ASSIGN_OR_RETURN(const WorldRecord record, read_record(*entry));
       FFDL_ASSIGN_OR_RETURN(const auto next, change(record));
       if (!next) return {};
+      FFDL_CHECK(next->generation == record.generation && next->lineage == record.lineage &&
+                     next->term == record.term && next->members == record.members,
+                 "a member changes facts of a world, never its identity");
       const auto put = store_.compare_and_put(keys_.world(), entry->revision, encode(*next));
       if (put.ok()) {
         note_record(*next, *put);
@@ -416,24 +364,25 @@ Status Membership::Impl::wait_for(std::string_view doing, Time deadline, Done&& 
   const std::shared_ptr<Event> event = runtime_.make_event();
   Status outcome;
   while (true) {
-    event->reset();  // before the look: what comes after it sets the event again
-    outcome = standing();
+    event->reset();  // before the read: any later change sets the event again
+    outcome = life_status();
     bool is_done = false;
+    Time fence;
     {
       MutexLock lock(mutex_);
       waiters_.insert(event);
       is_done = done(view_);
+      fence = renewed_ + options_.fence_after;
     }
     if (!outcome.ok() || is_done) break;
     if (runtime_.now() >= deadline) {
-      outcome =
-          make_error(StatusCode::kTimeout,
-                     "{} in job '{}': not before the deadline; wait longer, or see why in the "
-                     "leader's log",
-                     doing, options_.job);
+      outcome = make_error(
+          StatusCode::kTimeout,
+          "{} in job '{}': not before the deadline; wait longer, or check the leader's log", doing,
+          options_.job);
       break;
     }
-    event->wait_until(deadline);
+    event->wait_until(std::min(deadline, fence));
   }
   MutexLock lock(mutex_);
   waiters_.erase(event);
@@ -444,7 +393,7 @@ Status Membership::Impl::wait_for(std::string_view doing, Time deadline, Done&& 
 
 World Membership::Impl::world() const {
   MutexLock lock(mutex_);
-  return world_seen_by(self_, view_.record);
+  return world_seen_by(self_, options_.job, view_.record);
 }
 
 bool Membership::Impl::is_leader() const {
@@ -457,7 +406,7 @@ bool Membership::Impl::is_candidate(const Member& member) const {
   return contains(view_.candidates, member);
 }
 
-Status Membership::Impl::standing() const {
+Status Membership::Impl::life_status() const {
   const Time now = runtime_.now();
   bool fenced = false;
   {
@@ -467,8 +416,8 @@ Status Membership::Impl::standing() const {
   }
   if (!fenced) return {};
   end(make_error(StatusCode::kCancelled,
-                 "member '{}': the store did not answer for {} s, so others may begin anew without "
-                 "it; drop the state and join again",
+                 "member '{}': the store did not answer for {} s, so others may begin again "
+                 "without it; drop the state and join again",
                  self_.id,
                  std::chrono::duration_cast<std::chrono::seconds>(options_.fence_after).count()));
   MutexLock lock(mutex_);
@@ -478,7 +427,7 @@ Status Membership::Impl::standing() const {
 Result<World> Membership::Impl::wait_world_after(uint64_t generation, Time deadline) {
   World world;
   FFDL_RETURN_IF_ERROR(wait_for("wait for a newer world", deadline, [&](const View& view) {
-    world = world_seen_by(self_, view.record);
+    world = world_seen_by(self_, options_.job, view.record);
     return view.record.generation > generation;
   }));
   return world;
@@ -493,11 +442,17 @@ Status Membership::Impl::activate(uint64_t generation, Time deadline) {
                             "activate generation {} of job '{}': {} is forming; take that one",
                             generation, options_.job, record.generation);
         }
+        if (!contains(record.members, self_)) {
+          return base::invalid_argument(
+              "activate generation {} of job '{}': '{}' is not a member of it; wait for a world "
+              "with it",
+              generation, options_.job, self_.id);
+        }
         WorldRecord next = record;
         next.phase = Phase::kActive;
         next.active_generation = generation;
         next.active_lineage = record.lineage;
-        next.carriers = record.members;
+        next.state_holders = record.members;
         return std::optional<WorldRecord>(std::move(next));
       });
 }
@@ -517,12 +472,21 @@ Status Membership::Impl::wait_active(uint64_t generation, Time deadline) {
 
 void Membership::Impl::report_progress(uint64_t generation, uint64_t step) {
   MutexLock lock(mutex_);
-  progress_ = {0, generation, step};
+  progress_ = {.generation = generation, .step = step};
 }
 
-void Membership::Impl::report_failure(uint64_t generation) {
+void Membership::Impl::report_failure(uint64_t generation, const std::vector<Member>& unreached) {
   MutexLock lock(mutex_);
-  wishes_.failed_generation = generation;
+  // A thread may still report an older world after another has reported a newer one.
+  wishes_.failed_generation = std::max(wishes_.failed_generation, generation);
+  membership::count_unreached(unreached, wishes_.unreached);
+}
+
+void Membership::Impl::report_connected(const World& world) {
+  MutexLock lock(mutex_);
+  std::erase_if(wishes_.unreached, [&](const membership::Unreached& one) {
+    return std::ranges::any_of(world.members, [&](const Member& member) { return one.is(member); });
+  });
 }
 
 std::optional<CheckpointPointer> Membership::Impl::checkpoint() const {
@@ -541,16 +505,17 @@ Status Membership::Impl::publish_checkpoint(const CheckpointPointer& checkpoint,
       [&](const WorldRecord& record) -> Result<std::optional<WorldRecord>> {
         if (record.lineage != checkpoint.lineage) {
           return make_error(StatusCode::kWorldChanged,
-                            "publish checkpoint '{}': it is of lineage {}, and the job began anew "
+                            "publish checkpoint '{}': it is of lineage {}, and the job began again "
                             "in lineage {}; drop it",
                             checkpoint.manifest, checkpoint.lineage, record.lineage);
         }
         if (record.checkpoint == checkpoint) return std::optional<WorldRecord>();
         if (record.checkpoint && record.checkpoint->lineage == checkpoint.lineage &&
             !is_before(*record.checkpoint, checkpoint)) {
-          return make_error(StatusCode::kConflict,
-                            "publish checkpoint '{}': '{}' is there, which is not older; drop it",
-                            checkpoint.manifest, record.checkpoint->manifest);
+          return make_error(
+              StatusCode::kConflict,
+              "publish checkpoint '{}': '{}' is published, which is not older; drop it",
+              checkpoint.manifest, record.checkpoint->manifest);
         }
         WorldRecord next = record;
         next.checkpoint = checkpoint;
@@ -568,7 +533,7 @@ bool Membership::Impl::may_leave() const {
   return !view_.is_needed;
 }
 
-Status Membership::Impl::leave(Time deadline) {
+Status Membership::Impl::end_by_leaving(Time deadline) {
   ask_to_leave();
   FFDL_RETURN_IF_ERROR(
       wait_for("leave", deadline, [](const View& view) { return !view.is_needed; }));
@@ -580,11 +545,9 @@ Status Membership::Impl::leave(Time deadline) {
   task.reset();
   end(make_error(StatusCode::kCancelled, "member '{}': it has left job '{}'", self_.id,
                  options_.job));
-  // In this order: once it is known to be gone it is known to have left.
-  FFDL_RETURN_IF_ERROR(
-      store_.put(keys_.departure(self_.id), std::to_string(self_.incarnation), kNoLease).status());
-  FFDL_RETURN_IF_ERROR(report_death(store_, options_.job, self_));
-  return store_.end_lease(lease_);
+  MutexLock lock(mutex_);
+  must_tell_departure_ = true;
+  return {};
 }
 
 }  // namespace ffdl

@@ -1,64 +1,85 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "base/env.h"
 #include "base/mutex.h"
 #include "ffdl/membership.h"
 #include "membership/decide_world.h"
 #include "membership/keys.h"
-#include "membership/sightings.h"
+#include "membership/launcher_watch.h"
+#include "membership/membership_observer.h"
+#include "membership/round_trips.h"
 
 namespace ffdl {
 
-// The task keeps the lease, looks when something changed, and leads if it is its turn. The calls of
-// the class read what it saw, and write the record of the world themselves.
+// Implements Membership. Its task keeps the lease, reads the store when something changed, and
+// leads when it is the leader. The methods read the task's view, and write the record of the world
+// themselves.
 class Membership::Impl {
  public:
   Impl(Store& store, Runtime& runtime, Member self, const MembershipOptions& options);
   ~Impl();
 
-  // Becomes a candidate and starts the task.
+  // Becomes a candidate and starts the task. Errors: kCancelled (its launcher has ended).
   Status start();
 
   const Member& self() const { return self_; }
   World world() const;
   bool is_leader() const;
   bool is_candidate(const Member& member) const;
-  Status standing() const;
+  bool has_gone_on(const Member& member, uint64_t generation) const;
+  void note_missed(const std::vector<Member>& members, uint64_t generation) FFDL_REQUIRES(mutex_);
+  Status life_status() const;
   Result<World> wait_world_after(uint64_t generation, Time deadline);
   Status activate(uint64_t generation, Time deadline);
   Status wait_active(uint64_t generation, Time deadline);
   void report_progress(uint64_t generation, uint64_t step);
-  void report_failure(uint64_t generation);
+  void report_failure(uint64_t generation, const std::vector<Member>& unreached);
+  void report_connected(const World& world);
   std::optional<CheckpointPointer> checkpoint() const;
   std::optional<CheckpointPointer> restart_base() const;
   Status publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline);
+  Status complete(const Completion& end, Time deadline);
+  std::optional<Completion> completion() const;
+  bool is_state_held() const;
   void ask_to_leave();
   bool may_leave() const;
   Status leave(Time deadline);
+  bool has_ended_by_leaving() const;
 
  private:
   using WorldRecord = membership::WorldRecord;
-  // What the calls of the user read.
+  // The newest world in which a life of a member was seen without a lease.
+  struct Missed {
+    uint64_t incarnation = 0;
+    uint64_t generation = 0;
+  };
+  // The view that the user's calls read.
   struct View {
     WorldRecord record{};  // the newest seen
     Revision revision = 0;
     bool leads = false;
     bool is_needed = true;
+    Time state_held_until = kNoDeadline;
     std::vector<Member> candidates{};
+    std::map<std::string, membership::Advance> advances{};  // keyed by id
+    std::map<std::string, Missed> missed{};                 // keyed by id
   };
-  // What a candidate's record says beside who it is.
+  // The part of a candidate's record beside its identity.
   struct Wishes {
     bool leaving = false;
     uint64_t failed_generation = 0;
+    std::vector<membership::Unreached> unreached{};
 
     bool operator==(const Wishes&) const = default;
   };
-  // What to put in the record's place; none: it is as it should be.
+  // Returns the record to write instead; none: no change is needed.
   using Change = std::function<Result<std::optional<WorldRecord>>(const WorldRecord&)>;
 
   // --- the task ---
@@ -66,23 +87,33 @@ class Membership::Impl {
   Status turn();
   Status find_predecessor();
   Status take_incarnation();
+  Status enter_first();
   Status enter();
+  // Warns once in this life if the lease is too short for the round trips to the store.
+  void judge_lease(bool has_ended);
   Status beat();
   Status tell_wishes();
+  Status read_reached();
+  void note_reached(const membership::Progress& progress);
   Status tell_progress();
+  Status read_progress();
   Status look();
+  bool is_anyone_of_it_here() const;
   Status lead();
+  void warn_of_left_out(const membership::WorldDecision& decision);
+  Status check_lost_state();
   Status write_world(const WorldRecord& next);
   Status put_candidate(LeaseId lease);
-  bool is_needed() const;
-  bool is_replaced() const;
+  Time state_held_until() const;
 
   // --- shared ---
   void note_record(const WorldRecord& record, Revision revision);
-  // Notes the record of that entry, which is parsed unless it is the newest that was seen.
+  // Parses the entry's record, unless it is the newest one seen, and notes it.
   Result<WorldRecord> read_record(const Entry& entry);
   void note_renewal(Time start);
-  // Ends this life, if nothing ended it before.
+  // Does the part of leave() that writes nothing to the store.
+  Status end_by_leaving(Time deadline);
+  // Ends this life, unless it has ended already.
   void end(Status why) const;
   void wake() const;
   void pause(Time deadline);
@@ -94,21 +125,26 @@ class Membership::Impl {
   Store& store_;
   Runtime& runtime_;
   Member self_;  // its incarnation is fixed before there is a second thread
-  std::optional<Member> takes_over_from_;  // so is this
+  std::optional<Member> takes_over_from_;  // fixed as early as self_
   const MembershipOptions options_;
   const membership::Keys keys_;
+  const membership::LauncherWatch launcher_{base::environment().launcher};
 
-  // Of the task, and of start() before it.
+  // Used by the task, and by start() before it.
   LeaseId lease_ = kNoLease;
   bool has_lapsed_ = false;  // others may have counted this member as absent
   Time next_beat_{};
   bool must_look_ = true;
   Revision seen_ = 0;
   Time again_ = kNoDeadline;
-  membership::Sightings sightings_;
+  membership::MembershipObserver sightings_;
+  membership::RoundTrips round_trips_;
+  std::string advice_;  // about the lease; empty: the lease suits
   Wishes told_wishes_{};
   membership::Progress told_progress_{};
+  membership::Reached reached_{};
   std::string reason_;
+  std::vector<Member> left_out_;  // already named in a warning
 
   mutable base::Mutex mutex_;
   View view_ FFDL_GUARDED_BY(mutex_);
@@ -116,8 +152,9 @@ class Membership::Impl {
   Time renewed_ FFDL_GUARDED_BY(mutex_){};
   membership::Progress progress_ FFDL_GUARDED_BY(mutex_){};
   mutable Status over_ FFDL_GUARDED_BY(mutex_);
-  // Shared, as whoever sets an event does it without the mutex; who waits may have left by then.
+  // Shared, since events are set without the mutex; the waiting caller may have returned by then.
   std::set<std::shared_ptr<Event>> waiters_ FFDL_GUARDED_BY(mutex_);
+  bool must_tell_departure_ FFDL_GUARDED_BY(mutex_) = false;  // leave() has ended this life
   std::unique_ptr<Task> task_ FFDL_GUARDED_BY(mutex_);
 };
 

@@ -2,7 +2,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
-#include "membership/records.h"
+#include "membership/membership_records.h"
 
 namespace ffdl::membership {
 namespace {
@@ -16,8 +16,8 @@ int64_t milliseconds(Duration duration) {
 Status check_options(const MembershipOptions& options) {
   if (!is_name(options.job)) {
     return base::invalid_argument(
-        "join job '{}': it is no name; use 1 to {} letters, digits and signs but '/'", options.job,
-        base::kMemberIdMax);
+        "join job '{}': it is not a valid name; use 1 to {} letters, digits and signs except '/'",
+        options.job, base::kMemberIdMax);
   }
   const int most = static_cast<int>(base::kRanksMax);
   if (options.min_workers < 1 || options.max_workers < options.min_workers ||
@@ -50,7 +50,8 @@ Status check_options(const MembershipOptions& options) {
   for (const Order& order : orders) {
     if (order.holds) continue;
     return base::invalid_argument(
-        "join job '{}': times are {} ms and {} ms, but must keep {}; docs/timeouts.md says why",
+        "join job '{}': times are {} ms and {} ms, but must keep {}; docs/reference/timeouts.md "
+        "says why",
         options.job, milliseconds(order.shorter), milliseconds(order.longer), order.rule);
   }
   return {};

@@ -4,7 +4,7 @@
 
 namespace ffdl::membership {
 
-// Whether these numbers can work together. Errors: kInvalidArgument, which names the two that
+// Checks that these numbers can work together. Errors: kInvalidArgument, which names the two that
 // cannot.
 Status check_options(const MembershipOptions& options);
 

@@ -1,10 +1,9 @@
 #include "net/address.h"
 
-#include <algorithm>
 #include <charconv>
 
 #include "base/errors.h"
-#include "net/resolve.h"
+#include "net/asio.h"
 
 namespace ffdl::net {
 
@@ -14,12 +13,9 @@ std::string Address::text() const {
 }
 
 bool Address::is_loopback() const {
-  asio::io_context context;
   asio::error_code error;
-  const auto found = resolve(context, *this, error);
-  return !error && !found.empty() && std::all_of(found.begin(), found.end(), [](const auto& one) {
-    return one.endpoint().address().is_loopback();
-  });
+  const asio::ip::address number = asio::ip::make_address(host, error);
+  return error ? host == "localhost" : number.is_loopback();
 }
 
 Result<Address> parse_address(std::string_view text) {
@@ -30,7 +26,7 @@ Result<Address> parse_address(std::string_view text) {
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host.find_first_of(":[]") != std::string_view::npos) {
-    host = {};  // without brackets nobody knows which colon is meant
+    host = {};  // without brackets it is ambiguous which colon separates the port
   }
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
   if (host.empty() || port.empty() || error != std::errc() || end != port.data() + port.size()) {

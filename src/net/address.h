@@ -8,14 +8,14 @@
 
 namespace ffdl::net {
 
-// Where a server listens: "127.0.0.1:2990", "[::1]:2990", "node7:2990".
+// The address of a server: "127.0.0.1:2990", "[::1]:2990", "node7:2990".
 struct Address {
   std::string host;
-  uint16_t port = 0;  // 0: any free one, for who listens
+  uint16_t port = 0;  // 0: any free one, for a listener
 
   std::string text() const;
-  // Whether only this machine reaches it. A name counts as what it stands for here; false where it
-  // stands for nothing.
+  // Returns whether loopback was requested: by its number, or as localhost. Any other name is meant
+  // for other machines, even if it resolves to loopback here.
   bool is_loopback() const;
   bool operator==(const Address&) const = default;
 };

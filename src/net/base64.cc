@@ -9,7 +9,7 @@
 namespace ffdl::net {
 namespace {
 
-constexpr size_t kBytesMax = size_t{1} << 30;  // what is counted by an int, encoded
+constexpr size_t kBytesMax = size_t{1} << 30;  // its encoded size fits an int
 
 const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
@@ -18,7 +18,7 @@ const unsigned char* bytes_of(std::string_view text) {
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
-  FFDL_CHECK(bytes.size() <= kBytesMax, "whoever calls has a limit below");
+  FFDL_CHECK(bytes.size() <= kBytesMax, "the caller's limit is lower");
   // OpenSSL ends the text with a zero.
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
   EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes_of(bytes),
@@ -35,7 +35,7 @@ std::optional<std::string> from_base64(std::string_view text) {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' ||
            c == '/';
   };
-  // OpenSSL passes over spaces, and takes padding in the middle for zeros.
+  // OpenSSL skips spaces, and reads padding in the middle as zeros.
   if (!std::all_of(text.begin(), text.end() - static_cast<ptrdiff_t>(padding), is_digit)) {
     return std::nullopt;
   }

@@ -6,9 +6,9 @@
 
 namespace ffdl::net {
 
-// Bytes as text that JSON can hold: RFC 4648, with padding. At most 1 GiB.
+// Encodes bytes as text for JSON: RFC 4648, with padding. At most 1 GiB.
 std::string to_base64(std::string_view bytes);
-// None where it is not whole, or holds anything else.
+// Returns nullopt if the text is not whole, or contains anything else.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace ffdl::net

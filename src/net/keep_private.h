@@ -7,9 +7,9 @@
 
 namespace ffdl::net {
 
-// Keeps the descriptor of a socket from programs and children that this process starts: one of them
-// would hold a connection open whose owner is dead. Not valid when there are too many of them; the
-// socket is closed then. Who has the result releases it before the socket is closed.
+// Keeps the descriptor of a socket from programs and children that this process starts. One of them
+// would hold a connection open after its owner's death. The result is not valid if there are too
+// many; then the socket is closed. The owner of the result releases it before the socket is closed.
 template <class Socket>
 base::ForkPrivateFd keep_private(Socket& socket) {
   ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);

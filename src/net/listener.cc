@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "base/resource_limit.h"
 #include "net/keep_private.h"
 #include "net/resolve.h"
 
@@ -13,15 +14,27 @@ using asio::ip::tcp;
 
 Result<std::shared_ptr<Listener>> Listener::open(Loop& loop, const Address& address) {
   asio::error_code error;
-  const auto found = resolve(loop.context(), address, error);
-  if (error || found.empty()) {
+  const Endpoints found = resolve(loop.context(), address, error);
+  if (error) {
     return base::invalid_argument("listen on '{}': {}; name an address of this machine",
                                   address.text(), error.message());
   }
-  auto listener = std::make_shared<Listener>(loop);
-  listener->address_ = address;
-  FFDL_RETURN_IF_ERROR(listener->bind(found.begin()->endpoint()));
-  return listener;
+  const Endpoints usable = to_listen_on(address, found);
+  if (usable.empty()) {
+    return base::invalid_argument(
+        "listen on '{}': on this machine the name resolves only to {}, which other machines cannot "
+        "reach; give a numeric address of this machine, or 127.0.0.1 to serve only this machine",
+        address.text(), found.front().address().to_string());
+  }
+  Status first;
+  for (const tcp::endpoint& endpoint : usable) {
+    auto listener = std::make_shared<Listener>(loop);
+    listener->address_ = address;
+    Status bound = listener->bind(endpoint);
+    if (bound.ok()) return listener;
+    if (first.ok()) first = std::move(bound);
+  }
+  return first;
 }
 
 Status Listener::bind(const tcp::endpoint& endpoint) {
@@ -31,7 +44,10 @@ Status Listener::bind(const tcp::endpoint& endpoint) {
   if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error == asio::error::address_in_use || error == asio::error::no_descriptors) {
+  if (!base::what_to_raise(error.value()).empty()) {
+    return base::system_failure(fmt::format("listen on '{}'", address_.text()), error.value(), "");
+  }
+  if (error == asio::error::address_in_use) {
     return base::make_error(StatusCode::kUnavailable,
                             "listen on '{}': {}; choose another port, or 0 for any free one",
                             address_.text(), error.message());
@@ -42,9 +58,10 @@ Status Listener::bind(const tcp::endpoint& endpoint) {
   }
   kept_ = keep_private(acceptor_);
   if (!kept_.valid()) {
-    return base::make_error(StatusCode::kUnavailable,
-                            "listen on '{}': this process has too many sockets; close some",
-                            address_.text());
+    return base::make_error(StatusCode::kExhausted,
+                            "listen on '{}': more than {} descriptors of this library are open; "
+                            "close some stores or servers",
+                            address_.text(), base::kForkPrivateMax);
   }
   address_.port = acceptor_.local_endpoint(error).port();
   return {};

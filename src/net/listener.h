@@ -10,14 +10,14 @@
 
 namespace ffdl::net {
 
-// Takes connections on one port.
-// Shared between its owner and the operation that the kernel has not ended yet.
-// Threads: open before the loop has any work of it, the rest on the loop's.
+// Accepts connections on one port. It is shared between its owner and the operation that the kernel
+// has not ended yet.
+// Threads: open() before the loop has any work of it, the rest on the loop's.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
   using OnAccept = std::function<void(asio::ip::tcp::socket)>;
 
-  // Connections made from now on wait for start().
+  // Opens the port. Connections from then on wait for start().
   // Errors: kInvalidArgument (no such address here), kUnavailable (the port is in use).
   static Result<std::shared_ptr<Listener>> open(Loop& loop, const Address& address);
   explicit Listener(Loop& loop) : acceptor_(loop.context()), retry_(loop) {}
@@ -25,7 +25,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
 
   void start(OnAccept on_accept);
   void close();
-  // With the port that it got.
+  // Returns the address with the actual port.
   const Address& address() const { return address_; }
 
  private:

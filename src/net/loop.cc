@@ -10,15 +10,19 @@ Result<std::unique_ptr<Loop>> Loop::start(std::string name) {
   std::unique_ptr<Loop> loop;
   try {
     loop = std::unique_ptr<Loop>(new Loop());
+    // Makes asio open its descriptors here, where its exceptions are caught.
+    const asio::steady_timer first(loop->context_);
   } catch (const std::system_error& failure) {
-    return base::make_error(StatusCode::kUnavailable,
-                            "start the network loop '{}': {}; raise the limit of open files", name,
-                            failure.what());
+    return base::make_error(StatusCode::kExhausted,
+                            "start the network loop '{}': {}; raise 'ulimit -n', or close some "
+                            "files",
+                            name, failure.what());
   }
-  loop->thread_ = base::Thread(std::move(name), [&context = loop->context_](const StopToken&) {
-    base::wake_promptly();
-    context.run();
-  });
+  FFDL_ASSIGN_OR_RETURN(loop->thread_,
+                        base::Thread::start(name, [&context = loop->context_](const StopToken&) {
+                          base::wake_promptly();
+                          context.run();
+                        }));
   return loop;
 }
 

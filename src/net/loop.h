@@ -11,19 +11,19 @@
 
 namespace ffdl::net {
 
-// One thread that waits for sockets and timers and runs what they call. All objects of a loop are
-// used on its thread only, or after stop().
+// Runs one thread that waits for sockets and timers and calls their handlers. All objects of a loop
+// are used on its thread only, or after stop().
 // Threads: post from any thread; stop and the destructor from any but its own.
 class Loop {
  public:
-  // Errors: kUnavailable (no descriptors are left).
+  // Errors: kExhausted (no descriptor or thread is left).
   static Result<std::unique_ptr<Loop>> start(std::string name);
   ~Loop() { stop(); }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
   void post(std::function<void()> work);
-  // Returns when the thread has ended; what was posted and not yet run never runs.
+  // Returns when the thread has ended. Posted work that has not run yet never runs.
   void stop();
   asio::io_context& context() { return context_; }
 
@@ -47,8 +47,8 @@ class Timer {
 
  private:
   asio::steady_timer timer_;
-  // A call that was on its way when the timer was started anew is void. Shared with such calls, who
-  // may come after the timer is gone.
+  // Invalidates calls that were pending when the timer was started again. It is shared with such
+  // calls, which may come after the timer is destroyed.
   std::shared_ptr<uint64_t> started_ = std::make_shared<uint64_t>(0);
 };
 

@@ -14,8 +14,8 @@
 namespace ffdl::shm {
 
 void Doorbell::ring() {
-  // The caller's store is sequentially consistent: either it is seen by the sleeper's second look,
-  // or the sleeper's mark is seen here.
+  // The caller's store is sequentially consistent. Either the sleeper's second check sees it, or
+  // the sleeper's mark is seen here.
   if (sleepers.load(std::memory_order_seq_cst) == 0) return;
   sleepers.store(0, std::memory_order_relaxed);
   rings.fetch_add(1, std::memory_order_release);

@@ -7,17 +7,17 @@
 
 namespace ffdl::shm {
 
-// A doorbell between processes: those who wait for something ring nobody, those who made it true
-// ring only when somebody sleeps. Both words live in shared memory and start at zero.
-// A waker killed between its store and ring() only delays a sleeper by kFutexSleepMax.
+// A doorbell between processes. A waiting thread rings nothing. A thread that makes a condition
+// true wakes others only if one of them sleeps. Both words are in shared memory and start at zero.
+// If a waker is killed between its store and ring(), sleepers are only delayed, by kFutexSleepMax.
 struct Doorbell {
   std::atomic<uint32_t> rings;
-  std::atomic<uint32_t> sleepers;  // 1: somebody may sleep
+  std::atomic<uint32_t> sleepers;  // 1: a thread may be asleep
 
-  // Waits until `ready()` or the deadline; the last answer of ready(). Spins for about a
-  // microsecond, then yields a few times, then sleeps: with more processes than cores, spinning
-  // takes the core from the one that is waited for.
-  // The store that makes ready() true must be sequentially consistent and come before ring().
+  // Waits until `ready()` or the deadline, and returns the last result of ready(). Spins for about
+  // a microsecond, then yields a few times, then sleeps. With more processes than cores, spinning
+  // would take the core from the process that is waited for.
+  // The store that makes ready() true must be sequentially consistent and precede ring().
   template <class Ready>
   bool wait_until(Ready&& ready, Time deadline) {
     for (int i = 0; i < kSpins; ++i) {
@@ -44,7 +44,7 @@ struct Doorbell {
   static constexpr int kYields = 16;
   static void pause();
   static void yield();
-  // False when the deadline has passed.
+  // Returns false if the deadline has passed.
   bool sleep(uint32_t seen, Time deadline);
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(Doorbell) == 8);

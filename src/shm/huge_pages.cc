@@ -18,7 +18,7 @@ std::string read_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Cuts the text in front of the next `separator`, and that too, off `rest`.
+// Cuts the text before the next `separator` off `rest`, together with the separator.
 std::string_view take_until(std::string_view& rest, char separator) {
   const size_t end = rest.find(separator);
   const std::string_view piece = rest.substr(0, end);
@@ -42,8 +42,8 @@ std::optional<uint64_t> number(std::string_view text, int base) {
   return value;
 }
 
-// Whether this line of smaps begins a mapping ("7f00-7fff rw-s ..."), and if so, one inside
-// [begin, end).
+// Returns a value if this line of smaps begins a mapping ("7f00-7fff rw-s ..."). The value is true
+// if the mapping is inside [begin, end).
 std::optional<bool> begins_mapping(std::string_view line, uint64_t begin, uint64_t end) {
   std::string_view range = take_until(line, ' ');
   const std::optional<uint64_t> first = number(take_until(range, '-'), 16);
@@ -81,7 +81,8 @@ std::string_view mounted_huge_option(std::string_view mountinfo, std::string_vie
   constexpr std::string_view kOption = "huge=";
   std::string_view huge = "never";
   while (!mountinfo.empty()) {
-    // number, parent, device, root, mount point, ... and, last, the options of the file system.
+    // Fields: number, parent, device, root, mount point, ... and, last, the options of the file
+    // system.
     const std::vector<std::string_view> fields = words(take_until(mountinfo, '\n'));
     if (fields.size() < 10 || fields[4] != folder) continue;
     huge = "never";  // a later mount covers an earlier one
@@ -98,8 +99,8 @@ HugePageGrant huge_page_grant(bool named, std::string_view shmem_enabled,
                               std::string_view mountinfo) {
   const std::string_view enabled = chosen_word(shmem_enabled);
   if (enabled.empty()) return {false, "the kernel has no huge pages for shared memory"};
-  // "deny" and "force" are for all of shared memory. Otherwise this file decides about memory
-  // without a name, and the options of the mount about files.
+  // "deny" and "force" apply to all shared memory. Otherwise this file decides about memory without
+  // a name, and the mount options about files.
   if (!named || enabled == "deny" || enabled == "force") {
     const bool possible = enabled != "never" && enabled != "deny";
     return {possible, fmt::format("{} is '{}'{}", kShmemEnabled, enabled,

@@ -6,17 +6,19 @@
 
 #include "shm/segment.h"
 
-// Whether huge pages map a segment, and what the system allows. A segment asks for them always.
+// Reports how much of a segment is mapped by huge pages, and what the system allows. A segment
+// always requests them.
 namespace ffdl::shm {
 
-// Bytes of the mapping [begin, end) that huge pages map, by the text of /proc/self/smaps.
+// Returns the bytes of the mapping [begin, end) that huge pages map, by the text of
+// /proc/self/smaps.
 uint64_t huge_mapped_bytes(std::string_view smaps, uint64_t begin, uint64_t end);
 
-// The chosen word of a text like "always [madvise] never"; empty when there is none.
+// Returns the chosen word of a text like "always [madvise] never". Empty: there is none.
 std::string_view chosen_word(std::string_view text);
 
-// The option huge= of the tmpfs that is mounted at `folder`, by the text of /proc/self/mountinfo.
-// "never", which is the default of tmpfs, when the option is not there.
+// Returns the option huge= of the tmpfs mounted at `folder`, by the text of /proc/self/mountinfo.
+// Without the option it returns "never", the default of tmpfs.
 std::string_view mounted_huge_option(std::string_view mountinfo, std::string_view folder);
 
 struct HugePageGrant {
@@ -24,7 +26,7 @@ struct HugePageGrant {
   std::string note;
 };
 
-// What the texts of shmem_enabled and /proc/self/mountinfo mean for a segment.
+// Interprets the texts of shmem_enabled and /proc/self/mountinfo for a segment.
 HugePageGrant huge_page_grant(bool named, std::string_view shmem_enabled,
                               std::string_view mountinfo);
 
@@ -33,8 +35,8 @@ struct HugePages {
   std::string note;
 };
 
-// Of this process's mapping, now. Reads /proc/self/smaps, whose cost grows with all that the
-// process has mapped, only where there can be huge pages.
+// Measures this process's mapping now. Reads /proc/self/smaps only if huge pages are possible. Its
+// cost grows with everything that the process has mapped.
 HugePages read_huge_pages(const Segment& segment);
 
 }  // namespace ffdl::shm

@@ -8,16 +8,19 @@
 #include <cstring>
 #include <string>
 
+#include "base/check.h"
 #include "base/errors.h"
 #include "base/limits.h"
+#include "base/resource_limit.h"
 
 namespace ffdl::shm {
 namespace {
 
-// Far beyond any segment's end: locks do not need bytes, and no read or write can meet them.
+// Far beyond any segment's end: locks do not need bytes, and no read or write can reach them.
 constexpr off_t kFirstLockByte = off_t{1} << 60;
 
 struct flock lock_of(int64_t role, short type) {
+  FFDL_CHECK(role >= kAnyRole, "a role is the number of a lock");
   struct flock lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
@@ -33,9 +36,10 @@ Result<RoleLock> RoleLock::acquire(int fd, int64_t role) {
   RoleLock held;
   held.fd_ = base::ForkPrivateFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!held.fd_.valid()) {
-    return base::make_error(StatusCode::kExhausted,
-                            "open a lock: {}; more than {} are open, or too many files",
-                            base::errno_text(errno), base::kForkPrivateMax);
+    return base::system_failure(
+        "open a lock", errno,
+        fmt::format("more than {} descriptors of this library are open", base::kForkPrivateMax),
+        StatusCode::kExhausted);
   }
   FFDL_ASSIGN_OR_RETURN(const bool is_mine, held.add(role));
   if (is_mine) return held;
@@ -46,7 +50,13 @@ Result<bool> RoleLock::add(int64_t role) {
   struct flock lock = lock_of(role, F_WRLCK);
   if (fcntl(fd_.get(), F_OFD_SETLK, &lock) == 0) return true;
   if (errno == EAGAIN || errno == EACCES) return false;
-  return base::make_error(StatusCode::kUnavailable, "lock: {}", base::errno_text(errno));
+  if (errno == ENOLCK) {
+    return base::make_error(StatusCode::kExhausted,
+                            "lock: {}; raise the limit of locks ('ulimit -x'), or end other "
+                            "processes",
+                            base::errno_text(errno));
+  }
+  return base::system_failure("lock", errno, "try again");
 }
 
 void RoleLock::drop(int64_t role) {
@@ -70,7 +80,7 @@ uint64_t process_start_time(int64_t pid) {
   if (fd < 0) return 0;
   const ssize_t size = read(fd, text, sizeof text - 1);
   ::close(fd);
-  // Field 22, counted behind the command's name, which may hold blanks and brackets itself.
+  // Field 22 is counted after the command's name, which may contain blanks and brackets.
   const char* field = size > 0 ? std::strrchr(text, ')') : nullptr;
   for (int skip = 0; field != nullptr && skip < 20; ++skip) {
     field = std::strchr(field + 1, ' ');

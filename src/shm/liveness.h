@@ -5,35 +5,35 @@
 #include "base/fork_private_fd.h"
 #include "ffdl/status.h"
 
-// Proof of life and death by kernel-held file locks: one byte of the segment's file per role. The
-// kernel drops a process's lock when its last thread is gone, whatever killed it, and shows it
-// across pid namespaces; a stopped process keeps it. A heartbeat can do neither.
+// Detects life and death by file locks of the kernel: one byte of the segment's file per role. The
+// kernel drops a process's lock when its last thread is gone, whatever killed it. The lock is
+// visible across pid namespaces, and a stopped process keeps it. A heartbeat has neither property.
 namespace ffdl::shm {
 
-// Which byte: the server's, or that of learner `slot`.
+// Roles: the server's, and those of learners by slot.
 inline constexpr int kOwnerRole = 0;
 constexpr int learner_role(int slot) { return 1 + slot; }
-inline constexpr int kRolesMax = 1024;  // bytes that kAnyRole looks at
-// That of a partition of the data set: who works on it. Who holds one holds another role as well,
-// so that kAnyRole need not look at it.
+inline constexpr int kRolesMax = 1024;  // bytes that kAnyRole covers
+// The role of working on a partition of the data set. Its holder has another role as well, so
+// kAnyRole need not cover it.
 constexpr int64_t partition_role(uint32_t partition) { return kRolesMax + int64_t{partition}; }
 
-// Any role at all, or all of them.
+// Any of the roles, or all of them.
 inline constexpr int kAnyRole = -1;
 
-// A held lock. Threads of one process may hold different roles: each RoleLock has an open file
-// description of its own. Not inherited by fork().
+// A held lock. Threads of one process may hold different roles, since each RoleLock has its own
+// open file description. It is not inherited by fork().
 class RoleLock {
  public:
   RoleLock() = default;
-  // Tries once. `fd` is any descriptor of the segment's file.
-  // Errors: kConflict (somebody alive holds the role).
-  // With kAnyRole: all roles at once, so that nobody takes one meanwhile.
+  // Tries once. `fd` is any descriptor of the segment's file. kAnyRole takes all roles at once, so
+  // that no process can take one meanwhile.
+  // Errors: kConflict (a live process holds the role).
   static Result<RoleLock> acquire(int fd, int64_t role);
 
-  // One more role, with no descriptor of its own: at the end of its holder the kernel drops all of
-  // them at once. Tries once; true for one that this lock has already. False: somebody alive holds
-  // it. Errors: kUnavailable.
+  // Adds a role without another descriptor. When its holder ends, the kernel drops all of its roles
+  // at once. Tries once. Returns true also for a role that this lock already has, and false if a
+  // live process holds it. Errors: kUnavailable.
   Result<bool> add(int64_t role);
   void drop(int64_t role);
 
@@ -44,12 +44,12 @@ class RoleLock {
   base::ForkPrivateFd fd_;
 };
 
-// Whether somebody alive holds the role. A lock held through `fd` itself is not seen; a RoleLock
-// never is such a lock.
+// Returns true if a live process holds the role. A lock held through `fd` itself is not seen; a
+// RoleLock never uses `fd` itself.
 bool role_is_held(int fd, int64_t role);
 
-// The number of this process's pid namespace, so that a pid is only believed where it means
-// something, and when a process started (clock ticks since boot; 0 when it is gone).
+// Return the number of this process's pid namespace, in which a pid is meaningful, and a process's
+// start time. The time is in clock ticks since boot; 0 if the process is gone.
 uint64_t pid_namespace();
 uint64_t process_start_time(int64_t pid);
 

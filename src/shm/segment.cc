@@ -13,8 +13,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/check.h"
 #include "base/errors.h"
+#include "base/held_signal.h"
 #include "base/limits.h"
+#include "base/resource_limit.h"
 #include "ffdl/runtime.h"
 
 namespace ffdl::shm {
@@ -53,30 +56,32 @@ Result<int> make_file(const SegmentSpec& spec) {
                                    : ::open(std::string(kSegmentFolder).c_str(),
                                             O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0) {
-    return make_error(StatusCode::kUnavailable, "create segment {}: {}; is {} a writable tmpfs",
-                      shown(spec.name), errno_text(errno), kSegmentFolder);
+    return base::system_failure(fmt::format("create segment {}", shown(spec.name)), errno,
+                                fmt::format("is {} a writable tmpfs", kSegmentFolder));
   }
   return fd;
 }
 
-// A file of zeroes without a page.
+// Makes a file of zeroes without pages.
 Status set_size(int fd, const SegmentSpec& spec) {
   struct statvfs folder = {};
-  // What can not fit is refused before it has filled the folder, or all memory, where the kernel
-  // would kill somebody for it; f_blocks is 0 where the folder has no limit.
+  // A size that cannot fit is refused before it fills the folder, or all memory, where the kernel
+  // would kill a process. f_blocks is 0 if the folder has no limit.
   const bool in_memory = spec.bytes / static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) <=
                          static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
   const bool fits =
       in_memory && (spec.name.empty() || fstatvfs(fd, &folder) != 0 || folder.f_blocks == 0 ||
                     spec.bytes / folder.f_frsize <= folder.f_bavail);
+  const base::HeldSignal file_size_signal(SIGXFSZ);
   if (fits && ftruncate(fd, static_cast<off_t>(spec.bytes)) == 0) return {};
-  if (!fits || errno == ENOMEM || errno == EFBIG || errno == EINVAL) return no_room(spec);
-  return make_error(StatusCode::kUnavailable, "create segment {}: make it {} bytes long: {}",
-                    shown(spec.name), spec.bytes, errno_text(errno));
+  if (!fits || errno == ENOMEM || errno == EINVAL) return no_room(spec);
+  return base::system_failure(
+      fmt::format("create segment {}: make it {} bytes long", shown(spec.name), spec.bytes), errno,
+      "try another size");
 }
 
-// Policies of shared memory belong to the file. A mapping of its own takes the pieces into which
-// they split it, so that the segment stays one mapping in whole huge pages.
+// Sets the policies of pages, which belong to the file. They split the temporary mapping, so that
+// the segment's own mapping remains one in whole huge pages.
 void set_policies(int fd, const SegmentSpec& spec) {
   if (!spec.place) return;
   void* memory = mmap(nullptr, spec.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -85,24 +90,26 @@ void set_policies(int fd, const SegmentSpec& spec) {
   munmap(memory, spec.bytes);
 }
 
-// Brings in every page through the mapping: where huge pages are granted to those who advise
-// (huge=advise), posix_fallocate alone gets none, as it has no mapping that could carry the advice.
-// Both advices may be refused (no huge pages; no room; a kernel before 5.14): reserve() decides.
+// Populates every page through the mapping. If huge pages require advice (huge=advise),
+// posix_fallocate alone gets none, since it has no mapping to carry the advice. Both madvise calls
+// may be refused (no huge pages; no room; a kernel before 5.14). reserve() decides.
 void fill(std::byte* memory, uint64_t bytes) {
   madvise(memory, bytes, MADV_HUGEPAGE);
   madvise(memory, bytes, MADV_POPULATE_WRITE);
 }
 
-// Reserves every page that is not there yet; tmpfs gives zeroes.
+// Reserves every missing page; tmpfs fills pages with zeroes.
 Status reserve(int fd, const SegmentSpec& spec) {
   int error = 0;
+  const base::HeldSignal file_size_signal(SIGXFSZ);
   do {
     error = posix_fallocate(fd, 0, static_cast<off_t>(spec.bytes));
   } while (error == EINTR);
-  if (error == ENOSPC || error == ENOMEM || error == EFBIG) return no_room(spec);
+  if (error == ENOSPC || error == ENOMEM) return no_room(spec);
   if (error != 0) {
-    return make_error(StatusCode::kUnavailable, "create segment {}: reserve {} bytes: {}",
-                      shown(spec.name), spec.bytes, errno_text(error));
+    return base::system_failure(
+        fmt::format("create segment {}: reserve {} bytes", shown(spec.name), spec.bytes), error,
+        "try another size");
   }
   if (spec.name.empty()) fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   return {};
@@ -122,6 +129,28 @@ SegmentHeader make_header(const SegmentSpec& spec) {
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   header.checksum = header_checksum(header);
   return header;
+}
+
+// Refuses another user's file, which that user could truncate; the next access would be a bus
+// error. The mode of an anonymous segment is irrelevant, since only its descriptor leads to it.
+Status check_owner(int fd, std::string_view name) {
+  struct stat file = {};
+  if (fstat(fd, &file) != 0) {
+    return base::system_failure(fmt::format("open segment {}", shown(name)), errno, "try again");
+  }
+  if (file.st_uid != geteuid()) {
+    return base::invalid_argument(
+        "open segment {}: it belongs to user {}, and this process runs as user {}; run all "
+        "processes of a job as one user, or take another name",
+        shown(name), file.st_uid, geteuid());
+  }
+  if (!name.empty() && (file.st_mode & 0077) != 0) {
+    return base::invalid_argument(
+        "open segment {}: its mode {:04o} gives other users access; something changed it: stop the "
+        "job and remove it ('ffdl doctor')",
+        shown(name), file.st_mode & 07777);
+  }
+  return {};
 }
 
 }  // namespace
@@ -157,10 +186,11 @@ Result<SegmentHeader> read_segment_header(int fd, std::string_view name) {
   }
   const ssize_t got = pread(fd, &header, sizeof header, 0);
   if (got != static_cast<ssize_t>(sizeof header) || header.magic != kSegmentMagic) {
-    return make_error(StatusCode::kCorrupt,
-                      "open segment {}: {} bytes that do not begin as a segment of ffdl; remove it "
-                      "('ffdl doctor') and start the job again",
-                      shown(name), file.st_size);
+    return make_error(
+        StatusCode::kCorrupt,
+        "open segment {}: {} bytes that do not begin like a segment of ffdl; remove it "
+        "('ffdl doctor') and start the job again",
+        shown(name), file.st_size);
   }
   if (header.format != kSegmentFormat) {
     return base::invalid_argument(
@@ -176,17 +206,17 @@ Result<SegmentHeader> read_segment_header(int fd, std::string_view name) {
                       shown(name));
   }
   if (header.bytes != static_cast<uint64_t>(file.st_size)) {
-    return make_error(
-        StatusCode::kCorrupt,
-        "open segment {}: {} bytes, its header says {}; it was truncated or extended: "
-        "remove it ('ffdl doctor') and restore from a checkpoint",
-        shown(name), file.st_size, header.bytes);
+    return make_error(StatusCode::kCorrupt,
+                      "open segment {}: {} bytes, {} by its header; it was truncated or extended: "
+                      "remove it ('ffdl doctor') and restore from a checkpoint",
+                      shown(name), file.st_size, header.bytes);
   }
   return header;
 }
 
 Result<Segment> Segment::create(const SegmentSpec& spec) {
   if (!spec.name.empty()) FFDL_RETURN_IF_ERROR(check_segment_name(spec.name));
+  FFDL_CHECK(spec.bytes >= sizeof(SegmentHeader), "a segment has its header");
   FFDL_ASSIGN_OR_RETURN(const int fd, make_file(spec));
   Segment segment;
   segment.name_ = spec.name;
@@ -195,7 +225,7 @@ Result<Segment> Segment::create(const SegmentSpec& spec) {
     return sized;
   }
   FFDL_RETURN_IF_ERROR(segment.map(fd, spec.bytes, 0));
-  set_policies(fd, spec);  // before the first page: pages that are there stay where they are
+  set_policies(fd, spec);  // before the first page: existing pages do not move
   fill(segment.data_, spec.bytes);
   FFDL_RETURN_IF_ERROR(reserve(fd, spec));
   const SegmentHeader header = make_header(spec);
@@ -215,18 +245,17 @@ Status Segment::publish() {
                       "server is dead, or let 'ffdl doctor' remove it",
                       name_);
   }
-  return make_error(StatusCode::kUnavailable,
-                    "create segment '{}': link {}: {}; /proc must be mounted", name_, path,
-                    errno_text(errno));
+  return base::system_failure(fmt::format("create segment '{}': link {}", name_, path), errno,
+                              "/proc must be mounted");
 }
 
 Result<Segment> Segment::open(std::string_view name, SegmentKind kind, uint32_t layout_version) {
   FFDL_RETURN_IF_ERROR(check_segment_name(name));
-  const int fd = ::open(segment_path(name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = ::open(segment_path(name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) {
-    const auto code = errno == ENOENT ? StatusCode::kNotFound : StatusCode::kUnavailable;
-    return make_error(code, "open segment '{}': {}; 'ffdl doctor' lists what there is", name,
-                      errno_text(errno));
+    return base::system_failure(fmt::format("open segment '{}'", name), errno,
+                                "'ffdl doctor' lists the segments",
+                                errno == ENOENT ? StatusCode::kNotFound : StatusCode::kUnavailable);
   }
   return open_fd(fd, name, kind, layout_version);
 }
@@ -235,10 +264,8 @@ Result<Segment> Segment::open_of(int64_t pid, int fd, SegmentKind kind, uint32_t
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   const int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (opened < 0) {
-    return make_error(
-        StatusCode::kUnavailable,
-        "open the memory of process {}: {}: {}; it must be of the same user, and alive", pid, path,
-        errno_text(errno));
+    return base::system_failure(fmt::format("open the memory of process {}: {}", pid, path), errno,
+                                "it must be of the same user, and alive");
   }
   return open_fd(opened, "", kind, layout_version);
 }
@@ -247,6 +274,10 @@ Result<Segment> Segment::open_fd(int fd, std::string_view name, SegmentKind kind
                                  uint32_t layout_version) {
   Segment segment;
   segment.name_ = name;
+  if (Status ours = check_owner(fd, name); !ours.ok()) {
+    ::close(fd);
+    return ours;
+  }
   Result<SegmentHeader> header = read_segment_header(fd, name);
   Status fit = header.ok() ? Status() : header.status();
   if (fit.ok() && header->kind != kind) {
@@ -264,12 +295,12 @@ Result<Segment> Segment::open_fd(int fd, std::string_view name, SegmentKind kind
     ::close(fd);
     return fit;
   }
-  // Page tables are filled now: a fault in the middle of a training step costs more.
+  // Page tables are filled now, since a fault during a training step costs more.
   FFDL_RETURN_IF_ERROR(segment.map(fd, header->bytes, MAP_POPULATE));
   return segment;
 }
 
-// Takes `fd` over, also when it fails.
+// Takes `fd` over, also on failure.
 Status Segment::map(int fd, uint64_t bytes, int flags) {
   fd_ = base::ForkPrivateFd(fd);
   if (!fd_.valid()) {
@@ -279,8 +310,8 @@ Status Segment::map(int fd, uint64_t bytes, int flags) {
   }
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
   if (memory == MAP_FAILED) {
-    return make_error(StatusCode::kExhausted, "map segment {}: {} bytes: {}", shown(name_), bytes,
-                      errno_text(errno));
+    return base::system_failure(fmt::format("map segment {}: {} bytes", shown(name_), bytes), errno,
+                                "free some memory", StatusCode::kExhausted);
   }
   data_ = static_cast<std::byte*>(memory);
   bytes_ = bytes;
@@ -310,10 +341,10 @@ Status Segment::renew() {
       Segment fresh,
       create({.kind = header().kind, .layout_version = header().layout_version, .bytes = bytes_}));
   if (mremap(fresh.data_, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) == MAP_FAILED) {
-    return make_error(StatusCode::kExhausted, "renew a segment of {} bytes: {}", bytes_,
-                      errno_text(errno));
+    return base::system_failure(fmt::format("renew a segment of {} bytes", bytes_), errno,
+                                "free some memory", StatusCode::kExhausted);
   }
-  fresh.data_ = nullptr;  // it lies at data_ now
+  fresh.data_ = nullptr;  // it is mapped at data_ now
   fd_ = std::move(fresh.fd_);
   return {};
 }

@@ -5,26 +5,27 @@
 
 #include "shm/segment.h"
 
-// Memory without a name, which other processes of the host open through one that has it open: when
-// the last of them is gone, killed or not, so is the memory.
+// Shared memory without a name. Other processes of the host open it through a process that has it
+// open. When the last of these processes is gone, killed or not, the memory is freed.
 namespace ffdl::shm {
 
-// Where it is open: all that another process needs. Fixed width, as it stands in shared memory.
+// Identifies an open segment for another process. Its fields have fixed widths, since it is stored
+// in shared memory.
 struct SegmentPlace {
-  uint64_t segment = 0;  // its generation; 0: nowhere
+  uint64_t segment = 0;  // its generation; 0: none
   int64_t pid = 0;
   int64_t fd = 0;
 
   bool operator==(const SegmentPlace&) const = default;
 };
 
-// In this process.
+// Returns the place of a segment in this process.
 SegmentPlace place_of(const Segment& segment);
 
 std::string to_text(const SegmentPlace& place);
-SegmentPlace segment_place_of(const std::string& text);  // of no process where the text is none
+SegmentPlace segment_place_of(const std::string& text);  // names no process if the text is invalid
 
-// Errors: those of Segment::open_of, kConflict (another segment is open there by now).
+// Errors: those of Segment::open_of, kConflict (another segment is now open there).
 Result<Segment> open_segment(const SegmentPlace& place, SegmentKind kind, uint32_t layout_version);
 
 }  // namespace ffdl::shm

@@ -7,10 +7,10 @@
 #include "base/limits.h"
 #include "ffdl/store.h"
 
-// What back ends say alike.
+// Makes the errors that back ends have in common.
 namespace ffdl::store {
 
-// What is being done, for an error of it.
+// Names what is being done, for an error message.
 inline std::string name(std::string_view doing, std::string_view key) {
   return fmt::format("{} '{}'", doing, key);
 }

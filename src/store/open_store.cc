@@ -1,9 +1,9 @@
 #include "base/errors.h"
 #include "ffdl/store.h"
-#include "store/etcd_store.h"
-#include "store/file_store.h"
-#include "store/memory_store.h"
-#include "store/tcp_store.h"
+#include "store/etcd/etcd_store.h"
+#include "store/local/file_store.h"
+#include "store/local/memory_store.h"
+#include "store/tcp/tcp_store.h"
 
 namespace ffdl {
 

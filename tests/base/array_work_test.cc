@@ -19,26 +19,26 @@ using testing::run_all_threads;
 
 constexpr DType kTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 constexpr uint64_t kCounts[] = {0, 1, 3, 4, 5, 31, 64, 257, 1031};
-// From a multiple of 16 bytes: where packs are read at once, elements are, and bytes are.
+// Offsets from a multiple of 16 bytes, for access by packs, by elements and by bytes.
 constexpr uint64_t kOffsets[] = {0, 8, 1};
 
 DType wide_of(DType type) { return type == DType::kFloat64 ? type : DType::kFloat32; }
 
-// Numbers in which no sum or product is exact, and some that are none.
+// Returns numbers whose sums and products are inexact, and some infinities and negative zeros.
 double number(uint64_t i, uint64_t seed) {
   if (i % 29 == 7) return std::numeric_limits<double>::infinity();
   if (i % 31 == 9) return -0.0;
   return std::sin(static_cast<double>(i + 1000 * seed)) * std::exp2(static_cast<double>(i % 9));
 }
 
-// One more element than asked for lies behind them.
+// Returns `count` elements, followed by one element more.
 Elements filled(DType type, uint64_t count, uint64_t offset, uint64_t seed) {
   Elements elements(type, count + 1, offset);
   for (uint64_t i = 0; i <= count; ++i) elements.set(i, number(i, seed));
   return elements;
 }
 
-// What arithmetic in the wide type makes of it.
+// Returns the value as arithmetic in the wide type rounds it.
 double in_wide(DType type, double value) {
   return type == DType::kFloat64 ? value : static_cast<double>(static_cast<float>(value));
 }

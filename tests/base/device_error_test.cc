@@ -19,14 +19,15 @@ TEST(DeviceError, SaysWhatIsMissingAndWhatToDo) {
   const std::vector<Case> cases = {
       {{.error = 35, .driver_missing = "libcuda.so.1: cannot open shared object file"},
        StatusCode::kUnimplemented,
-       "(LD_LIBRARY_PATH, then /etc/ld.so.cache): libcuda.so.1: cannot open shared object file; "
+       "was not loaded from LD_LIBRARY_PATH or /etc/ld.so.cache: libcuda.so.1: cannot open shared "
+       "object file; "
        "install NVIDIA's driver"},
       {{.error = 34, .driver_missing = "libcuda.so.1: no"},
        StatusCode::kUnimplemented,
        "libcuda.so.1: no; install"},
       {{.error = 35, .driver_version = 12040, .runtime_version = 13000},
        StatusCode::kUnimplemented,
-       "the driver knows CUDA 12.4, this build needs 13.0; install a newer driver"},
+       "the driver supports CUDA 12.4, this build needs 13.0; install a newer driver"},
       {{.error = 100}, StatusCode::kUnimplemented, "CUDA_VISIBLE_DEVICES"},
       {{.error = 209}, StatusCode::kUnimplemented, "CMAKE_CUDA_ARCHITECTURES"},
       {{.error = 2}, StatusCode::kExhausted, "the GPU's memory is full"},

@@ -12,7 +12,7 @@
 namespace ffdl::base {
 namespace {
 
-// Tells which devices were chosen; before that the thread has the first one.
+// Records which devices were chosen. A thread that chose none has the first device.
 class TwoDevices final : public testing::HostDevice {
  public:
   explicit TwoDevices(std::vector<int> chosen) : used(std::move(chosen)) {}
@@ -40,7 +40,7 @@ TEST(DeviceSide, AThreadGetsItsDeviceBack) {
   EXPECT_FAILS(none.status(), StatusCode::kInvalidArgument, "there are two");
 }
 
-// As a thread of ffdl's own does, of a process that uses another device.
+// Models a thread of ffdl in a process that uses another device.
 TEST(DeviceSide, WhatNobodyUsesIsNotGivenBack) {
   TwoDevices side({});
   for (int turn = 0; turn < 2; ++turn) {
@@ -50,7 +50,7 @@ TEST(DeviceSide, WhatNobodyUsesIsNotGivenBack) {
   EXPECT_EQ(side.used, (std::vector<int>{1}));
 }
 
-// base/device.h, whatever it says on this machine.
+// Expects the results of base/device.h, whatever they are on this machine.
 TEST(DeviceSide, GpusAreThoseOfThisMachine) {
   const auto side = gpu_side();
   EXPECT_EQ(side->in_use().status().code(), device_in_use().status().code());

@@ -20,7 +20,7 @@ TEST(LaunchShape, IsEnoughForSmallArraysAndNoMoreThanAGpuHolds) {
       {1024, 132, 1},  // 256 threads with a pack each
       {1025, 132, 2},
       {1024 * 132 * 32, 132, 132 * 32},
-      {1024 * 132 * 32 + 1, 132, 132 * 32},  // threads go round again
+      {1024 * 132 * 32 + 1, 132, 132 * 32},  // threads take several packs each
       {std::numeric_limits<uint64_t>::max(), 1, 32},
   };
   for (const Case& c : kCases) {

@@ -28,8 +28,8 @@ TYPED_TEST(HalfArithmetic, WidensEveryPatternAsTheKernelsDo) {
   }
 }
 
-// All exponents and signs, with mantissas that round to either side, to even, up to the next
-// exponent and to infinity; NaN among them.
+// Covers all exponents and signs, and NaN. The mantissas round to either side, to even, up to the
+// next exponent and to infinity.
 TYPED_TEST(HalfArithmetic, NarrowsAsTheKernelsDo) {
   constexpr uint32_t kMantissas[] = {0x000000, 0x000001, 0x000FFF, 0x001000, 0x001001, 0x003000,
                                      0x007FFF, 0x008000, 0x008001, 0x018000, 0x3FFFFF, 0x400000,

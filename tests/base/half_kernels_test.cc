@@ -10,7 +10,7 @@
 namespace ffdl::base {
 namespace {
 
-// What the 16 bits mean, from the definition of the formats.
+// Returns the value of the 16 bits by the definition of the formats.
 double meaning(DType type, uint16_t bits) {
   const int mantissa_bits = type == DType::kBFloat16 ? 7 : 10;
   const int bias = type == DType::kBFloat16 ? 127 : 15;
@@ -48,7 +48,8 @@ TEST_P(HalfKernels, WidenGivesTheMeaningOfEveryBitPattern) {
   }
 }
 
-// Between two neighbours of the format: to the nearer, from the middle to the even one.
+// Numbers between two neighbours of the format are rounded to the nearer one. The midpoint is
+// rounded to the even one.
 TEST_P(HalfKernels, NarrowRoundsToTheNearestAndTiesToEven) {
   const uint16_t infinity = GetParam() == DType::kBFloat16 ? 0x7F80 : 0x7C00;
   std::vector<float> values;
@@ -57,7 +58,7 @@ TEST_P(HalfKernels, NarrowRoundsToTheNearestAndTiesToEven) {
     const auto high = static_cast<uint16_t>(low + 1);
     const double middle = (meaning(GetParam(), low) + meaning(GetParam(), high)) / 2;
     const auto exact = static_cast<float>(middle);
-    const bool representable = double{exact} == middle;  // below 2^-149 it is not
+    const bool representable = double{exact} == middle;  // below 2^-149 it is not representable
     const uint16_t even = low % 2 == 0 ? low : high;
     if (representable) {
       values.insert(values.end(), {std::nextafter(exact, 0.0F), exact,

@@ -24,6 +24,18 @@ TEST(Log, SendsFormattedLinesToTheSink) {
   EXPECT_EQ(log.lines, std::vector<std::string>{"segment 'a': 12 bytes"});
 }
 
+// The name of another process is escaped, since a sink may write to a terminal.
+TEST(Log, ControlCharactersAreEscapedForEverySink) {
+  CapturedLog log;
+  base::log_warning("member '{}' joined", "\x1b[2J\nffdl error: forged\xff");
+  EXPECT_EQ(log.lines,
+            std::vector<std::string>{R"(member '\x1b[2J\nffdl error: forged\xff' joined)"});
+  set_log_sink({});
+  ::testing::internal::CaptureStderr();
+  base::log_warning("member '{}' joined", "\x1b[2J");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "ffdl warning: member '\\x1b[2J' joined\n");
+}
+
 TEST(Log, LinesBelowTheLevelAreNotMade) {
   CapturedLog log;
   base::log_at(LogLevel::kDebug, "not seen by default");

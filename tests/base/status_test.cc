@@ -47,6 +47,17 @@ TEST(Status, ContextGoesInFront) {
   EXPECT_TRUE(Status().with_context("open 'x'").ok());
 }
 
+TEST(Status, ControlCharactersOfOthersAreEscaped) {
+  const Status failed = Status(StatusCode::kNotFound, "get '\x1b]0;mine\x07\xff': \xc3\xb6\n")
+                            .with_context("open '\x1b[2J'");
+  EXPECT_EQ(failed.to_string(), R"(NotFound: open '\x1b[2J': get '\x1b]0;mine\x07\xff': )"
+                                "\xc3\xb6\\n");
+  // The text is escaped only once, since an answer of another process may contain the text of a
+  // Status.
+  EXPECT_EQ(Status(StatusCode::kNotFound, std::string(failed.message())).message(),
+            failed.message());
+}
+
 TEST(Status, EveryCodeHasAName) {
   for (int code = 0; code <= static_cast<int>(StatusCode::kInternal); ++code) {
     EXPECT_NE(to_string(static_cast<StatusCode>(code)), "Unknown") << code;

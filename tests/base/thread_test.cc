@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -41,6 +45,48 @@ TEST(Thread, TheDestructorAsksItToStopAndWaits) {
   EXPECT_TRUE(ended);
 }
 
+// Runs in a child of another uid. Root has no limit of processes, and other processes of a uid
+// count too.
+int begin_without_room() {
+  const rlimit none = {1, 1};
+  if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 2;
+  if (::setrlimit(RLIMIT_NPROC, &none) != 0) return 3;
+  const auto thread = base::Thread::start("one", [](StopToken) {});
+  if (thread.status().code() != StatusCode::kExhausted) return 4;
+  if (thread.status().message().find("ulimit -u") == std::string_view::npos) return 5;
+  return system_runtime().spawn("two", [](StopToken) {}) == nullptr ? 0 : 6;
+}
+
+TEST(Thread, WithoutRoomForOneMoreItIsExhaustedAndTheProcessLives) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(begin_without_room());
+  int state = 0;
+  ASSERT_EQ(::waitpid(child, &state, 0), child);
+  ASSERT_TRUE(WIFEXITED(state)) << "signal " << WTERMSIG(state);
+  EXPECT_EQ(WEXITSTATUS(state), 0);
+}
+
+TEST(Thread, AWriteAboveTheLimitOfFilesFailsAndSendsNoSignal) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int error = 0;
+    const rlimit none = {0, 0};
+    ::signal(SIGXFSZ, SIG_DFL);
+    if (::setrlimit(RLIMIT_FSIZE, &none) != 0) ::_exit(2);
+    const int file = ::memfd_create("limited", MFD_CLOEXEC);
+    base::Thread thread("writer", [&](StopToken) {
+      if (::write(file, "x", 1) < 0) error = errno;
+    });
+    thread.join();
+    ::_exit(error == EFBIG ? 0 : 3);
+  }
+  int state = 0;
+  ASSERT_EQ(::waitpid(child, &state, 0), child);
+  ASSERT_TRUE(WIFEXITED(state)) << "signal " << WTERMSIG(state);
+  EXPECT_EQ(WEXITSTATUS(state), 0);
+}
+
 TEST(Thread, OneThatWasNeverStartedCanBeJoined) {
   base::Thread thread;
   thread.request_stop();
@@ -57,7 +103,7 @@ bool kernel_knows_slices() {
 
 TEST(Thread, WakesPromptlyAndKeepsItsNiceness) {
   constexpr int kNice = 3;
-  std::array<uint64_t, 6> attributes{};  // as sched_getattr(2) lays them out
+  std::array<uint64_t, 6> attributes{};  // the layout of sched_getattr(2)
   base::Thread thread("prompt", [&](StopToken) {
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
     base::wake_promptly();

@@ -8,7 +8,7 @@ namespace ffdl::bench {
 namespace {
 
 TEST(Audit, PositionsOfAPartitionThatFollowEachOtherAreInOrder) {
-  // Two members of whom one came late.
+  // The audit of two members, one of which joined late.
   const auto result = check_audit(
       {"1 0 0 2\n2 1 0 1\n3 1 1 2\n4 0 2 4 1 2 4\n5 0 4 5\n", "4 0 2 4 1 2 4\n5 0 4 5\n"});
   ASSERT_OK(result);

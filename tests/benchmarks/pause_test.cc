@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 constexpr PauseRule kRule = {.undisturbed = 4, .after = 2};
 
-// One step a millisecond, each with its seconds in the session.
+// Makes one step per millisecond. Each step has its seconds in the session.
 struct Training {
   std::vector<StepTime> steps;
 

@@ -11,7 +11,7 @@
 namespace ffdl::bench {
 namespace {
 
-// As a process that ends between the opening of its file and the reading does.
+// A process that ends between the open and the read of its file causes such a failure.
 TEST(ReadText, AFailureIsTheEndOfIt) {
   EXPECT_EQ(read_text(std::filesystem::temp_directory_path()), "");
   EXPECT_EQ(read_text("/proc/self/no-such-file"), "");
@@ -51,7 +51,8 @@ TEST(ForeignShare, IsWhatIsBusyAndNotOurs) {
   const CpuSample after{{.busy = 1150, .idle = 5050}, 430};
   EXPECT_DOUBLE_EQ(foreign_share(before, after), 0.1);
   EXPECT_EQ(foreign_share(before, before), 0);
-  // The kernel counts a process more finely than the machine: more of ours than busy is possible.
+  // The kernel counts the time of a process more finely than that of the machine. The own time may
+  // therefore exceed the busy time.
   EXPECT_EQ(foreign_share(before, {{.busy = 1010, .idle = 5010}, 320}), 0);
 }
 

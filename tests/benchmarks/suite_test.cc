@@ -16,8 +16,8 @@ size_t rows_of(const std::string& path) {
   return nlohmann::json::parse(std::ifstream(path)).at("rows").size();
 }
 
-// Whoever is ended before its time leaves what it had; a file of the name that was asked for is
-// whole.
+// A run that is ended early leaves its rows in PATH.rows. A file with the requested name is
+// complete.
 TEST(Suite, RowsAreWrittenAsTheyAreMeasured) {
   const TempFolder folder;
   const std::string path = folder.file("rows.json");

@@ -1,4 +1,4 @@
-// Runs the programs themselves: an autoscaler, and jobs of real processes.
+// Runs the programs themselves: an autoscaler and jobs of real processes.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -31,7 +31,8 @@ class AutoscaleCommand : public ::testing::Test {
     const auto shown = run_program(command("autoscale") + "--show --json");
     return shown.exit_code == 0 ? Document::parse(shown.out) : Document();
   }
-  // Whether the jobs are told these numbers, in order of arrival, and have them.
+  // Returns true if the jobs are granted these numbers of workers, in order of arrival, and run
+  // them.
   bool has(const std::map<std::string, int>& expected) const {
     const Document all = decided();
     if (!all.contains("jobs") || all["jobs"].size() != expected.size()) return false;
@@ -63,7 +64,7 @@ TEST_F(AutoscaleCommand, JobsShareTheWorkersAndOutliveTheAutoscaler) {
   EXPECT_EQ(autoscaler->wait(), -SIGKILL);
   b.signal(SIGTERM);
   EXPECT_EQ(b.wait(), 128 + SIGTERM) << b.output();
-  EXPECT_TRUE(comes_true([&] { return has({{"a", 1}}); })) << decided();  // nobody decides
+  EXPECT_TRUE(comes_true([&] { return has({{"a", 1}}); })) << decided();  // no autoscaler runs
   autoscaler = std::make_unique<StartedProgram>(command("autoscale"), folder_.file("autoscale-2"));
   EXPECT_TRUE(comes_true([&] { return has({{"a", 2}}); }))
       << autoscaler->output() << decided() << a.output();
@@ -80,7 +81,7 @@ TEST_F(AutoscaleCommand, WhoDoesNotFitIsTurnedAwayOrWaits) {
   EXPECT_EQ(run_program(command("offer node-1") + "2").exit_code, 0);
   StartedProgram large(run("large", "3", "true"), folder_.file("large"));
   EXPECT_EQ(large.wait(), 1);
-  EXPECT_TRUE(large.wrote("queue job 'large': it was turned away: it needs 3 workers, and fits"))
+  EXPECT_TRUE(large.wrote("queue job 'large': it was rejected: it needs 3 workers, and none of"))
       << large.output();
   StartedProgram small(run("small", "1:2", "true"), folder_.file("small"));
   EXPECT_EQ(small.wait(), 0) << small.output();
@@ -117,13 +118,13 @@ TEST_F(AutoscaleCommand, ToldWhatIsWrong) {
     EXPECT_NE(outcome.exit_code, 0);
     EXPECT_NE(outcome.out.find(text), std::string::npos) << outcome.out;
   };
-  fails("autoscale --store mem://", "other processes do not see it");
+  fails("autoscale --store mem://", "other processes cannot open it");
   fails("autoscale" + store() + "--interval 0", "--interval");
-  fails("offer" + store() + "node -1", "offer -1 workers of node 'node': give 0 or more");
+  fails("offer" + store() + "node -1", "'-1' is not a number from 0");
   fails("run --autoscale true", "--autoscale and no --store");
   fails("run --scaling 1,2 true", "--scaling is for --autoscale");
   fails("run" + store() + "--autoscale --workers 1:3 --scaling 1,2 true",
-        "--scaling has 2 numbers and --workers says 3");
+        "--scaling has 2 numbers and --workers allows 3");
   fails("run --profile net.json true", "--profile is for --autoscale");
   fails("run --on-node here true", "--on-node is for --autoscale");
   fails("run" + store() + "--autoscale --workers 1:3 --scaling 1,2,3 --profile net.json true",
@@ -131,7 +132,7 @@ TEST_F(AutoscaleCommand, ToldWhatIsWrong) {
   fails("run" + store() + "--autoscale --workers 1:2 --profile /nowhere/net.json true",
         "read '/nowhere/net.json': no such file");
   fails("run" + store() + "--autoscale --workers 1:2 --scaling 1,-2 true",
-        "--scaling says -2 of 2 workers");
+        "--scaling: '-2' is not a number from 0");
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST_F(DataAuditCommand, AFolderStandsForTheLogsInIt) {
 }
 
 TEST_F(DataAuditCommand, FurtherJobsGoOnFromCheckpoints) {
-  const std::string first = log("monday", std::string(kStep1) + kStep3);  // 3 is taken back
+  const std::string first = log("monday", std::string(kStep1) + kStep3);  // step 3 is taken back
   const std::string then = log("tuesday", kStep2);
   const std::string last =
       log("wednesday", "{\"step\":3,\"lineage\":1,\"parts\":[[\"c\",1,0,2,4],[\"c\",1,1,2,4]]}\n");

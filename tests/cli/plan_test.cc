@@ -107,10 +107,11 @@ TEST_F(PlanCommand, PlacesWorkersOnNodes) {
   EXPECT_EQ(document["workers_used"], 4);
   EXPECT_EQ(document["jobs"][0]["nodes"], json::parse(R"([{"node": 0, "workers": 2}])"));
   EXPECT_NE(plan("--nodes 2 --jobs " + file).out.find("no plan is better"), std::string::npos);
-  EXPECT_EQ(plan("--workers 4 --jobs " + file + " 2>&1").out,
-            "ffdl: plan '" + file +
-                "': line 2, column 5: job 'a' says how its workers must lie; give --nodes instead "
-                "of --workers\n");
+  EXPECT_EQ(
+      plan("--workers 4 --jobs " + file + " 2>&1").out,
+      "ffdl: plan '" + file +
+          "': line 2, column 5: job 'a' limits the nodes of its workers; give --nodes instead "
+          "of --workers\n");
 }
 
 TEST_F(PlanCommand, PlansByWhatWasMeasured) {
@@ -135,10 +136,9 @@ TEST_F(PlanCommand, BadInputIsToldWithFileLineAndColumn) {
   const std::string file = folder_.write("tables/bad.csv", "global_batch_size,1,2\n64,1,-3\n");
   const auto outcome = plan(tables() + " --workers 8 2>&1");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(
-      outcome.out,
-      "ffdl: read '" + file +
-          "': line 2, column 3 (2): -3 steps per second; leave it empty where not possible\n");
+  EXPECT_EQ(outcome.out, "ffdl: read '" + file +
+                             "': line 2, column 3 (2): -3 steps per second; leave the cell empty "
+                             "if it is not possible\n");
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST_F(PolicyCommand, SaysWhatIsWrong) {
   };
   fails("none.jsonl --policy queue.yaml", 1, "read 'none.jsonl': no such file");
   fails("trace.jsonl --policy none.yaml", 1, "read 'none.yaml': no such file");
-  fails("queue.yaml --policy queue.yaml", 1, "line 1: no object of JSON");
+  fails("queue.yaml --policy queue.yaml", 1, "line 1: not a JSON object");
   fails("trace.jsonl", 2, "--policy is required");
   fails("trace.jsonl --policy queue.yaml --max-oscillation 2", 2, "--max-oscillation");
   fails("--help", 0, "Exit codes");

@@ -51,7 +51,7 @@ TEST_F(ProfileCommand, SaysWhyThereIsNoProfile) {
   const std::string file = " --output " + folder_.file("p.json");
   const auto ended = run("profile --workers 2" + file + " true");
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_NE(ended.out.find("StepMeter"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("StepMetrics"), std::string::npos) << ended.out;
   const auto failed = run("profile --workers 2 --max-restarts 0" + file + " false");
   EXPECT_EQ(failed.exit_code, 1);
   EXPECT_NE(failed.out.find("workers failed"), std::string::npos) << failed.out;

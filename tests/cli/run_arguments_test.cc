@@ -25,6 +25,20 @@ TEST(RunArguments, OneWorkerWithAStoreOfItsOwn) {
   EXPECT_TRUE(plan.warning.empty());
 }
 
+TEST(RunArguments, WhatBecomesOfAJobThatIsDoneOrLost) {
+  RunArguments arguments = base();
+  EXPECT_EQ(plan_run(arguments)->supervisor.on_lost_state, OnLostState::kRestart);
+  arguments.on_lost_state = "fail";
+  EXPECT_EQ(plan_run(arguments)->supervisor.on_lost_state, OnLostState::kFail);
+  arguments.again = true;
+  EXPECT_OK(plan_run(arguments));
+  arguments.nnodes = "2";
+  arguments.node_rank = 1;
+  arguments.job = "job";
+  arguments.rdzv_endpoint = "node0";
+  EXPECT_FAILS(plan_run(arguments), StatusCode::kInvalidArgument, "--again on node 1");
+}
+
 TEST(RunArguments, HowManyWorkers) {
   struct Case {
     const char *workers, *nnodes, *nproc;
@@ -45,6 +59,82 @@ TEST(RunArguments, HowManyWorkers) {
     EXPECT_EQ(plan.supervisor.max_workers, one.max) << one.workers << one.nnodes;
     EXPECT_EQ(plan.supervisor.workers_per_node, one.per_node) << one.workers << one.nnodes;
   }
+}
+
+TEST(RunArguments, HowManyToBeginWith) {
+  RunArguments arguments = base();
+  arguments.workers = "2:4";
+  EXPECT_EQ(plan_run(arguments)->supervisor.first_workers, 0);
+  arguments.start = 3;
+  EXPECT_EQ(plan_run(arguments)->supervisor.first_workers, 3);
+  for (const int wrong : {1, 5}) {
+    arguments.start = wrong;
+    EXPECT_FAILS(plan_run(arguments), StatusCode::kInvalidArgument, "of 2 to 4 workers");
+  }
+  arguments.start = 3;
+  arguments.autoscale = true;
+  EXPECT_FAILS(plan_run(arguments), StatusCode::kInvalidArgument, "leave one of them out");
+}
+
+TEST(RunArguments, AnotherLaunchersVariablesHaveTheRank) {
+  RunArguments arguments = base();
+  arguments.nnodes = "3";
+  arguments.nproc = "2";
+  arguments.job = "job";
+  arguments.rdzv_endpoint = "node0";
+  arguments.variables = {{"SLURM_NODEID", "2"}};
+  EXPECT_EQ(plan_run(arguments)->supervisor.node, 2);
+  arguments.node_rank = 1;  // what is given comes first
+  EXPECT_EQ(plan_run(arguments)->supervisor.node, 1);
+  RunArguments alone = base();
+  alone.variables = {{"SLURM_NODEID", "2"}};
+  EXPECT_EQ(plan_run(alone)->supervisor.node, 0);
+}
+
+TEST(RunArguments, WithoutARankTheStoreDecides) {
+  RunArguments arguments = base();
+  arguments.nnodes = "3";
+  arguments.nproc = "2";
+  arguments.job = "job";
+  arguments.rdzv_endpoint = "node0:1234";
+  ASSERT_OK_AND_ASSIGN(const RunPlan other, plan_run(arguments));
+  EXPECT_TRUE(other.supervisor.takes_free_node);
+  EXPECT_EQ(other.supervisor.node, 1) << "node 0 serves the store";
+  EXPECT_EQ(other.supervisor.store_url, "tcp://node0:1234");
+  EXPECT_EQ(other.supervisor.master_address, "node0");
+  arguments.is_endpoint_host = true;
+  ASSERT_OK_AND_ASSIGN(const RunPlan first, plan_run(arguments));
+  EXPECT_TRUE(first.is_first_here);
+  EXPECT_FALSE(first.supervisor.takes_free_node);
+  EXPECT_EQ(first.serve, "node0:1234");
+  arguments.again = true;
+  EXPECT_OK(plan_run(arguments));
+  arguments.is_endpoint_host = false;
+  EXPECT_FAILS(plan_run(arguments), StatusCode::kInvalidArgument, "give --again and --node-rank 0");
+  arguments.again = false;
+  arguments.rdzv_endpoint.clear();
+  arguments.store = "etcd://node7:2379";
+  ASSERT_OK_AND_ASSIGN(const RunPlan any, plan_run(arguments));
+  EXPECT_TRUE(any.supervisor.takes_free_node);
+  EXPECT_EQ(any.supervisor.node, 0);
+  arguments.node_rank = 2;
+  EXPECT_FALSE(plan_run(arguments)->supervisor.takes_free_node);
+  EXPECT_EQ(endpoint_host("[fd00::1]:29400"), "fd00::1");
+  EXPECT_EQ(endpoint_host("[fd00::1]"), "fd00::1");
+  EXPECT_EQ(endpoint_host("node0"), "node0");
+}
+
+TEST(RunArguments, GpusAsSlots) {
+  RunArguments arguments = base();
+  arguments.gpus = 4;
+  for (const char* const nproc : {"gpu", "auto"}) {
+    arguments.nproc = nproc;
+    EXPECT_EQ(plan_run(arguments)->supervisor.workers_per_node, 4);
+  }
+  arguments.gpus = 0;
+  ASSERT_OK_AND_ASSIGN(const RunPlan plan, plan_run(arguments));
+  arguments.nproc = "cpu";
+  EXPECT_EQ(plan.supervisor.workers_per_node, plan_run(arguments)->supervisor.workers_per_node);
 }
 
 TEST(RunArguments, NodeZeroServesTheStoreAtTheEndpoint) {
@@ -104,17 +194,20 @@ TEST(RunArguments, ContradictionsAreRefused) {
       {[](RunArguments& a) { a.policy = "p", a.autoscale = true, a.store = "file:///s"; },
        "--policy and --autoscale"},
       {[](RunArguments& a) { a.policy_log = "p"; }, "--policy-log is for --policy"},
-      {[](RunArguments& a) { a.nproc = "gpu"; }, "--nproc-per-node is 'gpu'"},
+      {[](RunArguments& a) { a.nproc = "gpu"; }, "--nproc-per-node is 'gpu', and this host has no"},
+      {[](RunArguments& a) { a.nproc = "tpu"; }, "--nproc-per-node is 'tpu'"},
+      {[](RunArguments& a) { a.nnodes = "2", a.variables = {{"SLURM_NODEID", "2"}}; },
+       "SLURM_NODEID is 2 of 2 nodes"},
+      {[](RunArguments& a) { a.nnodes = "2", a.variables = {{"PMI_RANK", "x"}}; }, "PMI_RANK='x'"},
       {[](RunArguments& a) { a.node_rank = 1; }, "--node-rank is 1 of 1"},
-      {[](RunArguments& a) { a.nnodes = "2"; }, "no --node-rank"},
-      {[](RunArguments& a) { a.nnodes = "2", a.node_rank = 0; }, "no name of the job"},
-      {[](RunArguments& a) { a.nnodes = "2", a.node_rank = 0, a.job = "j"; }, "no place to meet"},
+      {[](RunArguments& a) { a.nnodes = "2"; }, "no name of the job"},
+      {[](RunArguments& a) { a.nnodes = "2", a.job = "j"; }, "no common store"},
       {[](RunArguments& a) { a.nnodes = "2", a.standalone = true; }, "--standalone with several"},
       {[](RunArguments& a) { a.standalone = true, a.rdzv_endpoint = "x"; }, "a store of its own"},
       {[](RunArguments& a) { a.store = "file:///a", a.rdzv_endpoint = "x"; }, "one way to name"},
-      {[](RunArguments& a) { a.store = "mem://"; }, "other processes do not see"},
+      {[](RunArguments& a) { a.store = "mem://"; }, "other processes cannot open"},
       {[](RunArguments& a) { a.rdzv_endpoint = "x:y"; }, "--rdzv-endpoint is 'x:y'"},
-      {[](RunArguments& a) { a.rdzv_backend = "etcd-v2"; }, "--store etcd://"},
+      {[](RunArguments& a) { a.rdzv_backend = "etcd-v2"; }, "--store etcd"},
       {[](RunArguments& a) { a.is_module = a.no_python = true; }, "--module and --no-python"},
   };
   for (const Case& one : cases) {

@@ -1,14 +1,20 @@
-// Runs the program itself, with folders for jobs of the test's own.
+// Runs the program itself, with job folders of the test's own.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "ffdl/runtime.h"
+#include "ffdl/store.h"
+#include "support/etcd_server.h"
+#include "support/private_files.h"
 #include "support/program.h"
 #include "support/started_program.h"
 #include "support/temp_folder.h"
@@ -60,7 +66,7 @@ TEST_F(RunTest, LinesHaveTheirWorkersPrefixAndNoneIsMissing) {
   for (int i = 1; i <= 500; ++i) expected += "line " + std::to_string(i) + "\n";
   ASSERT_EQ(of.size(), 3U) << outcome.out;
   for (auto& [worker, text] : of) {
-    const size_t at = text.find("end\n");  // of the other stream: anywhere
+    const size_t at = text.find("end\n");  // from the other stream, at any place
     ASSERT_NE(at, std::string::npos) << worker;
     text.erase(at, 4);
     EXPECT_EQ(text, expected) << worker;
@@ -104,6 +110,21 @@ TEST_F(RunTest, LogsIntoAFolder) {
   EXPECT_EQ(read(file("logs/new/worker-1.log")), "1\nto stderr\n");
 }
 
+TEST_F(RunTest, PrivateFilesAreForItsUserAlone) {
+  const std::string program =
+      " -- sh -c 'echo; mkdir -p " + file("made") + "; echo > " + file("made/checkpoint") + "'";
+  const auto mode_of = [&](const std::string& name) {
+    struct stat found = {};
+    EXPECT_EQ(stat(file(name).c_str(), &found), 0) << name;
+    return found.st_mode & 0777;
+  };
+  ASSERT_EQ(run("--private-files --log-dir " + file("logs") + program).exit_code, 0);
+  EXPECT_EQ(mode_of("logs"), 0700U);
+  EXPECT_EQ(mode_of("logs/worker-0.log"), 0600U);
+  EXPECT_EQ(mode_of("made"), 0700U);
+  EXPECT_EQ(mode_of("made/checkpoint"), 0600U);
+}
+
 TEST_F(RunTest, WorkersAreToldWhereToLogTheirSamples) {
   const auto outcome =
       run("--ledger-log " + file("samples/new") + " sh -c 'cd $FFDL_LEDGER_LOG && pwd'");
@@ -142,11 +163,22 @@ TEST_F(RunTest, ExitCodesMeanSomething) {
       << help.out;
 }
 
+TEST_F(RunTest, AProgramThatFailsBeforeAnyHasJoinedIsNotStartedAgain) {
+  const auto outcome = run("--workers 1:2 -- sh -c 'echo life $RANK; exit 7'");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.out.find("2 of 2 workers failed"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("before any worker had joined"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("restart 1"), std::string::npos) << outcome.out;
+  for (const std::string life : {"life 0", "life 1"}) {
+    EXPECT_EQ(outcome.out.find(life), outcome.out.rfind(life)) << outcome.out;
+  }
+}
+
 TEST_F(RunTest, LeavesNothingWhenTheJobIsDone) {
   ASSERT_EQ(run("--job done true").exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(job_folder("done")));
   ASSERT_EQ(run("--max-restarts 0 --job kept false").exit_code, 1);
-  EXPECT_TRUE(std::filesystem::exists(job_folder("kept")));  // it may be run again
+  EXPECT_TRUE(std::filesystem::exists(job_folder("kept")));  // the job may be run again
   ASSERT_EQ(run("--job kept true").exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(job_folder("kept")));
 }
@@ -157,11 +189,12 @@ TEST_F(RunTest, MembersFormAWorldAndFinish) {
   EXPECT_EQ(outcome.out.find("restart"), std::string::npos) << outcome.out;
 }
 
-// By its own queue it grows to three, and shrinks to one and grows to two while it trains.
+// The job follows its queue: it grows to three workers, then shrinks to one and grows to two while
+// it trains.
 TEST_F(RunTest, AJobFollowsItsPolicy) {
   temporary_.write("queue.yaml",
                    "{policy: queue, per_worker: 10, cooldown_s: 0, confirmations: 1}");
-  const auto queue = [&](const std::string& length) {  // put in its place whole
+  const auto queue = [&](const std::string& length) {  // replaced atomically
     temporary_.write("queue.part", length);
     std::filesystem::rename(file("queue.part"), file("queue"));
   };
@@ -214,7 +247,7 @@ TEST_F(RunTest, WhoDoesNotEndWithinTheGraceIsKilled) {
   EXPECT_EQ(job.wait(), 128 + SIGTERM) << job.output();
 }
 
-// And its name is free again at once, with the store as it was.
+// The job's name is free again at once, and its store is kept.
 TEST_F(RunTest, KilledItTakesItsWorkersAlong) {
   const std::string command = kRun + "--job killed --workers 2 -- sh -c 'echo $$ >" + file("pid-") +
                               "$RANK; exec sleep 1000'";
@@ -230,6 +263,118 @@ TEST_F(RunTest, KilledItTakesItsWorkersAlong) {
   EXPECT_EQ(run("--job killed true").exit_code, 0);
 }
 
+// The kernel kills the shells with the program, but not the processes that the shells started.
+TEST_F(RunTest, KilledItsWorkersInShellsEndToo) {
+  StartedProgram job(kRun + "--job wrapped --workers 2 -- sh -c '" + kMember + " 2>" +
+                         file("said-") + "$RANK >" + file("joined-") + "$RANK & echo $! >" +
+                         file("pid-") + "$RANK; wait; exit 1'",
+                     file("out"));
+  const auto joined = [&](const char* rank) {
+    return read(file(std::string("joined-") + rank)).find("joined") != std::string::npos;
+  };
+  ASSERT_TRUE(comes_true([&] { return joined("0") && joined("1"); })) << job.output();
+  job.signal(SIGKILL);
+  EXPECT_EQ(job.wait(), -SIGKILL);
+  for (const char* rank : {"0", "1"}) {
+    const int process = std::stoi(read(file(std::string("pid-") + rank)));
+    EXPECT_TRUE(comes_true([&] { return !exists(process); })) << process;
+    const std::string said = read(file(std::string("said-") + rank));
+    EXPECT_TRUE(said.starts_with("Cancelled: member 'worker-")) << said;
+    EXPECT_NE(said.find("its launcher, 'ffdl run' as process "), std::string::npos) << said;
+  }
+  EXPECT_EQ(run("--job wrapped true").exit_code, 0);
+}
+
+TEST_F(RunTest, TheProcessThatHasANameIsNamed) {
+  StartedProgram job(kRun + "--job held -- sh -c 'echo up; exec sleep 1000'", file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("] up"); })) << job.output();
+  const auto refused = run("--job held true");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.out.find("another 'ffdl run' on this host runs it, as process " +
+                             std::to_string(job.process()) + ";"),
+            std::string::npos)
+      << refused.out;
+}
+
+TEST_F(RunTest, FoldersOfKilledJobsWithoutANameGo) {
+  StartedProgram job(kRun + "-- sh -c 'echo up; exec sleep 1000'", file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("] up"); })) << job.output();
+  const std::string number = std::to_string(job.process());
+  const std::string folder = job_folder("job-" + number);
+  ASSERT_EQ(run("true").exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder));  // the job is running
+  job.signal(SIGKILL);
+  EXPECT_EQ(job.wait(), -SIGKILL);
+  const auto doctor = run_program(std::string(FFDL_PROGRAM) + " doctor --dry-run --json");
+  const auto jobs = nlohmann::json::parse(doctor.out)["jobs"];
+  ASSERT_EQ(jobs.size(), 1U) << doctor.out;
+  EXPECT_EQ(jobs[0]["job"], "job-" + number);
+  EXPECT_EQ(jobs[0]["process"], std::stoi(number));
+  EXPECT_EQ(jobs[0]["verdict"], "stale");
+  EXPECT_TRUE(std::filesystem::exists(folder));
+  ASSERT_EQ(run("true").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_F(RunTest, TheStoreOfAJobHasASecretThatNoProcessShows) {
+  StartedProgram job(kRun + "--job secret -- sh -c 'echo up $$; exec sleep 1000'", file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("up "); })) << job.output();
+  const std::string out = job.output();
+  const std::string worker = std::to_string(std::stoi(out.substr(out.find("up ") + 3)));
+  const std::string secret = read(job_folder("secret/store/secret"));
+  ASSERT_EQ(secret.size(), 64U);
+  for (const std::string& process : {worker, std::to_string(job.process())}) {
+    for (const char* part : {"/environ", "/cmdline"}) {
+      EXPECT_EQ(read("/proc/" + process + part).find(secret), std::string::npos) << part;
+    }
+  }
+  EXPECT_EQ(out.find(secret), std::string::npos);
+  const std::string ffdl = FFDL_PROGRAM;
+  EXPECT_EQ(run_program(ffdl + " status secret 2>&1").exit_code, 0);
+  EXPECT_EQ(run_program(ffdl + " scale secret 1 2>&1").exit_code, 0);
+  const std::string url = read(job_folder("secret/store_url"));
+  const auto refused = run_program(ffdl + " status secret --store " + url + " 2>&1");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.out.find("another secret"), std::string::npos) << refused.out;
+}
+
+// Another process has written the record. The name of its worker would clear the screen.
+TEST_F(RunTest, NoControlCharacterOfAnotherProcessIsPrinted) {
+  StartedProgram job(kRun + "--job plain -- sh -c 'echo up; exec sleep 1000'", file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("] up"); })) << job.output();
+  {
+    const auto store = open_store("tcp://" + job_folder("plain/store"), system_runtime());
+    ASSERT_TRUE(store.ok()) << store.status().to_string();
+    const std::string record =
+        R"({"node":7,"process":1,"min_workers":1,"max_workers":2,"workers":[{"id":)"
+        R"("\u001b[2J\nevil","phase":"\u009b31m","process":9,"restarts":0}]})";
+    ASSERT_TRUE((*store)->put("ffdl/plain/launch/nodes/7", record).ok());
+  }
+  const std::string ffdl = FFDL_PROGRAM;
+  const auto table = run_program(ffdl + " status plain 2>&1");
+  EXPECT_EQ(table.exit_code, 0) << table.out;
+  EXPECT_NE(table.out.find("\\x1b[2J\\nevil"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("\\u{9b}31m"), std::string::npos) << table.out;
+  const auto json = run_program(ffdl + " status plain --json 2>&1");
+  EXPECT_EQ(json.exit_code, 0) << json.out;
+  EXPECT_NE(json.out.find("\\u001b[2J\\nevil"), std::string::npos) << json.out;
+  EXPECT_NE(json.out.find("\\u009b31m"), std::string::npos) << json.out;
+  for (const std::string& out : {table.out, json.out}) {
+    EXPECT_EQ(out.find('\x1b'), std::string::npos) << out;
+    EXPECT_EQ(out.find("\xc2\x9b"), std::string::npos) << out;
+  }
+}
+
+TEST_F(RunTest, ATemporaryFolderThatIsNotThereIsSaid) {
+  const std::string variable = "TMPDIR=" + file("not-there") + " ";
+  for (const std::string arguments :
+       {"run true", "status a", "scale a 1", "migrate a 0", "doctor"}) {
+    const auto outcome = run_program(variable + FFDL_PROGRAM + " " + arguments + " 2>&1");
+    EXPECT_EQ(outcome.exit_code, 1) << arguments;
+    EXPECT_NE(outcome.out.find("TMPDIR does not exist"), std::string::npos) << outcome.out;
+  }
+}
+
 TEST_F(RunTest, ARequestIsRefusedWhileAnotherIsCarriedOut) {
   const auto scale = [](const std::string& to) {
     return run_program(std::string(FFDL_PROGRAM) + " scale slow " + to + " 2>&1");
@@ -241,7 +386,7 @@ TEST_F(RunTest, ARequestIsRefusedWhileAnotherIsCarriedOut) {
   ASSERT_TRUE(comes_true([&] { return job.wrote("[worker-0] up") && job.wrote("[worker-1] up"); }))
       << job.output();
   EXPECT_TRUE(comes_true([&] { return scale("1 --if-settled").exit_code == 0; }));
-  const auto refused = scale("2 --if-settled");  // the second one will not end
+  const auto refused = scale("2 --if-settled");  // worker-1 does not end
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_NE(refused.out.find("'worker-1' is to end; try again"), std::string::npos) << refused.out;
   EXPECT_EQ(scale("2").exit_code, 0);
@@ -256,10 +401,10 @@ TEST_F(RunTest, AJobHasOneSupervisorOfANode) {
   ASSERT_TRUE(comes_true([&] { return job.wrote("up"); })) << job.output();
   const auto second = run("--job one true");
   EXPECT_EQ(second.exit_code, 1);
-  EXPECT_NE(second.out.find("another 'ffdl run' of this host"), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("another 'ffdl run' on this host"), std::string::npos) << second.out;
 }
 
-// Where the first node of a job serves its store, as it says.
+// Returns the endpoint at which the first node of a job reports to serve its store.
 std::string endpoint_of(StartedProgram& first) {
   EXPECT_TRUE(comes_true([&] { return first.wrote("store tcp://127.0.0.1:"); })) << first.output();
   const std::string said = first.output();
@@ -284,7 +429,57 @@ TEST_F(RunTest, NodesMeetAtAnEndpointWithASecret) {
   EXPECT_TRUE(second.wrote("[worker-1] joined")) << second.output();
 }
 
-// The others would lose their store; it is also left to them for less than its whole patience.
+// All give the same command. The first at the endpoint's host serves the store.
+TEST_F(RunTest, NodesWithoutARankTakeOneEach) {
+  const std::string same = kRun + "--nnodes 3 --nproc-per-node 1 --job three --rdzv-endpoint " +
+                           "127.0.0.1:" + std::to_string(testing::free_port()) + " -- " + kMember +
+                           " 20";
+  StartedProgram a(same, file("a")), b(same, file("b")), c(same, file("c"));
+  std::string all;
+  for (StartedProgram* const node : {&a, &b, &c}) {
+    EXPECT_EQ(node->wait(), 0) << node->output();
+    all += node->output();
+  }
+  for (const char* const text : {"this is node 1\n", "this is node 2\n", "[worker-0] joined",
+                                 "[worker-1] joined", "[worker-2] joined"}) {
+    const size_t at = all.find(text);
+    ASSERT_NE(at, all.npos) << text << all;
+    EXPECT_EQ(all.find(text, at + 1), all.npos) << text << all;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(job_folder(""))) << "folders remain";
+}
+
+TEST_F(RunTest, AnEtcdOfTheJobsOwnLeavesNothing) {
+  if (const auto why = testing::why_no_etcd(); !why.empty()) GTEST_SKIP() << why;
+  const std::string name = "etcd-" + std::to_string(::getpid());
+  const auto outcome = run("--workers 2 --store etcd --job " + name + " -- " + kMember + " 20");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_NE(outcome.out.find("store etcd://127.0.0.1:"), std::string::npos) << outcome.out;
+  EXPECT_TRUE(std::filesystem::is_empty(job_folder(""))) << "folders remain";
+  EXPECT_TRUE(testing::running_programs("--data-dir=" + job_folder("")).empty());
+}
+
+// It is killed at any moment: before it has a rank, with the rank and no worker, or later.
+TEST_F(RunTest, TheRankOfAKilledNodeIsFree) {
+  const std::string endpoint = "127.0.0.1:" + std::to_string(testing::free_port());
+  const std::string same =
+      kRun + "--nnodes 2 --nproc-per-node 1 --job two --rdzv-endpoint " + endpoint + " -- ";
+  StartedProgram first(same + kMember + " 400", file("first"));
+  ASSERT_TRUE(comes_true([&] { return first.wrote("[worker-0] joined"); })) << first.output();
+  for (int delay = 20; delay <= 320; delay *= 2) {
+    StartedProgram killed(same + kMember, file("killed"));
+    system_runtime().make_event()->wait_until(deadline_in(std::chrono::milliseconds(delay)));
+    killed.signal(SIGKILL);
+    killed.wait();
+  }
+  StartedProgram next(same + kMember + " 400", file("next"));
+  EXPECT_EQ(next.wait(), 0) << next.output();
+  EXPECT_EQ(first.wait(), 0) << first.output();
+  EXPECT_TRUE(next.wrote("this is node 1\n")) << next.output();
+}
+
+// The other nodes would lose their store, so its node waits. It also waits for less than its full
+// time-out.
 TEST_F(RunTest, ANodeThatServesTheStoreWaitsForTheOthersUnlessItIsToldTwice) {
   const std::string nodes = "--nnodes 2 --nproc-per-node 1 --job both ";
   const std::string script = " -- sh -c 'echo up; exec sleep 1000'";

@@ -16,7 +16,7 @@ ProgramOutcome simulate(const std::string& arguments) {
   return run_program(std::string(FFDL_PROGRAM) + " simulate " + arguments);
 }
 
-// One program: steps of 1 s, one epoch of 100.
+// Prepares one program: steps of 1 s, one epoch of 100.
 class SimulateCommand : public testing::Test {
  protected:
   SimulateCommand() {
@@ -61,7 +61,7 @@ TEST_F(SimulateCommand, PrintsATable) {
 
 TEST_F(SimulateCommand, DrawsAWorkloadAndDropsWhatDoesNotFit) {
   const auto report = [&](const std::string& more) {
-    with("");  // the profiles
+    with("");  // writes the profiles
     return json::parse(simulate("--profiles " + folder_.path() +
                                 "/profiles --nodes 1 --gpus-per-node 2 --json --objective "
                                 "throughput --arrivals bursty --jobs 40 --load 5 --seed 3 " +
@@ -100,7 +100,7 @@ TEST_F(SimulateCommand, RunsATraceWithTablesOrWithout) {
   EXPECT_NE(simulate(trace + " --nodes 2 --profiles a --throughputs b 2>/dev/null").exit_code, 0);
   const auto nothing = simulate("--arrivals poisson 2>&1");
   EXPECT_EQ(nothing.out,
-            "ffdl: simulate: nothing says how fast the jobs are; give --profiles or "
+            "ffdl: simulate: the speed of the jobs is unknown; give --profiles or "
             "--throughputs\n");
 }
 

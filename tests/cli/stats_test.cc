@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ffdl/learner.h"
+#include "ffdl/ps/learner.h"
 #include "support/program.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"

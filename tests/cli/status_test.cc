@@ -1,4 +1,4 @@
-// `ffdl status`, `ffdl scale` and `ffdl migrate` beside an `ffdl run`, the programs themselves.
+// Runs `ffdl status`, `ffdl scale` and `ffdl migrate` beside an `ffdl run`.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -24,9 +24,9 @@ class StatusTest : public ::testing::Test {
   static ProgramOutcome ffdl(const std::string& arguments) {
     return run_program(kProgram + " " + arguments + " 2>&1");
   }
-  // Discarded where there is none.
+  // Returns the status; a discarded value if there is none.
   static Json status() { return Json::parse(ffdl("status digits --json").out, nullptr, false); }
-  // Whether the world becomes one of these workers, all of which are members.
+  // Waits until the world consists of these workers, all of which are members.
   static bool becomes_world_of(const std::set<std::string>& ids) {
     return comes_true([&] {
       const Json now = status();
@@ -55,7 +55,8 @@ TEST_F(StatusTest, ShowsATrueWorldThatScaleChanges) {
   EXPECT_EQ(all["lineage"], 1);
   EXPECT_TRUE(all["leader"].is_string());
   for (const Json& worker : all["workers"]) {
-    EXPECT_EQ(worker["address"], std::to_string(worker["process"].get<int>()));  // it says its pid
+    // the worker publishes its pid as its address
+    EXPECT_EQ(worker["address"], std::to_string(worker["process"].get<int>()));
     EXPECT_EQ(worker["incarnation"], 1);
     EXPECT_EQ(worker["restarts"], 0);
     EXPECT_EQ(worker["phase"], "running");
@@ -84,7 +85,7 @@ TEST_F(StatusTest, ShowsATrueWorldThatScaleChanges) {
   EXPECT_TRUE(becomes_world_of({"worker-0", "worker-1"})) << ffdl("status digits").out;
 }
 
-// The world has two members at each look, and is another once.
+// The world has two members at each observation, and changes once.
 TEST_F(StatusTest, MigrateMovesAWorkerInOneChangeOfTheWorld) {
   StartedProgram job(kProgram + " run --job digits --workers 1:3 -- " FFDL_MEMBER_WORKER,
                      temporary_.file("out"));
@@ -121,7 +122,7 @@ TEST_F(StatusTest, WatchesUntilTheJobIsOver) {
   StartedProgram watch(kProgram + " status digits --watch", temporary_.file("watch"));
   ASSERT_TRUE(comes_true([&] {
     const std::string text = watch.output();
-    return text.find("job 'digits'") != text.rfind("job 'digits'");  // twice at least
+    return text.find("job 'digits'") != text.rfind("job 'digits'");  // at least twice
   })) << watch.output();
   EXPECT_FALSE(watch.wrote("\x1b")) << "it is no terminal";
   watch.signal(SIGINT);
@@ -136,7 +137,7 @@ TEST_F(StatusTest, FindsAJobByItsStore) {
   EXPECT_EQ(ffdl("status digits " + store).exit_code, 0);
   const auto other = ffdl("status letters " + store);
   EXPECT_EQ(other.exit_code, 1);
-  EXPECT_NE(other.out.find("knows no such job"), std::string::npos) << other.out;
+  EXPECT_NE(other.out.find("has no such job"), std::string::npos) << other.out;
 }
 
 TEST_F(StatusTest, AJobThatNobodyRunsIsNotFound) {

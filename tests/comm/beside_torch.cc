@@ -2,13 +2,14 @@
 #include <atomic>
 #include <cstdint>
 
-#include "ffdl/communicator.h"
+#include "ffdl/comm/communicator.h"
 #include "support/ranks.h"
 
-// A library for beside_torch.py: sums through our gloo in a process that has PyTorch's too.
+// A library for beside_torch.py that sums through our gloo, in a process that also has PyTorch's
+// gloo.
 
-// Three ranks on threads add `count` floats, in place at rank 0; 0 if all went well. Small and
-// large sums, twice.
+// Adds `count` floats of three ranks on threads, in place at rank 0. Makes small and large sums,
+// twice. Returns 0 if all succeeded.
 extern "C" __attribute__((visibility("default"))) int ffdl_sum_on_threads(float* values,
                                                                           uint64_t count) {
   using namespace ffdl;

@@ -10,10 +10,10 @@
 #include <random>
 #include <thread>
 
-#include "comm/hierarchical_communicator.h"
-#include "comm/tree_reduce.h"
-#include "ffdl/communicator.h"
-#include "ffdl/micro_batch_sum.h"
+#include "comm/api/hierarchical_communicator.h"
+#include "comm/reduce/tree_reduce.h"
+#include "ffdl/comm/communicator.h"
+#include "ffdl/comm/micro_batch_sum.h"
 #include "support/abort_while_running.h"
 #include "support/device_shm.h"
 #include "support/elements.h"
@@ -41,8 +41,8 @@ Ranks connect(uint64_t generation, const std::vector<Member>& members,
   return ranks;
 }
 
-// Hosts of two ranks, or of four where there are eight: each with shared memory of its own. An odd
-// number of ranks has a host for each.
+// Creates hosts of two ranks, or of four if there are eight ranks. Each host has shared memory of
+// its own. An odd number of ranks has a host for each.
 Ranks make_hierarchical(uint64_t generation, const std::vector<Member>& members) {
   auto store = open_store("mem://", system_runtime());
   const size_t each = members.size() % 2 != 0 ? 1 : members.size() == 8 ? 4 : 2;
@@ -54,7 +54,7 @@ Ranks make_hierarchical(uint64_t generation, const std::vector<Member>& members)
     auto host = connect_communicator(inside, **store, soon(), {.backend = Backend::kShm});
     ASSERT_OK(host);
     const World world = {generation, rank, members};
-    auto links = comm::connect_links(world, **store, soon(), "127.0.0.1");
+    auto links = comm::connect_tcp_links(world, **store, soon(), "127.0.0.1");
     ASSERT_OK(links);
     auto made = std::make_unique<comm::HierarchicalCommunicator>(world, std::move(links).value(),
                                                                  std::move(host).value());
@@ -76,7 +76,7 @@ constexpr DType kTypes[] = {DType::kInt8,    DType::kInt16,    DType::kInt32,   
                             DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 
-// 1 or 2, so that all results are exact in all types but int8.
+// Returns 1 or 2, so that all results are exact in all types but int8.
 double given(int rank, uint64_t i) {
   return 1 + static_cast<double>((static_cast<uint64_t>(rank) * 7 + i * 3) % 5 % 2);
 }
@@ -99,7 +99,8 @@ Elements filled(DType type, uint64_t count, int rank, uint64_t offset = 0) {
   return elements;
 }
 
-// Of all ranks, of some, and of sizes that are cut unevenly; the same bits as from private memory.
+// All or some ranks register memory, and some sizes are cut unevenly. The bits equal those from
+// private memory.
 TEST_P(CommunicatorConformance, AllReduceInPlaceOfSharedMemory) {
   for (const int count : {1, 2, 3, 5}) {
     const Ranks ranks = make(count);
@@ -263,7 +264,7 @@ TEST_P(CommunicatorConformance, ReducesToOneAndToEachItsBlock) {
   }
 }
 
-// Each rank cuts its list elsewhere.
+// Each rank splits its list at other positions.
 TEST_P(CommunicatorConformance, AListIsItsConcatenation) {
   constexpr uint64_t kCount = 50021;
   const Ranks ranks = make(3);
@@ -272,7 +273,7 @@ TEST_P(CommunicatorConformance, AListIsItsConcatenation) {
     std::vector<Buffer> list;
     std::minstd_rand random(static_cast<unsigned>(rank + 1));
     for (uint64_t at = 0; at < kCount;) {
-      const uint64_t size = std::min<uint64_t>(random() % 900, kCount - at);  // 0 among them
+      const uint64_t size = std::min<uint64_t>(random() % 900, kCount - at);  // may be 0
       list.push_back(elements.part(at, size));
       at += size;
     }
@@ -283,7 +284,7 @@ TEST_P(CommunicatorConformance, AListIsItsConcatenation) {
   });
 }
 
-// The bits that the tree says, whatever the back end and whoever comes first.
+// The bits follow the documented tree, for any back end and any order of arrival.
 TEST_P(CommunicatorConformance, SumsHaveTheSameBitsEverywhere) {
   if (adds_in_its_own_way()) GTEST_SKIP() << "its order is its own";
   for (const int count : {2, 3, 5, 8}) {
@@ -314,7 +315,7 @@ TEST_P(CommunicatorConformance, SumsHaveTheSameBitsEverywhere) {
   }
 }
 
-// The bits of one micro-batch on each rank, whoever has how many of them.
+// The bits equal those of one micro-batch on each rank, however the micro-batches are distributed.
 TEST_P(CommunicatorConformance, MicroBatchesHaveTheSameBitsOnAnyNumberOfRanks) {
   if (adds_in_its_own_way()) GTEST_SKIP() << "its order is its own";
   constexpr uint64_t kCount = 30'011;
@@ -352,7 +353,7 @@ TEST_P(CommunicatorConformance, MicroBatchesHaveTheSameBitsOnAnyNumberOfRanks) {
 TEST_P(CommunicatorConformance, ManyOperationsOfManySizesInARow) {
   const Ranks ranks = make(4);
   on_each(ranks, [&](Communicator& communicator, int rank) {
-    std::minstd_rand random(5);  // the same at all ranks
+    std::minstd_rand random(5);  // the same seed at all ranks
     for (int turn = 0; turn < 300; ++turn) {
       const uint64_t count = random() % (turn % 10 == 0 ? 60'000 : 900);
       const DType type = adds_in_its_own_way() ? DType::kInt32 : DType::kInt16;
@@ -383,7 +384,7 @@ TEST_P(CommunicatorConformance, NobodyPassesABarrierBeforeAllHaveCome) {
 TEST_P(CommunicatorConformance, ADeadlineIsKeptAndEndsTheCommunicator) {
   const Ranks ranks = make(2);
   EXPECT_FAILS(ranks[0]->barrier(deadline_in(20ms)), StatusCode::kTimeout,
-               "rank 1 'm1' had not come");
+               "rank 1 'm1' had not arrived");
   EXPECT_FAILS(ranks[0]->barrier(soon()), StatusCode::kTimeout, "rank 1");
   EXPECT_FAILS(first_failure(*ranks[1]), StatusCode::kPeerLost, "rank 0 'm0'");
 }
@@ -458,7 +459,8 @@ TEST_P(CommunicatorConformance, AbortWakesWhoWaits) {
   EXPECT_FAILS(first_failure(*ranks[1]), StatusCode::kPeerLost, "rank 0");
 }
 
-// When abort() has returned, the buffer can be taken away: whoever touches it then is killed.
+// The buffer can be unmapped after abort() has returned. A thread that accesses it afterwards is
+// killed.
 TEST_P(CommunicatorConformance, AfterAbortNobodyTouchesTheBuffersOrSaysOk) {
   constexpr uint64_t kBytes = uint64_t{1} << 20;
   for (int turn = 0; turn < 20; ++turn) {
@@ -497,24 +499,33 @@ INSTANTIATE_TEST_SUITE_P(
                               [](uint64_t generation, const std::vector<Member>& members) {
                                 return connect(generation, members, {});
                               }},
-                      // The least slots: everything takes many steps.
+                      // Uses the smallest slots, so that every operation takes many steps.
                       BackEnd{"shm_small_slots",
                               [](uint64_t generation, const std::vector<Member>& members) {
                                 return connect(generation, members,
                                                {.slot_bytes = uint64_t{16} << 10});
                               }},
                       BackEnd{"shm_one_mapping", make_shm_in_one_mapping},
+                      BackEnd{"tcp",
+                              [](uint64_t generation, const std::vector<Member>& members) {
+                                return connect(generation, members, {.backend = Backend::kTcp});
+                              }},
+                      BackEnd{"tcp_tls",
+                              [](uint64_t generation, const std::vector<Member>& members) {
+                                return connect(generation, members,
+                                               {.backend = Backend::kTcp, .tls = true});
+                              }},
                       BackEnd{"gloo",
                               [](uint64_t generation, const std::vector<Member>& members) {
                                 return connect(generation, members, {.backend = Backend::kGloo});
                               },
                               true},
-                      BackEnd{"hierarchical", make_hierarchical, true},
-                      // NCCL as far as it can be had without a GPU.
+                      BackEnd{"hierarchical", make_hierarchical},
+                      // Runs the part of NCCL's back end that needs no GPU.
                       BackEnd{"nccl", testing::nccl_ranks, false, true},
                       BackEnd{"nccl_grown", testing::grown_nccl_ranks, false, true},
                       BackEnd{"nccl_shrunk", testing::shrunk_nccl_ranks, false, true},
-                      // On a device that is made of threads.
+                      // Runs on a device that is made of threads.
                       BackEnd{"device_shm", testing::device_shm_ranks}),
     [](const auto& test) { return test.param.name; });
 

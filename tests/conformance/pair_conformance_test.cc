@@ -8,7 +8,7 @@
 #include "support/elements.h"
 #include "support/status_matchers.h"
 
-// What every back end must mean by send and recv.
+// Tests that every back end sends and receives as documented.
 namespace ffdl {
 namespace {
 
@@ -17,7 +17,8 @@ using testing::Elements;
 using testing::on_each;
 using testing::Ranks;
 
-// From each rank to each other; in lists that the two cut elsewhere, at odd addresses.
+// Sends from each rank to each other. The two ranks split their lists at different positions, at
+// odd addresses.
 TEST_P(CommunicatorConformance, SendsToEachOther) {
   for (const int count : {2, 3, 8}) {
     const Ranks ranks = make(count);
@@ -45,7 +46,7 @@ TEST_P(CommunicatorConformance, SendsToEachOther) {
   }
 }
 
-// Rank 0 sends more than the others; what they count for collectives is not touched.
+// Rank 0 sends more messages than the others. Messages do not change the counters of collectives.
 TEST_P(CommunicatorConformance, MessagesArriveInOrderAndBetweenCollectives) {
   const Ranks ranks = make(3);
   on_each(ranks, [&](Communicator& communicator, int rank) {
@@ -72,7 +73,7 @@ TEST_P(CommunicatorConformance, SendWaitsForRecvAndBothCannotSendFirst) {
   for (const uint64_t count : {0U, 1U}) {
     const Ranks ranks = make(2);
     EXPECT_FAILS(ranks[0]->send({&value, count, DType::kInt8}, 1, deadline_in(20ms)),
-                 StatusCode::kTimeout, "rank 1 'm1' had not come");
+                 StatusCode::kTimeout, "rank 1 'm1' had not arrived");
     EXPECT_FAILS(first_failure(*ranks[1]), StatusCode::kPeerLost, "rank 0 'm0'");
   }
   const Ranks ranks = make(2);
@@ -129,7 +130,7 @@ TEST_P(CommunicatorConformance, AbortAndLeavingEndASendAndARecv) {
   }
 }
 
-// As for collectives: who touches the buffer after abort() is killed.
+// A thread that accesses the buffer after abort() is killed.
 TEST_P(CommunicatorConformance, AfterAbortNobodyTouchesTheBufferOfAMessage) {
   constexpr uint64_t kBytes = uint64_t{1} << 20;
   for (int turn = 0; turn < 20; ++turn) {

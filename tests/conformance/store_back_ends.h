@@ -8,23 +8,22 @@
 #include <vector>
 
 #include "ffdl/store.h"
-#include "ffdl/store_server.h"
 #include "support/etcd_server.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
-// Every back end of a store, for suites of what must be so over each of them. A new one is one more
-// line at the end.
+// Lists every back end of a store, for suites that run over each. A new back end is one more line
+// at the end.
 namespace ffdl::testing {
 
 using namespace std::chrono_literals;
 
-// Two users of one store; where a back end is one object, both have it.
+// Holds two clients of one store. If a back end is one object, both share it.
 struct StoreUnderTest {
   TempFolder folder{};
   std::unique_ptr<StoreServer> server{};
   std::unique_ptr<EtcdServer> etcd{};
-  std::string missing{};  // why this back end cannot be tested here
+  std::string missing{};  // the reason why this back end cannot be tested here
   std::vector<std::unique_ptr<Store>> handles{};
   Store& first() { return *handles.front(); }
   Store& second() { return *handles.back(); }
@@ -55,20 +54,21 @@ inline std::string served(StoreUnderTest& under_test) {
   return under_test.server->url();
 }
 
-// Where there is no etcd, or no client of it, it says so and the test is skipped.
-inline std::unique_ptr<StoreUnderTest> make_etcd() {
+// Reports a missing etcd, or a missing client of it; the test is then skipped.
+inline std::unique_ptr<StoreUnderTest> make_etcd(bool with_certificates = false) {
   if (const std::string why = why_no_etcd(); !why.empty()) {
     auto made = make_store(1, [](StoreUnderTest&) { return "mem://"; });
     made->missing = why;
     return made;
   }
-  return make_store(2, [](StoreUnderTest& under_test) {
-    under_test.etcd = std::make_unique<EtcdServer>();
+  return make_store(2, [=](StoreUnderTest& under_test) {
+    under_test.etcd =
+        with_certificates ? EtcdServer::start_with_certificates() : std::make_unique<EtcdServer>();
     return under_test.etcd->url();
   });
 }
 
-// A test of one of them.
+// The base of tests that run over each back end.
 class OverEachStore : public ::testing::TestWithParam<BackEnd> {
  protected:
   void SetUp() override {
@@ -90,14 +90,15 @@ inline auto all_back_ends() {
                 });
               }},
       BackEnd{"tcp", [] { return make_store(2, served); }},
-      // The first of them has the server inside.
+      // The first client contains the server.
       BackEnd{"tcp_folder",
               [] {
                 return make_store(2, [](StoreUnderTest& under_test) {
                   return "tcp://" + under_test.folder.path() + "/store";
                 });
               }},
-      BackEnd{"etcd", make_etcd});
+      BackEnd{"etcd", [] { return make_etcd(); }},
+      BackEnd{"etcd_with_certificates", [] { return make_etcd(true); }});
 }
 
 inline std::string name_of(const ::testing::TestParamInfo<BackEnd>& test) {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What every back end must mean by the words of store.h.
+// Tests that every back end behaves as store.h documents.
 using StoreConformance = testing::OverEachStore;
 
 TEST_P(StoreConformance, WhatOnePutsTheOtherGets) {

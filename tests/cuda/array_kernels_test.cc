@@ -26,7 +26,8 @@ Elements filled(DType type, uint64_t offset, uint64_t seed) {
   return elements;
 }
 
-// The memory of some elements, and its copy in the GPU's, as many bytes beyond a multiple of 16.
+// Owns a copy of some elements in the GPU's memory, at the given offset from a multiple of 16
+// bytes.
 class There {
  public:
   There(const void* memory, uint64_t bytes, uint64_t offset)
@@ -51,8 +52,8 @@ class There {
   DeviceMemory held_;
 };
 
-// The arithmetic and the sharing among threads are tested without a GPU: here is what only a GPU
-// can get wrong, the compiled arithmetic and the launch.
+// Tests without a GPU cover the arithmetic and the split among threads. Here the compiled
+// arithmetic and the launch are tested, which only a GPU can get wrong.
 TEST(ArrayKernels, GiveTheBitsOfTheirThreadsOnTheHost) {
   FFDL_SKIP_WITHOUT_GPU();
   for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {

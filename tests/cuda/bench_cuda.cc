@@ -7,7 +7,7 @@
 #include "base/device.h"
 #include "base/env.h"
 #include "benchmarks/harness/suite.h"
-#include "comm/nccl_library.h"
+#include "comm/gpu/nccl/library.h"
 #include "cuda/bench_folds.h"
 #include "cuda/bench_kernels.h"
 #include "cuda/bench_members.h"
@@ -15,18 +15,19 @@
 #include "cuda/bench_traffic.h"
 #include "cuda/bench_worlds.h"
 
-// './dev bench cuda': how many bytes per second the kernels of cuda/ move, against the GPU's own
-// copy, and what passes between GPU and host, against copies of pinned memory; a server that folds
-// there, sums among processes on one GPU, and how long NCCL takes to connect a job's next world. It
-// stands with the tests, as much of this is no part of the public interface. `--facts` prints what
-// this GPU is, as the head of a page; the program starts itself with kMemberOption as each of the
-// processes. Exit codes: those of benchmarks/README.md, and 4: this machine has no GPU.
+// Runs './dev bench cuda'. Measures the bytes per second that the kernels of cuda/ move, against
+// the GPU's own copy. Measures traffic between GPU and host against copies of pinned memory.
+// Measures a server that folds on the GPU, and sums among processes on one GPU. Measures how long
+// NCCL takes to connect a job's next world. The program is built with the tests, since it uses much
+// that is not public. `--facts` prints a description of this GPU, as the head of a page. The
+// program starts itself with kMemberOption as each of the processes. Exit codes: those of
+// benchmarks/README.md, and 4: this machine has no GPU.
 namespace ffdl::bench {
 namespace {
 
 constexpr int kNoGpu = 4;
 
-// 13000 is 13.0.
+// Formats a version of CUDA: 13000 is 13.0.
 std::string version_of_cuda(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }

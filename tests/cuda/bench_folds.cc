@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "ffdl/learner.h"
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/learner.h"
+#include "ffdl/ps/parameter_server.h"
 
 namespace ffdl::bench {
 namespace {
@@ -15,7 +15,8 @@ namespace {
 constexpr Duration kFoldPatience = std::chrono::seconds(60);
 constexpr int kThreads = 4;
 
-// A server and learners whose gradients lie in their slots already: a turn is the server's work.
+// Owns a server and learners whose gradients are already in their slots, so that a turn measures
+// the server.
 class Folds {
  public:
   static Result<std::unique_ptr<Folds>> start(uint64_t parameters, int learners,
@@ -36,7 +37,7 @@ class Folds {
     return folds;
   }
 
-  // Every learner publishes a gradient; seconds until all are folded.
+  // Publishes a gradient of every learner. Returns the seconds until all are folded.
   Result<double> fold() {
     Status status;
     const double seconds = seconds_of([&] { status = publish_and_wait(); });
@@ -49,7 +50,11 @@ class Folds {
     const uint64_t all = server_->version() + learners_.size();
     for (const auto& learner : learners_) {
       FFDL_RETURN_IF_ERROR(learner->gradient_slot(deadline_in(kFoldPatience)).status());
-      FFDL_RETURN_IF_ERROR(learner->push(SampleRange{}).status());
+      const auto own = static_cast<uint32_t>(learner->slot());
+      FFDL_ASSIGN_OR_RETURN(const uint64_t begin, learner->pushed(own));
+      FFDL_RETURN_IF_ERROR(
+          learner->push(Gradient::slot(), {.partition = own, .begin = begin, .end = begin + 1})
+              .status());
     }
     const Time end = deadline_in(kFoldPatience);
     while (server_->version() < all) {

@@ -8,9 +8,9 @@
 
 #include "base/array_work.h"
 #include "base/device.h"
-#include "comm/device_reduce.h"
-#include "ffdl/device_update.h"
-#include "ps/rule_arithmetic.h"
+#include "comm/gpu/reduce.h"
+#include "ffdl/ps/update_rule.h"
+#include "ps/rules/rule_arithmetic.h"
 
 namespace ffdl::bench {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr double kUpdateTarget = 0.9;
 constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
 
-// Arrays of zeros in the GPU's memory, of so many floats each.
+// Owns arrays of zeros in the GPU's memory, each of the given number of floats.
 class Arrays {
  public:
   static Result<Arrays> make(uint64_t count) {
@@ -36,7 +36,7 @@ class Arrays {
 
   uint64_t count() const { return count_; }
   float* at(size_t i) const { return reinterpret_cast<float*>(memory_[i].get()); }
-  // Reads and writes so many bytes, half of them each.
+  // Reads and writes `bytes` in total, half of them each.
   Status copy(uint64_t bytes) const {
     for (uint64_t left = bytes / 2; left > 0;) {
       const uint64_t part = std::min(left, count_ * sizeof(float));
@@ -51,7 +51,7 @@ class Arrays {
   uint64_t count_ = 0;
 };
 
-// Seconds of so many calls, until the GPU has done them.
+// Returns the seconds of `calls` calls, until the GPU has completed them.
 Turn turn_of(int calls, std::function<Status()> call) {
   return [calls, call = std::move(call)]() -> Result<double> {
     Status status = base::wait_for_device(nullptr);
@@ -64,13 +64,13 @@ Turn turn_of(int calls, std::function<Status()> call) {
   };
 }
 
-// Rows of kernels over the same arrays.
+// Adds rows of kernels over the same arrays.
 class Kernels {
  public:
   Kernels(Suite& suite, const Arrays& arrays, int calls)
       : suite_(suite), arrays_(arrays), calls_(calls) {}
 
-  // `bytes` must be read and written by one call.
+  // Returns a row whose calls each read and write `bytes` in total.
   PairSpec row(std::string name, uint64_t bytes, std::function<Status()> call) const {
     const double all = static_cast<double>(bytes) * calls_;
     return {.name = std::move(name),
@@ -135,7 +135,8 @@ void Kernels::reductions() const {
   }
 }
 
-// Arithmetic with gradients. Half as many elements, as a sum of float64 takes two arrays' bytes.
+// Adds arithmetic with gradients. It takes half as many elements, since a sum of float64 takes the
+// bytes of two arrays.
 void Kernels::gradients() const {
   const uint64_t count = arrays_.count() / 2;
   for (const DType type : kFloats) {

@@ -14,8 +14,8 @@
 #include "base/device.h"
 #include "base/env.h"
 #include "benchmarks/harness/pairs.h"
-#include "comm/gather.h"
-#include "comm/nccl_library.h"
+#include "comm/gpu/nccl/library.h"
+#include "comm/operation/gather.h"
 #include "ffdl/log.h"
 #include "support/ranks.h"
 #include "support/shared_gpu.h"
@@ -25,18 +25,18 @@ namespace {
 
 using testing::members_named;
 
-constexpr int kArguments = 4;  // the store, the rank, how many there are, and how many GPUs
+constexpr int kArguments = 4;  // the store, the rank, and the numbers of ranks and GPUs
 constexpr uint64_t kControlGeneration = 1;
 constexpr std::chrono::minutes kOperationMax{2};
 constexpr std::chrono::minutes kOrderMax{10};
 
-// How it went at one of them. Sent as it is.
+// The outcome of an order at one rank. Sent as raw bytes.
 struct Outcome {
   uint64_t code = 0;  // a StatusCode
   double seconds = 0;
   char why[1008] = {};
 };
-static_assert(sizeof(Order) == 48 && sizeof(Outcome) == 1024);  // nothing in between is unset
+static_assert(sizeof(Order) == 48 && sizeof(Outcome) == 1024);  // no padding, so no byte is unset
 
 Time soon() { return deadline_in(kOperationMax); }
 
@@ -109,7 +109,8 @@ class Member {
     return {};
   }
 
-  // What is logged is all that tells in which way it went.
+  // Continues from the communicator in the other place. Only the log shows whether NCCL connected
+  // anew.
   Status go_on(const Order& order) {
     FFDL_ASSIGN_OR_RETURN(Communicator* const communicator, present(order));
     std::string anew;
@@ -179,10 +180,10 @@ class Member {
   const Status ready_;
   std::array<std::unique_ptr<Communicator>, 2> places_;
   base::DeviceMemory memory_;
-  uint64_t room_ = 0;  // bytes
+  uint64_t room_ = 0;  // in bytes
 };
 
-// Until it is told to end, or the one that tells is gone.
+// Executes orders until it is ordered to end, or the measuring process is gone.
 Status serve(const std::string& url, int rank, int ranks, int gpus) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store(url, system_runtime()));
   FFDL_ASSIGN_OR_RETURN(const auto control, connect_control(*store, rank + 1, ranks));
@@ -206,7 +207,7 @@ Result<std::string> this_program() {
 
 }  // namespace
 
-// --- who tells them ------------------------------------------------------------------------------
+// --- the measuring process -----------------------------------------------------------------------
 
 Members::Members(int ranks) : ranks_(ranks) {}
 

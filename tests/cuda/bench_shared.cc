@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/env.h"
-#include "comm/nccl_library.h"
+#include "comm/gpu/nccl/library.h"
 #include "cuda/bench_members.h"
 #include "support/shared_gpu.h"
 
@@ -19,7 +19,7 @@ using Task = Order::Task;
 struct Size {
   const char* name;
   uint64_t bytes;
-  int calls;  // of a turn
+  int calls;  // per turn
   int pairs;
 };
 constexpr Size kSizes[] = {{"4KiB", uint64_t{4} << 10, 20, 100},
@@ -32,7 +32,7 @@ std::string name_of(const Size& size, int ranks) {
   return fmt::format("cuda/shared/{}/{}", size.name, ranks);
 }
 
-// What it is and how it was asked, when all are connected over it.
+// Connects all members over NCCL. Returns a description of NCCL and of its settings.
 Result<std::string> connect_nccl(Members& members, int ranks) {
   constexpr int kRanksMax = 2;
   FFDL_ASSIGN_OR_RETURN(const auto library,

@@ -4,8 +4,8 @@
 
 namespace ffdl::bench {
 
-// all_reduce among processes that have one GPU, through memory that they share, against NCCL where
-// that lets them.
+// Adds rows of all_reduce among processes that share one GPU. Compares shared memory with NCCL if
+// NCCL supports that.
 void add_shared_rows(Suite& suite);
 
 }  // namespace ffdl::bench

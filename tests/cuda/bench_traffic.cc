@@ -8,18 +8,18 @@
 
 #include "base/device.h"
 #include "base/device_side.h"
-#include "elastic/staged_memory.h"
-#include "ffdl/device_learner.h"
-#include "ffdl/parameter_server.h"
+#include "elastic/state/staged_memory.h"
+#include "ffdl/ps/learner.h"
+#include "ffdl/ps/parameter_server.h"
 
 namespace ffdl::bench {
 namespace {
 
 constexpr double kTrafficTarget = 0.9;
 constexpr Duration kPatience = std::chrono::seconds(60);
-constexpr int kRounds = 4;  // of a turn
+constexpr int kRounds = 4;  // per turn
 
-// Two arrays of the GPU, and two of pinned memory.
+// Owns two arrays of the GPU, and two of pinned memory.
 class Buses {
  public:
   static Result<Buses> make(uint64_t bytes) {
@@ -38,6 +38,7 @@ class Buses {
 
   uint64_t bytes() const { return bytes_; }
   std::byte* there(int i) const { return there_[i].get(); }
+  std::byte* here(int i) const { return here_[i].get(); }
   Status to_device() const { return copy(there_[0].get(), here_[0].get(), 0); }
   Status to_host() const { return copy(here_[1].get(), there_[1].get(), 1); }
   Status both() const {
@@ -60,7 +61,7 @@ class Buses {
   base::OwnedDeviceStream streams_[2];
 };
 
-// Seconds of kRounds rounds.
+// Returns the seconds of kRounds rounds.
 Turn turn_of(std::function<Status()> round) {
   return [round = std::move(round)]() -> Result<double> {
     Status status;
@@ -95,7 +96,7 @@ void measure(Suite& suite, PairSpec spec) {
   if (suite.wants(spec.name)) suite.measure(std::move(spec));
 }
 
-// The state of a session on its way through two slices.
+// Adds the traffic of a session's state through two slices.
 Status add_slices(Suite& suite, const Buses& buses) {
   FFDL_ASSIGN_OR_RETURN(auto chosen, base::choose_gpu(-1, nullptr));
   FFDL_ASSIGN_OR_RETURN(const auto memory, elastic::StagedMemory::create(std::move(chosen)));
@@ -112,28 +113,55 @@ Status add_slices(Suite& suite, const Buses& buses) {
   return {};
 }
 
-// A learner's gradient and weights, which pass each other.
+// Adds the traffic of a learner: its gradient and its weights, in opposite directions at once. Then
+// each alone: a pull beside the copy, and a push beside the same one of a gradient of the host.
 Status add_learner(Suite& suite, const Buses& buses) {
   const uint64_t parameters = buses.bytes() / sizeof(float);
-  constexpr int kServerThreads = 4;  // one would hold up the pushes
+  constexpr int kServerThreads = 4;  // a single one would delay the pushes
   FFDL_ASSIGN_OR_RETURN(const auto server, ParameterServer::create({.parameters = parameters,
                                                                     .threads = kServerThreads,
-                                                                    .learners_max = 1}));
+                                                                    .learners_max = 2}));
   FFDL_RETURN_IF_ERROR(server->start());
-  FFDL_ASSIGN_OR_RETURN(const auto learner, DeviceLearner::attach(*server, deadline_in(kPatience)));
+  FFDL_ASSIGN_OR_RETURN(const auto learner,
+                        Learner::attach(*server, deadline_in(kPatience), {.device = -1}));
+  FFDL_ASSIGN_OR_RETURN(const auto on_host, Learner::attach(*server, deadline_in(kPatience)));
   const std::span weights(reinterpret_cast<float*>(buses.there(0)), parameters);
   const std::span<const float> gradient(reinterpret_cast<const float*>(buses.there(1)), parameters);
-  const Turn subject = turn_of([&]() -> Status {
-    FFDL_RETURN_IF_ERROR(learner->start_push(gradient, nullptr, {}));
-    FFDL_RETURN_IF_ERROR(learner->start_pull(weights, nullptr));
-    FFDL_RETURN_IF_ERROR(learner->finish_pull(deadline_in(kPatience)).status());
+  const std::span<const float> same(reinterpret_cast<const float*>(buses.here(1)), parameters);
+  uint64_t next = 0;
+  const auto start_push = [&](Learner& by, std::span<const float> values) {
+    const SampleRange samples{.partition = 0, .begin = next, .end = next + 1};
+    ++next;
+    return by.start_push(values, samples);
+  };
+  const auto push = [&](Learner& by, std::span<const float> values) -> Status {
+    FFDL_RETURN_IF_ERROR(start_push(by, values));
+    return by.finish_push(deadline_in(kPatience)).status();
+  };
+  const auto pull = [&]() -> Status {
+    FFDL_RETURN_IF_ERROR(learner->start_pull(weights));
+    return learner->finish_pull(deadline_in(kPatience)).status();
+  };
+  const auto both = [&]() -> Status {
+    FFDL_RETURN_IF_ERROR(start_push(*learner, gradient));
+    FFDL_RETURN_IF_ERROR(pull());
     return learner->finish_push(deadline_in(kPatience)).status();
-  });
-  PairSpec spec = row("cuda/learner/both_ways", 2 * buses.bytes(), subject,
-                      turn_of(buses, &Buses::both), "two copies of pinned memory at once");
-  if (!learner->not_pinned().empty()) spec.note = learner->not_pinned();
-  measure(suite, std::move(spec));
-  FFDL_RETURN_IF_ERROR(learner->learner().detach(deadline_in(kPatience)));
+  };
+  std::vector<PairSpec> rows;
+  rows.push_back(row("cuda/learner/both_ways", 2 * buses.bytes(), turn_of(both),
+                     turn_of(buses, &Buses::both), "two copies of pinned memory at once"));
+  rows.push_back(row("cuda/learner/pull", buses.bytes(), turn_of(pull),
+                     turn_of(buses, &Buses::to_device), "one copy from pinned memory"));
+  rows.push_back(row("cuda/learner/push", buses.bytes(),
+                     turn_of([&] { return push(*learner, gradient); }),
+                     turn_of([&] { return push(*on_host, same); }),
+                     "the same push of a gradient in the host's memory"));
+  for (PairSpec& spec : rows) {
+    if (!learner->not_pinned().empty()) spec.note = learner->not_pinned();
+    measure(suite, std::move(spec));
+  }
+  FFDL_RETURN_IF_ERROR(on_host->detach(deadline_in(kPatience)));
+  FFDL_RETURN_IF_ERROR(learner->detach(deadline_in(kPatience)));
   return server->stop();
 }
 

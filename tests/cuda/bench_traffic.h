@@ -4,7 +4,7 @@
 
 namespace ffdl::bench {
 
-// What passes between GPU and host, against copies of pinned memory of as many bytes.
+// Adds rows of traffic between GPU and host, against copies of as many bytes of pinned memory.
 void add_traffic_rows(Suite& suite);
 
 }  // namespace ffdl::bench

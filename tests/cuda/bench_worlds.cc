@@ -10,8 +10,8 @@
 
 #include "base/device.h"
 #include "base/env.h"
-#include "comm/nccl_library.h"
-#include "comm/nccl_plan.h"
+#include "comm/gpu/nccl/library.h"
+#include "comm/gpu/nccl/plan.h"
 #include "cuda/bench_members.h"
 #include "support/shared_gpu.h"
 
@@ -21,20 +21,21 @@ namespace {
 using Task = Order::Task;
 
 constexpr int kWorldSamples = 5;
-constexpr int kRanksMin = 3;  // two that grow by one
+constexpr int kRanksMin = 3;  // two ranks that grow by one
 constexpr int kGpusMax = 8;
 
-// Worlds of some members of NCCL. What is not the way that a figure is of is done before its clock
-// begins: among it a first sum, which opens the connections that NCCL opens when they are needed.
+// Measures worlds of some members of NCCL. All preparation is done before the clock of a figure
+// starts. It includes a first sum, which opens the connections that NCCL opens on demand.
 class Worlds {
  public:
   Worlds(Members& members, int ranks) : members_(members), ranks_(ranks) {}
 
-  // Milliseconds until the last rank is connected.
+  // Returns the milliseconds until the last rank is connected.
   Result<double> anew() { return alone(&Worlds::connect_anew); }
-  // What of that is not NCCL's.
+  // Returns the share of that which is not NCCL's.
   Result<double> hosts() { return alone(&Worlds::connect_hosts); }
-  // Out of one rank fewer; to one rank fewer; the same after a loss in the middle of a sum.
+  // Return the milliseconds to grow by one rank, to shrink by one rank, and to shrink after a loss
+  // in the middle of a sum.
   Result<double> grown() { return alone(&Worlds::grow); }
   Result<double> shrunk() { return alone(&Worlds::shrink); }
   Result<double> survived() { return alone(&Worlds::survive); }
@@ -42,7 +43,7 @@ class Worlds {
  private:
   static constexpr uint64_t kSumBytes = uint64_t{4} << 20;
 
-  // Whatever became of it, nothing is left of its worlds.
+  // Measures one way, and ends its worlds even if it failed.
   Result<double> alone(Result<double> (Worlds::*way)()) {
     const Result<double> took = (this->*way)();
     for (const int place : {0, 1}) {
@@ -56,18 +57,18 @@ class Worlds {
     return members_.tell(
         {.task = Task::kConnect, .ranks = ranks, .place = place, .gpu_worlds = worlds});
   }
-  Result<double> connect_anew() { return connect(0, ranks_, GpuWorlds::kAnew); }
-  Result<double> connect_hosts() { return connect(0, ranks_, GpuWorlds::kDerived); }
+  Result<double> connect_anew() { return connect(0, ranks_, GpuWorlds::kFresh); }
+  Result<double> connect_hosts() { return connect(0, ranks_, GpuWorlds::kReuse); }
 
-  // A first world, at place 0.
+  // Connects a first world, at place 0.
   Status begin(int ranks) {
-    FFDL_RETURN_IF_ERROR(connect(0, ranks, GpuWorlds::kDerived).status());
+    FFDL_RETURN_IF_ERROR(connect(0, ranks, GpuWorlds::kReuse).status());
     FFDL_RETURN_IF_ERROR(members_.tell({.task = Task::kContinue, .ranks = ranks}).status());
     return members_.tell({.task = Task::kSum, .ranks = ranks, .bytes = kSumBytes}).status();
   }
-  // The one after it, which is what is measured.
+  // Derives the next world, which is the part that is measured.
   Result<double> derive(int ranks) {
-    FFDL_RETURN_IF_ERROR(connect(1, ranks, GpuWorlds::kDerived).status());
+    FFDL_RETURN_IF_ERROR(connect(1, ranks, GpuWorlds::kReuse).status());
     return members_.tell({.task = Task::kContinue, .ranks = ranks, .place = 1, .must_derive = 1});
   }
 
@@ -93,7 +94,7 @@ class Worlds {
 struct Way {
   const char* name;
   Result<double> (Worlds::*sample)();
-  uint32_t needs;  // of NCCL: calls of comm::NcclPast
+  uint32_t needs;  // the calls of NCCL that it needs, as comm::NcclPast
   const char* note;
 };
 constexpr Way kWays[] = {
@@ -111,7 +112,7 @@ int count_gpus() {
   return std::max(count, 1);
 }
 
-// What NCCL cannot do here, it says at the first attempt: false.
+// Measures one way; returns false if its first attempt reports that NCCL cannot do it here.
 bool measure_way(Suite& suite, Worlds worlds, const std::string& name, const Way& way,
                  const std::string& where) {
   const auto sample = [&worlds, &way] { return (worlds.*way.sample)(); };
@@ -131,7 +132,7 @@ bool measure_way(Suite& suite, Worlds worlds, const std::string& name, const Way
 
 using Library = Result<std::shared_ptr<const comm::NcclLibrary>>;
 
-// Why this is not to be had here; empty: it may be.
+// Returns the reason why this way is not available here; empty: it may be.
 std::string hindrance(const Library& library, const Way& way) {
   if (!library.ok()) return std::string(library.status().message());
   if ((comm::nccl_calls((*library)->functions()) & way.needs) == way.needs) return {};
@@ -158,7 +159,7 @@ Status add_ranks(Suite& suite, const Library& library, int ranks, int gpus) {
       FFDL_ASSIGN_OR_RETURN(members, Members::start(ranks, gpus));
     }
     const std::string where = describe((*library)->version(), ranks, gpus);
-    // Who has failed may have ended.
+    // A member that failed may have ended.
     if (!measure_way(suite, {*members, ranks}, name, way, where)) members.reset();
   }
   return {};

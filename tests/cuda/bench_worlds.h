@@ -4,8 +4,8 @@
 
 namespace ffdl::bench {
 
-// How long the GPUs of a job's next world take to be connected, in each way: what `GpuWorlds` is
-// chosen by.
+// Adds rows of the time to connect the GPUs of a job's next world, in each way. The results support
+// the choice of `GpuWorlds`.
 void add_world_rows(Suite& suite);
 
 }  // namespace ffdl::bench

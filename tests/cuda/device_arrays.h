@@ -7,7 +7,8 @@
 #include "base/device.h"
 #include "support/status_matchers.h"
 
-// Says why where this machine has no GPU that can be used. At the beginning of a test.
+// Skips a test, with the reason, if this machine has no usable GPU. Used at the beginning of a
+// test.
 #define FFDL_SKIP_WITHOUT_GPU()                                                  \
   if (const auto ffdl_device = ::ffdl::base::find_device(); !ffdl_device.ok()) { \
     ASSERT_EQ(ffdl_device.status().code(), ::ffdl::StatusCode::kUnimplemented)   \
@@ -17,8 +18,8 @@
 
 namespace ffdl::testing {
 
-// `bytes` of the host's memory, in the GPU's. Waits: `from` may go afterwards, and any stream has
-// it.
+// Copies `bytes` of the host's memory to new memory of the GPU. Waits for the copy: `from` may be
+// freed afterwards, and any stream sees the result.
 inline Result<base::DeviceMemory> on_device(const void* from, uint64_t bytes) {
   FFDL_ASSIGN_OR_RETURN(base::DeviceMemory memory, base::allocate_on_device(bytes));
   FFDL_RETURN_IF_ERROR(base::copy_on_device(memory.get(), from, bytes, nullptr));

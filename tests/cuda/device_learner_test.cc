@@ -1,5 +1,3 @@
-#include "ffdl/device_learner.h"
-
 #include <gtest/gtest.h>
 
 #include <span>
@@ -9,13 +7,14 @@
 #include <vector>
 
 #include "cuda/device_arrays.h"
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/learner.h"
+#include "ffdl/ps/parameter_server.h"
 #include "support/learners.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
-// Learners of a real GPU; tests/ps/device_learner_impl_test.cc has the rest.
+// Tests learners on a real GPU; tests/ps/learner/device_transfer_test.cc has the rest.
 namespace ffdl {
 namespace {
 
@@ -32,7 +31,7 @@ ParameterServerOptions device_server_options(std::string name) {
   return options;
 }
 
-// An array of floats in the GPU's memory.
+// Owns an array of floats in the GPU's memory.
 class DeviceFloats {
  public:
   explicit DeviceFloats(float value) {
@@ -52,29 +51,29 @@ class DeviceFloats {
   base::DeviceMemory memory_;
 };
 
-// Gives the stream a copy inside the GPU's memory: what stands for computing a gradient.
+// Enqueues a copy inside the GPU's memory, in place of computing a gradient.
 Status compute(const DeviceFloats& from, const DeviceFloats& to, base::DeviceStream stream) {
   return base::copy_on_device(to.span().data(), from.span().data(), to.span().size_bytes(), stream);
 }
 
-// Pushes ones and twos in turn, beside pulls; `samples` of a partition of its own.
-void train(DeviceLearner& learner, uint32_t partition, uint64_t mini_batches) {
+// Pushes ones and twos in turn, beside pulls, with samples of a partition of its own.
+void train(Learner& learner, uint32_t partition, uint64_t mini_batches) {
   ASSERT_OK_AND_ASSIGN(const auto stream, base::make_device_stream());
   const DeviceFloats made[2] = {DeviceFloats(1), DeviceFloats(2)};
   const DeviceFloats gradients[2] = {DeviceFloats(0), DeviceFloats(0)};
   const DeviceFloats weights[2] = {DeviceFloats(5), DeviceFloats(5)};
-  ASSERT_OK(learner.start_pull(weights[0].span(), stream.get()));
+  ASSERT_OK(learner.start_pull(weights[0].span(), PullMode::kRelaxed, stream.get()));
   for (uint64_t i = 0; i < mini_batches; ++i) {
     ASSERT_OK(learner.finish_pull(soon()));
-    ASSERT_OK(learner.start_pull(weights[(i + 1) % 2].span(), stream.get()));
+    ASSERT_OK(learner.start_pull(weights[(i + 1) % 2].span(), PullMode::kRelaxed, stream.get()));
     ASSERT_OK(compute(made[i % 2], gradients[i % 2], stream.get()));
     if (i > 0) ASSERT_OK(learner.finish_push(soon()));
-    ASSERT_OK(learner.start_push(gradients[i % 2].span(), stream.get(),
-                                 {.partition = partition, .begin = i, .end = i + 1}));
+    ASSERT_OK(learner.start_push(gradients[i % 2].span(),
+                                 {.partition = partition, .begin = i, .end = i + 1}, stream.get()));
   }
   ASSERT_OK(learner.finish_push(soon()));
   ASSERT_OK(learner.finish_pull(soon()));
-  ASSERT_OK(learner.learner().detach(soon()));
+  ASSERT_OK(learner.detach(soon()));
 }
 
 TEST(DeviceLearnerOnGpu, SeveralTrainBesideTheirTransfers) {
@@ -87,7 +86,7 @@ TEST(DeviceLearnerOnGpu, SeveralTrainBesideTheirTransfers) {
   std::vector<std::thread> threads;
   for (uint32_t l = 0; l < kLearners; ++l) {
     threads.emplace_back([&, l] {
-      ASSERT_OK_AND_ASSIGN(auto learner, DeviceLearner::attach(*server, soon()));
+      ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, soon(), {.device = -1}));
       EXPECT_EQ(learner->not_pinned(), "");
       train(*learner, l, kMiniBatches);
     });
@@ -95,9 +94,9 @@ TEST(DeviceLearnerOnGpu, SeveralTrainBesideTheirTransfers) {
   for (std::thread& thread : threads) thread.join();
   const float sum = -float{kLearners * kMiniBatches} * 1.5F;
   for (const float weight : server->weights()) ASSERT_EQ(weight, sum);
-  ASSERT_OK_AND_ASSIGN(auto learner, DeviceLearner::attach(name.text(), soon()));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), soon(), {.device = -1}));
   const DeviceFloats weights(5);
-  ASSERT_OK(learner->start_pull(weights.span(), nullptr, PullMode::kSnapshot));
+  ASSERT_OK(learner->start_pull(weights.span(), PullMode::kSnapshot));
   ASSERT_OK_AND_ASSIGN(const uint64_t version, learner->finish_pull(soon()));
   EXPECT_GT(version, 0U);
   EXPECT_EQ(weights.read(), std::vector<float>(kFloats, sum));
@@ -110,17 +109,19 @@ TEST(DeviceLearnerOnGpu, SnapshotsAreWholeWhileTheServerFolds) {
   options.threads = 1;
   auto server = testing::create_server(options);
   ASSERT_OK(server->start());
-  ASSERT_OK_AND_ASSIGN(auto learner, DeviceLearner::attach(*server, soon()));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, soon(), {.device = -1}));
   const DeviceFloats weights(5);
   StopSource stop;
   std::thread pusher([&] {
     auto other = testing::attach(*server);
     const std::vector<float> ones(kFloats, 1.0F);
-    while (!stop.get_token().stop_requested()) ASSERT_OK(other->push(ones, {}));
+    while (!stop.get_token().stop_requested()) {
+      ASSERT_OK(other->push(ones, testing::next_sample(*other)));
+    }
     ASSERT_OK(other->detach(soon()));
   });
   for (int i = 0; i < 100; ++i) {
-    ASSERT_OK(learner->start_pull(weights.span(), nullptr, PullMode::kSnapshot));
+    ASSERT_OK(learner->start_pull(weights.span(), PullMode::kSnapshot));
     ASSERT_OK_AND_ASSIGN(const uint64_t version, learner->finish_pull(soon()));
     const std::vector<float> read = weights.read();
     ASSERT_EQ(read, std::vector<float>(kFloats, read[0]));

@@ -9,13 +9,13 @@
 
 #include "cuda/every_operation.h"
 #include "cuda/member_processes.h"
-#include "ffdl/communicator.h"
+#include "ffdl/comm/communicator.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
-// Communicators through memory that GPUs share, with a GPU;
-// tests/comm/device_shm_communicator_test.cc has the rest.
+// Tests communicators through memory that GPUs share, with a GPU;
+// tests/comm/gpu/shm_communicator_test.cc has the rest.
 namespace ffdl {
 namespace {
 
@@ -31,7 +31,8 @@ Result<std::unique_ptr<Communicator>> connect(uint64_t generation, int rank, int
                               {.backend = Backend::kDeviceShm});
 }
 
-// Those of the host go through the host, whose bits these must have; more than a stage of them.
+// Compares sums of GPU memory with those of host memory, which have the same bits. The numbers are
+// longer than a stage.
 void add_up_alike(Communicator& communicator, int rank) {
   constexpr uint64_t kCount = (uint64_t{5} << 20) + 3;
   DeviceNumbers numbers(kCount, 0);
@@ -66,7 +67,7 @@ TEST(DeviceShmOnGpu, ThreadsShareOneGpu) {
 
 constexpr int kProcesses = 3;
 
-// Rank 2 is killed in the middle; the others go on without it.
+// Rank 2 is killed in the middle of training; the others go on without it.
 void train_until_lost(int rank, const std::string& store) {
   {
     ASSERT_OK_AND_ASSIGN(const auto all, connect(1, rank, kProcesses, store));

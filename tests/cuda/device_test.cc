@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cuda/device_arrays.h"
-#include "ffdl/sample_memory.h"
+#include "ffdl/data/sample_batch.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -39,7 +39,7 @@ TEST(Device, MemoryForSamplesIsPinned) {
   const std::span<std::byte> given = memory.allocate(uint64_t{16} << 20);
   EXPECT_EQ(memory.not_pinned(), "");
   EXPECT_EQ(memory.pinned_bytes(), given.size());
-  EXPECT_FALSE(base::pin_pages(given.data(), given.size()).ok());  // it is already
+  EXPECT_FALSE(base::pin_pages(given.data(), given.size()).ok());  // it is pinned already
   std::memset(given.data(), 7, given.size());
   ASSERT_OK_AND_ASSIGN(const auto on_device, testing::on_device(given.data(), given.size()));
   std::vector<std::byte> back(given.size());
@@ -104,12 +104,12 @@ TEST(Device, AStreamFollowsAnotherFromAndToPinnedPages) {
   }
 }
 
-// As the gradients of a model, which are given to others as one array where they are neighbours.
+// Models the gradients of a model, which are passed on as one array where they are contiguous.
 TEST(Device, CopiesAcrossAllocationsThatAreNeighbours) {
   FFDL_SKIP_WITHOUT_GPU();
   constexpr uint64_t kEach = uint64_t{4} << 20;
   std::vector<base::DeviceMemory> held;
-  std::map<std::byte*, std::byte> found;  // what each is filled with
+  std::map<std::byte*, std::byte> found;  // the value that each allocation is filled with
   for (int i = 1; i <= 16; ++i) {
     const std::vector<std::byte> values(kEach, std::byte{static_cast<uint8_t>(i)});
     ASSERT_OK_AND_ASSIGN(auto memory, testing::on_device(values.data(), kEach));
@@ -129,7 +129,7 @@ TEST(Device, CopiesAcrossAllocationsThatAreNeighbours) {
   EXPECT_EQ(std::ranges::count(back, first->second), kEach / 4 * 3);
 }
 
-// Whoever allocated it, it stays until the last mapping goes.
+// Memory lives until its last mapping ends, whichever process allocated it.
 TEST(Device, MemoryWithADescriptorIsMappedAgain) {
   FFDL_SKIP_WITHOUT_GPU();
   std::vector<int> values = {3, 1, 4, 1, 5};

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "cuda/device_arrays.h"
-#include "ffdl/communicator.h"
+#include "ffdl/comm/communicator.h"
 #include "support/times.h"
 
-// What communicators do with numbers in a GPU's memory.
+// Tests the communicators' operations on numbers in a GPU's memory.
 namespace ffdl::testing {
 
-// Numbers in the GPU's memory, of which those of rank r are r, r + 1, ..
+// Owns numbers in the GPU's memory; those of rank r are r, r + 1, ..
 struct DeviceNumbers {
   DeviceNumbers(uint64_t count, int rank) : values(count) {
     for (uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>(rank + static_cast<int>(i));
@@ -36,7 +36,7 @@ struct DeviceNumbers {
   base::DeviceMemory memory;
 };
 
-// What each operation must leave, in a world of any size.
+// Checks the result of each operation, in a world of any size.
 inline void run_every_operation(Communicator& communicator, int rank) {
   const int ranks = communicator.world().size();
   const auto n = static_cast<uint64_t>(ranks);

@@ -8,14 +8,14 @@
 #include "base/array_work.h"
 #include "base/device.h"
 #include "base/device_error.h"
-#include "comm/device_reduce.h"
-#include "ffdl/device_update.h"
+#include "comm/gpu/reduce.h"
+#include "ffdl/ps/update_rule.h"
 #include "support/device_updates.h"
 #include "support/host_device.h"
 #include "support/reduce_threads.h"
 
-// What cuda/ defines, over the device of the tests: a program that this is linked into finds one
-// GPU on every machine. So what is written for a GPU runs, but for CUDA itself.
+// Defines the functions of cuda/ over the device of the tests. A program that links this file finds
+// one GPU on every machine. So code for a GPU runs, except for CUDA itself.
 namespace ffdl {
 namespace {
 
@@ -36,7 +36,7 @@ std::byte* allocate_aligned(uint64_t bytes) {
 
 class MadeUpGpu {
  public:
-  // Never ends: what was allocated may be freed after main().
+  // Never ends, since memory may be freed after main().
   static MadeUpGpu& only() {
     static MadeUpGpu* const made = std::make_unique<MadeUpGpu>().release();
     return *made;
@@ -50,7 +50,7 @@ class MadeUpGpu {
     held_[begin] = {std::move(memory), bytes};
     return begin;
   }
-  // Also a kernel or a copy that is under way there has its memory until it is done.
+  // Waits for all streams, so that a running kernel or copy keeps its memory until it is done.
   void remove(std::byte* begin) {
     const std::lock_guard lock(mutex_);
     for (const auto& [stream, owned] : streams_) static_cast<void>(side_.wait(stream));
@@ -92,7 +92,7 @@ class MadeUpGpu {
 
 HostDevice& side() { return MadeUpGpu::only().side(); }
 
-// The default stream does at once what it is given.
+// Enqueues work to the stream. The default stream runs it at once.
 void give(base::DeviceStream stream, std::function<void()> work) {
   if (stream == nullptr) return work();
   static_cast<ThreadStream*>(stream)->enqueue(std::move(work));

@@ -14,14 +14,14 @@
 #include "support/started_program.h"
 #include "support/temp_folder.h"
 
-// Ranks that are processes of their own from their first instruction on, as a GPU and NCCL's
-// environment ask: this program, which runs one of its tests that are disabled otherwise.
+// Starts ranks that are separate processes from their first instruction on, as a GPU and NCCL's
+// environment require. Each runs this program with one of its disabled tests.
 namespace ffdl::testing {
 
 constexpr const char* kMemberFolder = "FFDL_TEST_FOLDER";
 constexpr const char* kMemberRank = "FFDL_TEST_RANK";
 
-// In such a test.
+// The arguments of such a test.
 struct StartedMember {
   std::string store;
   int rank = 0;
@@ -33,8 +33,8 @@ inline std::optional<StartedMember> started_member() {
   return StartedMember{std::string("file://") + folder, std::atoi(rank)};
 }
 
-// Ranks `first` to `ranks` - 1 of a world whose store is the folder, each with NAME=VALUE words of
-// its own. `test` is its full name.
+// Starts ranks `first` to `ranks` - 1 of a world whose store is the folder. Each gets NAME=VALUE
+// words of its own. `test` is its full name.
 inline std::vector<std::unique_ptr<StartedProgram>> start_members(
     const std::string& test, const TempFolder& folder, int first, int ranks,
     const std::function<std::string(int rank)>& environment = [](int) { return std::string(); }) {

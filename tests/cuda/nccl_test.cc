@@ -6,16 +6,17 @@
 #include <string>
 #include <thread>
 
-#include "comm/nccl_library.h"
+#include "comm/gpu/nccl/library.h"
 #include "cuda/every_operation.h"
 #include "cuda/member_processes.h"
-#include "ffdl/communicator.h"
+#include "ffdl/comm/communicator.h"
 #include "support/ranks.h"
 #include "support/shared_gpu.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
-// The communicator over GPUs with NCCL itself; tests/comm/nccl_communicator_test.cc has the rest.
+// Tests the communicator over GPUs with NCCL itself; tests/comm/gpu/nccl/communicator_test.cc has
+// the rest.
 namespace ffdl {
 namespace {
 
@@ -34,18 +35,18 @@ auto load_nccl() { return comm::NcclLibrary::load(comm::nccl_places(base::enviro
 
 class NcclOnGpu : public ::testing::Test {
  protected:
-  // NCCL 2.30.7 and later take two threads' ranks on one GPU, if they are asked before their first
-  // call; an older one takes processes only, the last test.
+  // NCCL 2.30.7 and later accept ranks of two threads on one GPU, if that is set before their first
+  // call. An older one accepts processes only, as in the last test.
   static void SetUpTestSuite() {
     setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
     setenv("NCCL_NVLS_ENABLE", "0", 1);
     setenv("NCCL_MAX_CTAS", "4", 1);
   }
 
-  // Each with a GPU of its own where there are so many. Errors: kInvalidArgument if any rank has
-  // that, else that of the first that has one.
+  // Connects ranks, each with a GPU of its own if there are enough. Errors: kInvalidArgument if any
+  // rank has that, else that of the first that has one.
   static Result<testing::Ranks> connect(uint64_t generation, int count,
-                                        GpuWorlds worlds = GpuWorlds::kAnew,
+                                        GpuWorlds worlds = GpuWorlds::kFresh,
                                         const testing::Ranks& before = {}) {
     FFDL_ASSIGN_OR_RETURN(const int device, base::device_in_use());
     const bool enough = base::use_device(count - 1).ok();
@@ -64,7 +65,7 @@ class NcclOnGpu : public ::testing::Test {
       outcomes[at] =
           ranks[at]->continue_from(at < before.size() ? before[at].get() : nullptr, soon());
     });
-    // Where NCCL refuses the world, a rank may have heard first that another one is gone.
+    // When NCCL refuses the world, a rank may first have learned that another one is gone.
     for (const Status& outcome : outcomes) {
       if (outcome.code() == StatusCode::kInvalidArgument) return outcome;
     }
@@ -101,22 +102,22 @@ TEST_F(NcclOnGpu, TwoRanksRunEveryOperationAndOneSurvivesTheOther) {
   on_each(next, run_every_operation);
 }
 
-// Where this NCCL grows and shrinks; the log says so where it had to connect anew.
+// Requires an NCCL that grows and shrinks. The log reports a world that had to connect anew.
 TEST_F(NcclOnGpu, AWorldGrowsShrinksAndOutlivesAMember) {
   FFDL_SKIP_WITHOUT_NCCL();
-  auto connected = connect(1, 2, GpuWorlds::kDerived);
+  auto connected = connect(1, 2, GpuWorlds::kReuse);
   if (connected.status().code() == StatusCode::kInvalidArgument) {
     GTEST_SKIP() << connected.status().to_string();
   }
   ASSERT_OK(connected);
   on_each(*connected, run_every_operation);
-  ASSERT_OK_AND_ASSIGN(testing::Ranks three, connect(2, 3, GpuWorlds::kDerived, *connected));
+  ASSERT_OK_AND_ASSIGN(testing::Ranks three, connect(2, 3, GpuWorlds::kReuse, *connected));
   connected->clear();
   on_each(three, run_every_operation);
-  ASSERT_OK_AND_ASSIGN(testing::Ranks two, connect(3, 2, GpuWorlds::kDerived, three));
+  ASSERT_OK_AND_ASSIGN(testing::Ranks two, connect(3, 2, GpuWorlds::kReuse, three));
   three.clear();
   on_each(two, run_every_operation);
-  ASSERT_OK_AND_ASSIGN(three, connect(4, 3, GpuWorlds::kDerived, two));
+  ASSERT_OK_AND_ASSIGN(three, connect(4, 3, GpuWorlds::kReuse, two));
   two.clear();
   std::thread shot([&] { three[2]->abort({}); });
   on_each(three, [](Communicator& communicator, int rank) {
@@ -124,11 +125,11 @@ TEST_F(NcclOnGpu, AWorldGrowsShrinksAndOutlivesAMember) {
     while (communicator.all_reduce(numbers.all(), ReduceOp::kMax, soon()).ok()) continue;
   });
   shot.join();
-  ASSERT_OK_AND_ASSIGN(two, connect(5, 2, GpuWorlds::kDerived, three));
+  ASSERT_OK_AND_ASSIGN(two, connect(5, 2, GpuWorlds::kReuse, three));
   on_each(two, run_every_operation);
 }
 
-// Sums before and after are those of every operation; where NCCL can, its memory is free between.
+// Runs every operation before and after a suspension, which frees NCCL's memory if NCCL can.
 void run_around_a_pause(Communicator& communicator, int rank) {
   run_every_operation(communicator, rank);
   ASSERT_OK(communicator.suspend(soon()));
@@ -151,7 +152,7 @@ TEST_F(NcclOnGpu, MemoryIsGivenBackBetweenOperations) {
 
 constexpr int kNcclProcesses = 3;
 
-// On one GPU. The last rank is killed; the others go on in a world that is connected anew.
+// Runs on one GPU. The last rank is killed; the others go on in a world that is connected anew.
 void train_over_nccl_until_lost(int rank, const std::string& url) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store(url, system_runtime()));
   const auto connect = [&](uint64_t generation, int ranks) {
@@ -175,7 +176,7 @@ TEST_F(NcclOnGpu, DISABLED_Member) {
   train_over_nccl_until_lost(member->rank, member->store);
 }
 
-// Any NCCL takes processes that share a GPU, in one way or the other.
+// Every NCCL accepts processes that share a GPU, in one way or the other.
 TEST_F(NcclOnGpu, ProcessesShareOneGpuAndSurviveOneAnother) {
   FFDL_SKIP_WITHOUT_NCCL();
   const int version = load_nccl().value()->version();

@@ -2,11 +2,11 @@
 
 #include "base/array_work.h"
 #include "base/device.h"
-#include "comm/device_reduce.h"
-#include "ffdl/device_update.h"
+#include "comm/gpu/reduce.h"
+#include "ffdl/ps/update_rule.h"
 #include "support/status_matchers.h"
 
-// Of a program into which cuda/no_cuda.cc is linked in place of the kernels.
+// Tests a program that links cuda/no_cuda.cc in place of the kernels.
 namespace ffdl {
 namespace {
 
@@ -24,11 +24,11 @@ TEST(NoCuda, EveryCallNamesTheOptionThatBuildsIt) {
   is_missing(base::allocate_pinned(64).status(), "allocate pinned memory of the host: ");
   is_missing(base::copy_on_device(nullptr, nullptr, 0, nullptr), "copy on the device: ");
   is_missing(base::wait_for_device(nullptr), "wait for the device: ");
-  is_missing(base::device_in_use().status(), "ask which GPU is in use: ");
+  is_missing(base::device_in_use().status(), "find the GPU in use: ");
   is_missing(base::use_device(0), "choose a GPU: ");
-  is_missing(base::is_device_used(0).status(), "ask whether a GPU is used: ");
-  is_missing(base::is_device_memory(nullptr).status(), "ask where memory lies: ");
-  is_missing(base::device_is_done(nullptr).status(), "ask whether the device is done: ");
+  is_missing(base::is_device_used(0).status(), "check whether a GPU is in use: ");
+  is_missing(base::is_device_memory(nullptr).status(), "find the memory of a pointer: ");
+  is_missing(base::device_is_done(nullptr).status(), "check whether the device is done: ");
   is_missing(base::make_device_stream().status(), "make a stream of the device: ");
   is_missing(base::follow_default_stream(nullptr), "follow the default stream: ");
   is_missing(base::follow_stream(nullptr, nullptr), "follow a stream: ");

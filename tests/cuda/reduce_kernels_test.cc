@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "comm/device_reduce.h"
+#include "comm/gpu/reduce.h"
 #include "cuda/device_arrays.h"
 #include "support/reduce_arrays.h"
 #include "support/status_matchers.h"

@@ -5,14 +5,15 @@
 #include <vector>
 
 #include "cuda/device_arrays.h"
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/parameter_server.h"
 #include "support/learners.h"
 #include "support/rule_arrays.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
-// Servers that fold in a real GPU's memory; tests/ps/server_device_test.cc has the rest.
+// Tests servers that fold in a real GPU's memory; tests/ps/server/server_device_test.cc has the
+// rest.
 namespace ffdl {
 namespace {
 
@@ -20,8 +21,8 @@ using testing::soon;
 
 constexpr uint64_t kServerFloats = 1'200'017;  // two slices of a shard
 
-// What a server makes of a few gradients, one after the other.
-Result<ParameterServerCut> cut_after_pushes(UpdateRuleKind kind, GradientType type,
+// Returns the cut of a server after a few gradients, pushed one after the other.
+Result<ParameterServerCut> cut_after_pushes(UpdateRuleKind kind, DType type,
                                             std::optional<int> device) {
   FFDL_ASSIGN_OR_RETURN(const auto server, ParameterServer::create({.parameters = kServerFloats,
                                                                     .rule = testing::rule_of(kind),
@@ -39,16 +40,16 @@ Result<ParameterServerCut> cut_after_pushes(UpdateRuleKind kind, GradientType ty
       element = static_cast<float>(static_cast<int32_t>(random)) * 0x1p-30F;
     }
     FFDL_RETURN_IF_ERROR(learner->push(gradient, SampleRange{.begin = i, .end = i + 1}).status());
-    while (server->version() <= i) std::this_thread::yield();  // so that nothing is added up
+    while (server->version() <= i) std::this_thread::yield();  // so that gradients are not added up
   }
-  EXPECT_EQ(server->stats().device.has_value(), device.has_value());  // it has not failed
+  EXPECT_EQ(server->stats().device.has_value(), device.has_value());  // the device has not failed
   return server->cut(soon());
 }
 
 TEST(ServerOnGpu, GivesTheBitsOfTheProcessor) {
   FFDL_SKIP_WITHOUT_GPU();
   for (const UpdateRuleKind kind : testing::kAllRules) {
-    for (const GradientType type : {GradientType::kFloat32, GradientType::kBFloat16}) {
+    for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
       SCOPED_TRACE(to_string(kind));
       ASSERT_OK_AND_ASSIGN(const auto expected, cut_after_pushes(kind, type, std::nullopt));
       ASSERT_OK_AND_ASSIGN(const auto cut, cut_after_pushes(kind, type, -1));

@@ -1,4 +1,4 @@
-#include "elastic/staged_memory.h"
+#include "elastic/state/staged_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "cuda/device_arrays.h"
-#include "elastic/state_copy.h"
-#include "elastic/weigh.h"
+#include "elastic/state/state_copy.h"
+#include "elastic/step/scale.h"
 #include "support/status_matchers.h"
 
-// What a session does with buffers in a GPU's memory; tests/elastic/staged_memory_test.cc has the
-// rest.
+// Tests a session's copies of buffers in a GPU's memory; tests/elastic/state/staged_memory_test.cc
+// has the rest.
 namespace ffdl::elastic {
 namespace {
 

@@ -2,15 +2,15 @@
 
 #include "base/array_work.h"
 #include "base/device.h"
-#include "comm/device_reduce.h"
-#include "ffdl/device_update.h"
-#include "ffdl/parameter_server.h"
+#include "comm/gpu/reduce.h"
+#include "ffdl/ps/parameter_server.h"
+#include "ffdl/ps/update_rule.h"
 
 namespace ffdl {
 namespace {
 
-// A program that is linked with the kernels runs on a machine without a GPU, and says what it
-// lacks.
+// A program that is linked with the kernels runs on a machine without a GPU, and reports what is
+// missing.
 TEST(WithoutGpu, EveryCallSaysWhatIsMissingInOneSentence) {
   if (base::find_device().ok()) GTEST_SKIP() << "this machine has a GPU";
   alignas(64) float values[64] = {};

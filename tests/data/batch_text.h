@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "ffdl/data_pipeline.h"
+#include "ffdl/data/data_pipeline.h"
 
 namespace ffdl::testing {
 
-// A batch of `samples` texts of different lengths, the first of none, that no other number has, and
-// the memory that it lies in.
+// Owns a batch of `samples` texts of different lengths, the first of length 0. Another number gives
+// other texts.
 struct TextBatch {
   explicit TextBatch(uint64_t number, size_t samples = 5) {
     for (size_t i = 0; i < samples; ++i) {
@@ -36,7 +36,7 @@ struct TextBatch {
   DataBatch batch{};
 };
 
-// Whether somebody was given what TextBatch(number) is.
+// Returns true if the batch equals TextBatch(number) and is contiguous.
 inline bool is_text_batch(const DataBatch& batch, uint64_t number, size_t samples = 5) {
   const TextBatch wanted(number, samples);
   if (!std::ranges::equal(batch.indices, wanted.indices) || batch.ranges != wanted.batch.ranges ||

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <span>
 
-#include "ffdl/sample_memory.h"
+#include "ffdl/data/sample_batch.h"
 
 namespace ffdl::testing {
 
-// Memory of a user that knows what it gave, and may have no more.
+// A user's memory that counts its allocations, up to a limit.
 class CountedMemory final : public SampleMemory {
  public:
   explicit CountedMemory(size_t limit = ~size_t{0}) : limit_(limit) {}
@@ -26,8 +26,8 @@ class CountedMemory final : public SampleMemory {
     std::free(memory.data());
   }
 
-  std::atomic<size_t> given = 0;  // bytes at present
-  std::atomic<int> calls = 0;     // that gave something
+  std::atomic<size_t> given = 0;  // bytes allocated at present
+  std::atomic<int> calls = 0;     // calls that allocated memory
 
  private:
   const size_t limit_;

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "data/ledger_state.h"
+#include "data/ledger/ledger_state.h"
 
-// Members and leases as text, so that a test reads like a picture.
+// Writes members and leases as text, so that tests are easy to read.
 namespace ffdl::data::testing {
 
 // "a b2" are member a in its first life and member b in its second.
@@ -34,7 +34,7 @@ inline std::string text_of(const std::vector<SampleRange>& ranges) {
   return text;
 }
 
-// "a 0:0-4 | b ", in the order of ranks.
+// Returns "a 0:0-4 | b ", in the order of ranks.
 inline std::string text_of(const LedgerState& state) {
   std::string text;
   for (size_t rank = 0; rank < state.members().size(); ++rank) {

@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "base/mutex.h"
-#include "ffdl/data_source.h"
+#include "ffdl/data/data_source.h"
 
 namespace ffdl::testing {
 
-// Sample i is the number i again and again, in 8 bytes or more. A user's own source, which can be
-// made to wait and to fail.
+// A user's source that can be made to wait and to fail. Sample i repeats the number i, in 8 bytes
+// or more.
 class NumberedSource : public DataSource {
  public:
   explicit NumberedSource(uint64_t samples, size_t numbers = 1)
@@ -39,7 +39,7 @@ class NumberedSource : public DataSource {
     return {};
   }
 
-  // Nothing is read until open().
+  // Blocks all reads until open().
   void close() {
     const base::MutexLock lock(mutex_);
     is_closed_ = true;

@@ -7,12 +7,12 @@
 #include <string>
 #include <string_view>
 
-#include "data/packing.h"
+#include "data/formats/packing.h"
 
-// Compressed files for tests.
+// Compresses files for tests.
 namespace ffdl::testing {
 
-// One stream that holds these bytes.
+// Returns one stream of these bytes.
 inline std::string pack(data::Packing packing, std::string_view bytes) {
   using data::Packing;
   std::string packed(2 * bytes.size() + 4096, '\0');
@@ -45,7 +45,7 @@ inline constexpr data::Packing kPackings[] = {data::Packing::kGzip, data::Packin
                                               data::Packing::kXz, data::Packing::kZstd,
                                               data::Packing::kLz4};
 
-// Text that does not become small, so that there is a middle to break.
+// Returns text that does not compress well, so that there is a middle to break.
 inline std::string noise(size_t bytes) {
   std::string text(bytes, '\0');
   uint64_t state = 88172645463325252;

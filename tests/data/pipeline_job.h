@@ -11,28 +11,27 @@
 #include <vector>
 
 #include "data/numbered_source.h"
-#include "ffdl/data_pipeline.h"
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/data_pipeline.h"
+#include "ffdl/data/sample_ledger.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::testing {
 
-// A job of some members, each with a ledger and a pipeline, as a session drives them.
+// Runs a job of some members, each with a ledger and a pipeline, as a session drives them.
 class PipelineJob {
  public:
-  PipelineJob(const NumberedSource& source, PartitionLedgerOptions ledger,
-              DataPipelineOptions pipeline)
+  PipelineJob(const NumberedSource& source, LedgerOptions ledger, DataPipelineOptions pipeline)
       : source_(source), ledger_options_(ledger), pipeline_options_(pipeline) {
     ledger_options_.samples = source.samples();
   }
-  // Members use memory of their own.
+  // Lets members use memory of their own.
   void use_own_memory() { uses_own_memory_ = true; }
-  // The second takes half of what the first does in each step, the third a third.
+  // Lets the second member take half of the first one's samples in each step, the third a third.
   void go_out_of_step() { is_in_step_ = false; }
 
   struct Member {
     ffdl::Member self;
-    std::unique_ptr<PartitionLedger> ledger;
+    std::unique_ptr<SampleLedger> ledger;
     std::unique_ptr<DataPipeline> pipeline;
     DataBatch batch{};
     std::vector<std::byte> memory{};
@@ -42,8 +41,9 @@ class PipelineJob {
     const auto id = std::string(1, static_cast<char>('a' + made_ % 26));
     auto member = std::make_unique<Member>();
     member->self = {id, ++made_};
-    member->ledger = std::move(PartitionLedger::create(ledger_options_)).value();
-    if (!members_.empty()) EXPECT_OK(member->ledger->restore(members_[0]->ledger->save()));
+    member->ledger = std::move(make_session_ledger(ledger_options_)).value();
+    if (!members_.empty())
+      EXPECT_OK(member->ledger->participant()->restore(members_[0]->ledger->participant()->save()));
     member->pipeline =
         std::move(DataPipeline::create(source_, *member->ledger, pipeline_options_)).value();
     members_.push_back(std::move(member));
@@ -56,28 +56,28 @@ class PipelineJob {
     for (const auto& member : members_) world.members.push_back(member->self);
     for (auto& member : members_) {
       world.rank = static_cast<int>(&member - members_.data());
-      member->ledger->world_changed(world);
+      member->ledger->participant()->world_changed(world);
     }
   }
 
-  // One step: every member's batch is what its ledger says, and is counted.
+  // Runs one step. Every member's batch must equal its ledger's ranges, and is counted.
   void step(uint64_t count) {
     std::vector<std::byte> records;
     for (auto& member : members_) {
       const auto place = static_cast<uint64_t>(&member - members_.data()) + 1;
       ASSERT_OK(next(*member, is_in_step_ ? count : std::max<uint64_t>(1, count / place)));
       check(*member);
-      std::vector<std::byte> record(member->ledger->record_bytes());
-      member->ledger->describe(record);
+      std::vector<std::byte> record(member->ledger->participant()->record_bytes());
+      member->ledger->participant()->write_record(record);
       records.insert(records.end(), record.begin(), record.end());
     }
     ++step_;
     const uint64_t epoch = members_[0]->ledger->epoch();
-    const size_t bytes = members_[0]->ledger->record_bytes();
+    const size_t bytes = members_[0]->ledger->participant()->record_bytes();
     for (auto& member : members_) {
       for (const auto& sample : member->batch.samples) ++used_[{epoch, number_of(sample)}];
-      member->ledger->applied(step_, StepRecords(records, bytes, bytes));
-      member->ledger->stable(step_);
+      member->ledger->participant()->applied(step_, StepRecords(records, bytes, bytes));
+      member->ledger->participant()->stable(step_);
     }
   }
 
@@ -113,7 +113,7 @@ class PipelineJob {
   bool uses_own_memory_ = false;
   bool is_in_step_ = true;
   const NumberedSource& source_;
-  PartitionLedgerOptions ledger_options_;
+  LedgerOptions ledger_options_;
   const DataPipelineOptions pipeline_options_;
   std::vector<std::unique_ptr<Member>> members_{};
   uint64_t made_ = 0;

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "data/digest.h"
+#include "data/formats/digest.h"
 #include "data/source_text.h"
 
-// Shards of MDS and LitData, and their indices, as their own packages write them.
+// Writes shards of MDS and LitData, and their indices, as their own packages do.
 namespace ffdl::testing {
 
 using Fields = std::vector<std::string>;
 
-// A sample whose columns all have sizes of their own.
+// Returns a sample whose columns all have sizes of their own.
 inline std::string shard_sample(const Fields& fields) {
   std::string sizes;
   std::string bytes;
@@ -26,7 +26,7 @@ inline std::string shard_sample(const Fields& fields) {
   return sizes + bytes;
 }
 
-// The number of samples, where they lie, anything that a format puts there, and they.
+// Writes the number of samples, their offsets, the format's own data, and the samples.
 inline std::string shard(const std::vector<std::string>& samples, std::string_view between = "") {
   const auto count = static_cast<uint32_t>(samples.size());
   auto at = static_cast<uint32_t>(4 + 4 * (count + 1) + between.size());
@@ -62,7 +62,7 @@ inline nlohmann::json mds_shard(uint64_t samples, nlohmann::json raw) {
           {"samples", samples}};
 }
 
-// An int64 and a text.
+// Returns a sample of an int64 and a text.
 inline std::string mds_sample(int64_t label, std::string_view text) {
   return bytes_of(static_cast<uint32_t>(text.size())) + bytes_of(label) + std::string(text);
 }

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "data/counted_memory.h"
-#include "data/crc32c.h"
-#include "data/together.h"
-#include "ffdl/data_source.h"
+#include "data/formats/contiguous_samples.h"
+#include "data/formats/crc32c.h"
+#include "ffdl/data/data_source.h"
 #include "support/status_matchers.h"
 
-// Small data files, and their samples as text.
+// Writes small data files, and reads their samples as text.
 namespace ffdl::testing {
 
 inline std::string text_of(std::span<const std::byte> bytes) {
@@ -45,8 +45,8 @@ inline std::vector<std::string> read_texts(const DataSource& source) {
   return read_texts(source, all_of(source));
 }
 
-// What read_into() puts where there is room for the samples and `spare` bytes, and how often the
-// batch asked for memory of its own: not at all where they are read to where they are wanted.
+// The result of read_into() with room for the samples and `spare` bytes. `allocations` counts
+// requests of the batch for its own memory; 0: all samples were read in place.
 struct TextsInto {
   std::vector<std::string> texts{};
   int allocations = 0;
@@ -97,7 +97,7 @@ inline std::string tf_record(std::string_view data) {
   return length + masked_crc(length) + std::string(data) + masked_crc(data);
 }
 
-// A member of a tar archive: header, data, padding.
+// Returns a member of a tar archive: header, data, padding.
 inline std::string tar_member(std::string_view path, std::string_view data, char type = '0') {
   std::string header(512, '\0');
   path.copy(header.data(), 100);

@@ -1,7 +1,7 @@
-// Half of a test with Python's safetensors (beside_safetensors.py): saves a checkpoint for it, or
-// reads what it saved.
+// Half of a test with Python's safetensors (beside_safetensors.py). Saves a checkpoint for it, or
+// reads the file that it saved.
 //   beside_safetensors save FOLDER     prints the path of the only shard
-//   beside_safetensors check FILE      whose tensors are those of the Python side
+//   beside_safetensors check FILE      reads the tensors that the Python side saved
 #include <fmt/format.h>
 
 #include <cstring>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "elastic/shard_file.h"
+#include "elastic/checkpoint/shard_file.h"
 #include "ffdl/checkpoint.h"
 
 namespace ffdl {
@@ -25,13 +25,11 @@ Status save(const std::string& folder) {
   options.folder = folder;
   options.names = {"layer.weight", "counters", "none", "halves"};
   options.note = [] { return std::string("a note"); };
-  CheckpointState state;
-  state.step = 12;
-  state.tensors = {{weights.data(), weights.size()},
-                   {counters.data(), counters.size(), DType::kInt64},
-                   {none.data(), 0, DType::kFloat64},
-                   {halves.data(), halves.size(), DType::kFloat16}};
-  FFDL_ASSIGN_OR_RETURN(const Checkpoint saved, save_checkpoint(options, state));
+  const std::vector<Buffer> tensors = {{weights.data(), weights.size()},
+                                       {counters.data(), counters.size(), DType::kInt64},
+                                       {none.data(), 0, DType::kFloat64},
+                                       {halves.data(), halves.size(), DType::kFloat16}};
+  FFDL_ASSIGN_OR_RETURN(const Checkpoint saved, save_checkpoint(options, tensors, 12));
   fmt::print("{}/shard-00000-of-00001.safetensors\n", saved.folder);
   return {};
 }

@@ -1,4 +1,4 @@
-// A model whose members come and go learns what it would have learned alone.
+// Checks that a model whose members join and leave has the loss of one that trains alone.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "ffdl/partition_ledger.h"
+#include "ffdl/data/sample_ledger.h"
 #include "ffdl/session.h"
 #include "support/status_matchers.h"
 
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr size_t kFeatures = 7;
 constexpr uint64_t kSamples = 250;  // the last batch of an epoch is short
-constexpr uint64_t kBatch = 24;     // of all members together
+constexpr uint64_t kBatch = 24;     // batch size over all members
 constexpr uint64_t kMicroBatch = 3;
 
 struct Sample {
@@ -40,7 +40,7 @@ std::vector<Sample> make_samples() {
   return samples;
 }
 
-// Least squares, under momentum.
+// A least-squares model with momentum.
 class Line final : public Trainable {
  public:
   std::vector<Buffer> state() override {
@@ -84,8 +84,8 @@ class Line final : public Trainable {
 enum class End { kLeaves, kDies };
 enum class Sum { kOfMembers, kOfMicroBatches };
 
-// Gives the gradient of the step that is due; how many samples it is of.
-Result<uint64_t> compute_step(Sum sum, PartitionLedger& ledger, Line& model, Session& session) {
+// Computes the gradient of the due step and returns its number of samples.
+Result<uint64_t> compute_step(Sum sum, SampleLedger& ledger, Line& model, Session& session) {
   FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger.take());
   FFDL_ASSIGN_OR_RETURN(const auto indices, ledger.sample_indices(ranges));
   if (sum == Sum::kOfMembers) {
@@ -100,12 +100,12 @@ Result<uint64_t> compute_step(Sum sum, PartitionLedger& ledger, Line& model, Ses
   return ledger.taken();
 }
 
-// Trains until `goes_on` says no after a step, and then leaves or dies. The loss after each step
-// that this member saw, from the first one on.
+// Trains until `goes_on` returns false after a step, and then leaves or dies. Returns the loss
+// after each step that this member made, from the first one on.
 template <class GoesOn>
 Result<std::vector<double>> train(const std::string& id, Store& store, Sum sum, End end,
                                   GoesOn&& goes_on) {
-  PartitionLedgerOptions data;
+  LedgerOptions data;
   data.samples = kSamples;
   data.partition_samples = 30;
   data.epochs = 0;
@@ -114,12 +114,12 @@ Result<std::vector<double>> train(const std::string& id, Store& store, Sum sum, 
   data.order = SampleOrder::kGlobal;
   data.batch_samples = kBatch;
   data.micro_batch_samples = kMicroBatch;
-  FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(data));
+  FFDL_ASSIGN_OR_RETURN(const auto ledger, make_session_ledger(data));
   Line model;
   SessionOptions options;
   options.self.id = id;
-  options.membership.lease = 3s;  // a busy machine keeps it alive
-  options.participants = {ledger.get()};
+  options.membership.lease = 3s;  // keeps it alive on a busy machine
+  options.participants = {ledger->participant()};
   options.verify_state = true;
   if (sum == Sum::kOfMicroBatches) {
     options.micro_batch_shares = [&ledger] { return ledger->shares(); };
@@ -147,7 +147,7 @@ class LossCurve : public ::testing::TestWithParam<std::tuple<Sum, End>> {};
 TEST_P(LossCurve, OfAFixedBatchIsThatOfOneMember) {
   const auto [sum, end] = GetParam();
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
-  // 20 steps alone, then with another that ends after 30 steps, then 20 alone again.
+  // Trains 20 steps alone, then with another member that ends after 30 steps, then 20 alone.
   std::thread other;
   uint64_t last_step = 0;
   bool were_two = false;

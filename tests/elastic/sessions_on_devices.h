@@ -13,17 +13,18 @@
 #include <utility>
 #include <vector>
 
-#include "elastic/session_impl.h"
+#include "comm/api/interruptible_store.h"
+#include "elastic/session/session_impl.h"
 #include "support/device_shm.h"
 #include "support/fake_nccl.h"
 #include "support/guarded_device.h"
 #include "support/status_matchers.h"
 
-// Sessions whose state and gradients lie in a device's memory: a processor that touches either is a
-// fault, and what the program gave its device is done as late as can be.
+// Sessions with state and gradients in a device's memory. The processor faults when it touches
+// either. The device runs the program's work as late as possible.
 namespace ffdl::testing {
 
-// As SmallModel, in a device's memory and by its default stream, but for a counter in the host's.
+// A SmallModel in a device's memory, on its default stream, with a counter in the host's memory.
 class DeviceModel : public Trainable {
  public:
   static constexpr size_t kSize = 20'001;
@@ -51,7 +52,7 @@ class DeviceModel : public Trainable {
     });
   }
 
-  // One of gradients().
+  // Computes one of gradients().
   void compute_half(uint64_t position, size_t which) {
     stream_->give([this, position, which] {
       for (size_t i = which * kHalf; i < (which == 0 ? kHalf : kSize); ++i) {
@@ -62,14 +63,14 @@ class DeviceModel : public Trainable {
   void fill_gradient(float value) {
     stream_->give([this, value] { std::fill_n(gradient_, kSize, value); });
   }
-  // What all of them are; not a number where they differ.
+  // Returns the value of all gradient elements, or NaN where they differ.
   float gradient() {
     stream_->wait();
     const bool are_equal = std::all_of(gradient_, gradient_ + kSize,
                                        [this](float value) { return value == gradient_[0]; });
     return are_equal ? gradient_[0] : NAN;
   }
-  // The state as a host has it.
+  // Returns a copy of the state in the host's memory.
   std::vector<float> copy() {
     stream_->wait();
     std::vector<float> all(weights_, weights_ + 2 * kSize);
@@ -82,28 +83,28 @@ class DeviceModel : public Trainable {
 
   const std::shared_ptr<LateStream> stream_;
   const GuardedMemory memory_{3 * kSize * sizeof(float)};
-  // What the device's work knows it by.
+  // The address by which the device's work reaches the weights.
   float* const weights_ = static_cast<float*>(GuardedMemory::reach(memory_.data()));
   float* const momentum_ = weights_ + kSize;
   float* const gradient_ = momentum_ + kSize;
   int64_t applied_ = 0;
 };
 
-// The state after each of the newest steps, the same at all members.
+// The state after each of the newest steps, equal at all members.
 class StatesOfSteps {
  public:
   void note(uint64_t step, const std::vector<float>& state) {
     const std::lock_guard lock(mutex_);
     const auto [known, is_new] = states_.emplace(step, state);
     EXPECT_TRUE(is_new || known->second == state) << "two states of step " << step;
-    // A test that waits for somebody trains on, for as long as that takes.
+    // A waiting test trains on for any time, so old steps are dropped.
     if (states_.size() > kStepsMax) states_.erase(states_.begin());
   }
   std::vector<float> at(uint64_t step) {
     const std::lock_guard lock(mutex_);
     return states_.at(step);
   }
-  // The other ones are forgotten.
+  // Keeps the states of this step and forgets the others.
   void keep(uint64_t step) {
     const std::lock_guard lock(mutex_);
     std::erase_if(states_, [step](const auto& state) { return state.first != step; });
@@ -120,10 +121,10 @@ class StatesOfSteps {
   std::map<uint64_t, std::vector<float>> states_;
 };
 
-// Members are threads of this process.
+// Runs members as threads of this process.
 class SessionsOnDevices : public ::testing::Test {
  protected:
-  explicit SessionsOnDevices(GpuWorlds gpu_worlds = GpuWorlds::kAnew,
+  explicit SessionsOnDevices(GpuWorlds gpu_worlds = GpuWorlds::kFresh,
                              const char* library = FFDL_FAKE_NCCL)
       : gpu_worlds_(gpu_worlds), library_(library) {
     fake_.reach = &GuardedMemory::reach;
@@ -139,14 +140,14 @@ class SessionsOnDevices : public ::testing::Test {
     int min_workers = 1;
     uint64_t samples = 4;
     bool begins_early = false;
-    bool dies = false;  // at once, instead of finishing
+    bool dies = false;  // at once, without finish()
     CheckpointOptions checkpoints{};
     Communicators wrap = [](std::unique_ptr<Communicator> made) { return made; };
-    // It ends by false.
+    // Ends the member by false.
     std::function<bool(Session&, StepResult)> after_step{};
   };
 
-  // That of one member, whose device's default stream it is.
+  // Returns the options of one member. `stream` is the default stream of its device.
   SessionOptions options_of(const Worker& worker, std::shared_ptr<LateStream> stream) {
     SessionOptions options;
     options.self.id = worker.id;
@@ -159,17 +160,19 @@ class SessionsOnDevices : public ::testing::Test {
     if (worker.begins_early) options.bucket_bytes = 4;
     options.communicator.backend = backend_;
     options.communicator.device = 0;
-    options.connect =
-        [this, wrap = worker.wrap, stream = std::move(stream)](
-            const World& world, Time deadline,
-            const std::function<Status()>& look) -> Result<std::unique_ptr<Communicator>> {
+    options.connect = [this, wrap = worker.wrap, stream = std::move(stream)](
+                          const World& world, Time deadline,
+                          const ConnectWatch& watch) -> Result<std::unique_ptr<Communicator>> {
+      const std::function<Status()>& look = watch.interrupt_check;
       const auto is_connecting = std::make_shared<std::atomic<bool>>(true);
       const auto looks = [&look, is_connecting] { return *is_connecting ? look() : Status(); };
       auto device = std::make_unique<GuardedDevice>(stream);
+      comm::InterruptibleStore store(*store_,
+                                     look);  // a session that ends does not wait for others
       auto made = backend_ == Backend::kDeviceShm
-                      ? connect_device_shm(world, *store_, deadline, std::move(device), looks)
-                      : connect_nccl(world, *store_, deadline, fake_nccl(library_),
-                                     std::move(device), looks, gpu_worlds_);
+                      ? connect_device_shm(world, store, deadline, std::move(device), looks)
+                      : connect_nccl(world, store, deadline, fake_nccl(library_), std::move(device),
+                                     looks, gpu_worlds_);
       *is_connecting = false;
       FFDL_RETURN_IF_ERROR(made.status());
       return wrap(std::move(made).value());
@@ -196,16 +199,17 @@ class SessionsOnDevices : public ::testing::Test {
       model.compute_half(session->step(), 1);
       FFDL_ASSIGN_OR_RETURN(const StepResult result, session->end_step(worker.samples));
       const bool goes_on = result != StepResult::kLeft && worker.after_step(*session, result);
-      // The others may make the last step of who dies again, of other samples.
+      // The others may repeat the last step of a dead member with other samples.
       if (!goes_on && worker.dies) return report_death(*store_, "job", session->self());
-      // Nor while a task gives the state: to look at it has the device do what it is late with.
+      // A task that sends the state must not be disturbed: reading the state makes the device do
+      // its late work.
       const bool may_look = result != StepResult::kRetryStep && result != StepResult::kWorldChanged;
       if (may_look) states_.note(session->step(), model.copy());
       if (result == StepResult::kLeft) return {};
       if (!goes_on) return session->finish();
     }
   }
-  // So many members, from where the job is until this step.
+  // Runs `members` members from the present step of the job until step `until`.
   void run_together(int members, uint64_t until, const CheckpointOptions& checkpoints = {}) {
     std::vector<std::thread> threads;
     for (int i = 0; i < members; ++i) {

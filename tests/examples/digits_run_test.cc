@@ -1,4 +1,4 @@
-// The main job as a user runs it: real processes, real kills.
+// Runs the main example as a user does: real processes, real kills.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -44,7 +44,7 @@ class DigitsRun : public ::testing::Test {
   const ffdl::TempFolder folder_;
 };
 
-// More than any test waits for.
+// Trains longer than any test waits.
 const std::vector<std::string> kLong{"--epochs", "100000"};
 
 TEST_F(DigitsRun, AKilledLearnerAndServerLoseNothing) {

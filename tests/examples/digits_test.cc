@@ -114,7 +114,7 @@ TEST(SplitSamples, TooFewSamples) {
   EXPECT_EQ(split.status().code(), ffdl::StatusCode::kInvalidArgument);
 }
 
-// Plain gradient descent in one process: the network learns before any server is involved.
+// Trains with plain gradient descent in one process, without a server.
 TEST(Learning, TheModelLearnsSyntheticDigits) {
   const ffdl::TempFolder folder;
   const auto samples = load_samples(folder.write("learn.csv", synthetic_text(400)));

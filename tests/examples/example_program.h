@@ -36,13 +36,13 @@ inline bool segment_exists(const std::string& name) {
                      [&](const ffdl::SegmentInfo& segment) { return segment.name == name; });
 }
 
-// Through syscall(), as glibc 2.36 declares its pidfd_open() for C alone.
+// Calls syscall(), because glibc 2.36 declares its pidfd_open() for C alone.
 inline int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-// One process of an example with its output, JSON lines.
+// One process of an example. Its output is JSON lines.
 class Program {
  public:
-  // `errors`: the file for its standard error.
+  // Writes standard error of the process to the file `errors`.
   Program(std::string program, std::vector<std::string> arguments, std::string errors)
       : errors_(std::move(errors)) {
     std::array<int, 2> ends{};
@@ -52,7 +52,7 @@ class Program {
     argv.push_back(nullptr);
     pid_ = fork();
     if (pid_ == 0) {
-      // Where they would look for data that the test does not name.
+      // Examples would look there for data that the test does not name.
       unsetenv("FFDL_DIGITS_FILE");
       unsetenv("FFDL_DATA_DIR");
       dup2(ends[1], STDOUT_FILENO);
@@ -73,7 +73,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // The next line as JSON; null at the end of the output.
+  // Returns the next line as JSON; null at the end of the output.
   json next() {
     char* line = nullptr;
     size_t room = 0;
@@ -88,7 +88,7 @@ class Program {
     return event;
   }
 
-  // Reads up to the first event of that name; null when there is none.
+  // Reads up to the first event of that name. Returns null if there is none.
   json next(const std::string& name) {
     json event = next();
     while (!event.is_null() && event["event"] != name) event = next();

@@ -14,10 +14,10 @@
 #include "nlc/model.h"
 #include "support/status_matchers.h"
 
-// The classifier of a GPU and that of the processor, side by side.
+// Compares the GPU's classifier with the processor's.
 namespace nlc {
 
-// Each element within `part` of the largest one.
+// Expects each element within `part` of the largest one.
 inline void expect_near(std::span<const float> ours, std::span<const float> theirs, float part) {
   ASSERT_EQ(ours.size(), theirs.size());
   float largest = 0;
@@ -30,7 +30,7 @@ inline void expect_near(std::span<const float> ours, std::span<const float> thei
   }
 }
 
-// Sentences with some words in common, as features of which some are dropped.
+// Returns features of sentences that share some words. Some features are dropped.
 inline Gathered some_mini_batch(int texts, int labels, float dropped, uint64_t seed) {
   Gathered batch;
   layers::Random random(seed);
@@ -46,7 +46,7 @@ inline Gathered some_mini_batch(int texts, int labels, float dropped, uint64_t s
   return batch;
 }
 
-// One network twice: weights of a server, the model of each side, and what becomes of them by plain
+// One network twice: the weights of a server and the model of each side. Both train by plain
 // gradient descent.
 class BothSides {
  public:
@@ -59,7 +59,7 @@ class BothSides {
     if (made.ok()) model_ = std::move(made).value();
   }
 
-  // Computes the loss and the gradients of both and compares them.
+  // Computes the loss and the gradients on both sides and compares them.
   void compute(const Gathered& batch) {
     ASSERT_NE(model_, nullptr);
     planner_.make(batch, plan_);
@@ -87,7 +87,7 @@ class BothSides {
     EXPECT_NEAR(model_->loss(), loss, 1e-5);
   }
 
-  // What several features have of one row is one row here.
+  // Adds up the gradients of features that share a row, because one row is expected here.
   void expect_same_gradients() {
     std::vector<float> rows(row_gradients_.size());
     for (std::size_t feature = 0; feature < plan_.place.size(); ++feature) {
@@ -143,7 +143,7 @@ class BothSides {
   Model::Parameters host_gradient_;
 };
 
-// Sizes that are no multiple of anything, rows that texts share, texts without a feature.
+// Uses sizes that are no multiple of anything, rows that texts share, and texts without a feature.
 inline void expect_gradients_alike(Gpu& gpu, const Libraries& libraries) {
   for (const uint32_t labels : {2U, 5U, 151U}) {
     BothSides sides(gpu, libraries, labels, 17);
@@ -160,7 +160,7 @@ inline void expect_gradients_alike(Gpu& gpu, const Libraries& libraries) {
   }
 }
 
-// Both sides take the same steps, each from its own weights.
+// Makes the same steps on both sides, each from its own weights.
 inline void expect_steps_alike(Gpu& gpu, const Libraries& libraries) {
   BothSides sides(gpu, libraries, 5, 8);
   float first = 0;

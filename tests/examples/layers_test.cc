@@ -21,8 +21,8 @@ Batch batch_of(std::vector<float>& values, int rows) {
   return {values.data(), rows, static_cast<int>(values.size()) / rows};
 }
 
-// A layer with everything that one forward and backward pass needs. The scalar that is
-// differentiated is the sum of the outputs with random weights.
+// A layer with the data of one forward and backward pass. The differentiated scalar is the sum of
+// the outputs with random weights.
 struct Check {
   Check(Layer& layer_in, int rows_in)
       : layer(layer_in),
@@ -58,7 +58,7 @@ struct Check {
   }
 
   void run() {
-    // What is in the gradients before must not matter: they are overwritten.
+    // Earlier values of the gradients must not matter: they are overwritten.
     std::vector<float> parameter_gradient(parameters.size(), 1e6F);
     std::vector<float> input_gradient(input.size(), -1e6F);
     scalar();
@@ -96,7 +96,7 @@ TEST(Relu, GradientIsThatOfTheForwardPass) {
   Random random(11);
   auto layer = relu(13);
   Check check(*layer, 3);
-  // Central differences mean nothing at the kink.
+  // Moves the inputs away from the kink, where central differences mean nothing.
   for (float& value : check.input) value += value < 0 ? -0.1F : 0.1F;
   check.run();
 }
@@ -142,7 +142,8 @@ TEST(MaxPool, GradientIsThatOfTheForwardPass) {
     SCOPED_TRACE(::testing::Message() << option.input.height << " x " << option.input.width);
     auto layer = max_pool(option);
     Check check(*layer, 2);
-    // Values 0.05 apart in random order: the step of the differences must not change the largest.
+    // The values are 0.05 apart in random order, so that the step of the differences does not
+    // change the largest.
     for (std::size_t i = 0; i < check.input.size(); ++i) {
       check.input[i] = 0.05F * static_cast<float>(i);
     }
@@ -185,7 +186,7 @@ TEST(Network, LayersMustFitTogether) {
   EXPECT_FALSE(Network::stack({}).ok());
 }
 
-// The whole chain: the gradient of the loss with respect to the parameters of every layer.
+// Checks the whole chain: the gradient of the loss for the parameters of every layer.
 TEST(Network, GradientIsThatOfTheLoss) {
   const Conv2dOptions convolution{.input = {5, 5, 1}, .channels = 2};
   const MaxPoolOptions pool{.input = conv2d_output(convolution)};

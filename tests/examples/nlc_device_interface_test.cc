@@ -10,7 +10,8 @@
 #include "support/same_shape.h"
 #include "support/status_matchers.h"
 
-// What examples/nlc/device/interface.h says of cuBLAS and cuDNN, against their own headers.
+// Compares the declarations of cuBLAS and cuDNN in examples/nlc/device/interface.h with their own
+// headers.
 namespace nlc {
 namespace {
 
@@ -31,7 +32,7 @@ TEST(DeviceInterface, NumbersAreThoseOfTheHeaders) {
   expect_same(cudnn::SoftmaxMode::kInstance, CUDNN_SOFTMAX_MODE_INSTANCE);
 }
 
-// Only their types are named: nothing is linked.
+// Names only the types of the libraries, and links nothing.
 TEST(DeviceInterface, FunctionsHaveTheShapesOfTheHeaders) {
   const cublas::Functions blas{};
   EXPECT_TRUE(same_shape(blas.get_property, decltype(&cublasGetProperty){}));
@@ -53,7 +54,7 @@ TEST(DeviceInterface, FunctionsHaveTheShapesOfTheHeaders) {
   EXPECT_TRUE(same_shape(dnn.softmax_backward, decltype(&cudnnSoftmaxBackward){}));
 }
 
-// They can be loaded, and asked for their versions, where there is neither a GPU nor a driver.
+// The libraries load and return their versions even without a GPU or a driver.
 TEST(DeviceInterface, TheLibrariesHaveAllThatIsCalled) {
   const std::string cublas = FFDL_CUBLAS_LIBRARY;
   const std::string cudnn = FFDL_CUDNN_LIBRARY;

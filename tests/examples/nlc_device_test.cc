@@ -12,7 +12,7 @@
 #include "support/host_gpu.h"
 #include "support/temp_folder.h"
 
-// The classifier of a GPU, over a device whose memory is the host's and libraries of the tests.
+// Tests the GPU's classifier on a device in the host's memory, with the tests' libraries.
 namespace nlc {
 namespace {
 
@@ -33,7 +33,7 @@ TEST(BatchPlanner, NamesEachRowOnceWithItsUses) {
   batch.labels = {2, 0, 1};
   BatchPlanner planner(10);
   BatchPlan plan;
-  for (int again = 0; again < 2; ++again) {  // it keeps nothing of the mini-batch before
+  for (int again = 0; again < 2; ++again) {  // keeps nothing of the mini-batch before
     planner.make(batch, plan);
     EXPECT_THAT(plan.rows, ElementsAre(9, 4, 7));
     EXPECT_THAT(plan.place, ElementsAre(0, 1, 0, 2, 1, 0));
@@ -48,7 +48,7 @@ TEST(BatchPlanner, NamesEachRowOnceWithItsUses) {
   EXPECT_TRUE(plan.rows.empty() && plan.place.empty() && plan.row_ends.empty());
 }
 
-// All threads of a launch, the last one first.
+// Runs all threads of a launch, the last one first.
 template <class Job>
 void run_threads(const Job& job, uint64_t threads) {
   for (uint64_t thread = threads; thread-- > 0;) run_thread(job, thread, threads);
@@ -173,9 +173,9 @@ TEST(Libraries, OneThatIsMissingIsNamedWithAllPlaces) {
 
 TEST(Libraries, OneThatCannotDoIsRefused) {
   EXPECT_FAILS(Libraries::load({FFDL_FAKE_CUDNN_OLD}, {}), StatusCode::kUnimplemented,
-               "it is version 11.1.1, and 12 is the least");
+               "it is version 11.1.1, and 12 is the oldest");
   EXPECT_FAILS(Libraries::load({FFDL_FAKE_CUDNN}, {FFDL_FAKE_CUDNN_OLD}),
-               StatusCode::kUnimplemented, "it is version 8.9.2, and 9 is the least");
+               StatusCode::kUnimplemented, "it is version 8.9.2, and 9 is the oldest");
   EXPECT_FAILS(Libraries::load({"libm.so.6"}, {}), StatusCode::kUnimplemented,
                "it has no cublasGetProperty");
   EXPECT_FAILS(Libraries::load({FFDL_FAKE_CUDNN}, {"libm.so.6"}), StatusCode::kUnimplemented,

@@ -12,7 +12,7 @@
 #include "nlc/device/libraries.h"
 #include "support/temp_folder.h"
 
-// The classifier on a real GPU, with NVIDIA's own libraries.
+// Tests the classifier on a real GPU, with NVIDIA's own libraries.
 namespace nlc {
 namespace {
 
@@ -22,7 +22,7 @@ using training::Program;
 
 constexpr int kLabels = 6;
 
-// Tests that run elsewhere than where they were built are told.
+// Returns NLC_PROGRAM of the environment, for tests that do not run where they were built.
 const char* nlc_program() {
   const char* const told = std::getenv("NLC_PROGRAM");
   return told != nullptr ? told : NLC_PROGRAM;

@@ -9,15 +9,14 @@
 
 #include "examples/gpu_against_host.h"
 #include "nlc/device/gpu_worker.h"
-#include "ps/device_learner_impl.h"
-#include "ps/layout.h"
+#include "ps/learner/learner_impl.h"
+#include "ps/segment/layout.h"
 #include "support/host_gpu.h"
 #include "support/learners.h"
 #include "support/segment_name.h"
 #include "support/times.h"
 
-// Learners of a device whose memory is the host's and whose streams are threads, with a real
-// server.
+// Tests learners with a real server. The device's memory is the host's and its streams are threads.
 namespace nlc {
 namespace {
 
@@ -38,7 +37,7 @@ Sentences some_sentences(uint64_t count) {
   return sentences;
 }
 
-// The mini-batches of one of several learners: every other sample, and so on.
+// The mini-batches of one of several learners: every n-th sample for n learners.
 class MiniBatches {
  public:
   MiniBatches(uint64_t samples, uint32_t partition, uint32_t partitions)
@@ -99,9 +98,9 @@ class GpuWorkers : public ::testing::Test {
     GpuWorker::Parts made = parts(read_ahead);
     auto segment = ffdl::ps::open_segment(name_.text());
     EXPECT_OK(segment);
-    auto learner = ffdl::DeviceLearner::Impl::attach(
-        std::make_shared<const ffdl::shm::Segment>(std::move(segment).value()), soon(), {},
-        std::make_unique<ffdl::testing::HostDevice>());
+    auto learner = ffdl::Learner::Impl::attach(
+        std::make_shared<const ffdl::shm::Segment>(std::move(segment).value()), soon(),
+        {.device = -1}, std::make_unique<ffdl::testing::HostDevice>());
     EXPECT_OK(learner);
     made.learner = std::move(learner).value();
     auto worker = GpuWorker::create(std::move(made));
@@ -116,8 +115,8 @@ class GpuWorkers : public ::testing::Test {
   std::unique_ptr<ffdl::ParameterServer> server_;
 };
 
-// A learner alone that does not read ahead is the loop of the textbook: the processor's, step by
-// step, in loss and weights.
+// A single learner that does not read ahead runs the plain loop of the processor. Its loss and
+// weights are the same, step by step.
 TEST_F(GpuWorkers, OneByOneTakesTheStepsOfTheProcessor) {
   start(1, ffdl::Synchrony::kBulk);
   const auto worker = attach(false);
@@ -150,8 +149,8 @@ TEST_F(GpuWorkers, OneByOneTakesTheStepsOfTheProcessor) {
   expect_near(server_->weights(), weights, 1e-5F);
 }
 
-// Several learners, each with transfers beside compute: every sample is committed once, and they
-// learn.
+// Several learners transfer data beside compute. Every sample is committed once, and the loss
+// falls.
 TEST_F(GpuWorkers, ReadingAheadCommitsEverySampleOnceInOrder) {
   constexpr uint32_t kLearners = 2;
   constexpr uint64_t kMiniBatches = 40;
@@ -176,7 +175,7 @@ TEST_F(GpuWorkers, ReadingAheadCommitsEverySampleOnceInOrder) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  float at_first = 0;  // of who began first: it may have ended before the other one began
+  float at_first = 0;  // the larger of both: the first learner may have ended already
   for (const auto& of_one : steps) {
     ASSERT_EQ(of_one.size(), kMiniBatches);
     at_first = std::max(at_first, mean_loss(std::span(of_one).first(10)));
@@ -210,7 +209,7 @@ TEST_F(GpuWorkers, AloneItTakesEveryMiniBatch) {
   EXPECT_EQ(done, 5U);
 }
 
-// Without a finish(): what is under way ends before its memory goes.
+// The learner ends without a finish(). Work under way ends before its memory is freed.
 TEST_F(GpuWorkers, EndWithMiniBatchesUnderWay) {
   start(1, ffdl::Synchrony::kAsync);
   {

@@ -1,4 +1,4 @@
-// The queries' example as a user runs it, on made-up sentences.
+// Runs the example of queries as a user does, on made-up sentences.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ TEST_F(NlcRun, TakesOtherRulesAndSynchronies) {
   }
 }
 
-// On machines with a GPU, too: none of it is shown.
+// Machines with a GPU hide it for this test.
 TEST_F(NlcRun, WithoutAGpuItSaysSoAndStartsNothing) {
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   Program run = start({"--device", "cuda"});

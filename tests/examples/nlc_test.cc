@@ -84,7 +84,7 @@ std::vector<uint64_t> rows_of(const std::string& text) {
 }
 
 TEST(AppendFeatures, WordsPairsAndRunsOfLetters) {
-  // 2 words, 2 pairs and the end, runs of <pay> (4 + 3 + 2) and of <me> (3 + 2 + 1).
+  // 2 words, 2 pairs and the end; runs of <pay> (4 + 3 + 2) and of <me> (3 + 2 + 1).
   EXPECT_EQ(rows_of("pay me").size(), 2U + 2 + 1 + 9 + 6);
   EXPECT_EQ(rows_of("Pay  ME"), rows_of("pay me"));
   EXPECT_NE(rows_of("me pay"), rows_of("pay me"));

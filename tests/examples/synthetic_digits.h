@@ -9,8 +9,8 @@
 
 namespace digits {
 
-// Lines of the digits' format that any network can learn: each class lights pixels of its own,
-// under noise.
+// Returns lines in the format of the digits that any network can learn. Each class lights pixels of
+// its own, under noise.
 inline std::string synthetic_text(int samples) {
   layers::Random random(1);
   std::string text;

@@ -7,8 +7,8 @@
 
 namespace nlc {
 
-// A file of CLINC150's format without its out-of-scope sets: each label has a verb and a noun that
-// tell it, among words that tell nothing.
+// Returns a file in CLINC150's format, without its out-of-scope sets. Each label has a verb and a
+// noun that identify it, among words without meaning.
 inline nlohmann::json synthetic_sentences(int labels) {
   layers::Random random(1);
   const auto filler = [&] { return " word" + std::to_string(random.below(50)); };

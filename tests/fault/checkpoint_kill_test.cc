@@ -1,8 +1,8 @@
-// Processes that write checkpoints are killed at random moments; what is loaded afterwards is one
-// that was whole, with the bits that its step had.
+// Kills processes that write checkpoints, at random moments. A load afterwards finds a complete
+// checkpoint with the bits of its step.
 //   checkpoint_kill_test [--kills N] [--rounds N] [--seed N]
-// N kills of one that saves states alone, then N rounds of a job of one to three members that are
-// all killed and begin again from its last published checkpoint.
+// Makes N kills of a process that saves states alone. Then runs N rounds of a job of one to three
+// members: all are killed, and begin again from its last published checkpoint.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -19,9 +19,9 @@
 #include <thread>
 #include <vector>
 
-#include "elastic/state_copy.h"
+#include "elastic/state/state_copy.h"
+#include "ffdl/data/sample_ledger.h"
 #include "ffdl/log.h"
-#include "ffdl/partition_ledger.h"
 #include "ffdl/session.h"
 #include "support/fork_child.h"
 #include "support/shared_board.h"
@@ -38,11 +38,11 @@ constexpr size_t kElements = 100'001;
 constexpr uint64_t kSamples = 4000;
 constexpr uint64_t kPartition = 100;
 
-// What the parent and the processes see of each other.
+// State shared by the parent and its processes.
 struct Board {
-  std::atomic<uint64_t> saved;      // the step of the last one that was saved
+  std::atomic<uint64_t> saved;      // the step of the last saved checkpoint
   std::atomic<uint64_t> published;  // checkpoints of this round
-  std::atomic<uint64_t> steps;      // of this round
+  std::atomic<uint64_t> steps;      // steps of this round
   std::atomic<bool> is_wrong;
   std::array<std::atomic<uint64_t>, kMembersMax> incarnation;
 };
@@ -77,10 +77,8 @@ bool kill_savers(int kills, uint64_t seed, Board& board) {
     if (saver == 0) {
       for (uint64_t step = begin + 1;; ++step) {
         std::vector<float> values = values_of(step);
-        CheckpointState state;
-        state.step = step;
-        state.tensors = {{values.data(), values.size()}};
-        if (!save_checkpoint(options, state).ok()) _exit(1);
+        const Buffer tensor = {values.data(), values.size()};
+        if (!save_checkpoint(options, {&tensor, 1}, step).ok()) _exit(1);
         board.saved = step;
       }
     }
@@ -104,17 +102,18 @@ bool kill_savers(int kills, uint64_t seed, Board& board) {
 
 // --- a job ---------------------------------------------------------------------------------------
 
-// Lines "state LINEAGE STEP HASH", "step LINEAGE STEP PARTITION BEGIN END" of what is stable, and
-// "begin LINEAGE STEP HASH" of what a lineage began with.
+// Writes lines "state LINEAGE STEP HASH" and "step LINEAGE STEP PARTITION BEGIN END" of stable
+// steps. A line "begin LINEAGE STEP HASH" has the first state of a lineage.
 Status train(const std::string& folder, int number, int round, Board& board) {
   std::ofstream diary(fmt::format("{}/diary-{}-{}", folder, round, number));
   std::map<uint64_t, uint64_t> hashes;
   testing::SmallModel model(kElements);
-  PartitionLedgerOptions samples;
+  LedgerOptions samples;
   samples.samples = kSamples;
   samples.partition_samples = kPartition;
   samples.epochs = 0;
-  samples.on_stable = [&](const CommittedStep& step) {
+  LedgerMemberOptions member;
+  member.on_stable = [&](const CommittedStep& step) {
     const uint64_t lineage = model.worlds.back().lineage;
     for (const auto& part : step.parts) {
       diary << fmt::format("step {} {} {} {} {}\n", lineage, step.step, part.range.partition,
@@ -126,12 +125,12 @@ Status train(const std::string& folder, int number, int round, Board& board) {
     hashes.erase(step.step);
     diary.flush();
   };
-  FFDL_ASSIGN_OR_RETURN(const auto ledger, PartitionLedger::create(samples));
+  FFDL_ASSIGN_OR_RETURN(const auto ledger, make_session_ledger(samples, member));
   FFDL_ASSIGN_OR_RETURN(const auto store,
                         open_store("file://" + folder + "/store", system_runtime()));
   SessionOptions options;
   options.self.id = fmt::format("w{}", number);
-  options.participants = {ledger.get()};
+  options.participants = {ledger->participant()};
   options.membership.heartbeat = 200ms;
   options.membership.lease = 2s;
   options.checkpoints.folder = folder + "/checkpoints";
@@ -162,8 +161,7 @@ struct Line {
   std::string rest;
 };
 
-// What all lineages did, put together: each begins with a state that the one before had made
-// stable.
+// The joined record of all lineages. Each begins with a state that the one before had made stable.
 class Story {
  public:
   void read(const std::string& path) {
@@ -181,7 +179,7 @@ class Story {
     }
   }
   bool check() {
-    std::map<uint64_t, std::set<std::string>> alive;  // commits of the lineage that survives
+    std::map<uint64_t, std::set<std::string>> alive;  // commits of the surviving lineage
     for (const auto& [lineage, begin] : begins_) {
       if (lineage > 1) {
         const auto known = states_.find({lineage - 1, begin.first});
@@ -192,7 +190,7 @@ class Story {
         }
         matched_ += known != states_.end() ? 1 : 0;
       }
-      alive.erase(alive.upper_bound(begin.first), alive.end());  // was given up
+      alive.erase(alive.upper_bound(begin.first), alive.end());  // these were given up
       for (const auto& [step, parts] : commits_[lineage]) {
         if (step >= begin.first) alive[step].insert(parts.begin(), parts.end());
       }
@@ -213,7 +211,7 @@ class Story {
     if (known->second != line.rest) {
       problem(fmt::format("lineage {} has two states of step {}", line.lineage, line.step));
     }
-    // A newcomer that came later begins further on.
+    // A late newcomer begins further on.
     auto& begin = begins_[line.lineage];
     if (line.kind == "begin" && line.step < begin.first) begin = {line.step, line.rest};
   }

@@ -1,5 +1,5 @@
-// A /dev/shm that is full: the error comes when a server is created, names the space and what to
-// do, and nothing is left behind. Runs over a small tmpfs of its own, which needs root.
+// Tests a full /dev/shm. The creation of a server fails, and names the space and the remedy;
+// nothing is left behind. Mounts a small tmpfs, which needs root.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/parameter_server.h"
 #include "support/private_shm.h"
 
 namespace ffdl {
 namespace {
 
-// In a child with a /dev/shm of 4 MiB. Returns what went wrong, nullptr when nothing did.
+// Runs in a child with a /dev/shm of 4 MiB. Returns the problem, or nullptr.
 const char* fill_small_folder() {
   ParameterServerOptions options;
   options.name = "fits-not";

@@ -1,5 +1,5 @@
-// A /dev/shm that grants huge pages: a server takes them, and says how many it got. Runs over a
-// tmpfs of its own, which needs root.
+// Tests a /dev/shm that grants huge pages: a server uses them, and reports their number. Mounts a
+// tmpfs, which needs root.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/parameter_server.h"
 #include "support/private_shm.h"
 
 namespace ffdl {
@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint64_t kHugePage = 2 << 20;
 
-// In a child whose /dev/shm is mounted with these options. Whether a server of some 12 MB, and one
-// who looks at it, have at least so many huge pages.
+// Runs in a child whose /dev/shm is mounted with `options`. Checks that a server of some 12 MB, and
+// a process that views it, have at least `least` huge pages.
 int try_server(const std::string& options, uint64_t least) {
   if (!testing::mount_private_shm(options.c_str())) return testing::kNotAllowed;
   auto server =
@@ -45,7 +45,7 @@ void expect_huge(const std::string& options, uint64_t least) {
   EXPECT_EQ(status, 0) << options;
 }
 
-// Only as many as any machine that is not out of memory has free.
+// Asks only for as many pages as any machine has free that is not out of memory.
 TEST(HugeSharedMemory, IsTakenByThoseWhoAdviseIt) {
   expect_huge("size=64m,huge=advise", kHugePage);
 }

@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "ffdl/communicator.h"
+#include "ffdl/comm/communicator.h"
 #include "ffdl/diagnose.h"
 #include "support/exit_code.h"
 #include "support/fork_child.h"
@@ -15,8 +15,8 @@
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
-// Members are killed while they connect: nothing of theirs stays in /dev/shm, and those who live
-// are told.
+// Kills members while they connect. Nothing of them stays in /dev/shm, and the survivors get an
+// error.
 namespace ffdl {
 namespace {
 
@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr int kRanks = 3;
 constexpr uint64_t kKills = 100;
-constexpr Duration kPatience = 200ms;  // of those who wait for one who never comes
+constexpr Duration kPatience = 200ms;  // patience of members that wait for one that never joins
 
 enum Outcome { kLostLater = 0, kToldWhileJoining, kWrong };
 
@@ -69,7 +69,7 @@ TEST(JoinKill, LeavesNothingInSharedMemory) {
   for (uint64_t generation = 2; generation < 2 + kKills; ++generation) {
     const std::vector<pid_t> ranks = start_all(generation, url, true);
     std::this_thread::sleep_for(joining * (random() % 1000) / 1000);
-    // One of them, rank 0 more often than others, or all.
+    // Kills one member, rank 0 more often than others, or all.
     const size_t victim = random() % (kRanks + 2);
     for (size_t rank = 0; rank < kRanks; ++rank) {
       if (victim == kRanks || rank == victim % (kRanks + 1)) kill(ranks[rank], SIGKILL);
@@ -82,7 +82,7 @@ TEST(JoinKill, LeavesNothingInSharedMemory) {
     }
     ASSERT_FALSE(left_something(ranks)) << "generation " << generation;
   }
-  EXPECT_GT(told_while_joining, 0);  // or no kill came in time
+  EXPECT_GT(told_while_joining, 0);  // fails if no kill came in time
 }
 
 }  // namespace

@@ -5,9 +5,10 @@
 
 #include "data/numbered_source.h"
 #include "fault/ledger_kill_job.h"
-#include "ffdl/data_pipeline.h"
-#include "ffdl/parameter_server.h"
-#include "ffdl/slot_ledger.h"
+#include "ffdl/data/data_pipeline.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/ps/learner.h"
+#include "ffdl/ps/parameter_server.h"
 #include "support/segment_name.h"
 
 namespace ffdl::ledger_kill {
@@ -15,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A gradient is one for each of its samples, so that the weights count how often each was used.
+// Pushes a gradient of one for each sample, so that the weights count the uses of each.
 class SlotJob final : public Job {
  public:
   SlotJob(const JobOptions& options, Board& board) : options_(options), board_(board) {}
@@ -42,13 +43,14 @@ class SlotJob final : public Job {
   }
 
   Status train(int number) override {
-    PartitionLedgerOptions data = data_of(options_.epochs);
+    const LedgerOptions data = data_of(options_.epochs);
     FFDL_ASSIGN_OR_RETURN(
         const auto log,
         CommitLog::open(fmt::format("{}/commits-{}-{}", options_.folder, number, getpid()), data));
-    data.on_stable = [&log](const CommittedStep& step) { log->write(step); };
+    LedgerMemberOptions member;
+    member.on_stable = [&log](const CommittedStep& step) { log->write(step); };
     FFDL_ASSIGN_OR_RETURN(const auto learner, Learner::attach(name_.text(), deadline_in(60s)));
-    FFDL_ASSIGN_OR_RETURN(const auto ledger, SlotLedger::create(data, *learner));
+    FFDL_ASSIGN_OR_RETURN(const auto ledger, make_push_ledger(data, *learner, member));
     const testing::NumberedSource source(data.samples);
     FFDL_ASSIGN_OR_RETURN(const auto pipeline, DataPipeline::create(source, *ledger, {}));
     DataBatch batch;
@@ -60,7 +62,7 @@ class SlotJob final : public Job {
     return learner->detach(deadline_in(60s));
   }
 
-  // The model has what the log says: one update of each sample in each epoch.
+  // The model must match the log: one update of each sample in each epoch.
   std::string check(const CommitAudit&) override {
     auto server = ParameterServer::adopt(name_.text());
     if (!server.ok()) return server.status().to_string();
@@ -86,7 +88,7 @@ class SlotJob final : public Job {
   }
 
  private:
-  static Status wait_or_go_on(SlotLedger& ledger) {
+  static Status wait_or_go_on(SampleLedger& ledger) {
     const Status waited = ledger.wait(deadline_in(100ms));
     return waited.code() == StatusCode::kTimeout ? Status() : waited;
   }
@@ -96,7 +98,7 @@ class SlotJob final : public Job {
     std::fill(gradient.begin(), gradient.end(), 0.0F);
     for (const auto sample : batch.samples) gradient[testing::number_of(sample)] += 1;
     board_.used += batch.samples.size();
-    return learner.push_ranges(batch.ranges).status();
+    return learner.push(Gradient::slot(), batch.ranges).status();
   }
 
   const JobOptions options_;

@@ -2,7 +2,8 @@
 #include <unistd.h>
 
 #include "fault/ledger_kill_job.h"
-#include "ffdl/store_ledger.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/store.h"
 
 namespace ffdl::ledger_kill {
 namespace {
@@ -18,7 +19,7 @@ class StoreJob final : public Job {
         const auto log,
         CommitLog::open(fmt::format("{}/commits-{}-{}", options_.folder, number, getpid()),
                         data_of(options_.epochs)));
-    // One of the workers serves the store, and may be killed as any other.
+    // One of the workers serves the store, and may be killed like any other.
     FFDL_ASSIGN_OR_RETURN(const auto store,
                           open_store("tcp://" + options_.folder + "/store", system_runtime(),
                                      {.leases_outlive_connection = true}));
@@ -31,7 +32,7 @@ class StoreJob final : public Job {
     }
   }
 
-  // No more may have been used twice than is counted.
+  // Checks that no more samples were used twice than the ledger counts.
   std::string check(const CommitAudit& audit) override {
     const uint64_t extra = board_.used - audit.samples;
     const std::string counts =
@@ -42,31 +43,31 @@ class StoreJob final : public Job {
   }
 
  private:
-  static Status wait_or_go_on(StoreLedger& ledger) {
+  static Status wait_or_go_on(SampleLedger& ledger) {
     const Status waited = ledger.wait(deadline_in(100ms));
     return waited.code() == StatusCode::kTimeout ? Status() : waited;
   }
 
-  // One life. Ends well when all is done or it has left.
+  // Runs one life. Returns OK when all is done or the worker has left.
   Status live(Store& store, CommitLog& log, int number) {
     StoreLedgerOptions options;
-    options.data = data_of(options_.epochs);
-    options.data.on_stable = [&log](const CommittedStep& step) { log.write(step); };
+    options.member.on_stable = [&log](const CommittedStep& step) { log.write(step); };
     options.id = fmt::format("w{}", number);
     options.lease = kLease;
-    FFDL_ASSIGN_OR_RETURN(const auto ledger, StoreLedger::join(options, store, system_runtime()));
+    FFDL_ASSIGN_OR_RETURN(const auto ledger,
+                          make_store_ledger(data_of(options_.epochs), options, store));
     while (!ledger->is_done()) {
       if (board_.leave[static_cast<size_t>(number)]) return ledger->leave();
       FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take(kBatch));
       if (ranges.empty()) FFDL_RETURN_IF_ERROR(wait_or_go_on(*ledger));
       board_.used += ledger->taken();
       Status committed;
-      do committed = ledger->advance();
+      do committed = ledger->commit();
       while (committed.code() == StatusCode::kTimeout ||
              committed.code() == StatusCode::kUnavailable);
       FFDL_RETURN_IF_ERROR(committed);
     }
-    board_.repeated = ledger->stats().repeated;
+    board_.repeated = ledger->repeated();
     board_.is_done = true;
     return {};
   }

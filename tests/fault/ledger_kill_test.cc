@@ -1,6 +1,6 @@
-// Workers without a session train so many epochs of a small data set, and share it by a ledger,
-// while they are killed, stopped, start and leave at random; so is the one that serves them. The
-// audit of their logs must find each sample once in every epoch.
+// Trains workers without a session for N epochs of a small data set that they share by a ledger.
+// They are killed, stopped, started and asked to leave at random, and so is the process that serves
+// them. The audit of their logs must find each sample once in every epoch.
 //   ledger_kill_test [--of store|slots] [--epochs N] [--pause MILLISECONDS] [--seed N]
 //                    [--staleness N]
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ class Driver {
   Driver(Job& job, uint64_t epochs, Board& board, uint64_t seed)
       : job_(job), epochs_(epochs), board_(board), random_(seed) {}
 
-  // False: a worker ended in error, or they do not end.
+  // Returns false if a worker ended in error, or the workers do not end.
   bool run(uint64_t pause_ms) {
     if (job_.has_server()) start_server();
     const Status served = job_.wait_served();

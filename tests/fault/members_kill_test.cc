@@ -1,6 +1,6 @@
-// Members of a job, each a process, over a store that one of them serves. They come and leave, are
-// killed and stopped, the server among them; afterwards all who live must agree on one world. Or,
-// with --calm, nothing happens to them but that the machine is busy: the world must stay.
+// Runs members of a job, each a process, over a store that one of them serves. They join and leave,
+// are killed and stopped, the server among them. Afterwards all that live must agree on one world.
+// With --calm the machine is only busy: the world must stay.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -39,20 +39,20 @@ struct Plan {
   size_t members = 16;
   uint64_t seconds = 10;
   bool calm = false;
-  std::string beside{};  // a command that keeps running, twice at a time
+  std::string beside{};  // a command that keeps running, two processes at a time
   uint64_t seed = std::random_device{}();
 };
 
-// Where one member is; 0 while it is in no active world.
+// The world of one member; 0 while it is in no active world.
 struct Place {
   std::atomic<uint64_t> generation;
-  std::atomic<uint64_t> members;  // of that world
+  std::atomic<uint64_t> members;  // members of that world
 };
 
-// What members write and their parent reads. Relaxed throughout: each word stands for itself.
+// State that members write and their parent reads. Relaxed throughout: the words are independent.
 struct Board {
   std::array<Place, kMembersMax> places;
-  std::array<std::atomic<uint64_t>, kGenerationsMax> digests;  // of the members, by generation
+  std::array<std::atomic<uint64_t>, kGenerationsMax> digests;  // hash of the members, by generation
   std::atomic<uint64_t> newest;
   std::atomic<uint64_t> lineage;
   std::atomic<bool> contradicted;
@@ -74,7 +74,7 @@ class MemberProcess {
   MemberProcess(Board& board, size_t which, std::string folder)
       : board_(board), which_(which), folder_(std::move(folder)) {}
 
-  // 0 once it has left.
+  // Returns 0 once the member has left.
   int run() {
     auto store = open_store("tcp://" + folder_, system_runtime());
     for (const Time until = deadline_in(kPatience); !store.ok() && Clock::now() < until;) {
@@ -101,11 +101,11 @@ class MemberProcess {
   }
   Place& place() { return board_.places[which_]; }
 
-  // Ok: it has left. Otherwise why this life is over.
+  // Returns OK when the member has left, or else the reason for the end of this life.
   Status live(Membership& membership) {
     uint64_t generation = 0;
     while (true) {
-      FFDL_RETURN_IF_ERROR(membership.standing());
+      FFDL_RETURN_IF_ERROR(membership.life_status());
       if (asked_to_leave != 0 && membership.leave(deadline_in(20ms)).ok()) return {};
       const auto world = membership.wait_world_after(generation, deadline_in(50ms));
       if (!world.ok()) continue;
@@ -141,7 +141,7 @@ class MemberProcess {
   const std::string folder_;
 };
 
-// From before the fork until the child handles it.
+// Blocks or unblocks SIGTERM, from before the fork until the child handles it.
 void hold_back_sigterm(int how) {
   sigset_t set;
   sigemptyset(&set);
@@ -149,7 +149,7 @@ void hold_back_sigterm(int how) {
   sigprocmask(how, &set, nullptr);
 }
 
-// As one that trains: a thread computes all the time.
+// Runs a member whose process also computes all the time in a thread, as training does.
 [[noreturn]] void become_member(Board& board, size_t which, const std::string& folder, bool works) {
   signal(SIGTERM, [](int) { asked_to_leave = 1; });
   hold_back_sigterm(SIG_UNBLOCK);
@@ -246,7 +246,7 @@ class Parent {
     kill_it(static_cast<size_t>(found - processes_.begin()));
   }
 
-  // As a launcher does, which has seen the end of the process.
+  // Reports the death, as a launcher does that has seen the end of the process.
   void kill_it(size_t which) {
     kill(processes_[which], SIGKILL);
     waitpid(processes_[which], nullptr, 0);
@@ -262,7 +262,7 @@ class Parent {
     }
   }
 
-  // Those who have left, in their own time.
+  // Collects members that have left, at any time.
   void collect() {
     for (pid_t& process : processes_) {
       int status = 0;
@@ -275,7 +275,7 @@ class Parent {
     }
   }
 
-  // All who live are in the newest world, which has no others.
+  // Returns true if all living members are in the newest world, and it has no others.
   bool agree() const {
     uint64_t living = 0;
     const uint64_t newest = board_.newest.load(std::memory_order_relaxed);
@@ -324,7 +324,7 @@ class Parent {
     return is_over();
   }
 
-  // --- nothing happens but load ---
+  // --- load alone ---
 
   bool stay_calm() {
     if (!wait_for_agreement()) return false;
@@ -362,7 +362,7 @@ class Parent {
   Board& board_ = testing::make_shared_board<Board>();
   std::mt19937_64 random_;
   std::vector<pid_t> processes_;  // 0: none in this place
-  std::vector<pid_t> beside_;     // leaders of their groups
+  std::vector<pid_t> beside_;     // leaders of their process groups
   bool failed_ = false;
   int killed_ = 0;
   int servers_killed_ = 0;
@@ -374,7 +374,7 @@ class Parent {
 }  // namespace ffdl
 
 int main(int argc, char** argv) {
-  setvbuf(stdout, nullptr, _IOLBF, 0);  // a long run tells as it goes
+  setvbuf(stdout, nullptr, _IOLBF, 0);  // a long run prints its progress
   ffdl::Plan plan;
   const std::vector<std::string> args(argv + 1, argv + argc);
   for (size_t i = 0; i + 1 < args.size(); i += 2) {

@@ -8,9 +8,9 @@
 #include <random>
 #include <thread>
 
-#include "ffdl/communicator.h"
+#include "ffdl/comm/all_reduce_subscriber.h"
+#include "ffdl/comm/communicator.h"
 #include "ffdl/diagnose.h"
-#include "ffdl/listener.h"
 #include "support/exit_code.h"
 #include "support/fork_child.h"
 #include "support/ranks.h"
@@ -72,8 +72,8 @@ class PairKill : public ::testing::Test {
 };
 
 // Messages of many sizes, first to one side, then to the other.
-int exchange(Store& store, const World& world, std::atomic<uint64_t>& done) {
-  auto communicator = connect_communicator(world, store, deadline_in(20s));
+int exchange(Store& store, const World& world, Backend backend, std::atomic<uint64_t>& done) {
+  auto communicator = connect_communicator(world, store, deadline_in(20s), {.backend = backend});
   if (!communicator.ok()) return kNotConnected;
   std::minstd_rand random(static_cast<unsigned>(world.generation));
   Status status;
@@ -95,11 +95,13 @@ int exchange(Store& store, const World& world, std::atomic<uint64_t>& done) {
 }
 
 TEST_F(PairKill, WhoLivesIsToldAndNoMessageIsWrong) {
-  for (generation_ = 1; generation_ <= kKills; ++generation_) {
+  for (generation_ = 1; generation_ <= 2 * kKills; ++generation_) {
+    const Backend backend = generation_ % 2 == 0 ? Backend::kShm : Backend::kTcp;
     done_->store(0);
     pid_t ranks[2];
     for (int rank = 0; rank < 2; ++rank) {
-      ranks[rank] = start([&](Store& store) { return exchange(store, world(rank, 2), *done_); });
+      ranks[rank] =
+          start([&](Store& store) { return exchange(store, world(rank, 2), backend, *done_); });
     }
     const size_t victim = random_() % 2;
     kill_after(20, ranks[victim]);
@@ -115,8 +117,7 @@ constexpr int kMembers = 3;
 int add_up(Store& store, const World& world, std::atomic<uint64_t>& done) {
   auto communicator = connect_communicator(world, store, deadline_in(20s));
   if (!communicator.ok()) return kNotConnected;
-  const ListenerOptions options = {.ring_bytes = uint64_t{1} << 20};
-  Status status = (*communicator)->open_to_listeners(store, options, deadline_in(20s));
+  Status status = (*communicator)->open_to_subscribers(store, uint64_t{1} << 20, deadline_in(20s));
   for (uint64_t sum = 0; status.ok(); ++sum) {
     std::vector<float> values(kElements);
     for (uint64_t i = 0; i < kElements; ++i) {
@@ -133,7 +134,7 @@ int add_up(Store& store, const World& world, std::atomic<uint64_t>& done) {
 int listen(Store& store, const World& world, std::atomic<uint64_t>& done,
            std::atomic<uint64_t>& heard) {
   while (true) {
-    const auto listener = Listener::attach(world, store, deadline_in(3s));
+    const auto listener = AllReduceSubscriber::attach(world, store, deadline_in(15s));
     if (!listener.ok()) {
       // kTimeout: it was late, and those who lived have closed in order.
       const StatusCode code = listener.status().code();

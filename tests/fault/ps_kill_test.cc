@@ -1,6 +1,6 @@
-// Real processes, real kills. One driver starts a server and eight learners, kills learners and the
-// server at random times with SIGKILL, starts successors, and checks at the end that the weights
-// equal, bit for bit, the sum over exactly the samples that the ledger calls committed.
+// Kills real processes. One driver starts a server and eight learners, kills learners and the
+// server at random times with SIGKILL, and starts successors. At the end the weights must equal,
+// bit for bit, the sum over exactly the samples that the ledger calls committed.
 //
 //   ps_kill_test --mini-batches N --kills N [--parameters N] [--server-share N]
 //                [--recoveries N] [--sparse 0|1] [--device 0|1] [--seed N]
@@ -28,9 +28,9 @@
 #include <thread>
 #include <vector>
 
-#include "ffdl/learner.h"
-#include "ffdl/parameter_server.h"
-#include "ps/server_impl.h"
+#include "ffdl/ps/learner.h"
+#include "ffdl/ps/parameter_server.h"
+#include "ps/server/server_impl.h"
 #include "support/device_updates.h"
 
 extern char** environ;
@@ -58,7 +58,8 @@ void check(const Status& status) {
   if (!status.ok()) fail(status.to_string());
 }
 
-// Integer-valued, different for every learner and sample: a lost, repeated or torn gradient shows.
+// Fills in integers that differ for every learner and sample, so that a lost, repeated or torn
+// gradient shows.
 void fill_gradient(std::span<float> gradient, int slot, uint64_t sample) {
   const uint64_t mixed = (static_cast<uint64_t>(slot) << 40 | sample) * 0x9e3779b97f4a7c15;
   const auto start = static_cast<uint32_t>(mixed >> 32);
@@ -67,7 +68,7 @@ void fill_gradient(std::span<float> gradient, int slot, uint64_t sample) {
   }
 }
 
-// Some rows of a table that begins and whose rows end at odd places; a row may come again.
+// Some rows of a table. The table begins, and its rows end, at odd places; a row may occur twice.
 struct Rows {
   static constexpr uint64_t kTable = 3;
   static constexpr uint64_t kRowSize = 13;
@@ -89,13 +90,13 @@ struct Rows {
   std::vector<float> values;
 };
 
-// With --sparse, two gradients of three are sparse.
+// Returns true for two gradients of three with --sparse.
 bool is_sparse(bool sparse, uint64_t sample) { return sparse && sample % 3 != 0; }
 
 int run_server(const std::string& name, const std::string& how, bool on_device) {
   const bool adopt = how == "adopt";
   testing::HostDevice device;
-  constexpr uint64_t kSliceBytes = uint64_t{4} << 10;  // so that kills come between slices
+  constexpr uint64_t kSliceBytes = uint64_t{4} << 10;  // kills may hit between slices
   const ps::OtherDevices other{&device, &testing::update_on_host_device, kSliceBytes};
   ParameterServerOptions options;
   if (on_device) options.device = 0;
@@ -110,7 +111,7 @@ int run_server(const std::string& name, const std::string& how, bool on_device) 
                                  : Impl::create(options, nullptr, nullptr, other));
   check(server->start());
   if (server->stats().device.has_value() != on_device) fail("it folds on the wrong side");
-  // Ends by SIGKILL, or when the driver closes standard input.
+  // Waits for SIGKILL, or for the driver to close standard input.
   char byte = 0;
   while (read(STDIN_FILENO, &byte, 1) > 0) {
   }
@@ -137,11 +138,11 @@ int run_learner(const std::string& name, int slot, uint64_t total, bool sparse) 
     if (is_sparse(sparse, sample)) {
       const Rows rows(slot, sample, weights.size());
       const RowGradient gradient = rows.gradient();
-      take(learner->push_sparse({.tables = {&gradient, 1}}, samples));
+      take(learner->push(Gradient::sparse({&gradient, 1}), samples));
       continue;
     }
     fill_gradient(take(learner->gradient_slot(deadline_in(60s))), slot, sample);
-    take(learner->push(samples));
+    take(learner->push(Gradient::slot(), samples));
   }
   check(learner->detach(deadline_in(120s)));
   return 0;
@@ -186,7 +187,7 @@ struct Plan {
   uint64_t mini_batches = 10'000;
   uint64_t parameters = 6'000;
   int kills = 10;
-  uint64_t server_share = 33;  // of the kills, in percent
+  uint64_t server_share = 33;  // share of the server's kills, in percent
   uint64_t recoveries = 0;
   bool sparse = false;
   bool device = false;
@@ -233,8 +234,8 @@ class Driver {
                              plan_.sparse ? "1" : "0"});
   }
 
-  // The learners were done before the driver got to all kills, as happens on a busy machine: a
-  // tenth more work for each.
+  // Adds a tenth more work for each learner. On a busy machine the learners end before the driver
+  // has made all kills.
   void go_on() {
     per_learner_ += per_learner_ / 10 + 1;
     for (int slot = 0; slot < kLearners; ++slot) start_learner(slot);
@@ -242,7 +243,7 @@ class Driver {
 
   int kills() const { return learner_kills_ + server_kills_; }
 
-  // Collects learners that ended; anything but a clean end or our own kill is a failure.
+  // Collects learners that ended. Any end but a clean one or a kill of the driver is a failure.
   void reap() {
     for (auto it = learners_.begin(); it != learners_.end();) {
       int status = 0;
@@ -260,7 +261,7 @@ class Driver {
       fail(fmt::format("the server ended by itself: {}", status));
   }
 
-  // Kills are spread over the run: the n-th when n / kills of all samples are committed.
+  // Spreads kills over the run: the n-th comes when n / kills of all samples are committed.
   bool may_kill() {
     if (kills() >= plan_.kills || learners_.empty()) return false;
     if (!view_) {
@@ -367,7 +368,7 @@ class Driver {
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.size() == 4 && args[0] == "server") {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // nothing of a test outlives it
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // no process of a test outlives it
     return ffdl::run_server(args[1], args[2], args[3] == "1");
   }
   if (args.size() == 5 && args[0] == "learner") {

@@ -1,6 +1,6 @@
-// A stopped server (SIGSTOP) must not slow its learners: they add up locally and go on. The server
-// runs in a child process; this one is the learner, and compares its mini-batch times before and
-// during the stop.
+// A stopped server (SIGSTOP) must not slow its learners: they add up locally and continue. The
+// server runs in a child process; this process is the learner. It compares its mini-batch times
+// before and during the stop.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ffdl/learner.h"
+#include "ffdl/ps/learner.h"
 #include "support/fork_child.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
@@ -46,7 +46,7 @@ class StoppedServer : public ::testing::Test {
     waitpid(server_, nullptr, 0);
   }
 
-  // Mini-batches for `length`: the time of each, in seconds, sorted.
+  // Trains for `length` and returns the time of each mini-batch, in seconds, sorted.
   std::vector<double> train_for(Duration length) {
     std::vector<double> times;
     const Time end = deadline_in(length);
@@ -69,12 +69,12 @@ class StoppedServer : public ::testing::Test {
   void train_one() {
     auto gradient = learner_->gradient_slot(deadline_in(10s));
     ASSERT_OK(gradient);
-    // Something to compute: the work of a mini-batch is several passes over its gradient.
+    // Computes something: a mini-batch takes several passes over its gradient.
     for (int pass = 0; pass < 4; ++pass) {
       for (float& value : *gradient) value = static_cast<float>(pass);
     }
     std::fill(gradient->begin(), gradient->end(), 1.0F);
-    ASSERT_OK(learner_->push({.begin = sample_, .end = sample_ + 1}));
+    ASSERT_OK(learner_->push(Gradient::slot(), {.begin = sample_, .end = sample_ + 1}));
     ++sample_;
   }
 };
@@ -82,7 +82,7 @@ class StoppedServer : public ::testing::Test {
 double median(const std::vector<double>& sorted) { return sorted[sorted.size() / 2]; }
 
 TEST_F(StoppedServer, ItsLearnersMiniBatchesGoOnAsBefore) {
-  train_for(300ms);  // warm
+  train_for(300ms);  // warm-up
   const std::vector<double> before = train_for(1s);
   kill(server_, SIGSTOP);
   const std::vector<double> stopped = train_for(1s);
@@ -93,8 +93,8 @@ TEST_F(StoppedServer, ItsLearnersMiniBatchesGoOnAsBefore) {
       "mini-batch: median %.0f us before, %.0f us while the server is stopped; longest %.1f and "
       "%.1f ms\n",
       1e6 * median(before), 1e6 * median(stopped), 1e3 * before.back(), 1e3 * stopped.back());
-  // A learner that waited for the server would stand still for a second. Adding up costs one pass
-  // over the gradient; the bound leaves room for a busy machine.
+  // A learner that waited for the server would stall for a second. Adding up costs one pass over
+  // the gradient; the bound leaves room for a busy machine.
   EXPECT_LT(stopped.back(), 0.5);
   EXPECT_LT(median(stopped), 4 * median(before));
   ASSERT_OK(learner_->flush(deadline_in(20s)));

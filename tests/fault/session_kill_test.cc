@@ -1,8 +1,7 @@
-// One job trains on while its members are killed, stopped, start, leave and take over from each
-// other at random. What each
-// member says of what it did must fit together: equal states after equal steps, and in the audit
-// each sample once per epoch. With consistent recovery whoever is killed takes all back to the
-// newest checkpoint; then the audit is of the steps that count in the end.
+// Trains one job while its members are killed, stopped, started, asked to leave and replaced at
+// random. The records of all members must agree: equal states after equal steps, and in the audit
+// each sample once per epoch. With consistent recovery a kill takes all members back to the newest
+// checkpoint. Then the audit covers the steps that count in the end.
 //   session_kill_test [--events N | --epochs N] [--state BYTES] [--bucket BYTES]
 //                     [--recovery consistent]
 // With --bucket the first half of the gradients is averaged while the second is computed.
@@ -15,44 +14,49 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <fstream>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "elastic/state_copy.h"
-#include "ffdl/commit_log.h"
-#include "ffdl/log.h"
-#include "ffdl/partition_ledger.h"
+#include "elastic/state/state_copy.h"
+#include "ffdl/data/commit_log.h"
+#include "ffdl/data/sample_ledger.h"
 #include "ffdl/session.h"
 #include "support/fork_child.h"
+#include "support/session_diary.h"
 #include "support/shared_board.h"
-#include "support/small_model.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::argument;
+using testing::compare_states;
+using testing::Diary;
+using testing::DiaryModel;
+using testing::files_of;
+using testing::make_ledger;
+using testing::open_diary;
+using testing::States;
 
 constexpr int kWorkersMax = 4;
 constexpr uint64_t kSamples = 1000;
 constexpr uint64_t kPartition = 64;
 constexpr uint64_t kBatch = 8;
-// Busy machines keep it alive; one that is stopped for longer is left out.
+// A busy machine keeps it alive; a member that stops for longer is left out.
 constexpr Duration kLease = 2s;
 
-// What the parent and the members see of each other.
+// State shared by the parent and the members.
 struct Board {
   std::atomic<uint64_t> epoch;       // the newest that a member has begun
-  std::atomic<uint64_t> last_epoch;  // all finish when it has begun
-  std::atomic<bool> is_wrong;        // a member has seen what must not be
+  std::atomic<uint64_t> last_epoch;  // all members finish once it has begun
+  std::atomic<bool> is_wrong;        // a member has seen an error
   std::atomic<uint64_t> early_buckets;
   struct Worker {
-    std::atomic<uint64_t> steps;       // ended by the process that runs now
-    std::atomic<uint64_t> generation;  // of the world of the last one
+    std::atomic<uint64_t> steps;       // steps ended by the present process
+    std::atomic<uint64_t> generation;  // generation of the last step
     std::atomic<bool> leave;
   };
   std::array<Worker, kWorkersMax> workers;
@@ -78,46 +82,13 @@ constexpr int kNobody = -1;
 
 std::string id_of(int number) { return number == kNobody ? "" : fmt::format("w{}", number); }
 
-PartitionLedgerOptions data_of_job() {
+LedgerOptions data_of_job() {
   return {.samples = kSamples, .partition_samples = kPartition, .epochs = 0, .seed = 5};
 }
 
-// Writes what is stable, and nothing else: another member may have taken back what is not.
-struct Diary {
-  std::unique_ptr<CommitLog> commits;
-  std::ofstream states;                 // a line for each: the step, and what the state was then
-  std::map<uint64_t, uint64_t> hashes;  // of the states after steps, by step
-  uint64_t lineage = 0;                 // that the steps belong to
-};
-
-class DiaryModel final : public testing::SmallModel {
- public:
-  DiaryModel(size_t elements, Diary& diary) : SmallModel(elements), diary_(diary) {}
-  void on_world(const World& world) override {
-    if (world.lineage != diary_.lineage) diary_.hashes.clear();
-    diary_.lineage = world.lineage;
-  }
-
- private:
-  Diary& diary_;
-};
-
-Result<std::unique_ptr<PartitionLedger>> make_ledger(Diary& diary) {
-  PartitionLedgerOptions options = data_of_job();
-  options.on_stable = [&diary](const CommittedStep& step) {
-    diary.commits->write(step);
-    const auto hash = diary.hashes.find(step.step);
-    if (hash == diary.hashes.end()) return;
-    diary.states << fmt::format("{}.{} {:016x}\n", diary.lineage, step.step, hash->second)
-                 << std::flush;
-    diary.hashes.erase(hash);
-  };
-  return PartitionLedger::create(options);
-}
-
-// Until all epochs are done, or it has left.
-Result<bool> train_epochs(const Job& job, Session& session, PartitionLedger& ledger,
-                          DiaryModel& model, Diary& diary, Board::Worker& worker, Board& board) {
+// Trains until all epochs are done (false) or the member has left (true).
+Result<bool> train_epochs(const Job& job, Session& session, SampleLedger& ledger, DiaryModel& model,
+                          Diary& diary, Board::Worker& worker, Board& board) {
   uint64_t early_buckets = session.stats().early_buckets;
   while (ledger.epoch() < board.last_epoch) {
     if (worker.leave) session.ask_to_leave();
@@ -143,19 +114,16 @@ Result<bool> train_epochs(const Job& job, Session& session, PartitionLedger& led
 }
 
 Status train(const Job& job, int number, int predecessor, Board& board) {
-  const auto path = [&](const char* what) {
-    return fmt::format("{}/{}-{}-{}", job.folder, what, number, getpid());
-  };
-  FFDL_ASSIGN_OR_RETURN(auto commits, CommitLog::open(path("commits"), data_of_job()));
-  Diary diary = {std::move(commits), std::ofstream(path("states")), {}, 0};
-  FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(diary));
+  FFDL_ASSIGN_OR_RETURN(
+      Diary diary, open_diary(job.folder, fmt::format("{}-{}", number, getpid()), data_of_job()));
+  FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(data_of_job(), diary));
   FFDL_ASSIGN_OR_RETURN(const auto store,
                         open_store("tcp://" + job.folder + "/store", system_runtime()));
   DiaryModel model(job.elements, diary);
   SessionOptions options;
   options.self.id = id_of(number);
   options.membership.takes_over_from = id_of(predecessor);
-  options.participants = {ledger.get()};
+  options.participants = {ledger->participant()};
   options.membership.heartbeat = kLease / 10;
   options.membership.lease = kLease;
   options.membership.recovery = job.recovery;
@@ -173,7 +141,7 @@ Status train(const Job& job, int number, int predecessor, Board& board) {
                           train_epochs(job, *session, *ledger, model, diary, worker, board));
     if (has_left) return {};
     finished = session->finish();
-  } while (finished.code() == StatusCode::kWorldChanged);  // they went back
+  } while (finished.code() == StatusCode::kWorldChanged);  // the members went back
   return finished;
 }
 
@@ -183,7 +151,8 @@ class Jobs {
  public:
   Jobs(Job job, Board& board, uint64_t seed) : job_(std::move(job)), board_(board), random_(seed) {}
 
-  // So many events, or as many as there are in so many epochs. False: a member ended in error.
+  // Makes so many events, or as many as fit into so many epochs. Returns false if a member ended in
+  // error.
   bool run(int events, uint64_t epochs) {
     for (int number = 0; number < 2; ++number) start(number);
     const auto is_over = [&](int done) {
@@ -223,8 +192,8 @@ class Jobs {
     }
     return numbers;
   }
-  // Those who have the state and nobody to leave it to: one of them must stay. One that was stopped
-  // for long is not in the newest world, and its state is not the newest.
+  // Returns the members that have the state and no successor: one of them must stay. A member that
+  // was stopped for long is not in the newest world, and its state is not the newest.
   std::vector<int> settled() const {
     std::vector<int> numbers = running();
     uint64_t newest = 0;
@@ -235,7 +204,7 @@ class Jobs {
     });
     return numbers;
   }
-  // Until the other has died, or it has itself ended.
+  // Returns true until the successor has died or the member itself has ended.
   bool hands_over(int number) const {
     return std::any_of(predecessor_.begin(), predecessor_.end(),
                        [&](int predecessor) { return predecessor == number; });
@@ -283,7 +252,7 @@ class Jobs {
       start(place);
       return true;
     }
-    // Another settled one stays.
+    // Another settled member must stay.
     if (ready.size() < 2) return false;
     const int one = ready[random_() % ready.size()];
     if (kind >= 8) {
@@ -323,34 +292,9 @@ class Jobs {
   int stops_ = 0;
 };
 
-// --- what they wrote -----------------------------------------------------------------------------
+// --- the records of members ----------------------------------------------------------------------
 
-// What the members wrote of the states after steps.
-struct States {
-  bool are_equal = true;  // all who tell of one tell the same
-  uint64_t lineages = 0;
-};
-
-States compare(const std::vector<std::string>& paths) {
-  States all;
-  std::map<std::string, std::string> states;  // by lineage and step
-  for (const std::string& path : paths) {
-    std::ifstream file(path);
-    // A line that a killed process did not write to its end is left out.
-    for (std::string line; std::getline(file, line) && !file.eof();) {
-      const size_t space = line.find(' ');
-      const std::string hash = line.substr(space);
-      all.lineages = std::max<uint64_t>(all.lineages, std::stoull(line));
-      const auto [known, is_new] = states.emplace(line.substr(0, space), hash);
-      if (is_new || known->second == hash) continue;
-      fmt::print("two states of step {}:{} and{}\n", known->first, known->second, hash);
-      all.are_equal = false;
-    }
-  }
-  return all;
-}
-
-// Each sample once in so many epochs, and in what was begun of the next.
+// Checks that each sample occurs once in so many epochs, and in the begun part of the next.
 bool is_audited(const std::vector<std::string>& paths, uint64_t epochs) {
   const auto audit = audit_commit_logs(paths);
   if (!audit.ok()) {
@@ -362,13 +306,6 @@ bool is_audited(const std::vector<std::string>& paths, uint64_t epochs) {
              audit->steps, audit->samples, audit->epochs, kSamples, audit->missing,
              audit->repeated);
   return audit->problems == 0 && audit->epochs >= epochs;
-}
-
-uint64_t argument(int argc, char** argv, std::string_view name, uint64_t otherwise) {
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (name == argv[i]) return std::stoull(argv[i + 1]);
-  }
-  return otherwise;
 }
 
 int run(int argc, char** argv) {
@@ -385,19 +322,12 @@ int run(int argc, char** argv) {
              goes_back ? Recovery::kConsistent : Recovery::kForward, bucket_bytes},
             board, seed);
   const bool all_well = jobs.run(events, epochs);
-  std::vector<std::string> commits;
-  std::vector<std::string> states;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("commits-")) commits.push_back(entry.path());
-    if (name.starts_with("states-")) states.push_back(entry.path());
-  }
-  const States compared = compare(states);
+  const States compared = compare_states(files_of(folder.path(), "states-"));
   const bool went_back = compared.lineages > 1;
   if (goes_back && !went_back) fmt::print("members were killed, and nobody went back\n");
   const bool is_tried = bucket_bytes == 0 || board.early_buckets > 0;
   const bool is_right = all_well && compared.are_equal && goes_back == went_back && is_tried &&
-                        is_audited(commits, jobs.last_epoch());
+                        is_audited(files_of(folder.path(), "commits-"), jobs.last_epoch());
   fmt::print("seed {}: {}; {} lineages: {}\n", seed, jobs.counts(), compared.lineages,
              is_right ? "well" : "not well");
   return is_right ? 0 : 1;

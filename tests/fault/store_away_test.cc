@@ -17,7 +17,6 @@
 #include "ffdl/log.h"
 #include "ffdl/membership.h"
 #include "ffdl/store.h"
-#include "ffdl/store_server.h"
 #include "support/etcd_server.h"
 #include "support/fork_child.h"
 #include "support/server_of.h"
@@ -25,8 +24,8 @@
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
-// Members of a job are processes; the store that they agree through dies, or is cut off. They agree
-// again by themselves, and each says once that the store is back.
+// Members of a job are processes. Their store dies or is cut off. They agree again by themselves,
+// and each reports once that the store is back.
 namespace ffdl {
 namespace {
 
@@ -35,14 +34,14 @@ using namespace std::chrono_literals;
 constexpr size_t kMembersMax = 8;
 constexpr Duration kPatience = 60s;
 
-// Before anybody logs: what is said once is information.
+// Sets the level before any log line: the single report has the level of information.
 [[maybe_unused]] const int kLevelIsSet = setenv("FFDL_LOG", "info", 1);
 
-// What a member tells whoever watches over it.
+// The report of a member to the test.
 struct Told {
-  std::atomic<uint64_t> generation;  // of the world that it knows to be active and is in
+  std::atomic<uint64_t> generation;  // generation of the active world that it is in
   std::atomic<uint64_t> size;
-  std::atomic<uint64_t> back;  // how often it said that the store is back
+  std::atomic<uint64_t> back;  // number of reports that the store is back
 };
 struct Board {
   std::array<Told, kMembersMax> told;
@@ -92,7 +91,7 @@ bool all_agree(const Board& board, const std::vector<size_t>& members, size_t si
   });
 }
 
-// Waits until these members, and nobody else, are one active world that each of them knows.
+// Waits until exactly these members are one active world that each of them knows.
 bool will_agree(const Board& board, const std::vector<size_t>& members, size_t size) {
   const Time patience = now() + kPatience;
   while (!all_agree(board, members, size)) {
@@ -146,14 +145,14 @@ class StoreAway : public ::testing::Test {
 
 TEST_F(StoreAway, MembersAgreeAgainAfterEtcdWasKilled) {
   if (const auto why = testing::why_no_etcd(); !why.empty()) GTEST_SKIP() << why;
-  testing::EtcdServer server(std::vector<std::string>{});  // with etcd's own times
+  testing::EtcdServer server(std::vector<std::string>{});  // with etcd's own time-outs
   start(4, server.url());
   ASSERT_TRUE(will_agree(board_, alive_));
   const uint64_t before = board_.told[0].generation;
   server.kill();
   std::this_thread::sleep_for(1s);
   server.start();
-  // Nobody is lost by it: the same world goes on, until a member dies.
+  // No member is lost by it: the same world continues until a member dies.
   const Time patience = now() + kPatience;
   while (!std::all_of(alive_.begin(), alive_.end(),
                       [&](size_t member) { return board_.told[member].back > 0; })) {
@@ -168,7 +167,7 @@ TEST_F(StoreAway, MembersAgreeAgainAfterEtcdWasKilled) {
   expect_each_said_so(1);
 }
 
-// Whichever of the three led: it is one of those who are killed in turn.
+// Kills each of the three servers in turn, the leader included.
 TEST_F(StoreAway, MembersAgreeWithTwoOfThreeEtcdServers) {
   if (const auto why = testing::why_no_etcd(); !why.empty()) GTEST_SKIP() << why;
   const auto servers = testing::EtcdServer::start_cluster(3);
@@ -200,7 +199,8 @@ TEST_F(StoreAway, MembersAgreeAgainAfterTheServerAmongThemWasKilled) {
   }
 }
 
-// On the first host a server and two members, on the second two members, whose cable is cut.
+// The first host has a server and two members, the second two members. The cable of the second is
+// cut.
 constexpr Duration kCut = 10s;
 constexpr size_t kMembersPerHost = 2;
 

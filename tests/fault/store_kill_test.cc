@@ -18,9 +18,8 @@
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
-// Processes share a store that one of them serves. That one is killed in the middle of everybody's
-// puts, again and again. Nothing that was acknowledged may be lost, done twice or undone, and the
-// others go on.
+// Processes share a store that one of them serves. That one is killed again and again, in the
+// middle of all puts. No acknowledged put may be lost, repeated or undone, and the others continue.
 namespace ffdl {
 namespace {
 
@@ -28,12 +27,12 @@ using namespace std::chrono_literals;
 
 constexpr size_t kWorkers = 4;
 constexpr int kKills = 25;
-constexpr Duration kPatience = 60s;  // of a call, and of the parent for the next sign of life
+constexpr Duration kPatience = 60s;  // limit of a call, and of the parent for the next sign of life
 
-// What a worker has been told, for whoever looks after its death.
+// The acknowledged puts of a worker, for the check after its death.
 struct Told {
-  std::atomic<uint64_t> puts;      // of its key; the value of the last is this number
-  std::atomic<uint64_t> revision;  // of the last
+  std::atomic<uint64_t> puts;      // puts of its key; equal to the value of the last one
+  std::atomic<uint64_t> revision;  // revision of the last put
 };
 struct Board {
   std::array<Told, kWorkers> told;
@@ -43,8 +42,8 @@ int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count
 
 enum Outcome { kNeverEnds = 0, kNotOpened, kLost, kNotPut, kRevisionWentBack };
 
-// Puts 1, 2, 3, ... under its key, each only after the one before. Nobody else writes the key, so
-// that a conflict is a put that was done twice or that was lost.
+// Puts 1, 2, 3, ... under its key, each only after the one before. No other process writes the key,
+// so a conflict is a put that was repeated or lost.
 Outcome put_forever(size_t worker, const std::string& url, Board& board) {
   auto store = open_store(url, system_runtime(), {.operation_timeout = kPatience});
   if (!store.ok()) return kNotOpened;
@@ -59,7 +58,7 @@ Outcome put_forever(size_t worker, const std::string& url, Board& board) {
   } else if (entry.status().code() != StatusCode::kNotFound) {
     return kNotOpened;
   }
-  // It was killed after a put and before it could note that, or not.
+  // A kill may hit after a put and before its record.
   if (puts != told.puts.load() && puts != told.puts.load() + 1) return kLost;
   if (revision < told.revision.load()) return kLost;
   while (true) {
@@ -81,7 +80,7 @@ pid_t start(size_t worker, const std::string& url, Board& board) {
   return child;
 }
 
-// Waits until every worker of `alive` has been told of another put.
+// Waits until another put of every worker in `alive` is acknowledged.
 bool all_go_on(const Board& board, const std::array<uint64_t, kWorkers>& before,
                const std::vector<size_t>& alive) {
   const int64_t patience = now() + kPatience.count();
@@ -131,7 +130,7 @@ TEST(StoreKill, NothingAcknowledgedIsLostWhenTheServerIsKilled) {
     auto before = puts_of(board);
     std::vector<size_t> others = everybody;
     std::erase(others, victim);
-    // What was on its way may have been answered before the kill: the second put was not.
+    // A put under way may have been answered before the kill; the second one was not.
     for (uint64_t& puts : before) ++puts;
     ASSERT_TRUE(all_go_on(board, before, others)) << "after kill " << kills;
     took.push_back(now() - killed_at);
@@ -154,7 +153,7 @@ TEST(StoreKill, NothingAcknowledgedIsLostWhenTheServerIsKilled) {
   munmap(&board, sizeof board);
 }
 
-// A member's lease ends when the kernel closes the connection of the killed, long before its term.
+// The kernel closes the connection of a killed member. Its lease ends then, long before its term.
 TEST(StoreKill, AKilledMemberIsSeenByItsConnection) {
   const TempFolder folder;
   const std::string url = "tcp://" + folder.path();
@@ -185,7 +184,8 @@ TEST(StoreKill, AKilledMemberIsSeenByItsConnection) {
               static_cast<double>(took.back()) / 1e6);
 }
 
-// Its time has passed when the server goes on; the call that keeps it alive has been waiting.
+// The term has passed when the server continues. The call that keeps the lease alive has been
+// waiting.
 TEST(StoreKill, AStoppedServerEndsNoLeaseThatWasKeptAliveMeanwhile) {
   constexpr Duration kTerm = 200ms;
   const TempFolder folder;

@@ -1,11 +1,11 @@
-// Reads arbitrary bytes as the head of a safetensors file, as a manifest and as names of files:
-// they are refused, or give what is written and read again as the same.
+// Reads arbitrary bytes as the head of a safetensors file, as a manifest and as names of files.
+// They are refused, or the result is the same when it is written and read again.
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
-#include "elastic/manifest.h"
-#include "elastic/safetensors.h"
+#include "elastic/checkpoint/manifest.h"
+#include "elastic/checkpoint/safetensors.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Reads arbitrary bytes as the file of a cut: they are refused as corrupt, or give a whole cut.
+// Reads arbitrary bytes as the file of a cut. They are refused as corrupt, or make a whole cut.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -8,11 +8,11 @@
 #include <xxhash.h>
 
 #include "base/check.h"
-#include "ffdl/parameter_server.h"
+#include "ffdl/ps/parameter_server.h"
 
 namespace {
 
-// A file in memory, with the bytes and, if asked for, the checksum that makes them believable.
+// Loads a file in memory with these bytes. With `sign` it has a valid checksum.
 ffdl::Result<ffdl::ParameterServerCut> load(const uint8_t* data, size_t size, bool sign) {
   const int fd = memfd_create("fuzz_cut", MFD_CLOEXEC);
   FFDL_CHECK(fd >= 0, "memory files are there on every Linux");

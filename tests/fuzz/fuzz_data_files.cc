@@ -1,7 +1,6 @@
-// Reads arbitrary bytes as a data file of each format that says itself where its samples lie,
-// compressed or not: it is refused, or gives samples that lie in it, the same into memory of the
-// caller. As a shard, as the index of shards, and as a commit log: it is refused, or can be
-// audited.
+// Reads arbitrary bytes as a data file of each format that indexes its own samples, compressed or
+// not. It is refused, or has samples within its bounds, the same in memory of the caller. Reads
+// them as a shard and as the index of shards, too. A commit log is refused, or can be audited.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,17 +9,17 @@
 #include <vector>
 
 #include "base/check.h"
-#include "data/shard_index.h"
-#include "data/shard_table.h"
-#include "data/together.h"
-#include "ffdl/commit_log.h"
-#include "ffdl/data_source.h"
+#include "data/formats/contiguous_samples.h"
+#include "data/formats/shard_index.h"
+#include "data/formats/shard_table.h"
+#include "ffdl/data/commit_log.h"
+#include "ffdl/data/data_source.h"
 
 namespace {
 
 using namespace ffdl;
 
-// Reads all samples of a data set, some bytes of each, so that a sanitizer sees where they lie.
+// Reads all samples of a data set, some bytes of each, so that a sanitizer checks their places.
 uint64_t read_all(const DataSource& source) {
   uint64_t sum = 0;
   SampleBatch batch;
@@ -34,7 +33,7 @@ uint64_t read_all(const DataSource& source) {
   return sum;
 }
 
-// Many at once: in memory that has exactly room for them they are the same.
+// Reads many samples at once, into memory of exactly their size. They are the same.
 void read_together(const DataSource& source) {
   std::vector<uint64_t> numbers;
   for (uint64_t i = 0; i < source.samples() && i < 1000; ++i) numbers.push_back(i);
@@ -50,13 +49,13 @@ void read_together(const DataSource& source) {
   }
 }
 
-void read_as(OpenedSource source) {
+void read_as(Result<std::unique_ptr<DataSource>> source) {
   if (!source.ok()) return;
   read_all(**source);
   read_together(**source);
 }
 
-// As a shard whose index says whatever the shard does, and whose samples have two columns.
+// Reads a shard with an index that agrees with it, and samples with two columns.
 void read_as_shard(const std::string& path) {
   auto file = data::InputFile::open(path);
   FFDL_CHECK(file.ok(), "it was just written");
@@ -64,7 +63,7 @@ void read_as_shard(const std::string& path) {
   if ((*file)->size() < sizeof samples) return;
   FFDL_CHECK((*file)->read(0, std::as_writable_bytes(std::span(&samples, 1))).ok(), "so large");
   const data::ShardContents said = {(*file)->size(), samples};
-  const data::FindSamples find = [said](data::FileScanner& scanner, OnCorrupt) {
+  const data::FindSamples find = [said](data::FileScanner& scanner, bool) {
     return data::find_shard_samples(scanner, said);
   };
   auto source = data::open_file(std::move(*file), {}, find);
@@ -94,15 +93,15 @@ void read_as_index(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int file = memfd_create("fuzz", MFD_CLOEXEC);
   FFDL_CHECK(file >= 0 && write(file, data, size) == static_cast<ssize_t>(size), "memory is there");
-  const Paths paths = {"/proc/self/fd/" + std::to_string(file)};
-  for (const OnCorrupt on_corrupt : {OnCorrupt::kFail, OnCorrupt::kSkip}) {
-    for (const FileAccess access : {FileAccess::kCopied, FileAccess::kMapped}) {
+  const std::vector<std::string> paths = {"/proc/self/fd/" + std::to_string(file)};
+  for (const bool skip_corrupt : {false, true}) {
+    for (const bool access : {false, true}) {
       const FileOptions options = {
-          .access = access, .on_corrupt = on_corrupt, .unpacked_bytes = 1 << 20};
+          .mapped = access, .skip_corrupt = skip_corrupt, .unpacked_bytes = 1 << 20};
       read_as(open_npy(paths, options));
       read_as(open_tf_records(paths, options));
       read_as(open_tar_shards(paths, options));
-      read_as(open_lines(paths, {.json = true}, options));
+      read_as(open_json_lines(paths, options));
     }
   }
   read_as_shard(paths[0]);

@@ -1,8 +1,8 @@
-// Reads arbitrary bytes as answers of etcd: they are refused as corrupt, or make sense.
+// Reads arbitrary bytes as answers of etcd. They are refused as corrupt, or are valid.
 #include <string_view>
 
 #include "base/check.h"
-#include "store/etcd_messages.h"
+#include "store/etcd/messages.h"
 
 namespace {
 

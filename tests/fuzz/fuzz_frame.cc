@@ -1,11 +1,11 @@
-// Reads arbitrary bytes as what a client sends to a store's server: frames, messages, and what they
-// ask for. Whatever comes, the store can be written down and read again.
+// Reads arbitrary bytes as the requests of a client to a store's server: frames, messages, and
+// their calls. After any of them the store can be saved and read again.
 #include <string>
 
 #include "base/check.h"
 #include "base/limits.h"
 #include "net/frame.h"
-#include "store/service.h"
+#include "store/tcp/service.h"
 
 using ffdl::store::Service;
 using ffdl::wire::FromClient;

@@ -1,10 +1,10 @@
-// Reads arbitrary bytes as the log of a store: they are refused as corrupt, or give a store.
+// Reads arbitrary bytes as the log of a store. They are refused as corrupt, or make a store.
 #include <string_view>
 
 #include "base/check.h"
 #include "net/frame.h"
-#include "store/log_file.h"
-#include "store/service.h"
+#include "store/tcp/log_file.h"
+#include "store/tcp/service.h"
 
 using ffdl::store::LogFile;
 using ffdl::store::Service;
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FFDL_CHECK(!whole.ok() || *whole <= size, "no more than there is");
   FFDL_CHECK(whole.ok() || whole.status().code() == ffdl::StatusCode::kCorrupt,
              "the only thing wrong with it");
-  // Checksums stop most bytes: records also come without them.
+  // The checksums stop most bytes, so records are also read without them.
   ffdl::net::FrameReader frames(size);
   frames.feed(bytes);
   Service other;

@@ -1,9 +1,9 @@
-// Reads arbitrary bytes as the records of membership: they are refused as corrupt, or give a record
-// that is written and read again as the same one.
+// Reads arbitrary bytes as the records of membership. They are refused as corrupt, or the record is
+// the same when it is written and read again.
 #include <string_view>
 
 #include "base/check.h"
-#include "membership/records.h"
+#include "membership/membership_records.h"
 
 namespace {
 
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (world.ok()) {
     const auto again = membership::parse_world(encode(*world));
     FFDL_CHECK(again.ok() && *again == *world, "what was written can be read");
-    FFDL_CHECK(world->phase != Phase::kActive || world->carriers == world->members,
+    FFDL_CHECK(world->phase != Phase::kActive || world->state_holders == world->members,
                "an active world is carried by its members");
   }
   check_refusal(membership::parse_candidate(text));

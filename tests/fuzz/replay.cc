@@ -1,5 +1,5 @@
-// Runs a fuzz target over the files of a folder: what libFuzzer found once is a test for every
-// build.
+// Runs a fuzz target over the files of a folder, so that each finding of libFuzzer is a test of
+// every build.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

@@ -140,7 +140,7 @@ has 'memcheck of gpu_test: not run, the time is over'
 check 1 GPU_TEST=sleep FFDL_CHECK_SECONDS=20 -- tests
 page=${page%.md}-tests.md
 has '`Kernels.Add`: **did not end in '
-has '`Nlc.Learns` and what comes behind: not run, the time is over'
+has '`Nlc.Learns` and the tests after it: not run, the time is over'
 page=${page%-tests.md}.md
 SECONDS=0
 check 0 BENCH=left -- figures  # a process that it leaves behind has the log open

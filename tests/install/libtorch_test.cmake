@@ -22,7 +22,7 @@ execute_process(COMMAND "${program}" OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FA
 if(NOT printed MATCHES "1 to 2 to 1 workers: more than 95 % of the points are on their spiral\n$")
   message(FATAL_ERROR "the program by itself printed '${printed}'")
 endif()
-execute_process(COMMAND "${SCRATCH}/prefix/bin/ffdl" run --workers 2 --job "spirals-libtorch" "${program}"
+execute_process(COMMAND "${SCRATCH}/prefix/bin/ffdl" run --workers 2 --job "spirals-libtorch" --again "${program}"
   OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
 foreach(worker worker-0 worker-1)
   if(NOT printed MATCHES "${worker}: (9[5-9]|100) % after 1200 steps, 2 workers at most")

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "support/status_matchers.h"
@@ -61,7 +64,24 @@ TEST(Child, WritesToItsLogAfterWhatIsThere) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "before\na\nb\n");
 }
 
-// Whatever the thread that starts it has blocked or ignored.
+// Models root that runs a job whose --log-dir another user created first.
+TEST(Child, DoesNotWriteThroughALinkInItsLogFolder) {
+  const TempFolder folder;
+  const std::string victim = folder.write("victim", "precious");
+  const std::string log = folder.file("worker-0.log");
+  std::filesystem::create_symlink(victim, log);
+  EXPECT_FAILS(start_child({.name = "w", .argv = {"echo", "torn"}, .log_file = log}),
+               StatusCode::kInvalidArgument, "it is a symbolic link");
+  std::filesystem::remove(log);
+  std::filesystem::create_hard_link(victim, log);
+  EXPECT_FAILS(start_child({.name = "w", .argv = {"echo", "torn"}, .log_file = log}),
+               StatusCode::kInvalidArgument, "it has 2 hard links");
+  std::ifstream file(victim);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "precious");
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child was left";
+}
+
+// The child's signals are reset, whatever the thread that starts it has blocked or ignored.
 TEST(Child, HasAGroupAndSignalsOfItsOwn) {
   sigset_t all, before;
   sigfillset(&all);
@@ -92,7 +112,7 @@ TEST(Child, SaysWhyItCannotStart) {
   EXPECT_FAILS(start_child({.name = "w", .argv = {"true"}, .folder = folder.file("absent")}),
                StatusCode::kNotFound, "folders");
   EXPECT_FAILS(start_child({.name = "w", .argv = {"true"}, .log_file = folder.file("absent/log")}),
-               StatusCode::kNotFound, "folders");
+               StatusCode::kNotFound, "start 'true' as 'w': use the folder '");
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child was left";
 }
 

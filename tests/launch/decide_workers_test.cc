@@ -11,7 +11,7 @@ using P = WorkerPhase;
 const Time kNow = Time() + 1h;
 
 WorkerState worker(P phase, Time ready = kNow, bool is_told = true) {
-  return {phase, 0, ready, is_told};
+  return {.phase = phase, .ready = ready, .is_told = is_told};
 }
 
 struct Case {
@@ -226,6 +226,37 @@ TEST(AfterExit, CountsRestarts) {
   state = after_exit(state, {.exit_code = 1}, 2, kNow, 0);
   EXPECT_EQ(state.phase, P::kLost);
   EXPECT_EQ(state.restarts, 2);
+}
+
+TEST(AfterReport, WhoFailsEarlyBeforeAnyHasJoinedIsLost) {
+  WorkerState running = worker(P::kRunning);
+  running.started = kNow - 59s;
+  WorkerState second_life = running;
+  second_life.restarts = 1;
+  WorkerState long_ago = running;
+  long_ago.started = kNow - 61s;
+  const struct {
+    const char* what;
+    WorkerState before;
+    WorkerExit exit;
+    bool has_any_joined;
+    WorkerPhase phase;
+  } rows[] = {
+      {"a line that cannot work", running, {.exit_code = 1}, false, P::kLost},
+      {"others have joined", running, {.exit_code = 1}, true, P::kPaused},
+      {"killed", running, {.signal = 9}, false, P::kPaused},
+      {"it had run for long", long_ago, {.exit_code = 1}, false, P::kPaused},
+      {"it has been started again before", second_life, {.exit_code = 1}, false, P::kPaused},
+      {"it has finished", running, {.exit_code = 0}, false, P::kFinished},
+  };
+  for (const auto& row : rows) {
+    const WorkerState ended = after_exit(row.before, row.exit, 3, kNow, 0);
+    const WorkerState reported = after_report(ended, row.has_any_joined);
+    EXPECT_EQ(reported.phase, row.phase) << row.what;
+    EXPECT_TRUE(reported.is_told) << row.what;
+    EXPECT_EQ(reported.restarts, row.before.restarts + (row.phase == P::kPaused ? 1 : 0))
+        << row.what;
+  }
 }
 
 TEST(AfterExit, PausesDoubleUpToALimitAndDiffer) {

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/limits.h"
+#include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
 namespace ffdl::launch {
@@ -21,7 +22,7 @@ class LinePumpTest : public ::testing::Test {
       : path_(folder_.write("out", "")), out_(::open(path_.c_str(), O_WRONLY | O_APPEND)) {}
   ~LinePumpTest() override { ::close(out_); }
 
-  // The end that a worker would write to.
+  // Returns the end of a pipe to which a worker would write.
   int add(LinePump& pump, const std::string& prefix) {
     std::array<int, 2> ends{};
     EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
@@ -46,7 +47,7 @@ class LinePumpTest : public ::testing::Test {
 };
 
 TEST_F(LinePumpTest, EachLineHasItsPrefix) {
-  auto pump = std::make_unique<LinePump>();
+  ASSERT_OK_AND_ASSIGN(auto pump, LinePump::start());
   const int a = add(*pump, "[a] "), b = add(*pump, "[b] ");
   write(a, "one\ntw");
   write(b, "eins\n\n");
@@ -64,7 +65,8 @@ TEST_F(LinePumpTest, EachLineHasItsPrefix) {
 TEST_F(LinePumpTest, NothingIsLostAtItsEnd) {
   std::string expected;
   {
-    LinePump pump;
+    ASSERT_OK_AND_ASSIGN(const auto started, LinePump::start());
+    LinePump& pump = *started;
     const int worker = add(pump, "> ");
     for (int i = 0; i < 20000; ++i) {
       const std::string line = "line " + std::to_string(i) + "\n";
@@ -78,9 +80,9 @@ TEST_F(LinePumpTest, NothingIsLostAtItsEnd) {
   EXPECT_EQ(passed(), expected);
 }
 
-// As what a worker has started and left behind would.
+// Models a process that a worker has started and left behind.
 TEST_F(LinePumpTest, AnOpenPipeDoesNotHoldUpItsEnd) {
-  auto pump = std::make_unique<LinePump>();
+  ASSERT_OK_AND_ASSIGN(auto pump, LinePump::start());
   const int worker = add(*pump, "> ");
   write(worker, "said");
   pump.reset();
@@ -91,12 +93,13 @@ TEST_F(LinePumpTest, AnOpenPipeDoesNotHoldUpItsEnd) {
 TEST_F(LinePumpTest, ALongLineIsPassedOnInPieces) {
   const std::string piece(base::kLogLineMax, 'x');
   {
-    LinePump pump;
+    ASSERT_OK_AND_ASSIGN(const auto started, LinePump::start());
+    LinePump& pump = *started;
     const int worker = add(pump, "> ");
     write(worker, piece + piece + "rest\n");
     ::close(worker);
   }
-  // Where it is cut depends on how it came; nothing is missing or doubled.
+  // The places of the cuts depend on timing. No byte is missing or doubled.
   std::istringstream lines(passed());
   std::string all;
   for (std::string line; std::getline(lines, line);) {
@@ -113,11 +116,12 @@ TEST_F(LinePumpTest, WhereNobodyReadsThePipeIsEmptiedAllTheSame) {
   ASSERT_EQ(::pipe2(closed.data(), O_CLOEXEC), 0);
   ::close(closed[0]);
   {
-    LinePump pump;
+    ASSERT_OK_AND_ASSIGN(const auto started, LinePump::start());
+    LinePump& pump = *started;
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
     pump.add(base::ForkPrivateFd(ends[0]), "> ", closed[1]);
-    write(ends[1], std::string(size_t{1} << 20, '\n'));  // more than a pipe holds
+    write(ends[1], std::string(size_t{1} << 20, '\n'));  // more than a pipe can hold
     ::close(ends[1]);
   }
   ::close(closed[1]);

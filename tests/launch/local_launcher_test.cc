@@ -6,11 +6,11 @@
 #include <fstream>
 #include <string>
 
-#include "ffdl/launcher.h"
+#include "launch/launcher.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
-namespace ffdl {
+namespace ffdl::launch {
 namespace {
 
 using namespace std::chrono_literals;
@@ -22,7 +22,7 @@ bool exists(pid_t process) {
   return !state.empty() && state != "Z" && state != "X";
 }
 
-// What a worker wrote to a file, once it has.
+// Waits until a worker has written the file, and returns its text.
 std::string wait_for_text(const std::string& path) {
   const Time patience = deadline_in(60s);
   const auto never = system_runtime().make_event();
@@ -118,7 +118,7 @@ TEST_F(LocalLauncherTest, ItsEndIsThatOfItsWorkers) {
   wait_until_gone(child);
 }
 
-// From any thread, though it is another thread that starts the process.
+// A worker can be requested from any thread, since another thread starts the process.
 TEST_F(LocalLauncherTest, WorkersOutliveTheThreadThatAskedForThem) {
   int64_t process = 0;
   {
@@ -132,7 +132,7 @@ TEST_F(LocalLauncherTest, WorkersOutliveTheThreadThatAskedForThem) {
 }
 
 TEST_F(LocalLauncherTest, AKilledLauncherTakesItsWorkersAlong) {
-  launcher_.reset();  // a process of one thread forks more surely
+  launcher_.reset();  // a process of one thread forks more reliably
   const pid_t holder = ::fork();
   if (holder == 0) {
     const auto exited = system_runtime().make_event();
@@ -149,4 +149,4 @@ TEST_F(LocalLauncherTest, AKilledLauncherTakesItsWorkersAlong) {
 }
 
 }  // namespace
-}  // namespace ffdl
+}  // namespace ffdl::launch

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "launch/records.h"
+#include "launch/launch_records.h"
 #include "launch/wanted_workers.h"
 #include "support/status_matchers.h"
 
@@ -13,7 +13,7 @@ NodeStatus node_without_workers() { return {2, 4711, 1, 8, {}}; }
 
 TEST(ScaleJob, WithinWhatItWasStartedFor) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
-  EXPECT_FAILS(scale_job(*store, "job", 1), StatusCode::kNotFound, "nobody runs it");
+  EXPECT_FAILS(scale_job(*store, "job", 1), StatusCode::kNotFound, "it is not running");
   ASSERT_OK(store->put(Keys("job").node(2), encode(node_without_workers())));
   EXPECT_FAILS(scale_job(*store, "job", 0), StatusCode::kInvalidArgument, "1 to 8");
   EXPECT_FAILS(scale_job(*store, "job", 9), StatusCode::kInvalidArgument, "9 workers");
@@ -22,7 +22,7 @@ TEST(ScaleJob, WithinWhatItWasStartedFor) {
   EXPECT_EQ(store->get(Keys("job").wanted())->value, "1");
 }
 
-// Workers 4 and 6 work, 5 does not.
+// Returns a node on which workers 4 and 6 run and worker 5 is idle.
 NodeStatus node_of_three() {
   return {
       0,
@@ -35,7 +35,7 @@ NodeStatus node_of_three() {
 TEST(MigrateWorker, IntoAPlaceThatIsFree) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   const Keys keys("job");
-  EXPECT_FAILS(migrate_worker(*store, "job", 1), StatusCode::kNotFound, "nobody runs it");
+  EXPECT_FAILS(migrate_worker(*store, "job", 1), StatusCode::kNotFound, "it is not running");
   ASSERT_OK(store->put(keys.node(0), encode(node_of_three())));
   ASSERT_OK(store->put(keys.wanted(), "2: 4 6"));
   EXPECT_FAILS(migrate_worker(*store, "job", 5), StatusCode::kInvalidArgument,
@@ -97,7 +97,7 @@ TEST(ChangeUnderWay, Table) {
       {run_of("2", both), forming, "generation 7 is forming"},
       {run_of("2", both), of_one, "'worker-1' is to join"},
       {run_of("1", one), of_both, "'worker-1' is to leave"},
-      // Worker 1 takes over from worker 0, which works until then.
+      // Worker 1 takes over from worker 0, which runs until then.
       {run_of("1: 1<0", one), of_one, "'worker-0' is to end"},
   };
   for (const Row& row : rows) EXPECT_EQ(change_under_way(row.run, row.job), row.change);

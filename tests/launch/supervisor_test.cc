@@ -1,4 +1,4 @@
-#include "ffdl/supervisor.h"
+#include "launch/supervisor.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,17 +7,18 @@
 #include <functional>
 #include <set>
 
-#include "ffdl/job_status.h"
-#include "launch/records.h"
+#include "ffdl/launch/running_job.h"
+#include "ffdl/membership.h"
+#include "launch/launch_records.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
-namespace ffdl {
+namespace ffdl::launch {
 namespace {
 
 using namespace std::chrono_literals;
 
-// One node of a job, run by a task; the test changes the world around it.
+// Runs one node of a job in a task; the test changes the world around it.
 class Node {
  public:
   Node(Store& store, SupervisorOptions options) {
@@ -75,7 +76,7 @@ class SupervisorTest : public ::testing::Test {
     }
     return true;
   }
-  // An active world of these members, all of which are alive.
+  // Returns true if the world is active and has these members, all of which are alive.
   bool has_world_of(std::set<std::string> ids) {
     const auto job = read_job(*store_, options_.job);
     if (!job.ok() || job->world.phase != Phase::kActive) return false;
@@ -91,7 +92,8 @@ class SupervisorTest : public ::testing::Test {
     EXPECT_OK(run);
     return run->nodes.empty() ? WorkerStatus{} : run->nodes[0].workers[index];
   }
-  // Also where it was idle before, and its new life is not written down yet.
+  // Waits until the worker runs and kills it. It may have been idle, with its new life not recorded
+  // yet.
   int64_t kill_once_it_runs(size_t index) {
     const bool runs = comes_true([&] { return worker(index).phase == "running"; });
     EXPECT_TRUE(runs);
@@ -129,6 +131,24 @@ TEST_F(SupervisorTest, BeginsWithAsManyAsItIsTold) {
   ASSERT_OK_AND_ASSIGN(const auto launcher, make_local_launcher(*exited));
   EXPECT_FAILS(Supervisor::start(*store_, system_runtime(), *launcher, *exited, options_),
                StatusCode::kInvalidArgument, "3 workers at first, of 1 to 2");
+}
+
+TEST_F(SupervisorTest, TakesTheWorkersOfAFreeNode) {
+  run_shell("echo $RANK/$GROUP_RANK");
+  options_.max_workers = 6;
+  options_.min_workers = 2;
+  options_.workers_per_node = 2;
+  options_.takes_free_node = true;
+  options_.node = 1;
+  Node first(*store_, options_);
+  Node second(*store_, options_);
+  EXPECT_EQ(first.supervisor().node(), 1);
+  EXPECT_EQ(second.supervisor().node(), 2);
+  EXPECT_OK(first.outcome());
+  EXPECT_OK(second.outcome());
+  EXPECT_EQ(log_of("worker-0"), "");
+  EXPECT_EQ(log_of("worker-3"), "3/1\n");
+  EXPECT_EQ(log_of("worker-4"), "4/2\n");
 }
 
 TEST_F(SupervisorTest, WhoFailsIsStartedAgainSoOften) {
@@ -171,7 +191,7 @@ TEST_F(SupervisorTest, AKilledWorkerHasANewLifeInTheJob) {
   EXPECT_FAILS(node.outcome(), StatusCode::kCancelled, "asked to stop");
 }
 
-// None of them carries the state on: without the reports the job would wait for their fence.
+// No state holder survives. Without the reports the job would wait for the members' fence.
 TEST_F(SupervisorTest, WhenAllAreKilledTheJobBeginsAnewAtOnce) {
   run_members();
   Node node(*store_, options_);
@@ -183,7 +203,7 @@ TEST_F(SupervisorTest, WhenAllAreKilledTheJobBeginsAnewAtOnce) {
     const auto job = read_job(*store_, "job");
     return job.ok() && job->world.lineage == 2 && job->world.phase == Phase::kActive;
   }));
-  EXPECT_LT(deadline_in(0s) - killed, 30s);  // the fence of member_worker
+  EXPECT_LT(deadline_in(0s) - killed, 30s);  // the fence time of member_worker
 }
 
 TEST_F(SupervisorTest, ScalesDownAndUp) {
@@ -192,7 +212,7 @@ TEST_F(SupervisorTest, ScalesDownAndUp) {
   Node node(*store_, options_);
   ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1", "worker-2"}); }));
   ASSERT_OK(scale_job(*store_, "job", 2));
-  ASSERT_OK(scale_job(*store_, "job", 1));  // replaces it
+  ASSERT_OK(scale_job(*store_, "job", 1));  // replaces the first request
   ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0"}); }));
   ASSERT_TRUE(comes_true([&] { return worker(2).phase == "idle" && worker(1).phase == "idle"; }));
   EXPECT_EQ(worker(2).restarts, 0);
@@ -217,7 +237,7 @@ TEST_F(SupervisorTest, AWorkerHandsItsPlaceOver) {
   EXPECT_EQ(world.generation, before + 1);
   EXPECT_EQ(worker(0).restarts, 0);
   EXPECT_EQ(log_of("worker-0"), "joined as life 1\n");
-  // Back again, to a new life.
+  // Moves back, to a new life of worker 0.
   EXPECT_EQ(migrate_worker(*store_, "job", 2, 0).value(), 0);
   ASSERT_TRUE(comes_true(
       [&] { return has_world_of({"worker-0", "worker-1"}) && worker(2).phase == "idle"; }));
@@ -227,7 +247,7 @@ TEST_F(SupervisorTest, AWorkerHandsItsPlaceOver) {
   EXPECT_FAILS(node.outcome(), StatusCode::kCancelled, "asked to stop");
 }
 
-// It is told whose place it takes in each of its lives, and the other works on meanwhile.
+// The environment of each life names the worker that it replaces, which runs on meanwhile.
 TEST_F(SupervisorTest, WhoFailsBeforeItTookOverIsStartedAgain) {
   options_.max_workers = options_.workers_per_node = 2;
   options_.min_workers = 1;
@@ -259,7 +279,7 @@ TEST_F(SupervisorTest, StopIsAGracefulLeaveOfAll) {
   node.supervisor().stop();
   EXPECT_FAILS(node.outcome(), StatusCode::kCancelled, "asked to stop");
   EXPECT_EQ(log_of("worker-0").find("Cancelled"), std::string::npos) << log_of("worker-0");
-  EXPECT_OK(store_->get("ffdl/job/who/dead/worker-0"));  // it said so itself when it left
+  EXPECT_OK(store_->get("ffdl/job/who/dead/worker-0"));  // it reported its own end
 }
 
 TEST_F(SupervisorTest, KillDoesNotWait) {
@@ -284,6 +304,57 @@ TEST_F(SupervisorTest, NodesShareAJob) {
   EXPECT_FAILS(second.outcome(), StatusCode::kExhausted, "1 of 4 workers failed");
   EXPECT_FAILS(first.outcome(), StatusCode::kExhausted, "workers failed");
   EXPECT_EQ(log_of("worker-3"), "3 1 1\n");
+}
+
+// Models the manager of a cluster, which may start more than this job.
+class StrangeLauncher final : public Launcher {
+ public:
+  explicit StrangeLauncher(Event& exited) : exited_(exited) {
+    for (const char* name : {"worker-2", "worker-99999999999999999999", "worker-", "other", ""}) {
+      exits_.push_back({name, 1, 1, 0});
+    }
+  }
+  Result<int64_t> start(const WorkerCommand& command) override {
+    exits_.push_back({command.name, 1, 0, 0});
+    exited_.set();
+    return 1;
+  }
+  Status stop(std::string_view /*name*/, Duration /*grace*/) override { return {}; }
+  std::optional<WorkerExit> poll_exit() override {
+    if (exits_.empty()) return std::nullopt;
+    WorkerExit first = std::move(exits_.front());
+    exits_.erase(exits_.begin());
+    return first;
+  }
+
+ private:
+  Event& exited_;
+  std::vector<WorkerExit> exits_;
+};
+
+TEST_F(SupervisorTest, EndsOfProcessesThatAreNoWorkersHereAreIgnored) {
+  const auto exited = system_runtime().make_event();
+  StrangeLauncher launcher(*exited);
+  run_shell("true");
+  ASSERT_OK_AND_ASSIGN(const auto supervisor,
+                       Supervisor::start(*store_, system_runtime(), launcher, *exited, options_));
+  EXPECT_OK(supervisor->run());
+}
+
+// Models a supervisor that was stopped for longer than its lease: another one has its node since.
+TEST_F(SupervisorTest, OneThatHasLostItsNodeEndsItsWorkers) {
+  run_shell("sleep 1000");
+  Node node(*store_, options_);
+  ASSERT_TRUE(comes_true([&] { return worker(0).phase == "running"; }));
+  const std::string key = launch::Keys(options_.job).node(0);
+  ASSERT_OK_AND_ASSIGN(const Entry own, store_->get(key));
+  ASSERT_OK_AND_ASSIGN(const LeaseId lease, store_->grant_lease(1h));
+  ASSERT_OK(store_->end_lease(own.lease));
+  NodeStatus other{0, 815, 1, 2, {}};
+  ASSERT_OK(store_->compare_and_put(key, 0, launch::encode(other), lease));
+  EXPECT_FAILS(node.outcome(), StatusCode::kConflict, "another supervisor (process 815) has");
+  EXPECT_EQ(store_->get(key)->value, launch::encode(other));
+  EXPECT_FAILS(store_->get(launch::Keys(options_.job).outcome()), StatusCode::kNotFound, "");
 }
 
 TEST_F(SupervisorTest, OptionsThatCannotBeAreRefused) {
@@ -312,4 +383,4 @@ TEST_F(SupervisorTest, OptionsThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace ffdl
+}  // namespace ffdl::launch

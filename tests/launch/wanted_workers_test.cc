@@ -15,9 +15,9 @@ TEST(WantedWorkers, Scaled) {
       {"2", 4, "4"},
       {"4", 1, "1"},
       {"2: 0 2<1", 1, "1"},
-      {"2: 2<0 1", 1, "1: 2<0"},      // the last place goes, not the largest number
-      {"2: 0 2<1", 3, "3: 0 2 1"},    // worker 1 is wanted itself: nobody takes over from it
-      {"2: 0 3<1", 4, "4: 0 3 1 2"},  // the smallest numbers come
+      {"2: 2<0 1", 1, "1: 2<0"},      // the last place is removed, not the largest number
+      {"2: 0 2<1", 3, "3: 0 2 1"},    // worker 1 is wanted itself, so no worker takes over from it
+      {"2: 0 3<1", 4, "4: 0 3 1 2"},  // the smallest free numbers are added
       {"3: 0 2<1 3", 2, "2: 0 2<1"},
       {"", 2, "2"},
       {"3", 0, "0"},
@@ -35,8 +35,8 @@ TEST(WantedWorkers, Moved) {
     const char* after;
   } cases[] = {
       {"2", 1, 2, "2: 0 2<1"},        {"2", 0, 5, "2: 5<0 1"},
-      {"2: 0 2<1", 2, 1, "2: 0 1<2"},  // back
-      {"2: 0 2<1", 2, 3, "2: 0 3<2"},  // and on: nobody takes over from worker 1 any more
+      {"2: 0 2<1", 2, 1, "2: 0 1<2"},  // back to worker 1
+      {"2: 0 2<1", 2, 3, "2: 0 3<2"},  // onward: no worker takes over from worker 1 any more
       {"2: 0 2<1", 0, 1, "2: 1<0 2"},
   };
   for (const auto& test : cases) {

@@ -26,17 +26,18 @@ std::vector<Member> members(const std::string& text) {
 
 struct Case {
   const char* name;
-  // The record: who is in the world, whether it is active, and who carries the state.
+  // The record: the members of the world, if it is active, and its state holders.
   const char* world;
   bool active;
-  const char* carriers;
-  // The facts: candidates in the order in which they came, those that leave, that stand still, that
-  // are dead, and carriers absent since time 0.
+  const char* state_holders;
+  // The facts: candidates in their order of arrival, and those that leave, stall or are dead. State
+  // holders that are not candidates are absent since time 0.
   const char* candidates;
   const char* leaving;
   const char* stalled;
   const char* dead;
-  // The answer at that time: the next world, or for whom to wait; neither: nothing to do.
+  // The decision at that time: the next world, or the members to wait for. If neither is set,
+  // nothing is to be done.
   Duration now;
   const char* next;
   const char* waiting_for;
@@ -77,11 +78,13 @@ const Case kCases[] = {
     {"the latest record's members do not help", "a b", false, "a", "b c", "", "", "", 0s, "", "a"},
     {"an old id's new life is no carrier", "a", true, "a", "a2 b", "", "", "", 0s, "", "a"},
     {"one carrier is dead, another may live", "a b", true, "a b", "c", "", "", "a", 0s, "", "b"},
-    {"all carriers are dead: anew", "a b", true, "a b", "c", "", "", "a b", 0s, "c", "", true},
+    {"all state_holders are dead: anew", "a b", true, "a b", "c", "", "", "a b", 0s, "c", "", true},
     {"not yet fenced", "a", true, "a", "c", "", "", "", kFenced - 1ns, "", "a"},
     {"fenced: anew", "a", true, "a", "c", "", "", "", kFenced, "c", "", true},
     {"one is dead, one fenced: anew", "a b", true, "a b", "c", "", "", "a", kFenced, "c", "", true},
     {"who begins anew needs no carrier", "a b", false, "", "b", "", "", "", 0s, "b", ""},
+    {"a world that is too large keeps its only carrier", "b c d e a", false, "a", "a b c d e", "",
+     "", "", 0s, "b c d a", ""},
     {"who leaves is left out", "a b", true, "a b", "a b", "a", "", "", 0s, "b", ""},
     {"unless nobody else has the state", "a", true, "a", "a b", "a", "", "", 1s, "a b", ""},
     {"and then may go once another has it", "a b", true, "a b", "a b", "a", "", "", 0s, "b", ""},
@@ -119,8 +122,8 @@ const Case kCases[] = {
      "a c d", "", false, "c a d b"},
     {"full, and all of it replaced: one more for a world", "a b e f", true, "a b e f",
      "a b e f c d g h", "", "", "", 0s, "a c d g h", "", false, "c a d b g e h f"},
-    {"the other carriers died: it stays", "a c", false, "a b", "b c", "", "", "", 0s, "b c", "",
-     false, "c b"},
+    {"the other state_holders died: it stays", "a c", false, "a b", "b c", "", "", "", 0s, "b c",
+     "", false, "c b"},
     {"nobody is kept who stands still", "a b", true, "a b", "a b c", "", "b", "", 0s, "a c", "",
      false, "c b"},
     {"of two the first has the place", "a b", true, "a b", "a b d c", "", "", "", 0s, "a d c", "",
@@ -137,7 +140,7 @@ const Case kCases[] = {
      "b c c b"},
 };
 
-Facts facts_of(const Case& test, const std::vector<Member>& carriers) {
+Facts facts_of(const Case& test, const std::vector<Member>& state_holders) {
   Facts facts;
   const auto has = [](const char* list, const Member& member) {
     const auto all = members(list);
@@ -154,7 +157,7 @@ Facts facts_of(const Case& test, const std::vector<Member>& carriers) {
     }
   }
   for (const Member& member : members(test.dead)) facts.dead[member.id] = member.incarnation;
-  for (const Member& carrier : carriers) {
+  for (const Member& carrier : state_holders) {
     if (facts.find(carrier) == nullptr) facts.absent[carrier.id] = at(0s);
   }
   return facts;
@@ -168,12 +171,12 @@ TEST(DecideWorld, Table) {
       record->generation = 7;
       record->phase = test.active ? Phase::kActive : Phase::kForming;
       record->members = members(test.world);
-      record->carriers = members(test.carriers);
+      record->state_holders = members(test.state_holders);
       record->active_generation = test.active ? 7 : 6;
       record->active_lineage = record->lineage = 2;
       record->checkpoint = CheckpointPointer{2, 5, 50, "saved", 1};
     }
-    const Facts facts = facts_of(test, members(test.carriers));
+    const Facts facts = facts_of(test, members(test.state_holders));
     const WorldDecision decision = decide_world(record, facts, at(test.now), options());
     SCOPED_TRACE(std::string(test.name) + ": " + decision.reason);
     EXPECT_FALSE(decision.reason.empty());
@@ -188,15 +191,15 @@ TEST(DecideWorld, Table) {
     EXPECT_EQ(decision.next->lineage, (record ? 2U : 0U) + (test.begins_anew ? 1 : 0));
     if (test.begins_anew && record) {
       EXPECT_EQ(decision.next->restart_base, record->checkpoint);
-      EXPECT_TRUE(decision.next->carriers.empty());
+      EXPECT_TRUE(decision.next->state_holders.empty());
     } else {
-      EXPECT_EQ(decision.next->carriers, members(test.carriers));
+      EXPECT_EQ(decision.next->state_holders, members(test.state_holders));
       EXPECT_EQ(decision.next->restart_base, std::nullopt);
     }
   }
 }
 
-// With consistent recovery, of the world "a b c" that is carried by all three.
+// Tests consistent recovery of the world "a b c", which all three members carry.
 struct LossCase {
   const char* name;
   const char* candidates;
@@ -204,7 +207,7 @@ struct LossCase {
   const char* stalled;
   const char* dead;
   const char* left;
-  const char* next;  // none: nothing to do
+  const char* next;  // none: nothing is to be done
   bool goes_back;
 };
 
@@ -229,14 +232,14 @@ TEST(DecideWorld, WithConsistentRecoveryALossTakesAllBack) {
     record.generation = record.active_generation = 7;
     record.phase = Phase::kActive;
     record.recovery = Recovery::kConsistent;
-    record.members = record.carriers = members("a b c");
+    record.members = record.state_holders = members("a b c");
     record.active_lineage = record.lineage = 2;
     record.checkpoint = CheckpointPointer{2, 5, 50, "saved", 1};
     const Case as_case = {test.name, "", true, "", test.candidates, test.leaving, test.stalled,
                           test.dead, 0s, "",   ""};
-    Facts facts = facts_of(as_case, record.carriers);
+    Facts facts = facts_of(as_case, record.state_holders);
     for (const Member& member : members(test.left)) facts.left[member.id] = member.incarnation;
-    // The options of this leader say nothing: the record does.
+    // The options of this leader set nothing, since the record decides.
     const WorldDecision decision = decide_world(record, facts, at(9s), options());
     if (!decision.next) {
       EXPECT_EQ(*test.next, '\0') << decision.reason;
@@ -246,10 +249,10 @@ TEST(DecideWorld, WithConsistentRecoveryALossTakesAllBack) {
     EXPECT_EQ(next.members, members(test.next));
     EXPECT_EQ(next.lineage, test.goes_back ? 3U : 2U);
     EXPECT_EQ(next.restart_base, test.goes_back ? record.checkpoint : std::nullopt);
-    const bool is_nobody_left = next.carriers.empty();
+    const bool is_nobody_left = next.state_holders.empty();
     EXPECT_EQ(next.gives_up(), test.goes_back && !is_nobody_left);
-    EXPECT_TRUE(is_nobody_left || next.carriers == record.carriers);
-    // A world that goes back, and loses one more before it is active, is the same lineage's.
+    EXPECT_TRUE(is_nobody_left || next.state_holders == record.state_holders);
+    // A world that goes back, and loses another member before it is active, keeps its lineage.
     if (!next.gives_up() || facts.candidates.size() < 2) continue;
     std::erase_if(facts.candidates, [&](const Candidate& one) { return one.member.id == "c"; });
     const WorldDecision again = decide_world(next, facts, at(9s), options());
@@ -265,18 +268,18 @@ TEST(DecideWorld, AWorldThatGoesBackStillNeedsACarrier) {
   record.active_generation = 7;
   record.recovery = Recovery::kConsistent;
   record.members = members("a d");
-  record.carriers = members("a b");
+  record.state_holders = members("a b");
   record.active_lineage = 2;
   record.lineage = 3;
   ASSERT_TRUE(record.gives_up());
   const Case only_d = {"only d", "", true, "", "d", "", "", "", 0s, "", ""};
-  Facts facts = facts_of(only_d, record.carriers);
+  Facts facts = facts_of(only_d, record.state_holders);
   EXPECT_EQ(decide_world(record, facts, at(0s), options()).waiting_for, members("a b"));
   facts.dead = {{"a", 1}, {"b", 1}};
   const WorldDecision anew = decide_world(record, facts, at(0s), options());
   ASSERT_TRUE(anew.next);
   EXPECT_EQ(anew.next->lineage, 4U);
-  EXPECT_TRUE(anew.next->carriers.empty());
+  EXPECT_TRUE(anew.next->state_holders.empty());
 }
 
 TEST(DecideWorld, TheFirstWorldSaysHowTheJobRecovers) {
@@ -299,7 +302,7 @@ TEST(DecideWorld, SaysWhenToAskAgain) {
   record.generation = record.active_generation = 3;
   record.phase = Phase::kActive;
   record.active_lineage = record.lineage = 1;
-  record.members = record.carriers = members("x y");
+  record.members = record.state_holders = members("x y");
   facts.absent = {{"x", at(10s)}, {"y", at(12s)}};
   EXPECT_EQ(decide_world(record, facts, at(13s), options()).again, at(12s) + kFenced);
 }
@@ -309,7 +312,7 @@ TEST(DecideWorld, AWorldThatCameApartIsFormedAgain) {
   record.generation = 4;
   record.active_generation = 3;
   record.active_lineage = record.lineage = 1;
-  record.members = record.carriers = members("a b");
+  record.members = record.state_holders = members("a b");
   Facts facts;
   facts.candidates = {{{"a", 1}, false, false, 3, 1, at(0s)},
                       {{"b", 1}, false, false, 0, 2, at(0s)}};
@@ -319,6 +322,36 @@ TEST(DecideWorld, AWorldThatCameApartIsFormedAgain) {
   ASSERT_TRUE(decision.next);
   EXPECT_EQ(decision.next->generation, 5U);
   EXPECT_EQ(decision.next->members, record.members);
+}
+
+// The first worlds that fail in a row are formed again at once, later ones at growing intervals.
+TEST(DecideWorld, WorldsThatFailAgainAndAgainAreFormedEverMoreRarely) {
+  struct {
+    uint64_t in_a_row;
+    Duration pause;
+  } const cases[] = {{1, 0s}, {2, 0s}, {3, 1s}, {4, 2s}, {5, 4s}, {8, 4s}, {90, 4s}};
+  for (const auto& test : cases) {
+    WorldRecord record;
+    record.active_generation = 3;
+    record.generation = 100;
+    record.active_lineage = record.lineage = 1;
+    record.members = members("a b");
+    record.state_holders = members("a");
+    Facts facts;
+    facts.formed = at(10s);
+    facts.failed_worlds = test.in_a_row - 1;
+    facts.candidates = {{{"a", 1}, false, false, record.generation, 1, at(0s)},
+                        {{"b", 1}, false, false, 0, 2, at(0s)}};
+    if (test.pause > 0s) {
+      const auto early = decide_world(record, facts, at(10s + test.pause - 1ms), options());
+      EXPECT_FALSE(early.next) << test.in_a_row;
+      EXPECT_EQ(early.again, at(10s + test.pause)) << test.in_a_row;
+    }
+    EXPECT_TRUE(decide_world(record, facts, at(10s + test.pause), options()).next) << test.in_a_row;
+    // A member that is gone is left out at once.
+    facts.candidates.pop_back();
+    EXPECT_TRUE(decide_world(record, facts, at(10s), options()).next) << test.in_a_row;
+  }
 }
 
 TEST(DecideWorld, FewerThanTheLeastFormNothing) {
@@ -332,9 +365,9 @@ TEST(DecideWorld, FewerThanTheLeastFormNothing) {
   EXPECT_EQ(decision.reason, "2 of at least 3 workers are here");
 }
 
-// Any facts at all: what is formed holds a carrier, unless each of them is dead or fenced.
+// Holds for any facts: a formed world has a state holder, unless each of them is dead or fenced.
 TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
-  const auto holds_carrier = [](const WorldRecord& record) {
+  const auto contains_state_holder = [](const WorldRecord& record) {
     return std::any_of(record.members.begin(), record.members.end(),
                        [](const Member& member) { return member.id == "b" || member.id == "d"; });
   };
@@ -344,13 +377,13 @@ TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
     record.active_generation = 6;
     record.active_lineage = record.lineage = 1;
     record.members = members("a b c");
-    record.carriers = members("b d");
+    record.state_holders = members("b d");
     Facts facts;
     bool all_are_gone = true;
     for (unsigned i = 0; i < 4; ++i) {
       const Member member = {std::string(1, static_cast<char>('a' + i)), 1};
       const unsigned own = bits >> (3 * i);
-      const bool is_carrier = i == 1 || i == 3;
+      const bool is_state_holder = i == 1 || i == 3;
       if ((own & 1U) != 0) {
         facts.candidates.push_back({member, (own & 2U) != 0, (own & 4U) != 0, 0, i + 1, at(0s)});
         const char next = static_cast<char>('a' + (i + 1) % 4);
@@ -359,23 +392,107 @@ TEST(DecideWorld, WhateverTheFactsThereIsACarrier) {
         }
       } else if ((own & 2U) != 0) {
         facts.dead[member.id] = 1;
-      } else if (is_carrier) {
+      } else if (is_state_holder) {
         facts.absent[member.id] = (own & 4U) != 0 ? at(0s) : at(kFenced);
       }
-      if (is_carrier && ((own & 1U) != 0 || (own & 6U) == 0)) all_are_gone = false;
+      if (is_state_holder && ((own & 1U) != 0 || (own & 6U) == 0)) all_are_gone = false;
     }
     const WorldDecision decision = decide_world(record, facts, at(kFenced), options());
     if (!decision.next) continue;
     const auto& next = *decision.next;
-    const bool holds = holds_carrier(next);
+    const bool holds = contains_state_holder(next);
     EXPECT_EQ(next.lineage, holds ? 1U : 2U) << bits;
     EXPECT_TRUE(holds || all_are_gone) << bits;
     record.recovery = Recovery::kConsistent;
     const auto back = decide_world(record, facts, at(kFenced), options()).next;
     ASSERT_TRUE(back) << bits;
-    EXPECT_TRUE(holds_carrier(*back) || all_are_gone) << bits;
+    EXPECT_TRUE(contains_state_holder(*back) || all_are_gone) << bits;
     EXPECT_EQ(back->members, next.members) << bits;
   }
+}
+
+// Returns an active world of the first lineage, whose members are its state holders.
+WorldRecord active_record(const char* names, Recovery recovery) {
+  return {.generation = 7,
+          .phase = Phase::kActive,
+          .members = members(names),
+          .state_holders = members(names),
+          .active_generation = 7,
+          .active_lineage = 1,
+          .lineage = 1,
+          .recovery = recovery};
+}
+
+// The job is done: its worlds only bring the last state to late members.
+TEST(DecideWorld, AJobThatIsDoneBeginsNoLineage) {
+  WorldRecord record = active_record("a b", Recovery::kConsistent);
+  record.completion = Completion{1, 7, 100, 5};
+  MembershipOptions least = options();
+  least.min_workers = 2;
+  const auto candidate = [](const std::string& id, bool leaving) {
+    return Candidate{.member = {id, 1}, .leaving = leaving};
+  };
+  const auto decide = [&](std::vector<Candidate> candidates, Time now) {
+    Facts facts;
+    facts.candidates = std::move(candidates);
+    for (const Member& carrier : record.state_holders) {
+      if (facts.find(carrier) == nullptr) facts.absent.emplace(carrier.id, at(0s));
+    }
+    return decide_world(record, facts, now, least).next;
+  };
+  EXPECT_FALSE(decide({candidate("c", false)}, at(2 * kFenced))) << "no carrier is left";
+  EXPECT_FALSE(decide({candidate("a", true)}, at(0s))) << "one leaves, and nobody came";
+  const auto next = decide({candidate("a", true), candidate("c", false)}, at(2s));
+  ASSERT_TRUE(next) << "fewer than min_workers, and a carrier was lost";
+  EXPECT_EQ(next->lineage, 1U);
+  EXPECT_EQ(next->members, members("a c"));
+  EXPECT_EQ(next->completion, record.completion);
+  record.phase = Phase::kForming;
+  record.active_generation = 6;
+  EXPECT_TRUE(decide({candidate("a", true), candidate("c", false)}, at(2s)))
+      << "no member makes that world active";
+}
+
+TEST(DecideWorld, SaysWhenTheWholeStateIsLost) {
+  WorldRecord record = active_record("a", Recovery::kForward);
+  Facts facts;
+  facts.candidates = {{.member = {"b", 1}}};
+  facts.dead["a"] = 1;
+  EXPECT_TRUE(decide_world(record, facts, at(9s), options()).loses_state);
+  record.checkpoint = CheckpointPointer{1, 7, 50, "c", 0};
+  EXPECT_FALSE(decide_world(record, facts, at(9s), options()).loses_state);
+}
+
+// With consistent recovery, members that hold the state give it up, even if no checkpoint exists.
+TEST(DecideWorld, SaysWhenAllGoBackToTheBeginning) {
+  WorldRecord record = active_record("a b", Recovery::kConsistent);
+  Facts facts;
+  facts.candidates = {{.member = {"a", 1}}};
+  const WorldDecision decision = decide_world(record, facts, at(9s), options());
+  ASSERT_TRUE(decision.next);
+  EXPECT_TRUE(decision.warns);
+  EXPECT_NE(decision.reason.find("go back to step 0, as 'b' is lost and no checkpoint"),
+            std::string::npos)
+      << decision.reason;
+  record.checkpoint = CheckpointPointer{1, 7, 50, "c", 0};
+  const WorldDecision with = decide_world(record, facts, at(9s), options());
+  EXPECT_FALSE(with.warns);
+  EXPECT_NE(with.reason.find("the newest checkpoint, as 'b' is lost"), std::string::npos);
+}
+
+TEST(DecideWorld, ACarrierHoldsTheStateUntilItsFenceOrItsEnd) {
+  Facts facts;
+  const Member a = {"a", 1};
+  facts.candidates = {{.member = a}};
+  EXPECT_EQ(holds_until(a, facts, at(0s), options()), kNoDeadline);
+  facts.candidates.clear();
+  facts.absent.emplace("a", at(0s));
+  EXPECT_EQ(holds_until(a, facts, at(5s), options()), at(kFenced));
+  facts.left["a"] = 1;
+  EXPECT_EQ(holds_until(a, facts, at(5s), options()), std::nullopt);
+  facts.left.clear();
+  facts.dead["a"] = 1;
+  EXPECT_EQ(holds_until(a, facts, at(5s), options()), std::nullopt);
 }
 
 }  // namespace

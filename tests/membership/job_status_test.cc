@@ -1,9 +1,8 @@
-#include "ffdl/job_status.h"
-
 #include <gtest/gtest.h>
 
+#include "ffdl/membership.h"
 #include "membership/keys.h"
-#include "membership/records.h"
+#include "membership/membership_records.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -33,7 +32,7 @@ TEST_F(JobStatusTest, MembersOfTheWorldComeFirst) {
   membership::WorldRecord record;
   record.generation = record.active_generation = 7;
   record.phase = Phase::kActive;
-  record.members = record.carriers = {{"b", 2, "b:1"}, {"a", 1, "a:1"}};
+  record.members = record.state_holders = {{"b", 2, "b:1"}, {"a", 1, "a:1"}};
   record.active_lineage = record.lineage = 3;
   record.term = 4;
   record.leader = record.members[0];
@@ -45,6 +44,9 @@ TEST_F(JobStatusTest, MembersOfTheWorldComeFirst) {
       store_->put(keys_.candidate("a"), membership::encode({2, "a:2", false, 0})));  // new life
   ASSERT_OK(store_->put(keys_.candidate("c"), membership::encode({1, "c:1", false, 0})));
   ASSERT_OK(store_->put(keys_.candidate("d"), "foreign"));
+  EXPECT_FAILS(record_server_end(*store_, "job", "a/b", 7), StatusCode::kInvalidArgument,
+               "not a valid name");
+  ASSERT_OK(record_server_end(*store_, "job", "digits", 7));
   ASSERT_OK(store_->put(keys_.progress("b"), encode(membership::Progress{2, 7, 55})));
   ASSERT_OK(
       store_->put(keys_.progress("c"), encode(membership::Progress{9, 7, 56})));  // another life
@@ -72,6 +74,9 @@ TEST_F(JobStatusTest, MembersOfTheWorldComeFirst) {
   EXPECT_TRUE(new_a.is_alive);
   EXPECT_EQ(c.member.id, "c");
   EXPECT_EQ(c.step, 0U);
+  EXPECT_EQ(status.ended_servers, (std::map<std::string, uint64_t>{{"digits", 7}}));
+  ASSERT_OK(begin_again(*store_, "job"));
+  EXPECT_TRUE(read_job(*store_, "job")->ended_servers.empty());
 }
 
 TEST_F(JobStatusTest, AWorldThatCannotBeReadIsSaid) {

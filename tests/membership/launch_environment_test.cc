@@ -104,8 +104,8 @@ TEST(LaunchEnvironment, AWorldOfFixedSize) {
 }
 
 TEST(JobEnvironment, WhatIsSetIsWhatIsRead) {
-  const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3", 2, 8,
-                               "worker-1",   "/logs"};
+  const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3",         2, 8,
+                               "worker-1",   "/logs",  OnLostState::kFail};
   Variables variables;
   for (const std::string& variable : job_variables(told)) {
     const size_t equals = variable.find('=');
@@ -126,6 +126,10 @@ TEST(JobEnvironment, SomeMayBeMissing) {
       parse_job_environment(
           {{"FFDL_STORE", "mem://"}, {"FFDL_WORKER_ID", "a"}, {"FFDL_MIN_WORKERS", "few"}}),
       StatusCode::kInvalidArgument, "FFDL_MIN_WORKERS='few'");
+  EXPECT_FAILS(
+      parse_job_environment(
+          {{"FFDL_STORE", "mem://"}, {"FFDL_WORKER_ID", "a"}, {"FFDL_ON_LOST_STATE", "wait"}}),
+      StatusCode::kInvalidArgument, "use restart or fail");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-/* Rounds of bulk-synchronous training (docs/protocol-ps.md), for exhaustive search with SPIN.
+/* Rounds of bulk-synchronous training (docs/internals/protocol-ps.md), for exhaustive search with SPIN.
  *
  * The thread of shard 0 also forms the rounds: it writes the sequence number of each member into
  * record[r & 1] and then stores the number r of the round. Every shard folds all members of the

@@ -1,4 +1,4 @@
-/* The slot protocol of the parameter server (docs/protocol-ps.md), for exhaustive search with SPIN.
+/* The slot protocol of the parameter server (docs/internals/protocol-ps.md), for exhaustive search with SPIN.
  *
  * One step of the model is one load or store of shared memory, with the private work around it; a
  * process can be killed before each of them. A gradient is two words that are stored apart, so is
@@ -36,7 +36,7 @@
 #define LEARNER_KILLS 1
 #endif
 #ifndef COARSE
-#define COARSE 0 /* 1: slots are read with pub, and seen with pub; why is in docs/protocol-ps.md */
+#define COARSE 0 /* 1: slots are read with pub, and seen with pub; why is in docs/internals/protocol-ps.md */
 #endif
 #ifndef RESUME_AS_COMMITTED
 #define RESUME_AS_COMMITTED 0 /* 1: a new incarnation looks first whether its meta is folded */

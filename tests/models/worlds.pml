@@ -1,4 +1,4 @@
-/* Worlds and steps (docs/protocol-step.md), for exhaustive search with SPIN.
+/* Worlds and steps (docs/internals/protocol-step.md), for exhaustive search with SPIN.
  *
  * An adversary may form any world at any time that the record allows, so suspicion, slow members of
  * old worlds, rescaling and the loss of leaders need no words of their own here. Workers die and

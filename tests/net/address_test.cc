@@ -1,6 +1,7 @@
 #include "net/address.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "support/status_matchers.h"
 
@@ -23,10 +24,14 @@ TEST(Address, AnythingElseIsNone) {
 }
 
 TEST(Address, KnowsWhetherOthersReachIt) {
-  for (const char* host : {"127.0.0.1", "127.1.2.3", "::1"}) {
+  for (const char* host : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) {
     EXPECT_TRUE((Address{host, 1}.is_loopback())) << host;
   }
-  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "no such host"}) {
+  // A name is meant for other machines, whatever it resolves to here.
+  char own[256] = {};
+  ASSERT_EQ(gethostname(own, sizeof own - 1), 0);
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "no such host", "localhost.example",
+                           static_cast<const char*>(own)}) {
     EXPECT_FALSE((Address{host, 1}.is_loopback())) << host;
   }
 }

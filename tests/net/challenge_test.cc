@@ -16,7 +16,7 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-// As Python's hmac gives it for the parts with their lengths before them.
+// Equals Python's hmac over the parts, each after its length.
 TEST(Challenge, IsHmacSha256) {
   EXPECT_EQ(hex(mac_of("key", {"part", ""})),
             "fd6844ee0dd7fec2d3bca0eb6d0f03de8413cab42fff3978ca6e412888b634c7");

@@ -8,7 +8,9 @@
 #include <future>
 #include <optional>
 
+#include "base/limits.h"
 #include "net/listener.h"
+#include "support/low_limit.h"
 #include "support/on_loop.h"
 #include "support/program.h"
 #include "support/status_matchers.h"
@@ -19,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::on_loop;
 
-// One end of a connection, whose events can be waited for.
+// One end of a connection, with a wait for its events.
 struct End {
   std::shared_ptr<Connection> connection;
   std::promise<void> open;
@@ -33,7 +35,7 @@ struct End {
   }
 };
 
-// Sockets that a program started from here finds open.
+// Counts the sockets that a program started from here finds open.
 size_t inherited_sockets() {
   const std::string list = run_program("ls -l /proc/self/fd").out;
   size_t found = 0;
@@ -100,7 +102,7 @@ TEST_F(ConnectionTest, AFrameThatIsTooLongEndsIt) {
   EXPECT_FAILS(client_.closed.get_future().get(), StatusCode::kUnavailable, "127.0.0.1");
 }
 
-// A child that lives on does not hold the connection of its parent open.
+// A child that lives on does not keep the connection of its parent open.
 TEST_F(ConnectionTest, AForkedChildHasNoPartInIt) {
   const pid_t child = fork();
   if (child == 0) {
@@ -113,9 +115,65 @@ TEST_F(ConnectionTest, AForkedChildHasNoPartInIt) {
   waitpid(child, nullptr, 0);
 }
 
-// popen does not call what fork() calls.
+// popen does not call the handlers of fork().
 TEST_F(ConnectionTest, AProgramThatIsStartedHasNoPartInIt) {
   EXPECT_EQ(inherited_sockets(), inherited_before_);
+}
+
+// A name has three addresses: one refuses, one does not answer, and the last is the server.
+TEST_F(ConnectionTest, AllThatANameStandsForIsTriedInTheTimeForOne) {
+  const auto loopback = asio::ip::make_address("127.0.0.1");
+  ASSERT_OK_AND_ASSIGN(const auto gone, Listener::open(*loop_, {"127.0.0.1", 0}));
+  const asio::ip::tcp::endpoint refuses(loopback, gone->address().port);
+  on_loop(*loop_, [&] { gone->close(); });
+  // It accepts nothing, and connections beyond its queue get no answer.
+  asio::io_context context;
+  asio::ip::tcp::acceptor full(context, {loopback, 0}, true);
+  full.listen(0);
+  std::vector<asio::ip::tcp::socket> queue;
+  for (int i = 0; i < 4; ++i) {
+    queue.emplace_back(context, asio::ip::tcp::v4());
+    queue.back().native_non_blocking(true);
+    // Calls connect(2), since asio's call would wait.
+    static_cast<void>(::connect(queue.back().native_handle(), full.local_endpoint().data(),
+                                static_cast<socklen_t>(full.local_endpoint().size())));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto other, Listener::open(*loop_, {"127.0.0.1", 0}));
+  End accepted;
+  on_loop(*loop_, [&] {
+    other->start([&](asio::ip::tcp::socket socket) {
+      accepted.connection = Connection::accepted(std::move(socket), accepted.events());
+    });
+  });
+  const asio::ip::tcp::endpoint server(loopback, other->address().port);
+  const Time start = std::chrono::steady_clock::now();
+  End end;
+  on_loop(*loop_, [&] {
+    end.connection = Connection::connect(*loop_, other->address(),
+                                         {refuses, full.local_endpoint(), server}, end.events());
+  });
+  ASSERT_EQ(end.open.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, Duration(base::kStoreHandshakeMax) / 3);
+  End nobody;
+  on_loop(*loop_, [&] {
+    nobody.connection =
+        Connection::connect(*loop_, {"host", 1}, {refuses, refuses}, nobody.events());
+  });
+  EXPECT_FAILS(nobody.closed.get_future().get(), StatusCode::kUnavailable, "connect to 'host:1'");
+  on_loop(*loop_, [&] { other->close(); });
+  loop_->stop();
+}
+
+TEST_F(ConnectionTest, WithoutADescriptorItIsExhausted) {
+  End end;
+  {
+    const testing::LowLimit none(RLIMIT_NOFILE, testing::next_descriptor());
+    on_loop(*loop_, [&] {
+      end.connection = Connection::connect(*loop_, listener_->address(), end.events());
+    });
+    EXPECT_FAILS(end.closed.get_future().get(), StatusCode::kExhausted, "ulimit -n");
+  }
+  loop_->stop();
 }
 
 TEST_F(ConnectionTest, NobodyThereIsSaid) {

@@ -36,7 +36,7 @@ TEST(Frame, OneThatIsTooLongIsRefusedBeforeItHasCome) {
   std::string bytes;
   append_frame(bytes, "12345678");
   append_frame(bytes, "123456789");
-  reader.feed(std::string_view(bytes).substr(0, 16));  // the second one's length alone
+  reader.feed(std::string_view(bytes).substr(0, 16));  // only the length of the second frame
   ASSERT_OK_AND_ASSIGN(const auto first, reader.next());
   EXPECT_EQ(first, "12345678");
   EXPECT_FAILS(reader.next(), StatusCode::kCorrupt, "9 bytes, at most 8 are allowed");

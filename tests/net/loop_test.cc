@@ -1,9 +1,13 @@
 #include "net/loop.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <future>
 
+#include "support/sanitized.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::net {
@@ -21,6 +25,27 @@ TEST(Loop, RunsWhatIsPostedInOrderOnOneThread) {
   ASSERT_EQ(threads.size(), 3U);
   EXPECT_EQ(threads[0], threads[2]);
   EXPECT_NE(threads[0], std::this_thread::get_id());
+}
+
+TEST(Loop, WithoutDescriptorsItIsExhaustedAndTheProcessLives) {
+  FFDL_SKIP_WITHOUT_DESCRIPTORS_FOR_UBSAN();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Tries each number of free descriptors, from none to enough.
+    const int first = ::dup(STDERR_FILENO);
+    for (int free = 0; free < 8; ++free) {
+      const rlimit few = {static_cast<rlim_t>(first + free), 64};
+      if (::setrlimit(RLIMIT_NOFILE, &few) != 0) ::_exit(2);
+      const auto loop = Loop::start("test");
+      if (loop.ok()) ::_exit(free > 0 ? 0 : 3);
+      if (loop.status().code() != StatusCode::kExhausted) ::_exit(4);
+    }
+    ::_exit(5);
+  }
+  int state = 0;
+  ASSERT_EQ(::waitpid(child, &state, 0), child);
+  ASSERT_TRUE(WIFEXITED(state)) << "signal " << WTERMSIG(state);
+  EXPECT_EQ(WEXITSTATUS(state), 0);
 }
 
 TEST(Loop, WhatIsPostedAfterItsEndNeverRuns) {
@@ -42,7 +67,7 @@ TEST(Timer, CallsOnceNotBeforeItsTime) {
   loop->stop();
 }
 
-// Both timers were due before the loop looked at either.
+// Both timers were due before the loop checked either.
 TEST(Timer, ACallOnItsWayIsVoidWhenTheTimerIsStartedAnewOrGone) {
   ASSERT_OK_AND_ASSIGN(auto loop, Loop::start("test"));
   const Time past = std::chrono::steady_clock::now() - 1s;

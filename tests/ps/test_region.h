@@ -8,12 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "ps/layout.h"
+#include "ps/segment/layout.h"
 
 namespace ffdl::ps {
 
-// A server's memory without a segment, shared with forked children, and a learner's side of the
-// protocol by hand.
+// A server's memory without a segment, shared with forked children. Publishes as a learner does.
 class TestRegion {
  public:
   explicit TestRegion(Config config)
@@ -36,6 +35,7 @@ class TestRegion {
     config.ranges_max = 4;
     config.rows_max = 40;
     config.state_count = state_count;
+    config.gradient_type = DType::kFloat32;
     config.rule.learning_rate = 0.5F;
     return config;
   }
@@ -43,7 +43,7 @@ class TestRegion {
   const Region& operator*() const { return region_; }
   const Region* operator->() const { return &region_; }
 
-  // Depends on learner, sequence and place.
+  // Returns a value that depends on learner, sequence and place.
   static float element(int l, uint64_t q, uint64_t i) {
     return static_cast<float>((i * 7 + q * 13 + static_cast<uint64_t>(l) * 29) % 11) - 5;
   }
@@ -76,7 +76,7 @@ class TestRegion {
     region.learner(l).pub = q;
   }
 
-  // All that a fold changes: weights, state, ledger.
+  // Returns everything that a fold changes: weights, state, ledger.
   std::vector<uint64_t> contents() const {
     const Region& region = region_;
     std::vector<uint64_t> all;

@@ -49,7 +49,7 @@ def no_gpu():
     server = ffdl.ParameterServer.create(parameters=1)
     server.start()
     try:
-        ffdl.DeviceLearner.attach(server)
+        ffdl.Learner.attach(server, device=-1)
     except ffdl.Unimplemented:
         server.stop()
     else:

@@ -14,14 +14,15 @@ SOON_S = 120.0
 
 # Whose processes have imported what takes long.
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["numpy", "torch", "ffdl.torch"])  # what there is of it
+# Packages that are missing are passed over. The first optimizer imports torch._dynamo.
+FORKED.set_forkserver_preload(["numpy", "torch", "torch._dynamo", "ffdl.torch"])
 
 
-def wait_for(condition, what):
+def wait_for(condition, what, soon_s=SOON_S):
     """Its first true value."""
-    deadline = time.monotonic() + SOON_S
+    deadline = time.monotonic() + soon_s
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited {SOON_S} s in vain until {what}"
+        assert time.monotonic() < deadline, f"waited {soon_s} s in vain until {what}"
         time.sleep(0.02)
     return value
 
@@ -61,7 +62,9 @@ class ForkedProgram:
 class Job:
     """Workers that are started and ended one by one, and what they print."""
 
-    def __init__(self, folder, program, *arguments, min_workers=1, forks=False):
+    def __init__(self, folder, program, *arguments, min_workers=1, forks=False, more=None):
+        """more: variables beside those of `ffdl run`."""
+        self._more = more or {}
         self._folder = folder
         self._command = [str(program), *map(str, arguments)]
         self._min_workers = min_workers
@@ -85,7 +88,7 @@ class Job:
             "FFDL_WORKER_ID": f"worker-{number}",
             "FFDL_MIN_WORKERS": str(self._min_workers),
             "OMP_NUM_THREADS": "1",
-        }
+        } | self._more
         self.lives += 1
         log = self._folder / f"life-{self.lives}.log"
         if self._forks:
@@ -100,6 +103,9 @@ class Job:
 
     def ask_to_leave(self, number):
         self._running[number].send_signal(signal.SIGTERM)
+
+    def is_running(self, number):
+        return number in self._running
 
     def kill(self, number):
         self._running[number].kill()

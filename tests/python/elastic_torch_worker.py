@@ -38,7 +38,7 @@ def train(end_file):
     data = torch.randn(SAMPLES, 5, generator=torch.Generator().manual_seed(4)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9999)
-    ledger = ffdl.PartitionLedger.create(
+    ledger = ffdl.make_session_ledger(
         samples=SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=BATCH, epochs=0)
     trainer = ffdl.torch.elastic(
         model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0, verify_state=True,

@@ -31,7 +31,7 @@ def train(end_file):
         parts = [[r.partition, r.begin, r.end] for _, r in committed.parts]
         show(stable=committed.step, parts=parts)
 
-    ledger = ffdl.PartitionLedger.create(
+    ledger = ffdl.make_session_ledger(
         samples=SAMPLES, partition_samples=PARTITION, epochs=0, on_stable=on_stable)
     session = ffdl.Session.open(
         state=[weights, momentum, ends], gradients=[gradient, wants_end], apply=apply,

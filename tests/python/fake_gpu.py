@@ -29,7 +29,7 @@ class FakeGpu:
     def __init__(self, monkeypatch):
         gpu = ffdl.torch.device
         self.log = []
-        self.sent = LateLearner.sent = []
+        self.sent = LateTransfers.sent = []
         self.generator = torch.Generator()
         streams = Stream("current", self.log), Stream("default", self.log)
         for name, stand_in in {
@@ -42,8 +42,9 @@ class FakeGpu:
         }.items():
             monkeypatch.setattr(gpu, name, stand_in)
         monkeypatch.setattr(torch.cuda, "default_generators", (self.generator,))
-        monkeypatch.setattr(
-            ffdl.torch.parameter_server_optimizer, "DeviceLearner", LateLearner)
+        optimizer = ffdl.torch.ps.parameter_server_optimizer
+        monkeypatch.setattr(optimizer, "Learner", LearnerWithoutDevice)
+        monkeypatch.setattr(optimizer, "DeviceLink", LateLink)
 
     @staticmethod
     def _device_of(doing, tensors):
@@ -51,8 +52,25 @@ class FakeGpu:
         return torch.device("cuda", 0)
 
 
-class LateLearner:
-    """A DeviceLearner that begins nothing before somebody waits for it.
+class LearnerWithoutDevice:
+    """Attaches a learner of the host's memory in place of one of GPU 0."""
+
+    @staticmethod
+    def attach(name, timeout_s, *, slot, device):
+        assert device == 0
+        return ffdl.Learner.attach(name, timeout_s, slot=slot)
+
+
+class LateLink(ffdl.torch.ps.learner_link.DeviceLink):
+    """The link of a model on a GPU, whose transfers are late."""
+
+    def __init__(self, learner, *arguments, **options):
+        super().__init__(learner, *arguments, **options)
+        self._transfers = LateTransfers(learner)
+
+
+class LateTransfers:
+    """The transfers of a learner, which begin nothing before somebody waits for it.
 
     So what is written too early is sent, and what is read too early is old.
     """
@@ -60,33 +78,15 @@ class LateLearner:
     sent = []
 
     def __init__(self, learner):
-        self.learner = learner
+        self._learner = learner
         self._push = None
         self._pull = None
 
-    @classmethod
-    def attach(cls, name, timeout_s, *, slot, device):
-        assert device == 0
-        return cls(ffdl.Learner.attach(name, timeout_s, slot=slot))
-
-    def start_push_ranges(self, gradient, samples, *, stream):
-        self.sent.append(gradient.dtype)
-        if gradient.dtype == torch.float32:
-            self._start_push(lambda: self.learner.push_ranges(gradient.numpy(), samples), stream)
-        else:
-            kind = self.learner.gradient_type
-            self._start_push(lambda: self.learner.push_ranges(kind, gradient, samples), stream)
-
-    def start_push_sparse(self, samples, *, tables, dense, stream):
-        rows = [(begin, rows, values.numpy()) for begin, rows, values in tables]
-        parts = [(begin, values.numpy()) for begin, values in dense]
-        assert all(len(set(numbers.tolist())) == len(numbers) for _, numbers, _ in rows)
-        self._start_push(
-            lambda: self.learner.push_sparse(samples, tables=rows, dense=parts), stream)
-
-    def _start_push(self, push, stream):
+    def start_push(self, gradient, samples, *, stream):
         assert self._push is None and stream == STREAM
-        self._push = push
+        if not isinstance(gradient, ffdl.Gradient):
+            self.sent.append(gradient.dtype)
+        self._push = lambda: self._learner.push(gradient, samples)
 
     def finish_push(self, timeout_s):
         push, self._push = self._push, None
@@ -94,7 +94,7 @@ class LateLearner:
 
     def start_pull(self, weights, mode=ffdl.PullMode.RELAXED, *, stream):
         assert self._pull is None and stream == STREAM
-        self._pull = lambda: self.learner.pull(weights.numpy(), mode)
+        self._pull = lambda: self._learner.pull(weights.numpy(), mode)
 
     def finish_pull(self, timeout_s):
         pull, self._pull = self._pull, None

@@ -63,7 +63,7 @@ def test_the_batch_of_any_number_of_workers():
     batch = ffdl.step_batch(grow, 0, 4, noise)
     assert (batch.samples, batch.share, batch.micro_batches) == (128, 32, 1)
     assert batch.learning_rate_factor == batch.progress == noise.gain(32, 128) == 2 / 1.25
-    with pytest.raises(ffdl.InvalidArgument, match="no worker 2 of 2"):
+    with pytest.raises(ffdl.InvalidArgument, match="rank 2 of 2 workers"):
         ffdl.step_batch(keep, 2, 2)
 
 
@@ -182,7 +182,7 @@ def train_virtual(members, steps):
         def descend():
             weights[:] -= 0.1 * gradient
 
-        ledger = ffdl.PartitionLedger.create(
+        ledger = ffdl.make_session_ledger(
             samples=len(data),
             epochs=0,
             shuffle=ffdl.Shuffle.SAMPLES,
@@ -233,7 +233,7 @@ def test_the_shares_are_those_of_a_participant():
             state=[np.zeros(2)],
             gradients=np.zeros(2),
             apply=lambda: None,
-            micro_batch_shares=ffdl.PartitionLedger.create(samples=8),
+            micro_batch_shares=ffdl.make_session_ledger(samples=8),
         )
 
 
@@ -255,9 +255,9 @@ def test_a_job_follows_the_batch_that_the_autoscaler_wants():
     store.put("ffdl-jobs/answers", json.dumps([answer]))
 
     def train(rank):
-        ledger = ffdl.PartitionLedger.create(samples=10_000, partition_samples=1000, epochs=0)
-        batch = ffdl.AgreedBatch.create(8)
-        link = ffdl.JobLink.open(store, "job", interval_s=0.005)
+        ledger = ffdl.make_session_ledger(samples=10_000, partition_samples=1000, epochs=0)
+        batch = ffdl.BatchSizeController.create(8)
+        link = ffdl.AutoscalerClient.open(store, "job", interval_s=0.005)
         session = ffdl.Session.open(
             store,
             id="ab"[rank],
@@ -287,6 +287,6 @@ def test_a_job_follows_the_batch_that_the_autoscaler_wants():
     assert set(batches) <= {8, 24} and batches == sorted(batches)  # whole steps of one, then of the other
     assert batches[-5:] == [24] * 5
     with pytest.raises(ffdl.InvalidArgument, match="give its name"):
-        ffdl.JobLink.open(store, "")
+        ffdl.AutoscalerClient.open(store, "")
     with pytest.raises(ffdl.InvalidArgument, match="give 1 to"):
-        ffdl.AgreedBatch.create(0)
+        ffdl.BatchSizeController.create(0)

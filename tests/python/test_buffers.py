@@ -119,7 +119,7 @@ def test_a_tensor_begins_after_its_offset_and_may_have_no_strides(alone):
     [
         ({"major": 2}, "DLPack of version 2"),
         ({"device_type": 4}, "on a device"),
-        ({"device_type": 2}, "lies in a GPU's memory"),
+        ({"device_type": 2}, "is in a GPU's memory"),
         ({"flags": 1}, "read-only"),
         ({"type_lanes": 4}, "elements of"),
         ({"type_code": 5}, "type 5"),
@@ -192,7 +192,7 @@ def test_a_shared_array_is_an_array_over_shared_memory():
     assert shared.flags.c_contiguous and shared.flags.writeable and not shared.any()
     assert isinstance(shared.base, ffdl.SharedMemory) and shared.base.bytes == 24
     assert ffdl.shared_array(7).shape == (7,) and ffdl.shared_array(7).dtype == np.float32
-    with pytest.raises(ffdl.InvalidArgument, match="0 bytes"):
+    with pytest.raises(ffdl.InvalidArgument, match="give at least one element"):
         ffdl.shared_array(0)
 
 
@@ -290,18 +290,17 @@ def test_tensors_and_the_memory_of_a_server():
     torch = pytest.importorskip("torch")
     server = ffdl.ParameterServer.create(
         parameters=6, rule=ffdl.UpdateRuleOptions(learning_rate=1.0), rows_max=4,
-        gradient_type=ffdl.GradientType.BFLOAT16)
+        gradient_type="bfloat16")
     server.start()
     learner = ffdl.Learner.attach(server, SOON_S)
     learner.push(torch.full((2, 3), -1.0), (0, 0, 1))
-    learner.push_halves(
-        ffdl.GradientType.BFLOAT16, torch.full((6,), -2.0, dtype=torch.bfloat16), (0, 1, 2))
+    learner.push(torch.full((6,), -2.0, dtype=torch.bfloat16), (0, 1, 2))
     learner.flush(SOON_S)
     weights = torch.empty(2, 3)
     assert learner.pull(weights) == 2 and (weights == 3).all()
-    learner.push_sparse((0, 2, 3), tables=[(0, torch.tensor([2]), torch.full((1, 2), -4.0))])
+    learner.push(ffdl.Gradient.sparse([(0, torch.tensor([2]), torch.full((1, 2), -4.0))]), (0, 2, 3))
     torch.from_dlpack(learner.gradient_slot(SOON_S)).fill_(-1)
-    learner.push((0, 3, 4))
+    learner.push(ffdl.Gradient.slot(), (0, 3, 4))
     learner.flush(SOON_S)
     shared = torch.from_dlpack(server.weights())
     assert shared.tolist() == [4, 4, 4, 4, 8, 8]

@@ -91,7 +91,7 @@ class Job:
         self.seen += np.round(self.gradient * 8)
 
     def open(self, store=None, id="a", **options):
-        self.ledger = ffdl.PartitionLedger.create(
+        self.ledger = ffdl.make_session_ledger(
             samples=40, order=ffdl.SampleOrder.GLOBAL, batch_samples=8,
             shuffle=ffdl.Shuffle.SAMPLES, epochs=1)
         self.session = ffdl.Session.open(
@@ -123,7 +123,7 @@ def test_a_job_goes_on_at_another_size(tmp_path):
     job.session = None
 
     store = ffdl.open_store("mem://")
-    resumed = ffdl.CheckpointOptions(tmp_path / "folder", resume=True)
+    resumed = ffdl.CheckpointOptions(tmp_path / "folder", resume=True, at_end=False)
 
     def go_on(id):
         model = Job(tmp_path, members=2)

@@ -185,7 +185,7 @@ def test_ranks_that_disagree_are_both_told(make):
 @pytest.mark.parametrize("make", [local_ranks, shared_ranks])
 def test_a_deadline_ends_it_for_all(make):
     first, second = make(2)
-    with pytest.raises(TimeoutError, match="rank 1 'm1' had not come"):
+    with pytest.raises(TimeoutError, match="rank 1 'm1' had not arrived"):
         first.barrier(timeout_s=0.05)
     with pytest.raises(ffdl.Timeout):  # it stays failed
         first.barrier()
@@ -222,7 +222,7 @@ def test_a_wrong_call_leaves_the_communicator_alive():
 
 
 def test_who_does_not_come_is_named(url):
-    with pytest.raises(ffdl.Timeout, match="rank 1 'm1' has not come"):
+    with pytest.raises(ffdl.Timeout, match="rank 1 'm1' has not arrived"):
         ffdl.connect_communicator(new_world(0, 2), ffdl.open_store(url), 0.3)
 
 
@@ -372,13 +372,14 @@ def test_a_handler_that_returns_runs_while_one_waits_and_stops_nothing(url):
     assert exit_code(child) == 42
 
 
-def test_gloo_moves_the_same_and_says_so():
+@pytest.mark.parametrize("name, tls", [("TCP", False), ("TCP", True), ("GLOO", False)])
+def test_other_back_ends_move_the_same_and_say_so(name, tls):
     store = ffdl.open_store("mem://")
 
     def run(rank):
         try:
             communicator = ffdl.connect_communicator(
-                new_world(rank, 2), store, SOON_S, backend=ffdl.Backend.GLOO
+                new_world(rank, 2), store, SOON_S, backend=ffdl.Backend[name], tls=tls
             )
         except ffdl.Unimplemented:
             return None  # this build has none
@@ -386,9 +387,9 @@ def test_gloo_moves_the_same_and_says_so():
         return communicator.backend
 
     backends = on_threads(range(2), run)
-    if backends == [None, None]:
+    if name == "GLOO" and backends == [None, None]:
         pytest.skip("built without FFDL_WITH_GLOO")
-    assert backends == [ffdl.Backend.GLOO] * 2
+    assert backends == [ffdl.Backend[name]] * 2
 
 
 def test_a_communicator_says_how_its_members_reach_each_other():

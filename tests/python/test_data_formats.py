@@ -9,6 +9,8 @@ import lzma
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -126,8 +128,8 @@ def test_corrupt_lines_are_left_out_where_that_is_asked_for(tmp_path):
     path = tmp_path / "lines.json"
     path.write_text("".join("{\n" if i % 3 == 1 else f"{i}\n" for i in range(12)))
     with pytest.raises(ffdl.Corrupt, match="lines.json"):
-        ffdl.open_lines([str(path)], json=True).read(range(12))
-    data = ffdl.open_lines([str(path)], json=True, on_corrupt=ffdl.OnCorrupt.SKIP)
+        ffdl.open_json_lines([str(path)]).read(range(12))
+    data = ffdl.open_json_lines([str(path)], skip_corrupt=True)
     assert data.read([2, 1, 0, 4]) == [b"2", None, b"0", None]
     assert data.skipped.samples == 2
     assert "lines.json" in data.skipped.first
@@ -151,7 +153,7 @@ def test_a_loader_gives_what_is_not_corrupt_and_commits_all(tmp_path, num_worker
     path = tmp_path / "lines.json"
     # The second step of three has nothing that is whole.
     path.write_text("".join("{\n" if i == 1 or 4 <= i < 8 else f"{i}\n" for i in range(12)))
-    data = ffdl.open_lines([str(path)], json=True, on_corrupt=ffdl.OnCorrupt.SKIP)
+    data = ffdl.open_json_lines([str(path)], skip_corrupt=True)
     committed = []
     with ElasticLoader(
             data, batch_samples=4, shuffle=ffdl.Shuffle.NONE, num_workers=num_workers,
@@ -167,7 +169,7 @@ def test_a_shard_with_other_bytes_is_left_out_as_a_whole(tmp_path):
     broken = bytearray(victim.read_bytes())
     broken[-10] ^= 1
     victim.write_bytes(broken)
-    data = ffdl.open_mds([folder], on_corrupt=ffdl.OnCorrupt.SKIP)
+    data = ffdl.open_mds([folder], skip_corrupt=True)
     read = data.read(range(6))
     assert [one is None for one in read] == [False] * 3 + [True] * 3
     assert data.skipped.samples == 3
@@ -331,7 +333,7 @@ def test_tables_that_are_broken(arrow, tmp_path, kind):
     victim = Path(paths[0])
     data = opened(paths)
     os.truncate(victim, victim.stat().st_size // 3)  # shrinks while it is in use
-    where = {"parquet": r"row group 2 at byte \d+", "stream": r"batch 2 at byte \d+", "file": "batch 2"}
+    where = {"parquet": "row group 2", "stream": r"batch 2 at byte \d+", "file": "batch 2"}
     with pytest.raises(ffdl.Corrupt, match=f"{where[kind]} of '{victim}'"):
         data.read([50])
     with pytest.raises(ffdl.Corrupt, match=f"open '{paths[0]}'"):
@@ -344,7 +346,7 @@ def test_tables_that_are_broken(arrow, tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_that_are_broken_are_left_out_where_that_is_asked_for(arrow, tmp_path, kind):
     paths, opened = write_tables(arrow, tmp_path, kind)
-    skip = {"on_corrupt": ffdl.OnCorrupt.SKIP, "cached_bytes": 1}
+    skip = {"skip_corrupt": True, "cached_bytes": 1}
     data = opened(paths, **skip)
     os.truncate(paths[0], os.path.getsize(paths[0]) // 3)  # of its rows 0 to 69 the first are left
     assert data.read([99, 50, 71])["id"].tolist() == [99, 71]
@@ -379,10 +381,57 @@ def test_pages_of_parquet_are_checked(arrow, tmp_path):
     path.write_bytes(broken)
     data = ffdl.data.open_parquet([str(path)])
     assert data.read([499])["id"].tolist() == [499]
-    with pytest.raises(ffdl.Corrupt, match=r"row group 1 at byte \d+ of .*(CRC|checksum)"):
+    with pytest.raises(ffdl.Corrupt, match=r"row group 1 of .*(CRC|checksum)"):
         data.read([500])
-    left = ffdl.data.open_parquet([str(path)], on_corrupt=ffdl.OnCorrupt.SKIP)
+    left = ffdl.data.open_parquet([str(path)], skip_corrupt=True)
     assert left.read([500, 0])["id"].tolist() == [0] and left.skipped.samples == 1
+
+
+def test_values_that_python_lacks_are_corrupt(arrow, tmp_path):
+    """pyarrow raises a KeyError, of an unknown time zone, and others of its own."""
+    from pyarrow import parquet
+
+    nowhere = arrow.list_(arrow.timestamp("us", tz="Nowhere/Land"))
+    broken = {
+        "zone": arrow.array([[0], [1]], nowhere),
+        "year": arrow.array([[1 << 62], [1 << 61]], arrow.list_(arrow.timestamp("s"))),
+        "text": arrow.array([b"\xff", b"\xfe"]).view(arrow.string()),
+    }
+    for name, column in broken.items():
+        path = tmp_path / f"{name}.arrow"
+        table = arrow.table({"id": [1, 2], name: column})
+        with arrow.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+        for call in (lambda data: data.read([1, 0]), lambda data: data[1]):
+            with pytest.raises(ffdl.Corrupt, match=rf"{name}.*; .*"):
+                call(ffdl.data.open_arrow([path]))
+        assert ffdl.data.open_arrow([path], ["id"]).read([1])["id"].tolist() == [2]
+    table = arrow.table({"zone": broken["zone"]})
+    parquet.write_table(table, tmp_path / "zone.parquet")
+    with pytest.raises(ffdl.Corrupt, match="read column 'zone'.*columns="):
+        ffdl.data.open_parquet([tmp_path / "zone.parquet"])[0]
+
+
+def test_rows_that_do_not_fit_into_memory_are_exhausted(arrow, tmp_path):
+    path = tmp_path / "wide.arrow"
+    table = arrow.table({"id": [1], "bytes": arrow.array([bytes(16 << 20)], arrow.large_binary())})
+    with arrow.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    program = (
+        "import re, resource, sys, ffdl\n"
+        "data = ffdl.data.open_arrow([sys.argv[1]])\n"
+        "assert len(data.read([0])['bytes'][0]) == 16 << 20\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20),) * 2)\n"
+        "for call in (data.read, data.__getitems__):\n"
+        "    try:\n"
+        "        call([0] * 200)\n"
+        "    except ffdl.Exhausted as error:\n"
+        "        assert 'take 200 rows' in str(error) and 'ulimit -v' in str(error), error\n"
+        "    else:\n"
+        "        sys.exit('3 GiB fit into 512 MiB')\n")
+    ended = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_paths_may_be_objects(arrow, tmp_path):

@@ -263,7 +263,7 @@ def test_iterable_data_sets_of_pytorch():
             rows = torch.cat(run(loader))
         assert sorted(rows[:, 0].tolist()) == list(range(20)) and not rows.sum()
     for iterable in (Shard(0, 7), Counted(7, 12)):
-        with pytest.raises(ffdl.InvalidArgument, match="becomes a data set by .*IterableShards"):
+        with pytest.raises(ffdl.InvalidArgument, match="make a data set .*IterableShards"):
             ElasticLoader(iterable, batch_samples=4)
 
 
@@ -522,7 +522,7 @@ def test_what_would_be_wrong_is_said(options, message):
         ({"window_partition": 2}, "no option 'window_partition'; use 'window_partitions'"),
         ({"anything": 2}, "no option 'anything'; leave it out"),
         ({"shuffle": True}, "shuffle is True; use ffdl.Shuffle.SAMPLES"),
-        ({"seed": "one"}, "an option has another type than it must have"),
+        ({"seed": "one"}, "an option has a wrong type"),
     ],
 )
 def test_options_of_a_data_loader_are_named(options, message):
@@ -648,8 +648,8 @@ def test_samples_come_into_memory_of_the_caller(tmp_path):
     read[1][0] = ord("L")
     assert text[7:13] == b"Line 0"
     (tmp_path / "json").write_text('1\nx\n"three"\n')
-    json_lines = ffdl.open_lines(
-        [str(tmp_path / "json")], json=True, on_corrupt=ffdl.OnCorrupt.SKIP)
+    json_lines = ffdl.open_json_lines(
+        [str(tmp_path / "json")], skip_corrupt=True)
     first, second, third = json_lines.read([2, 1, 0], out=text)
     assert (bytes(first), second, bytes(third)) == (b'"three"', None, b"1")
     assert text.startswith(b'"three"1')

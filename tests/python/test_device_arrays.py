@@ -157,7 +157,7 @@ def test_the_producer_is_told_of_the_default_stream():
         (CudaArray(mask=object()), "has a mask"),
         (CudaArray(stream=0x5000), "of a stream other than the default one"),
         (CudaArray(stream=2), "of a stream other than the default one"),
-        (DeviceTensor(type=4), "no GPU of NVIDIA's"),
+        (DeviceTensor(type=4), "other than an NVIDIA GPU"),
         (DeviceTensor(flags=1), "read-only"),
         (DeviceTensor(np.zeros(4, np.uint8), type_code=1), "elements of"),
         ([DeviceTensor(), DeviceTensor(device=1)], "GPU 1, and others in that of GPU 0"),
@@ -181,8 +181,8 @@ def test_a_session_has_one_gpu():
 def test_calls_of_the_host_alone_say_so():
     store = ffdl.open_store("mem://")
     (alone,) = shared_ranks(1)
-    alone.open_to_listeners(store)
-    listener = ffdl.Listener.attach(alone.world, store)
+    alone.open_to_subscribers(store)
+    listener = ffdl.AllReduceSubscriber.attach(alone.world, store)
     with pytest.raises(ffdl.InvalidArgument, match=r"array 'out': .* GPU 0, .* e\.g\. with x\.cpu"):
         listener.next(DeviceTensor())
     server = ffdl.ParameterServer.create(parameters=4)
@@ -199,8 +199,8 @@ def test_calls_of_the_host_alone_say_so():
 def test_a_learner_of_a_gpu_needs_one(no_gpu, name):
     server = ffdl.ParameterServer.create(parameters=4, name=name)
     server.start()
-    for attach in (lambda: ffdl.DeviceLearner.attach(name, 5, slot=1, device=0),
-                   lambda: ffdl.DeviceLearner.attach(server, timeout_s=5)):
+    for attach in (lambda: ffdl.Learner.attach(name, 5, slot=1, device=0),
+                   lambda: ffdl.Learner.attach(server, timeout_s=5, device=-1)):
         with pytest.raises(ffdl.Unimplemented, match="CUDA|GPU"):
             attach()
     assert not server.stats().learners  # no slot was taken

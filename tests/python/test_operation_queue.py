@@ -106,7 +106,7 @@ def test_a_wait_that_is_too_short_ends_nothing():
     first, second = shared_ranks(2)
     queue = ffdl.OperationQueue(first)
     ticket = queue.barrier(timeout_s=SOON_S)
-    with pytest.raises(ffdl.Timeout, match="has not ended, and goes on"):
+    with pytest.raises(ffdl.Timeout, match="has not ended, and continues"):
         ticket.wait(0.05)
     second.barrier()
     ticket.wait(SOON_S)
@@ -117,7 +117,7 @@ def test_a_failure_comes_from_wait():
     queue = ffdl.OperationQueue(first)
     late, later = queue.barrier(timeout_s=0.05), queue.barrier()
     for ticket in (late, late, later):
-        with pytest.raises(ffdl.Timeout, match="rank 1 'm1' had not come"):
+        with pytest.raises(ffdl.Timeout, match="rank 1 'm1' had not arrived"):
             ticket.wait()
     with pytest.raises(ffdl.InvalidArgument, match="array 'inout'"):
         queue.all_reduce("wrong")

@@ -28,7 +28,7 @@ def push_ones(learner, begin, count):
     """`count` mini-batches of one sample whose gradient is -1: each adds 1 to every weight."""
     for sample in range(begin, begin + count):
         learner.gradient_slot(SOON_S)[:] = -1
-        learner.push((0, sample, sample + 1))
+        learner.push(ffdl.Gradient.slot(), (0, sample, sample + 1))
 
 
 def learn_in_child(name, begin, count):
@@ -58,9 +58,9 @@ def test_gradients_and_samples_arrive_once():
 
 
 def test_a_server_tells_where_its_memory_lies(name):
-    server = new_server(name, placement=ffdl.Placement.OFF)
+    server = new_server(name, bind_to_nodes=False)
     memory = server.stats().memory
-    assert memory.note == "placement is off"
+    assert memory.note == "bind_to_nodes is off"
     assert not memory.bound and memory.threads_bound == 0
     assert len(memory.shard_nodes) == 1
     assert memory.huge_page_bytes == 0 and memory.huge_page_note
@@ -168,7 +168,7 @@ def test_whatever_is_an_array_is_taken_where_it_lies(make, name):
     server.start()
     learner = ffdl.Learner.attach(server, SOON_S)
     learner.push(ones, (0, 0, 1))
-    learner.push_ranges(ones, [(0, 1, 2)])
+    learner.push(ones, [(0, 1, 2)])
     learner.start_push(make(np.full(SIZE, -1, np.float32)), (0, 2, 3))  # kept until it has ended
     gc.collect()
     learner.finish_push(SOON_S)
@@ -179,12 +179,12 @@ def test_whatever_is_an_array_is_taken_where_it_lies(make, name):
         np.testing.assert_array_equal(values_of(weights), 3)
     rows = make(np.array([4, 1]))
     if make is not ARRAYS["array"]:  # which has one dimension
-        learner.push_sparse(
-            (0, 3, 4), tables=[(10, rows, make(np.full((2, 3), -2, np.float32)))],
-            dense=[(990, make(np.full(3, -5, np.float32)))])
+        learner.push(ffdl.Gradient.sparse(
+            tables=[(10, rows, make(np.full((2, 3), -2, np.float32)))],
+            parts=[(990, make(np.full(3, -5, np.float32)))]), (0, 3, 4))
         learner.flush(SOON_S)
         pulled = make(np.zeros((2, 3), np.float32))
-        learner.pull_rows(10, rows, pulled)
+        learner.pull_rows([(10, rows, pulled)])
         np.testing.assert_array_equal(values_of(pulled), 5)
         assert learner.live_weights()[990] == 8
     averages = ffdl.AveragingLearner.attach(
@@ -201,16 +201,39 @@ def test_transfers_beside_compute():
     server = new_server()
     server.start()
     learner = ffdl.Learner.attach(server, SOON_S)
+    weights = np.empty(SIZE, np.float32)
     for sample in range(5):
-        learner.start_pull()
-        pulled = learner.finish_pull(SOON_S)
+        learner.start_pull(weights)
+        assert learner.finish_pull(SOON_S) <= sample
         learner.start_push(np.full(SIZE, -1, np.float32), ffdl.SampleRange(0, sample, sample + 1))
         assert learner.finish_push(SOON_S) in set(ffdl.PushResult)
     learner.flush(SOON_S)
-    learner.start_pull()
-    pulled = learner.finish_pull(SOON_S)
-    np.testing.assert_array_equal(pulled.weights, 5)
-    assert pulled.version == server.version
+    learner.start_pull(weights)
+    assert learner.finish_pull(SOON_S) == server.version
+    np.testing.assert_array_equal(weights, 5)
+
+
+def test_transfers_of_rows_beside_compute():
+    server = new_server(rows_max=8)
+    server.start()
+    learner = ffdl.Learner.attach(server, SOON_S)
+    values = np.full((2, 3), -2, np.float32)
+    learner.start_push(
+        ffdl.Gradient.sparse([(10, np.array([4, 1]), values)]), [(0, 0, 2), (1, 0, 1)])
+    assert learner.finish_push(SOON_S) in set(ffdl.PushResult)
+    learner.flush(SOON_S)
+    assert (learner.committed(0), learner.committed(1)) == (2, 1)
+    pulled = np.empty((1, 3), np.float32)
+    learner.start_pull_rows([(10, np.array([4]), pulled)])
+    assert learner.finish_pull(SOON_S) == 1
+    np.testing.assert_array_equal(pulled, 2)
+    learner.gradient_slot(SOON_S)[:] = -1
+    learner.start_push(ffdl.Gradient.slot(), (0, 2, 3))
+    learner.finish_push(SOON_S)
+    learner.flush(SOON_S)
+    assert learner.live_weights()[0] == 1
+    with pytest.raises(ffdl.InvalidArgument, match="a stream is given, .* has no device"):
+        learner.start_pull(np.empty(SIZE, np.float32), stream=7)
 
 
 def test_not_a_number_is_rejected_and_nothing_is_committed():
@@ -289,7 +312,7 @@ def test_two_threads_in_one_learner_are_refused():
     server = new_server(synchrony=ffdl.Synchrony.BULK)  # not started: flush has to wait
     learner = ffdl.Learner.attach(server, SOON_S)
     learner.gradient_slot(SOON_S)[:] = 0
-    learner.push((0, 0, 1))
+    learner.push(ffdl.Gradient.slot(), (0, 0, 1))
     inside = threading.Event()
 
     def wait_in_flush():
@@ -317,7 +340,7 @@ def test_sparse_gradients_touch_only_their_rows():
     learner = ffdl.Learner.attach(server, SOON_S)
     rows = np.array([4, 1, 4])
     values = np.arange(9, dtype=np.float32).reshape(3, 3)
-    learner.push_sparse((0, 0, 5), tables=[(10, rows, values)], dense=[(990, values[0])])
+    learner.push(ffdl.Gradient.sparse([(10, rows, values)], [(990, values[0])]), (0, 0, 5))
     learner.flush(SOON_S)
     expected = np.zeros(SIZE, np.float32)
     expected[10 + 3 * 4 : 10 + 3 * 5] = -(values[0] + values[2])
@@ -326,23 +349,23 @@ def test_sparse_gradients_touch_only_their_rows():
     np.testing.assert_array_equal(learner.live_weights(), expected)
     assert learner.committed(0) == 5
     pulled = np.empty((2, 3), np.float32)
-    assert learner.pull_rows(10, np.array([4, 0]), pulled) == 1
+    assert learner.pull_rows([(10, np.array([4, 0]), pulled)]) == 1
     np.testing.assert_array_equal(pulled, [-(values[0] + values[2]), [0, 0, 0]])
     with pytest.raises(ffdl.InvalidArgument, match="3 rows, one per row number"):
-        learner.push_sparse((0, 5, 6), tables=[(10, rows, values[:2])])
+        learner.push(ffdl.Gradient.sparse([(10, rows, values[:2])]), (0, 5, 6))
     with pytest.raises(ffdl.InvalidArgument, match="2 rows; give .* of 3 rows"):
-        learner.pull_rows(10, rows, pulled)
+        learner.pull_rows([(10, rows, pulled)])
     with pytest.raises(ffdl.InvalidArgument, match="1 dimensions; give .* of 3 rows"):
-        learner.push_sparse((0, 5, 6), tables=[(10, rows, values[0])])
+        learner.push(ffdl.Gradient.sparse([(10, rows, values[0])]), (0, 5, 6))
     with pytest.raises(ffdl.InvalidArgument, match="elements of int32"):
-        learner.push_sparse((0, 5, 6), tables=[(10, rows.astype(np.int32), values)])
+        learner.push(ffdl.Gradient.sparse([(10, rows.astype(np.int32), values)]), (0, 5, 6))
     with pytest.raises(ffdl.InvalidArgument, match="there are"):
-        learner.push_sparse((0, 5, 6), tables=[(10, -rows, values)])
+        learner.push(ffdl.Gradient.sparse([(10, -rows, values)]), (0, 5, 6))
 
 
 @pytest.mark.parametrize("kind", ["FLOAT16", "BFLOAT16"])
 def test_gradients_of_16_bits(kind):
-    server = new_server(gradient_type=ffdl.GradientType[kind])
+    server = new_server(gradient_type=kind.lower())
     server.start()
     learner = ffdl.Learner.attach(server, SOON_S)
     learner.push(np.full(SIZE, 3, np.float32), (0, 0, 1))
@@ -352,21 +375,21 @@ def test_gradients_of_16_bits(kind):
         bits = np.full(SIZE, 0x3F00, np.uint16)
         halves = [bits, FakeTensor(bits, type_code=4)]  # DLPack's bfloat16
     for number, half in enumerate(halves, 1):
-        learner.push_halves(ffdl.GradientType[kind], half, (0, number, number + 1))
-    learner.push_ranges(ffdl.GradientType[kind], halves[-1], [(0, 5, 7), (1, 0, 1)])
+        learner.push(half, (0, number, number + 1))
+    learner.push(halves[-1], [(0, 5, 7), (1, 0, 1)])
     learner.flush(SOON_S)
     np.testing.assert_array_equal(learner.live_weights(), -3 - 0.5 * (len(halves) + 1))
-    assert learner.gradient_type == ffdl.GradientType[kind]
+    assert learner.gradient_type == kind.lower()
     assert (learner.committed(0), learner.committed(1)) == (7, 1)
     with pytest.raises(ffdl.InvalidArgument, match="float32"):
-        learner.push_halves(ffdl.GradientType[kind], np.zeros(SIZE, np.float32), (0, 9, 10))
+        learner.push(np.zeros(SIZE, np.float64), (0, 9, 10))
 
 
 def test_one_gradient_of_several_ranges():
     server = new_server(partitions=2)
     server.start()
     learner = ffdl.Learner.attach(server, SOON_S)
-    learner.push_ranges(np.ones(SIZE, np.float32), [(0, 0, 5), (1, 0, 2)])
+    learner.push(np.ones(SIZE, np.float32), [(0, 0, 5), (1, 0, 2)])
     learner.flush(SOON_S)
     assert [p.samples for p in server.stats().partitions] == [5, 2]
 

@@ -14,17 +14,16 @@ AT_ONCE = {"cooldown_s": 0, "confirmations": 1}
 class Doubling:
     """A policy in Python: twice the workers while a metric is high, one fewer where it is not."""
 
-    def decide(self, observation, now_s):
+    def decide(self, observation):
         high = observation.metrics["loss"].mean > 1
         workers = 2 * observation.workers if high else observation.workers - 1
-        return ffdl.SizeDecision(workers, f"at {now_s:.0f} s")
+        return ffdl.SizeDecision(workers, f"at {observation.at_s:.0f} s")
 
 
 def trace_of(values):
     return [
-        ffdl.TracePoint(
-            10.0 * i,
-            ffdl.Observation(workers=2, metrics={"loss": ffdl.MetricValue(v, members=1)}),
+        ffdl.Observation(
+            at_s=10.0 * i, workers=2, metrics={"loss": ffdl.MetricValue(v, members=1)}
         )
         for i, v in enumerate(values)
     ]
@@ -32,25 +31,26 @@ def trace_of(values):
 
 def test_built_in_policies_decide():
     seen = ffdl.Observation(
+        at_s=3600,
         workers=2,
         samples_per_s=140,
-        speeds=[ffdl.SizeSpeed(1, 100, age_s=5)],
+        speeds=[ffdl.StepMeasurement(1, batch=50, step_s=0.5, age_s=5)],
         idle_workers=3,
         metrics={"queue_depth": ffdl.MetricValue(45), "noise_scale": ffdl.MetricValue(128, 2)},
     )
-    for options, workers in [
-        (ffdl.EfficiencyPolicyOptions(), 1),
-        (ffdl.EfficiencyPolicyOptions(trusted_for_s=4), 3),
-        (ffdl.QueuePolicyOptions(per_worker=10), 5),
-        (ffdl.NoisePolicyOptions(samples_per_worker=16), 4),
-        (ffdl.SchedulePolicyOptions(sizes=[(0, 2), (12 * 3600, 7)]), 2),
-        (ffdl.IdlePolicyOptions(keep_idle=1), 4),
+    for policy, workers in [
+        (ffdl.efficiency_policy(), 1),
+        (ffdl.efficiency_policy(trusted_for_s=4), 3),
+        (ffdl.queue_policy(per_worker=10), 5),
+        (ffdl.noise_policy(samples_per_worker=16), 4),
+        (ffdl.schedule_policy(sizes=[(0, 2), (12 * 3600, 7)]), 2),
+        (ffdl.idle_policy(keep_idle=1), 4),
     ]:
-        decision = ffdl.make_policy(options).decide(seen, now_s=3600)
+        decision = policy.decide(seen)
         assert decision.workers == workers, decision
         assert decision.reason
     with pytest.raises(ffdl.InvalidArgument, match="per_worker"):
-        ffdl.make_policy(ffdl.QueuePolicyOptions(per_worker=0))
+        ffdl.queue_policy(per_worker=0)
     with pytest.raises(ffdl.InvalidArgument, match="max_workers"):
         ffdl.SteadyOptions(min_workers=3, max_workers=2)
 
@@ -68,11 +68,11 @@ def test_a_policy_in_python_is_replayed():
 
 def test_what_a_policy_raises_comes_out():
     class Fails:
-        def decide(self, observation, now_s):
+        def decide(self, observation):
             raise ZeroDivisionError
 
     class Wrong:
-        def decide(self, observation, now_s):
+        def decide(self, observation):
             return 3
 
     with pytest.raises(ZeroDivisionError):
@@ -90,7 +90,7 @@ def test_a_policy_comes_from_a_file(tmp_path):
     assert loaded.steady.cooldown_s == 1.5
     policy = loaded.policy
     del loaded
-    assert policy.decide(trace_of([31])[0].observation, 0).workers == 4
+    assert policy.decide(trace_of([31])[0]).workers == 4
     with pytest.raises(ffdl.NotFound):
         ffdl.load_policy(tmp_path / "none")
 
@@ -124,40 +124,40 @@ def supervisors_records(store, wanted):
 def test_a_meter_tells_a_follower_and_its_log_is_a_trace(tmp_path):
     store = ffdl.open_store("mem://")
     log = tmp_path / "sizes.jsonl"
-    meter = ffdl.StepMeter.create(
+    meter = ffdl.StepMetrics.create(
         store, job="j", steps=2, metrics={"loss": lambda: 0.5, "nothing": lambda: None})
     supervisors_records(store, 1)
     session, gradient = open_session(store, [meter])
     seen = []
 
     class Mine:
-        def decide(self, observation, now_s):
+        def decide(self, observation):
             seen.append(observation)
             return ffdl.SizeDecision(1, "enough")
 
     steady = ffdl.SteadyOptions(**AT_ONCE)
     with ffdl.PolicyFollower.start(
             Mine(), store, job="j", steady=steady, interval_s=0, log_file=log) as follower:
-        train(session, gradient, lambda: follower.stats.decisions >= 2)
-    assert follower.stats.changes == 0
+        train(session, gradient, lambda: follower.decisions >= 2)
+    assert follower.changes == 0
     assert seen[0].workers == 1
     assert seen[0].metrics["loss"].sum == 0.5
     assert "nothing" not in seen[0].metrics
     assert seen[0].samples_per_s > 0
     trace = ffdl.load_policy_trace(log)
-    assert len(trace) == follower.stats.decisions
-    assert trace[0].observation.samples_per_s == seen[0].samples_per_s
+    assert len(trace) == follower.decisions
+    assert trace[0].samples_per_s == seen[0].samples_per_s
 
 
 def test_what_a_followed_policy_raises_comes_out_at_its_end():
     store = ffdl.open_store("mem://")
-    meter = ffdl.StepMeter.create(store, job="j", steps=1)
+    meter = ffdl.StepMetrics.create(store, job="j", steps=1)
     supervisors_records(store, 1)
     session, gradient = open_session(store, [meter])
     asked = threading.Event()
 
     class Fails:
-        def decide(self, observation, now_s):
+        def decide(self, observation):
             asked.set()
             raise ZeroDivisionError
 
@@ -170,20 +170,20 @@ def test_what_a_followed_policy_raises_comes_out_at_its_end():
 
 def test_what_a_metric_raises_comes_out_of_the_session():
     store = ffdl.open_store("mem://")
-    meter = ffdl.StepMeter.create(store, metrics={"loss": lambda: 1 / 0})
+    meter = ffdl.StepMetrics.create(store, metrics={"loss": lambda: 1 / 0})
     session, gradient = open_session(store, [meter])
     with pytest.raises(ZeroDivisionError):
         session.end_step(1)
 
 
-def test_replacement_takes_the_place_of_a_watch():
+def test_a_watch_replaces():
     store = ffdl.open_store("mem://")
-    replacement = ffdl.StragglerReplacement.create(store, job="j", factor=1.5, steps=3)
+    replacement = ffdl.StragglerWatch.create_replacing(store, job="j", factor=1.5, steps=3)
     session, gradient = open_session(store, [replacement])
     session.end_step(1)
     assert replacement.stragglers == []
     session.finish()
     with pytest.raises(ffdl.InvalidArgument, match="factor"):
-        ffdl.StragglerReplacement.create(store, factor=1)
+        ffdl.StragglerWatch.create_replacing(store, factor=1)
     with pytest.raises(ffdl.InvalidArgument, match="ffdl run"):
-        ffdl.StepMeter.create()
+        ffdl.StepMetrics.create()

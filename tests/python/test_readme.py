@@ -1,16 +1,14 @@
-"""The README's Python programs, and the examples, run and print what they should."""
+"""The Python programs of the docs, and the examples, run and print what they should."""
 
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 from elastic_jobs import run_workers
+from pages import ROOT, write_program
 
 import ffdl
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def run(*command):
@@ -20,26 +18,20 @@ def run(*command):
 
 
 @pytest.mark.parametrize(
-    ("number", "printed"), [(0, "the first weight is 3.0\n"), (1, "the sum is 3.0\n")]
+    ("page", "printed"),
+    [("docs/guide/parameter-server.md", "the first weight is 3.0\n"),
+     ("docs/guide/python.md", "the sum is 3.0\n")]
 )
-def test_readme_program(number, printed, tmp_path):
-    assert run(readme_program(number, tmp_path)) == printed
+def test_program_of_a_page(page, printed, tmp_path):
+    assert run(write_program(page, tmp_path)) == printed
 
 
-def readme_program(number, folder):
-    programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(programs) == 3
-    program = folder / "program.py"
-    program.write_text(programs[number])
-    return program
-
-
-def test_readme_elastic_program(tmp_path, monkeypatch):
+def test_elastic_program_of_a_page(tmp_path, monkeypatch):
     """As under `ffdl run --ledger-log`."""
     folder = tmp_path / "logs"
     folder.mkdir()
     monkeypatch.setenv("FFDL_LEDGER_LOG", str(folder))
-    program = readme_program(2, tmp_path)
+    program = write_program("docs/guide/start.md", tmp_path)
     printed = run_workers(tmp_path, 2, program)
     assert [lines[-1] for lines in printed] == ["slope 2.50, offset -1.00"] * 2
     logs = sorted(folder.iterdir())

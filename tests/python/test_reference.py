@@ -1,6 +1,6 @@
 """10,007 samples, and 2 workers that become 3 in the middle of an epoch, or of which one dies there.
 
-tests/data has it for the ledgers themselves; docs/data.md shows what comes of it.
+tests/data has it for the ledgers themselves; docs/guide/data.md shows what comes of it.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ def test_a_loader_loses_and_repeats_none(dies):
     for _ in range(STEPS):
         for one in loaders:
             use(one)
-            one.ledger.advance()
+            one.ledger.commit()
     if dies:
         use(loaders[1])
         loaders.pop().close()
@@ -44,9 +44,9 @@ def test_a_loader_loses_and_repeats_none(dies):
     while not loaders[0].is_done:
         for one in loaders:
             use(one)
-            one.ledger.advance()
+            one.ledger.commit()
     assert lost_and_repeated(uses) == (0, BATCH // 2 if dies else 0)
-    assert loaders[0].ledger.stats.repeated == (BATCH // 2 if dies else 0)
+    assert loaders[0].ledger.repeated == (BATCH // 2 if dies else 0)
 
 
 def test_what_a_static_split_loses():

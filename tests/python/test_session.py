@@ -4,12 +4,14 @@ import gc
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import threading
 import weakref
 
 import numpy as np
 import pytest
-from elastic_jobs import churn, committed_steps, expect_each_sample_once
+from elastic_jobs import Job, churn, committed_steps, expect_each_sample_once, wait_for
 from ranks import SOON_S, on_threads
 
 import ffdl
@@ -34,10 +36,92 @@ class Model:
         return ffdl.Session.open(store, id=id, **(given | PATIENT | options))
 
 
+def test_a_job_that_is_done_is_not_trained_again(tmp_path):
+    store = ffdl.open_store("mem://")
+    x = np.arange(30.0)
+
+    def train(**options):
+        model = Model(np.float64)
+        loader = ffdl.data.ElasticLoader(x, batch_samples=6, epochs=2)
+        session = model.open(store, participants=[loader.ledger], **options)
+        came_late = session.is_finished
+        for batch in loader.batches(session):
+            model.gradient[:] = batch.mean()
+            session.end_step(loader.taken)
+        assert session.is_finished and loader.is_done
+        assert session.step == 10
+        return came_late, model
+
+    keep = {"checkpoints": ffdl.CheckpointOptions(tmp_path)}
+    came_late, first = train(**keep)
+    assert not came_late and first.applied == 10
+    came_late, late = train(id="b", **keep)
+    assert came_late and late.applied == 0
+    assert late.weights.tolist() == first.weights.tolist()
+    with pytest.raises(ffdl.errors.JobDone, match="is done at step 10") as raised:
+        train(id="c")  # it does not know where the checkpoint is
+    assert isinstance(raised.value, ffdl.errors.NotFound) and raised.value.code == 0
+    ffdl.begin_again(store, "job")
+    came_late, again = train()
+    assert not came_late and again.applied == 10
+
+
+LATE_WORKER = """
+import os, signal, sys, numpy as np, ffdl
+x, w, g = np.arange(120.0), np.zeros(2), np.zeros(2)
+def apply(): w[:] -= 1e-7 * g
+loader = ffdl.data.ElasticLoader(x, batch_samples=12, epochs=2)
+keep = ffdl.CheckpointOptions(sys.argv[1]) if len(sys.argv) > 1 else None
+life = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+me = os.environ["FFDL_WORKER_ID"]
+if life:  # it comes when the others are gone
+    while not os.path.exists(os.environ["DONE"]): pass
+s = ffdl.Session.open(state=w, gradients=g, apply=apply, begin_anew=lambda: w.fill(0),
+                      participants=[loader.ledger], checkpoints=keep)
+print(f"{me} {life} begins at {s.step}", flush=True)
+for b in loader.batches(s):
+    g[:] = b.mean()
+    s.end_step(loader.taken)
+    if me == "worker-1" and life == 0 and s.step >= 10: os.kill(os.getpid(), signal.SIGKILL)
+open(os.environ["DONE"], "w").close()
+print(f"{me} {life} ends at {s.step} with {w.tobytes().hex()}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_worker_that_is_started_again_after_the_end_ends_as_the_others(tmp_path, keeps):
+    worker = tmp_path / "late.py"
+    worker.write_text(LATE_WORKER)
+    environment = dict(os.environ, TMPDIR=str(tmp_path), DONE=str(tmp_path / "done"))
+
+    def run(*options):
+        command = [sys.executable, "-m", "ffdl", "run", "--workers", "1:2", "--job", "late",
+                   *options, str(worker)]
+        if keeps:
+            command.append(str(tmp_path / "checkpoints"))
+        return subprocess.run(command, env=environment, capture_output=True, text=True,
+                              timeout=SOON_S, check=False)
+
+    first = run()
+    assert first.returncode == 0, first.stderr
+    assert "job 'late' is done: step 20 is its last" in first.stderr
+    ends = {line.split(" with ")[1] for line in first.stdout.splitlines() if " with " in line}
+    assert len(ends) == 1, first.stdout
+    begins = [line for line in first.stdout.splitlines() if "worker-1 1 begins" in line]
+    assert [line.split()[-1] for line in begins] == (["20"] if keeps else []), first.stdout
+    second = run()
+    assert second.returncode == 0, second.stderr
+    assert "give --again" in second.stderr and "begins" not in second.stdout
+    (tmp_path / "done").unlink()
+    again = run("--again")
+    assert again.returncode == 0, again.stderr
+    assert "begins at 0" in again.stdout
+
+
 def test_one_member_trains_alone():
     model = Model()
     worlds = []
-    ledger = ffdl.PartitionLedger.create(samples=10, partition_samples=4, epochs=2)
+    ledger = ffdl.make_session_ledger(samples=10, partition_samples=4, epochs=2)
     session = model.open(
         ffdl.open_store("mem://"), participants=[ledger], on_world=worlds.append
     )
@@ -56,7 +140,7 @@ def test_one_member_trains_alone():
     with pytest.raises(ffdl.Cancelled, match="has left job"):
         session.end_step(1)
     with pytest.raises(ffdl.Cancelled, match="has left job"):
-        session.standing()
+        session.life_status()
 
 
 def test_members_go_back_alike(tmp_path):
@@ -156,7 +240,7 @@ def test_what_a_callback_raises_comes_out_as_itself():
         session.end_step(1)
     with pytest.raises(Mine):
         Model().open(store, job="on_world", on_world=fail)
-    ledger = ffdl.PartitionLedger.create(samples=9, partition_samples=3, on_stable=fail)
+    ledger = ffdl.make_session_ledger(samples=9, partition_samples=3, on_stable=fail)
     session = Model().open(store, job="on_stable", participants=[ledger])
     ledger.take(1)
     session.end_step(1)
@@ -219,7 +303,7 @@ def test_a_cycle_through_a_callback_is_collected():
 
 def test_one_thread_at_a_time():
     store = ffdl.open_store("mem://")
-    ledger = ffdl.PartitionLedger.create(samples=10)
+    ledger = ffdl.make_session_ledger(samples=10)
     inside, go_on = threading.Event(), threading.Event()
 
     def apply():
@@ -326,7 +410,7 @@ def test_what_cannot_be_is_said():
         Model().open(None)
     with pytest.raises(TypeError, match="open_store"):
         Model().open("mem://")
-    with pytest.raises(TypeError, match="not 'ledger'"):
+    with pytest.raises(TypeError, match="is of type str; give StepParticipants"):
         Model().open(store, participants=["ledger"])
     assert ffdl.job_environment() is None
 
@@ -356,3 +440,25 @@ def test_workers_come_leave_and_are_killed(tmp_path):
     steps = {one["step"] for life in lives for one in life if "step" in one}
     assert sorted(steps) == list(range(1, max(steps) + 1))
     expect_each_sample_once(committed_steps(lives))
+
+
+def test_a_worker_ends_with_its_launcher(tmp_path, monkeypatch):
+    """As one that a shell has started, which the kernel does not kill with `ffdl run`."""
+    launcher = subprocess.Popen(["sleep", "1000"])
+    try:
+        stat = pathlib.Path(f"/proc/{launcher.pid}/stat").read_text()
+        started = stat.rpartition(")")[2].split()[19]
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+        monkeypatch.setenv("FFDL_LAUNCHER", f"{launcher.pid}:{started}:{namespace}")
+        worker = pathlib.Path(__file__).with_name("elastic_worker.py")
+        with Job(tmp_path, worker, tmp_path / "never") as job:
+            log = job.start(0)
+            wait_for(lambda: '"step"' in log.read_text(), "the worker trains")
+            launcher.kill()
+            launcher.wait()
+            said = f"its launcher, 'ffdl run' as process {launcher.pid}, has ended"
+            wait_for(lambda: said in log.read_text(), "the worker ends")
+            assert "Cancelled" in log.read_text()
+    finally:
+        launcher.kill()
+        launcher.wait()

@@ -34,7 +34,7 @@ def epochs_of(data, epochs=1, **options):
     with loader:
         for _, batch in loader.all_parts():
             used.append(batch)
-            loader.ledger.advance()
+            loader.ledger.commit()
     return used
 
 

@@ -102,7 +102,7 @@ def train_arrays(name, life):
         for ranges, numbers in life.use(loader.all_parts(timeout_s=SOON_S)):
             gradient = np.zeros(DATA["samples"], np.float32)
             np.add.at(gradient, numbers, -1)
-            learner.push_ranges(gradient, ranges)
+            learner.push(gradient, ranges)
     learner.detach(SOON_S)
     life.tell()
 

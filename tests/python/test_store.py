@@ -1,5 +1,8 @@
 """The store from Python: keys, revisions, waiting and leases, over three back ends."""
 
+import base64
+import http.server
+import json
 import threading
 
 import pytest
@@ -80,3 +83,57 @@ def test_a_key_goes_with_its_lease(store):
 def test_a_url_names_a_back_end():
     with pytest.raises(ffdl.InvalidArgument):
         ffdl.open_store("nowhere://")
+
+
+class ForeignEtcd(http.server.BaseHTTPRequestHandler):
+    """Answers as an etcd in which another program has put a key that is not UTF-8."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, body):
+        text = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self):
+        self.answer({"etcdserver": "3.5.0", "etcdcluster": "3.5.0"})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        kv = {"key": base64.b64encode(b"bad\xff\x00").decode(), "value": "djE=", "mod_revision": "2",
+              "create_revision": "2", "version": "1"}
+        self.answer({"header": {"revision": "2"}, "kvs": [kv], "count": "1"})
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_key_of_others_that_is_not_utf8_breaks_no_listing():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ForeignEtcd)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        store = ffdl.open_store(f"etcd://127.0.0.1:{server.server_port}")
+        assert [(e.key, e.value) for e in store.list("")] == [("bad\\xff\x00", b"v1")]
+        del store
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_store_that_is_found_by_its_folder_has_a_secret(tmp_path):
+    server = ffdl.StoreServer.start(folder=f"{tmp_path}/store", makes_secret=True)
+    secret = server.secret()
+    assert len(secret) == 64
+    with pytest.raises(ffdl.InvalidArgument, match="another secret"):
+        ffdl.open_store(server.url())
+    ffdl.open_store(server.url(), secret=secret).put("key", "value")
+    assert ffdl.open_store(f"tcp://{tmp_path}/store").get("key").value == b"value"
+    assert (tmp_path / "store" / "secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_text_of_other_processes_is_shown_without_controls():
+    assert ffdl.printable("wor\x1b[2Jker\n") == "wor\\x1b[2Jker\\n"
+    assert ffdl.printable(b"\xff\xe2\x82\xac") == "\\xff€"

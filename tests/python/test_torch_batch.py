@@ -9,7 +9,7 @@ import ffdl
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import ffdl.torch  # noqa: E402
-from ffdl.torch.step_plan import StepPlan  # noqa: E402
+from ffdl.torch.training.step_plan import StepPlan  # noqa: E402
 from test_torch_elastic import (  # noqa: E402
     BATCH,
     OPTIMIZERS,
@@ -31,7 +31,7 @@ ADA_SCALE = ffdl.LearningRateRule.ADA_SCALE
 
 
 def on_demand(epochs=1):
-    return ffdl.PartitionLedger.create(samples=SAMPLES, partition_samples=30, epochs=epochs)
+    return ffdl.make_session_ledger(samples=SAMPLES, partition_samples=30, epochs=epochs)
 
 
 def train_in_micro_batches(rank, workers, url, loads):
@@ -109,7 +109,7 @@ def test_parts_of_unequal_size():
     model = make_model()
     trainer = open_trainer(
         model, "sgd", batch_rule=ffdl.BatchRule(samples=BATCH, micro_batch_max=7),
-        ledger=ffdl.PartitionLedger.create(
+        ledger=ffdl.make_session_ledger(
             samples=13, order=ffdl.SampleOrder.GLOBAL, batch_samples=13))
     x, y = make_data()
     plain = make_model()
@@ -179,7 +179,7 @@ def test_a_schedule_goes_on_by_what_steps_are_worth():
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=0.5)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-    settings = ffdl.torch.common_state.Settings(optimizer, scheduler, 0)
+    settings = ffdl.torch.training.common_state.Settings(optimizer, scheduler, 0)
     with plan.learning_rate(optimizer):
         assert optimizer.param_groups[0]["lr"] == 0.5 * gain
     assert optimizer.param_groups[0]["lr"] == 0.5
@@ -194,7 +194,7 @@ def test_a_schedule_goes_on_by_what_steps_are_worth():
 
     # A newcomer goes on with what is left of a step, too.
     other = torch.optim.SGD([parameter], lr=0.5)
-    newcomer = ffdl.torch.common_state.Settings(
+    newcomer = ffdl.torch.training.common_state.Settings(
         other, torch.optim.lr_scheduler.StepLR(other, 1, gamma=0.5), 0)
     newcomer.bytes.copy_(settings.bytes)
     newcomer.may_differ = True

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ffdl
+from elastic_jobs import wait_for
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import ffdl.torch  # noqa: E402
@@ -53,8 +54,7 @@ def stop_in_the_middle(folder, **of_checkpoints):
             at_checkpoint = state_of(model)
         if trainer.session.step == 6:
             break
-    while trainer.session.stats.checkpoints == 0:
-        trainer.session.end_step(0)
+    wait_for(lambda: trainer.session.stats.checkpoints == 1, "there is a checkpoint")
     return at_checkpoint
 
 

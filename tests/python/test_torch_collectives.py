@@ -1,5 +1,6 @@
 """The back end ffdl of torch.distributed: every collective, as gloo has it."""
 
+import copy
 import datetime
 
 import pytest
@@ -25,7 +26,7 @@ def reduced(inputs, op):
     stacked = torch.stack([one.to(torch.float64) for one in inputs])
     found = {
         dist.ReduceOp.SUM: lambda: stacked.sum(0),
-        dist.ReduceOp.AVG: lambda: stacked.mean(0),
+        dist.ReduceOp.AVG: lambda: stacked.mean(0),  # the conversion to integers truncates
         dist.ReduceOp.MIN: lambda: stacked.amin(0),
         dist.ReduceOp.MAX: lambda: stacked.amax(0),
         dist.ReduceOp.PRODUCT: lambda: stacked.prod(0),
@@ -44,7 +45,7 @@ def reduce_everything(rank):
     ranks = dist.get_world_size()
     for dtype in [*FLOATS, *INTEGERS]:
         inputs = [given_by(one, (ranks * 5, 3), dtype) for one in range(ranks)]
-        for op in [*OPS, *([dist.ReduceOp.AVG] if dtype.is_floating_point else [])]:
+        for op in [*OPS, dist.ReduceOp.AVG]:
             expected = reduced(inputs, op)
             tensor = inputs[rank].clone()
             dist.all_reduce(tensor, op)
@@ -87,6 +88,68 @@ def reduce_booleans_and_complex_numbers(rank):
 
 def test_booleans_and_complex_numbers(torch_processes):
     torch_processes.run(2, reduce_booleans_and_complex_numbers)
+
+
+def average_integers(rank):
+    for dtype in [torch.int8, torch.int16, torch.int32, torch.int64]:
+        tensor = torch.tensor([-7, -1, 7, 1, 0] if rank == 0 else [0] * 5, dtype=dtype)[::2].clone()
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        same(tensor, torch.tensor([-3, 3, 0], dtype=dtype))  # towards zero
+    for dtype in [torch.uint8, torch.uint16, torch.uint32, torch.uint64]:
+        high = torch.iinfo(torch.int8 if dtype == torch.uint8 else torch.int16).max
+        tensor = torch.tensor([2 * high, 1, 1] if rank == 0 else [0, 0, 1]).to(dtype)
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        assert tensor.tolist() == [high, 0, 1]
+    strided = torch.tensor([[4, 0], [7, 0]])[:, 0] * (1 - rank)
+    columns = torch.zeros(2, 2, dtype=torch.int64)
+    columns[:, 0] = strided
+    dist.all_reduce(columns[:, 0], dist.ReduceOp.AVG)
+    assert columns.tolist() == [[2, 0], [3, 0]]
+    large = torch.tensor([2**62 + 1])
+    dist.all_reduce(large, dist.ReduceOp.AVG)  # 2**63 + 2 wraps around before the division
+    assert large.item() == -(2**62) + 1
+    three = torch.tensor(3 - rank)
+    with torch.inference_mode():
+        dist.all_reduce(made := torch.tensor(3 - rank), dist.ReduceOp.AVG)
+    dist.all_reduce(three, dist.ReduceOp.AVG)
+    assert three == 2 and made == 2
+
+
+def test_an_average_of_integers_is_cut_off(torch_processes):
+    torch_processes.run(2, average_integers)
+
+
+def sum_sparse_gradients(rank):
+    ranks = dist.get_world_size()
+
+    def given(one, dtype=torch.float32):
+        rows = torch.tensor([[one, 5, 5]]) if one != 1 else torch.zeros(1, 0, dtype=torch.int64)
+        values = torch.arange(1, 1 + 2 * rows.shape[1]).reshape(-1, 2).to(dtype)
+        return torch.sparse_coo_tensor(rows, values, (9, 2))  # not coalesced, and empty at rank 1
+
+    for dtype in [torch.float32, torch.float64, torch.bfloat16, torch.int64]:
+        for op in [dist.ReduceOp.SUM, dist.ReduceOp.AVG]:
+            tensor = given(rank, dtype)
+            dist.all_reduce(tensor, op)
+            dense = torch.stack([given(one, dtype).to_dense().double() for one in range(ranks)])
+            expected = dense.sum(0) if op == dist.ReduceOp.SUM else dense.mean(0)
+            same(tensor.to_dense(), expected.to(dtype))
+    with pytest.raises(dist.DistBackendError, match="another rank has another shape"):
+        dist.all_reduce(torch.sparse_coo_tensor(torch.zeros(1, 0), torch.zeros(0), (9 + rank,)))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(20, 4, sparse=True), torch.nn.Linear(4, 1))
+    alone = copy.deepcopy(model)
+    words = [torch.tensor([one, one + 1, 3]) for one in range(ranks)]
+    parallel = torch.nn.parallel.DistributedDataParallel(model)
+    parallel(words[rank]).mean().backward()
+    (sum(alone(one).mean() for one in words) / ranks).backward()
+    for mine, whole in zip(model.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad.to_dense(), whole.grad.to_dense())
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_sparse_sums(ranks, torch_processes):
+    torch_processes.run(ranks, sum_sparse_gradients)
 
 
 # --- moves ---

@@ -32,7 +32,7 @@ def why_not():
     server = ffdl.ParameterServer.create(parameters=1)
     server.start()
     try:
-        ffdl.DeviceLearner.attach(server)
+        ffdl.Learner.attach(server, device=-1)
     except ffdl.Unimplemented as error:
         return f"ffdl: {error}"
     return None
@@ -171,7 +171,9 @@ def train_on(device, streams=contextlib.nullcontext, **options):
         options["ledger"] = make_ledger(micro_batch_samples=options["micro_batch_samples"])
     scaler = torch.amp.GradScaler(
         device.type, init_scale=2.0**100, growth_interval=3, enabled=options.pop("scaled", False))
-    model = make_model(torch.nn.BatchNorm1d(8)).to(device)
+    # Behind a bias BatchNorm leaves that bias a gradient of rounding alone, which Adam makes large.
+    norm = torch.nn.LayerNorm if options.get("optimizer") == "adamw" else torch.nn.BatchNorm1d
+    model = make_model(norm(8)).to(device)
     trainer = open_trainer(model, grad_scaler=scaler, **options)
     x, y = (one.to(device) for one in make_data())
     for batch in trainer.batches():
@@ -210,7 +212,7 @@ def test_a_loaders_batches_lie_in_pinned_memory(workers):
 def test_a_model_on_both_sides_is_refused():
     model = make_model()
     model[0].to(GPU)
-    with pytest.raises(ffdl.InvalidArgument, match="move all of it to one side"):
+    with pytest.raises(ffdl.InvalidArgument, match="move all of it to one device"):
         open_trainer(model)
 
 
@@ -295,7 +297,7 @@ def test_gradients_leave_beside_the_next_mini_batch(name):
 @pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT16"])
 def test_gradients_of_16_bits(kind, name):
     plain, optimizer, model, opt = rule_on_gpu(
-        name, "sgd", gradient_type=ffdl.GradientType[kind], **servers.BULK)
+        name, "sgd", gradient_type=kind.lower(), **servers.BULK)
     for step in range(6):
         for one, target in ((optimizer, plain), (opt, model)):
             one.zero_grad()

@@ -54,9 +54,9 @@ def test_the_device_of_a_model():
 @pytest.mark.parametrize(
     ("others", "message"),
     [
-        (["cuda:0"], r"'w' lies on 'cpu', and 'w1' on 'cuda:0'.*model.to\('cuda:0'\)"),
-        (["cpu", "meta"], "'w2' lies on 'meta'; move it to the CPU or to a GPU"),
-        (["xpu:0"], "'w1' lies on 'xpu:0'"),
+        (["cuda:0"], r"'w' is on 'cpu', and 'w1' on 'cuda:0'.*model.to\('cuda:0'\)"),
+        (["cpu", "meta"], "'w2' is on 'meta'; move it to the CPU or to an NVIDIA GPU"),
+        (["xpu:0"], "'w1' is on 'xpu:0'"),
     ],
 )
 def test_a_model_on_both_sides_is_refused(others, message):
@@ -65,7 +65,7 @@ def test_a_model_on_both_sides_is_refused(others, message):
         device_of("train", tensors)
     if "cpu" in others:
         return
-    with pytest.raises(ffdl.InvalidArgument, match="train: 'w1' lies on"):
+    with pytest.raises(ffdl.InvalidArgument, match="train: 'w1' is on"):
         device_of("train", tensors[1:] + [("w", on("cuda:1"))])
 
 
@@ -184,7 +184,7 @@ def test_gradients_lie_in_few_arrays_of_the_gpu(gpu, monkeypatch):
         return ffdl.Session.open(store, **options | HOST)
 
     monkeypatch.setattr(
-        sys.modules["ffdl.torch.elastic"], "Session", types.SimpleNamespace(open=open_session))
+        sys.modules["ffdl.torch.training.elastic"], "Session", types.SimpleNamespace(open=open_session))
     open_trainer(make_model(torch.nn.BatchNorm1d(8)), overlap=True, bucket_bytes=1 << 20)
     (options,) = opened
     assert [one.dtype for one in options["gradients"]] == [torch.float32, torch.float64]
@@ -309,7 +309,7 @@ def test_what_waits_does_not_overlap(options, gpu, name):
 
 
 def test_overlap_is_of_a_gpu(name):
-    with pytest.raises(ffdl.InvalidArgument, match="takes a model on a GPU"):
+    with pytest.raises(ffdl.InvalidArgument, match="needs a model on a GPU"):
         make(name, overlap=True)
 
 
@@ -343,10 +343,7 @@ def test_gradients_of_rows_are_pushed_as_rows(gpu, name):
 
 
 def test_a_learner_without_a_gpu_leaves_nothing(no_gpu, monkeypatch, name):
-    attach = ffdl.DeviceLearner.attach
     FakeGpu(monkeypatch)
-    monkeypatch.setattr(
-        ffdl.torch.parameter_server_optimizer, "DeviceLearner",
-        types.SimpleNamespace(attach=attach))
+    monkeypatch.setattr(ffdl.torch.ps.parameter_server_optimizer, "Learner", ffdl.Learner)
     with pytest.raises(ffdl.Unimplemented, match="CUDA|GPU"):
         make(name)

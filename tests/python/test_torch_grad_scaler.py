@@ -166,7 +166,8 @@ def test_a_newcomer_gets_the_scale():
 def test_a_checkpoint_keeps_the_scale(tmp_path):
     def train(epochs, resume):
         model, scaler = make_model(), make_scaler()
-        checkpoints = ffdl.CheckpointOptions(str(tmp_path), every_steps=4, resume=resume)
+        checkpoints = ffdl.CheckpointOptions(
+            str(tmp_path), every_steps=4, resume=resume, at_end=False)
         trainer = open_trainer(
             model, ledger=make_ledger(epochs=epochs), grad_scaler=scaler, checkpoints=checkpoints)
         begun = trainer.session.step, scaler.state_dict()
@@ -203,7 +204,7 @@ def test_workers_that_do_not_scale_alike_are_refused():
 
     def come(**options):
         model = make_model()
-        with pytest.raises(ffdl.InvalidArgument, match="give elastic\\(\\) the same"):
+        with pytest.raises(ffdl.InvalidArgument, match="give elastic\\(\\) the same grad_scaler="):
             open_trainer(model, store=store, id="b", ledger=make_ledger(epochs=0), **options)
         refused.append(options)
 

@@ -20,8 +20,8 @@ from test_torch_elastic import (  # noqa: E402
     train,
 )
 
-from ffdl.torch.common_state import Averaged  # noqa: E402
-from ffdl.torch.overlap import is_worth_it  # noqa: E402
+from ffdl.torch.training.common_state import Averaged  # noqa: E402
+from ffdl.torch.training.overlap import is_worth_it  # noqa: E402
 
 
 def train_two(make_loss, middle=(), **options):

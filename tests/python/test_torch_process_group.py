@@ -22,8 +22,10 @@ from torch_ranks import connect  # noqa: E402
 import ffdl  # noqa: E402
 import ffdl.torch  # noqa: E402
 from ffdl.torch import ProcessGroupOptions  # noqa: E402
-from ffdl.torch.lane import Lane, Work  # noqa: E402
-from ffdl.torch.rendezvous import Rendezvous  # noqa: E402
+from ffdl.torch.comm.inbox import Inbox, Receive  # noqa: E402
+from ffdl.torch.comm.lane import Lane, Work  # noqa: E402
+from ffdl.torch.comm.operations import as_bytes, header  # noqa: E402
+from ffdl.torch.comm.rendezvous import Rendezvous  # noqa: E402
 
 ONE_MS = datetime.timedelta(milliseconds=1)
 
@@ -53,7 +55,7 @@ def test_several_are_under_way(torch_processes):
 
 def test_operations_keep_their_order_whoever_runs_them():
     for _ in range(20):
-        lane, order = Lane(object), []
+        lane, order = Lane(object, lambda: None), []
         lane.connect()
         entered, go_on = threading.Event(), threading.Event()
 
@@ -78,7 +80,7 @@ def test_a_failure_keeps_nothing_but_what_it_says():
         seen.append(weakref.ref(tensor))
         raise ValueError("what it says")
 
-    lane, seen = Lane(object), []
+    lane, seen = Lane(object, lambda: None), []
     work = Work("fail", fail, [])
     del fail
     lane.give(work, waits=False)
@@ -98,8 +100,10 @@ def ask_for_futures(rank):
     assert (halved.wait() == 1.5).all()
     assert work.get_future().wait()[0] is tensor  # also when it has ended
     assert torch.futures.collect_all([work.get_future(), halved]).wait()
-    with pytest.raises(RuntimeError, match="integers have no mean"):
-        wrong = dist.all_reduce(torch.ones(1, dtype=torch.int32), dist.ReduceOp.AVG, async_op=True)
+    options = dist.BroadcastOptions()
+    options.rootRank = 7
+    with pytest.raises(RuntimeError, match="root 7"):
+        wrong = dist.group.WORLD.broadcast([torch.ones(1)], options)
         wrong.get_future().wait()
     assert wrong.is_completed() and not wrong.is_success()
     assert isinstance(wrong.exception().__cause__, ffdl.InvalidArgument)
@@ -160,8 +164,6 @@ def pass_around(rank):
         scalar = torch.tensor(0.0)
         assert dist.recv(scalar, src=0, tag=7) == 0 and scalar.item() == 5
         dist.recv(torch.zeros(0), src=0)
-        with pytest.raises(ffdl.Unimplemented, match="give `src`"):
-            dist.recv(scalar)
         with pytest.raises(ffdl.InvalidArgument, match="another rank"):
             dist.group.WORLD.send([scalar], 1, 0)
 
@@ -174,15 +176,283 @@ def test_messages(ranks, torch_processes):
 def mix_up_messages(rank):
     if rank == 0:
         dist.send(torch.ones(3), dst=1, tag=1)
-        dist.send(torch.ones(3, dtype=torch.int32), dst=1)
+        dist.send(torch.ones(3, dtype=torch.int32), dst=1, tag=2)
+        dist.send(torch.ones(4), dst=1, tag=2)
+        dist.send(torch.ones(4), dst=1, tag=2)
+        dist.send(torch.full((2,), 5.0), dst=1, tag=2)
     else:
-        for dtype in (torch.float32, torch.float32):
-            with pytest.raises(dist.DistBackendError, match="sent another dtype, or tag [01]"):
-                dist.recv(torch.zeros(3, dtype=dtype), src=0, tag=2)
+        for source in (0, 0, 0, None):
+            with pytest.raises(dist.DistBackendError, match="sent another dtype or size, .*tag [12]"):
+                dist.recv(torch.zeros(3), src=source, tag=2)
+        got = torch.zeros(2)
+        dist.recv(got, src=0, tag=2)  # the wrong ones are gone
+        assert (got == 5).all()
 
 
 def test_messages_that_are_not_the_wanted_ones_are_refused(torch_processes):
     torch_processes.run(2, mix_up_messages)
+
+
+# --- messages from any rank ---
+
+
+def receive_from_any(rank):
+    """All send to all others, and each receives from any."""
+    ranks, count = dist.get_world_size(), 10
+    others = [other for other in range(ranks) if other != rank]
+    sent = [
+        dist.isend(torch.tensor([rank, number]), other)
+        for number in range(count) for other in others
+    ]
+    got = {other: [] for other in others}
+    for number in range(count * len(others)):
+        tensor = torch.zeros(2, dtype=torch.int64)
+        if number % 2 == 0:
+            source = dist.recv(tensor)
+        else:
+            work = dist.irecv(tensor)
+            work.wait()
+            source = work._source_rank()
+            assert source == work.source_rank()
+        assert tensor[0] == source
+        got[source].append(tensor[1].item())
+    assert got == {other: list(range(count)) for other in others}
+    for work in sent:
+        work.wait()
+    part = dist.new_group([0, ranks - 1])
+    if rank == ranks - 1:
+        dist.send(torch.ones(1), 0, group=part)
+    if rank == 0:
+        assert dist.recv(torch.zeros(1), group=part) == ranks - 1  # not its rank in that group
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_messages_from_any_rank(ranks, torch_processes):
+    torch_processes.run(ranks, receive_from_any)
+
+
+def receive_from_any_and_one(rank):
+    def sends(*messages):
+        dist.barrier()
+        for value, tag in messages if rank == 1 else ():
+            dist.send(torch.tensor(value), 0, tag=tag)
+
+    def receives(*sources_and_tags):
+        """Starts all, before the other rank sends."""
+        tensors = [torch.tensor(-1) for _ in sources_and_tags]
+        works = [
+            dist.irecv(tensor, source, tag=tag)
+            for tensor, (source, tag) in zip(tensors, sources_and_tags, strict=True)
+        ]
+        return tensors, works
+
+    for first, second in [(1, None), (None, 1), (None, None)]:
+        if rank == 0:
+            tensors, works = receives((first, 0), (second, 0))
+        sends((10, 0), (20, 0))
+        if rank == 0:
+            for work in works:
+                work.wait()
+                assert work.source_rank() == 1
+            assert tensors == [torch.tensor(10), torch.tensor(20)]
+    # A message of another tag is left for the receive that names it.
+    if rank == 0:
+        tensors, works = receives((None, 5), (None, 6))
+    sends((30, 7), (40, 6), (50, 5))
+    if rank == 0:
+        assert not works[0].is_completed() and works[0].source_rank() == -1
+        got = torch.tensor(-1)
+        dist.recv(got, 1, tag=7)
+        for work in works:
+            work.wait()
+        assert [got, *tensors] == [torch.tensor(30), torch.tensor(50), torch.tensor(40)]
+    dist.barrier()
+
+
+def test_a_message_goes_to_the_first_receive_that_takes_it(torch_processes):
+    torch_processes.run(2, receive_from_any_and_one)
+
+
+def groups_of(ranks, timeout_s):
+    """Groups in this process, each a rank of one world."""
+    store, timeout = dist.HashStore(), datetime.timedelta(seconds=timeout_s)
+    names = [f"global{rank}" for rank in range(ranks)]
+    return on_threads(range(ranks), lambda rank: ffdl.torch.ProcessGroup(
+        store, rank, names, timeout, ProcessGroupOptions()))
+
+
+def end(groups):
+    for group in groups:
+        group.abort()
+        group.shutdown()
+
+
+@pytest.mark.parametrize("source", [1, None])
+def test_a_receive_ends_at_its_time_out_and_takes_nothing(source):
+    groups = groups_of(3, ENOUGH_S)
+    a, b, _ = groups
+    got = torch.zeros(1)
+    for number in range(2):  # before and after they have connected
+        a.set_timeout(datetime.timedelta(milliseconds=200))
+        work = a.recv([got], 1, 3) if source else a.recv_anysource([got], 3)
+        began = time.monotonic()
+        with pytest.raises(dist.DistBackendError, match="timeout has passed: recv from") as error:
+            work.wait()
+        assert time.monotonic() - began < SOON_S and work.source_rank() == -1
+        assert isinstance(error.value.__cause__, ffdl.Timeout)
+        a.set_timeout(datetime.timedelta(seconds=ENOUGH_S))
+        sent = b.send([torch.full((1,), number + 1.0)], 0, 3)
+        work = a.recv_anysource([got], 3)
+        assert work.wait() and sent.wait() and work.source_rank() == 1 and got == number + 1
+    if not source:
+        a.set_timeout(datetime.timedelta(seconds=1))
+        b.send([got], 0, 4)
+        with pytest.raises(dist.DistBackendError, match="'global1' has sent one with tag 4"):
+            a.recv_anysource([got], 3).wait()
+    end(groups)
+
+
+def test_a_receive_from_any_rank_outlives_those_that_leave():
+    groups = groups_of(3, ENOUGH_S)
+    a, b, c = groups
+    got = torch.zeros(1)
+    for sender in (b, c):
+        sent = sender.send([got], 0, 0)
+        a.recv_anysource([got], 0).wait()
+        sent.wait()
+    works = [a.recv_anysource([got], 0) for _ in range(2)]
+    b.shutdown()
+    c.send([torch.full((1,), 5.0)], 0, 0).wait()
+    works[0].wait()
+    assert got == 5 and works[0].source_rank() == 2
+    c.shutdown()
+    for work in (works[1], a.recv_anysource([got], 0)):
+        with pytest.raises(dist.DistBackendError) as error:
+            work.wait()
+        assert isinstance(error.value.__cause__, ffdl.PeerLost)
+    end(groups)
+
+
+def one_of_two(rank, port):
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    return ffdl.torch.ProcessGroup(
+        dist.PrefixStore("killed sender", store), rank, ["global0", "global1"],
+        datetime.timedelta(seconds=60), ProcessGroupOptions())
+
+
+def send_once_and_wait(port, ready):
+    one_of_two(1, port).send([torch.ones(1)], 0, 0).wait()
+    ready.send_bytes(b"sent")
+    threading.Event().wait()
+
+
+def test_a_killed_sender_ends_a_receive_from_any_rank(torch_processes):
+    ready, ready_end = multiprocessing.Pipe()
+    victim = start_process(send_once_and_wait, torch_processes.port, ready_end)
+    group = one_of_two(0, torch_processes.port)
+    try:
+        group.recv_anysource([torch.zeros(1)], 0).wait()
+        work = group.recv_anysource([torch.zeros(1)], 0)
+        assert ready.poll(SOON_S)
+        victim.kill()
+        with pytest.raises(dist.DistBackendError, match="global1") as error:
+            work.wait(datetime.timedelta(seconds=SOON_S))
+        assert isinstance(error.value.__cause__, ffdl.PeerLost)
+    finally:
+        victim.kill()
+        victim.join()
+        end([group])
+
+
+def test_the_end_of_a_group_ends_receives_from_any_rank():
+    groups = groups_of(2, ENOUGH_S)
+    a, b = groups
+    got = torch.zeros(1)
+    sent = b.send([got], 0, 0)
+    a.recv_anysource([got], 0).wait()
+    sent.wait()
+    work = a.recv_anysource([got], 0)  # waits in b's lane
+    a.abort()
+    with pytest.raises(dist.DistBackendError, match="the process group was aborted"):
+        work.wait()
+    with pytest.raises(ffdl.Cancelled, match="was aborted"):
+        a.recv_anysource([got], 0)
+    end(groups)
+    (alone,) = groups_of(1, ENOUGH_S)
+    with pytest.raises(ffdl.InvalidArgument, match="no other rank"):
+        alone.recv_anysource([got], 0)
+    end([alone])
+
+
+def test_a_group_that_is_destroyed_waits_for_its_receives():
+    groups = groups_of(3, ENOUGH_S)
+    a, b, c = groups
+    got, other = torch.zeros(1), torch.zeros(1)
+    sent = c.send([other], 0, 0)
+    a.recv_anysource([other], 0).wait()
+    sent.wait()
+    work = a.recv_anysource([got], 0)  # waits for c, which sends nothing more, and for b
+    ending = threading.Thread(target=a.shutdown)
+    ending.start()
+    b.send([torch.ones(1)], 0, 0).wait()
+    ending.join(SOON_S)
+    assert not ending.is_alive() and work.is_success() and got == 1
+    end(groups)
+
+
+class OneMessage:
+    """A communicator over which one message comes; its rest once it is let go."""
+
+    def __init__(self, tensor, size=None):
+        self.begun, self.go_on, self.aborted = threading.Event(), threading.Event(), ""
+        self._head = header(tensor, 0)
+        self._head[2] = self._head[2] if size is None else size
+        self._body = as_bytes(tensor)
+
+    def recv(self, out, from_, timeout_s):
+        if out.dtype == self._head.dtype and not self.begun.is_set():
+            self.begun.set()
+            out[:] = self._head
+            return
+        assert self.go_on.wait(SOON_S)
+        if self.aborted:
+            raise ffdl.Cancelled(self.aborted)
+        out[:] = self._body
+
+    def abort(self, why):
+        self.aborted = why
+
+
+def inbox_of(communicator):
+    lane = Lane(lambda: communicator, lambda: None)
+    return lane, Inbox(["a", "b"], 0, lambda sender: lane, lambda sender: False)
+
+
+def test_the_end_of_a_group_lets_a_message_arrive_that_has_begun():
+    communicator = OneMessage(torch.ones(1))
+    lane, inbox = inbox_of(communicator)
+    got = torch.zeros(1)
+    work = inbox.give(Receive(got, 1, 0, ENOUGH_S))
+    assert communicator.begun.wait(SOON_S)
+    ending = threading.Thread(target=inbox.close, args=("destroyed",))
+    ending.start()
+    ending.join(0.2)
+    assert ending.is_alive() and not communicator.aborted
+    communicator.go_on.set()
+    ending.join(SOON_S)
+    assert not ending.is_alive() and work.is_success() and got == 1
+    lane.close("")
+
+
+def test_a_message_that_memory_does_not_hold_ends_its_receive():
+    communicator = OneMessage(torch.ones(1), size=1 << 62)
+    lane, inbox = inbox_of(communicator)
+    work = inbox.give(Receive(torch.zeros(1), 1, 0, ENOUGH_S))
+    with pytest.raises(dist.DistBackendError):
+        work.wait(datetime.timedelta(seconds=SOON_S))
+    assert work.exception().__cause__ is not None
+    inbox.close("destroyed")
+    lane.close("")
 
 
 # --- failures ---
@@ -192,7 +462,8 @@ def call_wrongly(rank):
     ones = torch.ones(2)
     for call, match in [
         (lambda: dist.all_reduce(torch.ones(2, device="meta")), "a tensor on 'meta'; copy it"),
-        (lambda: dist.all_reduce(ones.to_sparse()), "x.to_dense"),
+        (lambda: dist.broadcast(ones.to_sparse(), src=0), "x.to_dense"),
+        (lambda: dist.all_reduce(ones.to_sparse(), dist.ReduceOp.MAX), "have SUM and AVG"),
         (lambda: dist.all_reduce(ones, dist.ReduceOp.BAND), "use one of SUM, AVG, MIN"),
         (lambda: dist.all_reduce(ones.to(torch.float8_e4m3fn)), "convert them"),
         (lambda: dist.all_reduce(ones > 0, dist.ReduceOp.AVG), "use one of SUM"),
@@ -252,7 +523,7 @@ def come_late(rank, how):
     options.timeout = datetime.timedelta(milliseconds=50)
     if hasattr(options, "asyncOp"):
         options.asyncOp = how == "later"
-    with pytest.raises(dist.DistBackendError, match="rank 1 'global1' had not come") as error:
+    with pytest.raises(dist.DistBackendError, match="rank 1 'global1' had not arrived") as error:
         if how == "monitored":
             dist.group.WORLD.monitored_barrier(options.timeout)
         else:
@@ -273,7 +544,7 @@ def wait_too_short(rank):
         dist.barrier()
         return
     work = dist.barrier(async_op=True)
-    with pytest.raises(dist.DistBackendError, match="has not ended after .* goes on"):
+    with pytest.raises(dist.DistBackendError, match="has not ended after .* continues"):
         work.wait(ONE_MS)
     assert not work.is_completed()
     dist.distributed_c10d._get_default_store().set("go on", "")
@@ -286,7 +557,7 @@ def test_a_wait_that_is_too_short_ends_nothing(torch_processes):
 
 def test_who_does_not_come_is_named():
     for rank, other in enumerate("ba"):
-        with pytest.raises(ffdl.Timeout, match=f"'{other}' has not come; start all ranks"):
+        with pytest.raises(ffdl.Timeout, match=f"'{other}' has not arrived; start all ranks"):
             Rendezvous(dist.HashStore(), ProcessGroupOptions()).connect(rank, ["a", "b"], 0.05)
 
 
@@ -410,12 +681,11 @@ def sum_up(rank):
 
 def test_over_tcp_too(torch_processes):
     """As between hosts."""
-    options = ffdl.torch.ProcessGroupOptions(backend=ffdl.Backend.GLOO, address="127.0.0.1")
-    try:
-        backends = torch_processes.run(2, sum_up, pg_options=options)
-    except ffdl.Unimplemented:
-        pytest.skip("built without FFDL_WITH_GLOO")
-    assert backends == [ffdl.Backend.GLOO] * 2
+    for tls in (False, True):
+        options = ffdl.torch.ProcessGroupOptions(
+            backend=ffdl.Backend.TCP, address="127.0.0.1", tls=tls
+        )
+        assert torch_processes.run(2, sum_up, pg_options=options) == [ffdl.Backend.TCP] * 2
     assert torch_processes.run(2, sum_up) == [ffdl.Backend.SHM] * 2
 
 

@@ -1,26 +1,16 @@
-"""What the README shows of PyTorch runs as it stands there."""
+"""Runs the programs for PyTorch of README and guide as they stand there."""
 
 import importlib.metadata
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 from elastic_jobs import Job
+from pages import fragment, text_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.distributed as dist  # noqa: E402
-
-README = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
-
-
-def fragment(word):
-    """The one that has this word in it."""
-    fragments = re.findall(r"```py\n(.*?)```", README, re.DOTALL)
-    (found,) = [one for one in fragments if word in one]
-    return found
-
 
 AROUND = """
 import torch
@@ -35,6 +25,11 @@ print(f"{{right_of(model, *for_test):.2f}} of the digits")
 """
 
 
+def digits_program(page, word):
+    """A program around the fragment with that word, which prints what is right in the end."""
+    return AROUND.format(fragment(page, word))
+
+
 def run_worker(folder, fragment):
     """What is right in the end of a program that has the fragment in it; by chance 0.1."""
     program = folder / "program.py"
@@ -46,11 +41,15 @@ def run_worker(folder, fragment):
 
 
 def test_elastic_training(tmp_path):
-    assert run_worker(tmp_path, fragment("ffdl.torch.elastic(")) > 0.6
+    assert run_worker(tmp_path, fragment("README.md", "ffdl.torch.elastic(")) > 0.6
+
+
+def test_local_steps(tmp_path):
+    assert run_worker(tmp_path, fragment("docs/guide/slow_links.md", "ffdl.torch.local_sgd(")) > 0.6
 
 
 def test_a_parameter_server(tmp_path, name):
-    shown = fragment("ParameterServerOptimizer(")
+    shown = fragment("docs/guide/parameter-server.md", "labels in loader:")
     assert '"digits"' in shown
     loader = ("loader = torch.utils.data.DataLoader(\n"
               "    torch.utils.data.ConcatDataset(6 * [dataset]), batch_size=16, shuffle=True)\n")
@@ -61,7 +60,7 @@ def test_a_parameter_server(tmp_path, name):
 @pytest.mark.parametrize("back_ends", ["ffdl", "cpu:ffdl,cuda:nccl"])
 def test_a_process_group(back_ends):
     """Where no tensor lies on a GPU nothing is asked of its back end."""
-    assert f'"{back_ends}"' in README
+    assert f'"{back_ends}"' in text_of("docs/guide/python.md")
     dist.init_process_group(back_ends, store=dist.HashStore(), rank=0, world_size=1)
     try:
         tensor, objects = torch.ones(3), [None]

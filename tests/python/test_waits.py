@@ -41,13 +41,13 @@ def change_of_a_store():
     return lambda: store.wait_change("", after, ENOUGH_S)
 
 
-def wait_of_a_slot_ledger():
+def wait_of_a_push_ledger():
     server = ffdl.ParameterServer.create(parameters=10, partitions=1)
     server.start()
     data = {"samples": 8, "partition_samples": 8}
-    holder = ffdl.SlotLedger.create(ffdl.Learner.attach(server), **data)
+    holder = ffdl.make_push_ledger(ffdl.Learner.attach(server), **data)
     holder.take()
-    ledger = ffdl.SlotLedger.create(ffdl.Learner.attach(server), **data)
+    ledger = ffdl.make_push_ledger(ffdl.Learner.attach(server), **data)
     assert ledger.take(1) == []
     return lambda: (ledger.wait(ENOUGH_S), holder)
 
@@ -55,7 +55,7 @@ def wait_of_a_slot_ledger():
 def wait_of_a_store_ledger():
     store = ffdl.open_store("mem://")
     holder, ledger = (
-        ffdl.StoreLedger.join(store, id=id, samples=8, partition_samples=8, lease_s=60.0)
+        ffdl.make_store_ledger(store, id=id, samples=8, partition_samples=8, lease_s=60.0)
         for id in ("holder", "waiting"))
     holder.take()
     assert ledger.take(1) == []
@@ -90,11 +90,11 @@ def finish_of_micro_batches():
     return lambda: (first.finish(gradient, ENOUGH_S), other)
 
 
-def sum_of_a_listener():
+def sum_of_a_subscriber():
     store = ffdl.open_store("mem://")
     (alone,) = shared_ranks(1)
-    alone.open_to_listeners(store)
-    listener = ffdl.Listener.attach(alone.world, store)
+    alone.open_to_subscribers(store)
+    listener = ffdl.AllReduceSubscriber.attach(alone.world, store)
     return lambda: (listener.next(np.zeros(3), ENOUGH_S), alone)
 
 
@@ -198,8 +198,7 @@ WAITS = {
     "AveragingLearner.flush": lambda: lambda one=one_that_averages(): one.flush(ENOUGH_S),
     "AveragingLearner.detach": lambda: lambda one=one_that_averages(): one.detach(ENOUGH_S),
     "Store.wait_change": change_of_a_store,
-    "SlotLedger.wait": wait_of_a_slot_ledger,
-    "StoreLedger.wait": wait_of_a_store_ledger,
+    "SampleLedger.wait": wait_of_a_push_ledger,
     "connect_communicator": lambda: lambda: ffdl.connect_communicator(
         new_world(0, 2), ffdl.open_store("mem://"), ENOUGH_S),
     "Communicator.all_reduce": of_a_pair(lambda c: c.all_reduce(VALUES, timeout_s=ENOUGH_S)),
@@ -218,15 +217,15 @@ WAITS = {
         of_a_pair(lambda c: c.scatter(None, VALUES, root=1, timeout_s=ENOUGH_S)),
     "Communicator.send": of_a_pair(lambda c: c.send(VALUES, to=1, timeout_s=ENOUGH_S)),
     "Communicator.recv": of_a_pair(lambda c: c.recv(VALUES, from_=1, timeout_s=ENOUGH_S)),
-    "Communicator.open_to_listeners":
-        of_a_pair(lambda c: c.open_to_listeners(ffdl.open_store("mem://"), ENOUGH_S)),
+    "Communicator.open_to_subscribers":
+        of_a_pair(lambda c: c.open_to_subscribers(ffdl.open_store("mem://"), ENOUGH_S)),
     "Ticket.wait": ticket,
     "MicroBatchSum.__init__":
         of_a_pair(lambda c: ffdl.MicroBatchSum(c, VALUES, shares=[1, 0], timeout_s=ENOUGH_S)),
     "MicroBatchSum.finish": finish_of_micro_batches,
-    "Listener.attach": lambda: lambda: ffdl.Listener.attach(
+    "AllReduceSubscriber.attach": lambda: lambda: ffdl.AllReduceSubscriber.attach(
         new_world(0, 2), ffdl.open_store("mem://"), ENOUGH_S),
-    "Listener.next": sum_of_a_listener,
+    "AllReduceSubscriber.next": sum_of_a_subscriber,
     "BatchRing.put": lambda: lambda made=ring(): made.put([b"sample"], timeout_s=ENOUGH_S),
     "BatchRing.wait_used": use_of_a_ring,
     "BatchConsumer.next": next_of_a_consumer,
@@ -234,6 +233,7 @@ WAITS = {
 # Without a time-out of the call's own, or another way to wait.
 OTHER_WAITS = {
     "among threads": of_a_pair(lambda c: c.barrier(ENOUGH_S), local_ranks),
+    "SampleLedger.wait in a store": wait_of_a_store_ledger,
     "Session.open": lambda: lambda: open_session(ffdl.open_store("mem://"), "a"),
     "Session.end_step": of_a_session(lambda session: session.end_step(1)),
     "Session.finish": of_a_session(lambda session: session.finish()),
@@ -247,9 +247,6 @@ NOT_HELD_UP = {
     "Communicator.continue_from",  # these wait with NCCL alone
     "Communicator.suspend",
     "Communicator.resume",
-    "DeviceLearner.attach",  # as Learner
-    "DeviceLearner.finish_push",
-    "DeviceLearner.finish_pull",
 }
 
 

@@ -21,7 +21,7 @@ TEST(Doorbell, ReadyNeedsNoWait) {
   EXPECT_TRUE(bell.wait_until([] { return true; }, Time::min()));
 }
 
-// Two threads hand a number back and forth; a lost wake would cost the sleep's bound every time.
+// Two threads pass a number back and forth. A lost wake would cost the limit of a sleep every time.
 TEST(Doorbell, LosesNoWake) {
   constexpr uint32_t kRounds = 20'000;
   Doorbell bell = {};
@@ -38,7 +38,8 @@ TEST(Doorbell, LosesNoWake) {
   play(0);
   other.join();
   EXPECT_EQ(turn.load(), kRounds);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kRounds * 5ms);  // a tenth of lost wakes
+  // one lost wake in ten would exceed this
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kRounds * 5ms);
 }
 
 TEST(Doorbell, WakesManySleepers) {

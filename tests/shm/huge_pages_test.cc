@@ -9,7 +9,7 @@
 namespace ffdl::shm {
 namespace {
 
-// As Linux 6 writes it, with fewer fields: two of these mappings lie in [0x7f0000000000, +8 MiB).
+// The format of Linux 6 with fewer fields. Two of these mappings are in [0x7f0000000000, +8 MiB).
 constexpr std::string_view kSmaps =
     "55d000000000-55d000200000 rw-p 00000000 00:00 0                          [heap]\n"
     "Size:               2048 kB\n"

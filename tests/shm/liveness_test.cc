@@ -21,8 +21,8 @@ Segment make_segment() {
   return std::move(made).value();
 }
 
-// A child that takes a role and waits to be killed. Returns once it holds the lock. `fd` is a plain
-// descriptor of the segment: a forked child keeps it, other than the segment's own.
+// Starts a child that takes a role and waits to be killed. Returns once the child holds the lock.
+// `fd` is a plain descriptor of the segment: a forked child keeps it, other than the segment's own.
 pid_t start_holder(int fd, int role) {
   int ready[2];
   EXPECT_EQ(pipe(ready), 0);
@@ -94,12 +94,12 @@ TEST(RoleLock, IsFreeOnceItsHolderIsKilled) {
   const pid_t child = start_holder(dup(segment.fd()), kOwnerRole);
   EXPECT_TRUE(role_is_held(segment.fd(), kOwnerRole));
   kill(child, SIGSTOP);
-  EXPECT_TRUE(role_is_held(segment.fd(), kOwnerRole));  // stopped is not dead
+  EXPECT_TRUE(role_is_held(segment.fd(), kOwnerRole));  // a stopped process is not dead
   end(child);
   EXPECT_FALSE(role_is_held(segment.fd(), kOwnerRole));
 }
 
-// The lock says so across pid namespaces, where a pid says nothing.
+// The lock works across pid namespaces, where a pid means nothing.
 TEST(RoleLock, IsSeenAcrossPidNamespaces) {
   const Segment segment = make_segment();
   const int fd = dup(segment.fd());

@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "support/low_limit.h"
+#include "support/other_user.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
 
@@ -26,7 +28,7 @@ Result<Segment> open_it(const std::string& name, uint32_t version = 7) {
   return Segment::open(name, SegmentKind::kParameterServer, version);
 }
 
-// A published segment whose file is then changed by `damage`.
+// Publishes a segment, and changes its file by `damage`.
 template <class Damage>
 Status open_damaged(Damage&& damage) {
   const testing::SegmentName name;
@@ -61,6 +63,41 @@ TEST(Segment, IsPrivateToItsUser) {
   EXPECT_EQ(file.st_mode & 0777, 0600U);
 }
 
+TEST(Segment, OneThatOthersMayWriteToIsRefused) {
+  const testing::SegmentName name;
+  ASSERT_OK_AND_ASSIGN(Segment segment, Segment::create(spec_of(name)));
+  ASSERT_OK(segment.publish());
+  for (const mode_t mode : {0660U, 0602U, 0640U}) {
+    ASSERT_EQ(chmod(name.path().c_str(), mode), 0);
+    EXPECT_FAILS(open_it(name), StatusCode::kInvalidArgument, "gives other users access");
+  }
+  ASSERT_EQ(chmod(name.path().c_str(), 0600), 0);
+  EXPECT_OK(open_it(name));
+}
+
+// The owner could truncate it later, and the next access would raise SIGBUS.
+TEST(Segment, OneOfAnotherUserIsRefused) {
+  FFDL_SKIP_UNLESS_OTHER_USER();
+  const testing::SegmentName name;
+  const int code = testing::as_other_user([&] {
+    auto segment = Segment::create(spec_of(name));
+    return segment.ok() && segment->publish().ok() ? 0 : 1;
+  });
+  ASSERT_EQ(code, 0);
+  EXPECT_FAILS(open_it(name), StatusCode::kInvalidArgument, "belongs to user 65534");
+}
+
+// An anonymous segment is opened through a process, whose number may now belong to another user's
+// process.
+TEST(Segment, AnAnonymousOneOfAnotherUserIsRefused) {
+  FFDL_SKIP_UNLESS_OTHER_USER();
+  ASSERT_OK_AND_ASSIGN(Segment segment, Segment::create(spec_of("")));
+  EXPECT_OK(Segment::open_of(getpid(), segment.fd(), SegmentKind::kParameterServer, 7));
+  ASSERT_EQ(fchown(segment.fd(), testing::kOtherUser, testing::kOtherUser), 0);
+  EXPECT_FAILS(Segment::open_of(getpid(), segment.fd(), SegmentKind::kParameterServer, 7),
+               StatusCode::kInvalidArgument, "belongs to user 65534");
+}
+
 TEST(Segment, UnlinkRemovesOnlyItsOwnName) {
   const testing::SegmentName name;
   ASSERT_OK_AND_ASSIGN(Segment first, Segment::create(spec_of(name)));
@@ -71,7 +108,7 @@ TEST(Segment, UnlinkRemovesOnlyItsOwnName) {
   EXPECT_FAILS(first.check_linked(), StatusCode::kNotFound, "removed meanwhile");
   ASSERT_OK_AND_ASSIGN(Segment second, Segment::create(spec_of(name)));
   ASSERT_OK(second.publish());
-  first.unlink();  // the name is another segment's now
+  first.unlink();  // the name belongs to another segment now
   EXPECT_TRUE(name.exists());
 }
 
@@ -130,7 +167,7 @@ TEST(Segment, DamagedOnesAreFoundBeforeTheyAreMapped) {
                StatusCode::kInvalidArgument, "header format");
 }
 
-// Every single byte of the header, each bit of it.
+// Changes each bit of every byte of the header.
 TEST(Segment, NoChangedBitOfTheHeaderGoesUnnoticed) {
   const testing::SegmentName name;
   ASSERT_OK_AND_ASSIGN(Segment segment, Segment::create(spec_of(name)));
@@ -143,6 +180,21 @@ TEST(Segment, NoChangedBitOfTheHeaderGoesUnnoticed) {
     }
   }
   EXPECT_OK(open_it(name));
+}
+
+TEST(Segment, WithoutADescriptorItIsExhausted) {
+  const testing::SegmentName name;
+  const testing::LowLimit none(RLIMIT_NOFILE, testing::next_descriptor());
+  for (const std::string& one : {std::string(), name.text()}) {
+    SegmentSpec spec = spec_of("");
+    spec.name = one;
+    EXPECT_FAILS(Segment::create(spec), StatusCode::kExhausted, "ulimit -n");
+  }
+}
+
+TEST(Segment, AboveTheLimitOfSizesItIsExhaustedAndTheProcessLives) {
+  const testing::LowLimit none(RLIMIT_FSIZE, 100);
+  EXPECT_FAILS(Segment::create(spec_of("")), StatusCode::kExhausted, "ulimit -f");
 }
 
 TEST(Segment, MissingRoomIsAnErrorAndNotABusError) {

@@ -26,9 +26,11 @@ TEST(SharedMemory, NothingIsRefused) {
 TEST(SharedMemory, TooMuchIsAnError) {
   EXPECT_FAILS(SharedMemory::allocate(uint64_t{1} << 50).status(), StatusCode::kExhausted,
                "do not fit into memory");
+  EXPECT_FAILS(SharedMemory::allocate(~uint64_t{0}).status(), StatusCode::kExhausted,
+               "do not fit into memory");
 }
 
-// What another process would do, through a mapping of its own.
+// Models another process, with a mapping of its own.
 TEST(SharedMemory, RenewedPagesAreOnlyOurs) {
   ASSERT_OK_AND_ASSIGN(const auto memory, SharedMemory::allocate(100'000));
   std::byte* const before = memory->data();

@@ -10,18 +10,18 @@
 
 namespace ffdl::sim {
 
-// What members of one generation give each other: a gather per sequence number, as communicators
-// do. Nothing that was given can be taken back, so one member may have all of it and another, who
-// gave up, not.
+// The exchange of states between the members of one generation: a gather per sequence number, as
+// communicators have. A given state cannot be taken back. One member may therefore have all states,
+// and another that gave up may not.
 class Bus {
  public:
-  // Gives `state` for that place, and wakes those who wait there.
+  // Gives `state` for that place and wakes the members that wait there.
   void give(uint64_t generation, uint64_t sequence, const Member& from, SharedState state);
-  // In the order of `members`; empty while one is missing.
+  // Returns the states in the order of `members`; empty while one is missing.
   std::vector<SharedState> take(uint64_t generation, uint64_t sequence,
                                 const std::vector<Member>& members) const;
 
-  // Whoever waits is woken by each give().
+  // Wakes this event by each give().
   void add(const std::shared_ptr<Event>& event) { waiting_.insert(event); }
   void remove(const std::shared_ptr<Event>& event) { waiting_.erase(event); }
 

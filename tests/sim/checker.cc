@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "data/audit.h"
+#include "data/ledger/audit.h"
 
 namespace ffdl::sim {
 namespace {
@@ -43,13 +43,17 @@ void Checker::on_seen(uint64_t generation, const std::vector<Member>& members) {
 }
 
 void Checker::check_restart(const membership::WorldRecord& next) {
-  if (!record_ || next.lineage == record_->lineage) return;
+  if (!record_) return;
+  if (record_->completion && next.completion != record_->completion) {
+    violation("I12: the record of a job that is done says something else");
+  }
+  if (next.lineage == record_->lineage) return;
   if (next.restart_base != record_->checkpoint) {
     violation(fmt::format("I11: lineage {} begins from another than the newest checkpoint",
                           next.lineage));
   }
-  if (next.gives_up()) return;  // on_act() sees to those who live
-  for (const Member& carrier : record_->carriers) {
+  if (next.gives_up()) return;  // on_act() checks the living members
+  for (const Member& carrier : record_->state_holders) {
     void_.emplace(carrier.id, carrier.incarnation);
     if (!is_alive_(carrier)) continue;
     violation(fmt::format("I11: lineage {} begins while '{}' has the state of lineage {}",
@@ -121,7 +125,12 @@ void Checker::on_stable(const World& world, const std::vector<uint64_t>& steps) 
   ++stable_steps_;
   working_generation_ = world.generation;
   Steps& longest = stable_[world.lineage];
-  if (is_prefix(steps, longest)) return;
+  if (is_prefix(steps, longest)) return;  // a member that was stopped may report it late
+  // A member that was stopped may report late how many steps a lineage had that was given up.
+  if (end_ && world.lineage >= end_lineage_ && !is_prefix(steps, *end_)) {
+    violation(fmt::format("I12: step {} of lineage {} became stable after the job was done",
+                          steps.size(), world.lineage));
+  }
   if (!is_prefix(longest, steps)) {
     violation(fmt::format("I3: two histories of lineage {} became stable", world.lineage));
   }
@@ -129,6 +138,7 @@ void Checker::on_stable(const World& world, const std::vector<uint64_t>& steps) 
 }
 
 void Checker::on_step(uint64_t before, uint64_t after, uint64_t step) {
+  ++applied_steps_;
   std::vector<uint64_t> history = steps(before);
   history.push_back(after);
   if (history.size() != step) violation("a step has another number than it is the how-manieth");
@@ -177,8 +187,14 @@ void Checker::check_epochs(const data::DataSet& data) {
   }
 }
 
-// Once a lineage is active, one member at least of the last active world before it has settled: no
-// step of that can be whole any more, whatever the others of it still give.
+void Checker::on_finished(uint64_t lineage, const Steps& steps) {
+  if (end_ && *end_ != steps) violation("I12: the job ended with two states");
+  end_ = steps;
+  end_lineage_ = lineage;
+}
+
+// One member of the last active world of a lineage must settle before the next lineage is active.
+// Then no step of that world can be whole any more, even if its other members still give theirs.
 void Checker::on_act(const World& world) {
   const Member& self = world.members[static_cast<size_t>(world.rank)];
   const auto gave_up = [&](const Member& member) {

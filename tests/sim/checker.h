@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "data/data_set.h"
+#include "data/ledger/data_set.h"
+#include "ffdl/data/sample_ledger.h"
 #include "ffdl/membership.h"
-#include "ffdl/partition_ledger.h"
-#include "membership/records.h"
+#include "membership/membership_records.h"
 
 namespace ffdl::sim {
 
-// What a worker trains: the numbers of the steps that made it, under the label that
-// docs/protocol-step.md gives to a state.
+// The training of a worker: the numbers of its steps, under the label that
+// docs/internals/protocol-step.md gives to a state.
 struct State {
   uint64_t lineage = 0;
   uint64_t generation = 0;
@@ -27,44 +27,47 @@ struct State {
 };
 using SharedState = std::shared_ptr<const State>;
 
-// The invariants of docs/protocol-step.md, over all that happens in one simulation. It sees the
+// Checks the invariants of docs/internals/protocol-step.md over one whole simulation. It sees the
 // store and all workers at once, as none of them can.
 class Checker {
  public:
   using IsAlive = std::function<bool(const Member&)>;
-  // What a checkpoint on the disk holds; nothing: it cannot be loaded.
+  // Returns the content of a checkpoint on the disk; empty if it cannot be loaded.
   using ReadCheckpoint = std::function<std::optional<State>(const CheckpointPointer&)>;
-  // `is_alive` says whether that life of a member still may use its state. Without `read` a
-  // checkpoint is what on_saved() said.
+  // `is_alive` returns true if that life of a member may still use its state. Without `read` a
+  // checkpoint has the content that on_saved() got.
   explicit Checker(IsAlive is_alive, ReadCheckpoint read = {})
       : is_alive_(std::move(is_alive)), read_(std::move(read)) {}
 
-  // A write of the record took effect, of a writer who had read the revision `expected`.
+  // Checks a write of the record that took effect. Its writer had read the revision `expected`.
   void on_world(Revision expected, const Entry& entry);
-  // A member sees this world.
+  // Records that a member sees this world.
   void on_seen(uint64_t generation, const std::vector<Member>& members);
-  // A member starts this world from that state.
+  // Checks the state from which a member starts this world.
   void on_base(uint64_t generation, const State& base);
-  // These states are about to go into one sum.
+  // Checks the states that are about to go into one sum.
   void on_sum(const std::vector<SharedState>& states);
-  // All members of this world have applied these steps.
+  // Checks the steps that all members of this world have applied.
   void on_stable(const World& world, const std::vector<uint64_t>& steps);
-  // The member that sees this world uses its state in it: it contributes, or applies.
+  // Checks a member that uses its state in the world that it sees: it contributes or applies.
   void on_act(const World& world);
-  // A checkpoint is written, to be published under this name.
+  // Checks the end of the training: a member reports that it ends with these steps.
+  void on_finished(uint64_t lineage, const std::vector<uint64_t>& steps);
+  bool is_finished() const { return end_.has_value(); }
+  // Records a checkpoint that is written, before it is published under this name.
   void on_saved(const std::string& manifest, const State& state) { saved_[manifest] = state; }
   const State& saved(const std::string& manifest) const { return saved_.at(manifest); }
 
-  // A state became another by that step; states have names, 0 is the beginning.
+  // Records that a state became another by that step. States have names; 0 is the beginning.
   void on_step(uint64_t before, uint64_t after, uint64_t step);
   const std::vector<uint64_t>& steps(uint64_t name) const;
 
-  // A ledger says that these samples are committed for good.
+  // Checks the samples that a ledger reports as committed for good.
   void on_committed(uint64_t lineage, const CommittedStep& step);
-  // That were committed, in all lineages.
+  // Returns the number of committed samples in all lineages.
   uint64_t samples() const { return samples_; }
-  // Whether each lineage has each sample once in each of its epochs. All began from nothing, and
-  // not from a checkpoint.
+  // Checks that each lineage has each sample once in each of its epochs. All lineages began from
+  // nothing, not from a checkpoint.
   void check_epochs(const data::DataSet& data);
 
   void violation(std::string what) {
@@ -75,7 +78,9 @@ class Checker {
   const std::optional<membership::WorldRecord>& record() const { return record_; }
   uint64_t stable_steps() const { return stable_steps_; }
   uint64_t checkpoints() const { return saved_.size(); }
-  // The last world in which a step became stable.
+  // Returns the number of applied steps, counted for each member.
+  uint64_t applied_steps() const { return applied_steps_; }
+  // Returns the last world in which a step became stable.
   uint64_t working_generation() const { return working_generation_; }
 
  private:
@@ -91,18 +96,22 @@ class Checker {
   std::map<uint64_t, std::vector<Member>> members_;  // by generation
   std::map<uint64_t, State> bases_;
   std::set<uint64_t> active_;
-  std::map<uint64_t, std::vector<uint64_t>> stable_;  // by lineage; the longest
+  std::map<uint64_t, std::vector<uint64_t>> stable_;  // the longest, by lineage
   std::map<std::string, State> saved_;
   std::map<std::pair<uint64_t, uint64_t>, CommittedStep> committed_;  // by lineage and step
   uint64_t samples_ = 0;
-  // By lineage and partition, from begin to end: pieces of one may be given to several members.
+  // Committed ranges from begin to end, by lineage and partition. Several members may have pieces
+  // of one partition.
   std::map<std::pair<uint64_t, uint32_t>, std::map<uint64_t, uint64_t>> ranges_;
   std::map<uint64_t, std::vector<uint64_t>> histories_ = {{0, {}}};  // by name
   using Life = std::pair<std::string, uint64_t>;
-  std::set<Life> void_;                       // whose state was given up
+  std::set<Life> void_;                       // lives whose state was given up
   std::map<Life, uint64_t> settled_;          // by the lineage of the last active world that had it
-  std::map<uint64_t, uint64_t> last_active_;  // generation, by lineage
+  std::map<uint64_t, uint64_t> last_active_;  // the generation, by lineage
+  std::optional<std::vector<uint64_t>> end_;  // the steps of a job that is done
+  uint64_t end_lineage_ = 0;
   uint64_t stable_steps_ = 0;
+  uint64_t applied_steps_ = 0;
   uint64_t working_generation_ = 0;
   std::string violation_;
 };

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <utility>
 
 #include "membership/keys.h"
+#include "membership/leave_out.h"
 #include "sim/ledger_cluster.h"
+#include "sim/link_trouble.h"
 #include "sim/session_worker.h"
 #include "sim/worker.h"
-#include "store/memory_store.h"
+#include "store/local/memory_store.h"
 
 namespace ffdl::sim {
 namespace {
@@ -19,7 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr size_t kWorkersMax = 4;
 
-// Short against each other as the defaults are, and short for the sake of many schedules.
+// Returns short times with the ratios of the defaults, so that many schedules run quickly.
 MembershipOptions short_times(Recovery recovery) {
   MembershipOptions options;
   options.recovery = recovery;
@@ -30,33 +33,47 @@ MembershipOptions short_times(Recovery recovery) {
   return options;
 }
 
+// The properties of a schedule, drawn from its seed.
+struct Setup {
+  bool has_takeovers;
+  Training training;
+  bool has_disk;   // sessions write checkpoints to it
+  bool has_links;  // links of sessions are cut and return
+  bool finishes;   // after an epoch or two
+  Recovery recovery;
+};
+
 class Cluster {
  public:
-  Cluster(SimRuntime& runtime, Of of, Mutant mutant, bool has_takeovers, Training training,
-          Recovery recovery, bool has_disk, uint64_t epochs)
+  Cluster(SimRuntime& runtime, const Schedule& schedule, const Setup& setup)
       : runtime_(runtime),
-        of_(of),
-        epochs_(epochs),
-        kinds_(has_takeovers ? kKinds : kTakeOver),
+        of_(schedule.of),
+        epochs_(schedule.epochs),
+        kinds_(setup.has_takeovers ? kKinds : kTakeOver),
         store_node_(runtime.make_node("store")),
         store_(store_node_),
+        exchange_(runtime),
+        has_links_(setup.has_links),
         checker_([this](const Member& member) { return is_alive(member); },
-                 has_disk ? Checker::ReadCheckpoint([this](const CheckpointPointer& pointer) {
+                 setup.has_disk ? Checker::ReadCheckpoint([this](const CheckpointPointer& pointer) {
                    return read_checkpoint(disk_, checker_, pointer);
                  })
-                          : nullptr),
+                                : nullptr),
         shared_{runtime,
                 checker_,
                 bus_,
                 exchange_,
                 [this](const Member& member) { return is_alive(member); },
-                short_times(recovery),
+                short_times(setup.recovery),
                 {},
-                mutant,
-                training,
-                {has_disk ? &disk_ : nullptr, 0, 1, {}}} {}
+                schedule.mutant,
+                setup.training,
+                setup.finishes ? 1 + runtime.below(2) : 0,
+                {setup.has_disk ? &disk_ : nullptr, 0, 1, {}}},
+        links_(runtime, exchange_, checker_) {}
 
   const Checker& checker() const { return checker_; }
+  Duration longest_stall() const { return links_.longest_stall(); }
 
   void direct() {
     draw();
@@ -66,13 +83,22 @@ class Cluster {
     while (is_under_way(end) && checker_.violation().empty()) {
       runtime_.sleep(runtime_.up_to(200ms));
       launch();
+      if (has_links_) {
+        if (is_measured_) links_.measure(workers_, shared_.options);
+        links_.act(workers_);
+      }
       if (runtime_.chance(trouble_)) act();
     }
     calm_down();
-    const Duration patience = runtime_.elapsed() + (shared_.mutant == Mutant::kNone ? 20s : 4s);
+    // A job whose last members died is known to be over once they would be fenced.
+    // Members that could not connect may be kept apart for long, also after the links are back.
+    const Duration calm = shared_.mutant == Mutant::kNone
+                              ? 20s + shared_.options.fence_after + membership::kApartMax
+                              : 4s;
+    const Duration patience = runtime_.elapsed() + calm;
     while (checker_.violation().empty() && !has_recovered()) {
       if (runtime_.elapsed() > patience) {
-        // What is broken on purpose must be found by what it does to the state.
+        // A mutant must be found by its effect on the state, not by a stall.
         if (shared_.mutant == Mutant::kNone) checker_.violation("liveness: " + describe());
         break;
       }
@@ -96,11 +122,11 @@ class Cluster {
   };
 
   bool is_under_way(Duration end) const {
-    if (epochs_ == 0) return runtime_.elapsed() < end;
+    if (epochs_ == 0) return runtime_.elapsed() < std::max(end, links_.isolated_until());
     return checker_.samples() < epochs_ * SessionWorker::data_set().samples;
   }
 
-  // Each schedule has some kinds of trouble and not others.
+  // Draws some kinds of trouble for each schedule.
   void draw() {
     const auto some = [&](double most) {
       return runtime_.chance(0.5) ? most * static_cast<double>(runtime_.below(100)) / 100 : 0.0;
@@ -122,6 +148,23 @@ class Cluster {
       shared_.checkpointing.faults = {runtime_.up_to(20ms), some(0.02), false};
     }
     for (uint64_t kind = 0; kind < kinds_; ++kind) enabled_[kind] = runtime_.chance(0.5);
+    if (has_links_) draw_links();
+  }
+
+  // Half of the schedules have no other trouble, so that the longest stall can be measured.
+  // Time-outs beyond any schedule reveal a wait for them.
+  void draw_links() {
+    is_measured_ = runtime_.chance(0.5);
+    if (!is_measured_ && runtime_.chance(0.5)) return;
+    shared_.operation_timeout = 300s;
+    shared_.options.step_timeout = 250s;
+    shared_.options.fence_after = 4s;
+    shared_.pace.hang = 0;
+    if (!is_measured_) return;
+    faults_ = {5ms, 0, 0, false};
+    shared_.pace.fail = 0;
+    shared_.checkpointing.faults = {1ms, 0, false};
+    trouble_ = 0;
   }
 
   // --- the adversary ---
@@ -155,7 +198,8 @@ class Cluster {
     if (kind == kTakeOver) start_new(worker->id());
   }
 
-  // Epochs are long beside the life of a job whose last members are killed.
+  // Returns true if the job keeps other members. An epoch takes long beside the life of a job whose
+  // last members are killed.
   bool has_others() const {
     return std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) {
              return !worker->node().is_killed() && !worker->has_ended() && !worker->is_leaving();
@@ -170,6 +214,7 @@ class Cluster {
   }
 
   void kill(Process& worker) {
+    exchange_.die(worker.id());
     worker.node().pause_until(Duration::zero());
     worker.node().kill();
     const Duration now = runtime_.elapsed();
@@ -214,7 +259,7 @@ class Cluster {
     }
   }
 
-  // Starts who is due, tells of deaths, and forgets processes that have ended.
+  // Starts workers that are due, reports deaths, and forgets processes that have ended.
   void launch() {
     const Duration now = runtime_.elapsed();
     faults_.store_is_away = now < away_until_;
@@ -253,6 +298,7 @@ class Cluster {
 
   void calm_down() {
     away_until_ = full_until_ = {};
+    links_.restore();
     shared_.checkpointing.faults = {1ms, 0, false};
     faults_ = {1ms, 0, 0, false};
     shared_.pace.hang = 0;
@@ -264,11 +310,16 @@ class Cluster {
     if (due_.empty() && any_worker() == nullptr) start_worker("w9");
   }
 
-  // All who live and want to stay are one world, and it gets on.
+  // Returns true if all living members that want to stay are one world that makes progress. A job
+  // that is done has recovered, too, if a late member ends as the others did.
   bool has_recovered() {
     const auto& record = checker_.record();
     if (!due_.empty()) return false;
-    if (any_worker() == nullptr) return true;  // the last ones left
+    if (shared_.epochs > 0 && any_worker() == nullptr && !std::exchange(has_late_worker_, true)) {
+      start_worker("late");
+    }
+    if (shared_.epochs > 0) return any_worker() == nullptr;
+    if (any_worker() == nullptr) return true;  // the last members left
     if (!record || record->phase != Phase::kActive) return false;
     size_t staying = 0;
     for (const auto& worker : workers_) {
@@ -291,7 +342,7 @@ class Cluster {
   }
 
   std::string describe() const {
-    std::string text = "calm for 20 s, and not one working world";
+    std::string text = "calm for long, and not one working world";
     if (checker_.record()) text += "; record " + encode(*checker_.record());
     for (const auto& worker : workers_) {
       text += fmt::format("; {}{}{}", worker->node().name(), worker->is_leaving() ? " leaving" : "",
@@ -303,24 +354,28 @@ class Cluster {
   SimRuntime& runtime_;
   const Of of_;
   const uint64_t epochs_;
-  const uint64_t kinds_;  // of trouble
+  const uint64_t kinds_;  // kinds of trouble
   SimNode& store_node_;
   store::MemoryStore store_;
   Faults faults_;
   testing::MemoryFiles disk_;
   Bus bus_;
   Exchange exchange_;
+  const bool has_links_;      // links of sessions are cut and return
+  bool is_measured_ = false;  // links are the only trouble
   Checker checker_;
   Shared shared_;
+  LinkTrouble links_;
   std::vector<std::unique_ptr<Process>> workers_;
   std::vector<Due> due_;
   std::vector<Death> deaths_;
   Duration away_until_{};
-  Duration full_until_{};  // of the disk
+  Duration full_until_{};  // the disk is full until then
   double trouble_ = 0;
   double reports_ = 0;
   bool enabled_[kKinds] = {};
   uint64_t started_ = 0;
+  bool has_late_worker_ = false;
 };
 
 Training training_of(uint64_t number) {
@@ -330,17 +385,34 @@ Training training_of(uint64_t number) {
   return kAll[number % kAll.size()];
 }
 
+// Keeps seeds that once found a fault as they were then.
+Setup setup_of(const Schedule& schedule) {
+  const uint64_t seed = schedule.seed;
+  const bool is_session = schedule.of == Of::kSession;
+  Setup setup{.has_takeovers = seed % 4 == 0,
+              .training = training_of(seed / 4),
+              .has_disk = is_session && seed % 4 == 3 && schedule.epochs == 0,
+              .has_links = is_session && seed % 4 == 2 && schedule.epochs == 0,
+              .finishes = is_session && schedule.epochs == 0 && (seed / 16) % 4 == 3,
+              .recovery = Recovery::kForward};
+  const bool goes_back = is_session ? setup.has_disk && seed % 8 == 3 : seed % 8 == 3;
+  if (goes_back) setup.recovery = Recovery::kConsistent;
+  if (schedule.has_all_trouble) {
+    setup.has_disk = setup.has_links = setup.finishes = true;
+    setup.recovery = Recovery::kConsistent;
+  }
+  return setup;
+}
+
 }  // namespace
 
-Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of, uint64_t epochs) {
-  if (of == Of::kLedger) return simulate_ledger(seed, epochs > 0 ? epochs : 1 + seed % 5, stacks);
-  SimRuntime runtime(seed, stacks, epochs);
-  // Those that found a fault once are what they were then.
-  const bool has_disk = of == Of::kSession && seed % 4 == 3 && epochs == 0;
-  const bool goes_back = of == Of::kMembership ? seed % 8 == 3 : has_disk && seed % 8 == 3;
-  auto cluster = std::make_unique<Cluster>(
-      runtime, of, mutant, seed % 4 == 0, training_of(seed / 4),
-      goes_back ? Recovery::kConsistent : Recovery::kForward, has_disk, epochs);
+Outcome simulate(const Schedule& schedule, Stacks& stacks) {
+  if (schedule.of == Of::kLedger) {
+    const uint64_t epochs = schedule.epochs > 0 ? schedule.epochs : 1 + schedule.seed % 5;
+    return simulate_ledger(schedule.seed, epochs, stacks);
+  }
+  SimRuntime runtime(schedule.seed, stacks, schedule.epochs);
+  auto cluster = std::make_unique<Cluster>(runtime, schedule, setup_of(schedule));
   const std::string stuck = runtime.run([&] { cluster->direct(); });
   Outcome outcome;
   const Checker& checker = cluster->checker();
@@ -349,12 +421,12 @@ Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of, uint64_t e
   outcome.switches = runtime.switches();
   outcome.stable_steps = checker.stable_steps();
   outcome.checkpoints = checker.checkpoints();
+  outcome.longest_stall = cluster->longest_stall();
   if (checker.record()) {
     outcome.generations = checker.record()->generation;
     outcome.lineages = checker.record()->lineage;
   }
-  // Tasks that did not end still stand on their stacks, with all that they own: nobody can join
-  // them.
+  // Tasks that did not end keep their stacks and all that they own, so no thread can join them.
   if (!stuck.empty()) static_cast<void>(cluster.release());
   return outcome;
 }

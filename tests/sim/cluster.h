@@ -8,9 +8,19 @@
 
 namespace ffdl::sim {
 
-// What runs above the real Membership: a session made for the test, which also publishes
-// checkpoints; or the real Session. Or without it: StoreLedgers (ledger_cluster.h).
+// The code above the real Membership: a session made for the test, which also publishes
+// checkpoints, or the real Session. Without Membership: ledgers in a store (ledger_cluster.h).
 enum class Of { kMembership, kSession, kLedger };
+
+struct Schedule {
+  uint64_t seed = 0;
+  Mutant mutant = Mutant::kNone;
+  Of of = Of::kMembership;
+  uint64_t epochs = 0;  // for sessions and ledgers; 0: some seconds
+  // Gives sessions all of these for any seed: links that are cut and return, a disk, consistent
+  // recovery and an end.
+  bool has_all_trouble = false;
+};
 
 struct Outcome {
   std::string violation;  // empty: none
@@ -20,12 +30,12 @@ struct Outcome {
   uint64_t generations = 0;
   uint64_t lineages = 0;
   uint64_t checkpoints = 0;
+  Duration longest_stall{};  // 0 unless links are the only trouble; see LinkTrouble
 };
 
-// Workers train for some seconds of made-up time while a seeded adversary kills, stops and cuts
-// them off; then it leaves them alone, and all who live must come together again. With `epochs`, of
-// sessions and ledgers, they train so many instead, and each must have each sample once.
-Outcome simulate(uint64_t seed, Mutant mutant, Stacks& stacks, Of of = Of::kMembership,
-                 uint64_t epochs = 0);
+// Trains for some seconds of made-up time while a seeded adversary kills, stops and cuts workers
+// off. Then it leaves them alone, and all living ones must join one world again. With `epochs` they
+// train so many instead, and each epoch must have each sample once.
+Outcome simulate(const Schedule& schedule, Stacks& stacks);
 
 }  // namespace ffdl::sim

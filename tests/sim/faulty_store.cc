@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
-#include "membership/records.h"
+#include "membership/membership_records.h"
 
 namespace ffdl::sim {
 
@@ -16,7 +16,7 @@ void make_active(membership::WorldRecord& record) {
   record.phase = Phase::kActive;
   record.active_generation = record.generation;
   record.active_lineage = record.lineage;
-  record.carriers = record.members;
+  record.state_holders = record.members;
 }
 
 Status is_killed() { return make_error(StatusCode::kCancelled, "ask the store: killed"); }
@@ -26,10 +26,10 @@ bool is_world(std::string_view key) { return key.ends_with("/who/world"); }
 
 }  // namespace
 
-// The way of a request, or of a reply.
+// Carries a request or a reply.
 Status FaultyStore::reach() {
   if (node_.is_killed()) return is_killed();
-  // Mostly quick, so that schedules go on; now and then all the delay there is.
+  // Delays are mostly short, so that schedules progress; now and then they reach the maximum.
   const Duration most = runtime_.chance(0.1) ? faults_.delay_max : faults_.delay_max / 20;
   runtime_.sleep(runtime_.up_to(most));
   if (node_.is_killed()) return is_killed();
@@ -79,17 +79,20 @@ Result<Revision> FaultyStore::write_world(std::string_view key, Revision expecte
   std::string text(value);
   const auto change = [&](auto&& how) {
     auto record = membership::parse_world(text);
-    if (!record.ok() || record->carriers.empty()) return;
+    if (!record.ok() || record->state_holders.empty()) return;
     how(*record);
     text = encode(*record);
   };
   if (mutant_ == Mutant::kLatestOverlap) {
-    change([](auto& record) { record.carriers = record.members; });
+    change([](auto& record) { record.state_holders = record.members; });
   }
   if (mutant_ == Mutant::kNoCarrierGoesBack) {
     change([](auto& record) {
-      if (record.gives_up()) record.carriers.clear();
+      if (record.gives_up()) record.state_holders.clear();
     });
+  }
+  if (mutant_ == Mutant::kForgetsCompletion) {
+    change([](auto& record) { record.completion.reset(); });
   }
   if (mutant_ == Mutant::kBornActive) change(make_active);
   const auto put = mutant_ == Mutant::kNoCompare ? inner_.put(key, text)

@@ -8,23 +8,23 @@
 
 namespace ffdl::sim {
 
-// How bad the way to the store is; one for all, changed while the simulation runs.
+// The faults of the network to the store, the same for all. They change while the simulation runs.
 struct Faults {
-  Duration delay_max{};  // of a request, and of its reply
+  Duration delay_max{};  // longest delay of a request and of its reply
   double lose_request = 0;
   double lose_reply = 0;  // after the effect
   bool store_is_away = false;
 };
 
-// One process's way to a store that all share: slow, lossy, cut off, and closed once the process is
-// killed.
+// The access of one process to the shared store: slow, lossy, cut off, and closed once the process
+// is killed.
 class FaultyStore final : public Store {
  public:
-  // Told of every write of the world's record that took effect: the revision that its writer had
+  // Receives every write of the world's record that took effect: the revision that its writer had
   // read, and the new entry.
   using OnWorld = std::function<void(Revision expected, const Entry& entry)>;
 
-  // `clock` is the node whose time the inner store goes by.
+  // `clock` is the node whose time the inner store uses.
   FaultyStore(Store& inner, SimNode& clock, SimRuntime& runtime, SimNode& node,
               const Faults& faults, Mutant mutant, OnWorld on_world)
       : inner_(inner),
@@ -36,6 +36,8 @@ class FaultyStore final : public Store {
         on_world_(std::move(on_world)) {}
 
   void cut_off_until(Duration at) { cut_off_until_ = at; }
+
+  bool is_cut_off() const { return faults_.store_is_away || runtime_.elapsed() < cut_off_until_; }
 
   Result<Entry> get(std::string_view key) override;
   Result<std::vector<Entry>> list(std::string_view prefix) override;
@@ -54,7 +56,6 @@ class FaultyStore final : public Store {
   auto call(Operation&& operation) -> decltype(operation());
   Result<Revision> write_world(std::string_view key, Revision expected, std::string_view value);
   Status reach();
-  bool is_cut_off() const { return faults_.store_is_away || runtime_.elapsed() < cut_off_until_; }
 
   Store& inner_;
   SimNode& clock_;

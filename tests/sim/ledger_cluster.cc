@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/ledger_worker.h"
-#include "store/memory_store.h"
+#include "store/local/memory_store.h"
 
 namespace ffdl::sim {
 namespace {
@@ -46,7 +46,7 @@ class LedgerCluster {
   }
 
  private:
-  static PartitionLedgerOptions data_of(uint64_t seed, uint64_t epochs) {
+  static LedgerOptions data_of(uint64_t seed, uint64_t epochs) {
     return {.samples = 10 + seed % 23,
             .partition_samples = 1 + seed % 7,
             .epochs = epochs,
@@ -83,7 +83,7 @@ class LedgerCluster {
     if (kind == 3) worker->ask_to_leave();
   }
 
-  // All die, and the job goes on from its last checkpoint. Some who are only stopped find out.
+  // Kills most workers. The job continues from its last checkpoint, and the survivors find out.
   void restart() {
     if (!begins_anew_ || !runtime_.chance(0.1)) return;
     for (const auto& worker : workers_) {
@@ -114,7 +114,7 @@ class LedgerCluster {
                        [&](const auto& worker) { return is_done(*worker); });
   }
 
-  // Under an id that may have been somebody's before, and sometimes still is.
+  // Starts a worker under an id that another had before, and sometimes still has.
   void start_new() {
     if (count_living() < kLedgerWorkersMax) start(fmt::format("w{}", runtime_.below(6)));
   }
@@ -125,20 +125,19 @@ class LedgerCluster {
     workers_.push_back(std::make_unique<LedgerWorker>(job_, node, std::move(store), id));
   }
 
-  // One more looks at what is there: it tells the last commit, whoever made it.
+  // Joins one more worker, which reports the last commit of any worker.
   void finish() {
     if (!checker_.violation().empty()) return;
     StoreLedgerOptions options;
-    options.data = job_.data;
-    options.data.on_stable = [this](const CommittedStep& step) {
+    options.member.on_stable = [this](const CommittedStep& step) {
       checker_.on_committed(job_.lineage, step, "last");
     };
     options.id = "last";
     options.lineage = job_.lineage;
-    const auto last = StoreLedger::join(options, store_, store_node_);
+    const auto last = make_store_ledger(job_.data, options, store_, store_node_);
     if (!last.ok()) return checker_.violation(last.status().to_string());
     if (!(*last)->is_done()) return checker_.violation("one says that all is done, and it is not");
-    checker_.check_end((*last)->stats().repeated);
+    checker_.check_end((*last)->repeated());
   }
 
   SimRuntime& runtime_;
@@ -168,7 +167,7 @@ Outcome simulate_ledger(uint64_t seed, uint64_t epochs, Stacks& stacks) {
   outcome.stable_steps = checker.commits();
   outcome.generations = cluster->lives();
   outcome.lineages = cluster->lineages();
-  if (!stuck.empty()) static_cast<void>(cluster.release());  // as simulate() says
+  if (!stuck.empty()) static_cast<void>(cluster.release());  // same reason as in simulate()
   return outcome;
 }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "data/ledger_options.h"
+#include "data/ledger/ledger_options.h"
 
 namespace ffdl::sim {
 
@@ -51,7 +51,7 @@ void LedgerWorker::run() {
     const Status ended = live();
     ledger_.reset();
     if (ended.ok() || node_.is_killed()) return;
-    if (job_.lineage > lineage_) return;  // the job began anew
+    if (job_.lineage > lineage_) return;  // the job began again
     const StatusCode code = ended.code();
     if (code != StatusCode::kCancelled && code != StatusCode::kUnavailable &&
         code != StatusCode::kTimeout) {
@@ -72,19 +72,18 @@ Status LedgerWorker::insist(Call&& call) {
   }
 }
 
-// Ends with the life of the ledger: well if all is done, or if it has left.
+// Runs until the life of the ledger ends. Returns OK if all is done or the worker has left.
 Status LedgerWorker::live() {
   StoreLedgerOptions options;
-  options.data = job_.data;
-  options.data.partitions_wanted = static_cast<int>(1 + runtime_.below(3));
-  options.data.on_stable = [this](const CommittedStep& step) {
+  options.member.partitions_wanted = static_cast<int>(1 + runtime_.below(3));
+  options.member.on_stable = [this](const CommittedStep& step) {
     job_.checker.on_committed(lineage_, step, id_);
   };
   options.id = id_;
   options.lineage = lineage_;
   options.from = job_.from;
   options.lease = job_.lease;
-  FFDL_ASSIGN_OR_RETURN(ledger_, StoreLedger::join(options, *store_, node_));
+  FFDL_ASSIGN_OR_RETURN(ledger_, make_store_ledger(job_.data, options, *store_, node_));
   while (!ledger_->is_done()) {
     if (node_.is_killed()) return Status(StatusCode::kCancelled, "killed");
     if (is_leaving_) return insist([&] { return ledger_->leave(); });
@@ -109,7 +108,7 @@ Status LedgerWorker::make_step() {
   runtime_.sleep(runtime_.up_to(job_.compute_max));
   if (node_.is_killed()) return Status(StatusCode::kCancelled, "killed");
   job_.checker.on_used(data::samples_in(ranges));
-  FFDL_RETURN_IF_ERROR(insist([&] { return ledger_->advance(); }));
+  FFDL_RETURN_IF_ERROR(insist([&] { return ledger_->commit(); }));
   if (!runtime_.chance(0.05)) return {};
   const auto saved = ledger_->save();
   if (saved.ok() && job_.lineage == lineage_) job_.saved = *saved;

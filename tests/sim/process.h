@@ -10,8 +10,8 @@
 
 namespace ffdl::sim {
 
-// A process of the simulated job, as the adversary, the launcher and the checker see it. Its one
-// task is the derived class's to start, and to join before anything else of it goes.
+// A process of the simulated job, as the adversary, the launcher and the checker see it. The
+// derived class starts its one task, and joins it before anything else of it is destroyed.
 class Process {
  public:
   Process(SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
@@ -27,11 +27,12 @@ class Process {
   const std::string& id() const { return id_; }
   const std::string& takes_over_from() const { return takes_over_from_; }
   SimNode& node() { return node_; }
+  const SimNode& node() const { return node_; }
   FaultyStore& store() { return *store_; }
   bool has_ended() const { return has_ended_; }
   void ask_to_leave() { is_leaving_ = true; }
   bool is_leaving() const { return is_leaving_; }
-  // The life that it is in; none between two.
+  // Returns the member of the present life; null between two lives.
   virtual const Member* self() const = 0;
   virtual bool may_use_state() const = 0;
 

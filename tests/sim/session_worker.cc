@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "base/errors.h"
-#include "elastic/checkpoint_folder.h"
-#include "elastic/hash.h"
-#include "elastic/rescale.h"
+#include "elastic/checkpoint/checkpoint_folder.h"
+#include "elastic/session/rescale.h"
+#include "elastic/state/hash.h"
 
 namespace ffdl::sim {
 
@@ -30,7 +30,7 @@ uint64_t mix(Numbers... numbers) {
   return hash.digest();
 }
 
-// What the gradient of one sample is: a small number, so that sums of them are exact.
+// Returns the gradient of a range: small numbers per sample, so that sums of them are exact.
 uint64_t value_of(const SampleRange& range) {
   uint64_t sum = 0;
   for (uint64_t i = range.begin; i < range.end; ++i)
@@ -44,7 +44,7 @@ uint64_t samples_in(std::span<const SampleRange> ranges) {
   return samples;
 }
 
-// The first micro-batch of what is left of `ranges`.
+// Takes the first micro-batch of the rest of `ranges`.
 std::vector<SampleRange> next_micro_batch(std::vector<SampleRange>& ranges) {
   std::vector<SampleRange> batch;
   uint64_t missing = kMicroBatch;
@@ -74,7 +74,7 @@ std::vector<Buffer> Chain::gradients() {
 
 void Chain::compute() { gradients_.front() = static_cast<double>(shared_.runtime.below(1U << 20)); }
 
-// Each of another size, so that one is not taken for another.
+// Makes each gradient of another size, so that one is not confused with another.
 void Chain::compute(std::span<const SampleRange> ranges, size_t which) {
   uint64_t sum = 0;
   for (const SampleRange& range : ranges) sum += value_of(range);
@@ -94,7 +94,7 @@ void Chain::check_samples(const CommittedStep& committed) {
   }
 }
 
-// What the averaged gradients say of the samples of the step.
+// Returns the sum over the samples of the step, from the averaged gradients.
 uint64_t Chain::sum_over(uint64_t samples) {
   std::vector<uint64_t> sums;
   for (size_t i = 0; i < gradients_.size(); ++i) {
@@ -117,7 +117,7 @@ void Chain::apply() {
   for (const double gradient : gradients_) model_ = static_cast<int64_t>(mix(model_, gradient));
 }
 
-void Chain::describe(std::span<std::byte> record) {
+void Chain::write_record(std::span<std::byte> record) {
   const uint64_t number = shared_.runtime.random();
   std::memcpy(record.data(), &number, sizeof number);
 }
@@ -141,6 +141,7 @@ void Chain::applied(uint64_t step, const StepRecords& records) {
 
 void Chain::on_world(const World& world) {
   world_ = world;
+  if (world.generation == 0) return;  // the job is done, and the member is alone with its state
   shared_.checker.on_seen(world.generation, world.members);
   shared_.checker.on_base(world.generation,
                           {world.lineage, world.generation, shared_.checker.steps(name())});
@@ -152,6 +153,7 @@ Status Chain::begin_anew() {
 }
 
 void Chain::stable(uint64_t step) {
+  stable_step_ = step;
   const auto& steps = shared_.checker.steps(name());
   if (steps.size() != step) {
     shared_.checker.violation("a session's step counter is not the number of its steps");
@@ -181,7 +183,7 @@ std::optional<State> read_checkpoint(testing::MemoryFiles& disk, const Checker& 
   elastic::HostMemory memory;
   const auto loaded = folder.load({pointer.manifest, pointer.hash},
                                   elastic::describe_tensors(into, {}).value(), memory, into);
-  // What the first of the participants keeps, behind its length.
+  // The first participant's data, behind its length.
   uint64_t parts[2] = {};
   if (!loaded.ok() || loaded->participants.size() < sizeof parts) return std::nullopt;
   std::memcpy(parts, loaded->participants.data(), sizeof parts);
@@ -209,7 +211,8 @@ void SessionWorker::run() {
   bool has_left = false;
   while (!node_.is_killed() && !has_left) {
     const Status ended = live();
-    has_left = ended.ok();
+    // The job is done, and its last state is lost: there is nothing to do.
+    has_left = ended.ok() || ended.code() == StatusCode::kNotFound;
     session_.reset();
     if (node_.is_killed()) return;
     if (ended.code() == StatusCode::kInternal || ended.code() == StatusCode::kInvalidArgument ||
@@ -220,7 +223,7 @@ void SessionWorker::run() {
   }
 }
 
-// Ends with the life of the session, well if it has left, or with the process.
+// Runs until the life of the session or the process ends. Returns OK if the member has left.
 Status SessionWorker::live() {
   Chain chain(shared_);
   FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(chain));
@@ -230,17 +233,32 @@ Status SessionWorker::live() {
     runtime_.sleep(runtime_.chance(pace.hang) ? runtime_.up_to(8s)
                                               : runtime_.up_to(pace.compute_max));
     if (is_leaving_) session_->ask_to_leave();
+    if (ledger->is_done()) {
+      const Status finished = finish(chain);
+      if (finished.code() != StatusCode::kWorldChanged) return finished;
+      continue;
+    }
     FFDL_ASSIGN_OR_RETURN(const StepResult result, make_step(chain, *ledger));
     if (result == StepResult::kLeft) return {};
   }
   return base::make_error(StatusCode::kCancelled, "killed");
 }
 
-Result<StepResult> SessionWorker::make_step(Chain& chain, PartitionLedger& ledger) {
+Status SessionWorker::finish(const Chain& chain) {
+  FFDL_RETURN_IF_ERROR(session_->finish());
+  if (!session_->is_finished()) return {};  // it was asked to leave
+  if (chain.stable_step() != session_->step()) {
+    shared_.checker.violation("a member ends that was not told that its last step is stable");
+  }
+  shared_.checker.on_finished(chain.world().lineage, shared_.checker.steps(chain.name()));
+  return {};
+}
+
+Result<StepResult> SessionWorker::make_step(Chain& chain, SampleLedger& ledger) {
   const bool is_on_demand =
       shared_.training != Training::kGlobal && shared_.training != Training::kMicroBatches;
   if (shared_.training == Training::kNumbers) chain.compute();
-  const uint64_t count = is_on_demand ? runtime_.below(kBatchMax + 1) : PartitionLedger::kAll;
+  const uint64_t count = is_on_demand ? runtime_.below(kBatchMax + 1) : SampleLedger::kAll;
   FFDL_ASSIGN_OR_RETURN(auto taken, ledger.take(count));
   if (shared_.training == Training::kMicroBatches) {
     while (!taken.empty()) {
@@ -256,8 +274,8 @@ Result<StepResult> SessionWorker::make_step(Chain& chain, PartitionLedger& ledge
   return session_->end_step(ledger.taken());
 }
 
-// Some are ready early and some not, at each member as it likes.
-Status SessionWorker::compute_buckets(Chain& chain, PartitionLedger& ledger,
+// Begins the average of some gradients early. Each member chooses its own number.
+Status SessionWorker::compute_buckets(Chain& chain, SampleLedger& ledger,
                                       std::span<const SampleRange> taken) {
   const uint64_t early = runtime_.below(chain.gradient_count() + 1);
   for (size_t i = 0; i < chain.gradient_count(); ++i) {
@@ -268,12 +286,13 @@ Status SessionWorker::compute_buckets(Chain& chain, PartitionLedger& ledger,
   return {};
 }
 
-Result<std::unique_ptr<PartitionLedger>> SessionWorker::make_ledger(Chain& chain) {
-  PartitionLedgerOptions options;
+Result<std::unique_ptr<SampleLedger>> SessionWorker::make_ledger(Chain& chain) {
+  LedgerOptions options;
   options.samples = data_set().samples;
   options.partition_samples = data_set().partition_samples;
-  options.epochs = 0;
-  options.on_stable = [this, &chain](const CommittedStep& step) {
+  options.epochs = shared_.epochs;
+  LedgerMemberOptions member;
+  member.on_stable = [this, &chain](const CommittedStep& step) {
     shared_.checker.on_committed(chain.world().lineage, step);
     chain.check_samples(step);
   };
@@ -282,15 +301,15 @@ Result<std::unique_ptr<PartitionLedger>> SessionWorker::make_ledger(Chain& chain
     options.batch_samples = 6 * kMicroBatch;
     options.micro_batch_samples = kMicroBatch;
   }
-  return PartitionLedger::create(options);
+  return make_session_ledger(options, member);
 }
 
-SessionOptions SessionWorker::options(Chain& chain, PartitionLedger& ledger) {
+SessionOptions SessionWorker::options(Chain& chain, SampleLedger& ledger) {
   SessionOptions options;
   options.self = {id_, 0, id_ + ":1"};
   options.membership = shared_.options;
   options.membership.takes_over_from = takes_over_from_;
-  options.participants = {&chain, &ledger};
+  options.participants = {&chain, ledger.participant()};
   if (shared_.training == Training::kMicroBatches) {
     options.micro_batch_shares = [&ledger] { return ledger.shares(); };
     options.micro_batch_samples = kMicroBatch;
@@ -302,12 +321,11 @@ SessionOptions SessionWorker::options(Chain& chain, PartitionLedger& ledger) {
     options.checkpoints.files = files_.get();
   }
   if (shared_.training == Training::kBuckets) options.bucket_bytes = 1;
-  options.operation_timeout = 4s;
+  options.operation_timeout = shared_.operation_timeout;
   options.recovery_timeout = 60s;
   options.verify_state = runtime_.chance(0.5);
-  options.connect = [this, &chain](const World& world, Time deadline,
-                                   const std::function<Status()>& look) {
-    return SimCommunicator::connect(world, deadline, look, shared_.exchange, runtime_, node_,
+  options.connect = [this, &chain](const World& world, Time deadline, const ConnectWatch& watch) {
+    return SimCommunicator::connect(world, deadline, watch, shared_.exchange, runtime_, node_,
                                     hooks(world, chain));
   };
   return options;
@@ -324,7 +342,8 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
     }
   };
   hooks.act = [this, world] { shared_.checker.on_act(world); };
-  // The only message of a report's size that begins as one does, and goes on with a hash.
+  // Changes the only message of a report's size that begins as a report does and continues with a
+  // hash.
   hooks.tamper = [this, &chain](std::vector<std::byte>& bytes) {
     if (bytes.size() != sizeof(elastic::Report)) return;
     elastic::Report report;

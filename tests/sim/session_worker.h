@@ -6,50 +6,53 @@
 #include <string>
 #include <vector>
 
-#include "data/data_set.h"
-#include "ffdl/partition_ledger.h"
+#include "data/ledger/data_set.h"
+#include "ffdl/data/sample_ledger.h"
 #include "ffdl/session.h"
 #include "sim/process.h"
 #include "sim/worker.h"
 
 namespace ffdl::sim {
 
-// What a simulated session trains: numbers that name the history of steps that made them, one in
-// the model and one in a participant. The checker keeps the histories.
+// The model of a simulated session: numbers that name the history of their steps, one in the model
+// and one in a participant. The checker keeps the histories.
 class Chain final : public Trainable, public StepParticipant {
  public:
   explicit Chain(Shared& shared);
 
-  // Of the model.
+  // The functions of the model.
   std::vector<Buffer> state() override { return {{&model_, 1, DType::kInt64}}; }
   std::vector<Buffer> gradients() override;
   void apply() override;
   void on_world(const World& world) override;
   Status begin_anew() override;
 
-  // Of the participant.
-  // Two, so that no message of a step has the size of a report, which a mutant is about.
+  // The functions of the participant.
+
+  // Returns the size of two numbers, so that no message of a step has the size of a report. A
+  // mutant depends on that.
   size_t record_bytes() const override { return 2 * sizeof(uint64_t); }
-  void describe(std::span<std::byte> record) override;
+  void write_record(std::span<std::byte> record) override;
   void applied(uint64_t step, const StepRecords& records) override;
   void world_changed(const World& /*world*/) override {}
   void stable(uint64_t step) override;
   std::vector<std::byte> save() const override;
   Status restore(std::span<const std::byte> bytes) override;
 
-  // Random numbers, of no samples.
+  // Computes random numbers, of no samples.
   void compute();
-  // The mean over these samples: one of the gradients.
+  // Computes one of the gradients: the mean over these samples.
   void compute(std::span<const SampleRange> ranges, size_t which = 0);
   size_t gradient_count() const { return gradients_.size(); }
-  // That gradients were of what this step commits; of a step that was not made here nothing is
-  // known.
+  // Checks that the gradients were computed from the samples that this step commits. Ignores a step
+  // that was not made here.
   void check_samples(const CommittedStep& committed);
-  // Names both, and so all steps.
+  // Returns the name of both numbers, and so of all steps.
   uint64_t name() const { return name_of(model_, records_); }
   static uint64_t name_of(int64_t model, uint64_t records);
   const World& world() const { return world_; }
-  // The generation in which the last step was applied here.
+  uint64_t stable_step() const { return stable_step_; }  // the last step reported as stable
+  // Returns the generation in which the last step was applied here.
   uint64_t last_apply() const { return last_apply_; }
 
  private:
@@ -61,12 +64,13 @@ class Chain final : public Trainable, public StepParticipant {
   uint64_t before_ = 0;  // the name before this step's apply()
   bool has_applied_ = false;
   std::vector<double> gradients_;
-  std::map<uint64_t, uint64_t> sums_;  // of the values of each step's samples, by its gradient
+  std::map<uint64_t, uint64_t> sums_;  // the sum over each step's samples, by step
   uint64_t last_apply_ = 0;
+  uint64_t stable_step_ = 0;
   World world_;
 };
 
-// What a checkpoint of sessions holds, as they would load it; nothing: they could not.
+// Returns the state in a checkpoint of sessions, as they would load it; empty if they could not.
 std::optional<State> read_checkpoint(testing::MemoryFiles& disk, const Checker& checker,
                                      const CheckpointPointer& pointer);
 
@@ -76,28 +80,29 @@ class SessionWorker final : public Process {
   SessionWorker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
                 std::string takes_over_from);
 
-  // Small epochs, so that a schedule has some ends of them.
+  // Returns a data set with small epochs, so that a schedule has several ends of them.
   static data::DataSet data_set() { return {.samples = 100, .partition_samples = 13}; }
 
   const Member* self() const override { return session_ ? &session_->self() : nullptr; }
   bool may_use_state() const override {
-    return !node_.is_killed() && session_ && session_->standing().ok();
+    return !node_.is_killed() && session_ && session_->life_status().ok();
   }
 
  private:
   void run();
   Status live();
-  Result<StepResult> make_step(Chain& chain, PartitionLedger& ledger);
-  Status compute_buckets(Chain& chain, PartitionLedger& ledger, std::span<const SampleRange> taken);
-  Result<std::unique_ptr<PartitionLedger>> make_ledger(Chain& chain);
-  SessionOptions options(Chain& chain, PartitionLedger& ledger);
+  Status finish(const Chain& chain);
+  Result<StepResult> make_step(Chain& chain, SampleLedger& ledger);
+  Status compute_buckets(Chain& chain, SampleLedger& ledger, std::span<const SampleRange> taken);
+  Result<std::unique_ptr<SampleLedger>> make_ledger(Chain& chain);
+  SessionOptions options(Chain& chain, SampleLedger& ledger);
   SimCommunicator::Hooks hooks(const World& world, Chain& chain);
 
   Shared& shared_;
   SimRuntime& runtime_;
-  std::unique_ptr<SimFiles> files_;  // none: there is no disk
+  std::unique_ptr<SimFiles> files_;  // null without a disk
   std::unique_ptr<Session> session_;
-  std::unique_ptr<Task> task_;  // last: it uses all of the above
+  std::unique_ptr<Task> task_;  // last: it uses all members above
 };
 
 }  // namespace ffdl::sim

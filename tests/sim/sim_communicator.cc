@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "base/limits.h"
 
 namespace ffdl::sim {
 
@@ -28,7 +29,7 @@ void put(std::span<const std::byte> bytes, std::span<const Buffer> buffers) {
   }
 }
 
-// Sum or mean of doubles, in the order of ranks.
+// Returns the sum or mean of doubles, in the order of ranks.
 std::vector<std::byte> sum_of(const std::vector<const Exchange::Given*>& given, ReduceOp op) {
   std::vector<std::byte> sum = given.front()->bytes;
   const size_t ranks = given.size();
@@ -58,7 +59,7 @@ void Exchange::arrive(uint64_t generation, const Member& member, const SimNode& 
   wake();
 }
 
-bool Exchange::all_arrived(const World& world) const {
+bool Exchange::have_all_come(const World& world) const {
   const auto found = arrived_.find(world.generation);
   return found != arrived_.end() &&
          std::all_of(world.members.begin(), world.members.end(), [&](const Member& member) {
@@ -66,11 +67,55 @@ bool Exchange::all_arrived(const World& world) const {
          });
 }
 
+std::vector<int> Exchange::unreached(const World& world) const {
+  const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::string& other = world.members[static_cast<size_t>(rank)].id;
+    if (is_cut(other, self) || is_cut(self, other)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+bool Exchange::is_silent(const Link& link) const {
+  return is_cut(link.first, link.second) &&
+         runtime_.elapsed() >= cuts_.at(link).since + base::kPeerSilentMax;
+}
+
+bool Exchange::is_silent(const World& world, int rank) const {
+  const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
+  const std::string& other = world.members[static_cast<size_t>(rank)].id;
+  return is_silent({other, self}) || is_silent({self, other});
+}
+
+void Exchange::cut(const std::string& from, const std::string& to, Duration until) {
+  Cut& cut = cuts_[{from, to}];
+  if (cut.until <= runtime_.elapsed()) cut.since = runtime_.elapsed();
+  cut.until = std::max(cut.until, until);
+}
+
+bool Exchange::is_cut(const std::string& from, const std::string& to) const {
+  const auto found = cuts_.find({from, to});
+  return found != cuts_.end() && runtime_.elapsed() < found->second.until;
+}
+
+void Exchange::die(const std::string& id) {
+  for (const auto& [link, cut] : cuts_) {
+    if (link.first != id || !is_cut(link.first, link.second)) continue;
+    for (const auto& [generation, lives] : arrived_) {
+      for (const auto& [life, node] : lives) {
+        if (life.first == id) lost_deaths_.try_emplace({node, link.second}, cut.since);
+      }
+    }
+  }
+}
+
 bool Exchange::is_dead(uint64_t generation, const Member& member) const {
   return arrived_.at(generation).at({member.id, member.incarnation})->is_killed();
 }
 
 void Exchange::give(const Place& place, int rank, Given given) {
+  given.at = runtime_.elapsed();
   given_[place][rank] = std::move(given);
   wake();
 }
@@ -82,19 +127,49 @@ const Exchange::Given* Exchange::find(const Place& place, int rank) const {
   return one == found->second.end() ? nullptr : &one->second;
 }
 
-void Exchange::end(uint64_t generation, int rank) {
-  ended_.emplace(generation, rank);
+void Exchange::end(const World& world) {
+  if (!ended_.emplace(world.generation, world.rank).second) return;
+  const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
+  for (const auto& [link, cut] : cuts_) {
+    if (link.first == self && is_cut(link.first, link.second)) {
+      lost_ends_.try_emplace({world.generation, link}, cut.since);
+    }
+  }
   wake();
 }
 
-bool Exchange::has_ended(uint64_t generation, int rank) const {
-  return ended_.contains({generation, rank});
+std::optional<Duration> Exchange::lost_since(const World& world, int rank) const {
+  const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
+  const Member& other = world.members[static_cast<size_t>(rank)];
+  const auto end = lost_ends_.find({world.generation, {other.id, self}});
+  if (end != lost_ends_.end()) return end->second;
+  const SimNode* node = arrived_.at(world.generation).at({other.id, other.incarnation});
+  const auto death = lost_deaths_.find({node, self});
+  if (death != lost_deaths_.end()) return death->second;
+  return std::nullopt;
+}
+
+const Exchange::Given* Exchange::receive(const World& world, const Place& place, int rank) const {
+  const Given* given = find(place, rank);
+  if (given == nullptr || rank == world.rank) return given;
+  const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
+  const std::string& other = world.members[static_cast<size_t>(rank)].id;
+  if (is_cut(other, self) && given->at >= cuts_.at({other, self}).since) return nullptr;
+  const auto lost = lost_since(world, rank);
+  return lost && given->at >= *lost ? nullptr : given;
+}
+
+bool Exchange::sees_end(const World& world, int rank) const {
+  const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
+  const Member& other = world.members[static_cast<size_t>(rank)];
+  if (is_cut(other.id, self) || lost_since(world, rank)) return false;
+  return ended_.contains({world.generation, rank}) || is_dead(world.generation, other);
 }
 
 // --- SimCommunicator -----------------------------------------------------------------------------
 
 Result<std::unique_ptr<Communicator>> SimCommunicator::connect(const World& world, Time deadline,
-                                                               const std::function<Status()>& look,
+                                                               const ConnectWatch& watch,
                                                                Exchange& exchange,
                                                                SimRuntime& runtime, SimNode& node,
                                                                Hooks hooks) {
@@ -102,16 +177,26 @@ Result<std::unique_ptr<Communicator>> SimCommunicator::connect(const World& worl
   const std::shared_ptr<Event> event = node.make_event();
   exchange.add(event);
   Status outcome;
-  while (outcome.ok() && !exchange.all_arrived(world)) {
+  Time all_came = kNoDeadline;
+  while (outcome.ok()) {
+    const bool have_all_come = exchange.have_all_come(world);
+    const std::vector<int> unreached = exchange.unreached(world);
+    if (have_all_come && unreached.empty()) break;
+    if (have_all_come) all_came = std::min(all_came, node.now());
+    if (all_came != kNoDeadline && node.now() >= all_came + base::kLinkSilenceMax) {
+      for (const int rank : unreached) watch.unreached(rank);
+      outcome = base::make_error(StatusCode::kTimeout, "connect: links are cut");
+      break;
+    }
     event->reset();
     event->wait_until(node.now() + 50ms);
-    outcome = look();
+    outcome = watch.interrupt_check();
     if (node.is_killed()) outcome = base::make_error(StatusCode::kCancelled, "killed");
     if (node.now() >= deadline) outcome = base::make_error(StatusCode::kTimeout, "connect");
   }
   exchange.remove(event);
   if (!outcome.ok()) {
-    exchange.end(world.generation, world.rank);
+    exchange.end(world);
     return outcome;
   }
   runtime.sleep(runtime.up_to(10ms));
@@ -121,7 +206,7 @@ Result<std::unique_ptr<Communicator>> SimCommunicator::connect(const World& worl
 
 void SimCommunicator::abort(Status why) {
   if (failed_.ok()) failed_ = std::move(why);
-  exchange_.end(world_.generation, world_.rank);
+  exchange_.end(world_);
 }
 
 Status SimCommunicator::run(const Operation& operation, Time deadline) {
@@ -139,7 +224,7 @@ Status SimCommunicator::attempt(const Operation& operation, Time deadline) {
   FFDL_RETURN_IF_ERROR(Status(failed_));
   const bool is_pair = operation.kind == Collective::kSend || operation.kind == Collective::kRecv;
   FFDL_RETURN_IF_ERROR(is_pair ? one_to_one(operation, deadline) : all_to_all(operation, deadline));
-  // Between the last arrival and the return an abort may come first, at some members.
+  // An abort may arrive between the last arrival and the return at some members.
   runtime_.sleep(runtime_.up_to(5ms));
   if (node_.is_killed()) return base::make_error(StatusCode::kCancelled, "killed");
   FFDL_RETURN_IF_ERROR(Status(failed_));
@@ -156,12 +241,15 @@ Status SimCommunicator::wait_for(const Exchange::Place& place, const std::vector
     event->reset();
     bool is_whole = true;
     for (const int rank : ranks) {
-      if (exchange_.find(place, rank) != nullptr) continue;
+      if (exchange_.receive(world_, place, rank) != nullptr) continue;
       is_whole = false;
-      const Member& member = world_.members[static_cast<size_t>(rank)];
-      if (exchange_.has_ended(world_.generation, rank) ||
-          exchange_.is_dead(world_.generation, member)) {
-        outcome = base::make_error(StatusCode::kPeerLost, "'{}' is gone", member.id);
+      if (exchange_.sees_end(world_, rank)) {
+        outcome = base::make_error(StatusCode::kPeerLost, "'{}' is gone",
+                                   world_.members[static_cast<size_t>(rank)].id);
+      }
+      if (exchange_.is_silent(world_, rank)) {
+        outcome = base::make_error(StatusCode::kPeerLost, "nothing is heard of '{}'",
+                                   world_.members[static_cast<size_t>(rank)].id);
       }
     }
     if (is_whole || !outcome.ok()) break;
@@ -213,13 +301,13 @@ Status SimCommunicator::all_to_all(const Operation& operation, Time deadline) {
   return {};
 }
 
-// Of as many equal blocks as there are ranks, this one's.
+// Returns the block of this rank, of as many equal blocks as there are ranks.
 std::span<const std::byte> SimCommunicator::block_of(std::span<const std::byte> bytes) const {
   const size_t block = bytes.size() / world_.members.size();
   return bytes.subspan(block * static_cast<size_t>(world_.rank), block);
 }
 
-// Ok at the sender says that the other has taken it.
+// Sends or receives. OK at the sender means that the other rank has received the data.
 Status SimCommunicator::one_to_one(const Operation& operation, Time deadline) {
   const bool sends = operation.kind == Collective::kSend;
   const int from = sends ? world_.rank : operation.peer;

@@ -6,22 +6,22 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "elastic/file_system.h"
+#include "elastic/checkpoint/file_system.h"
 #include "sim/mutants.h"
 #include "sim/sim_runtime.h"
 #include "support/memory_files.h"
 
 namespace ffdl::sim {
 
-// How a disk troubles those who use it.
+// The faults of a disk.
 struct DiskFaults {
-  Duration delay_max{};  // of one operation
-  double fail = 0;       // of each: as a network's folder that is away
+  Duration delay_max{};  // longest delay of one operation
+  double fail = 0;       // failure rate of an operation, as a network folder that is away
   bool is_full = false;
 };
 
-// The disk that all processes of a simulation share, as one of them sees it: slow, full or away at
-// times; and when the process is killed in the middle of a write a part of that is there.
+// The shared disk of all processes of a simulation, as one of them sees it. It is slow, full or
+// away at times. A process that is killed in the middle of a write leaves a part of it.
 class SimFiles final : public elastic::FileSystem {
  public:
   SimFiles(testing::MemoryFiles& disk, SimRuntime& runtime, SimNode& node, const DiskFaults& faults,
@@ -90,7 +90,7 @@ class SimFiles final : public elastic::FileSystem {
     const std::unique_ptr<elastic::OutputFile> file_;
   };
 
-  // Time passes, in which others act; what has been killed meanwhile does no more.
+  // Waits while others act. A process that was killed in this time gets an error.
   Status wait(const std::string& path) {
     runtime_.sleep(runtime_.up_to(faults_.delay_max));
     if (node_.is_killed()) return base::make_error(StatusCode::kCancelled, "'{}': killed", path);

@@ -4,11 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <optional>
 #include <random>
@@ -18,6 +20,7 @@
 
 #include "ffdl/log.h"
 #include "sim/cluster.h"
+#include "sim/sim_runtime.h"
 
 namespace ffdl::sim {
 namespace {
@@ -26,7 +29,7 @@ constexpr uint64_t kJobsMax = 64;
 
 constexpr std::string_view kUsage =
     "usage: sim_main [--seed N | --seeds N [--seconds S] [--first N] [--jobs N]] [--mutant NAME]\n"
-    "                [--of session|ledger] [--epochs N] [--expect found]\n"
+    "                [--of session|ledger] [--epochs N] [--trouble all] [--expect found]\n"
     "\n"
     "  --seed N        this schedule alone, twice: it must be the same both times\n"
     "  --seeds N       so many schedules, or fewer if the time is over\n"
@@ -35,10 +38,15 @@ constexpr std::string_view kUsage =
     "  --jobs N        in so many processes\n"
     "  --of session    the real Session above the real Membership; otherwise one made for the\n"
     "                  test, which also publishes checkpoints; or --of ledger: workers without\n"
-    "                  membership, each with a StoreLedger\n"
+    "                  membership, each with a ledger in a store\n"
     "  --epochs N      so many epochs of sessions or ledgers, and not some seconds\n"
+    "  --trouble all   of sessions: in each schedule links are cut and return, checkpoints are on\n"
+    "                  a disk, members go back to them together, and the job ends; otherwise a\n"
+    "                  quarter has links, another a disk\n"
     "  --mutant NAME   with a rule switched off; tests/sim/mutants.h names them\n"
-    "  --expect found  end well if, and only if, a violation is found\n";
+    "  --expect found  end well if, and only if, a violation is found\n"
+    "\n"
+    "FFDL_LOG=info writes what the workers log, each line with its time and its worker.\n";
 
 struct Command {
   std::string program;
@@ -50,7 +58,12 @@ struct Command {
   uint64_t epochs = 0;
   MutantName mutant = kMutants[0];
   Of of = Of::kMembership;
+  bool has_all_trouble = false;
   bool expect_found = false;
+
+  Schedule schedule(uint64_t of_seed) const {
+    return {of_seed, mutant.mutant, of, epochs, has_all_trouble};
+  }
 };
 
 std::optional<uint64_t> number(std::string_view text) {
@@ -72,6 +85,7 @@ bool take(Command& command, std::string_view name, std::string_view text) {
     if (name == one) return value.has_value();
   }
   if (name == "--jobs") return command.jobs >= 1 && command.jobs <= kJobsMax;
+  if (name == "--trouble" && text == "all") return command.has_all_trouble = true;
   if (name == "--expect" && text == "found") return command.expect_found = true;
   if (name == "--of" && (text == "session" || text == "ledger")) {
     command.of = text == "session" ? Of::kSession : Of::kLedger;
@@ -93,15 +107,14 @@ std::string repeat(const Command& command, uint64_t seed) {
   if (command.of != Of::kMembership) {
     text += command.of == Of::kSession ? " --of session" : " --of ledger";
   }
+  if (command.has_all_trouble) text += " --trouble all";
   if (command.epochs > 0) text += fmt::format(" --epochs {}", command.epochs);
   return text;
 }
 
 bool run_one(const Command& command) {
   Stacks stacks;
-  const auto simulated = [&] {
-    return simulate(*command.seed, command.mutant.mutant, stacks, command.of, command.epochs);
-  };
+  const auto simulated = [&] { return simulate(command.schedule(*command.seed), stacks); };
   const Outcome first = simulated();
   const Outcome again = simulated();
   fmt::print("seed {}: schedule {:016x}, {} switches, {} steps, {} generations, {} lineages\n",
@@ -120,7 +133,7 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-// What all processes of a search write to and read.
+// State shared by all processes of a search.
 struct Board {
   struct Part {
     uint64_t schedules = 0;
@@ -129,35 +142,36 @@ struct Board {
     uint64_t generations = 0;
     uint64_t lineages = 0;
     uint64_t checkpoints = 0;
+    Duration longest_stall{};
   };
   std::array<Part, kJobsMax> parts;
   std::atomic<bool> found;
 };
 
-// Every `jobs`-th seed, beginning with the one of number `job`.
+// Searches every `jobs`-th seed, beginning with number `job`.
 void search(const Command& command, uint64_t start, uint64_t job, Board& board) {
   const auto began = std::chrono::steady_clock::now();
   Stacks stacks;
   Board::Part& part = board.parts[job];
   for (uint64_t i = job; i < command.seeds; i += command.jobs) {
-    // Relaxed: nothing but the flag itself is read because of it.
+    // Relaxed: no other data depends on the flag.
     if (board.found.load(std::memory_order_relaxed)) return;
     if (seconds_since(began) >= static_cast<double>(command.seconds)) return;
-    const Outcome outcome =
-        simulate(start + i, command.mutant.mutant, stacks, command.of, command.epochs);
+    const Outcome outcome = simulate(command.schedule(start + i), stacks);
     ++part.schedules;
     part.switches += outcome.switches;
     part.steps += outcome.stable_steps;
     part.generations += outcome.generations;
     part.lineages += outcome.lineages;
     part.checkpoints += outcome.checkpoints;
+    part.longest_stall = std::max(part.longest_stall, outcome.longest_stall);
     if (outcome.violation.empty()) continue;
     fmt::print("{}\nrepeat: {}\n", outcome.violation, repeat(command, start + i));
     board.found.store(true, std::memory_order_relaxed);
   }
 }
 
-// False if one of the processes did not get to its end.
+// Returns false if one of the processes did not reach its end.
 bool search_in_processes(const Command& command, uint64_t start, Board& board) {
   std::vector<pid_t> children;
   for (uint64_t job = 1; job < command.jobs; ++job) {
@@ -196,12 +210,14 @@ bool run_many(const Command& command) {
     sum.generations += part.generations;
     sum.lineages += part.lineages;
     sum.checkpoints += part.checkpoints;
+    sum.longest_stall = std::max(sum.longest_stall, part.longest_stall);
   }
   fmt::print(
       "{}: {} schedules from seed {} in {:.1f} s: {} steps in {} generations, {} lineages, "
-      "{} checkpoints, {} switches\n",
+      "{} checkpoints, {} switches, longest stall {} ms\n",
       command.mutant.name, sum.schedules, start, seconds_since(began), sum.steps, sum.generations,
-      sum.lineages, sum.checkpoints, sum.switches);
+      sum.lineages, sum.checkpoints, sum.switches,
+      std::chrono::duration_cast<std::chrono::milliseconds>(sum.longest_stall).count());
   if (!all_ended) fmt::print("one of {} processes did not get to its end\n", command.jobs);
   return all_ended && board.found.load(std::memory_order_relaxed) == command.expect_found;
 }
@@ -218,7 +234,10 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}", kUsage);
     return 2;
   }
-  ffdl::set_log_sink([](ffdl::LogLevel, std::string_view) {});
+  const bool is_logged = command.seed && std::getenv("FFDL_LOG") != nullptr;
+  ffdl::set_log_sink([is_logged](ffdl::LogLevel, std::string_view line) {
+    if (is_logged) fmt::print("{} | {}\n", SimRuntime::whereabouts(), line);
+  });
   const bool as_expected = command.seed ? run_one(command) : run_many(command);
   return as_expected ? 0 : 1;
 }

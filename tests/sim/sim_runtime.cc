@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "base/check.h"
 
@@ -13,11 +15,14 @@
 namespace ffdl::sim {
 namespace {
 
-// More than any schedule of ours needs: one that goes on is stuck in a loop.
+// More switches than any schedule needs: a longer one is stuck in a loop.
+thread_local const SimRuntime* running = nullptr;
 constexpr uint64_t kSwitchesMax = 3'000'000;
 constexpr uint64_t kSwitchesOfAnEpoch = 30'000;
 
+// AddressSanitizer follows contexts, but no jumps between stacks. A jump needs no system call.
 #if defined(__SANITIZE_ADDRESS__)
+constexpr bool kJumps = false;
 void before_switch(void** keep, const void* stack, size_t bytes) {
   __sanitizer_start_switch_fiber(keep, stack, bytes);
 }
@@ -25,6 +30,7 @@ void after_switch(void* kept, const void** from, size_t* bytes) {
   __sanitizer_finish_switch_fiber(kept, from, bytes);
 }
 #else
+constexpr bool kJumps = true;
 void before_switch(void**, const void*, size_t) {}
 void after_switch(void*, const void**, size_t*) {}
 #endif
@@ -98,7 +104,7 @@ Duration SimNode::when(Time time) const {
   if (time == kNoDeadline) return kNever;
   const Duration wanted = time.time_since_epoch() - zero_;
   if (wanted <= Duration::zero()) return Duration::zero();
-  // Late by up to twice what now() rounds away, so that the clock has surely reached it.
+  // Adds up to twice the rounding error of now(), so that the clock has surely reached `time`.
   return wanted / (10'000 + drift_) * 10'000 + std::chrono::microseconds(20);
 }
 
@@ -146,13 +152,20 @@ void SimRuntime::enter(unsigned low, unsigned high) {
   self.body = nullptr;
   self.state = Fiber::State::kFinished;
   before_switch(nullptr, runtime->scheduler_stack_, runtime->scheduler_stack_bytes_);
+  if (kJumps) _longjmp(runtime->scheduler_place_, 1);
   setcontext(&runtime->scheduler_);
 }
 
 void SimRuntime::switch_to(Fiber& fiber) {
   current_ = &fiber;
   before_switch(&scheduler_fake_stack_, fiber.stack.get(), Stacks::bytes());
-  swapcontext(&scheduler_, &fiber.context);
+  const bool has_begun = std::exchange(fiber.has_begun, true);
+  if (!kJumps) {
+    swapcontext(&scheduler_, &fiber.context);
+  } else if (_setjmp(scheduler_place_) == 0) {
+    if (has_begun) _longjmp(fiber.place, 1);
+    setcontext(&fiber.context);
+  }
   after_switch(scheduler_fake_stack_, nullptr, nullptr);
   current_ = nullptr;
 }
@@ -160,7 +173,11 @@ void SimRuntime::switch_to(Fiber& fiber) {
 void SimRuntime::switch_back() {
   Fiber& self = *current_;
   before_switch(&self.fake_stack, scheduler_stack_, scheduler_stack_bytes_);
-  swapcontext(&self.context, &scheduler_);
+  if (!kJumps) {
+    swapcontext(&self.context, &scheduler_);
+  } else if (_setjmp(self.place) == 0) {
+    _longjmp(scheduler_place_, 1);
+  }
   after_switch(self.fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
 }
 
@@ -208,7 +225,15 @@ bool SimRuntime::advance_time() {
   return true;
 }
 
+std::string SimRuntime::whereabouts() {
+  if (running == nullptr || running->current_ == nullptr) return "-";
+  const Fiber& fiber = *running->current_;
+  const double seconds = std::chrono::duration<double>(running->now_).count();
+  return fmt::format("{:9.3f} s {} {}", seconds, fiber.node->name(), fiber.name);
+}
+
 std::string SimRuntime::run(std::function<void()> director) {
+  running = this;
   start(make_node("director"), "director", [&](const StopToken&) { director(); });
   while (!fibers_.empty()) {
     ready_.clear();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <functional>
@@ -11,13 +12,13 @@
 
 #include "ffdl/runtime.h"
 
-// A Runtime whose time is made up and whose tasks take turns: from one seed always the same
-// schedule. Control-plane code runs in it as it is.
+// A Runtime with made-up time whose tasks run in turns. A seed always has the same schedule. Code
+// of the control plane runs in it unchanged.
 namespace ffdl::sim {
 
 class SimRuntime;
 
-// Memory that tasks run on, kept from one simulation to the next.
+// The stacks of tasks, kept from one simulation to the next.
 class Stacks {
  public:
   static size_t bytes();
@@ -28,8 +29,8 @@ class Stacks {
   std::vector<std::unique_ptr<char[]>> free_;
 };
 
-// A process of the simulation: its tasks stop together, and its clock is its own, with another zero
-// than that of others and up to half a percent faster or slower.
+// A process of the simulation. Its tasks stop together. Its clock has a zero of its own, and is up
+// to half a percent faster or slower than others.
 class SimNode final : public Runtime {
  public:
   SimNode(SimRuntime& runtime, std::string name, Duration zero, int drift_per_mille_tenths)
@@ -41,14 +42,14 @@ class SimNode final : public Runtime {
   std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override;
 
   const std::string& name() const { return name_; }
-  // Killed: whatever its tasks ask of the world from now on is refused, so that they end.
+  // Returns true after a kill. All later calls of its tasks to the outside fail, so that they end.
   bool is_killed() const { return killed_; }
   void kill() { killed_ = true; }
-  // Stopped as by SIGSTOP until then.
+  // Stops the process until then, as SIGSTOP does.
   void pause_until(Duration at) { paused_until_ = at; }
   bool is_paused(Duration at) const { return at < paused_until_; }
   Duration paused_until() const { return paused_until_; }
-  // When this clock will show `time`.
+  // Returns the moment at which this clock will show `time`.
   Duration when(Time time) const;
 
  private:
@@ -62,11 +63,13 @@ class SimNode final : public Runtime {
 
 inline constexpr Duration kNever = Duration::max();
 
-// One task that has a stack of its own, and runs when the scheduler says so.
+// A task with a stack of its own. It runs when the scheduler resumes it.
 struct Fiber {
   enum class State { kReady, kWaiting, kJoining, kFinished };
 
-  ucontext_t context{};
+  ucontext_t context{};  // where it begins
+  jmp_buf place{};       // where it was suspended
+  bool has_begun = false;
   std::unique_ptr<char[]> stack;
   SimNode* node = nullptr;
   uint64_t number = 0;
@@ -76,26 +79,28 @@ struct Fiber {
   State state = State::kReady;
   Duration wake_at = kNever;
   const Fiber* joins = nullptr;
-  void* fake_stack = nullptr;  // of AddressSanitizer
+  void* fake_stack = nullptr;  // for AddressSanitizer
 };
 
 class SimRuntime {
  public:
-  // epochs: of training, of which a schedule may have more than usual.
+  // `epochs` of training: with more of them a schedule may take longer than usual.
   SimRuntime(uint64_t seed, Stacks& stacks, uint64_t epochs = 0)
       : random_(seed), stacks_(stacks), epochs_(epochs) {}
 
   SimNode& make_node(std::string name);
 
-  // Runs `director` as a task, and whatever it starts, until all have ended. Empty, or why it was
-  // given up: all wait for ever, or they never end.
+  // Runs `director` as a task, with all tasks that it starts, until all have ended. Returns an
+  // empty text, or the reason to give up: all wait for ever, or they never end.
   std::string run(std::function<void()> director);
 
   Duration elapsed() const { return now_; }
+  // Returns the time and the running task of the simulation on this thread, for its logs.
+  static std::string whereabouts();
   uint64_t schedule_hash() const { return hash_; }
   uint64_t switches() const { return switches_; }
 
-  // Below: what a task calls.
+  // The functions below are for tasks.
   void sleep(Duration time);
   void yield() { sleep(Duration::zero()); }
   SimNode& current_node() { return *current_->node; }
@@ -109,7 +114,7 @@ class SimRuntime {
     return Duration(static_cast<int64_t>(below(static_cast<uint64_t>(most.count()) + 1)));
   }
 
-  // Of SimNode and its events.
+  // The functions below are for SimNode and its events.
   std::shared_ptr<Fiber> start(SimNode& node, std::string name,
                                std::function<void(StopToken)> body);
   void join(const Fiber& fiber);
@@ -129,11 +134,12 @@ class SimRuntime {
   Stacks& stacks_;
   const uint64_t epochs_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
-  std::vector<std::shared_ptr<Fiber>> fibers_;  // that have not ended
+  std::vector<std::shared_ptr<Fiber>> fibers_;  // fibers that have not ended
   std::vector<Fiber*> ready_;
   Fiber* current_ = nullptr;
   ucontext_t scheduler_{};
-  void* scheduler_fake_stack_ = nullptr;  // of AddressSanitizer
+  jmp_buf scheduler_place_{};
+  void* scheduler_fake_stack_ = nullptr;  // for AddressSanitizer
   const void* scheduler_stack_ = nullptr;
   size_t scheduler_stack_bytes_ = 0;
   Duration now_{};

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -9,8 +10,9 @@
 #include "sim/checker.h"
 #include "sim/cluster.h"
 #include "sim/faulty_store.h"
+#include "sim/link_trouble.h"
 #include "sim/sim_runtime.h"
-#include "store/memory_store.h"
+#include "store/local/memory_store.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::sim {
@@ -90,7 +92,7 @@ TEST(SimRuntime, WhoIsPausedDoesNotRun) {
   });
 }
 
-// In a process of its own, as what such tasks own is never given back.
+// Runs in a process of its own, because the memory of such tasks is never freed.
 TEST(SimRuntimeDeathTest, TasksThatWaitForEverAreNamed) {
   const auto wait_for_ever = [] {
     Simulation sim;
@@ -109,18 +111,32 @@ TEST(SimRuntimeDeathTest, TasksThatWaitForEverAreNamed) {
 
 TEST(Simulate, ASeedIsASchedule) {
   Stacks stacks;
-  const Outcome first = simulate(7, Mutant::kNone, stacks);
-  EXPECT_EQ(simulate(7, Mutant::kNone, stacks).schedule_hash, first.schedule_hash);
-  EXPECT_NE(simulate(8, Mutant::kNone, stacks).schedule_hash, first.schedule_hash);
+  const Outcome first = simulate({.seed = 7}, stacks);
+  EXPECT_EQ(simulate({.seed = 7}, stacks).schedule_hash, first.schedule_hash);
+  EXPECT_NE(simulate({.seed = 8}, stacks).schedule_hash, first.schedule_hash);
   EXPECT_EQ(first.violation, "");
 }
 
-// Schedules that have found a bug, by what was wrong.
+// Cuts only links, which return.
+TEST(Simulate, TheLongestStallIsMeasured) {
+  Stacks stacks;
+  Duration longest{};
+  for (uint64_t seed = 2; seed < 42; seed += 4) {
+    const Outcome outcome = simulate({.seed = seed, .of = Of::kSession}, stacks);
+    EXPECT_EQ(outcome.violation, "") << seed;
+    longest = std::max(longest, outcome.longest_stall);
+  }
+  EXPECT_GT(longest, Duration::zero());
+  EXPECT_LE(longest, LinkTrouble::stall_max(MembershipOptions()));
+}
+
+// Runs the schedules that have found a bug, named by the bug.
 TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
   struct Found {
     const char* name;
     uint64_t seed;
     Of of = Of::kMembership;
+    bool has_all_trouble = false;
   };
   const Found all[] = {
       {"a new life was held to stand still, as the old one did", 271'109'631'111},
@@ -136,10 +152,51 @@ TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
        902'926'699'103, Of::kSession},
       {"who was late to a world that begins from a checkpoint found it damaged, as it was removed",
        899'999'410'723, Of::kSession},
-      {"the same, while it could not hear of newer worlds", 662'308'293'595, Of::kSession}};
+      {"the same, while it could not hear of newer worlds", 662'308'293'595, Of::kSession},
+      {"who was in a world that is over, all of whose members were candidates, waited in it", 2,
+       Of::kSession},
+      {"a job that was done formed a world that nothing could use, and did not grow", 2'480,
+       Of::kSession},
+      {"a member found that the last checkpoint never comes; the others waited for it",
+       105'724'922'047, Of::kSession},
+      {"a member waited in the active world for one that had gone on to the next", 508'451'726'122,
+       Of::kSession},
+      {"a newcomer waited for the state of a member that had ended with the job", 912'186'380'466,
+       Of::kSession},
+      {"a member waited in the last world for one that had written its end", 661'753'396'346,
+       Of::kSession},
+      {"a member waited for an author that waited for it in a newer world", 722'251'242'743,
+       Of::kSession},
+      {"the same, with another author", 866'382'188'351, Of::kSession},
+      {"of a job that is done, one that came for the state was taken for stalled", 841'055'527'604,
+       Of::kSession},
+      {"an older report of a failed world hid a newer one", 337'443'853'142, Of::kSession},
+      {"a member in a second lineage was not told that steps of it were stable", 922'744'650'611,
+       Of::kSession},
+      {"the same, of one that loaded the end from a checkpoint", 943'562'253'248, Of::kSession,
+       true},
+      {"an author gave up its written share of the last checkpoint; another waited for it",
+       466'317'750'396, Of::kSession, true},
+      {"a member was left out that had missed another in one world, in place of the isolated one",
+       409'635'451'482, Of::kSession, true},
+      {"a lost member came back before the others looked, and they waited in the old world",
+       757'245'558'301, Of::kSession, true},
+      {"the same, after another change", 682'734'427'539, Of::kSession, true},
+      {"who found no other member for a moment left a world in which one waited for its step",
+       517'680'103'155, Of::kSession, true},
+      {"a member that another world left out before it could report was stalled without end",
+       851'154'882'330, Of::kSession},
+      {"the next world waited for failed ones, though others had followed those for another reason",
+       219'901'262'597, Of::kSession, true},
+      {"the check waited less long than members that could not connect are kept apart",
+       652'600'415'814, Of::kSession},
+      {"a member died after it took the name of a shard that a manifest had just named",
+       20'050'021'276, Of::kSession, true}};
   Stacks stacks;
   for (const Found& found : all) {
-    EXPECT_EQ(simulate(found.seed, Mutant::kNone, stacks, found.of).violation, "") << found.name;
+    const Schedule schedule = {
+        .seed = found.seed, .of = found.of, .has_all_trouble = found.has_all_trouble};
+    EXPECT_EQ(simulate(schedule, stacks).violation, "") << found.name;
   }
 }
 
@@ -193,7 +250,7 @@ TEST_F(FaultyStoreTest, AWaitGoesByTheClockOfWhoWaits) {
   });
 }
 
-// The checker itself: what would it say if this happened?
+// Tests the checker itself.
 class CheckerTest : public ::testing::Test {
  protected:
   membership::WorldRecord next(std::vector<Member> members, Phase phase) {
@@ -205,7 +262,7 @@ class CheckerTest : public ::testing::Test {
     if (phase == Phase::kActive) {
       record.active_generation = record.generation;
       record.active_lineage = record.lineage;
-      record.carriers = record.members;
+      record.state_holders = record.members;
     }
     record.term = 1;
     record.leader = record.members.front();
@@ -271,7 +328,7 @@ TEST_F(CheckerTest, FindsASumOfDifferentStates) {
 TEST_F(CheckerTest, FindsARestartBesideALivingCarrier) {
   form_and_activate({{"a", 1}}, {});
   membership::WorldRecord anew = next({{"b", 1}}, Phase::kForming);
-  anew.carriers.clear();
+  anew.state_holders.clear();
   ++anew.lineage;
   alive_ = true;
   write(anew);
@@ -281,7 +338,7 @@ TEST_F(CheckerTest, FindsARestartBesideALivingCarrier) {
 TEST_F(CheckerTest, FindsAStateThatWasGivenUp) {
   form_and_activate({{"a", 1}}, {});
   membership::WorldRecord anew = next({{"b", 1}}, Phase::kForming);
-  anew.carriers.clear();
+  anew.state_holders.clear();
   ++anew.lineage;
   write(anew);
   EXPECT_EQ(checker_.violation(), "");
@@ -289,24 +346,24 @@ TEST_F(CheckerTest, FindsAStateThatWasGivenUp) {
   EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I11"));
 }
 
-// Carriers live, and a lineage is given up all the same: one of them at least must have settled.
+// State holders live, and yet a lineage is given up: at least one of them must have settled.
 TEST_F(CheckerTest, FindsALineageThatGoesOnBesideAnother) {
   const std::vector<Member> both = {{"a", 1}, {"b", 1}};
   const World before = {.generation = 1, .rank = 1, .members = both, .lineage = 1};
-  for (const bool has_carrier : {true, false}) {
+  for (const bool has_state_holder : {true, false}) {
     checker_ = Checker([](const Member&) { return true; });
     revision_ = 0;
     form_and_activate(both, {});
-    membership::WorldRecord back = next({{has_carrier ? "a" : "c", 1}}, Phase::kForming);
+    membership::WorldRecord back = next({{has_state_holder ? "a" : "c", 1}}, Phase::kForming);
     ++back.lineage;
     write(back);
     checker_.on_base(2, {2, 0, {}});
-    checker_.on_act(before);  // that one is not active yet
+    checker_.on_act(before);  // the new world is not active yet
     EXPECT_EQ(checker_.violation(), "");
     write(next(back.members, Phase::kActive));
     checker_.on_act(before);
-    EXPECT_EQ(checker_.violation().empty(), has_carrier) << checker_.violation();
-    if (!has_carrier) continue;
+    EXPECT_EQ(checker_.violation().empty(), has_state_holder) << checker_.violation();
+    if (!has_state_holder) continue;
     checker_.on_act({.generation = 1, .rank = 0, .members = both, .lineage = 1});
     EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I11: 'a'"));
   }
@@ -339,6 +396,46 @@ TEST_F(CheckerTest, FindsAnOlderCheckpoint) {
   record.checkpoint = CheckpointPointer{1, 1, 3, "one", 0};
   write(record);
   EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I8"));
+}
+
+TEST_F(CheckerTest, FindsWhatIsTrainedAfterTheEnd) {
+  form_and_activate({{"a", 1}}, {});
+  checker_.on_stable(world(), {1, 2});
+  checker_.on_finished(1, {1, 2});
+  checker_.on_stable(world(), {1});  // a member that learned of it late
+  EXPECT_EQ(checker_.violation(), "");
+  checker_.on_stable({.generation = 9, .lineage = 2}, {3});
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I12: step 1 of lineage 2"));
+}
+
+TEST_F(CheckerTest, LetsAStoppedMemberLearnLateHowFarALostLineageHadCome) {
+  form_and_activate({{"a", 1}}, {});
+  checker_.on_stable(world(), {1, 2});
+  checker_.on_finished(2, {1, 4});
+  checker_.on_stable(world(), {1, 2, 3});
+  EXPECT_EQ(checker_.violation(), "");
+}
+
+TEST_F(CheckerTest, FindsTwoEnds) {
+  checker_.on_finished(1, {1, 2});
+  checker_.on_finished(1, {1, 2});
+  EXPECT_EQ(checker_.violation(), "");
+  checker_.on_finished(1, {1, 3});
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I12"));
+}
+
+TEST_F(CheckerTest, FindsARecordThatForgetsTheEnd) {
+  form_and_activate({{"a", 1}}, {});
+  membership::WorldRecord record = *checker_.record();
+  record.completion = Completion{1, 1, 4, 0};
+  write(record);
+  EXPECT_EQ(checker_.violation(), "");
+  write(next({{"b", 1}}, Phase::kForming));
+  EXPECT_EQ(checker_.violation(), "");
+  record = next({{"b", 1}}, Phase::kForming);
+  record.completion.reset();
+  write(record);
+  EXPECT_THAT(checker_.violation(), ::testing::StartsWith("I12"));
 }
 
 }  // namespace

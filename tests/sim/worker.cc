@@ -15,7 +15,7 @@ namespace {
 // The first step of a world takes this place among its gathers.
 constexpr uint64_t kFirstStep = 2;
 
-// How states of one lineage are ordered; one of another lineage is as good as none.
+// Returns the order of states in one lineage. A state of another lineage counts as none.
 std::pair<uint64_t, uint64_t> label(const State& state, uint64_t lineage) {
   if (state.lineage != lineage) return {0, 0};
   return {state.generation, state.steps.size()};
@@ -35,7 +35,7 @@ Worker::Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store
 }
 
 bool Worker::may_use_state() const {
-  return !node_.is_killed() && membership_ && membership_->standing().ok();
+  return !node_.is_killed() && membership_ && membership_->life_status().ok();
 }
 
 void Worker::run() {
@@ -55,7 +55,7 @@ void Worker::run() {
   }
 }
 
-// Ends with the life of the membership, or with the process.
+// Runs until the life of the membership or the process ends.
 void Worker::live() {
   uint64_t generation = 0;
   while (!node_.is_killed()) {
@@ -82,11 +82,11 @@ Status Worker::train(const World& world) {
   runtime_.sleep(runtime_.up_to(shared_.pace.settle_max));
   if (world.begins_anew()) FFDL_RETURN_IF_ERROR(begin_anew(world));
   FFDL_ASSIGN_OR_RETURN(State base, find_base(world));
-  FFDL_RETURN_IF_ERROR(standing());
+  FFDL_RETURN_IF_ERROR(life_status());
   state_ = {world.lineage, world.generation, std::move(base.steps)};
   FFDL_RETURN_IF_ERROR(gather(world, 1).status());
   if (membership_->activate(world.generation, in(100ms)).code() == StatusCode::kCancelled) {
-    return standing();
+    return life_status();
   }
   return run_steps(world);
 }
@@ -100,7 +100,8 @@ Status Worker::begin_anew(const World& world) {
   return {};
 }
 
-// The state that the world begins with; ours becomes it by a copy, whose source may die meanwhile.
+// Returns the state with which the world begins. This member copies it, and the source may die
+// during the copy.
 Result<State> Worker::find_base(const World& world) {
   FFDL_ASSIGN_OR_RETURN(const auto states, gather(world, 0));
   if (shared_.mutant == Mutant::kActiveEarly) {
@@ -127,26 +128,26 @@ Status Worker::run_steps(const World& world) {
     runtime_.sleep(runtime_.chance(shared_.pace.hang) ? runtime_.up_to(8s)
                                                       : runtime_.up_to(shared_.pace.compute_max));
     if (is_leaving_) membership_->ask_to_leave();
-    FFDL_RETURN_IF_ERROR(standing());
+    FFDL_RETURN_IF_ERROR(life_status());
     shared_.checker.on_act(world);
     membership_->report_progress(world.generation, step + 1);
     FFDL_ASSIGN_OR_RETURN(const auto states, gather(world, kFirstStep + step));
     shared_.checker.on_sum(states);
     if (!is_active) FFDL_RETURN_IF_ERROR(make_active(world));
     is_active = true;
-    FFDL_RETURN_IF_ERROR(standing());
+    FFDL_RETURN_IF_ERROR(life_status());
     shared_.checker.on_act(world);
     shared_.checker.on_stable(world, state_.steps);
     if (runtime_.chance(shared_.pace.publish)) save(state_);
     state_.steps.push_back(world.generation * 1'000'000 + step + 1);
     if (unpublished_ && runtime_.chance(0.5) && publish().code() == StatusCode::kCancelled) {
-      return standing();
+      return life_status();
     }
     if (membership_->may_leave()) return {};
   }
 }
 
-// Whoever of the members gets through to the store first does it.
+// Activates the world. The first member that reaches the store does it.
 Status Worker::make_active(const World& world) {
   while (true) {
     const Status seen = membership_->wait_active(world.generation, in(100ms));
@@ -198,11 +199,11 @@ Result<std::vector<SharedState>> Worker::gather(const World& world, uint64_t seq
       outcome = base::make_error(StatusCode::kPeerLost, "gather: all others leave or have left");
     }
     if (outcome.ok()) event->wait_until(in(50ms));
-    if (outcome.ok()) outcome = standing();
+    if (outcome.ok()) outcome = life_status();
   }
   shared_.bus.remove(event);
   FFDL_RETURN_IF_ERROR(std::move(outcome));
-  // Between the last arrival and the return an abort may come first, at some members.
+  // An abort may arrive between the last arrival and the return at some members.
   runtime_.sleep(runtime_.up_to(5ms));
   if (runtime_.chance(shared_.pace.fail)) {
     return base::make_error(StatusCode::kTimeout, "gather in generation {}: too late",
@@ -212,9 +213,9 @@ Result<std::vector<SharedState>> Worker::gather(const World& world, uint64_t seq
   return states;
 }
 
-Status Worker::standing() {
+Status Worker::life_status() {
   if (node_.is_killed()) return base::make_error(StatusCode::kCancelled, "killed");
-  return shared_.mutant == Mutant::kIgnoresFence ? Status() : membership_->standing();
+  return shared_.mutant == Mutant::kIgnoresFence ? Status() : membership_->life_status();
 }
 
 Status Worker::is_outdated(const World& world) const {

@@ -16,7 +16,7 @@
 
 namespace ffdl::sim {
 
-// How long what takes.
+// The durations of a worker's actions.
 struct Pace {
   Duration settle_max{};
   Duration heal_max{};
@@ -26,16 +26,16 @@ struct Pace {
   double fail = 0;  // per gather, though all live
 };
 
-// What sessions compute their gradients from.
+// The source of the gradients of sessions.
 enum class Training {
-  kNumbers,       // nothing: random numbers, while samples are taken on demand
+  kNumbers,       // random numbers, while samples are taken on demand
   kOnDemand,      // samples, taken on demand
   kGlobal,        // samples of one order
-  kMicroBatches,  // the same, one micro-batch at a time
+  kMicroBatches,  // samples of one order, one micro-batch at a time
   kBuckets,       // samples on demand, and averaged while later gradients are computed
 };
 
-// Of sessions; none where there is no disk.
+// The checkpoints of sessions; unused without a disk.
 struct Checkpointing {
   testing::MemoryFiles* disk = nullptr;
   uint64_t every_steps = 0;
@@ -43,22 +43,24 @@ struct Checkpointing {
   DiskFaults faults{};
 };
 
-// What all workers of a simulation share.
+// The state that all workers of a simulation share.
 struct Shared {
   SimRuntime& runtime;
   Checker& checker;
   Bus& bus;
-  Exchange& exchange;  // of sessions
+  Exchange& exchange;  // for sessions
   Checker::IsAlive is_alive;
   MembershipOptions options;
   Pace pace;
   Mutant mutant = Mutant::kNone;
   Training training = Training::kNumbers;
+  uint64_t epochs = 0;  // for sessions, which finish after them; 0: they train for ever
   Checkpointing checkpointing{};
+  Duration operation_timeout = std::chrono::seconds(4);  // for sessions
 };
 
-// One process of a training job: the real Membership, and above it the steps of a session as
-// docs/protocol-step.md has them, on states that are lists of step numbers.
+// One process of a training job: the real Membership, and above it the steps of a session as in
+// docs/internals/protocol-step.md. States are lists of step numbers.
 class Worker final : public Process {
  public:
   Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
@@ -78,7 +80,7 @@ class Worker final : public Process {
   Status publish();
   void save(const State& stable);
   Result<std::vector<SharedState>> gather(const World& world, uint64_t sequence);
-  Status standing();
+  Status life_status();
   Status is_outdated(const World& world) const;
   Time in(Duration time) { return node_.now() + time; }
 
@@ -88,7 +90,7 @@ class Worker final : public Process {
   State state_;
   std::optional<CheckpointPointer> unpublished_;
   uint64_t checkpoints_ = 0;
-  std::unique_ptr<Task> task_;  // last: it uses all of the above
+  std::unique_ptr<Task> task_;  // last: it uses all members above
 };
 
 }  // namespace ffdl::sim

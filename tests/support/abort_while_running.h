@@ -12,9 +12,9 @@
 
 namespace ffdl::testing {
 
-// Each rank runs `operate` again and again on `bytes` of its own, until rank 0 is aborted after
-// some operations. When abort() has returned, the memory of rank 0 is taken away: whoever touches
-// it then is killed; and no operation that rank 0 begins later may end well.
+// Runs `operate` on each rank again and again, on `bytes` of its own memory. Aborts rank 0 after
+// some operations. When abort() has returned, the memory of rank 0 is inaccessible: a thread that
+// touches it then is killed. No operation that rank 0 begins later may succeed.
 inline void abort_while_running(
     const Ranks& ranks, size_t bytes, int operations_before,
     const std::function<Status(Communicator& communicator, int rank, void* memory)>& operate) {

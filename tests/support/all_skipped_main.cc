@@ -2,8 +2,8 @@
 
 #include <cstdio>
 
-// For tests that need what most machines have not: ctest knows by the last line that none of them
-// has run (SKIP_REGULAR_EXPRESSION), however many they are.
+// Serves tests with rare requirements. The last line reports to ctest that none of them has run
+// (SKIP_REGULAR_EXPRESSION), however many they are.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const int outcome = RUN_ALL_TESTS();

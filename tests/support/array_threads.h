@@ -4,7 +4,8 @@
 
 namespace ffdl::testing {
 
-// What a kernel of ArrayWork does, thread by thread, in another order than that of the elements.
+// Does the work of an ArrayWork kernel thread by thread, in another order than that of the
+// elements.
 template <class T>
 void run_threads(const base::ScaleArray& work, uint64_t threads) {
   for (uint64_t thread = threads; thread-- > 0;) base::scale_thread<T>(work, thread, threads);
@@ -44,7 +45,7 @@ inline void run_all_threads(const base::ArrayWork& work, uint64_t threads) {
       work);
 }
 
-// The same work by other addresses, which `reach` gives.
+// Returns the same work at the addresses that `reach` returns.
 template <class Reach>
 base::ArrayWork reached(base::ArrayWork work, const Reach& reach) {
   if (auto* const scale = std::get_if<base::ScaleArray>(&work)) {

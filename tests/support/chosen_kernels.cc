@@ -4,9 +4,9 @@
 
 #include "base/kernel_choice.h"
 
-// FFDL_TEST_KERNELS=AVX2: the kernels run as a processor would run them that has no more than that.
-// `list` prints what there is to choose from here, in Highway's words. What the processor has is
-// asked for at the first call of a kernel, which is after this.
+// FFDL_TEST_KERNELS=AVX2 limits the kernels to the instructions up to AVX2. `list` prints the
+// choices of this processor, by Highway's names. The first call of a kernel detects the processor,
+// which is after this.
 namespace {
 
 bool choose_kernels() {

@@ -6,7 +6,7 @@
 
 namespace ffdl {
 
-// Where a public data set lies, or an empty text where it is not at hand.
+// Returns the folder of a public data set, or an empty text if it is absent.
 inline std::string data_folder(const std::string& name) {
   const char* root = std::getenv("FFDL_DATA_DIR");
   if (root == nullptr) return {};
@@ -16,10 +16,10 @@ inline std::string data_folder(const std::string& name) {
 
 }  // namespace ffdl
 
-// The folder of a data set; the test is skipped where it is absent.
+// Declares the folder of a data set, or skips the test if it is absent.
 #define FFDL_DATA_FOLDER_OR_SKIP(variable, name)                                                \
   const std::string variable = ::ffdl::data_folder(name);                                       \
   if (variable.empty()) {                                                                       \
-    GTEST_SKIP() << "the data set '" << name << "' is not under FFDL_DATA_DIR; README.md says " \
-                 << "where it is published";                                                    \
+    GTEST_SKIP() << "the data set '" << name << "' is not under FFDL_DATA_DIR; "                \
+                 << "docs/guide/start.md says where it is published";                           \
   }

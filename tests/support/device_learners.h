@@ -12,16 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "ps/device_learner_impl.h"
-#include "ps/layout.h"
-#include "ps/shared_copy.h"
+#include "ps/learner/learner_impl.h"
+#include "ps/segment/layout.h"
+#include "ps/segment/shared_copy.h"
 #include "support/host_device.h"
 #include "support/learners.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
-// Learners of a device whose memory is the host's and whose streams are threads.
+// Declares learners of a device in the host's memory. Its streams are threads.
 namespace ffdl::testing {
 
 inline constexpr uint64_t kFloats = 5'000;
@@ -34,14 +34,14 @@ inline ParameterServerOptions device_server_options(const std::string& name) {
   return options;
 }
 
-inline Result<std::unique_ptr<DeviceLearner>> try_attach_device(
+inline Result<std::unique_ptr<Learner>> try_attach_device(
     const std::string& name, std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>()) {
   FFDL_ASSIGN_OR_RETURN(shm::Segment segment, ps::open_segment(name));
-  return DeviceLearner::Impl::attach(std::make_shared<const shm::Segment>(std::move(segment)),
-                                     soon(), {}, std::move(device));
+  return Learner::Impl::attach(std::make_shared<const shm::Segment>(std::move(segment)), soon(),
+                               {.device = -1}, std::move(device));
 }
 
-inline std::unique_ptr<DeviceLearner> attach_device(
+inline std::unique_ptr<Learner> attach_device(
     const std::string& name, std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>()) {
   auto attached = try_attach_device(name, std::move(device));
   EXPECT_OK(attached);
@@ -65,7 +65,7 @@ class TrainStream {
   base::SideStream stream_;
 };
 
-// The first copy stops in the middle, for `rest`.
+// A device that stops its first copy in the middle, until `rest`.
 class StoppingDevice : public HostDevice {
  public:
   struct Copies {
@@ -101,8 +101,8 @@ class DeviceLearners : public ::testing::Test {
   void start() { start(device_server_options(name_)); }
   void TearDown() override { EXPECT_EQ(HostPins::of_this_process().bytes(), 0U); }
 
-  // Read as a learner reads them: what a learner pushes afterwards reaches the server through a
-  // mapping of its own, so that ThreadSanitizer would not see that it comes after a plain read.
+  // Reads the weights as a learner does. A learner pushes through a mapping of its own, so
+  // ThreadSanitizer would not see that the push follows a plain read.
   std::vector<float> weights() const {
     std::vector<float> read(kFloats);
     ps::copy_from_shared(read.data(), server_->weights().data(), kFloats);
@@ -123,7 +123,7 @@ class DeviceLearners : public ::testing::Test {
   std::vector<float> ones_ = std::vector<float>(kFloats, 1.0F);
 };
 
-// Refuses one copy, or says of one that it failed.
+// A device that refuses one copy, or reports that one failed.
 class FailingDevice final : public HostDevice {
  public:
   enum class At { kCopy, kWait };

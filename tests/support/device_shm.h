@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/device_shm_communicator.h"
-#include "comm/shm_communicator.h"
+#include "comm/gpu/shm_communicator.h"
+#include "comm/shm/communicator.h"
 #include "support/guarded_device.h"
 #include "support/host_device.h"
 #include "support/ranks.h"
@@ -17,10 +17,10 @@
 #include "support/status_matchers.h"
 #include "support/times.h"
 
-// The memory of devices that ranks share, without a GPU.
+// Provides the devices' memory that ranks share, without a GPU.
 namespace ffdl::testing {
 
-// As reduce_on_device(), given to a stream of HostDevice. It reaches GuardedMemory, too.
+// Runs reduce_on_device() on a stream of HostDevice, for GuardedMemory, too.
 inline Status reduce_on_host_device(ReduceOp op, DType type, std::span<const void* const> inputs,
                                     void* out, uint64_t count, base::DeviceStream stream) {
   FFDL_RETURN_IF_ERROR(comm::check_reduce(op, type, inputs, out, count));
@@ -33,7 +33,8 @@ inline Status reduce_on_host_device(ReduceOp op, DType type, std::span<const voi
   return {};
 }
 
-// One rank of a world on one host, whose stages are small: most operations take several chunks.
+// Connects one rank of a world on one host. Its stages are small, so most operations take several
+// chunks.
 inline Result<std::unique_ptr<Communicator>> connect_device_shm(
     const World& world, std::unique_ptr<comm::WatchedCommunicator> host, Time deadline,
     std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>(),
@@ -42,31 +43,32 @@ inline Result<std::unique_ptr<Communicator>> connect_device_shm(
                                               {.host = std::move(host),
                                                .side = std::move(device),
                                                .stage_bytes = uint64_t{32} << 10,
-                                               .look = std::move(look),
+                                               .interrupt_check = std::move(look),
                                                .reduce = reduce_on_host_device},
                                               deadline);
 }
 
-// The same, with what it needs beside it found through the store.
+// Connects one rank of a world on one host, and finds the other ranks through the store.
 inline Result<std::unique_ptr<Communicator>> connect_device_shm(
     const World& world, Store& store, Time deadline,
     std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>(),
     std::function<Status()> look = {}) {
   FFDL_ASSIGN_OR_RETURN(std::unique_ptr<comm::ShmMeeting> meeting,
-                        comm::ShmMeeting::join(world, store, deadline, {.look = look},
+                        comm::ShmMeeting::join(world, store, deadline, {.interrupt_check = look},
                                                comm::ShmMeeting::Way::kProcess));
   return connect_device_shm(world,
                             std::make_unique<comm::ShmCommunicator>(world, std::move(meeting)),
                             deadline, std::move(device), std::move(look));
 }
 
-// Threads that use one mapping of their memory, so that ThreadSanitizer sees all that they do to
-// it: mappings of their own lie at addresses of their own.
+// Makes ranks that share one mapping of their memory. ThreadSanitizer sees all their accesses then;
+// separate mappings have separate addresses.
 inline std::vector<std::unique_ptr<comm::ShmCommunicator>> shm_in_one_mapping(
     uint64_t generation, const std::vector<Member>& members) {
   World world = {.generation = generation, .rank = 0, .members = members};
   const comm::ShmConfig config = {.generation = generation,
-                                  .members = comm::members_hash(world),
+                                  .job = comm::job_hash(world),
+                                  .members = comm::world_hash(world),
                                   .slot_bytes = uint64_t{64} << 10,
                                   .ranks = static_cast<uint32_t>(members.size()),
                                   .reserved = 0};
@@ -86,7 +88,7 @@ inline std::vector<std::unique_ptr<comm::ShmCommunicator>> shm_in_one_mapping(
   return ranks;
 }
 
-// The same for devices.
+// Makes ranks on devices that share one mapping of their memory.
 inline Ranks device_shm_ranks(uint64_t generation, const std::vector<Member>& members) {
   auto hosts = shm_in_one_mapping(generation, members);
   Ranks ranks(members.size());

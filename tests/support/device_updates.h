@@ -1,16 +1,16 @@
 #pragma once
 
-#include "ps/device_update.h"
-#include "ps/update_thread.h"
+#include "ps/rules/device_update.h"
+#include "ps/server/update_thread.h"
 #include "support/guarded_device.h"
 
-// The kernels of updates, on the device of the tests.
+// Runs the kernels of updates on the device of the tests.
 namespace ffdl::testing {
 
 template <UpdateRuleKind kKind>
 void run_update_threads(const ps::RuleNumbers& numbers, const DeviceUpdate& update,
                         uint64_t threads) {
-  for (uint64_t thread = threads; thread-- > 0;) {  // in another order than that of the elements
+  for (uint64_t thread = threads; thread-- > 0;) {  // in another order than the elements
     if (update.gradient_type == DType::kBFloat16) {
       ps::update_thread<kKind, base::BFloat16>(numbers, update, thread, threads);
     } else if (update.gradient_type == DType::kFloat16) {
@@ -21,7 +21,7 @@ void run_update_threads(const ps::RuleNumbers& numbers, const DeviceUpdate& upda
   }
 }
 
-// What the kernel of `options.kind` does, thread by thread.
+// Runs the kernel of `options.kind` thread by thread.
 inline void run_all_threads(const UpdateRuleOptions& options, const UpdateStep& step,
                             const DeviceUpdate& update, uint64_t threads) {
   const ps::RuleNumbers numbers = ps::rule_numbers(options, step);
@@ -43,7 +43,7 @@ inline void run_all_threads(const UpdateRuleOptions& options, const UpdateStep& 
   }
 }
 
-// update_on_device() for streams and memory of a HostDevice, also a guarded one.
+// Runs update_on_device() on streams and memory of a HostDevice, even a guarded one.
 inline Status update_on_host_device(const UpdateRuleOptions& options, const UpdateStep& step,
                                     const DeviceUpdate& update, void* stream) {
   FFDL_RETURN_IF_ERROR(ps::check_update(options, step, update));

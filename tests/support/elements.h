@@ -8,7 +8,7 @@
 #include "base/half_kernels.h"
 #include "ffdl/types.h"
 
-// Numbers as elements of any type, at any address.
+// Makes numbers of any type at any address.
 namespace ffdl::testing {
 
 template <class T>
@@ -82,7 +82,7 @@ class Elements {
       : type_(type), count_(count), offset_(offset), bytes_(offset + count * element_bytes(type)) {}
 
   Buffer buffer() { return {bytes_.data() + offset_, count_, type_}; }
-  // A part of them as a buffer of its own.
+  // Returns a part of them as a buffer of its own.
   Buffer part(uint64_t begin, uint64_t count) {
     return {bytes_.data() + offset_ + begin * element_bytes(type_), count, type_};
   }

@@ -10,36 +10,44 @@
 
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ffdl/store.h"
+#include "net/certificate_authority.h"
+#include "net/certificate_files.h"
 #include "support/program.h"
 #include "support/temp_folder.h"
 
 namespace ffdl::testing {
 
-// A port of the loopback that nobody uses at the moment.
+// Returns a port of the loopback that no process uses at the moment. The kernel gives it to no
+// other process, not even while the server at it is down: it is below the ports that the kernel
+// chooses from.
 inline int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  int port = 0;
-  if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-    port = ntohs(address.sin_port);
+  constexpr int kFirst = 10'000;
+  constexpr int kEnd = 30'000;
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(kFirst, kEnd - 1);
+  while (true) {
+    const int port = ports(random);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int outcome = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    close(fd);
+    if (outcome == 0) return port;
   }
-  close(fd);
-  return port;
 }
 
-// A real etcd on the loopback, with its data in a folder of its own: alone, or one of several.
+// A real etcd on the loopback with its data in a folder of its own: alone, or one of several.
 class EtcdServer {
  public:
-  // One etcd of so many servers, which keep each other's times.
+  // Starts a cluster of so many servers, with etcd's own time-outs.
   static std::vector<std::unique_ptr<EtcdServer>> start_cluster(int servers) {
     std::vector<std::unique_ptr<EtcdServer>> all;
     std::string cluster;
@@ -58,15 +66,25 @@ class EtcdServer {
       : EtcdServer("alone", std::move(arguments)) {
     start();
   }
+  // Starts a server that requires certificates. Clients find theirs in its folder.
+  static std::unique_ptr<EtcdServer> start_with_certificates() {
+    auto server = std::unique_ptr<EtcdServer>(
+        new EtcdServer("alone", {"--heartbeat-interval=20", "--election-timeout=100"}));
+    server->make_certificates();
+    server->start();
+    return server;
+  }
   ~EtcdServer() { kill(); }
   EtcdServer(const EtcdServer&) = delete;
   EtcdServer& operator=(const EtcdServer&) = delete;
 
   std::string address() const { return "127.0.0.1:" + std::to_string(client_port_); }
-  std::string url() const { return "etcd://" + address(); }
+  std::string url() const {
+    return "etcd://" + address() + (scheme_ == "https" ? "?certificates=" + folder_.path() : "");
+  }
   pid_t pid() const { return pid_; }
 
-  // At the same place and with the same data as before.
+  // Starts at the same address and with the same data as before.
   void start() {
     pid_ = fork();
     if (pid_ != 0) return;
@@ -74,7 +92,7 @@ class EtcdServer {
     const int log = open(folder_.file("log").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     dup2(log, 1);
     dup2(log, 2);
-    const std::string client = "http://" + address();
+    const std::string client = scheme_ + "://" + address();
     const std::string peer = peer_url();
     std::vector<std::string> words = {"etcd",
                                       "--name=" + name_,
@@ -102,10 +120,26 @@ class EtcdServer {
  private:
   EtcdServer(std::string name, std::vector<std::string> arguments)
       : name_(std::move(name)), arguments_(std::move(arguments)) {}
+  void make_certificates() {
+    auto authority = net::CertificateAuthority::of("secret", "test").value();
+    const auto client = authority.issue("client", {}).value();
+    const auto server = authority.issue("server", {"127.0.0.1"}).value();
+    folder_.write(net::kAuthorityFile, authority.certificate());
+    folder_.write(net::kClientFile, client.certificate);
+    folder_.write(net::kClientKeyFile, client.key);
+    folder_.write(net::kServerFile, server.certificate);
+    folder_.write(net::kServerKeyFile, server.key);
+    arguments_.insert(arguments_.end(), {"--client-cert-auth",
+                                         "--trusted-ca-file=" + folder_.file(net::kAuthorityFile),
+                                         "--cert-file=" + folder_.file(net::kServerFile),
+                                         "--key-file=" + folder_.file(net::kServerKeyFile)});
+    scheme_ = "https";
+  }
   std::string peer_url() const { return "http://127.0.0.1:" + std::to_string(peer_port_); }
 
   const std::string name_;
-  const std::vector<std::string> arguments_;
+  std::vector<std::string> arguments_;
+  std::string scheme_ = "http";  // of the clients' connections
   const TempFolder folder_;
   const int client_port_ = free_port();
   const int peer_port_ = free_port();
@@ -113,7 +147,7 @@ class EtcdServer {
   pid_t pid_ = 0;
 };
 
-// Why a test cannot have a store in etcd here; empty where it can.
+// Returns the reason why a test cannot have a store in etcd here; empty if it can.
 inline std::string why_no_etcd() {
   if (run_program("command -v etcd").exit_code != 0) return "no etcd (Debian: etcd-server)";
   const auto client = open_store("etcd://127.0.0.1:1", system_runtime(),

@@ -4,7 +4,7 @@
 
 namespace ffdl::testing {
 
-// Waits for the end of a child: its exit code, or less than 0, the signal that killed it.
+// Waits for the end of a child. Returns its exit code, or minus the signal that killed it.
 inline int exit_code(pid_t child) {
   int outcome = 0;
   waitpid(child, &outcome, 0);

@@ -7,10 +7,10 @@
 #include "nlc/device/interface.h"
 #include "support/host_stream.h"
 
-// A libcublas.so and libcudnn.so in one, for a device whose memory is the host's: what the
-// documentation of the functions says, in double precision and element by element, later and in the
-// order of the stream. A handle or tensor that does not exist, or numbers that contradict each
-// other, are refused as there.
+// A libcublas.so and libcudnn.so in one, for a device in the host's memory. Implements the
+// documentation of the functions in double precision and element by element, later and in the order
+// of the stream. As in the original, a handle or tensor that does not exist is refused, and so are
+// contradictory numbers.
 namespace nlc {
 
 namespace cublas {
@@ -38,7 +38,7 @@ void enqueue(void* stream, std::function<void()> work) {
 }
 
 float blended(double alpha, double value, float beta, float before) {
-  // With a beta of 0 what was there before is not read: it may be a NaN.
+  // A beta of 0 does not read the old value, which may be a NaN.
   return static_cast<float>(alpha * value + (beta == 0 ? 0.0 : double{beta} * before));
 }
 
@@ -88,7 +88,7 @@ nlc::cublas::Code cublasSgemm_v2(nlc::cublas::Handle handle, Operation of_a, Ope
       ldc < std::max(1, m)) {
     return nlc::kBadBlas;
   }
-  // The numbers are read now, the arrays when the stream has come so far.
+  // The numbers are read now, the arrays when the stream reaches this work.
   nlc::enqueue(handle->stream, [=, scale = *alpha, keep = *beta] {
     const auto at = [](const float* matrix, int leading, Operation operation, int row, int column) {
       if (operation != Operation::kAsItIs) std::swap(row, column);

@@ -11,13 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "comm/nccl_interface.h"
+#include "comm/gpu/nccl/interface.h"
 #include "support/fake_nccl_state.h"
 #include "support/fake_nccl_sums.h"
 #include "support/host_stream.h"
 
-// What NCCL's functions do, among the threads of one process and in the host's memory. As NCCL, it
-// checks nothing: ranks that run different operations, or do not come, wait until they are aborted.
+// Implements NCCL's functions for the threads of one process, in the host's memory. It checks
+// nothing, as NCCL: ranks that run different operations, or never join, wait until they are
+// aborted.
 
 using ffdl::comm::nccl::Code;
 using ffdl::comm::nccl::Config;
@@ -29,10 +30,10 @@ using ffdl::comm::nccl::UniqueId;
 using ffdl::testing::FakeNccl;
 using ffdl::testing::HostStream;
 
-// Not without a name: NCCL's own type, which has one, holds them.
+// The namespace has a name because NCCL's own type, which has one, holds these types.
 namespace ffdl::testing::fake_nccl {
 
-// What the ranks of one communicator share.
+// The state that the ranks of one communicator share.
 struct Meeting {
   struct Step {
     int arrived = 0;
@@ -42,9 +43,9 @@ struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
-  int memory_calls = 0;                                         // of all ranks
-  std::shared_ptr<Meeting> grown;                               // by the id that was made
-  std::map<std::vector<int>, std::shared_ptr<Meeting>> shrunk;  // by who is excluded
+  int memory_calls = 0;                                         // calls of all ranks
+  std::shared_ptr<Meeting> grown;                               // by the new id
+  std::map<std::vector<int>, std::shared_ptr<Meeting>> shrunk;  // by the excluded ranks
   std::map<uint64_t, Step> steps;
   std::map<std::pair<int, int>, std::deque<Bytes>> messages;  // by sender and receiver
 };
@@ -57,14 +58,14 @@ struct Rank {
   int rank = 0;
   uint64_t step = 0;
   std::atomic<int> polls = 0;
-  bool aborted = false;  // under the meeting's mutex, as are those up to `running`
+  bool aborted = false;  // guarded by the meeting's mutex, as are the members up to `running`
   bool revoked = false;
   bool suspended = false;
-  int memory_calls = 0;  // its own
-  int running = 0;       // what its streams have not done yet
-  // Of one that grows: the one that it was. NCCL waits over its connections until all have come.
+  int memory_calls = 0;  // calls of this rank
+  int running = 0;       // unfinished work of its streams
+  // The former rank of a growing one. NCCL waits over its connections until all have joined.
   std::shared_ptr<Rank> grows_from;
-  // What it shrinks to, until all have come, and where its handle is wanted.
+  // The smaller rank, until all have joined; `shrunk` receives its handle.
   std::shared_ptr<Rank> shrinks_to;
   ffdl::comm::nccl::Comm* shrunk = nullptr;
 };
@@ -91,7 +92,7 @@ std::shared_ptr<Meeting> meeting_of(const UniqueId& id) {
   return meeting;
 }
 
-// Operations of this thread's group.
+// The operations of this thread's group.
 thread_local int group_depth = 0;
 thread_local std::vector<std::pair<HostStream*, std::function<void()>>> group;
 
@@ -100,7 +101,7 @@ thread_local std::vector<std::pair<HostStream*, std::function<void()>>> group;
 namespace ffdl::comm::nccl {
 struct CommOfNccl {
   std::shared_ptr<ffdl::testing::fake_nccl::Rank>
-      rank;  // its operations outlive the handle by a moment
+      rank;  // its operations outlive the handle for a moment
 };
 }  // namespace ffdl::comm::nccl
 
@@ -159,7 +160,7 @@ Code launch(const std::shared_ptr<Rank>& rank, Stream stream, std::function<void
   return answer(*rank);
 }
 
-// All ranks give something, then `take` is called with what all gave.
+// Collects the bytes of all ranks, and then calls `take` with them.
 Code collective(Comm comm, const void* in, size_t bytes, Stream stream,
                 std::function<void(const std::vector<Bytes>&)> take) {
   const std::shared_ptr<Rank> rank = comm->rank;
@@ -209,7 +210,7 @@ bool is_good(const Config* config) {
   return config->size == sizeof(Config) && config->magic == 0xcafebeef && config->blocking == 0;
 }
 
-// One rank more has come to `meeting`.
+// Joins one more rank to `meeting`.
 std::shared_ptr<Rank> join(std::shared_ptr<Meeting> meeting, int ranks, int rank) {
   auto made = std::make_shared<Rank>();
   made->meeting = std::move(meeting);
@@ -239,20 +240,21 @@ bool has_come(Rank& rank) {
   return (state.alone || rank.meeting->joined >= rank.ranks) && !state.hangs;
 }
 
-// What becomes of `made`, which is grown or shrunk out of what had `rank`.
+// Returns the state of `made`, which is grown or shrunk from the communicator with `rank`.
 Code derived(Rank& made, int rank) {
   if (!has_come(made) || state.derive_hangs) return Code::kInProgress;
   return state.derive_fails_late_at == rank ? Code::kUnhandledCudaError : Code::kSuccess;
 }
 
-// Who ends half way is waited for over connections that have been told to end, and exist.
+// Counts a misuse if an unfinished growth ends before its old connections were revoked, or after
+// they are gone.
 void check_end(Rank& rank) {
   if (rank.grows_from == nullptr) return;
   const std::lock_guard lock(rank.grows_from->meeting->mutex);
   if (!rank.grows_from->revoked || rank.grows_from->aborted) ++state.misused;
 }
 
-// Ends what runs and waits until it touches nothing any more.
+// Ends the running operations and waits until they touch no memory any more.
 void end(Comm comm) {
   const std::unique_ptr<CommOfNccl> ended(comm);
   Rank& rank = *ended->rank;
@@ -265,7 +267,7 @@ void end(Comm comm) {
   --state.alive;
 }
 
-// Whether nothing runs, which NCCL does not check: it hangs.
+// Returns true if nothing runs. NCCL does not check that: it hangs.
 bool is_quiet(Rank& rank) {
   const std::lock_guard lock(rank.meeting->mutex);
   if (rank.running == 0) return true;
@@ -273,7 +275,7 @@ bool is_quiet(Rank& rank) {
   return false;
 }
 
-// Both wait in NCCL until all ranks have called it.
+// Suspends or resumes. NCCL waits in both until all ranks have called it.
 [[maybe_unused]] Code change_memory(Rank& rank, bool suspends) {
   if (state.keeps_memory) return Code::kInvalidUsage;
   if (!is_quiet(rank)) return Code::kInternalError;
@@ -395,7 +397,7 @@ Code ncclCommShrink(Comm comm, int* excluded, int count, Comm* made, Config* con
   rank->shrinks_to = join(meeting, rank->ranks - count, rank->rank - static_cast<int>(before));
   rank->shrunk = made;
   ++state.shrunk;
-  return Code::kSuccess;  // it has begun
+  return Code::kSuccess;  // the work has begun
 }
 
 #ifndef FFDL_FAKE_NCCL_WITHOUT_GROW
@@ -415,7 +417,7 @@ Code ncclCommGetUniqueId(Comm comm, UniqueId* id) {
   ncclGetUniqueId(id);
   Meeting& meeting = *comm->rank->meeting;
   const std::lock_guard lock(meeting.mutex);
-  if (meeting.grown != nullptr) ++state.misused;  // it has grown, or the id is not used up
+  if (meeting.grown != nullptr) ++state.misused;  // it has grown, or the id is unused yet
   meeting.grown = meeting_of(*id);
   meeting.changed.notify_all();
   return Code::kSuccess;
@@ -429,7 +431,7 @@ Code ncclCommGrow(Comm comm, int ranks, const UniqueId* id, int rank, Comm* made
     if (state.derive_fails_at == rank) return Code::kUnhandledCudaError;
     *made = handle_of(join(meeting_of(*id), ranks, rank));
     ++state.grown;
-    return Code::kSuccess;  // it has begun
+    return Code::kSuccess;  // the work has begun
   }
   const std::shared_ptr<Rank> before = comm->rank;
   if (rank != -1 || ranks <= before->ranks || before->revoked) return Code::kInvalidArgument;
@@ -439,7 +441,7 @@ Code ncclCommGrow(Comm comm, int ranks, const UniqueId* id, int rank, Comm* made
   std::shared_ptr<Meeting> meeting;
   {
     std::unique_lock lock(before->meeting->mutex);
-    // NCCL waits here, blocking or not, until somebody has made the id.
+    // NCCL waits here until a rank has made the id, even in non-blocking mode.
     before->meeting->changed.wait(lock, [&] { return before->meeting->grown != nullptr; });
     meeting = before->meeting->grown;
   }
@@ -447,7 +449,7 @@ Code ncclCommGrow(Comm comm, int ranks, const UniqueId* id, int rank, Comm* made
   grown->grows_from = before;
   *made = handle_of(std::move(grown));
   ++state.grown;
-  return Code::kSuccess;  // it has begun
+  return Code::kSuccess;  // the work has begun
 }
 #endif
 
@@ -455,7 +457,7 @@ const char* ncclGetErrorString(Code code) {
   return code == Code::kRemoteError ? "remote error" : "some error";
 }
 
-const char* ncclGetLastError(Comm) { return "the fake was told to fail"; }
+const char* ncclGetLastError(Comm) { return state.last_error; }
 
 Code ncclAllReduce(const void* in, void* out, size_t count, Type type, Op op, Comm comm,
                    Stream stream) {

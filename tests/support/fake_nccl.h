@@ -7,31 +7,33 @@
 #include <memory>
 #include <string>
 
-#include "comm/nccl_communicator.h"
-#include "comm/shm_communicator.h"
+#include "comm/gpu/nccl/communicator.h"
+#include "comm/shm/communicator.h"
 #include "support/fake_nccl_state.h"
 #include "support/host_device.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
-// A libnccl.so for HostDevice, among the threads of one process: tests/support/fake_nccl.cc.
+// Declares a libnccl.so for HostDevice and the threads of one process: tests/support/fake_nccl.cc.
 namespace ffdl::testing {
 
-// The library, by the loader of ffdl; FFDL_FAKE_NCCL_WITHOUT_GROW is that of another version.
+// Returns the library, loaded by ffdl's loader. FFDL_FAKE_NCCL_WITHOUT_GROW is another version of
+// it.
 inline std::shared_ptr<const comm::NcclLibrary> fake_nccl(const char* path = FFDL_FAKE_NCCL) {
   auto loaded = comm::NcclLibrary::load({path});
   EXPECT_OK(loaded);
   return std::move(loaded).value();
 }
 
-// The library's own, which all tests of a process share: it begins anew.
+// Resets the library's state, which all tests of a process share, and returns it.
 inline FakeNccl& fresh_fake_nccl(const char* path = FFDL_FAKE_NCCL) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   const auto state = reinterpret_cast<FakeNccl* (*)()>(dlsym(library, "fake_nccl_state"));
   FakeNccl& fresh = *state();
   fresh.version = 23007;
+  fresh.last_error = "the fake was told to fail";
   fresh.polls = fresh.async_error = fresh.connect_error = 0;
   fresh.hangs = fresh.alone = fresh.derive_hangs = fresh.keeps_memory = false;
   fresh.derive_fails_at = fresh.derive_fails_late_at = -1;
@@ -41,14 +43,15 @@ inline FakeNccl& fresh_fake_nccl(const char* path = FFDL_FAKE_NCCL) {
   return fresh;
 }
 
-// One rank of a world on one host. Its lists pass through little memory, so that they take parts.
+// Connects one rank of a world on one host. Its lists pass through little memory, so they take
+// several parts.
 inline Result<std::unique_ptr<Communicator>> connect_nccl(
     const World& world, Store& store, Time deadline,
     Result<std::shared_ptr<const comm::NcclLibrary>> library = fake_nccl(),
     std::unique_ptr<HostDevice> device = std::make_unique<HostDevice>(),
-    std::function<Status()> look = {}, GpuWorlds gpu_worlds = GpuWorlds::kAnew,
+    std::function<Status()> look = {}, GpuWorlds gpu_worlds = GpuWorlds::kFresh,
     Duration derive_max = std::chrono::minutes(1)) {
-  const CommunicatorOptions options{.look = look};
+  const CommunicatorOptions options{.interrupt_check = look};
   FFDL_ASSIGN_OR_RETURN(
       std::unique_ptr<comm::ShmMeeting> meeting,
       comm::ShmMeeting::join(world, store, deadline, options, comm::ShmMeeting::Way::kProcess));
@@ -58,7 +61,7 @@ inline Result<std::unique_ptr<Communicator>> connect_nccl(
        .side = std::move(device),
        .library = std::move(library),
        .stage_bytes = uint64_t{16} << 10,
-       .look = std::move(look),
+       .interrupt_check = std::move(look),
        .gpu_worlds = gpu_worlds,
        .derive_max = derive_max},
       deadline);
@@ -75,7 +78,8 @@ inline Ranks nccl_ranks(uint64_t generation, const std::vector<Member>& members)
   return ranks;
 }
 
-// The next world of who was in `before`, where each finds its own by its name; the rest comes new.
+// Makes the next world of the ranks in `before`. Each member finds its old rank by its name; other
+// members are new.
 inline Ranks continue_nccl(uint64_t generation, const std::vector<Member>& members,
                            const Ranks& before = {}, const char* path = FFDL_FAKE_NCCL) {
   auto store = open_store("mem://", system_runtime());
@@ -83,7 +87,7 @@ inline Ranks continue_nccl(uint64_t generation, const std::vector<Member>& membe
   on_threads(static_cast<int>(members.size()), [&](int rank) {
     const auto at = static_cast<size_t>(rank);
     auto made = connect_nccl({generation, rank, members}, **store, soon(), fake_nccl(path),
-                             std::make_unique<HostDevice>(), {}, GpuWorlds::kDerived);
+                             std::make_unique<HostDevice>(), {}, GpuWorlds::kReuse);
     ASSERT_OK(made);
     ranks[at] = std::move(made).value();
     Communicator* own = nullptr;
@@ -97,8 +101,8 @@ inline Ranks continue_nccl(uint64_t generation, const std::vector<Member>& membe
   return ranks;
 }
 
-// Worlds that have grown by one, or shrunk by one, where NCCL does so. Those before have numbers
-// far from the tests' own.
+// Makes worlds that NCCL has grown or shrunk by one. The earlier worlds have numbers far from the
+// tests' own.
 constexpr uint64_t kBefore = 1000;
 inline Ranks grown_nccl_ranks(uint64_t generation, const std::vector<Member>& members) {
   const std::vector<Member> fewer(members.begin(), members.end() - 1);

@@ -1,4 +1,4 @@
-// A library that says it is a version of NCCL, and has nothing of it.
+// A library that reports a version of NCCL and has none of its functions.
 extern "C" int ncclGetVersion(int* version) {
   *version = FFDL_FAKE_NCCL_VERSION;
   return 0;

@@ -4,43 +4,46 @@
 
 namespace ffdl::testing {
 
-// How the library of fake_nccl.cc behaves, and what was asked of it. One for all communicators.
+// The settings of the library of fake_nccl.cc and its counters, one for all communicators.
 struct FakeNccl {
   std::atomic<int> version = 23007;
-  // So often a call is said to be in progress.
+  // The number of calls that report to be in progress.
   std::atomic<int> polls = 0;
-  // Every communicator tells of this error, a code of NCCL's.
+  // The error that every communicator reports, a code of NCCL's.
   std::atomic<int> async_error = 0;
-  // Connecting ends at once, with this one.
+  // The error with which connecting ends at once.
   std::atomic<int> connect_error = 0;
-  // What begins now never ends by itself.
+  // The text of the last error.
+  std::atomic<const char*> last_error = "the fake was told to fail";
+  // Operations that begin now never end by themselves.
   std::atomic<bool> hangs = false;
-  // The other ranks are in other processes: they are said to have come, and give nothing.
+  // The other ranks are in other processes: they count as joined, and give nothing.
   std::atomic<bool> alone = false;
 
-  // A rank whose part in growing or shrinking ends at once, with an error; -1: none.
+  // The rank whose growth or shrinkage fails at once; -1: none.
   std::atomic<int> derive_fails_at = -1;
-  // The same when all have come, so that the others have it.
+  // The rank whose growth or shrinkage fails after all have joined, so that the others succeed; -1:
+  // none.
   std::atomic<int> derive_fails_late_at = -1;
-  // As long as this is set nobody is told that a world has grown or shrunk.
+  // No rank learns that a world has grown or shrunk.
   std::atomic<bool> derive_hangs = false;
 
-  // It keeps no account of its memory, and gives none back.
+  // The library reports no memory, and releases none.
   std::atomic<bool> keeps_memory = false;
 
-  // Where a thread of the host finds what the buffers name; null: where they say.
+  // Returns the address at which a host thread reaches a buffer; null: the buffer's own.
   std::atomic<void* (*)(const void*)> reach = nullptr;
 
-  std::atomic<int> ids = 0;      // that the last communicator was made with
-  std::atomic<int> aborted = 0;  // communicators that ended by abort,
-  std::atomic<int> left = 0;     // by finalize and destroy,
-  std::atomic<int> grown = 0;    // that were made out of others,
+  std::atomic<int> ids = 0;      // number of ids of the last communicator
+  std::atomic<int> aborted = 0;  // communicators ended by abort
+  std::atomic<int> left = 0;     // communicators ended by finalize and destroy
+  std::atomic<int> grown = 0;    // communicators made from others
   std::atomic<int> shrunk = 0;
-  std::atomic<int> revoked = 0;    // whose operations were ended,
-  std::atomic<int> suspended = 0;  // whose memory was given back,
-  std::atomic<int> resumed = 0;    // and taken again,
-  std::atomic<int> alive = 0;      // and that have not ended
-  std::atomic<int> misused = 0;  // calls by which NCCL would hang for good, or touch what was freed
+  std::atomic<int> revoked = 0;    // communicators with ended operations
+  std::atomic<int> suspended = 0;  // communicators with released memory
+  std::atomic<int> resumed = 0;    // communicators with restored memory
+  std::atomic<int> alive = 0;      // communicators that have not ended
+  std::atomic<int> misused = 0;  // calls that would make NCCL hang for good, or touch freed memory
   std::atomic<int> waiting = 0;  // parts of operations that wait for other ranks
 };
 

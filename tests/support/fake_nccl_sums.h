@@ -6,9 +6,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "comm/nccl_interface.h"
+#include "comm/gpu/nccl/interface.h"
 
-// How the library of fake_nccl.cc adds up: in the order of ranks, which is not that of ffdl's tree.
+// Adds up as the library of fake_nccl.cc does: in the order of ranks, unlike ffdl's tree.
 namespace ffdl::testing::fake_nccl {
 
 namespace nccl = comm::nccl;
@@ -45,8 +45,8 @@ void reduce_as(nccl::Op op, const std::vector<Bytes>& given, size_t begin, size_
   }
 }
 
-// Numbers of 16 bits, of which `mantissa` are after the point of bfloat16 (7) or float16 (10), that
-// have few digits: what tests add up.
+// Returns the value of a 16-bit number: bfloat16 if `brain`, else float16. Tests add up numbers
+// with few digits only.
 inline float widen(uint16_t half, bool brain) {
   const uint32_t sign = (half & 0x8000U) << 16;
   uint32_t bits = 0;

@@ -7,8 +7,8 @@
 
 namespace ffdl::testing {
 
-// fork(), of a process that ends with the thread that made it: nothing of a test outlives it, not
-// even where the test is killed.
+// Forks a process that ends with the thread that made it. No process of a test outlives it, even if
+// the test is killed.
 inline pid_t fork_child() {
   const pid_t child = fork();
   if (child == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);

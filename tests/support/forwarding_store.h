@@ -7,7 +7,7 @@
 
 namespace ffdl::testing {
 
-// A store that is another one, for tests in which one or two of its calls are to be otherwise.
+// A store that forwards to another one. Tests override one or two of its calls.
 class ForwardingStore : public Store {
  public:
   explicit ForwardingStore(Store& inner) : inner_(inner) {}
@@ -28,6 +28,7 @@ class ForwardingStore : public Store {
   Result<LeaseId> grant_lease(Duration ttl) override { return inner_.grant_lease(ttl); }
   Status keep_alive(LeaseId lease) override { return inner_.keep_alive(lease); }
   Status end_lease(LeaseId lease) override { return inner_.end_lease(lease); }
+  std::string local_address() const override { return inner_.local_address(); }
 
  protected:
   Store& inner_;

@@ -14,8 +14,8 @@
 #include "base/check.h"
 #include "support/host_device.h"
 
-// Memory of a device that the processor cannot touch: every address of it is a fault. Beside it the
-// same memory has addresses that only the device's own work knows.
+// Memory of a device that the processor cannot touch: every address of it faults. The same memory
+// has other addresses that only the device's own work uses.
 namespace ffdl::testing {
 
 class GuardedMemory {
@@ -42,7 +42,7 @@ class GuardedMemory {
 
   std::byte* data() const { return guarded_; }
 
-  // Null: it is the host's.
+  // Returns the device's address of the memory; null if it is the host's.
   static void* find(const void* memory) {
     const auto* at = static_cast<const std::byte*>(memory);
     const std::lock_guard lock(all().mutex);
@@ -52,7 +52,7 @@ class GuardedMemory {
     const auto offset = static_cast<size_t>(at - place->first);
     return offset < place->second->bytes_ ? place->second->reached_ + offset : nullptr;
   }
-  // What the device does with an address of anybody's.
+  // Returns the address at which the device reaches any memory.
   static void* reach(const void* memory) {
     void* const found = find(memory);
     return found != nullptr ? found : const_cast<void*>(memory);
@@ -78,8 +78,8 @@ class GuardedMemory {
   std::byte* reached_ = nullptr;
 };
 
-// The default stream of a program that is as late as can be: what it is given is done when another
-// stream follows it, or somebody waits for it. So who does not follow sees what was before.
+// The default stream of a program, as late as possible. It does its work only when another stream
+// follows it or a thread waits for it. A stream that does not follow reads the old data.
 class LateStream {
  public:
   void give(std::function<void()> work) {
@@ -91,7 +91,7 @@ class LateStream {
     const std::lock_guard lock(mutex_);
     return given_;
   }
-  // The first so many of all.
+  // Does the first `number` pieces of all work.
   void do_until(uint64_t number) {
     const std::lock_guard one_at_a_time(doing_);
     while (true) {
@@ -116,8 +116,8 @@ class LateStream {
   uint64_t done_ = 0;
 };
 
-// Its memory is GuardedMemory. Each thing that uses the device has one of these; they share the
-// default stream.
+// A device with GuardedMemory. Each user of the device has one of these; they share the default
+// stream.
 class GuardedDevice final : public HostDevice {
  public:
   explicit GuardedDevice(std::shared_ptr<LateStream> default_stream)
@@ -136,11 +136,11 @@ class GuardedDevice final : public HostDevice {
   Status copy(void* to, const void* from, uint64_t bytes, base::DeviceStream stream) override {
     return HostDevice::copy(GuardedMemory::reach(to), GuardedMemory::reach(from), bytes, stream);
   }
-  // As CUDA does, it goes when all is done that its device was given.
+  // Frees the memory after all earlier work of the device, as CUDA does.
   Result<base::SideMemory> allocate(uint64_t bytes) override {
     auto held = std::make_shared<GuardedMemory>(bytes);
     std::byte* const memory = held->data();
-    std::memset(GuardedMemory::reach(memory), 0xA5, bytes);  // anything
+    std::memset(GuardedMemory::reach(memory), 0xA5, bytes);  // any value
     const auto free = [held = std::move(held), late = default_stream_](std::byte*) mutable {
       late->wait();
       held.reset();

@@ -23,8 +23,7 @@
 #include "support/array_threads.h"
 #include "support/host_stream.h"
 
-// A device whose memory is the host's, and whose streams are threads: what is given to one is done
-// later, in order.
+// A device in the host's memory. Its streams are threads: they do their work later, in order.
 namespace ffdl::testing {
 
 class ThreadStream final : public HostStream {
@@ -58,7 +57,7 @@ class ThreadStream final : public HostStream {
       lock.unlock();
       work();
       lock.lock();
-      queue_.pop_front();  // now it is done
+      queue_.pop_front();  // now the work is done
       done_.notify_all();
     }
   }
@@ -70,7 +69,7 @@ class ThreadStream final : public HostStream {
   std::thread thread_;
 };
 
-// What this process has pinned, on whichever device.
+// The memory that this process has pinned, on any device.
 class HostPins {
  public:
   bool add(const void* pages, uint64_t bytes) {
@@ -82,7 +81,7 @@ class HostPins {
     return pins_.emplace(begin, bytes).second;
   }
   void remove(const void* pages) {
-    static_cast<void>(*static_cast<const volatile char*>(pages));  // the memory is still there
+    static_cast<void>(*static_cast<const volatile char*>(pages));  // checks that the memory exists
     const std::lock_guard lock(mutex_);
     pins_.erase(reinterpret_cast<uintptr_t>(pages));
   }
@@ -110,9 +109,9 @@ class HostPins {
   std::map<uintptr_t, uint64_t> pins_;
 };
 
-// What a device's memory that processes share is here: a file without a name. Each process has it
-// at an address of its own; the ranks of one process at the same one if they like, so that
-// ThreadSanitizer sees all that they do to it.
+// A file without a name, in place of a device's memory that processes share. Each process has it at
+// an address of its own. The ranks of one process may share one address, so that ThreadSanitizer
+// sees all their accesses.
 class SharedPages {
  public:
   static Result<base::SideMemory> map(int file, uint64_t bytes, bool once) {
@@ -147,9 +146,9 @@ class SharedPages {
 
 class HostDevice : public base::DeviceSide {
  public:
-  // Memory that is shared lies at one address in this process.
+  // Maps shared memory at one address in this process.
   void map_once() { maps_once_ = true; }
-  // All memory is the device's but this.
+  // Excludes this memory from the device's, which is all other memory.
   void keep_on_host(const void* memory) { on_host_.insert(memory); }
   int followed() const { return followed_.load(); }
 
@@ -166,7 +165,7 @@ class HostDevice : public base::DeviceSide {
     ++followed_;
     return {};
   }
-  // The default stream has nothing to do here.
+  // The default stream has no work here.
   Status follow(base::DeviceStream stream, base::DeviceStream leader) override {
     if (leader == nullptr) return {};
     const auto reached = std::make_shared<std::latch>(1);
@@ -226,11 +225,11 @@ class HostDevice : public base::DeviceSide {
 
  protected:
   using Reach = void* (*)(const void* memory);
-  // By which addresses kernels know what they are given.
+  // Returns the function that maps the arguments of kernels to their addresses.
   virtual Reach reach() const {
     return [](const void* memory) { return const_cast<void*>(memory); };
   }
-  // The default stream does at once what it is given.
+  // Does the work of the default stream at once.
   virtual void give(base::DeviceStream stream, std::function<void()> work) {
     if (stream == nullptr) return work();
     static_cast<ThreadStream*>(stream)->enqueue(std::move(work));

@@ -8,8 +8,8 @@
 
 namespace nlc {
 
-// A GPU whose memory is the host's and whose streams are threads: what is given to one is done
-// later, in order. Memory comes full of NaN. A kernel is all of its threads, the last one first.
+// A GPU in the host's memory. Its streams are threads that do their work later, in order. New
+// memory is full of NaN. A kernel runs all of its threads, the last one first.
 class HostGpu final : public Gpu {
  public:
   ffdl::Result<GpuMemory> allocate(std::size_t bytes) override {

@@ -4,8 +4,8 @@
 
 namespace ffdl::testing {
 
-// What a DeviceStream of HostDevice points to. Virtual, so that a library that is loaded can give
-// it work.
+// The object behind a DeviceStream of HostDevice. Virtual, so that a loaded library can give it
+// work.
 class HostStream {
  public:
   virtual ~HostStream() = default;

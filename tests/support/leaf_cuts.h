@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-// Ways to share the leaves of a tree out to ranks: how many each has, in order.
+// Makes ways to divide the leaves of a tree among ranks: the number of each, in order.
 namespace ffdl::testing {
 
 inline std::vector<uint64_t> even_cut(uint64_t leaves, uint64_t ranks) {
@@ -15,14 +15,14 @@ inline std::vector<uint64_t> even_cut(uint64_t leaves, uint64_t ranks) {
   return shares;
 }
 
-// Each leaf goes to some rank; some ranks may have none.
+// Gives each leaf to some rank; some ranks may have none.
 inline std::vector<uint64_t> random_cut(uint64_t leaves, uint64_t ranks, std::mt19937& random) {
   std::vector<uint64_t> shares(ranks);
   for (uint64_t leaf = 0; leaf < leaves; ++leaf) ++shares[random() % ranks];
   return shares;
 }
 
-// Even ones and random ones, for 1 to `ranks_max` ranks, but no more than leaves.
+// Returns even and random divisions for 1 to `ranks_max` ranks, but no more ranks than leaves.
 inline std::vector<std::vector<uint64_t>> cuts_of(uint64_t leaves, uint64_t ranks_max) {
   std::mt19937 random(7);
   std::vector<std::vector<uint64_t>> cuts;
@@ -33,7 +33,7 @@ inline std::vector<std::vector<uint64_t>> cuts_of(uint64_t leaves, uint64_t rank
   return cuts;
 }
 
-// [begin, end) of each rank.
+// Returns [begin, end) of each rank.
 inline std::vector<std::pair<uint64_t, uint64_t>> ranges_of(const std::vector<uint64_t>& shares) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   uint64_t begin = 0;

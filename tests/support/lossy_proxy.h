@@ -14,7 +14,7 @@
 
 namespace ffdl::testing {
 
-// Stands between a store's clients and its server, and loses what a test wants to be lost.
+// A proxy between a store's clients and its server. It loses the messages that a test chooses.
 class LossyProxy {
  public:
   explicit LossyProxy(net::Address server)
@@ -29,9 +29,9 @@ class LossyProxy {
   LossyProxy& operator=(const LossyProxy&) = delete;
 
   std::string url() const { return "tcp://" + listener_->address().text(); }
-  // The next reply that is worth losing goes no further, and its connection ends.
+  // Drops the next reply and ends its connection.
   void lose_next_reply() { lose_one_.store(true); }
-  // All replies go no further; connections stay.
+  // Drops all replies; connections stay.
   void swallow_replies(bool on) { swallow_.store(on); }
   // Ends all connections.
   void cut() {
@@ -51,7 +51,8 @@ class LossyProxy {
     }
   };
 
-  // Connects to the server first: what the client says is read when somebody hears it.
+  // Connects to the server first, so that the client's messages are read when they can be passed
+  // on.
   void accept(asio::ip::tcp::socket socket) {
     pairs_.push_back(std::make_unique<Pair>());
     Pair* const pair = pairs_.back().get();

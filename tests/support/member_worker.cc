@@ -1,6 +1,6 @@
-// A worker for tests of `ffdl run`: joins its job, and takes empty steps in each of its worlds.
+// A worker for tests of `ffdl run`: joins its job, and makes empty steps in each of its worlds.
 //   member_worker        until SIGTERM, which is a graceful leave
-//   member_worker N      until a world has taken N steps: 0 is how it ends
+//   member_worker N      until a world has made N steps, and then ends with 0
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "ffdl/communicator.h"
-#include "ffdl/launch_environment.h"
+#include "ffdl/comm/communicator.h"
+#include "ffdl/launch/environment.h"
 #include "ffdl/membership.h"
 #include "ffdl/store.h"
 
@@ -25,12 +25,14 @@ constexpr auto kPatience = 60s;  // longer than a busy machine takes
 
 volatile sig_atomic_t asked_to_end = 0;
 
-// The steps of one world. Ok: there is, or will be, a newer one; or this member may go.
+// Makes the steps of one world. Returns OK if there is, or will be, a newer one, or if this member
+// may leave.
 Status take_steps(const ffdl::World& world, Membership& membership, ffdl::Store& store,
                   uint64_t limit, bool& is_done) {
   const auto deadline = [] { return ffdl::deadline_in(kPatience); };
   ffdl::CommunicatorOptions options;
-  options.look = [&]() -> Status {  // others may be in a newer world already
+  options.interrupt_check = [&]() -> Status {  // others may be in a newer world already
+    FFDL_RETURN_IF_ERROR(membership.life_status());
     if (membership.world().generation == world.generation) return {};
     return Status(StatusCode::kWorldChanged, "this world is over");
   };
@@ -40,6 +42,7 @@ Status take_steps(const ffdl::World& world, Membership& membership, ffdl::Store&
   FFDL_RETURN_IF_ERROR(membership.activate(world.generation, deadline()));
   FFDL_RETURN_IF_ERROR(membership.wait_active(world.generation, deadline()));
   for (uint64_t step = 1; membership.world().generation == world.generation; ++step) {
+    FFDL_RETURN_IF_ERROR(membership.life_status());
     if (asked_to_end != 0) membership.ask_to_leave();
     if (membership.may_leave()) return {};
     membership.report_progress(world.generation, step);
@@ -61,7 +64,7 @@ Status work(uint64_t limit) {
   options.min_workers = job->min_workers;
   options.max_workers = job->max_workers;
   options.takes_over_from = job->takes_over_from;
-  options.lease = 5s;  // of a busy machine
+  options.lease = 5s;  // for a busy machine
   options.fence_after = 30s;
   const ffdl::Member self{job->worker_id, 0, std::to_string(getpid())};
   FFDL_ASSIGN_OR_RETURN(const auto membership,
@@ -80,6 +83,8 @@ Status work(uint64_t limit) {
     const Status outcome = take_steps(*world, *membership, *store, limit, is_done);
     const bool is_over = membership->world().generation > generation;
     if (!outcome.ok() && !is_over) membership->report_failure(generation);
+    // As a Session: it lacks something in every world, and the others shall not try again.
+    if (outcome.code() == StatusCode::kExhausted) return outcome;
   }
   const bool leaves = asked_to_end != 0 || membership->may_leave();
   return leaves ? membership->leave(ffdl::deadline_in(kPatience)) : Status();

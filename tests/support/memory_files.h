@@ -13,19 +13,19 @@
 #include <utility>
 #include <vector>
 
-#include "elastic/file_system.h"
+#include "elastic/checkpoint/file_system.h"
 
 namespace ffdl::testing {
 
-// A file system in memory that knows what of it is on the disk, and can be stopped at any of its
-// changes: by an error, or as if the process or the host had died there.
+// A file system in memory that knows which of its data is on the disk. It can be stopped at any of
+// its changes: by an error, or by the death of the process or the host.
 // Threads: any.
 class MemoryFiles final : public elastic::FileSystem {
  public:
-  // What a host that died may leave of what nobody had synced.
+  // The remains of unsynced data after a crash.
   enum class After { kKill, kPowerLoss, kChance };
 
-  // The change with this number and all later ones fail so; changes count from 1.
+  // Fails the change with this number and all later ones with `code`. Changes count from 1.
   void fail_from(uint64_t operation, StatusCode code = StatusCode::kCancelled) {
     const std::lock_guard lock(mutex_);
     operations_ = 0;
@@ -37,12 +37,31 @@ class MemoryFiles final : public elastic::FileSystem {
     folders_.clear();
   }
   void work() { fail_from(~uint64_t{0}); }
+  // Calls `act` once, before the change with this number, in place of another process.
+  void call_at(uint64_t operation, std::function<void()> act) {
+    const std::lock_guard lock(mutex_);
+    call_at_ = operation;
+    act_ = std::move(act);
+  }
+  // Limits the bytes of all files. A write that exceeds the limit fails.
+  void limit(uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    bytes_max_ = bytes;
+  }
+  uint64_t bytes_used() const {
+    const std::lock_guard lock(mutex_);
+    uint64_t bytes = 0;
+    for (const auto& [path, folder] : folders_) {
+      for (const auto& [name, file] : folder.names) bytes += file->bytes.size();
+    }
+    return bytes;
+  }
   uint64_t operations() const {
     const std::lock_guard lock(mutex_);
     return operations_;
   }
-  // Of what was only on its way to the disk, nothing is there, or each part with even chances;
-  // where the process alone has died all is.
+  // Crashes the process alone, which loses nothing; the host, which loses all unsynced data; or the
+  // host with even chances for each part of that data.
   void crash(After after, uint64_t seed = 0) {
     const std::lock_guard lock(mutex_);
     std::minstd_rand random(static_cast<uint32_t>(seed + 1));
@@ -74,7 +93,7 @@ class MemoryFiles final : public elastic::FileSystem {
     }
   }
 
-  // --- for tests that damage what is there ---
+  // --- for tests that damage files ---
   std::vector<std::string> paths() const {
     const std::lock_guard lock(mutex_);
     std::vector<std::string> all;
@@ -171,25 +190,34 @@ class MemoryFiles final : public elastic::FileSystem {
     return file == in->second.names.end() ? nullptr : file->second;
   }
   Status change(std::string_view doing, const std::string& path) {
-    if (++operations_ < fail_from_) return {};
+    if (++operations_ == call_at_ && act_) std::exchange(act_, nullptr)();
+    if (operations_ < fail_from_) return {};
     return Status(code_, fmt::format("{} '{}': it fails here", doing, path));
   }
 
-  mutable std::mutex mutex_;
+  mutable std::recursive_mutex mutex_;  // recursive for call_at()
   std::map<std::string, Folder> folders_;
   uint64_t operations_ = 0;
   uint64_t fail_from_ = ~uint64_t{0};
   StatusCode code_ = StatusCode::kCancelled;
+  uint64_t bytes_max_ = ~uint64_t{0};
+  uint64_t call_at_ = ~uint64_t{0};
+  std::function<void()> act_;
 };
 
 class MemoryFiles::Output final : public elastic::OutputFile {
  public:
   Output(MemoryFiles& files, std::string path, std::shared_ptr<File> file)
       : files_(files), path_(std::move(path)), file_(std::move(file)) {}
-  // Whoever is killed in it has written the first half.
+  // A process that is killed in a write has written the first half.
   Status write(uint64_t offset, std::span<const std::byte> bytes) override {
     const std::lock_guard lock(files_.mutex_);
-    const Status may = files_.change(fmt::format("write at byte {} of", offset), path_);
+    const uint64_t used = files_.bytes_max_ == ~uint64_t{0} ? 0 : files_.bytes_used();
+    Status may = files_.change(fmt::format("write at byte {} of", offset), path_);
+    const uint64_t grown = std::max<uint64_t>(file_->bytes.size(), offset + bytes.size());
+    if (may.ok() && grown - file_->bytes.size() + used > files_.bytes_max_) {
+      may = Status(StatusCode::kExhausted, fmt::format("write '{}': the disk is full", path_));
+    }
     const size_t size = may.ok() ? bytes.size() : bytes.size() / 2;
     if (size > 0) {
       file_->bytes.resize(std::max<size_t>(file_->bytes.size(), offset + size));

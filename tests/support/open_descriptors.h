@@ -6,7 +6,7 @@
 
 namespace ffdl::testing {
 
-// How many this process has.
+// Returns the number of open descriptors of this process.
 inline std::ptrdiff_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return std::distance(begin(all), end(all));

@@ -5,11 +5,11 @@
 
 namespace ffdl::testing {
 
-// Exit code of a child that may not mount.
+// The exit code of a child that may not mount.
 inline constexpr int kNotAllowed = 77;
 
-// Gives this process, a child of the test's, an empty /dev/shm of its own with these mount options.
-// False where that is not allowed: it needs root and a mount namespace.
+// Mounts an empty /dev/shm with these options for this process, a child of the test. Returns false
+// if that is not allowed: it needs root and a mount namespace.
 inline bool mount_private_shm(const char* options) {
   return unshare(CLONE_NEWNS) == 0 &&
          mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&

@@ -12,7 +12,7 @@ struct ProgramOutcome {
   std::string out;
 };
 
-// Runs a command line of the shell to its end; `out` is what it wrote to standard output.
+// Runs a command line of the shell to its end. `out` is its standard output.
 inline ProgramOutcome run_program(const std::string& command) {
   ProgramOutcome outcome;
   FILE* pipe = popen(command.c_str(), "r");

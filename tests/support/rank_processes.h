@@ -15,7 +15,7 @@
 
 namespace ffdl::testing {
 
-// Ranks that are processes, which can be killed and stopped; the test itself may be one of them.
+// Ranks that are processes, which can be killed and stopped. The test itself may be one of them.
 class RankProcesses : public ::testing::Test {
  protected:
   explicit RankProcesses(Backend backend = Backend::kAuto) : backend_(backend) {}
@@ -29,7 +29,7 @@ class RankProcesses : public ::testing::Test {
     return connect_communicator(world, store, soon(), {.backend = backend_});
   }
 
-  // A process that is rank `rank` and ends with what `body` returns.
+  // Starts a process as rank `rank`, which ends with the result of `body`.
   pid_t start(int rank, int ranks, const std::function<int(Communicator&)>& body) {
     const pid_t child = fork_child();
     if (child != 0) return child;

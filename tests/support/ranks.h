@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "ffdl/communicator.h"
+#include "ffdl/comm/communicator.h"
 
 namespace ffdl::testing {
 
@@ -18,7 +18,7 @@ inline std::vector<Member> members_named(int count, const std::string& prefix = 
   return members;
 }
 
-// As rank 0 of so many sees it.
+// Returns a world of `ranks` members, as rank 0 sees it.
 inline World world_of(int ranks) {
   return {.generation = 9, .rank = 0, .members = members_named(ranks)};
 }

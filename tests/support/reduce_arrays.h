@@ -8,11 +8,11 @@
 #include <limits>
 #include <vector>
 
-#include "comm/device_reduce.h"
-#include "comm/tree_reduce.h"
+#include "comm/gpu/reduce.h"
+#include "comm/reduce/tree_reduce.h"
 #include "support/elements.h"
 
-// The arrays of one reduction, and what the processor makes of them.
+// Holds the arrays of one reduction, and computes the processor's result.
 namespace ffdl::testing {
 
 inline constexpr DType kAllTypes[] = {DType::kInt8,    DType::kInt16,   DType::kInt32,
@@ -24,7 +24,7 @@ inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp
 
 inline bool is_integer(DType type) { return type <= DType::kInt64; }
 
-// One more element than asked for lies behind each array.
+// Each array has one more element than requested.
 class ReduceArrays {
  public:
   ReduceArrays(DType type, uint32_t inputs, uint64_t count)
@@ -45,7 +45,7 @@ class ReduceArrays {
   double at(uint64_t i) { return get_element(type_, place(values_.size() - 1, i)); }
   double behind() const { return number(values_.size() - 1, count_); }
 
-  // Whether the output is what tree_reduce() makes of the inputs: the same bits, or both NaN.
+  // Returns true if the output equals tree_reduce() of the inputs: the same bits, or both NaN.
   bool is_reduced(ReduceOp op) {
     std::vector<const std::byte*> places;
     for (const void* const input : inputs()) places.push_back(static_cast<const std::byte*>(input));
@@ -77,7 +77,7 @@ class ReduceArrays {
 
   DType type_;
   uint64_t count_;
-  std::vector<std::vector<Line>> values_;  // of the inputs, then of the output
+  std::vector<std::vector<Line>> values_;  // arrays of the inputs, then of the output
 };
 
 }  // namespace ffdl::testing

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "comm/reduce_thread.h"
+#include "comm/reduce/reduce_thread.h"
 
-// The threads of a reduction's kernel, one after the other on the processor.
+// Runs the threads of a reduction's kernel one after the other on the processor.
 namespace ffdl::testing {
 
 template <class T>
@@ -26,7 +26,7 @@ void run_threads(ReduceOp op, const comm::DeviceReduce& reduce, uint64_t threads
   }
 }
 
-// What the kernel does; the last thread comes first.
+// Runs the kernel, the last thread first.
 inline void run_all_threads(ReduceOp op, DType type, const comm::DeviceReduce& reduce,
                             uint64_t threads) {
   switch (type) {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/half_kernels.h"
+#include "ffdl/ps/update_rule.h"
 #include "ffdl/types.h"
-#include "ffdl/update_rule.h"
-#include "ps/update_kernels.h"
+#include "ps/rules/update_kernels.h"
 
-// The arrays of one update, and what the kernels of the processor make of them.
+// Holds the arrays of one update, and computes the result of the processor's kernels.
 namespace ffdl::testing {
 
 inline constexpr UpdateRuleKind kAllRules[] = {UpdateRuleKind::kSgd,      UpdateRuleKind::kMomentum,
@@ -20,7 +20,7 @@ inline constexpr UpdateRuleKind kAllRules[] = {UpdateRuleKind::kSgd,      Update
                                                UpdateRuleKind::kAverage};
 
 struct RuleBlock {
-  static constexpr uint64_t kCount = 1040;  // what kernels of the processor take: whole lines
+  static constexpr uint64_t kCount = 1040;  // whole lines, as the processor's kernels need
   alignas(64) float gradient[kCount];
   alignas(64) uint16_t half_gradient[kCount];
   alignas(64) float weights[kCount];
@@ -32,8 +32,8 @@ struct RuleBlock {
     for (uint64_t i = 0; i < kCount; ++i) {
       gradient[i] = normal(random);
       weights[i] = normal(random);
-      state[0][i] = std::abs(normal(random));  // Adagrad's sum is never negative
-      state[1][i] = std::abs(normal(random));  // nor Adam's second moment
+      state[0][i] = std::abs(normal(random));  // as Adagrad's sum, never negative
+      state[1][i] = std::abs(normal(random));  // as Adam's second moment, never negative
     }
     gradient[3] = INFINITY;
     gradient[5] = -0.0F;
@@ -60,7 +60,7 @@ struct RuleBlock {
   }
 };
 
-// Numbers in which no product is exact; a clamp for every other step.
+// Returns numbers for which no product is exact. Every other step has a clamp.
 inline UpdateRuleOptions rule_of(UpdateRuleKind kind) {
   return {.kind = kind, .momentum = 0.87F, .weight_decay = 0.003F};
 }
@@ -71,8 +71,8 @@ inline UpdateStep step_of(uint64_t number) {
           .clip_value = number % 2 == 0 ? 0.4F : 0.0F};
 }
 
-// Whether the kernels of the processor have fused multiply-add: the square of 1 + 2^-12 has a last
-// bit of 2^-24, which a product that is rounded by itself loses.
+// Returns true if the processor's kernels have fused multiply-add. The square of 1 + 2^-12 has a
+// last bit of 2^-24, which a separately rounded product loses.
 inline bool kernels_fuse() {
   RuleBlock block(1, DType::kFloat32);
   block.weights[0] = 1 + 0x1p-12F;

@@ -4,10 +4,11 @@
 
 #include <type_traits>
 
-// For tests that compare what is declared here of somebody's library with the library's own header.
+// Compares our declarations of a foreign library with the library's own header.
 namespace ffdl::testing {
 
-// Two types that are passed alike: pointers, numbers of one size, or structs of one size.
+// Returns true for two types that are passed alike: pointers, numbers of one size, or structs of
+// one size.
 template <class Ours, class Theirs>
 constexpr bool alike() {
   return sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&

@@ -14,8 +14,8 @@
 
 namespace ffdl::testing {
 
-// Listens on the loopback and does to each HTTP request what a test says: what an etcd that is ill,
-// or no etcd at all, might do.
+// Listens on the loopback and answers each HTTP request by the test's script. It may behave as a
+// faulty etcd, or as no etcd at all.
 class ScriptedServer {
  public:
   class Peer {
@@ -28,14 +28,14 @@ class ScriptedServer {
       send("HTTP/1.1 " + std::string(status) +
            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + std::string(body));
     }
-    // A stream: its head, then parts.
+    // Begins a stream; parts follow.
     void begin() const { send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"); }
     void part(std::string_view text) const {
       char size[20];
       std::snprintf(size, sizeof size, "%zx\r\n", text.size());
       send(size + std::string(text) + "\r\n");
     }
-    // Until the other side, or the end of the test, closes the connection.
+    // Waits until the other side, or the end of the test, closes the connection.
     void hang() const {
       char byte = 0;
       while (recv(fd_, &byte, 1, 0) > 0) {
@@ -45,7 +45,7 @@ class ScriptedServer {
    private:
     const int fd_;
   };
-  // `request` is its head and body. False closes the connection.
+  // Handles a request: its head and body. Returns false to close the connection.
   using Script = std::function<bool(const std::string& request, Peer& peer)>;
 
   explicit ScriptedServer(Script script) : script_(std::move(script)) {

@@ -7,7 +7,7 @@
 
 namespace ffdl::testing {
 
-// A segment name that no other test has, removed at the end whatever happened.
+// A segment name that no other test has. The segment is removed at the end in any case.
 class SegmentName {
  public:
   SegmentName() : text_("test-" + std::to_string(getpid()) + "-" + std::to_string(next())) {}

@@ -9,7 +9,7 @@
 
 namespace ffdl {
 
-// The process that holds the lock of the folder's server; 0 when there is none.
+// Returns the process that holds the lock of the folder's server; 0 if there is none.
 inline pid_t server_of(const std::string& folder) {
   struct stat file{};
   if (stat((folder + "/server.lock").c_str(), &file) != 0) return 0;

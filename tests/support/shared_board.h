@@ -6,7 +6,7 @@
 
 namespace ffdl::testing {
 
-// A Board that this process and all that it forks from here on see, to the end of them all.
+// Makes a Board that this process and all its later forks share, until the last of them ends.
 template <class Board>
 Board& make_shared_board() {
   void* const memory =

@@ -4,9 +4,9 @@
 
 namespace ffdl::testing {
 
-// What NCCL of that version needs in the environment of a process to take it as a rank that shares
-// its GPU with others, as NAME=VALUE words. Each rank is a process: NCCL reads this once. Before
-// 2.30.7 a rank must look as if it were on a host of its own; they talk over sockets then.
+// Returns the environment, as NAME=VALUE words, for a rank that shares its GPU with others under
+// that version of NCCL. Each rank is a process: NCCL reads this once. Before 2.30.7 a rank must
+// appear to be on a host of its own; the ranks use sockets then.
 inline std::string shared_gpu_environment(int nccl_version, int rank) {
   constexpr int kTakesSeveral = 23007;
   if (nccl_version < kTakesSeveral) return "NCCL_HOSTID=ffdl-" + std::to_string(rank);

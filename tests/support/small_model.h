@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -11,9 +12,18 @@
 
 namespace ffdl::testing {
 
-// Weights under momentum, in two tensors of odd sizes; each gradient says from what it was made.
-// The gradients lie in shared memory, for sessions that are told so
-// (SessionOptions::shared_memory).
+// Returns leases that a busy machine keeps alive.
+inline MembershipOptions patient(int min_workers) {
+  MembershipOptions options;
+  options.min_workers = min_workers;
+  options.heartbeat = std::chrono::milliseconds(50);
+  options.lease = std::chrono::seconds(3);
+  options.gather = std::chrono::milliseconds(50);
+  return options;
+}
+
+// A model of weights with momentum, in two tensors of odd sizes. Each gradient depends on its
+// samples. The gradients are in shared memory, for sessions with SessionOptions::shared_memory.
 class SmallModel : public Trainable {
  public:
   explicit SmallModel(size_t size = 1001, float start = 1)
@@ -43,12 +53,12 @@ class SmallModel : public Trainable {
     return {};
   }
 
-  // The mean over samples of one position.
+  // Computes the mean over samples of one position.
   void compute(uint64_t position) {
     compute_half(position, 0);
     compute_half(position, 1);
   }
-  // One of gradients().
+  // Computes one of gradients().
   void compute_half(uint64_t position, size_t which) {
     const size_t half = gradient_.size() / 2;
     for (size_t i = which * half; i < (which == 0 ? half : gradient_.size()); ++i) {
@@ -69,13 +79,13 @@ class SmallModel : public Trainable {
   const std::span<float> gradient_;
 };
 
-// Writes down what it is told.
+// Records what it receives.
 class Scribe final : public StepParticipant {
  public:
   explicit Scribe(uint64_t says) : says_(says) {}
 
   size_t record_bytes() const override { return sizeof says_; }
-  void describe(std::span<std::byte> record) override {
+  void write_record(std::span<std::byte> record) override {
     std::memcpy(record.data(), &says_, sizeof says_);
   }
   void applied(uint64_t step, const StepRecords& records) override {

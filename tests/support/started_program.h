@@ -14,14 +14,14 @@
 
 namespace ffdl {
 
-// A command line of the shell that runs beside the test, in its place: a signal reaches the program
-// itself. What it writes goes to a file. Killed at the end, if it runs then.
+// A command line of the shell that runs beside the test. Its program replaces the shell, so a
+// signal reaches it directly. Its output goes to a file. The destructor kills it if it still runs.
 class StartedProgram {
  public:
   StartedProgram(const std::string& command, std::string output)
       : output_(std::move(output)), process_(::fork()) {
     if (process_ != 0) return;
-    // Where a shell runs the tests in its background, they ignore these.
+    // A shell that runs the tests in the background makes them ignore these signals.
     for (const int number : {SIGHUP, SIGINT, SIGQUIT}) ::signal(number, SIG_DFL);
     const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(file, STDOUT_FILENO);
@@ -37,8 +37,9 @@ class StartedProgram {
   StartedProgram(const StartedProgram&) = delete;
   StartedProgram& operator=(const StartedProgram&) = delete;
 
+  pid_t process() const { return process_; }
   void signal(int number) const { ::kill(process_, number); }
-  // Its exit code, or minus the signal that killed it.
+  // Waits for the end. Returns the exit code, or minus the signal that killed it.
   int wait() {
     int state = 0;
     ::waitpid(process_, &state, 0);
@@ -56,7 +57,7 @@ class StartedProgram {
   pid_t process_;
 };
 
-// Whether a condition becomes true before a busy machine's patience is over.
+// Returns true if the condition becomes true within the time of a busy machine.
 inline bool comes_true(const std::function<bool()>& condition) {
   const Time patience = deadline_in(std::chrono::seconds(60));
   const auto never = system_runtime().make_event();

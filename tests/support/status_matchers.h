@@ -6,8 +6,8 @@
 
 #include "ffdl/status.h"
 
-// ASSERT_OK(call), ASSERT_OK_AND_ASSIGN(auto x, call), EXPECT_FAILS(call, code, "part of the
-// text").
+// Declares ASSERT_OK(call), ASSERT_OK_AND_ASSIGN(auto x, call) and EXPECT_FAILS(call, code, "part
+// of the text").
 namespace ffdl::testing {
 
 inline const Status& status_of(const Status& status) { return status; }

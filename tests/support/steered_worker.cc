@@ -1,9 +1,9 @@
-// A worker for tests of what steers a running job: trains in small steps through a real session,
-// with a StepMeter and a StragglerReplacement.
+// A worker for tests of the control of a running job. It trains in small steps through a real
+// session, with a StepMetrics and a StragglerWatch that replaces.
 //   steered_worker FOLDER
-// What it finds in FOLDER: 'end': the job is done; 'queue': a number, which it tells as the length
-// of its queue; 'slow': the id of a worker that computes every sample three times. Time, as the
-// replacement sees it, is the work that was done, so that nothing depends on the machine.
+// Reads files of FOLDER. 'end': the job is done. 'queue': a number, which it reports as the length
+// of its queue. 'slow': the id of a worker that computes every sample three times. The
+// replacement's clock counts the work that was done, so that nothing depends on the machine.
 #include <signal.h>
 
 #include <cmath>
@@ -13,10 +13,10 @@
 #include <limits>
 #include <string>
 
-#include "ffdl/launch_environment.h"
-#include "ffdl/replace_stragglers.h"
+#include "ffdl/launch/environment.h"
 #include "ffdl/session.h"
-#include "ffdl/step_meter.h"
+#include "ffdl/tuning/step_metrics.h"
+#include "ffdl/tuning/stragglers.h"
 
 namespace {
 
@@ -29,7 +29,7 @@ constexpr uint64_t kSamples = 8;
 
 volatile sig_atomic_t asked_to_end = 0;
 
-// Its time is what was worked.
+// A runtime whose time is the work that was done.
 class WorkClock final : public ffdl::Runtime {
  public:
   Time now() override { return Time() + worked_; }
@@ -45,7 +45,7 @@ class WorkClock final : public ffdl::Runtime {
   Duration worked_{};
 };
 
-// One weight that follows a constant, and whether the job is done.
+// A model of one weight that follows a constant, and a flag for the end of the job.
 class Model final : public ffdl::Trainable {
  public:
   std::vector<ffdl::Buffer> state() override { return {{state_, 2}}; }
@@ -81,28 +81,28 @@ Status train(const std::string& folder) {
   if (!job) return Status(ffdl::StatusCode::kInvalidArgument, "FFDL_STORE is not set");
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store(job->store_url, ffdl::system_runtime(),
                                                      {.secret = job->store_secret}));
-  int units = 0;  // of the present step
+  int units = 0;  // in the present step
   int rank = 0;
   const auto queue = [&] {
     const std::string length = read(folder + "/queue");
-    const bool tells = rank == 0 && !length.empty();  // it is one queue for all
+    const bool tells = rank == 0 && !length.empty();  // a single queue for all
     return tells ? std::stod(length) : std::numeric_limits<double>::quiet_NaN();
   };
   FFDL_ASSIGN_OR_RETURN(
       const auto meter,
-      ffdl::StepMeter::create(
+      ffdl::StepMetrics::create(
           *store, {.job = job->job,
                    .steps = 5,
                    .metrics = {{"queue_depth", queue}, {"units", [&] { return double(units); }}}}));
   WorkClock clock;
-  ffdl::StragglerReplacementOptions replacing{.job = job->job};
-  replacing.watch.on_straggler = [](const ffdl::Straggler& slow) {
+  ffdl::StragglerOptions replacing;
+  replacing.on_straggler = [](const ffdl::Straggler& slow) {
     std::printf("straggler %s in step %lu\n", slow.member.id.c_str(),
                 static_cast<unsigned long>(slow.step));
     std::fflush(stdout);
   };
   FFDL_ASSIGN_OR_RETURN(const auto replacement,
-                        ffdl::StragglerReplacement::create(*store, replacing, clock));
+                        ffdl::StragglerWatch::create_replacing(*store, job->job, replacing, clock));
   Model model;
   ffdl::SessionOptions options;
   options.self.id = job->worker_id;
@@ -110,7 +110,7 @@ Status train(const std::string& folder) {
   options.membership.min_workers = job->min_workers;
   options.membership.max_workers = job->max_workers;
   options.membership.takes_over_from = job->takes_over_from;
-  options.membership.lease = 5s;  // of a busy machine
+  options.membership.lease = 5s;  // for a busy machine
   options.participants = {meter.get(), replacement.get()};
   FFDL_ASSIGN_OR_RETURN(const auto session, ffdl::Session::open(options, model, *store));
   const auto never = ffdl::system_runtime().make_event();

@@ -9,7 +9,7 @@
 
 namespace ffdl {
 
-// A folder of its own for one test, removed with all that is in it.
+// A folder of its own for one test, removed with all its files.
 class TempFolder {
  public:
   TempFolder() : path_((std::filesystem::temp_directory_path() / "ffdl-test-XXXXXX").string()) {
@@ -22,7 +22,7 @@ class TempFolder {
   const std::string& path() const { return path_; }
   std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
 
-  // Writes a file, its folders included, and returns its path.
+  // Writes a file, and makes its folders. Returns its path.
   std::string write(std::string_view name, std::string_view text) const {
     const std::string path = file(name);
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());

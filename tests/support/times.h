@@ -4,10 +4,10 @@
 
 namespace ffdl::testing {
 
-// Long enough for a busy machine; what waits for something ends when it comes.
+// Returns a deadline long enough for a busy machine. A wait ends earlier, with its event.
 inline Time soon() { return deadline_in(std::chrono::seconds(30)); }
 
-// A made-up time, for what is told the time.
+// Returns a made-up time, for functions that take the time.
 constexpr Time at(Duration since_the_start) { return Time(since_the_start); }
 
 }  // namespace ffdl::testing

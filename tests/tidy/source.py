@@ -59,3 +59,11 @@ def public_classes(text):
             while first > 0 and (lines[first - 1].startswith(("//", "template"))):
                 first -= 1
             yield number + 1, match[1], "\n".join(lines[first:number])
+
+
+def public_types(text):
+    """The classes, structs and enums that a header defines for users, nested ones included."""
+    bare = without_comments_and_strings(text)
+    bare = re.sub(r"^ private:.*?(?=^\};|^ public:)", "", bare, flags=re.DOTALL | re.MULTILINE)
+    pattern = r"\b(?:enum class|enum|class|struct)\s+(?:\[\[\w+\]\]\s+)?(?:FFDL_API\s+)?(\w+)"
+    return [match[1] for match in re.finditer(pattern + r"(?:\s+final)?\s*(?::[^;{]*)?\{", bare)]

@@ -9,18 +9,25 @@ reason beside it, not by a mark in the source.
 """
 
 import pathlib
+import posixpath
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import layers  # noqa: E402
+import markdown  # noqa: E402
+import picture  # noqa: E402
 import source  # noqa: E402
 
-LINES_MAX = {"public header": 200, "source": 600, "function": 70}
+ARCHITECTURE = "docs/internals/architecture.md"
+
+PUBLIC_HEADERS_MAX = 40
+PUBLIC_TYPES_MAX = 152
+LINES_MAX = {"public header": 300, "source": 600, "function": 70}
 COLUMNS_MAX = 100
 
 CODE = (".h", ".cc", ".cu")
-TEXT = (*CODE, ".py", ".pyi", ".sh", ".md", ".txt", ".cmake", ".toml", ".json", ".in")
+TEXT = (*CODE, ".py", ".pyi", ".sh", ".md", ".txt", ".cmake", ".toml", ".json", ".in", ".pml")
 SKIPPED = {"build", "dist", "__pycache__", ".git", ".venv", ".pytest_cache"}
 
 LIBRARY = ("src", "include", "cuda")
@@ -34,8 +41,10 @@ BANNED_IN_CODE = [
     (r"\bgetenv\b", (*LIBRARY, "python"), ("src/base/env.cc",),
      "read the variable in src/base/env.cc, the only place that does"),
     (r"\b(?:throw|try|catch)\b", LIBRARY,
-     ("src/comm/gloo_links.cc", "src/plan/job_file.cc", "src/steer/policy_file.cc",  # gloo and yaml-cpp report by exception
-      "src/net/loop.cc"),  # asio does, when there are no descriptors for its loop
+     ("src/comm/network/gloo_links.cc", "src/cluster/plan/job_file.cc", "src/scaling/policy_file.cc",  # gloo and yaml-cpp report by exception
+       "src/net/loop.cc", "src/net/resolve.cc",  # asio does, without descriptors for its loop or a thread for its resolver
+       "src/base/thread.cc",  # and the standard library, when there is no further thread
+       "src/cli/main.cc"),  # and new, when there is no memory
      "return a Status or Result; only adapters to third-party code catch"),
     (r"^(?!.*unique_ptr<\w+>\(new ).*\b(new)\b(?! \()",
      (*LIBRARY, "python", "examples", "benchmarks"), (),
@@ -45,7 +54,7 @@ BANNED_IN_CODE = [
     (r"\.detach\(\)", ("",), (), "let one object own and join the thread"),
     (r"\b(?:sleep_for|sleep_until|usleep|nanosleep)\b", (*LIBRARY, "tests", "python"),
      # Names that appear and file locks that the dead lose: the kernel announces neither.
-     ("src/ps/learner_impl.cc", "src/ps/open_waiting.cc", "src/ps/server_impl.cc",
+     ("src/ps/learner/learner_impl.cc", "src/ps/segment/open_waiting.cc", "src/ps/server/server_impl.cc",
       # Kills at random moments, and a sleeper that must be asleep before the bell rings.
       "tests/fault", "tests/shm/futex_test.cc"),
      "wait for an event or a condition with a deadline"),
@@ -65,6 +74,9 @@ BANNED_IN_TEXT = [
      "no path of one machine: make it relative to the project, or an option"),
     (r"[ \t]+$", (), "delete the white space at the end of the line"),
 ]
+# How a comment of the library does not begin, and words that it does not have.
+COMMENT_STARTS = re.compile(r"(?:What|Who|Whoever|Of|Whether|Where|Those|That of|From here on)\b")
+COMMENT_WORDS = re.compile(r"\b(?:who|whoever|somebody|nobody)\b", re.IGNORECASE)
 BANNED_IN_CMAKE = [
     (r"-march=native", ("benchmarks",), "the library dispatches kernels at run time"),
     (r"\bFetchContent\b", (), "take the dependency from the system in cmake/Dependencies.cmake"),
@@ -76,27 +88,45 @@ TESTED_ELSEWHERE = {
     "src/cli/job_store.cc": "tests/cli/status_test.cc",  # finds a job by its name
     "src/cli/migrate.cc": "tests/cli/status_test.cc",  # which shows what came of it
     "src/cli/scale.cc": "tests/cli/status_test.cc",  # which shows what came of it
+    "src/cli/run_store.cc": "tests/cli/run_test.cc",  # runs the program
     "src/cli/signals.cc": "tests/cli/run_test.cc",  # sends them
     # Of the classes over it.
-    "src/comm/device_communicator.cc": "tests/comm/nccl_communicator_test.cc",
+    "src/comm/gpu/communicator.cc": "tests/comm/gpu/nccl/communicator_test.cc",
+    # One test over the transports between hosts.
+    "src/comm/network/gloo_links.cc": "tests/comm/network/links_test.cc",
+    "src/comm/network/tcp_links.cc": "tests/comm/network/links_test.cc",
+    "src/comm/network/tls_links.cc": "tests/comm/network/links_test.cc",
     # Every operation goes through them.
-    "src/comm/link_agreement.cc": "tests/conformance/communicator_conformance_test.cc",
-    "src/comm/link_exchange.cc": "tests/conformance/communicator_conformance_test.cc",
-    "src/comm/link_pairs.cc": "tests/conformance/pair_conformance_test.cc",
-    "src/comm/nccl_exchange.cc": "tests/conformance/communicator_conformance_test.cc",
-    "src/data/batch_consumer.cc": "tests/data/batch_ring_test.cc",  # the other side of it
-    "src/data/ledger_options.cc": "tests/data/partition_ledger_test.cc",  # whose options they are
-    "src/elastic/session_end.cc": "tests/elastic/session_test.cc",  # of the class around it
-    "src/elastic/session_impl.cc": "tests/elastic/session_test.cc",  # of the class around it
+    "src/comm/network/agreement.cc": "tests/conformance/communicator_conformance_test.cc",
+    "src/comm/network/exchange.cc": "tests/conformance/communicator_conformance_test.cc",
+    "src/comm/network/pairs.cc": "tests/conformance/pair_conformance_test.cc",
+    "src/comm/gpu/nccl/exchange.cc": "tests/conformance/communicator_conformance_test.cc",
+    "src/data/ring/batch_consumer.cc": "tests/data/ring/batch_ring_test.cc",  # the other side of it
+    "src/data/ledger/sample_ledger.cc": "tests/conformance/sample_ledger_conformance_test.cc",
+    "src/data/ledger/ledger_options.cc": "tests/data/ledger/session_ledger_test.cc",  # whose options they are
+    # Parts of a session, which its tests end, take over and kill.
+    "src/elastic/session/departure.cc": "tests/elastic/session/session_end_test.cc",
+    "src/elastic/session/held_state.cc": "tests/elastic/session/world_change_test.cc",
+    "src/elastic/session/life.cc": "tests/elastic/session/session_test.cc",
+    "src/elastic/session/session_impl.cc": "tests/elastic/session/session_test.cc",
     # The class around the Impl, over every store; the simulator runs it too.
+    "src/membership/membership_end.cc": "tests/membership/membership_test.cc",
     "src/membership/membership_impl.cc": "tests/membership/membership_test.cc",
-    "src/ps/layout.cc": "tests/ps/fold_test.cc",  # whose regions it lays out
-    "src/ps/learner.cc": "tests/ps/learner_impl_test.cc",  # the class around the Impl
-    "src/ps/pending_gradient.cc": "tests/ps/learner_impl_test.cc",  # a late server's learner
-    "src/ps/server_impl.cc": "tests/ps/parameter_server_test.cc",  # the Impl of that class
-    "src/ps/shard_worker.cc": "tests/ps/parameter_server_test.cc",  # the threads of that class
-    "src/ps/stats.cc": "tests/ps/fold_test.cc",  # what a fold counts
+    "src/membership/membership_lease.cc": "tests/membership/membership_test.cc",
+    "src/ps/segment/layout.cc": "tests/ps/server/fold_test.cc",  # whose regions it lays out
+    "src/ps/learner/learner.cc": "tests/ps/learner/learner_impl_test.cc",  # the class around the Impl
+    "src/ps/learner/pending_gradient.cc": "tests/ps/learner/learner_impl_test.cc",  # a late server's learner
+    "src/ps/server/server_impl.cc": "tests/ps/server/parameter_server_test.cc",  # the Impl of that class
+    "src/ps/server/shard_worker.cc": "tests/ps/server/parameter_server_test.cc",  # the threads of that class
+    "src/ps/segment/stats.cc": "tests/ps/server/fold_test.cc",  # what a fold counts
 }
+
+# Pages of prose: what programs write, and records of the past, stay as they are.
+WRAPPED_PAGES = ("README.md", "CHANGELOG.md", "docs/guide", "docs/reference", "docs/internals",
+                 "docs/decisions", "examples", "benchmarks", "tests/models")
+
+# Named like a page, where a program fills a part of the name in.
+PATTERNS_OF_PAGES = ("docs/results/gpu-CHIP.md",)
 
 
 def below(path, folders):
@@ -122,13 +152,20 @@ class Tidy:
             if name.endswith(CODE):
                 self.check_includes(name)
                 self.check_sizes(name)
+                if below(name, LIBRARY):
+                    self.check_comments(name)
+            if name.endswith(".md") and below(name, WRAPPED_PAGES):
+                self.check_page_width(name)
             if name.startswith("include/ffdl/"):
                 self.check_public_header(name)
             elif name.endswith(".h") and "#pragma once" not in self.text[name]:
                 self.report(name, 1, "a header without '#pragma once'; add it as the first line")
+        self.check_public_headers()
+        self.check_picture()
         self.check_tests_exist()
         self.check_python_names()
         self.check_names_in_docs()
+        self.check_links()
         return self.problems
 
     # --- layers ---
@@ -139,7 +176,7 @@ class Tidy:
         module = "cuda" if parts[0] == "cuda" else module
         if module and module not in layers.INTERNAL:
             self.report(name, 1, f"module '{module}' is not in tests/tidy/layers.py; add its row "
-                                 "there and in docs/ARCHITECTURE.md")
+                                 f"there and in {ARCHITECTURE}")
             return
         for line, quoted, target in source.includes(self.text[name]):
             first = target.split("/")[0]
@@ -152,7 +189,10 @@ class Tidy:
 
     def check_private_include(self, name, line, module, target):
         other = target.split("/")[0]
-        if below(name, layers.USERS) and other != module:
+        seen = [*layers.INTERNAL.get(module, ())]
+        for place, (modules, _) in layers.USERS_SEE.items():
+            seen += modules if below(name, (place,)) else ()
+        if below(name, layers.USERS) and other != module and other not in seen:
             self.report(name, line, f"includes '{target}'; only include/ffdl/ is seen from here")
         elif module and other != module and other not in layers.INTERNAL[module]:
             allowed = ", ".join(layers.INTERNAL[module]) or "nothing but itself"
@@ -202,6 +242,18 @@ class Tidy:
                 if not below(name, allowed):
                     self.find(name, lines, pattern, advice)
 
+    def check_comments(self, name):
+        is_inside = False
+        for number, line in enumerate(self.text[name].split("\n"), 1):
+            match = re.search(r"(?:^|\s)// (.*)", line)
+            is_first = match and not is_inside
+            is_inside = bool(match and line.lstrip().startswith("//"))
+            if is_first and is_inside and COMMENT_STARTS.match(match[1]):
+                self.report(name, number, f"'{match[1].split()[0]}': begin a comment with a verb "
+                                          "or with the standard name of the thing")
+            for word in COMMENT_WORDS.findall(match[1] if match else ""):
+                self.report(name, number, f"'{word}': name the member, worker, thread or caller")
+
     def find(self, name, lines, pattern, advice):
         for number, line in enumerate(lines, 1):
             match = re.search(pattern, line)
@@ -228,11 +280,17 @@ class Tidy:
                 self.report(name, first, f"a function of {length} lines; at most "
                                          f"{LINES_MAX['function']}: give its parts names")
 
+    def check_page_width(self, name):
+        for number, line in markdown.lines(self.text[name]):
+            is_one_word = " " not in line.strip().removeprefix("- ")
+            if len(line) > COLUMNS_MAX and not line.startswith("|") and not is_one_word:
+                self.report(name, number, f"{len(line)} columns; wrap at {COLUMNS_MAX}")
+
     # --- public headers ---
 
     def check_public_header(self, name):
         text = self.text[name]
-        header = name.rsplit("/", 1)[1]
+        header = name.removeprefix("include/ffdl/")
         if not text.startswith("#pragma once"):
             self.report(name, 1, "a header without '#pragma once'; add it as the first line")
         for line, quoted, target in source.includes(text):
@@ -248,10 +306,27 @@ class Tidy:
                                         "comment; say which threads may call it")
         if header == "ffdl.h":
             return
-        if f'"ffdl/{header}"' not in self.text.get("include/ffdl/ffdl.h", ""):
-            self.report(name, 1, f"'{header}' is not in include/ffdl/ffdl.h; include it there")
-        if f"`{header}`" not in self.text.get("docs/ARCHITECTURE.md", ""):
-            self.report(name, 1, f"'{header}' is not in docs/ARCHITECTURE.md; say what it is for")
+        if f"`{header}`" not in self.text.get(ARCHITECTURE, ""):
+            self.report(name, 1, f"'{header}' is not in {ARCHITECTURE}; say what it is for")
+
+    def check_public_headers(self):
+        headers = [name for name in self.files
+                   if name.startswith("include/ffdl/") and name.endswith(".h")]
+        if len(headers) > PUBLIC_HEADERS_MAX:
+            self.report("include/ffdl/ffdl.h", 1, f"{len(headers)} public headers; at most "
+                        f"{PUBLIC_HEADERS_MAX}: put it into the one that it is used with")
+        types = sum(len(source.public_types(self.text[name])) for name in headers)
+        if types > PUBLIC_TYPES_MAX:
+            self.report("include/ffdl/ffdl.h", 1, f"{types} public types; at most "
+                        f"{PUBLIC_TYPES_MAX}: merge it with one that is the same thing")
+
+    def check_picture(self):
+        page = self.text.get(picture.PAGE, "")
+        if picture.BEGIN not in page:
+            return  # the small trees of this check's own test have none
+        if picture.parts(page)[1] != picture.draw(self.text):
+            self.report(picture.PAGE, 1, "the picture of layers is not that of the includes; run "
+                                         "tests/tidy/picture.py")
 
     # --- what must exist ---
 
@@ -293,6 +368,30 @@ class Tidy:
                     if gone:
                         self.report(name, number, f"'{full}': there is no '{gone[0]}' in the code; "
                                                   "name what does this now")
+
+    # Links of pages, with their anchors, and `docs/page.md` wherever it is named.
+    def check_links(self):
+        for name, text in self.text.items():
+            if name.startswith("tests/tidy/"):
+                continue  # made-up pages are named here
+            if name.endswith(".md"):
+                for number, line in markdown.lines(text):
+                    for target in markdown.links(line):
+                        self.check_link(name, number, target)
+            for number, line in enumerate(text.split("\n"), 1):
+                for page in re.findall(r"(?<![\w./-])docs/[\w./-]+\.md\b", line):
+                    if page not in PATTERNS_OF_PAGES and not (self.root / page).is_file():
+                        self.report(name, number, f"'{page}' does not exist; name the page that "
+                                                  "replaced it")
+
+    def check_link(self, name, number, target):
+        path, _, anchor = target.partition("#")
+        full = posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) if path else name
+        if not (self.root / full).exists():
+            self.report(name, number, f"the link '{target}' leads to no file; correct its path")
+        elif anchor and full.endswith(".md") and anchor not in markdown.anchors(self.text[full]):
+            self.report(name, number, f"the link '{target}' leads to no heading; name one of "
+                                      f"{full}")
 
 
 def main():

@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import picture
 import source
 import tidy
 
@@ -11,8 +12,8 @@ CLEAN = {
     "include/ffdl/ffdl.h": '#pragma once\n\n#include "ffdl/status.h"\n',
     "include/ffdl/status.h":
         "#pragma once\n\n#include <string>\n\n"
-        "// What came of a call.\n// Threads: a value.\nclass FFDL_API Status {};\n",
-    "docs/ARCHITECTURE.md": "`status.h` says what came of a call.\n",
+        "// The outcome of a call.\n// Threads: a value.\nclass FFDL_API Status {};\n",
+    "docs/internals/architecture.md": "`status.h` says what came of a call.\n",
     "src/base/status.cc": '#include "ffdl/status.h"\n\nint one() { return 1; }\n',
     "tests/base/status_test.cc": "#include <gtest/gtest.h>\n",
 }
@@ -44,7 +45,7 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(problems_of({}), [])
 
     def test_layers(self):
-        self.in_module('#include "ps/layout.h"', "base includes 'ps/layout.h' of ps", module="base")
+        self.in_module('#include "ps/segment/layout.h"', "base includes 'ps/segment/layout.h' of ps", module="base")
         self.in_module('#include "store/mem_store.h"', "store", module="membership")
         self.in_module('#include "ffdl/session.h"', "elastic", module="ps")
         self.in_module("#include <hwloc.h>", "src/ps", module="base")
@@ -53,15 +54,19 @@ class TidyTest(unittest.TestCase):
         self.in_module("int x;", "module 'misc'", module="misc")
         self.in_module('#include "cuda/failure.h"', "ps includes 'cuda/failure.h' of cuda")
         self.in_module("#include <cuda_runtime_api.h>", "that belongs in cuda", module="comm")
-        self.found({"cuda/a.cu": '#include "store/state.h"\n'}, "cuda includes 'store/state.h' of store")
+        self.found({"cuda/a.cu": '#include "store/local/state.h"\n'}, "cuda includes 'store/local/state.h' of store")
         self.found({"examples/a.cc": '#include "base/log.h"\n'}, "only include/ffdl/")
+        self.found({"benchmarks/plan/a.cc": '#include "ps/segment/layout.h"\n'}, "only include/ffdl/")
 
     def test_allowed_includes(self):
         self.assertEqual(problems_of({
-            "cuda/a.cu": '#include "ps/layout.h"\n#include "cuda/failure.h"\n#include <cuda_runtime_api.h>\n',
-            "src/ps/a.cc": '#include "ps/layout.h"\n#include "shm/segment.h"\n#include <sys/mman.h>\n'
+            "cuda/a.cu": '#include "ps/segment/layout.h"\n#include "cuda/failure.h"\n#include <cuda_runtime_api.h>\n',
+            "src/ps/a.cc": '#include "ps/segment/layout.h"\n#include "shm/segment.h"\n#include <sys/mman.h>\n'
                            '#include "ffdl/status.h"\n#include <vector>\n',
-            "tests/ps/a_test.cc": '#include "ps/layout.h"\n'}), [])
+            "src/cli/a.cc": '#include "launch/supervisor.h"\n',
+            "tests/cli/a_test.cc": "\n",
+            "benchmarks/plan/a.cc": '#include "launch/supervisor.h"\n',
+            "tests/ps/a_test.cc": '#include "ps/segment/layout.h"\n'}), [])
 
     def test_banned_words(self):
         for line, advice in (
@@ -79,7 +84,7 @@ class TidyTest(unittest.TestCase):
                 ("// see /home/me/notes", "one machine"),
                 ("int x; ", "white space")):
             self.in_module(line, advice)
-        self.in_module("auto t = std::chrono::steady_clock::now();", "Runtime", module="plan")
+        self.in_module("auto t = std::chrono::steady_clock::now();", "Runtime", module="cluster")
 
     def test_words_that_only_look_banned(self):
         lines = ("// a new thread may throw", 'auto text = "delete";',
@@ -87,6 +92,13 @@ class TidyTest(unittest.TestCase):
                  "std::unique_ptr<X>(new X(1));", "new (place) X;", "auto t = steady_clock::now();")
         self.assertEqual(problems_of({"src/ps/a.cc": "\n".join(lines) + "\n",
                                       "tests/ps/a_test.cc": "\n"}), [])
+
+    def test_words_of_comments(self):
+        self.in_module("// What is left.", "begin a comment with a verb")
+        self.in_module("int x;  // the one whom nobody waits for", "name the member")
+        self.assertEqual(problems_of({
+            "src/ps/a.cc": "// Returns the state\n// Of which there is one.\nint x;  // of it\n",
+            "tests/ps/a_test.cc": "\n"}), [])
 
     def test_cmake_words(self):
         self.found({"src/CMakeLists.txt": "add_compile_options(-march=native)\n"}, "run time")
@@ -99,7 +111,7 @@ class TidyTest(unittest.TestCase):
         self.found({"src/base/status.cc": long_function}, "a function of 72 lines")
         self.found({"src/base/status.cc": "int x;\n" * 601}, "601 lines")
         header = CLEAN["include/ffdl/status.h"]
-        self.found({"include/ffdl/status.h": header + "//\n" * 200}, "public header")
+        self.found({"include/ffdl/status.h": header + "//\n" * 300}, "public header")
 
     def test_public_headers(self):
         header = CLEAN["include/ffdl/status.h"]
@@ -108,8 +120,36 @@ class TidyTest(unittest.TestCase):
         self.found({change: header.replace("<string>", '"base/log.h"')}, "ffdl/ and")
         self.found({change: header.replace("#pragma once\n", "")}, "pragma once")
         self.found({change: header.replace("// Threads: a value.\n", "")}, "Threads:")
-        self.found({"include/ffdl/ffdl.h": "#pragma once\n"}, "ffdl.h")
-        self.found({"docs/ARCHITECTURE.md": "nothing\n"}, "docs/ARCHITECTURE.md")
+        more = {f"include/ffdl/h{i}.h": "#pragma once\n" for i in range(39)}
+        pages = {tidy.ARCHITECTURE: "".join(f"`h{i}.h`\n" for i in range(39)) + "`status.h`\n"}
+        self.found({**more, **pages}, "41 public headers")
+        self.found({tidy.ARCHITECTURE: "nothing\n"}, tidy.ARCHITECTURE)
+
+    def test_public_types(self):
+        header = CLEAN["include/ffdl/status.h"]
+        self.found({"include/ffdl/status.h": header + "struct A {};\n" * tidy.PUBLIC_TYPES_MAX},
+                   f"{tidy.PUBLIC_TYPES_MAX + 1} public types")
+        self.assertEqual(source.public_types("enum class E : int { kOne };\nclass Later;\n"
+                                             "class FFDL_API C final : public D {\n public:\n"
+                                             "  struct Inner {\n  };\n private:\n"
+                                             "  struct Hidden {\n  };\n};\n"
+                                             "template <class T>\nclass [[nodiscard]] R {};\n"),
+                         ["E", "C", "Inner", "R"])
+
+    def test_the_picture_of_layers_is_current(self):
+        page = CLEAN[tidy.ARCHITECTURE] + picture.BEGIN + "{}" + picture.END
+        right = picture.draw({"src/base/status.cc": CLEAN["src/base/status.cc"]})
+        self.assertEqual(problems_of({tidy.ARCHITECTURE: page.replace("{}", right)}), [])
+        self.found({tidy.ARCHITECTURE: page.replace("{}", right + "more\n")}, "picture.py")
+
+    def test_levels_follow_from_includes(self):
+        text = {"src/base/a.h": "", "src/net/a.cc": '#include "base/a.h"\n',
+                "src/store/a.cc": '#include "net/a.h"\n#include "ffdl/status.h"\n'}
+        self.assertEqual(picture.levels_of(picture.uses_of(text)),
+                         {"base": 0, "net": 1, "store": 2})
+        text["src/base/a.h"] = '#include "store/a.h"\n'
+        with self.assertRaisesRegex(ValueError, "circle"):
+            picture.levels_of(picture.uses_of(text))
 
     def test_a_source_has_a_test(self):
         self.found({"tests/base/status_test.cc": None}, "write tests/base/status_test.cc")
@@ -122,6 +162,24 @@ class TidyTest(unittest.TestCase):
         self.found({"docs/model.md": page, "src/base/status.cc":
                     '#include "ffdl/status.h"\n\nnamespace base {\nint one() { return 1; }\n}\n'},
                    "docs/model.md:1", "'Status::gone'", "'gone'")
+
+    def test_pages_are_wrapped(self):
+        row, code = "| " + "x " * 60 + "|\n", "```\n" + "x " * 60 + "y\n```\n"
+        page = {"docs/guide/a.md": row + code + "x " * 50 + "y\n"}
+        self.found(page, "docs/guide/a.md:5:", "wrap")
+
+    def test_links(self):
+        page, code = "docs/guide/a.md", "src/base/status.cc"
+        self.found({page: "see [b](b.md)\n"}, f"{page}:1", "'b.md' leads to no file")
+        self.found({page: "# One\n\n[b](a.md#two)\n"}, f"{page}:3", "no heading")
+        self.found({page: "[b](#two)\n"}, f"{page}:1", "no heading")
+        self.found({code: "// docs/gone.md says why\nint one();\n"}, f"{code}:1", "docs/gone.md")
+        self.assertEqual(problems_of({
+            page: "# A `b` of: C\n\n[a](#a-b-of-c) [b](../../src/base/status.cc)\n"
+                  "[c](https://x.org)\n"
+                  "`[d](e.md)`\n```\n[f](g.md)\n```\n",
+            "README.md": "[a](docs/guide/a.md#a-b-of-c) [docs](docs)\n",
+            code: "// docs/guide/a.md says why\nint one();\n"}), [])
 
 
 class SourceTest(unittest.TestCase):

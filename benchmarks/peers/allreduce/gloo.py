@@ -1,8 +1,8 @@
 """PyTorch's gloo: torch.distributed.all_reduce between processes of one thread each.
 
-usage: gloo RANKS FOLDER; FOLDER is empty, is where the ranks meet, and is removed.
+usage: gloo RANKS FOLDER; the ranks meet in FOLDER, which is empty, and is removed.
        gloo RANKS FOLDER RANK INTERFACE; one rank, whose host reaches the others by INTERFACE. Rank
-       0 reads the turns and tells them through the group.
+       0 reads the turns and sends them through the group.
 """
 
 import os
@@ -29,7 +29,7 @@ class Member:
 
     @torch.inference_mode()
     def take_turn(self, line):
-        """The seconds of the timed part, and the first and the last value of the result."""
+        """Returns the seconds of the timed part, and the first and the last value of the result."""
         count, size = map(int, line.split())
         if count < 1 or size < 4 or size > BYTES_MAX or size % 4 != 0:
             raise SystemExit(f"serve '{line}': not COUNT BYTES with at most {BYTES_MAX} bytes")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs and builds the peers of the all_reduce benchmark into build/bench. A peer that cannot be
-# had is named, with the reason, and does not keep the others from being there.
+# Installs and builds the peers of the all_reduce benchmark into build/bench. A peer that is not
+# available is named, with the reason; the others are still installed.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 source tools/setup.sh
@@ -12,7 +12,7 @@ flags=(-O3 -march=native -Wall -Wextra)
 intel=(-I"$venv/include" -L"$venv/lib" -Wl,-rpath,"\$ORIGIN/../peers/lib")
 
 make_openmpi() {
-  # In a shell of its own: it ends the shell where it cannot install.
+  # In a shell of its own: it ends the shell if it cannot install.
   (install_debian_packages $sources/debian-packages.txt) &&
     mpicc.openmpi "${flags[@]}" -o $programs/openmpi $sources/mpi.c
 }
@@ -22,8 +22,8 @@ make_impi() {
     "${CC:-cc}" "${flags[@]}" "${intel[@]}" -o $programs/impi $sources/mpi.c -lmpi
 }
 
-# The static library for CPUs needs no SYCL, which is what the package asks pip for. It was compiled
-# by Intel's compiler, hence that one's run-time library.
+# The static library for CPUs needs no SYCL, which the package requests from pip. Intel's compiler
+# built it, hence that compiler's run-time library.
 make_oneccl() {
   install_pinned $sources/impi.txt --no-deps && install_pinned $sources/oneccl.txt --no-deps &&
     "${CXX:-c++}" -std=c++17 "${flags[@]}" "${intel[@]}" -o $programs/oneccl $sources/oneccl.cc \

@@ -7,8 +7,8 @@
 
 #include "turns.h"
 
-// oneCCL's static library wants Intel's tracing library, which is in no package. A null function
-// pointer is what that has while no tracer listens.
+// oneCCL's static library needs Intel's tracing library, which is in no package. These function
+// pointers are null, as in that library while no tracer listens.
 #define NO_TRACER(function) void* __itt_##function##_ptr__3_0 = nullptr
 extern "C" {
 NO_TRACER(domain_create);
@@ -26,7 +26,7 @@ namespace {
 
 struct Group {
   ccl::communicator members;
-  bool yields;  // more ranks than cores: oneCCL's own wait would keep the core from the others
+  bool yields;  // more ranks than cores: oneCCL's own wait would keep the core from other ranks
 };
 
 void all_reduce(float* values, size_t count, void* context) {

@@ -1,8 +1,9 @@
 #pragma once
 
-// What the peers in C and C++ share: taking turns. A peer calls turns_open before all else and
-// turns_join when it knows its rank, has its ranks meet, and calls turns_serve with the function
-// that does one all_reduce. Any failure ends the process; the launcher then ends the others.
+// The part that the peers in C and C++ share: taking turns. A peer calls turns_open first and
+// turns_join when it knows its rank. It then connects its ranks, and calls turns_serve with the
+// function that does one all_reduce. Any failure ends the process; the launcher then ends the
+// others.
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ typedef struct {
   int rank;
   int ranks;
   const char* folder;
-  FILE* answers;             // what was standard output
+  FILE* answers;             // the original standard output
   FILE* commands;            // rank 0: standard input; the others: their FIFO
   int followers[kRanksMax];  // rank 0: the FIFO of each other rank
   float* values;
@@ -33,8 +34,8 @@ static void turns_fail(const char* doing, const char* which) {
   exit(1);
 }
 
-// From here on standard output goes to standard error: libraries print warnings there, which must
-// not be taken for answers.
+// Redirects standard output to standard error: libraries print warnings there, which must not be
+// taken for answers.
 static void turns_open(Turns* turns) {
   const int answers = dup(STDOUT_FILENO);
   turns->answers = answers < 0 ? NULL : fdopen(answers, "w");
@@ -47,7 +48,7 @@ static void turns_fifo_name(const Turns* turns, int rank, char* name, size_t siz
   snprintf(name, size, "%s/%d", turns->folder, rank);
 }
 
-// Before the ranks meet: makes the FIFO of this rank, and the memory that all turns use.
+// Creates the FIFO of this rank and the memory of all turns. Called before the ranks meet.
 static void turns_join(Turns* turns, int rank, int ranks, const char* folder) {
   char name[4096];
   turns->rank = rank;
@@ -61,8 +62,8 @@ static void turns_join(Turns* turns, int rank, int ranks, const char* folder) {
   if (rank != 0 && mkfifo(name, 0600) != 0) turns_fail("make", name);
 }
 
-// After the ranks met: opens the FIFOs, which waits for the other end, and then removes their
-// names, so that nothing stays behind however the group ends.
+// Opens the FIFOs, which waits for the other end, and then removes their names, so that no name
+// stays behind however the group ends. Called after the ranks met.
 static void turns_connect(Turns* turns) {
   char name[4096];
   if (turns->rank != 0) {

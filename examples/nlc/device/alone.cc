@@ -1,6 +1,6 @@
-// One learner of `nlc --device cuda` that talks to nobody: the same mini-batches on the same GPU,
-// without weights that come and gradients that go. What the learners of a server are measured
-// against; gpu_table.py starts as many of these at once.
+// One learner of `nlc --device cuda` without a server: the same mini-batches on the same GPU,
+// without pulls of weights and pushes of gradients. It is the reference for the learners of a
+// server; gpu_table.py starts as many of these at once.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -60,11 +60,11 @@ Status measure(const Options& options) {
                                            .read_ahead = true}));
   const std::vector<uint64_t> order =
       training::epoch_order(1, 0, {.train_samples = corpus.train.size()});
-  constexpr uint64_t kWarmUp = 50;  // kernels are loaded at their first use
+  constexpr uint64_t kWarmUp = 50;  // kernels are loaded at first use
   FFDL_RETURN_IF_ERROR(run(*worker, order, options, kWarmUp));
   fmt::print("ready\n");
   std::fflush(stdout);
-  static_cast<void>(std::getchar());  // all learners begin together
+  static_cast<void>(std::getchar());  // makes all learners begin together
   const auto begin = std::chrono::steady_clock::now();
   FFDL_RETURN_IF_ERROR(run(*worker, order, options, options.mini_batches));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -78,17 +78,20 @@ Status measure(const Options& options) {
 
 int main(int argc, char** argv) {
   nlc::Options options;
-  CLI::App app("Samples per second of a learner on a GPU that talks to nobody.", "nlc_alone");
+  CLI::App app("Measures the samples per second of a learner on a GPU without a server.",
+               "nlc_alone");
   const auto versions = [] {
     const auto libraries = nlc::Libraries::load();
     return libraries.ok() ? libraries->versions() : libraries.status().to_string();
   };
-  app.set_version_flag("--versions", versions, "those of cuBLAS and cuDNN, or why there are none");
-  app.add_option("--data", options.data, "as of nlc")->required();
+  app.set_version_flag(
+      "--versions", versions,
+      "print the versions of cuBLAS and cuDNN, or the reason that they are missing");
+  app.add_option("--data", options.data, "the data of nlc")->required();
   app.add_option("--mini-batch", options.mini_batch, "samples per gradient")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--mini-batches", options.mini_batches, "how many are measured")
+  app.add_option("--mini-batches", options.mini_batches, "number of mini-batches to measure")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const ffdl::Status status = nlc::measure(options);

@@ -7,7 +7,7 @@ void BatchPlanner::make(const Gathered& mini_batch, BatchPlan& plan) {
   const std::size_t count = features.rows.size();
   plan.rows.clear();
   plan.place.clear();
-  plan.row_ends.clear();  // first the number of each row's uses
+  plan.row_ends.clear();  // first holds the number of each row's uses
   for (const uint64_t row : features.rows) {
     uint32_t& place = places_[row];
     if (place == kNowhere) {

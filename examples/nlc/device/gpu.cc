@@ -17,7 +17,7 @@ using ffdl::StatusCode;
 
 cudaStream_t stream_of(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-// What the loader says where it does not find the driver's library; the runtime tells no reason.
+// Returns the loader's message if it cannot find the driver's library; the runtime gives no reason.
 std::string driver_problem() {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return dlerror();
@@ -26,7 +26,7 @@ std::string driver_problem() {
 }
 
 Status status_of(cudaError_t error, std::string_view doing) {
-  // Told here, and not by the next launch again.
+  // Reported here, so that the next launch does not report it again.
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   switch (error) {
     case cudaSuccess:
@@ -49,7 +49,7 @@ Status status_of(cudaError_t error, std::string_view doing) {
                           cudaGetErrorString(error))};
     default:
       return {StatusCode::kInternal,
-              fmt::format("{}: {} ({}); look at what the kernel's log says of the GPU", doing,
+              fmt::format("{}: {} ({}); check the kernel's log for the GPU", doing,
                           cudaGetErrorName(error), cudaGetErrorString(error))};
   }
 }

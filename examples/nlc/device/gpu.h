@@ -14,8 +14,8 @@ using Stream = void*;  // a cudaStream_t
 using GpuMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 using OwnedStream = std::unique_ptr<void, std::function<void(Stream)>>;
 
-// A GPU, as far as the classifier uses one beside cuBLAS and cuDNN. An object, so that tests can
-// have another: a device whose memory is the host's.
+// The functions of a GPU that the classifier uses beside cuBLAS and cuDNN. An object, so that tests
+// can replace it by a device whose memory is the host's.
 // Threads: one at a time. Errors: kUnimplemented (this machine has no GPU that can be used),
 // kExhausted (its memory is full), else kInternal.
 class Gpu {
@@ -23,13 +23,13 @@ class Gpu {
   virtual ~Gpu() = default;
 
   virtual ffdl::Result<GpuMemory> allocate(std::size_t bytes) = 0;
-  // Of the host: copies from and to it do not hold up the caller.
+  // Allocates memory of the host. Copies from and to it do not block the caller.
   virtual ffdl::Result<GpuMemory> allocate_pinned(std::size_t bytes) = 0;
   virtual ffdl::Result<OwnedStream> make_stream() = 0;
 
-  // Each way between host and GPU, in the order of `stream`.
+  // Copies in either direction between host and GPU, in the order of `stream`.
   virtual ffdl::Status copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;
-  // Blocks until all that `stream` was given is done.
+  // Blocks until all work on `stream` is done.
   virtual ffdl::Status wait(Stream stream) = 0;
 
   virtual ffdl::Status run(const SumRows& sum, Stream stream) = 0;
@@ -37,7 +37,7 @@ class Gpu {
   virtual ffdl::Status run(const SpreadRows& spread, Stream stream) = 0;
 };
 
-// This machine's GPU; the driver is loaded here.
+// Opens this machine's GPU and loads the driver.
 ffdl::Result<std::unique_ptr<Gpu>> open_gpu();
 
 }  // namespace nlc

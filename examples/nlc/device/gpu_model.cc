@@ -112,7 +112,7 @@ Status GpuModel::upload(const BatchPlan& plan) {
   return gpu_.copy(plan_.get(), staged, end * sizeof(uint32_t), stream());
 }
 
-// Row-major matrices are the transposed ones of cuBLAS, whose are column-major.
+// Multiplies row-major matrices, which are the transposed ones of cuBLAS's column-major matrices.
 Status GpuModel::multiply(Operation of_a, Operation of_b, int m, int n, int k, const float* a,
                           int a_leading, const float* b, int b_leading, float* c, int c_leading) {
   return status_of(libraries_,

@@ -12,14 +12,13 @@
 
 namespace nlc {
 
-// The classifier of model.h in a GPU's memory, with room for one mini-batch, and a stream of its
-// own on which all of it happens in order. Two of these are used in turn: while one computes, the
-// weights of the next mini-batch come into the other.
-// The embedding is three kernels of ours, the linear layer three products by cuBLAS, softmax and
-// its gradient are cuDNN's. A text has a last column of ones, so that the bias is the last row of
-// the layer's matrix, as it lies in the parameters anyway.
+// The classifier of model.h in a GPU's memory, with room for one mini-batch. All its work is in
+// order on one stream of its own. Two of these are used in turn: one computes while the other
+// receives the weights of the next mini-batch. The embedding is three kernels of ours, the linear
+// layer three products by cuBLAS; softmax and its gradient are from cuDNN. A text has a last column
+// of ones, so that the bias is the last row of the layer's matrix, as in the parameters.
 // Threads: one at a time. Owns: the memory, the stream, handles of cuBLAS and cuDNN.
-// Blocks: the destructor, until the GPU has done what it was given. Errors: those of Gpu.
+// Blocks: the destructor, until the GPU has done its work. Errors: those of Gpu.
 class GpuModel {
  public:
   struct Sizes {
@@ -33,26 +32,26 @@ class GpuModel {
   GpuModel(const GpuModel&) = delete;
   GpuModel& operator=(const GpuModel&) = delete;
 
-  // Gives the GPU a mini-batch, when it is done with the last one: who calls this has waited.
+  // Uploads a mini-batch. The GPU must be done with the last one: the caller has waited for it.
   ffdl::Status upload(const BatchPlan& plan);
-  // Where the weights of that mini-batch go before compute(): rows().size() / kWidth rows, as in
-  // the plan, and the linear layer.
+  // Returns the destination of that mini-batch's weights, to be filled before compute():
+  // rows().size() / kWidth rows, as in the plan, and the linear layer.
   std::span<float> rows() const { return {weights() + head_floats(), row_floats()}; }
   std::span<float> head() const { return {weights(), head_size()}; }
 
-  // The loss and the gradients. Returns when the GPU has been given the work.
+  // Computes the loss and the gradients. Returns when the GPU has received the work.
   ffdl::Status compute();
   std::span<const float> row_gradients() const {
     return {gradients() + head_floats(), row_floats()};
   }
   std::span<const float> head_gradient() const { return {gradients(), head_size()}; }
-  // The mean over the texts. When the GPU has computed it.
+  // Returns the mean over the texts. Valid when the GPU has computed it.
   float loss() const;
 
   Stream stream() const { return stream_.get(); }
 
  private:
-  // Of a mini-batch's numbers, in the order of BatchPlan, in one piece of memory.
+  // The places of a mini-batch's numbers, in the order of BatchPlan, in one piece of memory.
   struct Places {
     std::size_t place, factors, text_ends, labels, row_ends, use_texts, use_factors;
   };
@@ -64,7 +63,7 @@ class GpuModel {
   ffdl::Status open_libraries();
   std::size_t rows_max() const;
   std::size_t head_size() const { return std::size_t{kTextWidth} * sizes_.labels; }
-  // As much as makes the rows begin where a GPU reads best.
+  // Returns the size that aligns the rows for fast reads by a GPU.
   std::size_t head_floats() const { return (head_size() + kWidth - 1) / kWidth * kWidth; }
   std::size_t row_floats() const { return rows_in_use_ * kWidth; }
   float* weights() const { return reinterpret_cast<float*>(weights_.get()); }
@@ -83,13 +82,13 @@ class GpuModel {
   const Libraries libraries_;
   const Sizes sizes_;
   OwnedStream stream_;
-  GpuMemory staged_plan_;  // pinned: where the processor writes a plan
+  GpuMemory staged_plan_;  // pinned: the processor writes a plan here
   GpuMemory plan_;
   GpuMemory weights_;  // the linear layer, then the rows
   GpuMemory gradients_;
   GpuMemory scratch_;
   GpuMemory losses_;  // pinned
-  // In scratch_.
+  // The pointers below are into scratch_.
   float* sums_ = nullptr;               // texts x kTextWidth
   float* logits_ = nullptr;             // texts x labels; then the gradient at them
   float* log_probabilities_ = nullptr;  // texts x labels
@@ -98,7 +97,7 @@ class GpuModel {
   float* text_losses_ = nullptr;        // texts
   Handle<cublas::HandleOfCublas> cublas_;
   Handle<cudnn::HandleOfCudnn> cudnn_;
-  Handle<cudnn::TensorOfCudnn> scores_;  // how texts x labels lie
+  Handle<cudnn::TensorOfCudnn> scores_;  // the layout of texts x labels
   Places places_{};
   std::size_t rows_in_use_ = 0;
   uint32_t texts_ = 0;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ffdl/sparse_gradient.h"
+#include "ffdl/ps/learner.h"
 
 namespace nlc {
 
@@ -13,7 +13,7 @@ using training::Step;
 namespace {
 
 constexpr uint64_t kHeadBegin = uint64_t{kTableRows} * kWidth;
-constexpr uint64_t kWhole[] = {0};  // a table of one row: all of it
+constexpr uint64_t kWhole[] = {0};  // all of a table of one row
 
 }  // namespace
 
@@ -30,8 +30,8 @@ Result<std::unique_ptr<GpuWorker>> GpuWorker::create(Parts parts) {
   return worker;
 }
 
-// What takes the processor longest comes first: beside the push of the mini-batch before the last,
-// and the pull of the last.
+// Begins with the processor's longest work, at the same time as the push of the mini-batch before
+// the last and the pull of the last.
 Result<std::optional<Step>> GpuWorker::step(const training::MiniBatch& mini_batch,
                                             ffdl::Time deadline) {
   gather(*parts_.sentences, mini_batch, gathered_);
@@ -66,12 +66,12 @@ Status GpuWorker::start_pull(const training::MiniBatch& mini_batch) {
   FFDL_RETURN_IF_ERROR(next.model->upload(next.plan));
   ++taken_;
   if (parts_.learner == nullptr) return {};
-  const ffdl::DeviceRows tables[] = {
-      {.table = 0, .row_size = kWidth, .rows = next.plan.rows, .to = next.model->rows()},
+  const ffdl::RowWeights tables[] = {
+      {.table = 0, .row_size = kWidth, .rows = next.plan.rows, .values = next.model->rows()},
       {.table = kHeadBegin,
        .row_size = next.model->head().size(),
        .rows = kWhole,
-       .to = next.model->head()}};
+       .values = next.model->head()}};
   return parts_.learner->start_pull_rows(tables, next.model->stream());
 }
 
@@ -87,16 +87,16 @@ Status GpuWorker::push_next(ffdl::Time deadline) {
 }
 
 Status GpuWorker::start_push(const Turn& next, ffdl::Time deadline) {
-  // Waits for the gradient before this one, as on the processor: added up while the server is late,
-  // they would be fewer and larger steps than the learning rate is planned for.
+  // Waits for the previous gradient, as on the processor. Gradients that add up while the server is
+  // late would be fewer and larger steps than the learning rate is planned for.
   FFDL_RETURN_IF_ERROR(learner().flush(deadline));
   const ffdl::RowGradient table{.table = 0,
                                 .row_size = kWidth,
                                 .rows = next.plan.rows,
                                 .values = next.model->row_gradients()};
-  const ffdl::DenseGradient dense{.begin = kHeadBegin, .values = next.model->head_gradient()};
-  return parts_.learner->start_push_sparse({.tables = {&table, 1}, .dense = {&dense, 1}},
-                                           next.model->stream(), next.range);
+  const ffdl::PartGradient part{.begin = kHeadBegin, .values = next.model->head_gradient()};
+  return parts_.learner->start_push(ffdl::Gradient::sparse({&table, 1}, {&part, 1}), next.range,
+                                    next.model->stream());
 }
 
 Result<std::optional<Step>> GpuWorker::finish_push(ffdl::Time deadline) {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "ffdl/device_learner.h"
+#include "ffdl/ps/learner.h"
 #include "nlc/corpus.h"
 #include "nlc/device/batch_plan.h"
 #include "nlc/device/gpu.h"
@@ -14,36 +14,36 @@
 
 namespace nlc {
 
-// A learner whose network lies in a GPU's memory. While the GPU computes a mini-batch and copy
-// engines move the gradient of the one before and the weights of the one after, the processor looks
-// for the features of the next but one.
-// Threads: one at a time. Blocks: as DeviceLearner.
+// A learner with its network in a GPU's memory. Three things happen at once. The GPU computes a
+// mini-batch. Copy engines move the gradient of the previous one and the weights of the next one.
+// The processor gathers the features of the one after that.
+// Threads: one at a time. Blocks: as Learner.
 class GpuWorker final : public training::Worker {
  public:
   struct Parts {
-    const Sentences* sentences = nullptr;  // to train on; must outlive it
+    const Sentences* sentences = nullptr;  // training samples; must outlive it
     uint32_t labels = 0;
     std::unique_ptr<Gpu> gpu;
     Libraries libraries;
-    // Null: computes with the weights that are there and gives its gradients to nobody, which is
-    // what the others are measured against; only reading ahead.
-    std::unique_ptr<ffdl::DeviceLearner> learner;
+    // A learner with a device. Null: the worker keeps its weights and pushes no gradient, as the
+    // reference for other workers. This is for reading ahead only.
+    std::unique_ptr<ffdl::Learner> learner;
     uint32_t texts_max = 0;  // of a mini-batch
-    // Takes the weights of a mini-batch before the one before has been pushed. Where learners wait
-    // for each other this would be older weights than they agreed on.
+    // Takes the weights of a mini-batch before the previous one has been pushed. With learners that
+    // wait for each other these weights would be older than agreed.
     bool read_ahead = true;
   };
   static ffdl::Result<std::unique_ptr<GpuWorker>> create(Parts parts);
-  // A transfer that is under way ends before the memory goes.
+  // Ends a transfer that is under way before the memory is freed.
   ~GpuWorker() override { parts_.learner.reset(); }
 
-  ffdl::Learner& learner() override { return parts_.learner->learner(); }
+  ffdl::Learner& learner() override { return *parts_.learner; }
   ffdl::Result<std::optional<training::Step>> step(const training::MiniBatch& mini_batch,
                                                    ffdl::Time deadline) override;
   ffdl::Result<std::optional<training::Step>> finish(ffdl::Time deadline) override;
 
  private:
-  // One mini-batch on its way.
+  // One mini-batch in progress.
   struct Turn {
     std::unique_ptr<GpuModel> model;
     BatchPlan plan;
@@ -60,10 +60,10 @@ class GpuWorker final : public training::Worker {
   Parts parts_;
   BatchPlanner planner_{kTableRows};
   Gathered gathered_;
-  BatchPlan planned_;  // the next one: its turn may not be free yet
+  BatchPlan planned_;  // the next one: its turn may be in use
   std::array<Turn, 2> turns_;
-  // Mini-batches so far: whose weights were asked for; that were computed, and their pushes begun;
-  // whose pushes have ended. No two of these are further apart than there are turns.
+  // Counts of mini-batches: weights requested; computed, with the push started; push ended. No two
+  // of them differ by more than the number of turns.
   uint64_t taken_ = 0;
   uint64_t computed_ = 0;
   uint64_t pushed_ = 0;

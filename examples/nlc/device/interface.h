@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the classifier calls of cuBLAS (12 and 13) and cuDNN (9), as their documentation and headers
-// give it. Written out, so that any build can load the libraries; where their headers are found, a
-// test compares the two.
-// https://docs.nvidia.com/cuda/cublas and https://docs.nvidia.com/deeplearning/cudnn
+// The parts of cuBLAS (12 and 13) and cuDNN (9) that the classifier calls, as in their
+// documentation and headers. They are declared here, so that any build can load the libraries. If
+// their headers are found, a test compares the two. https://docs.nvidia.com/cuda/cublas and
+// https://docs.nvidia.com/deeplearning/cudnn
 namespace nlc::cublas {
 
 using Handle = struct HandleOfCublas*;
@@ -21,7 +21,7 @@ struct Functions {
   Code (*create)(Handle* handle);
   Code (*destroy)(Handle handle);
   Code (*set_stream)(Handle handle, void* stream);
-  // c = alpha * a * b + beta * c, all column-major: m x n, with k columns of a.
+  // Computes c = alpha * a * b + beta * c, all column-major: m x n, with k columns of a.
   Code (*sgemm)(Handle handle, Operation of_a, Operation of_b, int m, int n, int k,
                 const float* alpha, const float* a, int a_leading, const float* b, int b_leading,
                 const float* beta, float* c, int c_leading);
@@ -49,11 +49,11 @@ struct Functions {
   Code (*create_tensor)(Tensor* tensor);
   Code (*destroy_tensor)(Tensor tensor);
   Code (*set_tensor)(Tensor tensor, Format format, DataType type, int n, int c, int h, int w);
-  // out = alpha * log(softmax(in)) + beta * out, over what each of the n has.
+  // Computes out = alpha * log(softmax(in)) + beta * out, over the values of each of the n.
   Code (*softmax_forward)(Handle handle, SoftmaxAlgorithm algorithm, SoftmaxMode mode,
                           const void* alpha, Tensor in_tensor, const void* in, const void* beta,
                           Tensor out_tensor, void* out);
-  // The gradient at its input, from its output and the gradient there.
+  // Computes the gradient at its input, from its output and the gradient there.
   Code (*softmax_backward)(Handle handle, SoftmaxAlgorithm algorithm, SoftmaxMode mode,
                            const void* alpha, Tensor out_tensor, const void* out,
                            Tensor out_gradient_tensor, const void* out_gradient, const void* beta,

@@ -5,7 +5,7 @@
 namespace nlc {
 namespace {
 
-// A mini-batch is some thousand elements: a thread for each, in blocks that spread over the GPU.
+// A mini-batch has some thousand elements. Each has a thread, in blocks that spread over the GPU.
 constexpr uint32_t kThreadsPerBlock = 128;
 constexpr uint64_t kBlocksMax = 4096;
 

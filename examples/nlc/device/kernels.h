@@ -6,7 +6,7 @@
 
 namespace nlc {
 
-// Each gives its kernel to `stream`, and tells what the launch came to.
+// Each function launches its kernel on `stream` and returns the result of the launch.
 cudaError_t launch(const SumRows& sum, cudaStream_t stream);
 cudaError_t launch(const TakeLoss& take, cudaStream_t stream);
 cudaError_t launch(const SpreadRows& spread, cudaStream_t stream);

@@ -17,8 +17,8 @@ using ffdl::Status;
 using ffdl::StatusCode;
 
 constexpr const char* kCublasNames[] = {"libcublas.so.13", "libcublas.so.12"};
-// The part of cuDNN that has softmax, with what it needs. libcudnn.so.9, which has all names, ends
-// the process when a part is missing.
+// The part of cuDNN that has softmax, and its dependencies. libcudnn.so.9, which has all names,
+// ends the process when a part is missing.
 constexpr const char* kCudnnName = "libcudnn_ops.so.9";
 constexpr int kCublasMin = 12;
 constexpr size_t kCudnnMin = 90000;  // 9.0.0
@@ -33,7 +33,7 @@ void add_root(const std::string& root, const char* name, std::vector<std::string
   places.push_back(root + "/" + name);
 }
 
-// The file in the packages of Python environments, whatever their Python.
+// Adds the file in the packages of Python environments, for any Python version.
 void add_packages(const std::vector<std::string>& prefixes, const std::string& file,
                   std::vector<std::string>& places) {
   for (const std::string& prefix : prefixes) {
@@ -51,12 +51,12 @@ void add_packages(const std::vector<std::string>& prefixes, const std::string& f
   }
 }
 
-// One library and the functions that are asked of it.
+// One library and the functions that are looked up in it.
 class Library {
  public:
   Library(const char* title, const char* advice) : title_(title), advice_(advice) {}
 
-  // The first of `places` that can be loaded; it stays so.
+  // Loads the first of `places` that can be loaded. It stays loaded.
   Status open(const std::vector<std::string>& places) {
     std::string tried;
     for (const std::string& place : places) {
@@ -69,7 +69,8 @@ class Library {
             fmt::format("load {}: it was not found: {}; {}", title_, tried, advice_)};
   }
 
-  // Of an object of C++, as POSIX has dlsym find functions.
+  // Looks a function up. POSIX has dlsym return an object pointer, which is copied to a function
+  // pointer.
   template <class Function>
   void find(const char* name, Function*& function) {
     void* const found = dlsym(handle_, name);
@@ -117,7 +118,7 @@ Result<std::string> load_cublas(const std::vector<std::string>& places,
   }
   std::string version = fmt::format("{}.{}.{}", numbers[0], numbers[1], numbers[2]);
   FFDL_RETURN_IF_ERROR(
-      library.check_version(numbers[0] >= kCublasMin, version, "12 is the least that is known"));
+      library.check_version(numbers[0] >= kCublasMin, version, "12 is the oldest supported"));
   return "cuBLAS " + version;
 }
 
@@ -145,7 +146,7 @@ Result<std::string> load_cudnn(const std::vector<std::string>& places,
           ? fmt::format("{}.{}.{}", number / 1000, number % 1000 / 100, number % 100)
           : fmt::format("{}.{}.{}", number / 10'000, number % 10'000 / 100, number % 100);
   FFDL_RETURN_IF_ERROR(
-      library.check_version(number >= kCudnnMin, version, "9 is the least that is known"));
+      library.check_version(number >= kCudnnMin, version, "9 is the oldest supported"));
   return "cuDNN " + version;
 }
 
@@ -168,7 +169,8 @@ std::vector<std::string> cublas_places(const LibraryRoots& roots) {
     return places;
   }
   for (const char* const name : kCublasNames) places.emplace_back(name);
-  // NVIDIA's packages have a folder for each CUDA since 13, one for each library before.
+  // NVIDIA's packages have a folder for each CUDA version since 13, and one for each library
+  // before.
   add_packages(roots.prefixes, std::string("cu13/lib/") + kCublasNames[0], places);
   add_packages(roots.prefixes, std::string("cublas/lib/") + kCublasNames[1], places);
   return places;
@@ -185,7 +187,7 @@ std::vector<std::string> cudnn_places(const LibraryRoots& roots) {
   return places;
 }
 
-// cuBLAS first: cuDNN wants it, and finds it when it is loaded.
+// cuBLAS first: cuDNN needs it, and finds it if it is loaded.
 Result<Libraries> Libraries::load(const std::vector<std::string>& blas_places,
                                   const std::vector<std::string>& dnn_places) {
   Libraries loaded;
@@ -202,18 +204,16 @@ Result<Libraries> Libraries::load() {
 
 Status status_of(const Libraries& libraries, cublas::Code code, std::string_view doing) {
   if (code == cublas::Code::kSuccess) return {};
-  return {StatusCode::kInternal,
-          fmt::format("{}: cuBLAS says '{}'; see what else uses the GPU's memory, and what the "
-                      "kernel's log says of the GPU",
-                      doing, libraries.cublas().get_status_string(code))};
+  return {StatusCode::kInternal, fmt::format("{}: cuBLAS reports '{}'; check what else uses the "
+                                             "GPU's memory, and the kernel's log for the GPU",
+                                             doing, libraries.cublas().get_status_string(code))};
 }
 
 Status status_of(const Libraries& libraries, cudnn::Code code, std::string_view doing) {
   if (code == cudnn::Code::kSuccess) return {};
-  return {StatusCode::kInternal,
-          fmt::format("{}: cuDNN says '{}'; see what else uses the GPU's memory, and what the "
-                      "kernel's log says of the GPU",
-                      doing, libraries.cudnn().get_error_string(code))};
+  return {StatusCode::kInternal, fmt::format("{}: cuDNN reports '{}'; check what else uses the "
+                                             "GPU's memory, and the kernel's log for the GPU",
+                                             doing, libraries.cudnn().get_error_string(code))};
 }
 
 }  // namespace nlc

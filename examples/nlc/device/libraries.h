@@ -10,28 +10,29 @@
 
 namespace nlc {
 
-// Where somebody may have put libraries of NVIDIA; empty where it is not set.
+// Folders that may hold NVIDIA's libraries; empty if not set.
 struct LibraryRoots {
   std::string cublas{};                 // CUBLAS_ROOT: the folder of cuBLAS
   std::string cudnn{};                  // CUDNN_ROOT
   std::vector<std::string> prefixes{};  // VIRTUAL_ENV, CONDA_PREFIX: of Python environments
 };
-LibraryRoots library_roots();  // of the environment
+LibraryRoots library_roots();  // from the environment
 
-// Where each may lie, first the likeliest: in its root, and nowhere else if that is set; what is
-// loaded already or where the system's loader looks; NVIDIA's packages in the Python environments.
+// Return the candidate paths of each library, the likeliest first. If the root is set, only the
+// root is a candidate. Otherwise these are the library that is loaded or that the system's loader
+// finds, then NVIDIA's packages in the Python environments.
 std::vector<std::string> cublas_places(const LibraryRoots& roots);
 std::vector<std::string> cudnn_places(const LibraryRoots& roots);
 
-// cuBLAS and cuDNN, loaded when somebody first asks for them: nothing is linked with them.
+// cuBLAS and cuDNN, loaded at first use: no program is linked with them.
 // Threads: any. They stay loaded until the process ends.
 class Libraries {
  public:
-  // The first of each list that can be loaded. Errors: kUnimplemented: there is none, or it is
-  // another version; says what was looked for.
+  // Loads the first of each list that can be loaded. Errors: kUnimplemented if there is none, or it
+  // is another version; the message names the candidates.
   static ffdl::Result<Libraries> load(const std::vector<std::string>& blas_places,
                                       const std::vector<std::string>& dnn_places);
-  static ffdl::Result<Libraries> load();  // from where library_roots() says
+  static ffdl::Result<Libraries> load();  // uses library_roots()
 
   const cublas::Functions& cublas() const { return cublas_; }
   const cudnn::Functions& cudnn() const { return cudnn_; }
@@ -45,7 +46,7 @@ class Libraries {
   std::string versions_;
 };
 
-// Ok for kSuccess; else kInternal, with the words of the library.
+// Returns OK for kSuccess, else kInternal with the library's message.
 ffdl::Status status_of(const Libraries& libraries, cublas::Code code, std::string_view doing);
 ffdl::Status status_of(const Libraries& libraries, cudnn::Code code, std::string_view doing);
 

@@ -1,6 +1,6 @@
 #include "nlc/device/gpu.h"
 
-// In place of gpu.cc and kernels.cu where FFDL_WITH_CUDA is off.
+// Replaces gpu.cc and kernels.cu if FFDL_WITH_CUDA is off.
 namespace nlc {
 
 ffdl::Result<std::unique_ptr<Gpu>> open_gpu() {

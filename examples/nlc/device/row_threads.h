@@ -4,9 +4,9 @@
 
 #include "nlc/width.h"
 
-// The kernels of the classifier: what cuBLAS and cuDNN have no operation for. Each is nothing but a
-// call of the function of its name here, which says what thread `thread` of `threads` does;
-// compiled for the host, too, it is tested without a GPU.
+// The kernels of the classifier, for operations that cuBLAS and cuDNN lack. Each kernel only calls
+// the function of its name here, which computes the part of thread `thread` of `threads`. The
+// functions are also compiled for the host, so that they are tested without a GPU.
 #ifdef __CUDACC__
 #define NLC_HOST_DEVICE __host__ __device__
 #else
@@ -15,13 +15,14 @@
 
 namespace nlc {
 
-// Floats of a text: the sum of its rows, and a one that the head's bias is multiplied by.
+// The floats of a text: the sum of its rows, and a one that the head's bias is multiplied by.
 inline constexpr int kTextWidth = kWidth + 1;
 
-// The embedding: each text is the sum of its features' rows. Features lie text after text.
+// Computes the embedding: each text is the sum of its features' rows. Features are stored text
+// after text.
 struct SumRows {
   const float* rows = nullptr;      // the distinct rows of the mini-batch
-  const uint32_t* place = nullptr;  // of each feature: which of them
+  const uint32_t* place = nullptr;  // for each feature: its row
   const float* factors = nullptr;   // of each feature
   const uint32_t* ends = nullptr;   // of each text's features
   uint32_t texts = 0;
@@ -30,7 +31,7 @@ struct SumRows {
   uint64_t work() const { return uint64_t{texts} * kTextWidth; }
 };
 
-// A thread's text and column; features are added in their order, as on the processor.
+// Computes a thread's text and column. Adds features in their order, as on the processor.
 NLC_HOST_DEVICE inline void run_thread(const SumRows& sum, uint64_t thread, uint64_t threads) {
   for (uint64_t i = thread; i < uint64_t{sum.texts} * kTextWidth; i += threads) {
     const uint64_t text = i / kTextWidth;
@@ -47,7 +48,7 @@ NLC_HOST_DEVICE inline void run_thread(const SumRows& sum, uint64_t thread, uint
   }
 }
 
-// What a loss takes of the logarithms of the probabilities: its value, -log p(label), and the
+// Computes a loss from the logarithms of the probabilities: its value, -log p(label), and the
 // gradient of the mean over the texts with respect to those logarithms.
 struct TakeLoss {
   const float* log_probabilities = nullptr;  // texts x labels
@@ -69,8 +70,8 @@ NLC_HOST_DEVICE inline void run_thread(const TakeLoss& take, uint64_t thread, ui
   }
 }
 
-// The embedding's gradient: that of a row is the sum over its uses of the text's. Each row is
-// written by its own threads, so that nothing is added up in an order that changes.
+// Computes the embedding's gradient: for a row, the sum of the texts' gradients over its uses. Each
+// row has its own threads, so that the order of additions never changes.
 struct SpreadRows {
   const float* text_gradients = nullptr;  // texts x kWidth
   const uint32_t* ends = nullptr;         // of each row's uses

@@ -1,14 +1,16 @@
-"""Samples for elastic training: which ones a worker uses is committed together with its gradients.
+"""Samples for elastic training: a worker's samples are committed together with its gradients.
 
 :class:`ElasticLoader` takes the place of PyTorch's ``DataLoader`` and ``DistributedSampler``. It
-needs NumPy alone, and knows tensors where they come.
+needs NumPy alone, and handles tensors if there are any.
 """
 
+from .copies import local_copies
 from .loader import ElasticLoader
 from .loading import collate
 from .several import Mixture, Part, mix, split
 from .shards import IterableShards
 from .tables import TableSource, open_arrow, open_parquet
+from .windows import Windows, windows
 
 __all__ = [
     "ElasticLoader",
@@ -16,9 +18,12 @@ __all__ = [
     "Mixture",
     "Part",
     "TableSource",
+    "Windows",
     "collate",
+    "local_copies",
     "mix",
     "open_arrow",
     "open_parquet",
     "split",
+    "windows",
 ]

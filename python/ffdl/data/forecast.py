@@ -1,7 +1,7 @@
-"""Which samples this worker will be asked for next, if nothing comes between. Pure.
+"""Forecasts the samples of this worker's next steps, if nothing changes. Pure.
 
-What is read ahead is looked up by the ranges that the ledger gives when the time has come: a wrong
-forecast costs time, and nothing else. That of SampleOrder.GLOBAL is PartitionLedger.forecast().
+Samples read ahead are looked up by the ranges from the ledger, so a wrong forecast costs only time.
+The forecast of SampleOrder.GLOBAL is SampleLedger.forecast().
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Ranges = tuple[Range, ...]
 
 
 def of_leases(leases: Ranges, count: int, steps: int) -> list[Ranges]:
-    """SampleOrder.ON_DEMAND: the steps after this one take `count` each from the front."""
+    """Forecasts SampleOrder.ON_DEMAND: each later step takes `count` from the front."""
     ahead: list[Ranges] = []
     taken: list[Range] = []
     missing = count

@@ -1,4 +1,4 @@
-"""Seeding the generators that a data set may use, before each batch and so in little time."""
+"""Seeds the generators that a data set may use. It runs before each batch, so it is fast."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import sys
 
 import numpy as np
 
-# `random` and `numpy.random` are the same Mersenne twister. To seed the first takes seven times as
-# long as to copy what the second has made of the seed.
+# `random` and `numpy.random` are the same Mersenne twister. Seeding the first takes seven times as
+# long as copying the words that the second has made of the seed.
 _WORDS = 624
 _WORD_BYTES = 4
 _HALF_BYTES = _WORDS * _WORD_BYTES // 2
 
-# The functions of `random` are methods of one object, whose own seed() takes as long again to find
-# out that it was given a number.
+# The functions of `random` are methods of one object. Its own seed() takes as long again to find
+# out that its argument is a number.
 _generator: random.Random = random.seed.__self__  # type: ignore[attr-defined]
 _seed_random = super(random.Random, _generator).seed
 _numpys_generator = np.random.get_bit_generator
 
 
 def _find_state() -> int | None:
-    """Where `random` has its position, and behind it its words; None where that is not so here."""
+    """Returns the address of the position in `random`, with its words after it, or None."""
     begin, words = object.__basicsize__, 1 + _WORDS
     if sys.implementation.name != "cpython":
         return None
@@ -38,17 +38,17 @@ _position = ctypes.c_uint32() if _state is None else ctypes.c_uint32.from_addres
 
 
 def seed_generators(seed: int) -> None:
-    """Of `random`, `numpy.random` and, where it is there, PyTorch on the CPU; 0 <= seed < 2**32."""
+    """Seeds `random`, `numpy.random` and, if loaded, PyTorch on the CPU; 0 <= seed < 2**32."""
     np.random.seed(seed)
     numpys = _numpys_generator()
     if _state is None or type(numpys) is not np.random.MT19937:
         _seed_random(seed)
     else:
-        # The second half comes first: with the same words the two would draw alike.
+        # The second half comes first: with the same words both would draw the same numbers.
         words, given = _state + _WORD_BYTES, numpys.ctypes.state_address
         ctypes.memmove(words, given + _HALF_BYTES, _HALF_BYTES)
         ctypes.memmove(words + _HALF_BYTES, given, _HALF_BYTES)
         _position.value = _WORDS  # none of them is drawn yet
-    _generator.gauss_next = None  # what random.gauss() had in reserve
+    _generator.gauss_next = None  # the value that random.gauss() had in reserve
     if (torch := sys.modules.get("torch")) is not None:
         torch.default_generator.manual_seed(seed)  # torch.manual_seed() takes 100 times as long

@@ -1,4 +1,4 @@
-"""The logs of what workers commit, where `ffdl run --ledger-log FOLDER` asks for them."""
+"""The logs of the workers' commits, if `ffdl run --ledger-log FOLDER` requests them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .._ffdl import CommitLog, CommittedStep, job_environment
 
 _OnStable = Callable[[CommittedStep], object]
 
-_numbers = itertools.count()  # of the ledgers of this process that are logged
+_numbers = itertools.count()  # number of the logged ledgers of this process
 
 
 def logged(on_stable: _OnStable | None, **options: Any) -> _OnStable | None:
-    """`on_stable` of a ledger, which also tells this worker's log, where there is to be one.
+    """Returns the `on_stable` of a ledger; it also writes this worker's log, if there is one.
 
-    A worker's first ledger has the file ID.commits, the next one ID.commits-1, as logs are audited
-    that are of one data set. A new life goes on with the files of the last.
-    options: of CommitLog.open(). Raises Unavailable.
+    A worker's first ledger has the file ID.commits, the next one ID.commits-1, since an audit takes
+    the logs of one data set. A new life appends to the files of the last. options: of
+    CommitLog.open(). Raises Unavailable.
     """
     environment = job_environment()
     if environment is None or not environment.ledger_log:

@@ -1,4 +1,4 @@
-"""The samples of each step as batches, read ahead by other processes where that is wanted."""
+"""The samples of each step as batches, read ahead by other processes if requested."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from typing import Any
 
 from .._ffdl import (
     Learner,
-    PartitionLedger,
     SampleOrder,
     SampleRange,
     Session,
     Shuffle,
-    SlotLedger,
     StepResult,
     Store,
-    StoreLedger,
+    make_push_ledger,
+    make_session_ledger,
+    make_store_ledger,
 )
 from .._options import call_with
 from ..errors import InvalidArgument, WorldChanged
 from . import forecast, parts
 from .ledger_log import logged
 from .loading import Loading
+from .reading import size_of
+from .samplers import SampledOrder
 from .workers import WorkerPool
 
-# What a DataLoader takes and this one does not.
+# Arguments of a DataLoader that this loader does not take.
 _OF_DATA_LOADER = {
-    "batch_size": "use 'batch_samples', which are those of all workers",
+    "batch_size": "use 'batch_samples', the samples of all workers",
     "drop_last": "each sample of an epoch is used, so leave it out",
     "generator": "use 'seed'",
-    "persistent_workers": "processes always stay until the loader goes, so leave it out",
-    "sampler": "the loader says itself which samples are whose, so leave it out",
+    "persistent_workers": "processes always live as long as the loader, so leave it out",
 }
 
 
@@ -47,35 +48,44 @@ class ElasticLoader:
             loss(model(images), labels).backward()
             trainer.step()
 
-    Which samples a step uses is committed together with its gradients, by the ledger: each sample
-    is used once per epoch, whoever joins, leaves or dies; none is added or left out to make workers
+    The ledger commits the samples of a step together with its gradients. Each sample is used once
+    per epoch, whichever worker joins, leaves or dies; none is added or left out to make workers
     even. Without PyTorch give ``loader.ledger`` to Session.open() and iterate over batches().
 
-    dataset: has ``__len__`` and ``__getitem__``, or ``__getitems__`` too, as data sets of PyTorch and
-    Hugging Face; a NumPy array, or a tuple of arrays of as many rows; files, as an ffdl.DataSource; or
-    ffdl.data.IterableShards.
-    batch_samples: with SampleOrder.GLOBAL (the default) those of a step over all workers, the same
-    samples in the same step however many workers there are; with ON_DEMAND those of this worker,
-    so that a faster one that takes more at a time is given more. The last of an epoch may be fewer.
-    shuffle, epochs, seed, partition_samples, window_partitions, micro_batch_samples, agreed_batch,
-    partitions_wanted, on_stable: of PartitionLedger.create(). ON_DEMAND needs partition_samples;
-    window_partitions shuffles the samples of so many partitions together. Under
-    ``ffdl run --ledger-log FOLDER`` what is told to on_stable is also logged there.
-    store, id: for workers without a session. The ledger is a StoreLedger of that Store, which this
-    worker joins as `id`, and loader.ledger.advance() commits each batch; needs ON_DEMAND. job,
-    lineage, from_, lease_s: of StoreLedger.join(), the second and third to go on from a checkpoint.
-    learner: for those of a parameter server. The ledger is a SlotLedger of that Learner, and a push
-    of the ranges that all_parts() gives beside each batch commits it; needs ON_DEMAND.
+    dataset: has ``__len__`` and ``__getitem__``, or ``__getitems__`` too, as data sets of PyTorch
+    and Hugging Face; a NumPy array, or a tuple of arrays of as many rows; files, as an
+    ffdl.DataSource; or ffdl.data.IterableShards.
+    batch_samples: with SampleOrder.GLOBAL (the default) the samples of a step over all workers; a
+    step has the same samples for any number of workers. With ON_DEMAND the samples of this worker,
+    so that a faster one that takes more at a time gets more. The last of an epoch may be fewer.
+    epochs: after which the training ends; None: 1, or with `steps` no limit. steps: of the session,
+    after which the training ends: batches() of a trainer or of this loader. Only with a session.
+    sampler: an iterable of sample numbers, the order of an epoch, as those of PyTorch: weighted, by
+    length, or your own. batch_sampler: one of lists of them; each is a step, so each but the last
+    has batch_samples numbers. Every worker makes it alike. The loader asks it once per epoch, after
+    set_epoch(), if it has that, and with generators seeded by `seed` and the epoch; the ledger then
+    commits each place of that order once.
+    shuffle, seed, partition_samples, window_partitions, micro_batch_samples,
+    batch_size_controller, partitions_wanted, on_stable: of make_session_ledger(). ON_DEMAND
+    needs partition_samples; window_partitions shuffles the samples of that many partitions
+    together. Under ``ffdl run --ledger-log FOLDER`` the arguments of on_stable are also logged
+    there.
+    store, id: for workers without a session. The ledger is in that Store, which this worker joins
+    as `id`, and loader.ledger.commit() commits each batch; needs ON_DEMAND. job, lineage, from_,
+    lease_s: of make_store_ledger(), the second and third to continue from a checkpoint.
+    learner: for workers of a parameter server. The ledger is one of that Learner, and a push of the
+    ranges that all_parts() returns with each batch commits it; needs ON_DEMAND.
     collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
-    num_workers: processes that load; 0: next() does. They start here, and end with the loader: make
-    it before the session. prefetch_factor: how many batches each loads ahead. worker_init_fn: called
-    in each with its number. multiprocessing_context: 'fork', 'spawn' or 'forkserver'.
-    pin_memory: tensors come in page-locked memory, where PyTorch has CUDA.
+    num_workers: processes that load; 0: next() loads. They start here, and end with the loader:
+    create it before the session. prefetch_factor: the number of batches that each loads ahead.
+    worker_init_fn: called in each with its number. multiprocessing_context: 'fork', 'spawn' or
+    'forkserver'.
+    pin_memory: tensors are in page-locked memory, if PyTorch has CUDA.
 
     Before each batch the generators of ``random``, ``numpy.random`` and PyTorch (of the CPU) are
-    seeded from seed and first sample, so that augmentation is the same wherever a batch is loaded;
-    with ``seed_generators=False`` they are left alone. Arrays of a batch from a process lie in
-    shared memory that is used again once none of them is in use.
+    seeded from seed and first sample, so that augmentation does not depend on the process that
+    loads. With ``seed_generators=False`` they are left alone. Arrays of a batch from a process are
+    in shared memory, which is reused once none of them is in use.
     Threads: one at a time, that of the session. Raises InvalidArgument.
     """
 
@@ -84,8 +94,11 @@ class ElasticLoader:
         dataset: Any,
         *,
         batch_samples: int,
-        epochs: int = 1,
-        shuffle: Shuffle = Shuffle.SAMPLES,
+        epochs: int | None = None,
+        steps: int | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Iterable[int]] | None = None,
+        shuffle: Shuffle | None = None,
         seed: int = 0,
         order: SampleOrder = SampleOrder.GLOBAL,
         partition_samples: int | None = None,
@@ -100,38 +113,66 @@ class ElasticLoader:
         learner: Learner | None = None,
         **ledger_options: Any,
     ) -> None:
+        if epochs is None:
+            epochs = 1 if steps is None else 0
+        if steps is not None and (steps < 1 or store is not None or learner is not None):
+            raise InvalidArgument(
+                f"make a loader: steps is {steps}; give at least 1, and only to workers of a session"
+            )
         if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1 or epochs < 0:
             raise InvalidArgument(
                 f"make a loader: num_workers is {num_workers}, prefetch_factor {prefetch_factor}, "
                 f"batch_samples {batch_samples}, epochs {epochs}; give at least 0, 1, 1 and 0"
             )
+        sampled = sampler if batch_sampler is None else batch_sampler
+        if shuffle is None:
+            shuffle = Shuffle.SAMPLES if sampled is None else Shuffle.NONE
         if not isinstance(shuffle, Shuffle):
             raise TypeError(
-                f"make a loader: shuffle is {shuffle!r}; use ffdl.Shuffle.SAMPLES in place of True, "
-                "ffdl.Shuffle.NONE of False"
+                f"make a loader: shuffle is {shuffle!r}; use ffdl.Shuffle.SAMPLES instead of True, "
+                "ffdl.Shuffle.NONE instead of False"
             )
         if order == SampleOrder.ON_DEMAND and partition_samples is None:
             raise InvalidArgument(
-                "make a loader: no partition_samples; say how many samples a worker is given at a "
-                "time, the same at all workers"
+                "make a loader: no partition_samples; give the number of samples that a worker "
+                "gets at a time, the same at all workers"
             )
-        self._load = Loading(dataset, collate_fn, seed if seed_generators else None)
+        if sampled is not None and (
+            shuffle != Shuffle.NONE or (sampler is not None and batch_sampler is not None)
+            or (batch_sampler is not None and order != SampleOrder.GLOBAL)
+        ):
+            raise InvalidArgument(
+                "make a loader: a sampler decides on the order of the samples; give either sampler "
+                "or batch_sampler, no shuffle, and batch_sampler only with SampleOrder.GLOBAL"
+            )
+        sampled_order = None
+        if sampled is not None:
+            sampled_order = SampledOrder(
+                sampled, seed, size_of(dataset), None if batch_sampler is None else batch_samples)
+            partition_samples = partition_samples or sampled_order.samples
+        self._load = Loading(dataset, collate_fn, seed if seed_generators else None, sampled_order,
+                             partition_samples or 1)
         samples = self._load.samples
+        if sampled_order is not None:
+            seed = sampled_order.checksum  # members compare it
         if order == SampleOrder.GLOBAL:
             ledger_options["batch_samples"] = batch_samples
         if order == SampleOrder.GLOBAL and (store is not None or learner is not None):
             raise InvalidArgument(
-                f"make a loader over a {'store' if store is not None else 'learner'}: one order "
-                "for all needs members that step together; use SampleOrder.ON_DEMAND, or a session"
+                f"make a loader over a {'store' if store is not None else 'learner'}: a global "
+                "order needs members that step together; use SampleOrder.ON_DEMAND, or a session"
             )
         ledger_options["on_stable"] = logged(
             ledger_options.get("on_stable"), samples=samples, partition_samples=partition_samples,
             epochs=epochs)
-        make: Callable[..., Any] = PartitionLedger.create
+        make: Callable[..., Any] = make_session_ledger
+        self._over = "session"
         if store is not None:
-            make = partial(StoreLedger.join, store)
+            self._over = "store"
+            make = partial(make_store_ledger, store)
         elif learner is not None:
-            make = partial(SlotLedger.create, learner)
+            self._over = "learner"
+            make = partial(make_push_ledger, learner)
         self.ledger: Any = call_with(
             "make a loader", make,
             {"samples": samples, "partition_samples": partition_samples, "epochs": epochs,
@@ -139,6 +180,7 @@ class ElasticLoader:
             ledger_options, _OF_DATA_LOADER)
         self._samples = samples
         self._batch_samples = batch_samples
+        self._steps = steps
         self._is_global = order == SampleOrder.GLOBAL
         self._skipped = 0
         self._pins = pin_memory
@@ -154,29 +196,40 @@ class ElasticLoader:
         return self.ledger.taken
 
     @property
-    def skipped(self) -> int:
-        """Samples that were corrupt and left out of the batches that were given (OnCorrupt.SKIP).
+    def batch_samples(self) -> int:
+        """The samples of a batch that this loader was made with."""
+        return self._batch_samples
 
-        Their steps commit them all the same, with the weight of all their samples.
+    @property
+    def steps(self) -> int | None:
+        """The steps after which the training ends; None: when all epochs are over."""
+        return self._steps
+
+    @property
+    def skipped(self) -> int:
+        """Samples that were corrupt and left out of the batches so far (skip_corrupt=True).
+
+        Their steps still commit them, with the weight of all their samples.
         """
         return self._skipped
 
     @property
     def is_done(self) -> bool:
-        """Whether all epochs are over."""
+        """True if all epochs are over."""
         return self.ledger.is_done
 
     def __len__(self) -> int:
-        """Steps of an epoch, with SampleOrder.GLOBAL; were the batch to stay as it is."""
+        """Steps of an epoch, with SampleOrder.GLOBAL, if the batch size stays as it is."""
         if not self._is_global:
-            raise TypeError("how many steps an epoch has is open with SampleOrder.ON_DEMAND")
+            raise TypeError("the number of steps in an epoch is unknown with SampleOrder.ON_DEMAND")
         return -(-self._samples // self.ledger.batch_samples)
 
     def next(self) -> Any:
-        """The batch of the present step; None: take part in the step with nothing: end_step(0).
+        """Returns the batch of the present step; None: take part without samples: end_step(0).
 
-        Asked again in the same step, after one that is to be repeated, it gives what is due then.
-        Raises what data set and collate_fn do, PeerLost (a process that loads is gone).
+        Another call in the same step, after one that is to be repeated, returns the samples that
+        are due then. Raises the errors of the data set and collate_fn, and PeerLost (a process that
+        loads is gone).
         """
         for _, batch in self.next_parts(parts.whole):
             return batch
@@ -185,26 +238,27 @@ class ElasticLoader:
     def next_parts(
         self, cut: parts.Cut, samples: int | None = None
     ) -> Iterator[tuple[forecast.Ranges, Any]]:
-        """The batch of the present step in parts, each beside the ranges of its samples.
+        """Iterates over the parts of the step's batch, each with the ranges of its samples.
 
-        cut: the parts of a step's ranges, as ffdl.data.parts has them; the same in each step, as
-        parts are loaded ahead, too. samples: of this step, with ON_DEMAND; None: batch_samples.
-        Nothing where the step has no samples for this worker, and None for a part of which all are
-        corrupt and left out. Raises as next() does.
+        cut: the parts of a step's ranges, as in ffdl.data.parts; the same in each step, since parts
+        are loaded ahead, too. samples: of this step, with ON_DEMAND; None: batch_samples. Empty if
+        the step has no samples for this worker. None for a part of which all samples are corrupt
+        and left out. Raises the errors of next().
         """
         if samples is None:
             samples = self._batch_samples
         ranges = self.ledger.take(None if self._is_global else samples)
         step = _tuples(ranges)
         keys = cut(step)
+        due = keys
         if self._pool is not None:
-            ahead = [key for one in self._forecast(samples) for key in cut(one)]
-            self._pool.keep({*keys, *ahead})
-            for key in (*keys, *ahead):
-                if key not in self._pool:
-                    self._pool.start(key, self._arguments(key))
-        for key in keys:
+            due = [*keys, *(key for one in self._forecast(samples) for key in cut(one))]
+            self._pool.keep(set(due))
+        for place, key in enumerate(keys):
             if self._pool is not None:
+                for soon in due[place : place + self._ahead + 1]:
+                    if soon not in self._pool:
+                        self._pool.start(soon, self._arguments(soon))
                 loaded = self._pool.take(key)
             elif key is step:  # the ledger need not make ranges of them again
                 loaded = self._load(self.ledger.sample_indices(ranges), key[0][:2])
@@ -214,21 +268,21 @@ class ElasticLoader:
             yield key, self._pinned(loaded.batch)
 
     def batches(self, session: Session) -> Iterator[Any]:
-        """A batch for each step that has samples for this worker, in a loop over the session.
+        """Iterates over the session's steps: a batch for each that has samples for this worker.
 
         ::
 
             for x, y in loader.batches(session):
                 compute_gradients(x, y)
-                if session.end_step(loader.taken) == ffdl.StepResult.LEFT:
+                if session.end_step() == ffdl.StepResult.LEFT:
                     break
 
-        Takes part in the other steps itself, and ends where this worker leaves in one of them: then
-        not ``is_done``. When all epochs are done this makes the last step stable and leaves the job.
-        Raises InvalidArgument where end_step() was forgotten, and what next() does.
+        Takes part in the other steps itself, and ends if this worker leaves in one of them: then
+        not ``is_done``. When all epochs or steps are done it makes the last step stable and leaves
+        the job. Raises InvalidArgument if end_step() was forgotten, and the errors of next().
         """
         while True:
-            while not self.is_done:
+            while not self.is_done and (self._steps is None or session.step < self._steps):
                 batch = self.next()
                 if batch is not None:
                     ended = _steps_ended(session)
@@ -236,28 +290,28 @@ class ElasticLoader:
                     if _steps_ended(session) == ended:
                         raise InvalidArgument(
                             f"take the next batch: end_step() was not called for the one of step "
-                            f"{session.step + 1}; call session.end_step(loader.taken) after each"
+                            f"{session.step + 1}; call session.end_step() after each"
                         )
-                elif session.end_step(0) == StepResult.LEFT:  # what is taken may be corrupt
+                elif session.end_step(0) == StepResult.LEFT:  # the samples taken may be corrupt
                     return
             try:
                 session.finish()
                 return
-            except WorldChanged:  # all went back to a checkpoint, and the ledger with them
+            except WorldChanged:  # all members returned to a checkpoint, and the ledger with them
                 continue
 
     def all_parts(
         self, cut: parts.Cut = parts.whole, timeout_s: float = 30.0
     ) -> Iterator[tuple[forecast.Ranges, Any]]:
-        """What next_parts(cut) gives, over a store or a learner, until all epochs are done.
+        """Iterates over next_parts(cut), over a store or a learner, until all epochs are done.
 
         ::
 
             for ranges, (x, y) in loader.all_parts():
-                learner.push_ranges(gradient_of(x, y), ranges)
+                learner.push(gradient_of(x, y), ranges)
 
-        Commit a part before the next one. Waits in ledger.wait() where others hold the rest of an
-        epoch. Raises Timeout, what that does, and what next() does.
+        Commit a part before the next one. Waits in ledger.wait() if others hold the rest of an
+        epoch. Raises Timeout, the errors of ledger.wait(), and those of next().
         """
         while not self.is_done:
             is_given = False
@@ -268,33 +322,35 @@ class ElasticLoader:
                 self.ledger.wait(timeout_s)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the training stands, for a checkpoint; equal at all workers after a step.
+        """The position of the training, for a checkpoint; equal at all workers after a step.
 
-        Over a store it is what all workers have committed; let nobody commit while the model's part
-        of the checkpoint is taken. Raises InvalidArgument over a learner, whose server has the state.
+        Over a store it holds the commits of all workers; no worker may commit while the model's
+        part of the checkpoint is taken. Raises InvalidArgument over a learner, whose server has the
+        state.
         """
-        if isinstance(self.ledger, SlotLedger):
+        if self._over == "learner":
             raise InvalidArgument(
-                "save a loader over a learner: which samples are in the weights is in the parameter "
-                "server's cut; save that"
+                "save a loader over a learner: the parameter server's cut records the samples in "
+                "the weights; save that"
             )
         return {"ledger": self.ledger.save()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Before the session opens, of a loader with the same options.
+        """Restores a position before the session opens, in a loader with the same options.
 
-        Over a store a job goes on from a state by ElasticLoader(lineage=, from_=state["ledger"]) at
-        all workers, with a larger lineage than before. Raises Corrupt, InvalidArgument (no session).
+        Over a store a job continues from a state by ElasticLoader(lineage=, from_=state["ledger"])
+        at all workers, with a larger lineage than before. Raises Corrupt, InvalidArgument (no
+        session).
         """
-        if not isinstance(self.ledger, PartitionLedger):
-            what, instead = "learner", "the parameter server's cut, from which it goes on by itself"
-            if isinstance(self.ledger, StoreLedger):
-                what, instead = "store", "lineage= and from_= when the loader is made"
-            raise InvalidArgument(f"load the state of a loader over a {what}: give {instead}")
+        if self._over != "session":
+            instead = "the parameter server's cut, from which it continues by itself"
+            if self._over == "store":
+                instead = "lineage= and from_= when the loader is made"
+            raise InvalidArgument(f"load the state of a loader over a {self._over}: give {instead}")
         self.ledger.restore(state["ledger"])
 
     def close(self) -> None:
-        """Ends the processes; the same happens with the last reference."""
+        """Ends the processes; the last reference does the same."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -329,7 +385,7 @@ class ElasticLoader:
 
 
 def _steps_ended(session: Session) -> int:
-    """Applied or not, as each call of end_step() that returns ends one."""
+    """Counts steps, applied or not: each call of end_step() that returns ends one."""
     stats = session.stats
     return stats.steps + stats.retried_steps
 

@@ -1,4 +1,4 @@
-"""Samples are read and become a batch."""
+"""Reads samples and makes batches of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .._ffdl import DataSource
 from ..errors import InvalidArgument
 from .generators import seed_generators
 from .reading import is_arrays, rows_of, size_of
+from .samplers import SampledOrder
 from .several import Part
 from .tables import TableSource
 
@@ -21,12 +22,11 @@ _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """A batch of samples of one form: arrays are stacked, fields and keys gathered one by one.
+    """Makes a batch of samples of one form: stacks arrays, gathers fields and keys one by one.
 
     Numbers and arrays become an array, tensors a tensor (as PyTorch's ``default_collate`` makes it,
-    which does all where a sample holds one), tuples a tuple of batches, dicts a dict of batches, all
-    else a list.
-    Raises InvalidArgument where shapes or lengths differ.
+    which handles samples that hold a tensor), tuples a tuple of batches, dicts a dict of batches,
+    all else a list. Raises InvalidArgument if shapes or lengths differ.
     """
     first = samples[0]
     torch = sys.modules.get("torch")
@@ -34,7 +34,7 @@ def collate(samples: Sequence[Any]) -> Any:
         if torch is not None and _holds_tensor(first, torch):
             samples = samples if isinstance(samples, list) else list(samples)
             if type(first) is torch.Tensor and first.layout is torch.strided and not first.is_nested:
-                return torch.stack(samples)  # what default_collate comes to
+                return torch.stack(samples)  # the result of default_collate
             return torch.utils.data.default_collate(samples)
         if isinstance(first, _NUMBERS):
             return np.stack([np.asarray(sample) for sample in samples])
@@ -47,7 +47,7 @@ def collate(samples: Sequence[Any]) -> Any:
         if isinstance(error, InvalidArgument):
             raise
         raise InvalidArgument(
-            f"collate {len(samples)} samples: {error}; give a collate_fn that brings them to one "
+            f"collate {len(samples)} samples: {error}; give a collate_fn that converts them to one "
             "form"
         ) from None
     return list(samples)
@@ -62,19 +62,23 @@ def _holds_tensor(sample: Any, torch: Any) -> bool:
 
 
 class Loaded(NamedTuple):
-    batch: Any  # None where all of its samples are left out
+    batch: Any  # None if all its samples are left out
     skipped: int = 0  # samples that are corrupt and left out
 
 
 class Loading:
-    """How samples of a data set become a batch, here or in another process."""
+    """The steps from samples of a data set to a batch, here or in another process."""
 
     def __init__(
-        self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int | None
+        self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int | None,
+        order: SampledOrder | None = None, partition_samples: int = 1,
     ) -> None:
-        self.samples = size_of(dataset)
+        """order: of a sampler, for a ledger of its samples in the order of the data set."""
+        self.samples = size_of(dataset) if order is None else order.samples
+        self._order = order
+        self._partition_samples = partition_samples  # used only with an order
         self._parts: list[Part] = []
-        while isinstance(dataset, Part):  # it is read as the whole is
+        while isinstance(dataset, Part):  # a part is read as the whole is
             self._parts.append(dataset)
             dataset = dataset.whole
         self._dataset = dataset
@@ -86,9 +90,11 @@ class Loading:
         self._leaves_out = self._is_source or getattr(dataset, "leaves_out", False)
 
     def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Loaded:
-        """first: partition and position of the first sample, which no other epoch has."""
+        """first: partition and position of the first sample, unique over all epochs."""
         if self._seed is not None:
             seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))
+        if self._order is not None:
+            numbers = self._order.numbers(numbers, self._epoch_of(*first))
         for part in self._parts:
             numbers = part.numbers(numbers)
         asked = len(numbers)
@@ -113,3 +119,8 @@ class Loading:
         elif not self._is_source:
             samples = collate(samples)
         return Loaded(samples, left_out)
+
+    def _epoch_of(self, partition: int, begin: int) -> int:
+        """A partition of n samples has the positions from e * n on in epoch e."""
+        before = partition * self._partition_samples
+        return begin // min(self._partition_samples, self.samples - before)

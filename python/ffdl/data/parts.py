@@ -1,4 +1,4 @@
-"""Cutting the samples of a step into parts. Pure."""
+"""Cuts the samples of a step into parts. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def count(ranges: Ranges) -> int:
 
 
 def whole(ranges: Ranges) -> list[Ranges]:
-    """One part; none of nothing."""
+    """Returns one part, or none without samples."""
     return [ranges] if ranges else []
 
 
 def of_one_range(ranges: Ranges) -> list[Ranges]:
-    """Parts of one range each, for what commits one at a time: Learner.push()."""
+    """Returns parts of one range each, for a push that commits one at a time."""
     return [(one,) for one in ranges]
 
 
 def every(samples: int) -> Cut:
-    """Parts of so many samples; the last may have fewer."""
+    """Returns a cut into parts of that many samples; the last may have fewer."""
 
     def cut(ranges: Ranges) -> list[Ranges]:
         total = count(ranges)
@@ -35,7 +35,7 @@ def every(samples: int) -> Cut:
 
 
 def at_most(samples: int) -> Cut:
-    """As few parts as can be of at most so many samples, which differ by one at most."""
+    """Returns a cut into the fewest parts of at most that many samples, of nearly equal size."""
 
     def cut(ranges: Ranges) -> list[Ranges]:
         total = count(ranges)

@@ -1,4 +1,4 @@
-"""Data sets of any kind: how many samples they have, and some of them."""
+"""Data sets of any kind: the number of their samples, and samples by number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_arrays(dataset: Any) -> bool:
 
 
 def rows_of(dataset: Any, numbers: npt.NDArray[np.integer[Any]]) -> list[Any]:
-    """The samples of these numbers, one by one. Not of an ffdl.DataSource."""
+    """Returns the samples of these numbers, one by one. Not for an ffdl.DataSource."""
     if is_arrays(dataset):
         taken = [array[numbers] for array in (dataset if isinstance(dataset, tuple) else (dataset,))]
         return list(zip(*taken, strict=True)) if len(taken) > 1 else list(taken[0])
@@ -43,7 +43,7 @@ def size_of(dataset: Any) -> int:
         is_map = False  # it has inherited a __getitem__ that only raises
     if not is_map:
         raise InvalidArgument(
-            f"{what}: it has no __len__ or no __getitem__; what can only be iterated over becomes a "
-            "data set by ffdl.data.IterableShards"
+            f"{what}: it has no __len__ or no __getitem__; make a data set of an iterable with "
+            "ffdl.data.IterableShards"
         )
     return len(dataset)

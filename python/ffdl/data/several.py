@@ -1,4 +1,4 @@
-"""Several data sets as one, and parts of one, by weight. Which sample is where is computed, not stored."""
+"""Combines data sets, and cuts parts from one, by weight. Places of samples are computed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _Array = npt.NDArray[np.integer[Any]]
 
 
 def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Data sets as one, of which any stretch has as many samples of each as its weight says.
+    """Combines data sets; any run of samples has as many of each as its weight demands.
 
     ::
 
         data = ffdl.data.mix([web, books], weights=[3, 1])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64)
 
-    It ends when each has been used up once; those with larger weights for their size are gone
-    through again and again until then, and nothing is left out. What it gives are samples, for the
-    loader's collate_fn; of several ffdl.DataSource it is ffdl.mix_sources().
-    Raises InvalidArgument.
+    It ends when each has been used up once. Data sets with larger weights for their size repeat
+    until then, and nothing is left out. It returns samples, for the loader's collate_fn; for
+    several ffdl.DataSource it is ffdl.mix_sources(). Raises InvalidArgument.
     """
     sources = [isinstance(dataset, DataSource) for dataset in datasets]
     if datasets and all(sources):
@@ -35,20 +34,20 @@ def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
     if any(sources):
         raise InvalidArgument(
             "mix data sets: some are of files (ffdl.DataSource) and some are not; give all of one "
-            "kind, or data sets of yours that read the files"
+            "kind, or your own data sets that read the files"
         )
     return Mixture(datasets, weights)
 
 
 def split(dataset: Any, weights: Sequence[float], seed: int = 0) -> list[Any]:
-    """Parts of a data set by weight, of which no two have a sample in common.
+    """Cuts a data set by weight into parts without common samples.
 
     ::
 
         train, evaluate = ffdl.data.split(data, [0.9, 0.1])
 
-    Each sample is in exactly one part; which one follows from `seed` and the number of samples. A
-    part has as many as its weight says, to a 1000th of all, and gives them as the whole does. Of an
+    Each sample is in exactly one part, which depends on `seed` and the number of samples. The size
+    of a part is its weight, to a 1000th of all, and its samples are those of the whole. For an
     ffdl.DataSource it is ffdl.split_source(). Raises InvalidArgument, also for a part without
     samples.
     """
@@ -70,7 +69,7 @@ class Part:
         return self._numbers.samples
 
     def numbers(self, numbers: Sequence[int] | _Array) -> _Array:
-        """Which samples of the whole these of the part are."""
+        """Returns the numbers in the whole of these numbers of the part."""
         return np.asarray(self._numbers.read(np.asarray(numbers, np.int64)))
 
     def __getitem__(self, number: int) -> Any:

@@ -1,4 +1,4 @@
-"""Data sets that can only be iterated over."""
+"""Data sets that only support iteration."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ..errors import Corrupt, InvalidArgument
 
 
 class IterableShards:
-    """Iterable shards, such as ``IterableDataset``\\ s, one after the other as a data set by number.
+    """Makes iterable shards, such as ``IterableDataset`` objects, one data set by number.
 
         files = ["a.jsonl", "b.jsonl"]
         data = ffdl.data.IterableShards([lambda f=f: open(f) for f in files])
         loader = ffdl.data.ElasticLoader(data, shuffle=ffdl.Shuffle.PARTITIONS,
                                          order=ffdl.SampleOrder.ON_DEMAND, partition_samples=1000)
 
-    shards: each an iterable that gives the same samples whenever it is begun, or a function that
-    returns one. counts: how many samples each has; None: they are counted, which iterates over all
-    of them once.
+    shards: each an iterable that returns the same samples in each iteration, or a function that
+    returns one. counts: the number of samples of each; None: they are counted by one iteration over
+    all of them.
 
-    A sample is found by going on from the last one that was asked for, or from the beginning of its
-    shard if it comes before that: use an order in which samples of a shard follow each other, that
-    is Shuffle.NONE, or PARTITIONS with large partitions. Each process iterates by itself.
-    Raises InvalidArgument; reading, Corrupt where a shard ends before its count.
+    A sample is found by iterating from the last one that was read, or from the start of its shard
+    if it comes before that. Use an order in which samples of a shard follow each other:
+    Shuffle.NONE, or PARTITIONS with large partitions. Each process iterates by itself. Raises
+    InvalidArgument; reading, Corrupt if a shard ends before its count.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class IterableShards:
                 "number of samples of each"
             )
         self._ends = list(itertools.accumulate(counts))
-        self._open = -1  # the shard that _rest is of
+        self._open = -1  # the shard of _rest
         self._rest: Iterator[Any] = iter(())
-        self._next = 0  # the sample that it gives next
+        self._next = 0  # the next sample of it
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -62,8 +62,9 @@ class IterableShards:
             return sample
         self._open = -1
         raise Corrupt(
-            f"read sample {number - begin} of shard {shard}: it ends before, and was counted as "
-            f"{self._ends[shard] - begin} samples; count again, and give the same each time"
+            f"read sample {number - begin} of shard {shard}: it ends before that, and was counted "
+            f"as {self._ends[shard] - begin} samples; count again, and return the same samples "
+            "each time"
         )
 
     def __getstate__(self) -> dict[str, Any]:

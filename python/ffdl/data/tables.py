@@ -1,7 +1,8 @@
-"""Files of tables, Parquet and Arrow, as data sets. They need pyarrow."""
+"""Parquet and Arrow files as data sets. They need pyarrow."""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import threading
@@ -12,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._ffdl import OnCorrupt
-from ..errors import Corrupt, InvalidArgument, NotFound, Unavailable, Unimplemented
+from ..errors import (
+    Corrupt, Error, Exhausted, InvalidArgument, NotFound, Unavailable, Unimplemented,
+)
 
 
 _Path = str | os.PathLike[str]
@@ -21,22 +23,22 @@ _Path = str | os.PathLike[str]
 
 def open_parquet(
     paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
-    on_corrupt: OnCorrupt = OnCorrupt.FAIL,
+    skip_corrupt: bool = False,
 ) -> TableSource:
-    """The rows of Parquet files, in this order; read by row groups. See TableSource."""
-    return TableSource(_ParquetFile, paths, columns, cached_bytes, on_corrupt)
+    """Opens the rows of Parquet files, in this order; read by row groups. See TableSource."""
+    return TableSource(_ParquetFile, paths, columns, cached_bytes, skip_corrupt)
 
 
 def open_arrow(
     paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
-    on_corrupt: OnCorrupt = OnCorrupt.FAIL,
+    skip_corrupt: bool = False,
 ) -> TableSource:
-    """The rows of Arrow IPC files and streams (Feather, Hugging Face), by record batches."""
-    return TableSource(_ArrowFile, paths, columns, cached_bytes, on_corrupt)
+    """Opens the rows of Arrow IPC files and streams (Feather, Hugging Face), by record batches."""
+    return TableSource(_ArrowFile, paths, columns, cached_bytes, skip_corrupt)
 
 
 class SkippedRows(NamedTuple):
-    """What a TableSource has left out, as ffdl.SkippedData says it of files."""
+    """The rows that a TableSource has left out, as ffdl.SkippedData for files."""
 
     samples: int
     bytes: int
@@ -44,43 +46,47 @@ class SkippedRows(NamedTuple):
 
 
 class TableSource:
-    """Rows of tables in files, for ElasticLoader or by themselves. Made by open_parquet, open_arrow.
+    """Rows of tables in files, for ElasticLoader or for direct use.
 
     ::
 
         data = ffdl.data.open_parquet(["a.parquet", "b.parquet"], columns=["tokens", "label"])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64, partition_samples=10_000)
 
-    A row is a sample. read() gives a dict of columns: numbers as an array, lists of a fixed size as
-    an array of rows, all else (text, bytes, lists, structures) as a list of Python's values. As a
-    batch of ElasticLoader it comes in this form; with a collate_fn, rows come as dicts.
+    Made by open_parquet, open_arrow. A row is a sample. read() returns a dict of columns: numbers
+    as an array, lists of a fixed size as an array of rows, all else (text, bytes, lists,
+    structures) as a list of Python's values. A batch of ElasticLoader has this form; with a
+    collate_fn, rows are dicts.
 
-    Files are read by pieces, their row groups or record batches: a row that is asked for reads its
-    piece, and the pieces used last stay in memory, up to ``cached_bytes``, and one at least. A
-    shuffle within partitions of about a row group reads each piece once per epoch; one over all rows
-    reads a piece for each row where not all of them fit.
+    Files are read by pieces, their row groups or record batches. A read of a row reads its piece.
+    The pieces used last stay in memory, up to ``cached_bytes``, and at least one. A shuffle within
+    partitions of about a row group reads each piece once per epoch. A shuffle over all rows reads a
+    piece for each row if not all of them fit.
 
-    on_corrupt: a piece that cannot be read, or whose pages have another checksum than Parquet's
-    writer gave them, raises Corrupt; or its rows are left out and counted (``skipped``), as is a file
-    of which not even its schema can be read. ``read()`` gives the other rows then, and single rows
-    that are left out are None.
+    Each piece is validated as a whole when it is read, before any of its values is used.
 
-    Any thread; also in processes that are forked. Pickled it opens its files again. pyarrow reads
-    and unpacks without Python's lock; two pieces of one file are read one after the other.
-    Raises InvalidArgument (columns that a file lacks or has of another type; numbers that are null),
-    NotFound, Corrupt (names file, row group and where that begins), Unavailable, Unimplemented (no pyarrow).
+    skip_corrupt: a piece is corrupt if it cannot be read, or if its pages differ from the checksum
+    of Parquet's writer. Its rows are left out and counted (``skipped``), as is a file without a
+    readable schema; otherwise it raises Corrupt. ``read()`` returns the other rows then, and single rows that are
+    left out are None.
+
+    Any thread; also in processes that are forked. After unpickling it opens its files again.
+    pyarrow reads and unpacks without Python's lock; two pieces of one file are read one after the
+    other. Raises InvalidArgument (columns that a file lacks or has of another type; numbers that
+    are null), NotFound, Corrupt (names file and row group or record batch), Exhausted (a piece that
+    needs more memory than there is), Unavailable, Unimplemented (no pyarrow).
     """
 
     def __init__(
         self, kind: type[_File], paths: Sequence[_Path], columns: Sequence[str] | None,
-        cached_bytes: int, on_corrupt: OnCorrupt,
+        cached_bytes: int, skip_corrupt: bool,
     ) -> None:
         if isinstance(paths, (str, os.PathLike)) or not paths:
             raise InvalidArgument(f"open tables: paths are {paths!r}; give a list of files")
         self._kind = kind
         self._cached_bytes = cached_bytes
-        self.leaves_out = on_corrupt == OnCorrupt.SKIP
-        self._not_opened = (0, "")  # bytes of files, and why the first of them
+        self.leaves_out = skip_corrupt
+        self._not_opened = (0, "")  # bytes of files, and the reason of the first
         self._files = [file for file in map(self._open, paths) if file is not None]
         if not self._files:
             raise Corrupt(f"open tables: none of {len(paths)} files can be read: "
@@ -103,7 +109,7 @@ class TableSource:
 
     @property
     def columns(self) -> list[str]:
-        """Those that a sample has."""
+        """Columns of a sample."""
         return list(self._types)
 
     def __len__(self) -> int:
@@ -111,20 +117,23 @@ class TableSource:
 
     @property
     def skipped(self) -> SkippedRows:
-        """What was left out, in this process. samples: rows that were asked for, each time that they
-        were; bytes: of files without a schema; first: the reason of the first."""
+        """The rows that were left out, in this process.
+
+        samples: rows that were requested, counted each time; bytes: of files without a schema;
+        first: the reason of the first.
+        """
         with self._lock:
             rows, first = self._left_out
         return SkippedRows(rows, self._not_opened[0], self._not_opened[1] or first)
 
     def read(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
-        """The rows of these numbers, as columns."""
+        """Returns the rows of these numbers, as columns."""
         return self.read_left(indices)[0]
 
     def read_left(
         self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]
     ) -> tuple[dict[str, Any], int]:
-        """The same, and how many rows are corrupt and left out."""
+        """Returns the rows as columns, and the number of corrupt rows that are left out."""
         table, given = self._take(np.asarray(indices, np.int64))
         columns = {name: self._values(name, table.column(name)) for name in self._types}
         return columns, int(given.size - given.sum())
@@ -161,8 +170,8 @@ class TableSource:
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._left_out = (0, "")  # rows, and why the first of them
-        self._broken: dict[int, str] = {}  # pieces, and why
+        self._left_out = (0, "")  # rows, and the reason of the first
+        self._broken: dict[int, str] = {}  # pieces, and the reason of each
         self._cache: OrderedDict[int, Any] = OrderedDict()
 
     def _compare(self, file: _File, *, all_of_them: bool) -> None:
@@ -176,12 +185,12 @@ class TableSource:
         more = [name for name in file.schema.names if name not in self._types]
         if all_of_them and more:
             raise InvalidArgument(
-                f"open tables: '{file.path}' has column '{more[0]}' and '{first}' has none; say which "
-                "to read with columns="
+                f"open tables: '{file.path}' has column '{more[0]}' and '{first}' has none; choose "
+                "columns with columns="
             )
 
     def _take(self, numbers: npt.NDArray[np.int64]) -> tuple[Any, npt.NDArray[np.bool_]]:
-        """The rows as a table, in the order of `numbers`; and which of them are not left out."""
+        """Returns the rows as a table, in the order of `numbers`, and a mask of the kept ones."""
         if numbers.size and not (0 <= numbers.min() and numbers.max() < self.samples):
             raise InvalidArgument(
                 f"read rows {numbers.min()} to {numbers.max()} of '{self._files[0].path}' and "
@@ -198,16 +207,21 @@ class TableSource:
             if (table := self._whole_piece(piece, places.size)) is None:
                 given[places] = False
             else:
-                parts.append(table.take(numbers[places] - begin))
+                parts.append(self._taken([table], numbers[places] - begin))
         if not parts:
             return _pyarrow().schema(list(self._types.items())).empty_table(), given
         order = order[given[order]]
         back = np.empty(numbers.size, np.int64)
         back[order] = np.arange(order.size)
-        return _pyarrow().concat_tables(parts).take(back[given]), given
+        return self._taken(parts, back[given]), given
+
+    def _taken(self, tables: list[Any], rows: npt.NDArray[np.int64]) -> Any:
+        return _call(
+            f"take {rows.size} rows of '{self._files[0].path}' and others",
+            lambda: _pyarrow().concat_tables(tables).take(rows))
 
     def _whole_piece(self, number: int, rows: int) -> Any:
-        """None: it is corrupt, and so many of its rows are left out."""
+        """Returns None for a corrupt piece, and counts `rows` of it as left out."""
         if not self.leaves_out:
             return self._piece(number)
         with self._lock:
@@ -238,6 +252,12 @@ class TableSource:
         return table
 
     def _values(self, name: str, column: Any) -> Any:
+        return _call(
+            f"read column '{name}' of '{self._files[0].path}' and others",
+            lambda: self._converted(name, column),
+            "write values that Python supports, or leave the column out with columns=")
+
+    def _converted(self, name: str, column: Any) -> Any:
         types = _pyarrow().types
         kind = column.type
         is_rows = types.is_fixed_size_list(kind) and _is_number(kind.value_type)
@@ -251,11 +271,11 @@ class TableSource:
                 "it in, or leave the column out with columns="
             )
         array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
-        return array.reshape(-1, kind.list_size) if is_rows else array
+        return array.reshape(len(flat), kind.list_size) if is_rows else array
 
 
 class _File:
-    """One file: its schema, and how many rows each of its pieces has."""
+    """One file: its schema, and the number of rows of each piece."""
 
     schema: Any
     piece_rows: list[int]
@@ -266,6 +286,7 @@ class _File:
         if os.path.isdir(self.path):
             raise InvalidArgument(f"open '{self.path}': it is a folder; name its files")
         self._call("open", self._open)
+        self._call("open", lambda: self.schema.names)  # the names may be no text
 
     def type_of(self, name: str) -> Any:
         places = self.schema.get_all_field_indices(name)
@@ -277,11 +298,16 @@ class _File:
         return self.schema.field(places[0]).type
 
     def read(self, piece: int, columns: list[str]) -> Any:
+        """Returns the piece with all values inside it: pyarrow does not check while it reads."""
+        def read_whole() -> Any:
+            table = self._read(piece, columns)
+            table.validate(full=True)
+            return table
+
         with self._lock:
             begin = self._begin(piece)
             where = "" if begin is None else f" at byte {begin}"
-            table = self._call(
-                f"read {self.word} {piece}{where} of", lambda: self._read(piece, columns))
+            table = self._call(f"read {self.word} {piece}{where} of", read_whole)
         if table.num_rows != self.piece_rows[piece]:
             raise Corrupt(
                 f"read {self.word} {piece} of '{self.path}': it has {table.num_rows} rows and had "
@@ -297,19 +323,7 @@ class _File:
         self.__init__(state["path"])  # type: ignore[misc]
 
     def _call(self, doing: str, call: Any) -> Any:
-        arrow = _pyarrow()
-        try:
-            return call()
-        except FileNotFoundError:
-            raise NotFound(f"{doing} '{self.path}': there is none; check the path") from None
-        except (arrow.ArrowInvalid, arrow.ArrowSerializationError, EOFError) as error:
-            raise Corrupt(f"{doing} '{self.path}': {error}; copy or write it again") from error
-        except arrow.ArrowNotImplementedError as error:
-            raise Unimplemented(f"{doing} '{self.path}': {error}; write it otherwise") from error
-        except OSError as error:
-            # What a file lacks that was cut short, pyarrow tells in this way, too.
-            kind = Unavailable if error.errno else Corrupt
-            raise kind(f"{doing} '{self.path}': {error}; check the file") from error
+        return _call(f"{doing} '{self.path}'", call)
 
     word = "part"
 
@@ -317,7 +331,7 @@ class _File:
         raise NotImplementedError
 
     def _begin(self, piece: int) -> int | None:
-        """Where it lies in the file, if that is known."""
+        """The offset in the file, if known."""
         return None
 
     def _read(self, piece: int, columns: list[str]) -> Any:
@@ -335,12 +349,6 @@ class _ParquetFile(_File):
         metadata = self._file.metadata
         self.piece_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
 
-    def _begin(self, piece: int) -> int | None:
-        group = self._file.metadata.row_group(piece)
-        columns = [group.column(i) for i in range(group.num_columns)]
-        return min((column.dictionary_page_offset or column.data_page_offset for column in columns),
-                   default=None)
-
     def _read(self, piece: int, columns: list[str]) -> Any:
         return self._file.read_row_group(piece, columns=columns, use_threads=False)
 
@@ -349,12 +357,12 @@ class _ArrowFile(_File):
     word = "record batch"
 
     def _open(self) -> None:
-        # Looked through in a mapping, which reads no values; read with copies, as what is gone from
-        # a mapping ends the process.
+        # Validated in a mapping, which reads no values. Read with copies: bytes that vanish from a
+        # mapping would end the process.
         arrow = _pyarrow()
         self._source = arrow.OSFile(self.path)
         self._options = arrow.ipc.IpcReadOptions(use_threads=False)
-        self._messages: list[tuple[int, int]] | None = None  # where each batch of a stream lies
+        self._messages: list[tuple[int, int]] | None = None  # offset of each batch of a stream
         mapped = arrow.memory_map(self.path)
         if mapped.read_at(6, 0) != b"ARROW1":
             self._scan_stream(mapped)
@@ -382,6 +390,9 @@ class _ArrowFile(_File):
                 batch = reader.read_next_batch()
             except StopIteration:
                 return
+            if mapped.tell() <= begin:
+                raise Corrupt(f"open '{self.path}': the record batch at byte {begin} ends where it "
+                              "begins; copy or write it again")
             self._messages.append((begin, mapped.tell() - begin))
             self.piece_rows.append(batch.num_rows)
 
@@ -397,6 +408,34 @@ class _ArrowFile(_File):
             message = arrow.ipc.read_message(arrow.py_buffer(self._source.read_at(size, begin)))
             batch = arrow.ipc.read_record_batch(message, self.schema)
         return arrow.Table.from_batches([batch]).select(columns)
+
+
+def _call(doing: str, call: Any, advice: str = "copy or write it again") -> Any:
+    """Calls `call` and converts any exception of pyarrow to an error of ffdl."""
+    arrow = _pyarrow()
+    try:
+        return call()
+    except FileNotFoundError:
+        raise NotFound(f"{doing}: no such file; check the path") from None
+    except arrow.ArrowNotImplementedError as error:
+        raise Unimplemented(f"{doing}: {error}; write it otherwise") from error
+    except MemoryError as error:
+        raise Exhausted(
+            f"{doing}: {error or 'there is no memory left'}; write it again in smaller pieces, ask for "
+            "fewer rows at once, or raise 'ulimit -v' or the container's limit of memory"
+        ) from error
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise Exhausted(
+                f"{doing}: {error}; raise the limit of open files ('ulimit -n'), or close some"
+            ) from error
+        # pyarrow reports bytes missing from a truncated file in this way, too.
+        kind = Unavailable if error.errno else Corrupt
+        raise kind(f"{doing}: {error}; check the file") from error
+    except Error:
+        raise
+    except Exception as error:  # of any kind, if the file is not as its writer wrote it
+        raise Corrupt(f"{doing}: {error}; {advice}") from error
 
 
 def _is_number(kind: Any) -> bool:

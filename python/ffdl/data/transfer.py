@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-LARGE_BYTES = 4096  # what is smaller travels in the message
+LARGE_BYTES = 4096  # smaller ones travel in the message
 _ALIGNMENT = 64
 
 
 class Packed(NamedTuple):
-    """What a message says of a batch: its pickle, or where in the file pickle and arrays lie."""
+    """The description of a batch in a message: its pickle, or the places of pickle and arrays."""
 
     inline: bytes | None
     parts: list[tuple[int, int]]  # (offset, bytes): of the pickle if it is not inline, of arrays
@@ -25,9 +25,9 @@ class Packed(NamedTuple):
 
 
 def pack(batch: Any, file: int) -> Packed:
-    """Writes what is large into the file, from its beginning.
+    """Writes large parts into the file, from its beginning.
 
-    The message stays small whatever the batch is: its sender never waits for the receiver to read.
+    The message stays small for any batch, so its sender never waits for the receiver to read.
     """
     buffers: list[memoryview] = []
 
@@ -59,7 +59,7 @@ def _write(file: int, view: memoryview, offset: int) -> None:
 
 
 class Slot:
-    """A file in memory for one batch at a time, which arrays of the batch lie in."""
+    """A file in memory for one batch at a time; arrays of the batch are in it."""
 
     def __init__(self) -> None:
         self.file = os.memfd_create("ffdl-batch", os.MFD_CLOEXEC)
@@ -74,7 +74,7 @@ class Slot:
         return pickle.loads(pickled, buffers=views)
 
     def is_free(self) -> bool:
-        """Whether nobody has an array of the last batch any more."""
+        """True if no array of the last batch is in use any more."""
         if self._mapping is None:
             return True
         try:
@@ -95,7 +95,7 @@ class Slot:
 
 
 class _Pickler(pickle.Pickler):
-    """Arrays of tensors go as those of NumPy do."""
+    """Pickles the arrays of tensors as those of NumPy."""
 
     def reducer_override(self, thing: Any) -> Any:
         torch = sys.modules.get("torch")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..errors import Error, InvalidArgument, PeerLost
 from .transfer import LARGE_BYTES, Packed, Slot, pack
 
-_END_S = 1.0  # how long it takes at most to learn how a process has ended
+_END_S = 1.0  # longest wait for the exit status of a process
 
 
 class _Task(NamedTuple):
@@ -43,7 +43,7 @@ class _Outcome(NamedTuple):
 def _serve(
     connection: Connection, number: int, load: Callable[..., Any], init: Callable[[int], Any] | None
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who pressed Ctrl-C ends the training process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the training process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
@@ -54,11 +54,11 @@ def _serve(
     try:
         if init is not None:
             init(number)
-    except Exception as error:  # comes out of the first batch
+    except Exception as error:  # raised by the first batch
         failure = error
     try:
         while True:
-            # A pipe does not tell: each process that was forked has a copy of its other end, too.
+            # A pipe does not report the end: each forked process has a copy of its other end, too.
             if connection not in wait([connection, trainer.sentinel]):
                 return
             task = connection.recv()
@@ -82,7 +82,7 @@ def _perform(
 
 
 def _pickled(error: Exception) -> bytes | None:
-    """None for what is large, and what cannot be: that comes as text alone."""
+    """Returns None for an exception that is large or cannot be pickled: only its text is sent."""
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)
@@ -92,7 +92,7 @@ def _pickled(error: Exception) -> bytes | None:
 
 
 class _Worker:
-    """One process, the tasks that it has, and the slots that it writes batches into."""
+    """One process, its tasks, and the slots that it writes batches into."""
 
     def __init__(
         self, context: Any, number: int, load: Callable[..., Any],
@@ -134,7 +134,7 @@ class _Worker:
             raise self._lost() from None
 
     def receive(self, is_wanted: Callable[[int], bool]) -> tuple[int, _Outcome]:
-        """The next task that is done; with nothing where it is not wanted any more."""
+        """Returns the next task that is done, empty if it is not wanted any more."""
         try:
             done = self.connection.recv()
         except (EOFError, OSError):
@@ -153,8 +153,8 @@ class _Worker:
         code = self._process.exitcode
         how = f"was killed by signal {-code}" if code and code < 0 else f"ended with {code}"
         return PeerLost(
-            f"load a batch: the process {self._process.pid} {how}; look at its last lines and at "
-            "the machine's memory, and make another loader"
+            f"load a batch: the process {self._process.pid} {how}; check its last lines and the "
+            "machine's memory, and make another loader"
         )
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class _Worker:
 
 
 def _error_of(done: _Done) -> Exception:
-    """The exception itself, with what the worker said about where."""
+    """Returns the exception itself, with the worker's traceback."""
     text = f"in a process that loads:\n{done.text}"
     if done.error is None:
         return Error(text)
@@ -176,9 +176,9 @@ def _error_of(done: _Done) -> Exception:
 
 
 class WorkerPool:
-    """Loads what it is told, in the order in which it is told, in several processes.
+    """Loads batches in several processes, in the order of the requests.
 
-    Keys name batches. What was told and is not kept any more is loaded and dropped.
+    Keys name batches. Batches that were requested and are not kept any more are loaded and dropped.
     Threads: one at a time. Processes are started here, so before a session opens; a child that is
     forked later would hold its connections.
     """
@@ -201,7 +201,7 @@ class WorkerPool:
         return key in self._number_of
 
     def start(self, key: Hashable, arguments: tuple[Any, ...]) -> None:
-        """Has a batch loaded, by the process that has the least to do."""
+        """Starts to load a batch in the process with the fewest tasks."""
         number = next(self._numbers)
         worker = min(self._workers, key=lambda one: len(one.tasks))
         self._number_of[key] = number
@@ -209,12 +209,12 @@ class WorkerPool:
         worker.give(number, arguments)
 
     def keep(self, keys: set[Hashable]) -> None:
-        """All others are dropped."""
+        """Drops all batches with other keys."""
         for key in [key for key in self._number_of if key not in keys]:
             self._forget(key)
 
     def take(self, key: Hashable) -> Any:
-        """Waits for a batch that was started. Raises what loading it did, and PeerLost."""
+        """Waits for a batch that was started. Raises the errors of loading it, and PeerLost."""
         number = self._number_of[key]
         worker = self._place_of[number]
         try:
@@ -230,7 +230,7 @@ class WorkerPool:
         return outcome.batch
 
     def close(self) -> None:
-        """Ends the processes. Batches that were given stay."""
+        """Ends the processes. Batches that were returned stay valid."""
         if os.getpid() == self._owner:
             for worker in self._workers:
                 worker.close()

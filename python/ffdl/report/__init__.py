@@ -1,7 +1,7 @@
-"""What a run was like: ``ffdl report RUN`` draws throughput, stalls, staleness and loss.
+"""Reports of a run: ``ffdl report RUN`` draws throughput, stalls, staleness and loss.
 
-A run writes lines of JSON; :class:`RunLog` writes them from Python. docs/report.md has the format.
-Drawing needs matplotlib, and nothing else here does.
+A run writes lines of JSON; :class:`RunLog` writes them from Python. docs/guide/report.md has the
+format. Drawing needs matplotlib, and nothing else here does.
 """
 
 from .run_log import RunLog

@@ -1,4 +1,4 @@
-"""What ``ffdl simulate`` found, drawn: ``--timeline FILE``."""
+"""Draws the results of ``ffdl simulate``: ``--timeline FILE``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 from typing import Any
 
 _HOUR = 3600
-_PROGRAMS_MAX = 12  # with a colour each
+_PROGRAMS_MAX = 12  # that have a colour each
 
 
 def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.inf) -> None:
@@ -38,7 +38,7 @@ def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.i
 
 
 def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) -> None:
-    """One line for each job: grey while it waits, otherwise the darker the more workers it has."""
+    """Draws one line for each job: grey while it waits, else the darker the more workers it has."""
     from matplotlib import collections, colormaps
 
     most = max((count for *_, count in report["timeline"]), default=1)
@@ -49,7 +49,7 @@ def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) ->
         if one["completed_s"] is not None:
             pieces.append([(one["submitted_s"] / _HOUR, job), (one["completed_s"] / _HOUR, job)])
             colours.append("0.85")
-    since: dict[int, tuple[float, int]] = {}  # of each job's last piece, with how many workers
+    since: dict[int, tuple[float, int]] = {}  # start of each job's last piece, and its workers
     for second, job, count in report["timeline"]:
         begin, had = since.get(job, (second, 0))
         if had > 0:
@@ -89,7 +89,7 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> None:
 
 
 def picture_of(arguments: list[str]) -> str:
-    """The FILE of ``--timeline`` that is to be drawn; empty: none is."""
+    """Returns the FILE of ``--timeline`` that is to be drawn; empty if there is none."""
     for place, word in enumerate(arguments):
         name, _, value = word.partition("=")
         if name == "--timeline":
@@ -99,7 +99,7 @@ def picture_of(arguments: list[str]) -> str:
 
 
 def in_place_of(picture: str, data: str, arguments: list[str]) -> list[str]:
-    """The arguments with another FILE."""
+    """Returns the arguments with another FILE."""
     words = list(arguments)
     for place, word in enumerate(words):
         if word == f"--timeline={picture}":
@@ -110,8 +110,10 @@ def in_place_of(picture: str, data: str, arguments: list[str]) -> list[str]:
 
 
 def main(program: pathlib.Path, arguments: list[str]) -> int:
-    """Runs ``ffdl simulate`` with a file of JSON in the picture's place, and draws that. Exit
-    codes: the program's; 1 where it cannot be drawn."""
+    """Runs ``ffdl simulate`` with a JSON file in the picture's place, and draws the result.
+
+    Exit codes: the program's; 1 if it cannot be drawn.
+    """
     picture = pathlib.Path(picture_of(arguments))
     try:
         import matplotlib  # noqa: F401  before a simulation that may take a while
@@ -128,7 +130,7 @@ def main(program: pathlib.Path, arguments: list[str]) -> int:
         report = json.loads(data.read_text(encoding="utf-8"))
     try:
         draw(report, picture)
-    except (OSError, ValueError) as error:  # no such folder, or a format that it does not know
+    except (OSError, ValueError) as error:  # no such folder, or an unknown format
         print(f"ffdl: draw '{picture}': {error}; name another file", file=sys.stderr)
         return 1
     return 0

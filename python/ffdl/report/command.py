@@ -12,10 +12,10 @@ from .summary import read_events, summarise
 
 
 def main(arguments: list[str]) -> int:
-    """Exit codes: 0 drawn; 1 there is no such run, or nothing in it to draw; 2 the command line."""
+    """Exit codes: 0 drawn; 1 no such run, or nothing in it to draw; 2 the command line."""
     parser = argparse.ArgumentParser(
-        prog="ffdl report", description="Draw throughput, stalls, staleness and loss of a run, as "
-        "report.png and as a page report.html that needs no other file.")
+        prog="ffdl report", description="Draw throughput, stalls, staleness and loss of a run in "
+        "report.png, and in report.html, which needs no other file.")
     parser.add_argument("run", type=pathlib.Path, metavar="RUN",
                         help="the folder that a run wrote lines of JSON to, or its file")
     parser.add_argument("--out", type=pathlib.Path,

@@ -12,13 +12,13 @@ from .summary import Curve, Summary, name_of
 _COLOURS = ("#4c72b0", "#dd8452", "#999999", "#55a868")
 _MARKS = {"kill": "#b03030", "death": "#b03030", "leave": "#b07030", "restart": "#308040",
           "start": "#308040"}
-_MARKED_FROM_S = 0.05  # what is there from the beginning is not news
-_WIDTH_POINTS = 580.0  # of a panel, about
+_MARKED_FROM_S = 0.05  # events at the beginning are not marked
+_WIDTH_POINTS = 580.0  # width of a panel, about
 _LABEL_POINTS = 9.0  # from one label to the next
 
 
 def draw(summary: Summary) -> bytes:
-    """A PNG."""
+    """Returns a PNG."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -56,7 +56,7 @@ def draw(summary: Summary) -> bytes:
 
 
 def page(summary: Summary, picture: bytes) -> str:
-    """HTML that holds the picture and the numbers."""
+    """Returns HTML that holds the picture and the numbers."""
     escape = html.escape
     image = base64.b64encode(picture).decode()
     stalls = [(f"{stall.seconds:.2f} s", f"{stall.milliseconds:.1f} ms", stall.reason)
@@ -130,9 +130,9 @@ def _draw_staleness(axis: Any, summary: Summary) -> None:
 
 
 def label_shifts(places: list[float], width: float) -> list[float]:
-    """How far right of its place each label goes, so that none lies on the one before.
+    """Returns how far each label moves to the right, so that labels do not overlap.
 
-    places: from left to right, in points of a panel of that width; where it is full none moves.
+    places: from left to right, in points of a panel of that width; in a full panel none moves.
     """
     shifts = []
     free_from = 0.0

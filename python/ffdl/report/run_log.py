@@ -13,16 +13,16 @@ from .._ffdl import job_environment
 
 
 class RunLog:
-    """Writes what one process of a run does, as lines of JSON in a file of its own.
+    """Writes the events of one process of a run, as lines of JSON in a file of its own.
 
     ::
 
         log = ffdl.report.RunLog("run")  # run/worker-0.jsonl under `ffdl run`
         log.write("step", step=session.step, samples=len(x), loss=loss, workers=session.world.size)
 
-    folder: of the run, the same for all its processes; it is made. name: of the process; None: that
-    of the worker, or ``process-PID``. A file that is there is added to. Each line is in the hands of
-    the system when write() returns. Numbers that JSON does not have become null.
+    folder: of the run, the same for all its processes; it is created. name: of the process; None:
+    that of the worker, or ``process-PID``. Lines are appended to an existing file. Each line is
+    handed to the system when write() returns. Numbers that JSON lacks become null.
     Threads: one at a time. Raises OSError.
     """
 
@@ -34,7 +34,7 @@ class RunLog:
         self._file = (path / f"{self.name}.jsonl").open("a", encoding="utf-8")
 
     def write(self, event: str, **fields: Any) -> None:
-        """t_s: seconds, in a time that the processes of a host have in common."""
+        """Writes one event. t_s: seconds, in a time that the processes of a host share."""
         line = {"event": event, "t_s": round(time.time(), 4), "worker": self.name, **fields}
         plain = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -44,7 +44,7 @@ class RunLog:
         self._file.flush()
 
     def close(self) -> None:
-        """The file; every line is in it already."""
+        """Closes the file; every line is in it already."""
         self._file.close()
 
     def __enter__(self) -> RunLog:

@@ -1,4 +1,4 @@
-"""The lines of a run become what is drawn. Pure, but for reading the files."""
+"""Converts the lines of a run to a summary for drawing. Pure, but for reading the files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import Corrupt, NotFound
 Event = dict[str, Any]
 
 WINDOWS = 120  # of throughput, over a run of steps
-STALLS = 8  # that are named
+STALLS = 8  # most stalls that are named
 STALL_FACTOR = 5  # of the median time between steps
 
 LOSSES = 600  # of steps: means of neighbours where there are more
@@ -22,9 +22,9 @@ HAPPENED = ("start", "kill", "death", "leave", "restart")
 
 
 def read_events(run: pathlib.Path) -> list[Event]:
-    """All lines of a file, or of the files *.jsonl of a folder, in the order of time.
+    """Reads all lines of a file, or of the files *.jsonl of a folder, in the order of time.
 
-    The last line of a file may be cut, where its writer was killed. Raises NotFound, Corrupt.
+    The last line of a file may be incomplete if its writer was killed. Raises NotFound, Corrupt.
     """
     paths = sorted(run.glob("*.jsonl")) if run.is_dir() else [run]
     if not paths or not run.exists():
@@ -51,7 +51,7 @@ def _read_file(path: pathlib.Path) -> list[Event]:
             event["t_s"] = float(event["t_s"])
         except (ValueError, KeyError, TypeError) as error:
             if not line.endswith("\n") or line.count('"event"') > 1:
-                continue  # cut by a kill; the next life may have gone on in the same line
+                continue  # cut by a kill; the next life may have continued in the same line
             raise Corrupt(f"report run: '{path}', line {number}: {error}; give lines of JSON with "
                           "'event' and 't_s'") from None
         events.append(event)
@@ -76,7 +76,7 @@ class Curve:
 class Stall:
     seconds: float  # when it began
     milliseconds: float
-    reason: str  # what happened about then, if anything did
+    reason: str  # the event at about that time, if there was one
 
 
 @dataclass
@@ -93,12 +93,12 @@ class Summary:
 
 
 def summarise(events: list[Event], name: str) -> Summary:
-    """name: of the run, where it does not say its own. Raises Corrupt (nothing was trained)."""
+    """name: of the run, used if its lines have none. Raises Corrupt (nothing was trained)."""
     steps = [event for event in events if event["event"] == "step"]
     progress = [event for event in events if event["event"] == "progress"]
     if not steps and not progress:
         raise Corrupt("report run: it has no 'step' and no 'progress'; nothing was trained")
-    # The first line of an example describes the run and is no worker's.
+    # The first line of an example describes the run and belongs to no worker.
     happened = [event for event in events
                 if event["event"] in HAPPENED and not event.get("options")]
     runs = sorted({event.get("run", "") for event in steps})
@@ -130,7 +130,7 @@ def _title(events: list[Event], name: str) -> str:
 
 
 def _steps_of(steps: list[Event], run: str) -> list[Event]:
-    """One per number: when it first ended, the mean loss by samples, all samples."""
+    """Returns one event per number: its first end, the mean loss by samples, all samples."""
     by_number: dict[int, Event] = {}
     for event in steps:
         if event.get("run", "") != run:
@@ -192,7 +192,7 @@ def _pauses(run: str, steps: list[Event]) -> Curve:
 
 
 def _stalls(pauses: list[Curve], happened: list[Event]) -> list[Stall]:
-    """The longest pauses that are far above the usual one, and how long a dead server was away."""
+    """Returns the longest pauses far above the usual one, and the absence of a dead server."""
     stalls = []
     for curve in pauses:
         usual = statistics.median(curve.values) if curve.values else 0.0

@@ -1,8 +1,7 @@
-"""What is different where a model lies in a GPU's memory; all else is the same code.
+"""The differences for a model in a GPU's memory; all else is the same code.
 
-ffdl comes after what the GPU's default stream was given, and PyTorch computes on its current
-stream, which may be another one. Tests, which have no GPU, put others in the place of these
-functions: call them through the module.
+ffdl follows the work on the GPU's default stream, and PyTorch computes on its current stream, which
+may be another one. Tests, which have no GPU, replace these functions: call them through the module.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from .. import InvalidArgument
 
 
 def is_gpu(device: torch.device) -> bool:
-    """Whether ffdl takes it as a GPU's: those of NVIDIA are all that it knows."""
+    """True for a device that ffdl handles as a GPU: only those of NVIDIA."""
     return device.type == "cuda"
 
 
 def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
-    """The one that all of them, each with its name, lie on: the CPU, or a GPU.
+    """Returns the one device of all tensors, each with its name: the CPU, or a GPU.
 
     Raises InvalidArgument for several, and for others, as the error of `doing`.
     """
@@ -30,22 +29,22 @@ def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.
         device = tensor.device
         if device.type != "cpu" and not is_gpu(device):
             raise InvalidArgument(
-                f"{doing}: '{name}' lies on '{device}'; move it to the CPU or to a GPU of NVIDIA's"
+                f"{doing}: '{name}' is on '{device}'; move it to the CPU or to an NVIDIA GPU"
             )
         if found is None:
             found = name, device
         elif device != found[1]:
             raise InvalidArgument(
-                f"{doing}: '{found[0]}' lies on '{found[1]}', and '{name}' on '{device}'; move all "
-                f"of it to one side, e.g. with model.to('{device if is_gpu(device) else found[1]}')"
+                f"{doing}: '{found[0]}' is on '{found[1]}', and '{name}' on '{device}'; move all "
+                f"of it to one device, e.g. with model.to('{device if is_gpu(device) else found[1]}')"
             )
     return torch.device("cpu") if found is None else found[1]
 
 
 def wait_for_current_stream(device: torch.device) -> None:
-    """What PyTorch's current stream was given comes before what ffdl does from now on.
+    """Makes later work of ffdl follow the work on PyTorch's current stream.
 
-    To be called before ffdl reads what was computed. Nothing blocks but the GPU's default stream.
+    Call it before ffdl reads computed values. Only the GPU's default stream waits.
     """
     if is_gpu(device):
         current, default = _streams(device)
@@ -54,9 +53,9 @@ def wait_for_current_stream(device: torch.device) -> None:
 
 
 def wait_for_default_stream(device: torch.device) -> None:
-    """What ffdl gave the default stream comes before what the current stream is given from now on.
+    """Makes later work on the current stream follow ffdl's work on the default stream.
 
-    To be called before what ffdl may still read is written. Nothing blocks but that stream.
+    Call it before memory is written that ffdl may still read. Only that stream waits.
     """
     if is_gpu(device):
         current, default = _streams(device)
@@ -69,23 +68,23 @@ def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream
 
 
 def stream_of(device: torch.device) -> int:
-    """PyTorch's current stream there, as DeviceLearner takes it."""
+    """Returns PyTorch's current stream there, as Learner takes it."""
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def using(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Within it the GPU is PyTorch's current one: it shows tensors of that one alone to others."""
+    """Makes the GPU PyTorch's current one: only its tensors can be exported then."""
     return torch.cuda.device(device) if is_gpu(device) else contextlib.nullcontext()
 
 
 def zeros(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A new array there."""
+    """Returns a new array there."""
     return torch.zeros(count, dtype=dtype, device=device)
 
 
 def seed(device: torch.device, number: int) -> None:
-    """Of the generators that the model's code draws from, that of the CPU among them."""
-    # torch.manual_seed() takes long: it remembers each call for all devices.
+    """Seeds the generators of the model's code, that of the CPU among them."""
+    # torch.manual_seed() is slow: it remembers each call for all devices.
     torch.default_generator.manual_seed(number)
     if is_gpu(device):
         torch.cuda.default_generators[device.index].manual_seed(number)

@@ -1,0 +1,100 @@
+"""The command ``ffdl checkpoint``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from typing import Any
+
+from ..errors import Error, InvalidArgument
+from .folder import list_checkpoints
+
+_FORMATS = ("torch", "hf", "dcp")
+
+
+def main(arguments: list[str]) -> int:
+    """Exit codes: 0 done; 1 failed, the message names the reason; 2 the command line."""
+    given = _parser().parse_args(arguments)
+    try:
+        given.run(given)
+    except Error as error:
+        print(f"ffdl: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ffdl checkpoint", description="List checkpoints, and convert them to and from the "
+        "files of PyTorch, Hugging Face and torch.distributed.checkpoint.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="the checkpoints of a folder or URL, newest first")
+    listing.add_argument("folder", metavar="FOLDER")
+    listing.set_defaults(run=_list)
+
+    export = commands.add_parser("export", help="write the newest checkpoint of FOLDER to TARGET")
+    export.add_argument("folder", metavar="FOLDER",
+                        help="of checkpoints, or that of one of them")
+    export.add_argument("target", metavar="TARGET",
+                        help="a new file for torch, otherwise a new folder")
+    export.add_argument("--config", help="folder whose config.json is copied, for hf")
+    export.set_defaults(run=_export)
+
+    importing = commands.add_parser("import", help="make a new FOLDER of checkpoints from SOURCE")
+    importing.add_argument("source", metavar="SOURCE")
+    importing.add_argument("folder", metavar="FOLDER")
+    importing.add_argument("--step", type=int, help="of the checkpoint (default: SOURCE's, or 0)")
+    importing.add_argument("--job", default="job", help="name of the job (default: %(default)s)")
+    importing.set_defaults(run=_import)
+
+    for command in (export, importing):
+        command.add_argument("--format", choices=_FORMATS, default="torch",
+                             help="(default: %(default)s)")
+        command.add_argument(
+            "--model", metavar="MODULE:FUNCTION", required=command is importing,
+            help="returns the model, (model, optimizer) or (model, optimizer, scheduler), built as "
+            "for the training")
+    return parser
+
+
+def _list(given: argparse.Namespace) -> None:
+    for one in list_checkpoints(given.folder):
+        print(f"step {one.step} of job {one.job}: {one.name}")
+
+
+def _export(given: argparse.Namespace) -> None:
+    from ..torch.checkpoint import export_checkpoint
+
+    made = _made(given.model) if given.model else {}
+    made.pop("scheduler", None)
+    done = export_checkpoint(
+        given.folder, given.target, format=given.format, config=given.config, **made)
+    print(f"step {done.step} of job {done.job}: {given.target}")
+
+
+def _import(given: argparse.Namespace) -> None:
+    from ..torch.checkpoint import import_checkpoint
+
+    made = _made(given.model)
+    if "optimizer" not in made:
+        raise InvalidArgument(
+            f"call '{given.model}': it returns a model alone; return (model, optimizer)")
+    done = import_checkpoint(
+        given.source, given.folder, format=given.format, step=given.step, job=given.job, **made)
+    print(f"step {done.step} of job {done.job}: {done.folder}")
+
+
+def _made(name: str) -> dict[str, Any]:
+    """Calls the function of the user's program, in a module below the working folder."""
+    module, _, function = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        make = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidArgument(
+            f"find '{name}': {error}; give MODULE:FUNCTION, as Python imports it here") from error
+    made = make()
+    parts = made if isinstance(made, tuple) else (made,)
+    return dict(zip(("model", "optimizer", "scheduler"), parts, strict=False))

@@ -1,0 +1,141 @@
+"""The order of a user's own sampler as that of a ledger."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidArgument
+from .generators import seed_generators
+
+_HINT = (
+    "a sampler must return the same order at each worker: draw from PyTorch's, NumPy's or "
+    "random's generator, which are seeded for each epoch, or from the number given to set_epoch()"
+)
+
+
+class SampledOrder:
+    """Returns the samples that a sampler gives to the places of an epoch.
+
+    Each process asks its own copy of the sampler once per epoch, with generators that are seeded by
+    the epoch's number. So all of them have the same order, also after a restart.
+    """
+
+    def __init__(self, sampler: Iterable[Any], seed: int, dataset_samples: int,
+                 batch_samples: int | None = None) -> None:
+        """batch_samples: of a batch sampler, whose lists must be that long; None: of a sampler."""
+        self._sampler = sampler
+        self._name = type(sampler).__name__
+        self._seed = seed
+        self._dataset_samples = dataset_samples
+        self._batch_samples = batch_samples
+        if any(hasattr(one, "num_replicas") for one in _nested(sampler)):
+            raise InvalidArgument(
+                f"take the order of '{self._name}': it returns one worker's share of an epoch; give "
+                "the sampler of all samples, which the loader shares among the workers"
+            )
+        first = self._ask(0)
+        if not np.array_equal(first, self._ask(0)):
+            raise InvalidArgument(
+                f"take the order of '{self._name}': it returned two orders for epoch 0; {_HINT}"
+            )
+        self._known = {0: first}
+
+    @property
+    def samples(self) -> int:
+        """The samples of an epoch."""
+        return len(self._known[min(self._known)])
+
+    @property
+    def checksum(self) -> int:
+        """Of the first epoch's order, by which workers see that they have the same."""
+        return zlib.crc32(self._of(0).tobytes())
+
+    def numbers(self, places: npt.NDArray[np.int64], epoch: int) -> npt.NDArray[np.int64]:
+        """Returns the samples at these places of the epoch."""
+        return self._of(epoch)[places]
+
+    def _of(self, epoch: int) -> npt.NDArray[np.int64]:
+        if epoch not in self._known:
+            order = self._ask(epoch)
+            if len(order) != self.samples:
+                raise InvalidArgument(
+                    f"take the order of '{self._name}': epoch {epoch} has {len(order)} samples, "
+                    f"one before {self.samples}; return as many in each epoch"
+                )
+            while len(self._known) > 1:  # samples are read ahead into the next epoch
+                del self._known[min(self._known)]
+            self._known[epoch] = order
+        return self._known[epoch]
+
+    def _ask(self, epoch: int) -> npt.NDArray[np.int64]:
+        with _kept_generators():
+            seed = zlib.crc32(f"{self._seed} order {epoch}".encode())
+            seed_generators(seed)
+            for sampler in _nested(self._sampler):
+                if hasattr(sampler, "set_epoch"):
+                    sampler.set_epoch(epoch)
+                generator = getattr(sampler, "generator", None)
+                if hasattr(generator, "manual_seed"):
+                    generator.manual_seed(seed)
+            given = iter(self._sampler)
+            order = np.fromiter(
+                given if self._batch_samples is None else self._samples_of(given), np.int64)
+        if len(order) == 0 or order.min() < 0 or order.max() >= self._dataset_samples:
+            seen = f"from {order.min()} to {order.max()}" if len(order) else "none"
+            raise InvalidArgument(
+                f"take the order of '{self._name}': its samples are {seen}; give numbers of the "
+                f"{self._dataset_samples} samples of the data set"
+            )
+        return order
+
+    def _samples_of(self, batches: Iterator[Any]) -> Iterator[int]:
+        for batch, is_last in _with_end(batches):
+            numbers = list(batch)
+            size = len(numbers)
+            if size > self._batch_samples or (size < self._batch_samples and not is_last):
+                raise InvalidArgument(
+                    f"take the batches of '{self._name}': one has {size} samples and batch_samples "
+                    f"is {self._batch_samples}; all but the last must have as many, since a batch "
+                    "is a step of all workers; leave out or fill up others (drop_last=True)"
+                )
+            yield from numbers
+
+
+def _with_end(items: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
+    ahead = list(itertools.islice(items, 1))
+    while ahead:
+        item = ahead.pop()
+        ahead.extend(itertools.islice(items, 1))
+        yield item, not ahead
+
+
+def _nested(sampler: Any) -> Iterator[Any]:
+    """Iterates over a sampler and those that it is made of, as PyTorch's BatchSampler."""
+    for _ in range(8):
+        if sampler is None:
+            return
+        yield sampler
+        sampler = getattr(sampler, "sampler", None)
+
+
+@contextmanager
+def _kept_generators() -> Iterator[None]:
+    torch = sys.modules.get("torch")
+    states = random.getstate(), np.random.get_state()
+    of_torch = None if torch is None else torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        if torch is not None:
+            torch.default_generator.set_state(of_torch)

@@ -1,0 +1,115 @@
+"""Windows of a long row of tokens, as language models are trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidArgument
+
+# More samples than any training uses: each step has windows that no other step had.
+_ENDLESS = 1 << 32
+
+
+def windows(
+    tokens: Any,
+    block_size: int,
+    *,
+    stride: int | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+) -> Windows:
+    """Makes a data set of windows of a long row of tokens.
+
+    ::
+
+        tokens = numpy.memmap("train.bin", dtype=numpy.uint16, mode="r")
+        data = ffdl.data.windows(tokens, 1024)
+        loader = ffdl.data.ElasticLoader(data, batch_samples=12, steps=5000)
+        for x, y in trainer.batches():
+            ...
+
+    A sample is a pair: the block_size tokens from a place on, and those that follow each of them,
+    both as int64. Of a NumPy array they are arrays, of a tensor tensors.
+
+    tokens: a NumPy array, also of a mapped file, or a tensor; one dimension, more than block_size.
+    stride: None: each sample begins at a random place, which depends on its number and the seed
+    alone. A number: they begin at its multiples, as many as there are; block_size is for an
+    evaluation, which reads each token once.
+    samples: the number of random windows in an epoch; None: so many that a training of `steps=`
+    never ends an epoch. Each epoch has the same windows.
+    Raises InvalidArgument.
+    """
+    return Windows(tokens, block_size, stride, samples, seed)
+
+
+class Windows:
+    """A data set of windows of a row of tokens. Made by windows()."""
+
+    def __init__(
+        self, tokens: Any, block_size: int, stride: int | None, samples: int | None, seed: int
+    ) -> None:
+        shape = tuple(getattr(tokens, "shape", ()))
+        if len(shape) != 1 or block_size < 1 or shape[0] <= block_size:
+            raise InvalidArgument(
+                f"make windows of {block_size} tokens: the tokens are a "
+                f"'{type(tokens).__name__}' of shape {list(shape)}; give an array or a tensor of "
+                "one dimension with more tokens than a window, and windows of at least 1"
+            )
+        if stride is not None and (stride < 1 or samples is not None):
+            raise InvalidArgument(
+                f"make windows: stride is {stride}, samples {samples}; give a stride of at least "
+                "1, or the number of random windows"
+            )
+        if samples is not None and samples < 1:
+            raise InvalidArgument(f"make windows: samples is {samples}; give at least 1, or None")
+        self._tokens = tokens
+        self._block = block_size
+        self._stride = stride
+        self._seed = seed
+        self._places = shape[0] - block_size
+        in_strides = 0 if stride is None else -(-self._places // stride)
+        self._samples = in_strides or samples or _ENDLESS
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __getitem__(self, number: int) -> tuple[Any, Any]:
+        if not 0 <= number < self._samples:
+            raise IndexError(f"window {number} of {self._samples}")
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[tuple[Any, Any]]:
+        pairs = []
+        for begin in self.begins(np.asarray(numbers, np.uint64)).tolist():
+            window = self._tokens[begin : begin + self._block + 1]
+            if isinstance(window, np.ndarray):
+                window = window.astype(np.int64)
+            else:
+                window = window.long()
+            pairs.append((window[:-1], window[1:]))
+        return pairs
+
+    def begins(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Returns the places at which the windows of these numbers begin."""
+        if self._stride is not None:
+            return (numbers * np.uint64(self._stride)).astype(np.int64)
+        share = (_mixed(numbers, self._seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return np.minimum((share * self._places).astype(np.int64), self._places - 1)
+
+
+def _mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
+    """Returns random bits for each number: SplitMix64 (Steele, Lea and Flood 2014, figure 17)."""
+    golden = 0x9E3779B97F4A7C15
+    offset = np.uint64((seed + 1) * golden % (1 << 64))
+    bits = numbers * np.uint64(golden) + _finished(np.full(1, offset))
+    return _finished(bits)
+
+
+def _finished(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

@@ -1,0 +1,1 @@
+"""Adapters for trainers of others; each needs the package that it is named after."""

@@ -1,0 +1,130 @@
+"""A folder behind an fsspec URL: an object store, or any other that fsspec knows."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from .errors import Error, Exhausted, InvalidArgument, NotFound, Unavailable, Unimplemented
+
+_Value = TypeVar("_Value")
+
+
+def is_url(path: str) -> bool:
+    return "://" in path
+
+
+def open_url(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
+    """Returns the file system of a URL, and its path there."""
+    if not is_url(url):
+        raise InvalidArgument(
+            f"open '{url}': it is no URL; give one such as 's3://bucket/folder'")
+    try:
+        from fsspec.core import url_to_fs
+
+        return url_to_fs(url, **(storage_options or {}))  # type: ignore[no-any-return]
+    except ImportError as error:
+        raise Unimplemented(
+            f"open '{url}': {error}; pip install 'ffdl[s3]', or the package of fsspec for that URL"
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise InvalidArgument(
+            f"open '{url}': {error}; check the URL and storage_options") from error
+
+
+def call(doing: str, function: Callable[[], _Value]) -> _Value:
+    """Calls a function of fsspec, and converts its exceptions, which are of any class."""
+    try:
+        return function()
+    except Error:
+        raise
+    except FileNotFoundError as error:
+        raise NotFound(f"{doing}: {error or 'no such file'}; check the URL") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Exhausted(f"{doing}: {error}; free some, or use another disk") from error
+        raise Unavailable(
+            f"{doing}: {type(error).__name__}: {error}; check the URL, the access and the network"
+        ) from error
+
+
+class RemoteFolder:
+    """Files by their names below a URL, at most one folder deep. Any thread; one at a time.
+
+    Errors: NotFound, Unavailable, with the URL.
+    """
+
+    def __init__(self, url: str, storage_options: dict[str, Any] | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._files, root = open_url(self.url, storage_options)
+        self._root = root.rstrip("/")
+
+    def list(self) -> dict[str, dict[str, int]]:
+        """Returns for each folder its files and their sizes."""
+        def find() -> dict[str, Any]:
+            self._files.invalidate_cache()
+            return self._files.find(self._root, detail=True)  # type: ignore[no-any-return]
+
+        folders: dict[str, dict[str, int]] = {}
+        for path, facts in call(f"list '{self.url}'", find).items():
+            folder, _, name = path.removeprefix(self._root).lstrip("/").rpartition("/")
+            folders.setdefault(folder, {})[name] = facts["size"]
+        return folders
+
+    def read(self, name: str) -> bytes:
+        return call(f"read '{self.url}/{name}'", lambda: self._files.cat_file(self._at(name)))
+
+    def write(self, name: str, content: bytes) -> None:
+        def write() -> None:
+            self._files.makedirs(os.path.dirname(self._at(name)), exist_ok=True)
+            self._files.pipe_file(self._at(name), content)
+
+        call(f"write '{self.url}/{name}'", write)
+
+    def upload(self, path: str, name: str) -> None:
+        def put() -> None:
+            self._files.makedirs(os.path.dirname(self._at(name)), exist_ok=True)
+            self._files.put_file(path, self._at(name))
+
+        call(f"upload '{path}' to '{self.url}/{name}'", put)
+
+    def download(self, name: str, path: str) -> None:
+        call(f"download '{self.url}/{name}' to '{path}'",
+             lambda: self._files.get_file(self._at(name), path))
+
+    def remove(self, name: str) -> None:
+        """Removes a file; one that is missing already does not matter."""
+        with contextlib.suppress(NotFound):
+            call(f"remove '{self.url}/{name}'", lambda: self._files.rm_file(self._at(name)))
+
+    def remove_empty(self, name: str) -> None:
+        """Removes a folder of a store that has folders, if it is empty."""
+        with contextlib.suppress(Exception):
+            self._files.rmdir(self._at(name))
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+@contextlib.contextmanager
+def folder_lock(folder: str, *, waits: bool) -> Iterator[bool]:
+    """Holds the lock of a folder, which one process has at a time; a dead one has it no more.
+
+    False: another process holds it, if it may not wait.
+    """
+    path = os.path.join(folder, ".lock")
+    try:
+        file = open(path, "ab")
+    except OSError as error:
+        raise Unavailable(f"open '{path}': {error.strerror}; check the folder") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

@@ -1,0 +1,236 @@
+"""Operations beside compute, one after another, and the Work objects that c10d waits for."""
+
+from __future__ import annotations
+
+import collections
+import os
+import queue
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import ffdl
+
+Call = Callable[[ffdl.Communicator], None]
+
+# PyTorch before 2.7 drops the Python side of a Work when only C++ holds it, which then waits for it
+# forever. So that many are kept here. C++ waits for most at once.
+KEPT_WORKS = 64 if torch.__version__ < (2, 7) else 0
+
+
+class Work(dist.Work):
+    """One operation, as torch.distributed returns it: supports wait() and a Future.
+
+    wait() raises the operation's error each time, and the Future holds it: a
+    torch.distributed.DistBackendError with the exception of ffdl as its cause.
+    Threads: all methods from any thread.
+    """
+
+    def __init__(self, doing: str, call: Call | None, tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._doing = doing
+        self._call = call
+        self._tensors = tensors
+        self._error: Exception | None = None
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._trigger: torch.futures.Future[None] | None = None
+        self._future: torch.futures.Future[list[torch.Tensor]] | None = None
+
+    def run(self, communicator: Callable[[], ffdl.Communicator]) -> None:
+        """Runs the operation, once, on the calling thread."""
+        assert self._call is not None
+        try:
+            self._call(communicator())
+        except (KeyboardInterrupt, SystemExit):
+            self._end(ffdl.Cancelled(f"{self._doing}: interrupted"))
+            raise
+        except Exception as error:  # wait() raises it
+            self._end(error)
+        else:
+            self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        # The frames of the operation and of its waiters must not keep their objects alive.
+        self._error = error and error.with_traceback(None)
+        self._call = None  # its objects may be freed
+        with self._lock:
+            self._ended.set()
+            trigger = self._trigger
+        if trigger is not None:
+            trigger.set_result(None)
+
+    def is_completed(self) -> bool:
+        """True if it has ended, with or without an error."""
+        return self._ended.is_set()
+
+    def is_success(self) -> bool:
+        """True if it has ended without an error."""
+        return self._ended.is_set() and self._error is None
+
+    def exception(self) -> Exception | None:
+        """The exception that wait() raises, a new object each time; None without an error."""
+        if self._error is None:
+            return None
+        late = f"{self._doing}: its timeout has passed: " * isinstance(self._error, ffdl.Timeout)
+        raised: Exception = dist.DistBackendError(f"{late}{self._error}")
+        raised.__cause__ = self._error
+        return raised
+
+    def _raise_error(self) -> None:
+        if (error := self.exception()) is not None:
+            raise error
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Waits until it has ended, which its own time-out bounds; timedelta(0): no other bound.
+
+        Raises DistBackendError for an error of the operation, or if it has not ended by then; then
+        it continues. Ctrl-C ends the wait, not the operation.
+        """
+        limit_s = timeout.total_seconds() if timeout else 0.0
+        if not self._ended.wait(limit_s if limit_s > 0 else None):
+            raise dist.DistBackendError(
+                f"wait for {self._doing}: it has not ended after {limit_s} s, and continues; wait "
+                "longer, or abort the group"
+            )
+        self._raise_error()
+        return True
+
+    def synchronize(self) -> None:
+        """Calls wait()."""
+        self.wait()
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that the operation writes."""
+        return self._tensors
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """Returns a Future of result(). Its callbacks run on the thread that ran the operation."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._trigger = trigger = torch.futures.Future()
+            # Only an exception of a callback is an error to C++, too.
+            self._future = future = trigger.then(self._outcome)
+            ended = self._ended.is_set()
+        if ended:
+            trigger.set_result(None)
+        return future
+
+    def _outcome(self, _: Any) -> list[torch.Tensor]:
+        self._raise_error()
+        return self._tensors
+
+
+class Lane:
+    """Runs the operations of one communicator in the order in which they were passed.
+
+    A thread runs them; it starts with the first operation that is not waited for at once. An
+    operation that is waited for at once and has none before it runs on its caller's thread, which
+    saves two thread switches.
+    Threads: all methods from any thread.
+    """
+
+    def __init__(
+        self, connect: Callable[[], ffdl.Communicator], give_up: Callable[[], None]
+    ) -> None:
+        """Connects with the first operation. give_up: ends a connect() in progress."""
+        self._connect: Callable[[], ffdl.Communicator] | None = connect
+        self._give_up = give_up
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()  # held by the thread that runs an operation
+        self._given: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._kept: collections.deque[Work] = collections.deque(maxlen=KEPT_WORKS)
+        self._not_ended = 0
+        self._closed = ""  # the reason why no operation is accepted any more
+        self._aborted = ""
+        self._thread: threading.Thread | None = None
+        self._communicator: ffdl.Communicator | None = None
+
+    def connect(self) -> ffdl.Communicator:
+        """Returns the communicator, connected by the first call."""
+        connect = self._connect
+        if self._communicator is None:
+            if connect is None:
+                raise ffdl.Cancelled(self._closed)
+            communicator = connect()
+            with self._lock:
+                self._communicator = communicator
+                aborted = self._aborted
+            if aborted:
+                communicator.abort(aborted)
+        return self._communicator
+
+    def check(self, doing: str) -> None:
+        """Raises Cancelled if no operation is accepted."""
+        if os.getpid() != self._process:
+            raise ffdl.Cancelled(
+                f"{doing}: this process is a fork of the one that made the group; call "
+                "init_process_group in the child, or start it with multiprocessing's 'spawn'"
+            )
+        if self._closed:
+            raise ffdl.Cancelled(f"{doing}: {self._closed}")
+
+    def give(self, work: Work, *, waits: bool) -> Work:
+        """Runs the operation, or queues it. waits: the caller will wait for it at once."""
+        self.check(work._doing)  # before the lock, which a thread may have held during a fork
+        with self._lock:
+            self.check(work._doing)
+            self._kept.append(work)
+            at_once = waits and self._not_ended == 0 and self._communicator is not None
+            self._not_ended += 1
+            if at_once:
+                self._turn.acquire()  # free, since all operations have ended
+            else:
+                self._given.put(work)
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._run_given, name="ffdl-c10d", daemon=True
+                    )
+                    self._thread.start()
+        if at_once:
+            self._run(work)
+        return work
+
+    def _run(self, work: Work) -> None:
+        try:
+            work.run(self.connect)
+        finally:
+            self._turn.release()
+            with self._lock:
+                self._not_ended -= 1
+
+    def _run_given(self) -> None:
+        while (work := self._given.get()) is not None:
+            self._turn.acquire()
+            self._run(work)
+            del work  # freed before the next one arrives
+
+    def abort(self, why: str) -> None:
+        """Ends the operations in progress; none is accepted any more."""
+        if os.getpid() != self._process:
+            return
+        self._give_up()
+        with self._lock:
+            self._closed = self._aborted = self._closed or why
+            communicator = self._communicator
+        if communicator is not None:
+            communicator.abort(why)
+
+    def close(self, why: str) -> None:
+        """Waits for the accepted operations until their time-outs, and leaves the communicator."""
+        if os.getpid() == self._process:
+            with self._lock:
+                self._closed = self._closed or why
+                thread, self._thread = self._thread, None
+                if thread is not None:
+                    self._given.put(None)
+            if thread is not None and thread is not threading.current_thread():
+                thread.join()
+            self._connect = None  # which refers to the group, which refers to its lanes
+        self._communicator = None

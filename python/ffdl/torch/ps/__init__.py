@@ -1,0 +1,1 @@
+"""Learners of one host that share their weights."""

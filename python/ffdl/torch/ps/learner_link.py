@@ -1,0 +1,203 @@
+"""The transfer of gradients and weights between a model and a parameter server's learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from ... import (
+    Exhausted,
+    Gradient,
+    Learner,
+    PullMode,
+    PushResult,
+    SampleRange,
+    Timeout,
+)
+from .. import device as gpu
+from .sparse_gradient import SparseGradient
+
+T = TypeVar("T")
+
+Samples = SampleRange | tuple[int, int, int]
+Gradients = list[torch.Tensor | None]  # of each parameter; None: zeros
+Wait = Callable[[Callable[[float], T]], T]  # calls with time-outs until it has ended
+
+
+def _collect(parameters: list[torch.nn.Parameter], gradients: Gradients, to: torch.Tensor) -> None:
+    pieces = [
+        torch.zeros_like(p, requires_grad=False).reshape(-1) if gradient is None
+        else gradient.to_dense().reshape(-1)
+        for p, gradient in zip(parameters, gradients, strict=True)
+    ]
+    torch.cat(pieces, out=to)
+
+
+class Link(Protocol):
+    """The link of one learner and one model. Threads: one at a time."""
+
+    learner: Learner
+    _wait: Wait[Any]
+
+    def begin_mini_batch(self) -> None:
+        """Waits while this learner is too far ahead."""
+
+    def push(self, gradients: Gradients, samples: Sequence[Samples]) -> PushResult | None:
+        """Commits the gradients with their samples, now or before the next push ends.
+
+        Returns the result of the last push that has ended; None: none has.
+        """
+
+    def push_rows(self, gradient: SparseGradient, samples: Sequence[Samples]) -> PushResult:
+        """Commits a gradient of rows with its samples, now."""
+        try:
+            return self._push_rows(gradient, samples)
+        except Exhausted:  # together with the gradient that waits for the server: push that first
+            self._wait(self.learner.flush)
+            return self._push_rows(gradient, samples)
+
+    def _push_rows(self, gradient: SparseGradient, samples: Sequence[Samples]) -> PushResult:
+        raise NotImplementedError
+
+    def finish_push(self) -> PushResult | None:
+        """Ends the push in progress; returns as push()."""
+
+    def pull(self, mode: PullMode) -> int:
+        """Sets the model's weights to those of the server; returns their version."""
+
+    def settle(self) -> None:
+        """Ends all transfers."""
+
+
+class HostLink(Link):
+    """The link of a model on the CPU: its work is done when a call returns."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        parameters: list[torch.nn.Parameter],
+        weights: torch.Tensor,
+        wait: Wait[Any],
+    ) -> None:
+        self.learner = learner
+        self._parameters = parameters
+        self._weights = weights
+        self._wait = wait
+
+    def begin_mini_batch(self) -> None:
+        self._wait(self.learner.begin_mini_batch)
+
+    def push(self, gradients: Gradients, samples: Sequence[Samples]) -> PushResult:
+        slot = self._wait(self.learner.gradient_slot)
+        _collect(self._parameters, gradients, torch.from_numpy(slot))
+        return self.learner.push(Gradient.slot(), samples)
+
+    def _push_rows(self, gradient: SparseGradient, samples: Sequence[Samples]) -> PushResult:
+        return self.learner.push(Gradient.sparse(gradient.tables, gradient.parts), samples)
+
+    def finish_push(self) -> None:
+        pass
+
+    def pull(self, mode: PullMode) -> int:
+        return self.learner.pull(self._weights.numpy(), mode)
+
+    def settle(self) -> None:
+        pass
+
+
+class DeviceLink(Link):
+    """The link of a model on a GPU, with a learner of that device.
+
+    overlap: gradients and weights are transferred while the next mini-batch computes. Gradients
+    have two arrays in turn, and weights arrive in another array than the model's. So a mini-batch
+    computes with weights that were requested when the previous one began (GaDei's loop, as in
+    learner.h). Gradients are sent in the type that the server keeps: with 16 bits they are rounded
+    on the GPU.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        parameters: list[torch.nn.Parameter],
+        weights: torch.Tensor,
+        wait: Wait[Any],
+        overlap: bool,
+    ) -> None:
+        self.learner = learner
+        self._transfers = learner  # its calls that start and finish; tests replace it
+        self._parameters = parameters
+        self._weights = weights
+        self._device = weights.device
+        self._wait = wait
+        self._overlap = overlap
+        dtype = getattr(torch, learner.gradient_type)
+        self._gradients = [
+            torch.zeros_like(weights, dtype=dtype) for _ in range(2 if overlap else 1)]
+        self._arriving = torch.empty_like(weights) if overlap else weights
+        self._is_pushing = False
+        self._is_pulling = False
+
+    def begin_mini_batch(self) -> None:
+        if not self._overlap:  # no computation runs beside it
+            self._wait(self.learner.begin_mini_batch)
+
+    def push(self, gradients: Gradients, samples: Sequence[Samples]) -> PushResult | None:
+        self._gradients.reverse()
+        array = self._gradients[0]  # the other one may be in transfer
+        _collect(self._parameters, gradients, array)
+        before = self.finish_push()
+        with gpu.using(self._device):
+            self._transfers.start_push(array, samples, stream=gpu.stream_of(self._device))
+        self._is_pushing = True
+        return before if self._overlap else self.finish_push()
+
+    def _push_rows(self, gradient: SparseGradient, samples: Sequence[Samples]) -> PushResult:
+        with gpu.using(self._device):
+            self._transfers.start_push(
+                Gradient.sparse(gradient.tables, gradient.parts), samples,
+                stream=gpu.stream_of(self._device))
+        self._is_pushing = True
+        result = self.finish_push()
+        assert result is not None
+        return result
+
+    def finish_push(self) -> PushResult | None:
+        if not self._is_pushing:
+            return None
+        try:
+            result: PushResult = self._wait(self._transfers.finish_push)
+        except Timeout:  # it continues
+            raise
+        except Exception:
+            self._is_pushing = False
+            raise
+        self._is_pushing = False
+        return result
+
+    def pull(self, mode: PullMode) -> int:
+        if self._is_pulling:
+            version = self._finish_pull()
+            self._weights.copy_(self._arriving)
+        else:
+            self._start_pull(self._weights, mode)
+            version = self._finish_pull()
+        if self._overlap and mode == PullMode.RELAXED:
+            self._start_pull(self._arriving, mode)
+        return version
+
+    def settle(self) -> None:
+        self.finish_push()
+        if self._is_pulling:
+            self._finish_pull()
+
+    def _start_pull(self, to: torch.Tensor, mode: PullMode) -> None:
+        with gpu.using(self._device):
+            self._transfers.start_pull(to, mode, stream=gpu.stream_of(self._device))
+        self._is_pulling = True
+
+    def _finish_pull(self) -> int:
+        version: int = self._wait(self._transfers.finish_pull)
+        self._is_pulling = False
+        return version

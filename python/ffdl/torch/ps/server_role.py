@@ -1,0 +1,168 @@
+"""The role of the server: the first learner creates it, and another one takes it over."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from ... import (
+    Conflict,
+    NotFound,
+    ParameterServer,
+    ParameterServerView,
+    Store,
+    Timeout,
+    ended_servers,
+    job_environment,
+    open_store,
+    record_server_end,
+    remove_segment,
+)
+from ...errors import JobDone
+
+T = TypeVar("T")
+
+KEEP_S = 0.1  # interval of checks that the server lives, for a learner that waits
+_LOOK_S = 5.0  # for a segment that exists: opening it waits for no other process
+
+
+class _Job:
+    """The job of `ffdl run` with this process as a worker: its record outlives the server."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    @classmethod
+    def of_this_process(cls) -> _Job | None:
+        told = job_environment()
+        if told is None:
+            return None
+        return cls(open_store(told.store_url, secret=told.store_secret), told.job)
+
+    def expect_under_way(self, server: str) -> None:
+        if server in ended_servers(self._store, self._name):
+            raise JobDone(
+                f"learn from parameter server '{server}': in job '{self._name}' it has ended after "
+                "its training; give `ffdl run --again` to train it again"
+            )
+
+    def record_end(self, server: str, version: int) -> None:
+        record_server_end(self._store, self._name, server, version)
+
+
+class ServerRole:
+    """A server by name on this host, which this or another process holds.
+
+    Threads: one at a time; the server has threads of its own.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.server: ParameterServer | None = None
+        self._look: ParameterServerView | None = None
+        self._job = _Job.of_this_process()
+
+    def attach(self, create: Callable[[], ParameterServer], learner: Callable[[], T]) -> T:
+        """Attaches a learner; creates the server if there is none.
+
+        create: creates the server, writes its first weights and starts it. learner: attaches a
+        learner, which is returned. Raises JobDone (in this job the server has ended with its
+        training).
+        """
+        with self._alone():
+            if self._job is not None:
+                self._job.expect_under_way(self._name)
+            self._remove_unborn()
+            try:
+                self.server = create()
+            except Conflict:
+                self._adopt()
+            return learner()
+
+    def end(self) -> bool:
+        """Stops the server that this process holds, unless a learner is attached."""
+        with self._alone():
+            if self.server is None or any(one.attached for one in self.server.stats().learners):
+                return False
+            if self._job is not None:
+                self._job.record_end(self._name, self.server.version)
+            self.server.stop()
+        return True
+
+    def wait(self, call: Callable[[float], T], timeout_s: float) -> T:
+        """Repeats a call with short time-outs until it has ended, or Timeout is raised.
+
+        The call waits for other processes. Takes over from a server that dies meanwhile.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return call(min(KEEP_S, max(0.0, deadline - time.monotonic())))
+            except Timeout:
+                self.keep()
+                if time.monotonic() >= deadline:
+                    raise
+
+    def keep(self) -> bool:
+        """Takes over a dead server; returns True if it was dead."""
+        if self.server is not None or self._view().stats().server_alive:
+            return False
+        with self._alone():
+            return self._adopt()
+
+    def _view(self) -> ParameterServerView:
+        if self._look is None:
+            self._look = ParameterServerView.open(self._name, timeout_s=_LOOK_S)
+        return self._look
+
+    def _adopt(self) -> bool:
+        try:
+            server = ParameterServer.adopt(self._name)
+        except (Conflict, NotFound):
+            return False  # it lives; or it has ended, as the learner's next call will report
+        server.start()
+        self.server = server
+        return True
+
+    def _remove_unborn(self) -> None:
+        """Removes a server that was killed before its first weights: no learner used it."""
+        try:
+            view = ParameterServerView.open(self._name, timeout_s=0)
+        except Timeout:
+            return  # there is none
+        stats = view.stats()
+        del view
+        if not stats.server_alive and stats.version == 0 and not stats.learners:
+            with contextlib.suppress(Conflict, NotFound):
+                remove_segment(self._name)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Excludes other processes of this user until the server is created."""
+        folder = pathlib.Path(tempfile.gettempdir(), f"ffdl-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{self._name}.server-lock"
+        while True:
+            with path.open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not _is_at(path, lock.fileno()):
+                    continue  # its last holder has removed it
+                try:
+                    yield
+                finally:
+                    path.unlink()
+            return
+
+
+def _is_at(path: pathlib.Path, file: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except FileNotFoundError:
+        return False

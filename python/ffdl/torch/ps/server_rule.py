@@ -1,0 +1,83 @@
+"""The update rules of PyTorch's optimizers and schedulers in a parameter server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim import lr_scheduler
+
+from ... import Decay, InvalidArgument, LearningRateSchedule, UpdateRuleOptions
+
+
+def _refuse(what: object, why: str) -> InvalidArgument:
+    return InvalidArgument(f"let a parameter server do '{type(what).__name__}': {why}")
+
+
+def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
+    """Returns the update rule of the same arithmetic.
+
+    SGD: ``sgd``, with momentum ``momentum``, with nesterov ``nesterov``; Adam, AdamW and Adagrad:
+    by their names; SparseAdam: ``adam``, for gradients of rows, which adds epsilon at another
+    place. One parameter group. Raises InvalidArgument for options that no rule has: dampening,
+    amsgrad, maximize, lr_decay, an initial accumulator, and other optimizers.
+    """
+    if len(optimizer.param_groups) != 1:
+        raise _refuse(optimizer, f"it has {len(optimizer.param_groups)} parameter groups; give all "
+                                 "parameters the same numbers, in one group")
+    group = optimizer.param_groups[0]
+    for option in ("dampening", "amsgrad", "maximize", "lr_decay", "initial_accumulator_value"):
+        if group.get(option):
+            raise _refuse(optimizer, f"no update rule has '{option}'; leave it at its default")
+    if isinstance(group["lr"], torch.Tensor):
+        raise _refuse(optimizer, "its learning rate is a tensor; give a number")
+    numbers = {
+        "learning_rate": group.get("initial_lr", group["lr"]),
+        "weight_decay": group.get("weight_decay", 0.0),
+    }
+    kind = type(optimizer)
+    if kind is torch.optim.SGD:
+        if not group["momentum"]:
+            return UpdateRuleOptions("sgd", **numbers)
+        name = "nesterov" if group["nesterov"] else "momentum"
+        return UpdateRuleOptions(name, momentum=group["momentum"], **numbers)
+    if kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SparseAdam):
+        # Adam with decoupled_weight_decay is AdamW under another name.
+        is_decoupled = kind is torch.optim.AdamW or group.get("decoupled_weight_decay", False)
+        beta1, beta2 = group["betas"]
+        return UpdateRuleOptions("adamw" if is_decoupled else "adam", beta1=beta1, beta2=beta2,
+                                 epsilon=group["eps"], **numbers)
+    if kind is torch.optim.Adagrad:
+        return UpdateRuleOptions("adagrad", epsilon=group["eps"], **numbers)
+    raise _refuse(optimizer, "no update rule is equivalent; use SGD, Adam, AdamW, SparseAdam or "
+                                "Adagrad")
+
+
+def schedule_of(scheduler: Any) -> LearningRateSchedule:
+    """Returns the schedule of the same factors; a step is an update of the server.
+
+    CosineAnnealingLR, which stays at its end; StepLR; LinearLR, as a warm-up that begins at 1 /
+    total_iters, or as a decay from 1 on. None: constant. Raises InvalidArgument for others.
+    """
+    if scheduler is None:
+        return LearningRateSchedule()
+    if scheduler.last_epoch != 0:
+        raise _refuse(scheduler, "it was stepped; give a new one, as the server steps it")
+    kind = type(scheduler)
+    if kind is lr_scheduler.CosineAnnealingLR:
+        return LearningRateSchedule(Decay.COSINE, decay_steps=scheduler.T_max,
+                                    final_factor=scheduler.eta_min / scheduler.base_lrs[0])
+    if kind is lr_scheduler.StepLR:
+        return LearningRateSchedule(Decay.STEP, decay_steps=scheduler.step_size,
+                                    final_factor=scheduler.gamma)
+    if kind is lr_scheduler.LinearLR:
+        steps = scheduler.total_iters
+        if scheduler.start_factor == 1:
+            return LearningRateSchedule(Decay.LINEAR, decay_steps=steps,
+                                        final_factor=scheduler.end_factor)
+        if scheduler.end_factor == 1 and abs(scheduler.start_factor * (steps + 1) - 1) < 1e-6:
+            return LearningRateSchedule(warmup_steps=steps + 1)
+        raise _refuse(scheduler, f"a warm-up of {steps} steps begins at the factor 1 / "
+                                 f"{steps + 1} and ends at 1")
+    raise _refuse(scheduler, "no schedule is equivalent; use CosineAnnealingLR, StepLR or "
+                             "LinearLR, or give an ffdl.LearningRateSchedule")

@@ -1,0 +1,52 @@
+"""Gradients of PyTorch that touch some rows of tables, as a parameter server takes them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import device as gpu
+
+
+class SparseGradient(NamedTuple):
+    """The arguments of Gradient.sparse(); parameters without a gradient are not named.
+
+    tables: (first parameter, int64[n] rows, float32[n, row_size] values). parts: (first parameter,
+    float32[m] values). Rows are in the host's memory. Values are in the model's memory: arrays on
+    the CPU, tensors on a GPU, with distinct rows, since repeated ones are added up there.
+    """
+
+    tables: list[tuple[int, Any, Any]]
+    parts: list[tuple[int, Any]]
+
+    @classmethod
+    def of(
+        cls, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor | None]
+    ) -> SparseGradient | None:
+        """Returns the gradient of consecutive parameters; None if no gradient is of rows."""
+        if not any(gradient is not None and _is_of_rows(gradient) for gradient in gradients):
+            return None
+        result = cls([], [])
+        begin = 0
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if gradient is not None and _is_of_rows(gradient):
+                if gpu.is_gpu(gradient.device):
+                    gradient = gradient.coalesce()
+                rows, values = gradient._indices()[0], gradient._values()
+                if len(rows) > 0:
+                    matrix = values.reshape(len(rows), -1).contiguous()
+                    numbers = rows.contiguous().cpu().numpy()
+                    result.tables.append((begin, numbers, _as_array(matrix)))
+            elif gradient is not None:
+                result.parts.append((begin, _as_array(gradient.to_dense().reshape(-1))))
+            begin += parameter.numel()
+        return result
+
+
+def _as_array(values: torch.Tensor) -> Any:
+    return values if gpu.is_gpu(values.device) else values.numpy()
+
+
+def _is_of_rows(gradient: torch.Tensor) -> bool:
+    return gradient.is_sparse and gradient.sparse_dim() == 1 and gradient.dim() > 1

@@ -1,0 +1,1 @@
+"""Training loops with workers that join, leave and are killed."""

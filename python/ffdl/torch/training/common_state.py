@@ -1,0 +1,457 @@
+"""The state that the workers of an elastic training share, as arrays of fixed shapes."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ... import CheckpointOptions, InvalidArgument, shared_array
+from .. import device as gpu
+from .optimizers import Schedulers, refuse
+
+SETTINGS = "elastic.settings"  # the name of their tensor
+SETTINGS_BYTES = 1 << 14
+
+
+def names_of(model: torch.nn.Module) -> dict[int, str]:
+    """Returns the parameters' names, by identity, whether or not the model was compiled."""
+    return {id(p): name.replace("_orig_mod.", "") for name, p in model.named_parameters()}
+
+
+def expect_trainable(model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:
+    """Checks the model; parameters: those that require gradients."""
+    name = type(model).__name__
+    for parameter in model.parameters():
+        if not parameter.is_contiguous():
+            refuse(name, "a parameter is not contiguous; make it so")
+    if not parameters:
+        refuse(name, "no parameter requires gradients")
+
+
+def extra_tensors(
+    doing: str, objects: Mapping[str, Any], known: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Returns the tensors of these objects, by the objects' and their own names."""
+    tensors = {}
+    for name, one in objects.items():
+        again = one.state_dict()
+        for key, value in one.state_dict().items():
+            full = f"{name}.{key}"
+            if not isinstance(value, torch.Tensor):
+                raise InvalidArgument(
+                    f"{doing}: '{key}' of extra_state '{name}' is a {type(value).__name__}; keep it "
+                    "in a tensor that changes in place"
+                )
+            if value.data_ptr() != again[key].data_ptr():
+                raise InvalidArgument(
+                    f"{doing}: '{key}' of extra_state '{name}' is a copy that state_dict() makes; "
+                    "give an object whose state_dict() has its own tensors"
+                )
+            if full in known:
+                raise InvalidArgument(
+                    f"{doing}: the model and extra_state have both '{full}'; use another name"
+                )
+            tensors[full] = value.detach()
+    return tensors
+
+
+def name_state(
+    doing: str,
+    model: torch.nn.Module,
+    optimizer_state: Mapping[str, torch.Tensor],
+    buffers: Buffers,
+    settings: Settings,
+    extra_state: Mapping[str, Any],
+) -> dict[str, torch.Tensor]:
+    """Returns the tensors of an elastic training's state, in their order."""
+    names = names_of(model)
+    state = {names[id(p)]: p.detach() for p in model.parameters()}
+    state |= optimizer_state
+    state |= dict(zip(buffers.names, buffers.settled, strict=True))
+    state[SETTINGS] = settings.bytes
+    return state | extra_tensors(doing, extra_state, state)
+
+
+def with_names(options: CheckpointOptions, names: list[str]) -> CheckpointOptions:
+    """Returns the options with these names for arrays that have none."""
+    if not isinstance(options, CheckpointOptions):
+        raise TypeError(
+            f"keep checkpoints: 'checkpoints' is of type {type(options).__name__}; give "
+            "ffdl.CheckpointOptions(folder, ...)"
+        )
+    given = {key: getattr(options, key) for key in dir(options) if not key.startswith("_")}
+    return CheckpointOptions(**given | {"names": options.names or names})
+
+
+def _buckets(tensors: list[torch.Tensor], bucket_bytes: int) -> Iterator[list[torch.Tensor]]:
+    """Cuts buckets as a session does: each of one dtype, full at that many bytes."""
+    bucket: list[torch.Tensor] = []
+    has = 0
+    for tensor in tensors:
+        if bucket and (has >= bucket_bytes > 0 or tensor.dtype != bucket[0].dtype):
+            yield bucket
+            bucket, has = [], 0
+        bucket.append(tensor)
+        has += tensor.numel() * tensor.element_size()
+    if bucket:
+        yield bucket
+
+
+class Averaged:
+    """The arrays that a session averages; those on the CPU are in shared memory.
+
+    They hold one tensor like each of the given ones.
+    arrays: one for each bucket of the session, which has several tensors of one dtype, in their
+    order, or without bucket_bytes by dtype. memory: those of the CPU, as shared_array() made them.
+    """
+
+    def __init__(
+        self, tensors: list[torch.Tensor], bucket_bytes: int, device: torch.device
+    ) -> None:
+        self.memory: list[np.ndarray[Any, Any]] = []
+        self.arrays: list[torch.Tensor] = []
+        self._device = device
+        self._like: dict[int, torch.Tensor] = {}
+        self._ends: list[int] = []  # of each array, in tensors
+        self._parts: list[list[torch.Tensor]] = []  # the tensors of each array
+        if bucket_bytes == 0:
+            tensors = sorted(tensors, key=lambda one: str(one.dtype))
+        for bucket in _buckets(tensors, bucket_bytes):
+            whole = self._allocate(sum(one.numel() for one in bucket), bucket[0].dtype)
+            parts = whole.split([one.numel() for one in bucket])
+            for one, part in zip(bucket, parts, strict=True):
+                # Through `data` each tensor has its own version, which counts the changes in place.
+                self._like[id(one)] = part.view(one.shape).data
+            self.arrays.append(whole)
+            self._ends.append(len(self._like))
+            self._parts.append(bucket)
+
+    def name_element(self, array: int, element: int, names: dict[int, str]) -> str:
+        """Returns the name of an element in errors; names: of the tensors, by identity."""
+        for tensor in self._parts[array]:
+            if element < tensor.numel():
+                return f"element {element} of the gradient of '{names[id(tensor)]}'"
+            element -= tensor.numel()
+        return f"element {element} of array {array}"
+
+    def like(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [self._like[id(one)] for one in tensors]
+
+    def whole_arrays(self, ready: int) -> int:
+        """Returns how many `arrays` are complete when the first `ready` tensors are."""
+        return bisect.bisect_right(self._ends, ready)
+
+    def _allocate(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        if count == 0 or gpu.is_gpu(self._device):
+            return gpu.zeros(count, dtype, self._device)
+        self.memory.append(shared_array(count * dtype.itemsize, np.uint8))
+        return torch.from_numpy(self.memory[-1]).view(dtype)
+
+
+class Gradients:
+    """The gradients of the parameters. Backward allocates them, and collect() copies them.
+
+    If backward added to the averaged arrays, it would have to read and write them, and zeros would
+    have to be written first. views: for each parameter, its place in the session's arrays.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        parameters: list[torch.nn.Parameter],
+        views: list[torch.Tensor],
+    ) -> None:
+        expect_trainable(model, parameters)
+        self._parameters = parameters
+        self.views = views
+        self._aside: list[torch.Tensor] = []
+        self._has_aside = False
+        self.drop()
+
+    def attach(self) -> None:
+        for parameter, view in zip(self._parameters, self.views, strict=True):
+            if parameter.grad is not view:
+                parameter.grad = view
+
+    def collect(self) -> None:
+        """Moves the gradients of backward into the views."""
+        for parameter, view in zip(self._parameters, self.views, strict=True):
+            self.collect_one(parameter, view)
+
+    @staticmethod
+    def collect_one(parameter: torch.nn.Parameter, view: torch.Tensor) -> None:
+        gradient = parameter.grad
+        if gradient is view:
+            return
+        if gradient is None:
+            view.zero_()
+        else:
+            view.copy_(gradient.detach().to_dense())
+        parameter.grad = view
+
+    def drop(self) -> None:
+        """Leaves the parameters without gradients, as zero_grad(); the views keep theirs."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def set_aside(self, share: float) -> None:
+        """Adds this share of the collected gradients to those set aside, and drops them."""
+        if not self._aside:
+            self._aside = [torch.zeros_like(view) for view in self.views]
+        for aside, view in zip(self._aside, self.views, strict=True):
+            aside.add_(view, alpha=share)
+        self._has_aside = True
+        self.drop()
+
+    def bring_back(self) -> None:
+        """Makes the gradients set aside the present ones."""
+        for aside, view in zip(self._aside, self.views, strict=True):
+            view.copy_(aside)
+
+    def drop_aside(self) -> None:
+        if self._has_aside:
+            for aside in self._aside:
+                aside.zero_()
+        self._has_aside = False
+
+
+class Buffers:
+    """The model's buffers, which change by the mean of the workers' changes."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        saved = model.state_dict(keep_vars=True)
+        found = {
+            name.replace("_orig_mod.", ""): saved[name]
+            for name, buffer in model.named_buffers()
+            if name in saved and buffer.dtype != torch.bool and not buffer.is_complex()
+        }
+        self.names = list(found)
+        self._buffers = list(found.values())
+        self.settled = [buffer.detach().clone() for buffer in self._buffers]
+        self.forms = [  # of the changes
+            torch.empty_like(
+                b, dtype=b.dtype if b.is_floating_point() else torch.float64, device="meta")
+            for b in self._buffers
+        ]
+        self.changes: list[torch.Tensor] = []  # in the memory that the session averages
+        self.keeps_finite = False  # a step with NaN or Inf in its changes moves no buffer
+
+    def collect(self) -> None:
+        for buffer, settled, change in zip(
+            self._buffers, self.settled, self.changes, strict=True
+        ):
+            # Zero also if both are infinite.
+            change.copy_(torch.where(buffer == settled, 0, buffer - settled))
+
+    def apply(self) -> None:
+        if self.keeps_finite and not all(bool(one.isfinite().all()) for one in self.changes):
+            return
+        for settled, change in zip(self.settled, self.changes, strict=True):
+            settled += change if settled.is_floating_point() else change.round().to(settled.dtype)
+
+    def put_in_place(self) -> None:
+        with torch.no_grad():
+            for buffer, settled in zip(self._buffers, self.settled, strict=True):
+                buffer.copy_(settled)
+
+
+def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values that differ now, in the types of `present`."""
+    return {
+        key: _in_form_of(present.get(key), value) for key, value in given.items()
+        if json.loads(json.dumps(present.get(key))) != value
+    }
+
+
+def _in_form_of(present: Any, given: Any) -> Any:
+    """Undoes JSON's conversion: JSON has neither tuples nor keys that are numbers."""
+    if isinstance(present, dict) and isinstance(given, dict):
+        keys = {next(iter(json.loads(json.dumps({key: 0})))): key for key in present}
+        return type(present)({
+            keys.get(key, key): _in_form_of(present.get(keys.get(key)), value)
+            for key, value in given.items()
+        })
+    if isinstance(present, (list, tuple)) and isinstance(given, list):
+        if len(present) == len(given):
+            given = [_in_form_of(*both) for both in zip(present, given, strict=True)]
+        return type(present)(given)
+    return given
+
+
+def _without_numbers(text: bytes) -> Any:
+    """Returns settings with zeros for the numbers of the groups."""
+    settings = json.loads(text)
+    settings["groups"] = [
+        {key: _zeros_for_numbers(value) for key, value in group.items()}
+        for group in settings["groups"]
+    ]
+    return settings
+
+
+def _zeros_for_numbers(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_zeros_for_numbers(one) for one in value]
+    return 0 if isinstance(value, (int, float)) else value
+
+
+def _expect_alike(argument: str, mine: Any, theirs: Any) -> None:
+    if (mine is None) != (theirs is None):
+        raise InvalidArgument(
+            f"take over the state of a training: it has {'no' if theirs is None else 'a'} "
+            f"{argument}, and this worker {'none' if mine is None else 'one'}; give the same "
+            f"{argument}= at all workers, and after a checkpoint"
+        )
+
+
+class Settings:
+    """The training's settings as bytes: hyperparameters, scheduler, GradScaler and seed.
+
+    may_differ: the bytes may have been received from other members since the last check.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        scheduler: Any,
+        seed: int,
+        grad_scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
+        self.bytes = torch.zeros(SETTINGS_BYTES, dtype=torch.int8, device="cpu")
+        self.may_differ = False
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+        self._grad_scaler = grad_scaler
+        self._epochs = 0
+        self._progress = 0.0  # in steps of the scheduler
+        self.seed = seed
+        self.has_stopped = False  # a worker has asked for the end of the training
+        self._present = b""
+        self._shown = ""  # the source of `_present`
+        self.record()
+
+    def record(self) -> None:
+        """Writes the objects' values to the bytes."""
+        if self._is_present():
+            return
+        text = self._text()
+        if len(text) > SETTINGS_BYTES:
+            refuse(type(self._scheduler or self._optimizer).__name__,
+                    f"its settings take {len(text)} bytes; at most {SETTINGS_BYTES}")
+        self._shown = repr(self._values())
+        if text == self._present:
+            return
+        self.bytes.zero_()
+        self.bytes[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.int8)
+        self._present = text
+
+    def restore(self) -> None:
+        """Sets the objects from the bytes."""
+        if not self.may_differ:
+            return
+        self.may_differ = False
+        image = self.bytes.numpy().tobytes()
+        if image == self._present.ljust(SETTINGS_BYTES, b"\0"):
+            return
+        settings = json.loads(image.rstrip(b"\0"))
+        given_scale = settings.get("grad_scaler")  # missing in older checkpoints
+        _expect_alike("scheduler", self._scheduler, settings["scheduler"])
+        _expect_alike("grad_scaler", self._scale_state(), given_scale)
+        self._epochs = settings["epochs"]
+        self._progress = settings["progress"]
+        self.seed = settings["seed"]
+        self.has_stopped = settings.get("has_stopped", False)  # missing in older checkpoints
+        for group, given in zip(self._optimizer.param_groups, settings["groups"], strict=True):
+            plain = {key: value for key, value in group.items() if key != "params"}
+            group.update(_changed(plain, given))
+        if self._scheduler is not None:
+            state = self._scheduler.state_dict()
+            self._scheduler.load_state_dict(state | _changed(state, settings["scheduler"]))
+        if self._grad_scaler is not None and given_scale is not None:
+            self._grad_scaler.load_state_dict(given_scale)
+        self._present = self._text()
+        self._shown = repr(self._values())
+
+    def advance(self) -> None:
+        """Makes one step of the scheduler that is not recorded, until rewind()."""
+        if self._scheduler is not None:
+            self._scheduler.step()
+            self._shown = repr(self._values())
+
+    def rewind(self) -> None:
+        """Sets the objects from the bytes, whatever advance() did."""
+        self._present = b""
+        self.may_differ = True
+        self.restore()
+
+    def step_scheduler(self, progress: float) -> None:
+        """Advances by whole steps, and keeps the rest."""
+        if self._scheduler is None:
+            return
+        before = int(self._progress)
+        self._progress += progress
+        for _ in range(int(self._progress) - before):
+            self._scheduler.step()
+
+    def step_with(self, metric: float | None) -> None:
+        """Steps the schedulers that take a metric, if there is one."""
+        if metric is not None and isinstance(self._scheduler, Schedulers):
+            self._scheduler.step_with(metric)
+
+    def step_epochs(self, epochs: int) -> None:
+        """Makes one step per completed epoch."""
+        while self._scheduler is not None and self._epochs < epochs:
+            self._scheduler.step()
+            self._epochs += 1
+
+    def expect_unchanged(self, loop_may_set: bool = False) -> None:
+        """Checks that the loop changed nothing, or nothing but numbers of the groups."""
+        if self._is_present():
+            return
+        text = self._text()
+        if text == self._present:
+            return
+        if loop_may_set and self._scheduler is None:
+            if _without_numbers(text) == _without_numbers(self._present):
+                return
+        raise InvalidArgument(
+            "end a step: the loop changed the optimizer's hyperparameters or a GradScaler's "
+            "scale, and a newcomer would not get the change; give a scheduler to elastic() or "
+            "local_sgd(), and do not step it, or, without one, set numbers that depend on "
+            "trainer.step_number alone; call only scale() of a GradScaler"
+        )
+
+    def undo_changes(self) -> None:
+        """Sets the objects from the bytes if the loop changed something."""
+        if not self._is_present():
+            self.rewind()
+
+    def _is_present(self) -> bool:
+        """True if objects and bytes agree; faster than a text for others."""
+        return repr(self._values()) == self._shown
+
+    def _values(self) -> dict[str, Any]:
+        groups = [
+            {key: value for key, value in group.items() if key != "params"}
+            for group in self._optimizer.param_groups
+        ]
+        scheduler = None if self._scheduler is None else self._scheduler.state_dict()
+        return {"epochs": self._epochs, "grad_scaler": self._scale_state(), "groups": groups,
+                "has_stopped": self.has_stopped, "progress": self._progress, "scheduler": scheduler,
+                "seed": self.seed}
+
+    def _scale_state(self) -> dict[str, Any] | None:
+        """Returns None without an enabled scaler."""
+        return None if self._grad_scaler is None else self._grad_scaler.state_dict() or None
+
+    def _text(self) -> bytes:
+        try:
+            return json.dumps(self._values(), sort_keys=True).encode()
+        except TypeError as error:
+            refuse(type(self._scheduler or self._optimizer).__name__,
+                    f"its settings are not plain numbers and names ({error}); use others")
+            raise

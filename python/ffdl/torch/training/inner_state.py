@@ -1,0 +1,66 @@
+"""The state of a worker's own optimizer, as it was when a round began."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+
+class InnerState:
+    """Keeps an optimizer's state at the beginning of a round, to return to it.
+
+    It is a second copy of that state, allocated in the first round. The hyperparameters are not
+    part of it.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._state = optimizer.state
+        self._fresh = _copy(self._state, {})
+        self._kept: dict[Any, dict[str, Any]] = {}
+        self._is_kept = False
+
+    def keep(self) -> None:
+        """Copies the present state, unless this round has done so."""
+        if not self._is_kept:
+            self._kept = _copy(self._state, self._kept)
+            self._is_kept = True
+
+    def end_round(self, is_applied: bool) -> None:
+        """Returns to the kept state if the round was not applied."""
+        if self._is_kept and not is_applied:
+            self._set(self._kept)
+        self._is_kept = False
+
+    def begin_anew(self) -> None:
+        """Returns to the state that the optimizer was created with."""
+        self._is_kept = False
+        self._set(self._fresh)
+
+    def _set(self, state: dict[Any, dict[str, Any]]) -> None:
+        present = _copy(state, self._state)
+        self._state.clear()
+        self._state.update(present)
+
+
+@torch.no_grad()
+def _copy(state: Any, into: Any) -> dict[Any, dict[str, Any]]:
+    """Returns a copy of the state, which uses the tensors of `into` where they fit."""
+    return {
+        parameter: {
+            key: _copy_value(value, into.get(parameter, {}).get(key))
+            for key, value in values.items()
+        }
+        for parameter, values in state.items()
+    }
+
+
+def _copy_value(value: Any, into: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return copy.deepcopy(value)
+    is_alike = (
+        isinstance(into, torch.Tensor) and into.shape == value.shape
+        and into.dtype == value.dtype and into.device == value.device
+    )
+    return into.copy_(value) if is_alike else value.detach().clone()

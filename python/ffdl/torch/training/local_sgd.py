@@ -1,0 +1,367 @@
+"""Training over slow links: each worker makes many steps of its own between two averages."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ... import (
+    Backend,
+    CheckpointOptions,
+    InvalidArgument,
+    SampleLedger,
+    SampleOrder,
+    Session,
+    StepParticipant,
+    StepResult,
+)
+from ..._options import call_with
+from ...data import ElasticLoader, parts
+from .. import device as gpu
+from .common_state import (
+    Averaged,
+    Buffers,
+    Settings,
+    expect_trainable,
+    names_of,
+    with_names,
+)
+from .inner_state import InnerState
+from .layout import keep_layout
+from .model_watch import ModelWatch
+from .optimizers import as_one_scheduler, make_optimizer_state, parameters_of
+from .training_loop import TrainingLoop, alone_if_not_launched
+
+
+def local_sgd(
+    model: torch.nn.Module,
+    inner: torch.optim.Optimizer,
+    outer: torch.optim.Optimizer,
+    samples: ElasticLoader | SampleLedger,
+    *,
+    every: int,
+    scheduler: Any = None,
+    clip_norm: float | None = None,
+    seed: int = 0,
+    participants: Sequence[StepParticipant] = (),
+    checkpoints: CheckpointOptions | None = None,
+    **options: Any,
+) -> LocalSgd:
+    """Makes a training loop elastic over slow links; returns when this worker is part of the job.
+
+    ::
+
+        loader = ffdl.data.ElasticLoader(
+            dataset, batch_samples=64, epochs=3, order=ffdl.SampleOrder.ON_DEMAND,
+            partition_samples=64 * 100)
+        inner = torch.optim.AdamW(model.parameters(), lr=4e-4)
+        outer = torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+        trainer = ffdl.torch.local_sgd(model, inner, outer, loader, every=100)
+        for images, labels in trainer.batches():
+            loss(model(images), labels).backward()
+            trainer.step()
+
+    This is DiLoCo (arXiv 2311.08105). A round is up to `every` steps of the inner optimizer, at
+    each worker with its own samples. Then the outer weights move: the outer optimizer's gradient is
+    the outer weights minus the mean of the workers' weights, weighted by samples. The workers
+    exchange the size of the model once per round. A round is one step of the session: its outer
+    gradient and all samples of its inner steps are committed together, once. A worker joins, leaves
+    and is killed as with elastic().
+
+    model: as with elastic(). Within a round its parameters are this worker's own. After a step()
+    that returns a result they are the outer weights, equal at all workers; evaluate then.
+    inner: any optimizer that steps without a closure. Its state is this worker's own: it dies with
+    the worker, and a newcomer begins with a fresh one, as does a worker of a job that goes back to
+    a checkpoint. After a round that was not applied it is what it was before the round.
+    outer: with the same parameters; SGD without dampening, Adam, AdamW, RMSprop, or one that has
+    its state from the start. The paper uses SGD with Nesterov momentum. Its state is common.
+    samples: a loader, or a ledger, with SampleOrder.ON_DEMAND. A round takes up to `every` times
+    the loader's `batch_samples` from it, or the `samples` of batches(). A worker that holds fewer
+    makes fewer inner steps; one without samples makes none. So give partitions of about a round's
+    samples.
+    every: the inner steps of a round, at least 1; the same at all workers.
+    scheduler: of the inner optimizer, of ``torch.optim.lr_scheduler``, stepped here after each
+    inner step. A round advances it by `every` steps at all workers. Its position is common.
+    clip_norm: of the gradient of each inner step, as ``torch.nn.utils.clip_grad_norm_``.
+    seed, participants, checkpoints, options: as with elastic(). A checkpoint has the outer weights
+    under the model's names, the outer optimizer's state as ``optimizer.NAME.KEY``, and no inner
+    state. ``step_timeout_s`` and ``operation_timeout_s`` bound the time for which a worker may end
+    a round later than the others.
+
+    Memory beside the model's and the inner optimizer's: the outer weights, the outer gradient, the
+    outer optimizer's state, and a second copy of the inner optimizer's state. Buffers that
+    ``state_dict()`` names move by the mean of their changes over a round. A model on a GPU trains
+    as with elastic(). Raises the errors of elastic(). docs/guide/slow_links.md has more.
+    """
+    return LocalSgd(
+        model, inner, outer, samples, every, scheduler, clip_norm, seed, participants, checkpoints,
+        options
+    )
+
+
+class LocalSgd(TrainingLoop):
+    """A worker's side of a training with local steps; created by :func:`local_sgd`."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        inner: torch.optim.Optimizer,
+        outer: torch.optim.Optimizer,
+        samples: ElasticLoader | SampleLedger,
+        every: int,
+        scheduler: Any,
+        clip_norm: float | None,
+        seed: int,
+        participants: Sequence[StepParticipant],
+        checkpoints: CheckpointOptions | None,
+        options: dict[str, Any],
+    ) -> None:
+        doing = f"train '{type(model).__name__}' with local steps"
+        super().__init__(doing, samples)
+        _expect_arguments(doing, inner, outer, every, clip_norm)
+        if self._ledger.order == SampleOrder.GLOBAL:
+            raise InvalidArgument(
+                f"{doing}: the samples have a global order, which divides each round anew whenever "
+                "a worker comes or dies; give SampleOrder.ON_DEMAND, batch_samples of one inner "
+                f"step of one worker, and about {every} times as many as partition_samples"
+            )
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        expect_trainable(model, parameters)
+        names = names_of(model)
+        parameters_of(inner, parameters, names)
+        self._inner, self._outer = inner, outer
+        self._every = every
+        self._round_samples = 0  # that a round takes, if this worker holds as many
+        self._clip_norm = clip_norm
+        self._parameters = parameters
+        self._is_stepping = False  # one of the optimizers, by this object
+        self._is_applied = False  # the present round
+        self._buffers = Buffers(model)
+        self._device = gpu.device_of(
+            doing,
+            [*model.named_parameters(),
+             *zip(self._buffers.names, self._buffers.settled, strict=True)])
+        loss = torch.empty(1, device="meta")
+        averaged = Averaged([*parameters, *self._buffers.forms, loss], 0, self._device)
+        self._buffers.changes = averaged.like(self._buffers.forms)
+        self._outer_gradients = averaged.like(parameters)
+        self._outer_weights = [p.detach().clone() for p in parameters]
+        (self._averaged_loss,) = averaged.like([loss])
+        self._loss_sum = torch.zeros(1, device=self._device)  # over samples
+        self._mean_loss: torch.Tensor | None = None
+        self._has_loss = False  # step() was given one
+        self._settings = Settings(inner, as_one_scheduler(inner, scheduler), seed)
+        self._outer_settings = Settings(outer, None, seed)
+        self._watch = ModelWatch(model, parameters)
+        self._inner_state = InnerState(inner)
+        state = {names[id(p)]: p.detach() for p in model.parameters()}
+        state |= {
+            names[id(p)]: weights
+            for p, weights in zip(parameters, self._outer_weights, strict=True)}
+        state |= make_optimizer_state(outer, parameters, names)
+        state |= dict(zip(self._buffers.names, self._buffers.settled, strict=True))
+        state["local_sgd.inner_settings"] = self._settings.bytes
+        state["local_sgd.outer_settings"] = self._outer_settings.bytes
+        named = names | {id(loss): "loss"} | {
+            id(form): name
+            for form, name in zip(self._buffers.forms, self._buffers.names, strict=True)}
+        self._on_world_too = options.pop("on_world", None)
+        if gpu.is_gpu(self._device):
+            options = {"backend": Backend.NCCL, "device": self._device.index} | options
+        for optimizer in (inner, outer):
+            optimizer.register_step_pre_hook(self._refuse_step)
+        with gpu.using(self._device):
+            self.session: Session = call_with(
+                doing, Session.open,
+                {
+                    "state": list(state.values()),
+                    "gradients": averaged.arrays,
+                    "shared_memory": averaged.memory,
+                    "apply": self._apply,
+                    "on_world": self._on_world,
+                    "name_gradient": lambda array, element: averaged.name_element(
+                        array, element, named),
+                    "participants": [self._ledger, *participants],
+                    "checkpoints": checkpoints and with_names(checkpoints, list(state)),
+                },
+                alone_if_not_launched(options))
+        keep_layout(checkpoints, model, outer, state, "local_sgd.outer_settings")
+        self._settle()
+        self._leave_on_sigterm()
+
+    @property
+    def mean_loss(self) -> float | None:
+        """The mean loss over all samples of the last round, of all workers.
+
+        It is a mean of the losses that step() was given; give them at all workers. None before the
+        first round of this worker, or if it gave none.
+        """
+        if self._mean_loss is None or not self._has_loss:
+            return None
+        return float(self._mean_loss)
+
+    def step(self, loss: torch.Tensor | None = None) -> StepResult | None:
+        """Makes an inner step. The last one of a round also ends the round.
+
+        Replaces ``inner.step()``; there are no gradients afterwards. loss: the mean over the
+        samples of this batch, for ``mean_loss``. None: the round continues. Otherwise the result is
+        that of Session.end_step(): the outer weights were moved, or the round was not applied, and
+        the model has the outer weights. Continue with the next batch whatever the result. Raises
+        the errors of Session.end_step(), and those of the optimizers and the scheduler.
+        """
+        self._settings.expect_unchanged()
+        self._outer_settings.expect_unchanged()
+        if self._is_due:
+            self._make_inner_step(loss)
+        self._is_due = False
+        if self._rest > 0:
+            return None
+        return self._end_round()
+
+    def _expect_samples(self, samples: int | None) -> None:
+        if self._loader is None and (samples is None or samples < 1):
+            raise InvalidArgument(
+                f"iterate over batches: 'samples' is {samples}; give the number of samples of an "
+                "inner step, at least 1, or an ElasticLoader to local_sgd()"
+            )
+
+    def _plan_step(self, samples: int | None) -> tuple[int | None, parts.Cut]:
+        batch = samples if self._loader is None else self._loader.batch_samples
+        assert batch is not None
+        self._round_samples = self._every * batch
+        return self._round_samples, parts.every(batch)
+
+    def _make_inner_step(self, loss: torch.Tensor | None) -> None:
+        self._watch.expect_unchanged()
+        self._inner_state.keep()
+        if self._clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
+        self._step(self._inner)
+        self._drop_gradients()
+        self._settings.advance()
+        if loss is not None:
+            self._has_loss = True
+            self._loss_sum += loss.detach() * self._part
+
+    def _end_round(self) -> StepResult:
+        """Ends the step of the session, with the same inner steps as long as they are due."""
+        taken = self._ledger.taken
+        due = self._take_again()
+        before = self.session.step
+        self._is_applied = False
+        while True:
+            if taken > 0:
+                self._compute_outer_gradient(taken)
+            gpu.wait_for_current_stream(self._device)
+            result = self.session.end_step(taken)
+            gpu.wait_for_default_stream(self._device)
+            if result != StepResult.RETRY_STEP or taken == 0 or self._take_again() != due:
+                break
+        if self.session.step < before:  # the job went back to a checkpoint
+            self._inner_state.begin_anew()
+        self._settle()
+        self.left = result == StepResult.LEFT
+        return result
+
+    def _take_again(self) -> list[tuple[int, int, int]]:
+        """Returns the samples that are due; the ledger remembers how many a round needs."""
+        taken = self._ledger.take(self._round_samples)
+        return [(one.partition, one.begin, one.end) for one in taken]
+
+    @torch.no_grad()
+    def _compute_outer_gradient(self, samples: int) -> None:
+        for weights, parameter, gradient in zip(
+            self._outer_weights, self._parameters, self._outer_gradients, strict=True
+        ):
+            torch.sub(weights, parameter, out=gradient)
+        self._buffers.collect()
+        torch.div(self._loss_sum, samples, out=self._averaged_loss)
+
+    def _apply(self) -> None:
+        gpu.wait_for_default_stream(self._device)
+        # A newcomer's first round, inside open(): the received values are not in place yet.
+        self._settings.rewind()
+        self._outer_settings.restore()
+        self._put_weights_in_place()
+        for parameter, gradient in zip(self._parameters, self._outer_gradients, strict=True):
+            parameter.grad = gradient
+        self._step(self._outer)
+        self._drop_gradients()
+        with torch.no_grad():
+            for weights, parameter in zip(self._outer_weights, self._parameters, strict=True):
+                weights.copy_(parameter)
+        self._buffers.apply()
+        with warnings.catch_warnings():  # a worker without samples has made no inner step yet
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+            self._settings.step_scheduler(self._every)
+        self._settings.record()
+        self._mean_loss = self._averaged_loss.clone()
+        self._is_applied = True
+        gpu.wait_for_current_stream(self._device)
+
+    def _on_world(self, world: Any) -> None:
+        self._note_world(world)
+        self._settings.may_differ = self._outer_settings.may_differ = True
+        if self._on_world_too is not None:
+            self._on_world_too(world)
+
+    def _settle(self) -> None:
+        self._settings.rewind()
+        self._outer_settings.restore()
+        self._inner_state.end_round(self._is_applied)
+        self._put_weights_in_place()
+        self._buffers.put_in_place()
+        self._drop_gradients()
+        self._loss_sum.zero_()
+        self._rest = 0
+
+    def _step(self, optimizer: torch.optim.Optimizer) -> None:
+        self._is_stepping = True
+        try:
+            with torch.enable_grad():
+                optimizer.step()
+        finally:
+            self._is_stepping = False
+
+    def _put_weights_in_place(self) -> None:
+        with torch.no_grad():
+            for parameter, weights in zip(self._parameters, self._outer_weights, strict=True):
+                parameter.copy_(weights)
+
+    def _drop_gradients(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _refuse_step(self, *_: Any) -> None:
+        if not self._is_stepping:
+            raise InvalidArgument(
+                "step the optimizer: the trainer of local_sgd() steps both optimizers; call "
+                "trainer.step() instead"
+            )
+
+
+def _expect_arguments(
+    doing: str, inner: Any, outer: Any, every: Any, clip_norm: float | None
+) -> None:
+    for name, optimizer in (("inner", inner), ("outer", outer)):
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise InvalidArgument(
+                f"{doing}: '{name}' is a {type(optimizer).__name__}; give an optimizer of "
+                "torch.optim"
+            )
+    if inner is outer:
+        raise InvalidArgument(
+            f"{doing}: 'inner' and 'outer' are one optimizer; make two with the same parameters, "
+            "such as AdamW and SGD(lr=0.7, momentum=0.9, nesterov=True)"
+        )
+    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+        raise InvalidArgument(
+            f"{doing}: 'every' is {every!r}; give the inner steps of a round, at least 1"
+        )
+    if clip_norm is not None and not clip_norm > 0:
+        raise InvalidArgument(
+            f"{doing}: clip_norm is {clip_norm}; give a norm above 0, or None"
+        )

@@ -1,0 +1,183 @@
+"""Carries the decisions of the workers' loops: hyperparameters, and the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ... import InvalidArgument
+
+# Group, key, index in a sequence, and the type that the number began with: bool, int or float.
+_Place = tuple[int, str, int | None, type]
+
+# Bytes of a number travel as integers between -128 and 127, whose mean is exact where all are
+# equal, and their squares show whether they are.
+_MIDDLE = 128.0
+# Before them: whether the loop has run, whether it asks for the end, its loss, whether it has one,
+# a metric of an evaluation, whether it has one.
+_HEAD = 6
+_SPREAD = 0.1  # of the bytes of workers that differ, at least
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+class LoopValues:
+    """Carries the numbers of an optimizer's groups with the gradients of a step.
+
+    Each worker with samples sends what its loop has set, all at once the same; the others receive
+    it. Any of them may ask for the end. form: of what is averaged. carried: the memory for it, once
+    there is some. asks_to_stop: this worker does. has_set: the loop may set numbers. changes: grows
+    with each step that sets a number other than a learning rate. mean_loss: over the samples of the
+    last step that was applied, of the workers that gave one; None: none did. metric: what this
+    worker reports next. received_metric: that of the last step that was applied; None: none.
+    """
+
+    def __init__(self, optimizer: Any, has_set: bool) -> None:
+        self._optimizer = optimizer
+        self._places = list(self._find())
+        self.form = torch.empty(_HEAD + 16 * len(self._places), dtype=torch.float32, device="meta")
+        self.carried: torch.Tensor
+        self.asks_to_stop = False
+        self.changes = 0
+        self.mean_loss: float | None = None
+        self.metric: float | None = None
+        self.sent_metric: float | None = None  # in this step
+        self.received_metric: float | None = None
+        self._has_set = has_set
+        self._sent = torch.zeros(0)
+        self._values: npt.NDArray[np.float64] = np.zeros(0)  # that were sent last
+        self._has_sent = False  # in this step
+        self._others: list[float] = []  # the last numbers that are no learning rates
+
+    def send(self, votes: bool, loss: torch.Tensor | float | None, share: float = 1.0) -> None:
+        """Writes this worker's values, as part of a step with samples.
+
+        votes: False if the loop's body did not run, since all samples are corrupt: others decide.
+        loss: the mean over these samples, or the sum over a share of them, by the number of all; None:
+        not known.
+        """
+        if votes:
+            self._send_numbers()
+        else:
+            self.carried.zero_()
+        self.carried[1] = float(self.asks_to_stop)
+        if loss is not None:  # one that is not finite would make the mean gradient so
+            value = torch.as_tensor(loss, dtype=torch.float32, device=self.carried.device).detach()
+            is_finite = value.isfinite()
+            self.carried[2] = torch.where(is_finite, value, 0)
+            self.carried[3] = torch.where(is_finite, share, 0.0)
+        self.sent_metric = self.metric
+        if self.metric is not None:
+            self.carried[4] = self.metric
+            self.carried[5] = 1
+
+    def _send_numbers(self) -> None:
+        values = self._present()
+        if self._sent.numel() == 0 or values.tobytes() != self._values.tobytes():
+            self._values = values
+            pieces = np.frombuffer(values.tobytes(), np.uint8).astype(np.float32) - _MIDDLE
+            self._sent = torch.from_numpy(
+                np.concatenate([[1.0] + [0.0] * (_HEAD - 1), pieces, pieces * pieces]).astype(np.float32))
+        self._has_sent = True
+        self.carried.copy_(self._sent)
+
+    def expect_sent(self) -> None:
+        """Checks that the loop has set nothing since its values were sent."""
+        if self._has_set and self._has_sent and self._present().tobytes() != self._values.tobytes():
+            raise InvalidArgument(
+                "end a step: the loop set a hyperparameter after the last batch of the step; set it "
+                "before the first"
+            )
+
+    def begin_step(self) -> None:
+        self._has_sent = False
+        self.sent_metric = None
+
+    def receive(self) -> bool:
+        """Sets the values of a step that is applied. Returns whether a worker asks for the end.
+
+        Raises if workers have sent different values.
+        """
+        mean = self.carried.cpu()
+        votes, stop, loss, with_loss, metric, with_metric = mean[:_HEAD].tolist()
+        self.mean_loss = loss / with_loss if with_loss > 0 else None
+        self.received_metric = metric / with_metric if with_metric > 0 else None
+        if self._has_set and self._has_sent and torch.equal(mean[_HEAD:], self._sent[_HEAD:]):
+            self._set(self._values)
+        elif self._has_set and votes > 0:  # else no loop has run
+            self._take(mean[_HEAD:].numpy().astype(np.float64) / votes)
+        return stop > 0
+
+    def _take(self, values: npt.NDArray[np.float64]) -> None:
+        pieces, squares = np.split(values, 2)
+        received = np.frombuffer(
+            (np.rint(pieces) + _MIDDLE).astype(np.uint8).tobytes(), np.float64)
+        if self._has_sent and received.tobytes() != self._values.tobytes():
+            self._refuse(received)
+        if np.max(squares - pieces * pieces, initial=0.0) > _SPREAD:
+            self._refuse(None)
+        self._set(received)
+
+    def _refuse(self, received: npt.NDArray[np.float64] | None) -> None:
+        which = "a hyperparameter"
+        if received is not None:
+            place = int(np.nonzero(received.view(np.uint64) != self._values.view(np.uint64))[0][0])
+            group, key, _, _ = self._places[place]
+            which = f"'{key}' of parameter group {group}, here {self._values[place]}"
+        raise InvalidArgument(
+            f"end a step: the loops of the workers have set different values of {which}; compute "
+            "them from trainer.step_number alone"
+        )
+
+    def _find(self) -> Iterator[_Place]:
+        for place, group in enumerate(self._optimizer.param_groups):
+            for key, value in sorted(group.items()):
+                if _is_number(value):
+                    yield place, key, None, type(value)
+                elif isinstance(value, (list, tuple)) and all(_is_number(one) for one in value):
+                    for index, one in enumerate(value):
+                        yield place, key, index, type(one)
+
+    def _present(self) -> npt.NDArray[np.float64]:
+        groups = self._optimizer.param_groups
+        try:
+            return np.array([
+                groups[group][key] if index is None else groups[group][key][index]
+                for group, key, index, _ in self._places], np.float64)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise InvalidArgument(
+                "end a step: the loop took a number out of the optimizer's parameter groups, or set "
+                f"something else in its place ({error}); set numbers only"
+            ) from error
+
+    def _set(self, values: npt.NDArray[np.float64]) -> None:
+        """Sets all numbers in the same types at all workers, as they become bytes of the state."""
+        groups = self._optimizer.param_groups
+        for (group, key, index, kind), number in zip(self._places, values.tolist(), strict=True):
+            value = _in_type(kind, number)
+            present = groups[group][key]
+            one = present if index is None else present[index]
+            if repr(one) == repr(value):  # -0.0 is another value than 0.0
+                continue
+            if index is not None:
+                value = type(present)(
+                    [value if at == index else other for at, other in enumerate(present)])
+            groups[group][key] = value
+        others = [number for (_, key, _, _), number in zip(self._places, values, strict=True)
+                  if key != "lr"]
+        if others != self._others:
+            self._others = others
+            self.changes += 1
+
+
+def _in_type(kind: type, number: float) -> Any:
+    """Returns the number in the type that it began with; an int may have become a fraction."""
+    if kind is int:
+        return int(number) if number.is_integer() else number
+    return kind(number)

@@ -1,0 +1,65 @@
+"""A GradScaler with the same scale at all workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import GradientNoise, InvalidArgument, StepParticipant
+from .. import device as gpu
+
+
+class LossScale:
+    """Uses a GradScaler when a step is applied; without one it only steps.
+
+    It sees the mean gradient, whose bits are the same at all workers. So all find the same
+    infinities, skip the same steps and compute the same scale.
+    """
+
+    def __init__(
+        self,
+        scaler: torch.amp.GradScaler | None,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+    ) -> None:
+        self._scaler = scaler
+        self._optimizer = optimizer
+        if scaler is not None:
+            # The scale is created with the first loss, and a newcomer applies a step before it has
+            # one.
+            scaler.scale(gpu.zeros(1, torch.float32, device))
+
+    @property
+    def decides(self) -> bool:
+        """True if a gradient that is not finite is an ordinary part of the training."""
+        return self._scaler is not None and self._scaler.is_enabled()
+
+    def expect_no_noise(self, measures: bool, participants: Sequence[StepParticipant]) -> None:
+        if self._scaler is None or not self._scaler.is_enabled():
+            return
+        if measures or any(isinstance(one, GradientNoise) for one in participants):
+            raise InvalidArgument(
+                "measure the noise of gradients: a GradScaler scales them, differently from step to "
+                "step; leave it out, e.g. with bfloat16, or measure none"
+            )
+
+    def unscale(self) -> None:
+        if self._scaler is None:
+            return
+        try:
+            self._scaler.unscale_(self._optimizer)
+        except (RuntimeError, ValueError) as error:
+            seen = str(error).rstrip(".")
+            raise InvalidArgument(
+                f"unscale the mean gradient: {seen}; call nothing but the GradScaler's scale() in "
+                "the loop, clip with clip_norm=, and let the parameters be float32"
+            ) from error
+
+    def step(self) -> None:
+        """Steps the optimizer, unless the gradients are not finite; computes the next scale."""
+        if self._scaler is None:
+            self._optimizer.step()
+            return
+        self._scaler.step(self._optimizer)
+        self._scaler.update()

@@ -1,0 +1,65 @@
+"""Checks that a model is still the one that was made elastic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+
+from ... import InvalidArgument
+
+_registrations = 0  # number of registrations of parameters and modules in this process
+
+
+def _count(*_: Any) -> None:
+    global _registrations
+    _registrations += 1
+
+
+register_module_parameter_registration_hook(_count)
+register_module_module_registration_hook(_count)
+
+
+class ModelWatch:
+    """Detects other parameters, moved parameters, and frozen ones that are to be trained.
+
+    A full check in each step would take as long as a small step. It runs when a module has
+    registered something since the last check, or a parameter is frozen no more.
+    """
+
+    def __init__(self, model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:
+        self._model = model
+        self._parameters = parameters
+        self._places = [p.data_ptr() for p in parameters]
+        self._known = {id(p) for p in parameters}
+        self._frozen = [p for p in model.parameters() if not p.requires_grad]
+        self._seen = _registrations
+
+    def expect_unchanged(self) -> None:
+        places = [p.data_ptr() for p in self._parameters]
+        if places != self._places:
+            raise InvalidArgument(
+                f"end a step: the model's parameter {self._first_moved(places)} is in other memory "
+                "than when it was made elastic; move or convert the model before, as by "
+                "model.to() or model.double()"
+            )
+        if self._seen == _registrations and not any(p.requires_grad for p in self._frozen):
+            return
+        new = [name for name, one in self._model.named_parameters()
+               if one.requires_grad and id(one) not in self._known]
+        if new:
+            raise InvalidArgument(
+                "end a step: the model has new parameters since it was made elastic, such as "
+                f"'{new[0]}', which would not be trained; complete the model before"
+            )
+        self._seen = _registrations
+
+    def _first_moved(self, places: list[int]) -> str:
+        moved = next(p for p, now, before in zip(self._parameters, places, self._places, strict=True)
+                     if now != before)
+        names = {id(p): name for name, p in self._model.named_parameters()}
+        return f"'{names.get(id(moved), '?')}' ({moved.dtype}, on '{moved.device}')"

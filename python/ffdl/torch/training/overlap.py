@@ -1,0 +1,143 @@
+"""Averages gradients while backward computes the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+
+import torch
+
+from ... import InvalidArgument, Session
+from .. import device as gpu
+from .common_state import Averaged, Gradients
+
+
+def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) -> bool:
+    """True if averaging can use resources that the threads of backward leave free.
+
+    These are a processor of this host, whose workers have that many threads each, or the network.
+    """
+    return workers > of_this_host or (workers > 1 and processors > workers * threads)
+
+
+def _is_worth_it_here(session: Session, device: torch.device) -> bool:
+    """Workers join and leave; those of a job that was started on one host stay there."""
+    workers = session.world.size
+    if gpu.is_gpu(device):  # its copies and sums run beside the processors
+        return workers > 1
+    at_start = os.environ.get("WORLD_SIZE")
+    of_this_host = os.environ.get("LOCAL_WORLD_SIZE", at_start)
+    return is_worth_it(
+        workers,
+        workers if of_this_host == at_start else min(workers, int(of_this_host)),
+        len(os.sched_getaffinity(0)),
+        torch.get_num_threads(),
+    )
+
+
+class Overlap:
+    """Reports to the session how far backward has come in the gradients of a step.
+
+    They are averaged in the order in which backward usually computes them, the last parameter's
+    first (PyTorch Distributed, PVLDB 13(12), 2020, section 3.2.3). With wanted=None backward is
+    watched in the same way, but averaging begins only if it is worth it. With bucket_bytes=0 this
+    does nothing.
+    """
+
+    def __init__(
+        self,
+        parameters: list[torch.nn.Parameter],
+        gradients: Gradients,
+        averaged: Averaged,
+        bucket_bytes: int,
+        wanted: bool | None,
+        device: torch.device,
+    ) -> None:
+        self._all = gradients
+        self._averaged = averaged
+        self._wanted = wanted
+        self._device = device
+        is_watched = bucket_bytes > 0 and wanted is not False
+        self._parameters = parameters[::-1] if is_watched else []
+        self._views = gradients.views[::-1] if is_watched else []
+        self._is_worth_it = wanted
+        self._is_step = False  # backward computes a part of this worker's step
+        self._session: Session | None = None  # None: no averaging is started now
+        self._samples = 0
+        self._failed = False
+        self._forget()
+        for place, parameter in enumerate(self._parameters):
+            parameter.register_post_accumulate_grad_hook(functools.partial(self._note, place))
+
+    def begin_step(self, session: Session, samples: int) -> None:
+        """Makes the following backward a part of this step, the mean over that many samples."""
+        self._is_step = True
+        self._samples = samples
+        if self._is_worth_it is None:
+            self._is_worth_it = _is_worth_it_here(session, self._device)
+        self._session = session if self._is_worth_it else None
+
+    def change_world(self) -> None:
+        """Checks again, in the first step of each world, that overlap is worth it."""
+        self._is_worth_it = self._wanted
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        was_step, self._is_step = self._is_step, False
+        try:
+            yield
+        finally:
+            self._is_step = was_step
+
+    def end_step(self) -> None:
+        """Expects the gradients as backward computed them."""
+        self._is_step = False
+        if self._failed:
+            self._refuse_second()
+        for parameter, view, version in zip(
+            self._parameters, self._views, self._versions, strict=True
+        ):
+            if version is not None and (parameter.grad is not view or view._version != version):
+                raise InvalidArgument(
+                    "end a step: a gradient was changed after backward(), while it is averaged; "
+                    "clip with clip_norm= of elastic(), or give it overlap=False"
+                )
+        self._session = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._end = 0  # number of leading gradients that are ready
+        self._begun = 0  # number of their arrays that were reported to the session
+        self._versions: list[int | None] = [None] * len(self._parameters)  # None: not ready
+
+    def _note(self, place: int, parameter: torch.nn.Parameter) -> None:
+        if not self._is_step:
+            return
+        if self._versions[place] is not None:
+            self._refuse_second()
+        view = self._views[place]
+        self._all.collect_one(parameter, view)
+        self._versions[place] = view._version
+        if self._session is None:
+            return
+        # Called for each: backward runs on the stream that the parameter was used on, which may
+        # differ.
+        gpu.wait_for_current_stream(self._device)
+        if place > self._end:
+            return
+        while self._end < len(self._versions) and self._versions[self._end] is not None:
+            self._end += 1
+        whole = self._averaged.whole_arrays(self._end)
+        if whole > self._begun:
+            self._begun = whole
+            self._session.begin_average(whole, self._samples)
+
+    def _refuse_second(self) -> None:
+        self._failed = True
+        raise InvalidArgument(
+            "run backward: it reached a parameter for the second time in a step, and its gradient "
+            "may be averaged by now; run all but the last within trainer.no_sync(), or give "
+            "elastic() overlap=False"
+        )

@@ -1,0 +1,118 @@
+"""The samples of a step, the parts in which they are computed, and the learning rate."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from ... import (
+    BatchRule,
+    GradientNoise,
+    InvalidArgument,
+    NoiseScale,
+    SampleLedger,
+    SampleOrder,
+    StepBatch,
+    StepParticipant,
+    World,
+    step_batch,
+)
+from ...data import parts
+
+
+class StepPlan:
+    """The plan of a worker's steps in the present world.
+
+    world: set whenever the world changes. It and the noise are the same at all members when they
+    apply a step, so the learning rate is, too.
+    """
+
+    def __init__(
+        self,
+        rule: BatchRule | None,
+        micro_batch_samples: int | None,
+        measures_noise: bool,
+    ) -> None:
+        if rule is not None and micro_batch_samples is not None:
+            raise InvalidArgument(
+                "plan the steps: there are micro_batch_samples and a batch_rule; the former fix "
+                "the batch size for any number of workers, so leave one of them out"
+            )
+        self.rule = rule
+        self.measures_noise = measures_noise
+        self.noise: GradientNoise | None = None  # if it is measured, once the gradients exist
+        self.world: World | None = None
+        self.has_micro_batches = micro_batch_samples is not None
+        self.cut: parts.Cut = parts.whole
+        if micro_batch_samples is not None:
+            self.cut = parts.every(micro_batch_samples)
+        elif rule is not None and rule.micro_batch_max > 0:
+            self.cut = parts.at_most(rule.micro_batch_max)
+
+    def expect(self, ledger: SampleLedger) -> None:
+        """Checks that the ledger supports the requested options."""
+        is_global = ledger.order == SampleOrder.GLOBAL
+        if self.has_micro_batches and not is_global:
+            raise InvalidArgument(
+                "train in micro-batches: the ledger gives samples on demand; use "
+                "SampleOrder.GLOBAL, with the same micro_batch_samples"
+            )
+        if self.rule is not None and self.rule.workers > 0 and is_global:
+            raise InvalidArgument(
+                f"scale the batch from {self.rule.workers} workers on: the ledger has a fixed "
+                "batch size; use SampleOrder.ON_DEMAND, or a rule without workers"
+            )
+
+    def samples(self, ledger: SampleLedger) -> int | None:
+        """Samples that this worker takes from the ledger; None: the default of ledger or loader."""
+        if self.rule is None or ledger.order == SampleOrder.GLOBAL:
+            return None
+        return self._batch().share
+
+    def bucket_bytes(
+        self, given: int, overlap: bool | None, participants: Sequence[StepParticipant]
+    ) -> int:
+        """Returns the size of the buckets for averaging; 0: gradients are needed whole."""
+        reader = None
+        if self.measures_noise or any(isinstance(one, GradientNoise) for one in participants):
+            reader = "the noise of gradients is measured"
+        elif self.cut is not parts.whole:
+            reader = "a step has several micro-batches"
+        if reader is None:
+            return given
+        if overlap:
+            raise InvalidArgument(
+                f"average gradients during backward: {reader}, which needs them whole; leave "
+                "'overlap' out"
+            )
+        return 0
+
+    @property
+    def progress(self) -> float:
+        """The steps by which this step advances a schedule."""
+        return 1.0 if self.rule is None else self._batch().progress
+
+    @contextlib.contextmanager
+    def learning_rate(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+        """Sets this step's learning rate inside, and restores the optimizer's afterwards."""
+        if self.rule is None:
+            yield
+            return
+        factor = self._batch().learning_rate_factor
+        rates = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] *= factor
+        try:
+            yield
+        finally:
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+
+    def noise_scale(self) -> NoiseScale:
+        return NoiseScale() if self.noise is None else self.noise.noise_scale
+
+    def _batch(self) -> StepBatch:
+        assert self.rule is not None and self.world is not None
+        return step_batch(self.rule, self.world.rank, self.world.size, self.noise_scale())

@@ -1,0 +1,258 @@
+"""The loop over batches that trainings with a session have in common."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import default_collate
+
+from ... import (
+    InvalidArgument,
+    SampleLedger,
+    Session,
+    StepResult,
+    World,
+    WorldChanged,
+    job_environment,
+    open_store,
+)
+from ...data import ElasticLoader, parts
+from .. import device as gpu
+from .common_state import Settings
+
+
+# The number of processes that another launcher has started: torchrun, Open MPI, Slurm or MPICH.
+_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
+
+
+def alone_if_not_launched(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of a session, with a store of its own for a process without launcher."""
+    if options.get("store") is not None or job_environment() is not None:
+        return options
+    if any(os.environ.get(size, "1") != "1" for size in _SIZES):
+        return options  # one of several processes, which must find each other: open() names the way
+    print("ffdl: training alone; 'ffdl run --workers 1:4 SCRIPT' starts more workers",
+          file=sys.stderr)
+    return {"id": "alone"} | options | {"store": open_store("mem://")}
+
+
+class TrainingLoop:
+    """Gives out the batches of each step of a session, and ends the training.
+
+    session: the ffdl.Session. left: this worker was asked to leave, and has left; end without the
+    work that belongs to the end of the training.
+    """
+
+    session: Session
+    _device: torch.device
+    _settings: Settings  # with the seed
+
+    def __init__(self, doing: str, samples: ElasticLoader | SampleLedger) -> None:
+        if not isinstance(samples, (ElasticLoader, SampleLedger)):
+            raise InvalidArgument(
+                f"{doing}: the samples are a {type(samples).__name__}; give an "
+                "ffdl.data.ElasticLoader, as in place of a DataLoader, or a SampleLedger"
+            )
+        self._loader = samples if isinstance(samples, ElasticLoader) else None
+        self._ledger = samples if self._loader is None else self._loader.ledger
+        self._is_due = False  # step(), for the last batch
+        self._part = 0  # samples of that batch
+        self._is_empty = False  # they are corrupt, and the loop does not see it
+        self._rest = 0  # samples of this step after that batch
+        self._steps_max: int | None = None
+        self._is_main = False  # of the present world; kept for other threads
+        self._has_ended = False
+        self._handler: Callable[[int, Any], Any] | None = None  # of SIGTERM
+        self._other_handler: Callable[[int, Any], Any] | None = None  # of the loop's own
+        self.left = False
+
+    @property
+    def step_number(self) -> int:
+        """The number of steps that were applied, by all workers since the training began."""
+        return self.session.step
+
+    @property
+    def is_main(self) -> bool:
+        """True at one worker of the present world, which logs and evaluates for all.
+
+        Another one has this part when that worker dies or leaves; ask each time. After the training
+        it is the one that was so in the last step, and nobody if that one dies then. A worker that
+        has left is not. Any thread may ask.
+        """
+        return self._is_main and not self.left
+
+    def batches(
+        self,
+        dataset: Any = None,
+        *,
+        samples: int | None = None,
+        steps: int | None = None,
+        collate: Callable[[Sequence[Any]], Any] = default_collate,
+    ) -> Iterator[Any]:
+        """Iterates over this worker's batches, one for each step that has samples for it.
+
+        With a loader, its batches; it takes none of these arguments. With a ledger, dataset:
+        returns a sample by its number; a batch is ``collate`` of them. None: a batch is the
+        numbers, int64[n]. samples: at most that many of a step; all that are due by default, which
+        is meant for SampleOrder.GLOBAL. local_sgd() requires it: the samples of an inner step.
+        After each batch call step(). With micro-batches, a batch rule that divides a worker's
+        share, or local_sgd(), a step of the session has several batches. steps: ends when this
+        many were applied since the training began, or before if all epochs are done; the same at
+        all workers. None: that of the loader, or no limit. At the end it makes the last step stable
+        and leaves the job.
+        """
+        self._begin_loop(dataset, samples, steps, collate)
+        yield from self._until_over(lambda: self._steps(dataset, samples, collate))
+
+    def step(self) -> StepResult | None:
+        raise NotImplementedError
+
+    def _begin_loop(
+        self, dataset: Any, samples: int | None, steps: int | None, collate: Any
+    ) -> None:
+        """Checks the arguments of batches()."""
+        if self._loader is not None:
+            if dataset is not None or samples is not None or collate is not default_collate:
+                raise InvalidArgument(
+                    "iterate over batches: the loader has the data set and its options; give no "
+                    "arguments here"
+                )
+            if steps is None:
+                steps = self._loader.steps
+        if steps is not None and steps < 1:
+            raise InvalidArgument(
+                f"iterate over batches: 'steps' is {steps}; give at least 1, or None for no limit"
+            )
+        self._steps_max = steps
+        self._expect_samples(samples)
+
+    def _note_world(self, world: World) -> None:
+        if not self._has_ended:
+            self._is_main = world.rank == 0
+
+    def _until_over(self, loop: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """Iterates over the loop's batches, and ends the training; again where it goes on."""
+        while True:
+            yield from loop()
+            if self.left:
+                return
+            self._has_ended = True  # others may leave before this one, which changes the world
+            try:
+                self.session.finish()
+                self.left = not self.session.is_finished
+                return
+            except WorldChanged:  # all members returned to a checkpoint, and the ledger with them
+                self._has_ended = False
+                self._note_world(self.session.world)
+                self._settle()
+
+    def _expect_samples(self, samples: int | None) -> None:
+        """Checks the number of samples that batches() was given."""
+        raise NotImplementedError
+
+    def _plan_step(self, samples: int | None) -> tuple[int | None, parts.Cut]:
+        """Returns the samples to take for the present step, and their parts."""
+        raise NotImplementedError
+
+    def _begin_step(self) -> None:
+        """Runs before the first batch of a step."""
+
+    def _begin_part(self, ranges: parts.Ranges) -> None:
+        """Runs before each batch."""
+        if self._rest == 0:  # the first batch
+            self._rest = self._ledger.taken
+        self._part = parts.count(ranges)
+        self._rest -= self._part
+        self._is_due = True
+
+    def _settle(self) -> None:
+        """Sets the model to the common state of the members, whatever the result of the step."""
+        raise NotImplementedError
+
+    def _leave_on_sigterm(self) -> None:
+        """Lets SIGTERM, on the main thread, ask this worker to leave."""
+        if threading.current_thread() is threading.main_thread():
+            self._handler = self._on_sigterm
+            signal.signal(signal.SIGTERM, self._handler)
+
+    def _keep_sigterm(self) -> None:
+        """Takes SIGTERM back from a handler that was installed meanwhile, which is called too."""
+        if self._handler is None or threading.current_thread() is not threading.main_thread():
+            return
+        present = signal.getsignal(signal.SIGTERM)
+        if present is not self._handler and callable(present):
+            self._other_handler = present
+            signal.signal(signal.SIGTERM, self._handler)
+
+    def _on_sigterm(self, number: int, frame: Any) -> None:
+        self.session.ask_to_leave()
+        other, self._other_handler = self._other_handler, None  # it may call this one
+        if other is not None:
+            try:
+                other(number, frame)
+            finally:
+                self._other_handler = other
+
+    def _steps(
+        self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
+    ) -> Iterator[Any]:
+        """The batches until all epochs are done, or this worker has left."""
+        while not self._is_over():
+            step = self.session.step
+            self._keep_sigterm()
+            self._begin_step()
+            self._rest = 0
+            has_part = False
+            for ranges, batch in self._parts(dataset, samples, collate):
+                has_part = True
+                self._begin_part(ranges)
+                self._is_empty = batch is None
+                if batch is None:  # its samples are corrupt and left out: they contribute nothing
+                    self.step()
+                    continue
+                yield batch
+                if self._is_due:
+                    raise InvalidArgument(
+                        f"take the next batch: step() was not called for the one of step "
+                        f"{step + 1}; call it once after each backward()"
+                    )
+            if not has_part:
+                self.step()
+            if self.left:
+                return
+
+    def _is_over(self) -> bool:
+        is_last = self._steps_max is not None and self.session.step >= self._steps_max
+        return is_last or self._settings.has_stopped or self._ledger.is_done
+
+    def _parts(
+        self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
+    ) -> Iterator[tuple[parts.Ranges, Any]]:
+        """Iterates over the batches of the present step, each with the ranges of its samples."""
+        planned, cut = self._plan_step(samples)
+        if self._loader is not None:
+            for ranges, batch in self._loader.next_parts(cut, planned):
+                self._seed_generator(ranges)  # the loader does, too, if it loads in this process
+                yield ranges, batch
+            return
+        taken = self._ledger.take(planned)
+        step = tuple((one.partition, one.begin, one.end) for one in taken)
+        for ranges in cut(step):
+            numbers = self._ledger.sample_indices(ranges)
+            self._seed_generator(ranges)
+            if dataset is None:
+                yield ranges, torch.from_numpy(numbers)
+            else:
+                yield ranges, collate([dataset[int(number)] for number in numbers])
+
+    def _seed_generator(self, ranges: parts.Ranges) -> None:
+        partition, begin, _ = ranges[0]
+        of_step = f"{self._settings.seed} {self.session.step} {partition} {begin}"
+        gpu.seed(self._device, zlib.crc32(of_step.encode()))

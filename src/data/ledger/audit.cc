@@ -1,0 +1,140 @@
+#include "data/ledger/audit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace ffdl::data {
+namespace {
+
+constexpr size_t kProblemsMax = 100;
+
+template <class Use>
+bool is_before(const Use& a, const Use& b) {
+  if (a.range.partition != b.range.partition) return a.range.partition < b.range.partition;
+  return a.range.begin != b.range.begin ? a.range.begin < b.range.begin : a.step < b.step;
+}
+
+}  // namespace
+
+void Audit::add(const CommittedStep& step, const std::string& where, size_t job) {
+  const auto [known, is_new] = told_[{job, step.lineage}].try_emplace(step.step, Told{step, where});
+  if (is_new || known->second.step == step) return;
+  problem(fmt::format("step {} is reported in one way by {} and in another by {}", step.step,
+                      known->second.where, where));
+}
+
+CommitAudit Audit::finish(const CommitAuditOptions& options) {
+  const auto steps = surviving_steps();
+  audit_.steps = steps.size();
+  check(uses_of(steps), options.complete);
+  return std::move(audit_);
+}
+
+// Returns the steps that count. A lineage or a job continues from a checkpoint: its first step and
+// all later ones replace those of earlier lineages and jobs.
+std::map<uint64_t, CommittedStep> Audit::surviving_steps() const {
+  std::map<uint64_t, CommittedStep> steps;
+  for (const auto& [lineage, of_it] : told_) {
+    steps.erase(steps.lower_bound(of_it.begin()->first), steps.end());
+    for (const auto& [number, told] : of_it) steps[number] = told.step;
+  }
+  return steps;
+}
+
+std::vector<Audit::Use> Audit::uses_of(const std::map<uint64_t, CommittedStep>& steps) {
+  std::vector<Use> uses;
+  for (const auto& [number, step] : steps) {
+    for (const auto& [member, range] : step.parts) {
+      if (!data_.has(range) || epoch_of(range) >= base::kEpochsMax) {
+        problem(
+            fmt::format("step {} has samples [{}, {}) of partition {}, which are not in one "
+                        "epoch of the data set",
+                        number, range.begin, range.end, range.partition));
+        continue;
+      }
+      uses.push_back({range, number, &member.id});
+      audit_.samples += range.end - range.begin;
+    }
+  }
+  std::sort(uses.begin(), uses.end(), is_before<Use>);
+  return uses;
+}
+
+uint64_t Audit::epoch_of(const SampleRange& range) const {
+  return range.begin / data_.samples_of(range.partition);
+}
+
+void Audit::check(std::span<const Use> uses, bool complete) {
+  uint64_t begun = 0;  // number of epochs
+  for (const Use& use : uses) begun = std::max(begun, epoch_of(use.range) + 1);
+  audit_.epochs = begun == 0 ? 0 : begun - 1;
+  const uint64_t whole = complete ? std::max(epochs_, begun) : audit_.epochs;
+  uint64_t next = 0;  // partition
+  for (size_t begin = 0; begin < uses.size();) {
+    size_t end = begin;
+    const uint32_t partition = uses[begin].range.partition;
+    while (end < uses.size() && uses[end].range.partition == partition) ++end;
+    check_unused(next, partition, whole);
+    check_partition(partition, uses.subspan(begin, end - begin), whole);
+    next = uint64_t{partition} + 1;
+    begin = end;
+  }
+  check_unused(next, data_.partitions(), whole);
+  if (audit_.under_way == data_.samples && audit_.missing == 0) {
+    ++audit_.epochs;
+    audit_.under_way = 0;
+  }
+}
+
+void Audit::check_unused(uint64_t begin, uint64_t end, uint64_t whole) {
+  if (begin >= end || whole == 0) return;
+  const uint64_t last = std::min(end * data_.partition_samples, data_.samples);
+  audit_.missing += whole * (last - begin * data_.partition_samples);
+  problem(fmt::format("all samples of partitions [{}, {}) are missing, in {} epochs", begin, end,
+                      whole));
+}
+
+void Audit::check_partition(uint32_t partition, std::span<const Use> uses, uint64_t whole) {
+  const uint64_t samples = data_.samples_of(partition);
+  const uint64_t last_epoch = audit_.epochs * samples;
+  const Use* furthest = nullptr;
+  uint64_t next = 0;  // position up to which all samples are checked
+  const auto missing_until = [&](uint64_t end) {
+    end = std::min(end, whole * samples);
+    if (next >= end) return;
+    audit_.missing += end - next;
+    problem(fmt::format("samples [{}, {}) of partition {} are missing, from epoch {} on", next, end,
+                        partition, next / samples));
+  };
+  for (const Use& use : uses) {
+    missing_until(use.range.begin);
+    if (use.range.begin < next) {
+      const uint64_t end = std::min(next, use.range.end);
+      audit_.repeated += end - use.range.begin;
+      problem(
+          fmt::format("samples [{}, {}) of partition {} are repeated in epoch {}: '{}' in step "
+                      "{}, '{}' in step {}",
+                      use.range.begin, end, partition, use.range.begin / samples, *furthest->member,
+                      furthest->step, *use.member, use.step));
+    }
+    if (use.range.end <= next) continue;
+    const uint64_t fresh = std::max({next, use.range.begin, last_epoch});
+    if (use.range.end > fresh) audit_.under_way += use.range.end - fresh;
+    next = use.range.end;
+    furthest = &use;
+  }
+  missing_until(whole * samples);
+}
+
+void Audit::problem(std::string text) {
+  ++audit_.problems;
+  if (audit_.first_problems.size() < kProblemsMax) {
+    audit_.first_problems.push_back(std::move(text));
+  }
+}
+
+}  // namespace ffdl::data

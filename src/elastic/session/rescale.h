@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ffdl/status.h"
+#include "ffdl/types.h"
+
+namespace ffdl::elastic {
+
+// A member's report of its state as it enters a world. It is sent as raw bytes; `format` identifies
+// members of another version.
+struct Report {
+  uint64_t format = 0;
+  uint64_t model = 0;  // a hash of the layout of state and gradients
+  uint64_t holds = 0;  // 1: it holds the state with the label below
+  uint64_t lineage = 0;
+  uint64_t generation = 0;  // of the last world that it was in step with
+  uint64_t step = 0;
+  uint64_t history = 0;  // a hash of the contents of the steps
+  uint64_t hash = 0;     // of the state; 0: not computed
+};
+static_assert(sizeof(Report) == 64);
+
+inline constexpr uint64_t kReportFormat = 2;
+
+// The source of each member's state when a world begins.
+struct RescalePlan {
+  static constexpr int kOwn = -1;
+
+  uint64_t step = 0;
+  uint64_t history = 0;
+  std::vector<int> from;     // by rank; kOwn: it has the state
+  std::vector<int> refused;  // ranks whose model differs from that of the state
+};
+
+// Chooses the base and its senders. The base is the highest label (generation, step) of this
+// lineage, at any member. In a world that begins a lineage, the base is the state that rank 0
+// begins with, which may be a checkpoint. The history that begins there is the hash of that state.
+// All holders of the base share the work of sending it. Errors: kInternal (equal labels of unequal
+// states, or no member has one), kInvalidArgument (members of other versions).
+Result<RescalePlan> plan_rescale(std::span<const Report> reports, const World& world);
+
+}  // namespace ffdl::elastic

@@ -1,0 +1,20 @@
+#include "membership/launcher_watch.h"
+
+#include "base/errors.h"
+
+namespace ffdl::membership {
+
+LauncherWatch::LauncherWatch(const std::map<std::string, std::string>& variables) {
+  const auto mark = variables.find("FFDL_LAUNCHER");
+  if (mark != variables.end()) launcher_ = base::ProcessWatch::of(mark->second);
+}
+
+Status LauncherWatch::check(std::string_view member) const {
+  if (!launcher_ || !launcher_->is_gone()) return {};
+  return base::make_error(StatusCode::kCancelled,
+                          "member '{}': its launcher, 'ffdl run' as process {}, has ended without "
+                          "it; end, and run the job again",
+                          member, launcher_->process());
+}
+
+}  // namespace ffdl::membership

@@ -1,0 +1,118 @@
+// Tests access of another user's processes to a job on the same host.
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ffdl/launch/running_job.h"
+#include "ffdl/store.h"
+#include "support/started_program.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+constexpr uid_t kOther = 65534;
+
+// Runs `body` in a child that belongs to another user, and returns its result; -1: it crashed.
+int as_other_user(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgroups(0, nullptr) != 0 || ::setresgid(kOther, kOther, kOther) != 0 ||
+        ::setresuid(kOther, kOther, kOther) != 0) {
+      ::_exit(100);
+    }
+    ::_exit(body());
+  }
+  int state = 0;
+  ::waitpid(child, &state, 0);
+  return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+class OtherUserTest : public ::testing::Test {
+ protected:
+  OtherUserTest() {
+    ::setenv("TMPDIR", temporary_.path().c_str(), 1);
+    ::chmod(temporary_.path().c_str(), 0755);  // as /tmp: other users may list it
+  }
+  ~OtherUserTest() override { ::unsetenv("TMPDIR"); }
+  std::string file(const std::string& name) const { return temporary_.file(name); }
+  std::string in_job(const std::string& name) const {
+    return file("ffdl-" + std::to_string(::getuid()) + "/theirs/" + name);
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  const TempFolder temporary_;
+};
+
+// Each child returns 1 if it gains access.
+TEST_F(OtherUserTest, AJobsStoreLetsNobodyElseIn) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  StartedProgram job(
+      std::string(FFDL_PROGRAM) + " run --job theirs --workers 1:2 -- " + FFDL_MEMBER_WORKER,
+      file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("joined"); })) << job.output();
+  const std::string url = read(in_job("store_url"));
+  ASSERT_TRUE(url.starts_with("tcp://127.0.0.1:")) << url;
+  const auto opens = [](const std::string& at, const std::string& secret) {
+    StoreOptions options;
+    options.operation_timeout = std::chrono::milliseconds(500);
+    options.secret = secret;
+    return open_store(at, system_runtime(), options).ok();
+  };
+  EXPECT_EQ(as_other_user([&] { return opens(url, "") ? 1 : 0; }), 0);
+  EXPECT_EQ(as_other_user([&] { return opens(url, std::string(64, '0')) ? 1 : 0; }), 0);
+  EXPECT_EQ(as_other_user([&] { return opens("tcp://" + in_job("store"), "") ? 1 : 0; }), 0);
+  EXPECT_EQ(as_other_user([&] { return read(in_job("store/secret")).empty() ? 0 : 1; }), 0);
+  EXPECT_EQ(as_other_user([&] {
+              const std::string process = std::to_string(job.process());
+              return read("/proc/" + process + "/environ").empty() ? 0 : 1;
+            }),
+            0);
+  // The child is admitted with the secret, so the secret is what kept it out.
+  const std::string secret = read(in_job("store/secret"));
+  EXPECT_EQ(as_other_user([&] { return opens(url, secret) ? 1 : 0; }), 1);
+  EXPECT_TRUE(comes_true([&] { return job.wrote("refused 127.0.0.1:"); })) << job.output();
+}
+
+// Tests the command itself instead of the library below it.
+TEST_F(OtherUserTest, CommandsAboutAJobOfAnotherAreRefused) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  if (as_other_user([] { return ::access(FFDL_PROGRAM, X_OK) == 0 ? 0 : 1; }) != 0) {
+    GTEST_SKIP() << "another user may not run " << FFDL_PROGRAM;
+  }
+  StartedProgram job(
+      std::string(FFDL_PROGRAM) + " run --job theirs --workers 1:2 -- " + FFDL_MEMBER_WORKER,
+      file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("joined"); })) << job.output();
+  const std::string url = read(in_job("store_url"));
+  const std::string said = file("said");
+  ASSERT_EQ(::close(::open(said.c_str(), O_CREAT | O_WRONLY, 0666)), 0);
+  ASSERT_EQ(::chmod(said.c_str(), 0666), 0);
+  for (const std::string& command : std::vector<std::string>{
+           "status theirs", "scale theirs 1", "migrate theirs 0", "status theirs --store " + url,
+           "scale theirs 1 --store " + url, "migrate theirs 0 --store " + url}) {
+    const int ended = as_other_user([&] {
+      const std::string line = std::string(FFDL_PROGRAM) + " " + command + " >>" + said + " 2>&1";
+      return WEXITSTATUS(std::system(line.c_str()));
+    });
+    EXPECT_EQ(ended, 1) << command << ": " << read(said);
+  }
+  EXPECT_NE(read(said).find("another secret"), std::string::npos) << read(said);
+  const auto store = open_store("tcp://" + in_job("store"), system_runtime());
+  ASSERT_OK(store);
+  EXPECT_EQ(read_run(**store, "theirs")->wanted_workers.size(), 2U);
+}
+
+}  // namespace
+}  // namespace ffdl

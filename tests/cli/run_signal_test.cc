@@ -1,0 +1,189 @@
+// Tests `ffdl run` and `ffdl autoscale` with a store that does not answer: a signal ends them soon,
+// whatever they wait for.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "ffdl/store.h"
+#include "support/program.h"
+#include "support/started_program.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The wait for a store lasts longer, and the end of a program on a busy machine takes less.
+constexpr Duration kSoon = 3500ms;
+
+// A store that another process serves.
+class StoreElsewhere {
+ public:
+  explicit StoreElsewhere(const std::string& folder) {
+    int told[2] = {-1, -1};
+    EXPECT_EQ(::pipe2(told, O_CLOEXEC), 0);
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const auto server = StoreServer::start({.folder = folder, .address = "127.0.0.1:0"});
+      if (!server.ok()) ::_exit(1);
+      const std::string url = (*server)->url();
+      static_cast<void>(::write(told[1], url.data(), url.size()));
+      ::close(told[1]);
+      while (true) ::pause();
+    }
+    ::close(told[1]);
+    char text[256];
+    const ssize_t count = ::read(told[0], text, sizeof text);
+    EXPECT_GT(count, 0);
+    if (count > 0) url_.assign(text, static_cast<size_t>(count));
+    ::close(told[0]);
+  }
+  ~StoreElsewhere() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  StoreElsewhere(const StoreElsewhere&) = delete;
+  StoreElsewhere& operator=(const StoreElsewhere&) = delete;
+
+  const std::string& url() const { return url_; }
+  pid_t process() const { return process_; }
+  void stop() const { ::kill(process_, SIGSTOP); }
+
+ private:
+  std::string url_;
+  pid_t process_ = -1;
+};
+
+class RunSignalTest : public ::testing::TestWithParam<int> {
+ protected:
+  RunSignalTest() { ::setenv("TMPDIR", temporary_.path().c_str(), 1); }
+  ~RunSignalTest() override { ::unsetenv("TMPDIR"); }
+
+  std::string file(const std::string& name) const { return temporary_.file(name); }
+  std::string job_folder() const { return file("ffdl-" + std::to_string(::getuid()) + "/job"); }
+  std::string run(const std::string& arguments) const {
+    return std::string(FFDL_PROGRAM) + " run --job job " + arguments;
+  }
+  static std::string autoscale(const StoreElsewhere& store, const std::string& arguments) {
+    return std::string(FFDL_PROGRAM) + " autoscale --store " + store.url() + " " + arguments;
+  }
+  // Tells whether the program, no longer the shell, blocks the signal.
+  static bool blocks_signals(const StartedProgram& program) {
+    std::ifstream status("/proc/" + std::to_string(program.process()) + "/status");
+    for (std::string word; status >> word;) {
+      if (word != "SigBlk:" || !(status >> word)) continue;
+      return (std::stoull(word, nullptr, 16) >> (GetParam() - 1) & 1U) != 0;
+    }
+    return false;
+  }
+  static void pause(Duration time) {
+    system_runtime().make_event()->wait_until(deadline_in(time));
+  }
+  // Sends the signal, and expects the program's end by it.
+  void expect_end(StartedProgram& job) const {
+    const Time sent = deadline_in({});
+    job.signal(GetParam());
+    EXPECT_EQ(job.wait(), 128 + GetParam()) << job.output();
+    EXPECT_LT(deadline_in({}) - sent, kSoon) << job.output();
+  }
+  // Returns true once the process has blocked the signals and waits.
+  bool has_begun() const { return std::filesystem::exists(job_folder() + "/run.lock"); }
+
+  const TempFolder temporary_;
+};
+
+TEST_P(RunSignalTest, WhileItsStoreIsOpened) {
+  const StoreElsewhere store(file("store"));
+  store.stop();
+  StartedProgram job(run("--store " + store.url() + " -- true"), file("out"));
+  ASSERT_TRUE(comes_true([&] { return has_begun(); })) << job.output();
+  pause(300ms);
+  expect_end(job);
+  EXPECT_TRUE(job.wrote("no worker runs")) << job.output();
+}
+
+TEST_P(RunSignalTest, WhileAnotherProcessServesItsStore) {
+  const std::string store = job_folder() + "/store";
+  std::filesystem::create_directories(store);
+  for (const auto& folder : {file("ffdl-" + std::to_string(::getuid())), job_folder(), store}) {
+    ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
+  }
+  const int lock = ::open((store + "/server.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  StartedProgram job(run("-- true"), file("out"));
+  ASSERT_TRUE(comes_true([&] { return has_begun(); })) << job.output();
+  pause(300ms);
+  expect_end(job);
+  ::close(lock);
+}
+
+TEST_P(RunSignalTest, WhileItWaitsForTheSecretOfNodeZero) {
+  StartedProgram job(run("--nnodes 2 --node-rank 1 --rdzv-endpoint 127.0.0.1:1 -- true"),
+                     file("out"));
+  const std::string folder = job_folder() + ".node-1/run.lock";
+  ASSERT_TRUE(comes_true([&] { return std::filesystem::exists(folder); })) << job.output();
+  pause(300ms);
+  expect_end(job);
+}
+
+TEST_P(RunSignalTest, WhileItsWorkersRun) {
+  const StoreElsewhere store(file("store"));
+  StartedProgram job(run("--store " + store.url() + " -- sh -c 'echo up; exec sleep 1000'"),
+                     file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("] up"); })) << job.output();
+  store.stop();
+  pause(300ms);
+  expect_end(job);
+}
+
+TEST_P(RunSignalTest, WhenItsWorkersHaveEnded) {
+  const StoreElsewhere store(file("store"));
+  const std::string worker = "sh -c 'echo up; kill -STOP " + std::to_string(store.process()) + "'";
+  StartedProgram job(run("--store " + store.url() + " -- " + worker), file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("] up"); })) << job.output();
+  pause(500ms);
+  expect_end(job);
+}
+
+TEST_P(RunSignalTest, WhileTheStoreOfTheAutoscalerIsOpened) {
+  const StoreElsewhere store(file("store"));
+  store.stop();
+  for (const std::string arguments : {"", "--show"}) {
+    StartedProgram autoscaler(autoscale(store, arguments), file("out"));
+    ASSERT_TRUE(comes_true([&] { return blocks_signals(autoscaler); })) << autoscaler.output();
+    pause(300ms);
+    expect_end(autoscaler);
+    EXPECT_TRUE(autoscaler.wrote("the jobs keep their sizes")) << autoscaler.output();
+  }
+}
+
+TEST_P(RunSignalTest, WhileTheAutoscalerDecides) {
+  const StoreElsewhere store(file("store"));
+  StartedProgram autoscaler(autoscale(store, "--workers 3"), file("out"));
+  ASSERT_TRUE(comes_true([&] {
+    return run_program(autoscale(store, "--show")).out.find("3 workers") != std::string::npos;
+  })) << autoscaler.output();
+  pause(300ms);
+  store.stop();
+  pause(300ms);
+  expect_end(autoscaler);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, RunSignalTest, ::testing::Values(SIGTERM, SIGINT),
+                         [](const auto& parameter) {
+                           return parameter.param == SIGTERM ? "SIGTERM" : "SIGINT";
+                         });
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,208 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "ffdl/comm/communicator.h"
+#include "ffdl/diagnose.h"
+#include "ffdl/membership.h"
+#include "support/exit_code.h"
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(ConnectCommunicator, AWorldOfOneNeedsNobody) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  ASSERT_OK_AND_ASSIGN(const auto communicator,
+                       connect_communicator({1, 0, {{"only", 1}}}, *store, deadline_in(5s)));
+  int64_t value = 42;
+  ASSERT_OK(communicator->all_reduce({&value, 1, DType::kInt64}, ReduceOp::kSum, deadline_in(5s)));
+  EXPECT_EQ(value, 42);
+}
+
+TEST(ConnectCommunicator, NoMemberAndNoSuchSlotIsRefused) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  const auto members = testing::members_named(2);
+  EXPECT_FAILS(connect_communicator({1, 2, members}, *store, deadline_in(5s)),
+               StatusCode::kInvalidArgument, "only members can connect");
+  for (const uint64_t slot_bytes : {uint64_t{0}, uint64_t{16385}, uint64_t{1} << 31}) {
+    EXPECT_FAILS(
+        connect_communicator({1, 0, members}, *store, deadline_in(5s), {.slot_bytes = slot_bytes}),
+        StatusCode::kInvalidArgument, "slot_bytes");
+  }
+  EXPECT_FAILS(connect_communicator({1, 0, members}, *store, deadline_in(5s),
+                                    {.gpu_worlds = static_cast<GpuWorlds>(2)}),
+               StatusCode::kInvalidArgument, "gpu_worlds 2");
+}
+
+// A machine without a GPU or NCCL reports what is missing. With both, a world of one connects.
+TEST(ConnectCommunicator, BackendsOfGpusSayWhatIsMissing) {
+  for (const Backend backend : {Backend::kNccl, Backend::kDeviceShm}) {
+    ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+    const auto communicator =
+        connect_communicator({1, 0, {{"only", 1}}}, *store, deadline_in(60s), {.backend = backend});
+    EXPECT_TRUE(store->list("comm/")->empty());
+    if (communicator.ok()) {
+      EXPECT_EQ((*communicator)->backend(), backend);
+      EXPECT_OK((*communicator)->barrier(deadline_in(60s)));
+    } else {
+      EXPECT_FAILS(communicator, StatusCode::kUnimplemented, "; ");
+    }
+  }
+}
+
+// The members of all jobs have the same ids, incarnations and generations.
+TEST(ConnectCommunicator, JobsThatShareAStoreDoNotMeet) {
+  constexpr int kJobs = 8;
+  constexpr int kRanks = 2;
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  for (const Backend backend : {Backend::kShm, Backend::kTcp, Backend::kGloo}) {
+    for (uint64_t generation = 1; generation <= 10; ++generation) {
+      testing::on_threads(kJobs * kRanks, [&](int thread) {
+        const int job = thread / kRanks;
+        const auto made = connect_communicator({.generation = generation,
+                                                .rank = thread % kRanks,
+                                                .members = testing::members_named(kRanks),
+                                                .job = fmt::format("job{}", job)},
+                                               *store, deadline_in(60s), {.backend = backend});
+        if (made.status().code() == StatusCode::kUnimplemented) return;
+        ASSERT_OK(made);
+        EXPECT_EQ((*made)->world().job, fmt::format("job{}", job));
+        int64_t value = job;
+        ASSERT_OK(
+            (*made)->all_reduce({&value, 1, DType::kInt64}, ReduceOp::kSum, deadline_in(60s)));
+        EXPECT_EQ(value, kRanks * job);
+      });
+      ASSERT_FALSE(HasFailure());
+    }
+  }
+  ASSERT_OK_AND_ASSIGN(const auto left, store->list(""));
+  EXPECT_TRUE(left.empty());
+}
+
+// Starts eight jobs of two workers at once on one store, as their memberships form their worlds.
+// The workers have the same ids in all jobs. No worker meets a duplicate of its rank, and none is
+// lost.
+void begin_jobs_at_once(int rounds) {
+  constexpr int kJobs = 8;
+  constexpr int kWorkers = 2;
+  for (int round = 0; round < rounds && !::testing::Test::HasFailure(); ++round) {
+    ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+    testing::on_threads(kJobs * kWorkers, [&](int thread) {
+      const int job = thread / kWorkers;
+      MembershipOptions options;
+      options.job = fmt::format("job{}", job);
+      options.min_workers = kWorkers;
+      options.lease = 10s;
+      options.gather = 1ms;
+      const Member self = {fmt::format("worker-{}", thread % kWorkers), 0};
+      auto joined = Membership::join(*store, system_runtime(), self, options);
+      ASSERT_OK(joined);
+      ASSERT_OK_AND_ASSIGN(const World world, (*joined)->wait_world_after(0, deadline_in(60s)));
+      EXPECT_EQ(world.job, options.job);
+      const auto made = connect_communicator(world, *store, deadline_in(60s));
+      ASSERT_OK(made);
+      int64_t value = job;
+      ASSERT_OK((*made)->all_reduce({&value, 1, DType::kInt64}, ReduceOp::kSum, deadline_in(60s)));
+      EXPECT_EQ(value, kWorkers * job);
+      // No member may end before this barrier, since that would be a loss in this world.
+      EXPECT_OK((*made)->barrier(deadline_in(60s)));
+    });
+  }
+}
+
+TEST(ConnectCommunicator, JobsThatBeginAtOnceFormTheirOwnWorlds) { begin_jobs_at_once(10); }
+
+TEST(ConnectCommunicatorSlow, JobsThatBeginAtOnceFormTheirOwnWorlds) { begin_jobs_at_once(100); }
+
+TEST(ConnectCommunicator, AJobWhoseNameIsNoPartOfAKeyIsRefused) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  for (const std::string job : {"a/b", "a b", "\x1b[2J"}) {
+    const World world = {.generation = 1, .members = testing::members_named(1), .job = job};
+    EXPECT_FAILS(connect_communicator(world, *store, deadline_in(5s)), StatusCode::kInvalidArgument,
+                 "is not a name");
+  }
+}
+
+// The members compare their first records, so none of them waits for a deadline.
+TEST(ConnectCommunicator, MembersThatWantDifferentBackendsAreAllToldSo) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  testing::on_threads(2, [&](int rank) {
+    EXPECT_FAILS(
+        connect_communicator({1, rank, testing::members_named(2)}, *store, deadline_in(60s),
+                             {.backend = rank == 0 ? Backend::kShm : Backend::kGloo}),
+        StatusCode::kInvalidArgument, "rank 0 'm0' wants backend shm, rank 1 'm1' wants gloo");
+  });
+}
+
+TEST(ConnectCommunicator, TheSameRankOfTheSameGenerationTwiceIsRefused) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  const auto members = testing::members_named(2);
+  std::thread first([&] {
+    EXPECT_FAILS(connect_communicator({1, 0, members}, *store, deadline_in(500ms)),
+                 StatusCode::kTimeout, "rank 1 'm1' has not arrived");
+  });
+  while (store->list("comm/")->empty()) std::this_thread::yield();
+  EXPECT_FAILS(connect_communicator({1, 0, members}, *store, deadline_in(5s)),
+               StatusCode::kWorldChanged, "another process has begun it");
+  first.join();
+}
+
+TEST(ConnectCommunicator, NothingIsLeftInTheStoreAndTheSameWorldCanConnectAgain) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  for (const Backend backend :
+       {Backend::kAuto, Backend::kTcp, Backend::kGloo, Backend::kHierarchical}) {
+    testing::on_threads(3, [&](int rank) {
+      for (int again = 0; again < 3; ++again) {
+        const auto made = connect_communicator({1, rank, testing::members_named(3)}, *store,
+                                               deadline_in(20s), {.backend = backend});
+        if (made.status().code() == StatusCode::kUnimplemented) return;
+        ASSERT_OK(made);
+        ASSERT_OK((*made)->barrier(deadline_in(20s)));
+      }
+    });
+    EXPECT_TRUE(store->list("comm/")->empty());
+  }
+}
+
+// The segment has a name until both ranks have joined.
+TEST(ConnectCommunicator, ARankThatLetsNobodyOpenWhatItHasOpenMeetsTheOthersToo) {
+  const TempFolder folder;
+  const auto meet = [&](int rank) {
+    const auto store = open_store("file://" + folder.path(), system_runtime());
+    if (!store.ok()) return store.status();
+    const auto made = connect_communicator({1, rank, testing::members_named(2)}, **store,
+                                           deadline_in(20s), {.backend = Backend::kShm});
+    return made.ok() ? (*made)->barrier(deadline_in(20s)) : made.status();
+  };
+  const pid_t closed = fork();
+  if (closed == 0) _exit(prctl(PR_SET_DUMPABLE, 0) == 0 && meet(0).ok() ? 0 : 1);
+  EXPECT_OK(meet(1));
+  EXPECT_EQ(testing::exit_code(closed), 0);
+  for (const SegmentInfo& segment : *list_segments()) EXPECT_NE(segment.creator_pid, closed);
+}
+
+TEST(ConnectCommunicator, ALookEndsTheWaitForTheOthers) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  for (const int rank : {0, 1}) {
+    int looks = 0;
+    const CommunicatorOptions options{.interrupt_check = [&]() -> Status {
+      return ++looks < 3 ? Status() : Status(StatusCode::kCancelled, "seen enough");
+    }};
+    const World world{5, rank, testing::members_named(2)};
+    EXPECT_FAILS(connect_communicator(world, *store, kNoDeadline, options), StatusCode::kCancelled,
+                 "seen enough");
+    EXPECT_EQ(looks, 3);
+  }
+  EXPECT_EQ(store->list("")->size(), 0U);
+}
+
+}  // namespace
+}  // namespace ffdl

@@ -1,0 +1,120 @@
+#include "elastic/session/rescale.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/ranks.h"
+#include "support/status_matchers.h"
+
+namespace ffdl::elastic {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+constexpr int kOwn = RescalePlan::kOwn;
+
+World world_of(int size, bool with_state_holders = true) {
+  World world;
+  world.generation = 7;
+  world.lineage = 2;
+  world.members = ffdl::testing::members_named(size);
+  if (with_state_holders) world.state_holders = {world.members.front()};
+  return world;
+}
+
+// Returns the report of a member that holds the state of `step` of this generation, lineage 2.
+Report at(uint64_t step, uint64_t generation = 6) {
+  return {kReportFormat, 11, 1, 2, generation, step, 1000 * generation + step, 0};
+}
+Report newcomer() { return {kReportFormat, 11, 0, 0, 0, 0, 0, 0}; }
+
+RescalePlan plan(const std::vector<Report>& reports) {
+  auto made = plan_rescale(reports, world_of(static_cast<int>(reports.size())));
+  EXPECT_OK(made);
+  return made.ok() ? *made : RescalePlan{};
+}
+
+TEST(PlanRescale, WhoHasTheNewestStateKeepsIt) {
+  const RescalePlan all = plan({at(5), at(5), at(5)});
+  EXPECT_EQ(all.step, 5U);
+  EXPECT_EQ(all.history, 6005U);
+  EXPECT_THAT(all.from, ElementsAre(kOwn, kOwn, kOwn));
+  EXPECT_THAT(all.refused, IsEmpty());
+}
+
+TEST(PlanRescale, WhoIsAStepBehindTakesIt) {
+  const RescalePlan one_ahead = plan({at(5), at(6), at(5)});
+  EXPECT_EQ(one_ahead.step, 6U);
+  EXPECT_THAT(one_ahead.from, ElementsAre(1, kOwn, 1));
+}
+
+TEST(PlanRescale, TheGenerationCountsBeforeTheStep) {
+  EXPECT_THAT(plan({at(9, 5), at(6, 6)}).from, ElementsAre(1, kOwn));
+}
+
+TEST(PlanRescale, NewcomersShareTheSources) {
+  EXPECT_THAT(plan({at(5), at(5), newcomer(), newcomer(), newcomer()}).from,
+              ElementsAre(kOwn, kOwn, 0, 1, 0));
+}
+
+TEST(PlanRescale, AStateOfAnotherLineageIsNone) {
+  Report old = at(99);
+  old.lineage = 1;
+  EXPECT_THAT(plan({old, at(5)}).from, ElementsAre(1, kOwn));
+}
+
+TEST(PlanRescale, AWorldWithoutCarriersBeginsFromRankZero) {
+  std::vector<Report> reports = {newcomer(), newcomer(), newcomer()};
+  reports[0].hash = reports[2].hash = 5;
+  reports[1].hash = 6;
+  ASSERT_OK_AND_ASSIGN(const RescalePlan made, plan_rescale(reports, world_of(3, false)));
+  EXPECT_EQ(made.step, 0U);
+  EXPECT_THAT(made.from, ElementsAre(kOwn, 0, kOwn));
+}
+
+// The world may begin from a checkpoint whose history belongs to another job.
+TEST(PlanRescale, AWorldThatBeginsFromACheckpointCountsItsSteps) {
+  std::vector<Report> reports = {newcomer(), newcomer()};
+  reports[0].step = 40;
+  reports[0].history = 7;
+  reports[0].hash = 5;
+  reports[1].hash = 6;
+  ASSERT_OK_AND_ASSIGN(const RescalePlan made, plan_rescale(reports, world_of(2, false)));
+  EXPECT_EQ(made.step, 40U);
+  EXPECT_EQ(made.history, 5U);
+  EXPECT_THAT(made.from, ElementsAre(kOwn, 0));
+}
+
+TEST(PlanRescale, AnotherModelIsRefused) {
+  Report other = newcomer();
+  other.model = 12;
+  EXPECT_THAT(plan({at(5), other, at(5)}).refused, ElementsAre(1));
+}
+
+TEST(PlanRescale, EqualLabelsOfUnequalStatesAreABug) {
+  Report other = at(5);
+  other.history += 1;
+  EXPECT_FAILS(plan_rescale(std::vector{at(5), other}, world_of(2)), StatusCode::kInternal,
+               "unequal histories");
+  Report one = at(5);
+  Report two = at(5);
+  one.hash = 1;
+  two.hash = 2;
+  EXPECT_FAILS(plan_rescale(std::vector{one, two}, world_of(2)), StatusCode::kInternal,
+               "'m0' and 'm1' are both at step 5");
+}
+
+TEST(PlanRescale, SomebodyMustHoldTheState) {
+  EXPECT_FAILS(plan_rescale(std::vector{newcomer()}, world_of(1)), StatusCode::kInternal,
+               "none of its 1 members");
+}
+
+TEST(PlanRescale, OneVersionOnly) {
+  Report other = at(5);
+  other.format = 9;
+  EXPECT_FAILS(plan_rescale(std::vector{at(5), other}, world_of(2)), StatusCode::kInvalidArgument,
+               "'m1' speaks version 9");
+}
+
+}  // namespace
+}  // namespace ffdl::elastic

@@ -1,0 +1,103 @@
+#include "net/resolve.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <future>
+
+#include "net/listener.h"
+#include "net/loop.h"
+#include "support/exit_code.h"
+#include "support/fork_child.h"
+#include "support/status_matchers.h"
+#include "support/temp_folder.h"
+
+namespace ffdl::net {
+namespace {
+
+using asio::ip::tcp;
+
+Endpoints endpoints(std::initializer_list<const char*> numbers) {
+  Endpoints made;
+  for (const char* number : numbers) made.emplace_back(asio::ip::make_address(number), 7);
+  return made;
+}
+
+struct Found {
+  asio::error_code error;
+  Endpoints endpoints;
+};
+
+// Returns the addresses found without blocking, which must equal those found by blocking.
+Found find(const Address& address) {
+  const auto loop = Loop::start("resolve");
+  EXPECT_OK(loop);
+  std::promise<Found> found;
+  resolve_async((*loop)->context(), address,
+                [&](const asio::error_code& error, const Endpoints& endpoints) {
+                  found.set_value({error, endpoints});
+                });
+  Found result = found.get_future().get();
+  asio::io_context context;
+  asio::error_code error;
+  EXPECT_EQ(resolve(context, address, error), result.endpoints);
+  EXPECT_EQ(!error, !result.error);
+  return result;
+}
+
+TEST(Resolve, ANumberStandsForItselfAndAnUnknownNameForNothing) {
+  EXPECT_EQ(find({"10.1.2.3", 7}).endpoints, endpoints({"10.1.2.3"}));
+  EXPECT_EQ(find({"::1", 7}).endpoints, endpoints({"::1"}));
+  const Found local = find({"localhost", 7});
+  EXPECT_FALSE(local.error);
+  EXPECT_FALSE(local.endpoints.empty());
+  const Found none = find({"no such host", 7});
+  EXPECT_TRUE(none.error);
+  EXPECT_TRUE(none.endpoints.empty());
+}
+
+TEST(Resolve, AServerListensOnLoopbackOnlyWhereThatWasAskedFor) {
+  const Endpoints both = endpoints({"127.0.1.1", "10.1.2.3", "::1"});
+  EXPECT_EQ(to_listen_on({"node7", 7}, both), endpoints({"10.1.2.3"}));
+  EXPECT_TRUE(to_listen_on({"node7", 7}, endpoints({"127.0.1.1", "::1"})).empty());
+  EXPECT_EQ(to_listen_on({"localhost", 7}, both), both);
+  EXPECT_EQ(to_listen_on({"127.0.1.1", 7}, endpoints({"127.0.1.1"})), endpoints({"127.0.1.1"}));
+}
+
+constexpr int kNotPermitted = 77;
+
+// Uses a hosts file of its own. Exits with the number of the first error.
+int resolve_own_names(const std::string& hosts) {
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0) {
+    return kNotPermitted;
+  }
+  if (find({"several.test", 7}).endpoints != endpoints({"127.0.0.2", "127.0.0.3"})) return 1;
+  auto loop = Loop::start("listen");
+  if (!loop.ok()) return 2;
+  const auto own = Listener::open(**loop, {"own.test", 0});
+  if (own.ok() || own.status().code() != StatusCode::kInvalidArgument) return 3;
+  if (own.status().message().find("resolves only to 127.0.1.1") == std::string::npos) return 4;
+  if (!Listener::open(**loop, {"127.0.1.1", 0}).ok()) return 5;
+  return 0;
+}
+
+// Models a host whose own name resolves to 127.0.1.1.
+TEST(Resolve, AnOwnNameThatStandsForLoopbackIsRefusedAndAllOfANameAreFound) {
+  const TempFolder folder;
+  const std::string hosts = folder.path() + "/hosts";
+  std::ofstream(hosts) << "127.0.0.1 localhost\n127.0.1.1 own.test\n"
+                          "127.0.0.2 several.test\n127.0.0.3 several.test\n";
+  const pid_t child = testing::fork_child();
+  if (child == 0) _exit(resolve_own_names(hosts));
+  const int outcome = testing::exit_code(child);
+  if (outcome == kNotPermitted) GTEST_SKIP() << "a mount namespace needs root";
+  EXPECT_EQ(outcome, 0);
+}
+
+}  // namespace
+}  // namespace ffdl::net

@@ -1,0 +1,236 @@
+"""Wrong uses of ledgers, data sources, policies and checkpoints."""
+
+import numpy as np
+from wrong_use_tools import *  # noqa: F403
+
+import ffdl
+
+rows("ledger", [
+    ("of_no_samples", I, ("make a ledger",
+      "give 1 to 281474976710656"),
+     lambda: ledger(samples=0)),
+    ("of_negative_samples", T, ("make_session_ledger(): incompatible", "Invoked with types: "),
+     lambda: ledger(samples=-4)),
+    ("of_partitions_of_0", I, ("make a ledger",
+      "give 1 to 4294967296, and make at most 4294967295"),
+     lambda: ledger(partition_samples=0)),
+    ("of_a_global_order_without_a_batch", I, ("make a ledger",
+      "give at least 1 of each, and at most 281474976710656, the"),
+     lambda: ledger(order=ffdl.SampleOrder.GLOBAL)),
+    ("of_a_batch_that_is_no_multiple", I, ("make a ledger",
+      "give at least 1 of each, and at most 281474976710656, the"),
+     lambda: ledger(
+        order=ffdl.SampleOrder.GLOBAL, batch_samples=5, micro_batch_samples=2)),
+    ("of_windows_of_0", I, ("make a ledger", "give 1, or more and Shuffle::kSamples"),
+     lambda: ledger(
+        shuffle=ffdl.Shuffle.SAMPLES, window_partitions=0)),
+    ("of_a_shuffle_of_text", T, ("make_session_ledger(): incompatible", "Invoked with types: "),
+     lambda: ledger(shuffle="samples")),
+    ("takes_negative_samples", T, ("take(): incompatible", "Invoked with types: "),
+     lambda: ledger().take(-1)),
+    ("looks_up_a_partition_that_is_not_there", I, ("look up samples [0, 1) of partition 99",
+      "give ranges of take() or leases()"),
+     lambda: ledger().sample_indices(
+        [(99, 0, 1)])),
+    ("looks_up_a_range_backwards", I, ("look up samples [3, 1) of partition 0",
+      "give ranges of take() or leases()"),
+     lambda: ledger().sample_indices([(0, 3, 1)])),
+    ("restores_other_bytes", "Corrupt", ("restore a ledger",
+      "restore what a ledger with the same options has saved"),
+     lambda: ledger().restore(b"nothing")),
+    ("restores_a_text", T, ("restore(): incompatible", "Invoked with types: "),
+     lambda: ledger().restore(7)),
+    ("restores_that_of_another", I, ("restore a ledger: in the state of the job samples is 99",
+      "give each worker the same data set and options"),
+     lambda: ledger().restore(ledger(samples=99).save())),
+    ("of_a_store_that_is_none", T, ("make_store_ledger(): incompatible", "Invoked with types: "),
+     lambda: ffdl.make_store_ledger(
+        None, id="a", samples=4)),
+    ("of_a_store_without_an_id", I, ("join the ledger of job 'job' as ''",
+      "use 1 to 128 letters, digits and signs except '/'"),
+     lambda: on_demand_store_ledger(id="")),
+    ("of_a_store_with_a_lease_of_0", I, ("join the ledger of job 'job'", "give 1 ms to 24 h"),
+     lambda: on_demand_store_ledger(lease_s=0.0)),
+    ("of_a_store_from_other_bytes", "Corrupt", ("read the ledger of a store",
+      "give it the name of a job of its own"),
+     lambda: on_demand_store_ledger(from_=b"xx")),
+    ("of_a_store_in_one_order", I, ("make a ledger",
+      "give at least 1 of each, and at most 281474976710656, the"),
+     lambda: on_demand_store_ledger(
+        order=ffdl.SampleOrder.GLOBAL)),
+    ("of_a_store_after_it_left", "Cancelled", ("use the ledger of job 'job': 'a' has left",
+      "join it again"),
+     lambda: [
+        one := on_demand_store_ledger(), one.leave(), one.take()]),
+    ("of_pushes_to_another_server", I, ("make a push ledger",
+      "create it with ParameterServerOptions::partitions"),
+     lambda: ffdl.make_push_ledger(
+        learner(partitions=1), samples=16, partition_samples=4)),
+    ("of_pushes_of_no_learner", T, ("make_push_ledger(): incompatible", "Invoked with types: "),
+     lambda: ffdl.make_push_ledger(None, samples=4)),
+    ("log_in_no_folder", "Unavailable", ("write commit log '/nowhere/x/log'",
+      "does its folder exist, and is it writable"),
+     lambda: ffdl.CommitLog.open("/nowhere/x/log", samples=4)),
+    ("audit_of_nothing", I, ("audit commit logs", "name all of a job"),
+     lambda: ffdl.audit_commit_logs([])),
+    ("audit_of_what_is_not_there", "NotFound", ("open data file '/nowhere'", "check the path"),
+     lambda: ffdl.audit_commit_logs(["/nowhere"])),
+    ("audit_of_other_bytes", "Corrupt", ("name files that CommitLog wrote",),
+     lambda: ffdl.audit_commit_logs([file_of(b"x\n")])),
+    ("noise_of_integers", I, ("measure the noise of gradients", "use a floating point type"),
+     lambda: ffdl.GradientNoise.create(
+        gradients=[np.zeros(4, np.int64)])),
+    ("noise_with_an_interval_of_0", I, ("measure the noise of gradients", "give steps from 1 on"),
+     lambda: ffdl.GradientNoise.create(
+        gradients=[floats()], interval=0)),
+    ("noise_with_a_smoothing_of_2", I, ("measure the noise of gradients",
+      "give a number from 0 to below 1"),
+     lambda: ffdl.GradientNoise.create(
+        gradients=[floats()], smoothing=2.0)),
+    ("watch_with_a_factor_of_0", I, ("watch for stragglers",
+      "give a multiple of the median, above 1"),
+     lambda: ffdl.StragglerWatch.create(factor=0.0)),
+    ("watch_of_no_steps", I, ("watch for stragglers", "give 1 or more"),
+     lambda: ffdl.StragglerWatch.create(steps=0)),
+    ("batch_size_of_0", I, ("control a batch size",
+      "give 1 to 281474976710656"),
+     lambda: ffdl.BatchSizeController.create(0)),
+    ("job_link_of_a_url", T, ("open(): incompatible", "Invoked with types: "),
+     lambda: ffdl.AutoscalerClient.open("mem://", "job")),
+    ("step_meter_of_no_steps", I, ("measure steps", "give 1 or more"),
+     lambda: ffdl.StepMetrics.create(mem(), job="j", steps=0)),
+])
+
+rows("data", [
+    ("records_of_no_files", I, ("open a data set", "name at least one"),
+     lambda: ffdl.open_records([], record_bytes=4)),
+    ("records_of_0_bytes", I, ("open records",
+      "give 1 to 1099511627776"),
+     lambda: ffdl.open_records(
+        [file_of(b"abcd")], record_bytes=0)),
+    ("records_that_do_not_divide", I,
+     ("check record_bytes and header_bytes, or whether the file is whole",),
+     lambda: ffdl.open_records(
+        [file_of(b"abcde")], record_bytes=4)),
+    ("records_that_are_not_there", "NotFound", ("open data file '/nowhere/x'", "check the path"),
+     lambda: ffdl.open_records(
+        ["/nowhere/x"], record_bytes=4)),
+    ("records_by_one_path", T, ("open_records(): incompatible", "Invoked with types: "),
+     lambda: ffdl.open_records(
+        file_of(b"abcd"), record_bytes=4)),
+    ("npy_of_other_bytes", "Corrupt", ("save the array again with numpy.save",),
+     lambda: ffdl.open_npy([file_of(b"x" * 200)])),
+    ("npy_of_a_folder", I, ("name one",),
+     lambda: ffdl.open_npy([folder()])),
+    ("tokens_with_a_window_of_0", I, ("open tokens",
+      "give a window of 1 to 137438953472"),
+     lambda: ffdl.open_tokens(
+        [file_of(b"abcd")], window=0)),
+    ("tokens_of_3_bytes", I, ("open tokens", "give 2 (uint16) or 4 (uint32)"),
+     lambda: ffdl.open_tokens(
+        [file_of(b"abcdef")], window=1, token_bytes=3)),
+    ("tf_records_of_other_bytes", "Corrupt",
+     ("replace the file, or leave out what follows with FileOptions::skip_corrupt",),
+     lambda: ffdl.open_tf_records(
+        [file_of(b"x" * 100)])),
+    ("tar_of_other_bytes", "Corrupt",
+     ("replace the file, or leave out what follows with FileOptions::skip_corrupt",),
+     lambda: ffdl.open_tar_shards(
+        [file_of(b"x" * 1024, "a.tar")])),
+    ("mds_of_an_empty_folder", "NotFound", ("check the path",),
+     lambda: ffdl.open_mds([folder()])),
+    ("read_behind_the_end", I, ("ask for one of them",),
+     lambda: ffdl.open_records(
+        [file_of(b"abcd")], record_bytes=4).read([5])),
+    ("read_of_negative_numbers", I, ("take array 'indices'",
+      "give a sequence of int, at least 0, or an array of int64"),
+     lambda: ffdl.open_records(
+        [file_of(b"abcd")], record_bytes=4).read([-1])),
+    ("read_into_too_little", I, ("read 1 samples into memory of 1 bytes",
+      "give as much, or ask for fewer"),
+     lambda: ffdl.open_records(
+        [file_of(b"abcd")], record_bytes=4).read([0], out=np.zeros(1, np.uint8))),
+    ("join_of_nothing", I, ("open a data set", "name others"),
+     lambda: ffdl.join_sources([])),
+    ("mix_with_weights_of_0", I, ("mix data sources", "give them so"),
+     lambda: ffdl.mix_sources(
+        [ffdl.open_records([file_of(b"abcd")], record_bytes=4)], [0.0])),
+    ("mix_with_fewer_weights", I, ("mix data sources", "give one for each"),
+     lambda: ffdl.mix_sources(
+        [ffdl.open_records([file_of(b"abcd")], record_bytes=4)], [])),
+    ("tar_fields_of_other_bytes", "Corrupt", ("take a sample of an archive apart",
+      "give what open_tar_shards() read"),
+     lambda: ffdl.tar_fields(b"xx")),
+    ("ring_of_0_slots", I, ("make a ring of batches",
+      "give 1 to 65536 slots of 1 to 1099511627776 bytes, and 1"),
+     lambda: ffdl.BatchRing.create(slots=0, slot_bytes=100)),
+    ("ring_of_0_bytes", I, ("make a ring of batches",
+      "give 1 to 65536 slots of 1 to 1099511627776 bytes, and 1"),
+     lambda: ffdl.BatchRing.create(slot_bytes=0)),
+    ("consumer_of_nothing", I, ("attach to a ring of batches",
+      "give the result of BatchRing::place()"),
+     lambda: ffdl.BatchConsumer.attach("nowhere")),
+    ("loader_of_a_batch_of_0", I, ("make a loader", "give at least 0, 1, 1 and 0"),
+     lambda: loader(batch_samples=0)),
+    ("loader_of_nothing", I, ("make a ledger",
+      "give 1 to 281474976710656"),
+     lambda: ffdl.data.ElasticLoader([], batch_samples=4)),
+    ("loader_with_negative_workers", I, ("make a loader", "give at least 0, 1, 1 and 0"),
+     lambda: loader(num_workers=-1)),
+    ("loader_with_an_option_that_is_not_there", T, ("make a loader", "use 'shuffle'"),
+     lambda: loader(shuffle_=True)),
+    ("loader_of_a_data_set_that_raises", "KeyError", "of the caller", lambda: loader_of_store(
+        type("Bad", (), {"__len__": lambda s: 16, "__getitem__": Raises()})()).next()),
+])
+
+rows("policy", [
+    ("of_nothing", T, ("queue_policy(): incompatible", "Invoked with types: "),
+     lambda: ffdl.queue_policy(None)),
+    ("of_a_queue_of_0", I, ("make a queue policy", "give a name, and above 0"),
+     lambda: ffdl.queue_policy(per_worker=0)),
+    ("of_an_empty_schedule", I, ("make a schedule policy",
+      "give one size or more, and less than a day"),
+     lambda: ffdl.schedule_policy(sizes=[])),
+    ("of_efficiency_upside_down", I, ("make an efficiency policy",
+      "give 0 <= shrink_below <= grow_above, and above 0 s"),
+     lambda: ffdl.efficiency_policy(grow_above=0.1, shrink_below=0.9)),
+    ("of_no_file", "NotFound", ("read '/nowhere/policy.yaml'", "check the path"),
+     lambda: ffdl.load_policy("/nowhere/policy.yaml")),
+    ("of_other_text", I, ("write policy: efficiency, queue, noise, schedule or idle",),
+     lambda: ffdl.load_policy(file_of(b": : :", "p.yaml"))),
+    ("replayed_over_nothing", I, ("replay a policy", "give 1 or more, 1 or more, 0 or more"),
+     lambda: ffdl.replay_policy(
+        [], ffdl.idle_policy())),
+    ("followed_that_is_a_number", T, ("take a policy: it is of type int",
+      "give an ElasticPolicy, or an object with decide("),
+     lambda: ffdl.PolicyFollower.start(3, mem(), job="j")),
+    ("batch_of_0_samples", I, ("divide a batch", "give those of one step"),
+     lambda: ffdl.step_batch(ffdl.BatchRule(samples=0), 0, 1)),
+    ("batch_of_a_rank_that_is_none", I, ("divide a batch: rank 5 of 2 workers",
+      "and the rank of one of them"),
+     lambda: ffdl.step_batch(
+        ffdl.BatchRule(samples=4, workers=1), 5, 2)),
+    ("batch_of_no_workers", I, ("divide a batch: rank 0 of 0 workers",
+      "give 1 worker or more"),
+     lambda: ffdl.step_batch(
+        ffdl.BatchRule(samples=4, workers=1), 0, 0)),
+    ("checkpoint_in_a_file", "Unavailable", ("write checkpoint",
+      "does its folder exist, and is it writable"),
+     lambda: ffdl.save_checkpoint(
+        ffdl.CheckpointOptions(file_of(b"")), [floats()])),
+    ("checkpoint_with_names_twice", I, ("name the tensors of a checkpoint 'a'",
+      "use printable ASCII without spaces"),
+     lambda: ffdl.save_checkpoint(
+        ffdl.CheckpointOptions(folder(), names=["a", "a"]), [floats(), floats()])),
+    ("checkpoint_that_is_not_there", "NotFound", ("name the folder that they were written to",),
+     lambda: ffdl.load_checkpoint(
+        ffdl.CheckpointOptions(folder()), [floats()])),
+    ("checkpoint_of_another_model", I,
+     ("restore that file, or set skip_damaged to take an older one",),
+     lambda: [
+        options := ffdl.CheckpointOptions(folder()), ffdl.save_checkpoint(options, [floats(4)]),
+        ffdl.load_checkpoint(options, [floats(5)])]),
+    ("segment_removed_that_is_not_there", "NotFound", ("remove segment 'nobody'",
+      "'ffdl doctor' lists the segments"),
+     lambda: ffdl.remove_segment("nobody")),
+])

@@ -1,0 +1,113 @@
+#include "sim/link_trouble.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+
+namespace ffdl::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// The time of a step in these simulations: to compute it, and to end operations under way.
+constexpr Duration kSettle = 400ms;
+
+bool lives(const Process& process) { return !process.node().is_killed() && !process.has_ended(); }
+
+}  // namespace
+
+Duration LinkTrouble::stall_max(const MembershipOptions& options) {
+  return options.lease + kSettle + 1s;
+}
+
+Duration LinkTrouble::stall_beside_isolated_max(const MembershipOptions& options) {
+  constexpr int kWorlds = 3;
+  return base::kPeerSilentMax + kWorlds * base::kLinkSilenceMax + 2 * stall_max(options);
+}
+
+void LinkTrouble::cut_pair(const Process& one, const Process& other, Duration until) {
+  exchange_.cut(one.id(), other.id(), until);
+  if (runtime_.chance(0.5)) exchange_.cut(other.id(), one.id(), until);
+  pair_until_ = std::max(pair_until_, until);
+}
+
+void LinkTrouble::cut_member(const Processes& processes, Process& one, Duration until) {
+  one.store().cut_off_until(until);
+  cut_links(processes, one, until);
+  member_until_ = until;
+}
+
+void LinkTrouble::cut_links(const Processes& processes, const Process& one, Duration until) {
+  for (const auto& other : processes) {
+    if (other.get() == &one) continue;
+    exchange_.cut(one.id(), other->id(), until);
+    exchange_.cut(other->id(), one.id(), until);
+  }
+}
+
+// Isolates a member longer than the others need to notice the silence and to try three worlds. A
+// member that joins in this time is reachable.
+void LinkTrouble::isolate(const Processes& processes, const Process& one, Duration until) {
+  cut_links(processes, one, until);
+  isolated_ = one.id();
+  isolated_until_ = until;
+}
+
+bool LinkTrouble::is_isolated(const Process& process) const {
+  return runtime_.elapsed() < isolated_until_ && process.id() == isolated_;
+}
+
+void LinkTrouble::act(const Processes& processes) {
+  const Duration now = runtime_.elapsed();
+  std::vector<Process*> living;
+  for (const auto& process : processes) {
+    if (lives(*process)) living.push_back(process.get());
+  }
+  if (living.size() < 2 || now < isolated_until_ || !runtime_.chance(0.2)) return;
+  Process& one = *living[runtime_.below(living.size())];
+  const Duration until = now + runtime_.up_to(runtime_.chance(0.5) ? 400ms : 3s);
+  if (now >= std::max(pair_until_, member_until_) && runtime_.chance(0.1)) {
+    isolate(processes, one, now + 5s + runtime_.up_to(25s));
+  } else if (runtime_.chance(0.3)) {
+    const Process& other = *living[runtime_.below(living.size())];
+    if (&other != &one) cut_pair(one, other, until);
+  } else if (now >= member_until_) {
+    cut_member(processes, one, until);
+  } else {
+    return;
+  }
+  since_ = now;
+}
+
+// Returns true if the job must make steps. A member of the last active world reaches the store
+// then, and no link between two such members is cut.
+bool LinkTrouble::must_go_on(const Processes& processes) const {
+  const Duration now = runtime_.elapsed();
+  const auto& record = checker_.record();
+  if (now < pair_until_ || !record || record->active_generation == 0) return false;
+  if (record->completion) return false;  // no further step follows
+  return std::any_of(processes.begin(), processes.end(), [&](const auto& process) {
+    return lives(*process) && process->self() != nullptr && !process->store().is_cut_off() &&
+           !is_isolated(*process) && membership::contains(record->state_holders, *process->self());
+  });
+}
+
+void LinkTrouble::measure(const Processes& processes, const MembershipOptions& options) {
+  const Duration now = runtime_.elapsed();
+  if (applied_ != checker_.applied_steps() || !must_go_on(processes)) {
+    applied_ = checker_.applied_steps();
+    since_ = now;
+  }
+  const Duration stall = now - since_;
+  const bool is_one_isolated = since_ < isolated_until_;
+  if (!is_one_isolated) longest_ = std::max(longest_, stall);
+  if (stall <= (is_one_isolated ? stall_beside_isolated_max(options) : stall_max(options))) return;
+  checker_.violation(fmt::format("stall{}: no member applied a step for {} ms; record {}",
+                                 is_one_isolated ? " beside '" + isolated_ + "'" : "", stall / 1ms,
+                                 encode(*checker_.record())));
+}
+
+}  // namespace ffdl::sim

@@ -1,0 +1,87 @@
+// A worker for tests of `ffdl run --ledger-log`: trains a small model on each sample once per
+// epoch, and logs the samples that it commits.
+//   sample_worker EPOCHS [MILLISECONDS of a step]
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "ffdl/data/commit_log.h"
+#include "ffdl/data/sample_ledger.h"
+#include "ffdl/launch/environment.h"
+#include "ffdl/session.h"
+#include "support/small_model.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using ffdl::Status;
+
+constexpr uint64_t kSamples = 960;
+
+volatile sig_atomic_t asked_to_end = 0;
+
+ffdl::LedgerOptions samples_of(uint64_t epochs) {
+  ffdl::LedgerOptions order;
+  order.samples = kSamples;
+  order.partition_samples = kSamples;
+  order.epochs = epochs;
+  order.order = ffdl::SampleOrder::kGlobal;
+  order.batch_samples = 12;
+  return order;
+}
+
+Status train(uint64_t epochs, ffdl::Duration step_time) {
+  FFDL_ASSIGN_OR_RETURN(const auto job, ffdl::job_environment());
+  if (!job) return Status(ffdl::StatusCode::kInvalidArgument, "FFDL_STORE is not set");
+  const ffdl::LedgerOptions order = samples_of(epochs);
+  FFDL_ASSIGN_OR_RETURN(
+      const auto commits,
+      ffdl::CommitLog::open(job->ledger_log + "/" + job->worker_id + ".commits", order));
+  ffdl::LedgerMemberOptions member;
+  member.on_stable = [&](const ffdl::CommittedStep& step) { commits->write(step); };
+  FFDL_ASSIGN_OR_RETURN(const auto ledger, make_session_ledger(order, member));
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_store(job->store_url, ffdl::system_runtime(),
+                                                     {.secret = job->store_secret}));
+  ffdl::SessionOptions options;
+  options.self.id = job->worker_id;
+  options.membership.job = job->job;
+  options.membership.min_workers = job->min_workers;
+  options.membership.max_workers = job->max_workers;
+  options.membership.takes_over_from = job->takes_over_from;
+  options.membership.lease = 5s;  // for a busy machine
+  options.participants = {ledger->participant()};
+  ffdl::testing::SmallModel model;
+  FFDL_ASSIGN_OR_RETURN(const auto session, ffdl::Session::open(options, model, *store));
+  const auto never = ffdl::system_runtime().make_event();
+  size_t worlds = 0;
+  while (!ledger->is_done()) {
+    if (asked_to_end != 0) session->ask_to_leave();
+    if (worlds != model.worlds.size()) {
+      worlds = model.worlds.size();
+      std::printf("%d members from step %lu\n", session->world().size(),
+                  static_cast<unsigned long>(session->step()));
+      std::fflush(stdout);
+    }
+    FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger->take());
+    FFDL_ASSIGN_OR_RETURN(const auto samples, ledger->sample_indices(ranges));
+    model.compute(samples.empty() ? 0 : samples.front());
+    never->wait_until(ffdl::deadline_in(step_time));
+    FFDL_ASSIGN_OR_RETURN(const ffdl::StepResult result, session->end_step());
+    if (result == ffdl::StepResult::kLeft) return {};
+  }
+  return session->finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  signal(SIGTERM, [](int) { asked_to_end = 1; });
+  if (argc < 2) return 2;
+  const ffdl::Duration step_time = std::chrono::milliseconds(argc > 2 ? std::atol(argv[2]) : 1);
+  const Status outcome = train(std::strtoull(argv[1], nullptr, 10), step_time);
+  if (outcome.ok()) return 0;
+  std::fprintf(stderr, "%s\n", outcome.to_string().c_str());
+  return 1;
+}

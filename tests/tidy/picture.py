@@ -1,0 +1,77 @@
+"""The picture of layers in docs/internals/architecture.md, drawn from the includes.
+
+usage: picture.py    writes it anew; tidy.py reports one that is not current.
+"""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import layers  # noqa: E402
+import source  # noqa: E402
+
+PAGE = "docs/internals/architecture.md"
+BEGIN, END = "<!-- layers: written by tests/tidy/picture.py -->\n", "<!-- end of layers -->\n"
+
+
+def uses_of(text):
+    """Module -> the modules whose headers its sources include, of {file name: text}."""
+    uses = {}
+    for name, content in text.items():
+        parts = name.split("/")
+        if parts[0] != "src" or len(parts) < 3 or not name.endswith((".h", ".cc")):
+            continue
+        mine = uses.setdefault(parts[1], set())
+        for _, quoted, target in source.includes(content):
+            first = target.split("/")[0]
+            other = layers.HEADERS.get(target[len("ffdl/"):]) if first == "ffdl" else first
+            if quoted and other in layers.INTERNAL and other not in (parts[1], "cuda"):
+                mine.add(other)
+    return uses
+
+
+def levels_of(uses):
+    """Module -> the length of the longest chain of includes below it. Raises on a circle."""
+    levels = {}
+
+    def level(module, above=()):
+        if module in above:
+            raise ValueError("a circle of includes: " + " > ".join((*above, module)))
+        if module not in levels:
+            below = [level(other, (*above, module)) for other in uses.get(module, ())]
+            levels[module] = 1 + max(below, default=-1)
+        return levels[module]
+
+    for module in uses:
+        level(module)
+    return levels
+
+
+def draw(text):
+    uses = uses_of(text)
+    levels = levels_of(uses)
+    lines = ["```", "level  module      includes headers of"]
+    for module in sorted(uses, key=lambda one: (-levels[one], one)):
+        below = sorted(uses[module], key=lambda one: (-levels[one], one))
+        lines.append(f"{levels[module]:5}  {module:10}  {' '.join(below)}".rstrip())
+    return "\n".join([*lines, "```"]) + "\n"
+
+
+def parts(page):
+    """The text before the picture, the picture, and the text behind it."""
+    before, _, rest = page.partition(BEGIN)
+    picture, _, after = rest.partition(END)
+    return before + BEGIN, picture, END + after
+
+
+def main():
+    root = pathlib.Path(__file__).parents[2]
+    text = {path.relative_to(root).as_posix(): path.read_text()
+            for path in root.glob("src/**/*") if path.suffix in (".h", ".cc")}
+    page = root / PAGE
+    before, _, after = parts(page.read_text())
+    page.write_text(before + draw(text) + after)
+
+
+if __name__ == "__main__":
+    main()
