@@ -5,7 +5,8 @@ add_custom_target(tests-concurrency)
 
 # ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS]): one GoogleTest program, one
 # ctest entry. ctest counts halves of a core; two cores have four. A test takes two, or one if it mostly WAITS. The label
-# plain is for tests that add nothing under ASan.
+# plain is for tests that add nothing under ASan, full for those that only ./dev test --full runs, timing for those that
+# compare times: they run alone, at the end, and may be tried again. What must be exact is never tried again.
 function(ffdl_test name)
   cmake_parse_arguments(arg "WAITS" "TIMEOUT" "LABELS;SOURCES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -27,11 +28,14 @@ function(ffdl_test name)
   if("concurrency" IN_LIST arg_LABELS)
     add_dependencies(tests-concurrency ${name})
   endif()
+  # A bound for hangs, which is five times what a test takes on a busy machine.
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
-    if(FFDL_SANITIZE)
-      set(arg_TIMEOUT 360)  # its code takes about three times as long
-    endif()
+    set(arg_TIMEOUT 300)
+  endif()
+  if(FFDL_SANITIZE MATCHES "thread")
+    math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
+  elseif(FFDL_SANITIZE)
+    math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2)
   if(arg_WAITS)

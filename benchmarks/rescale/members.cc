@@ -7,9 +7,9 @@
 
 namespace ffdl::bench {
 
-Result<std::unique_ptr<Members>> Members::start(int count) {
+Result<std::unique_ptr<Members>> Members::start(int count, Duration lease) {
   FFDL_ASSIGN_OR_RETURN(auto store, StoreFolder::start());
-  auto members = std::unique_ptr<Members>(new Members(std::move(store)));
+  auto members = std::unique_ptr<Members>(new Members(std::move(store), lease));
   for (int i = 0; i < count; ++i) {
     FFDL_ASSIGN_OR_RETURN(auto member, members->start_member(i));
     members->all_.push_back(std::move(member));
@@ -28,8 +28,11 @@ Members::~Members() {
 }
 
 Result<std::unique_ptr<Resident>> Members::start_member(int which) const {
-  FFDL_ASSIGN_OR_RETURN(auto member, Resident::start_self({"--role", "member", store_->path(),
-                                                           fmt::format("member{}", which)}));
+  const auto lease_ms = std::chrono::duration_cast<std::chrono::milliseconds>(lease_);
+  FFDL_ASSIGN_OR_RETURN(
+      auto member,
+      Resident::start_self({"--role", "member", store_->path(), fmt::format("member{}", which),
+                            std::to_string(lease_ms.count())}));
   FFDL_RETURN_IF_ERROR(member->ask("").status());
   return member;
 }

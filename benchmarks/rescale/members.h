@@ -19,8 +19,8 @@ namespace ffdl::bench {
 // Owns: the processes and the store.
 class Members {
  public:
-  // Starts all members in one active world.
-  static Result<std::unique_ptr<Members>> start(int count);
+  // Starts all members in one active world. A member that is silent for `lease` is suspected.
+  static Result<std::unique_ptr<Members>> start(int count, Duration lease);
   ~Members();
   Members(const Members&) = delete;
   Members& operator=(const Members&) = delete;
@@ -43,7 +43,8 @@ class Members {
   Result<Time> put_by_all();
 
  private:
-  explicit Members(std::unique_ptr<StoreFolder> store) : store_(std::move(store)) {}
+  Members(std::unique_ptr<StoreFolder> store, Duration lease)
+      : store_(std::move(store)), lease_(lease) {}
   Result<std::unique_ptr<Resident>> start_member(int which) const;
   // Sends `command` to all members but `except`.
   Status tell(const std::string& command, std::optional<int> except = {});
@@ -53,6 +54,7 @@ class Members {
   Status activate(std::optional<int> except = {});
 
   const std::unique_ptr<StoreFolder> store_;
+  const Duration lease_;
   std::vector<std::unique_ptr<Resident>> all_;
 };
 

@@ -18,7 +18,7 @@
 namespace ffdl::bench {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(20);
+constexpr Duration kPatience = std::chrono::seconds(50);  // below that of Resident::ask()
 
 // Returns the time, which can be compared among processes of one host.
 std::string time_now() {
@@ -72,11 +72,13 @@ class Player {
   uint64_t generation_ = 0;
 };
 
-// Arguments: FOLDER ID
+// Arguments: FOLDER ID LEASE_MS
 Status play_member(const std::vector<std::string>& arguments) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store("tcp://" + arguments[0], system_runtime()));
-  FFDL_ASSIGN_OR_RETURN(const auto membership,
-                        Membership::join(*store, system_runtime(), {arguments[1], 0, ""}));
+  MembershipOptions options;
+  options.lease = std::chrono::milliseconds(std::stoll(arguments[2]));
+  FFDL_ASSIGN_OR_RETURN(const auto membership, Membership::join(*store, system_runtime(),
+                                                                {arguments[1], 0, ""}, options));
   Player player(*store, *membership);
   answer("ready");
   for (std::string line; std::getline(std::cin, line);) {
@@ -116,7 +118,7 @@ int play_role(const std::vector<std::string>& arguments) {
     size_t arguments;
     Status (*play)(const std::vector<std::string>&);
   };
-  const Role roles[] = {{"member", 2, play_member},
+  const Role roles[] = {{"member", 3, play_member},
                         {"server", 1, play_server},
                         {"peer", 1, play_peer},
                         {"trainer", 4, play_trainer},

@@ -27,7 +27,9 @@ from elastic_job import SKIPPED, ElasticJob, Programs, TrainingOver, end_in_orde
 POINTS_MAX = 0.3
 WORKERS_MAX = 4
 VIRTUAL_WORKERS = 4
-HOLD_MS = 40  # for a step during a change, so that all fit in before the training ends
+# For a step during a change, so that all fit in before the training ends. A further attempt holds
+# all steps until the last change.
+HOLD_MS = [40, 120, 360]
 TASKS = {
     "digits": {"epochs": 40, "mini-batch": 32, "learning-rate": 0.02},
     "nlc": {"epochs": 4, "mini-batch": 64, "learning-rate": 0.006},
@@ -112,9 +114,10 @@ class Disturber:
         self._steps = None  # in the whole training
         self._pids = {}  # of the training workers, by worker
 
-    def carry_out(self, plan):
+    def carry_out(self, plan, holds_between):
         """Returns the number of changes and kills that the workers have seen."""
         changes = kills = 0
+        self._job.hold(holds_between)
         try:
             for one in plan:
                 self._wait_for_share(one.share)
@@ -125,7 +128,8 @@ class Disturber:
                 else:
                     self._kill()
                     kills += 1
-                self._job.hold(False)
+                self._job.hold(holds_between)
+            self._job.hold(False)
         except TrainingOver:
             pass  # the caller checks their number
         return changes, kills
@@ -183,14 +187,23 @@ class Trainer:
             self._options["epochs"] = arguments.epochs
 
     def train(self, name, seed, virtual, plan):
-        options = {**self._options, "seed": seed, "hold-ms": HOLD_MS}
+        """Trains again, with slower steps, if the training was over before the end of the plan."""
+        for attempt, hold_ms in enumerate(HOLD_MS):
+            outcome = self._train_once(f"{name}-{attempt}", seed, virtual, plan, hold_ms,
+                                       attempt > 0)
+            if outcome.changes + outcome.kills == len(plan):
+                break
+        return outcome
+
+    def _train_once(self, name, seed, virtual, plan, hold_ms, holds_between):
+        options = {**self._options, "seed": seed, "hold-ms": hold_ms}
         if virtual:
             options["virtual-workers"] = VIRTUAL_WORKERS
         name = f"accuracy-{os.getpid()}-{self._task}-{seed}-{name}"
         print(f"{name} ...", file=sys.stderr, flush=True)
         with ElasticJob(self._programs, name, self._folder / name, self._task, self._data,
                         WORKERS_MAX if plan else 1, options) as job:
-            done = Disturber(job, random.Random(seed)).carry_out(plan)
+            done = Disturber(job, random.Random(seed)).carry_out(plan, holds_between)
             ends = job.wait()
             accuracies = {end["test_accuracy"] for end in ends}
             hashes = job.weights()

@@ -85,7 +85,7 @@ class ElasticJob:
         if on:
             (self._folder / "hold").touch()
         else:
-            (self._folder / "hold").unlink()
+            (self._folder / "hold").unlink(missing_ok=True)
 
     def look(self):
         """Returns the workers' new lines, each worker's in order."""

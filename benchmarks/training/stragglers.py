@@ -9,8 +9,8 @@ three times as slow: by two busy processes on its core (hog) or, with fewer than
 stops in each of its steps until that has taken three times as long as the other's (stop). All
 workers have a watch that replaces. Prints steps per second before, from the first slow step until
 the other worker is there, and in --steps steps after it. Exit status: 1 unless worker-1 is found
-within 15 steps and replaced in one change of the world, and no worker is found slow after that; 2
-if the machine is too busy for a result.
+within 15 steps and replaced in one change of the world, and no worker is found slow after that; 77
+(skipped) without digits, or if the machine is too busy for a result.
 """
 
 import os
@@ -24,7 +24,6 @@ import time
 from elastic_job import SKIPPED, ElasticJob, Programs, end_in_order, make_parser
 
 STEPS_MAX = 15  # until it is found
-DISTURBED = 2
 TIMES = 3
 EPOCHS = 1000  # the job is ended before that
 # A worker with a core of its own computes all the time. With few cores, workers wait for the rest
@@ -218,9 +217,9 @@ def main():
         try:
             figures = observe(arguments, pathlib.Path(folder))
         except Disturbed as disturbed:
-            print(f"{disturbed}: the machine is not quiet; try again, or a larger --factor",
-                  file=sys.stderr)
-            return DISTURBED
+            print(f"skipped: {disturbed}: the machine is not quiet; try again, or a larger "
+                  "--factor", file=sys.stderr)
+            return SKIPPED
     print("| slowed by | steps/s before | slow | after | found in slow step | replaced in |")
     print("|---|---|---|---|---|---|")
     print(f"| {arguments.by} | {figures['before']:.1f} | {figures['during']:.1f} | "

@@ -22,7 +22,9 @@
 
 // Members of a world are killed in the middle of operations. Those who live must be told soon, and
 // never get a wrong sum:
-//   comm_kill_test BACKEND KILLS      BACKEND: shm, tcp, tls (tcp, encrypted) or gloo
+//   comm_kill_test BACKEND KILLS [timing]     BACKEND: shm, tcp, tls (tcp, encrypted) or gloo
+// With "timing" the verdict is another: half of the survivors must be told within 50 ms. That needs
+// a quiet machine, and may be tried again.
 namespace ffdl {
 namespace {
 
@@ -31,7 +33,7 @@ using namespace std::chrono_literals;
 constexpr int kRanks = 4;
 constexpr uint64_t kOperationsPerKill = 40;  // at least, before the kill
 constexpr uint64_t kSharedElements = 100'000;
-constexpr Duration kPatience = 20s;
+constexpr Duration kPatience = 60s;
 // Of the kill, or of the call after it. What is late is counted, as the kernel takes the memory of
 // the killed apart before it closes its files, and that is long on a busy machine; with a sanitizer
 // there is much of it.
@@ -47,6 +49,7 @@ struct Plan {
   Backend backend = Backend::kShm;
   bool tls = false;
   uint64_t kills = 0;
+  bool checks_timing = false;
 };
 
 struct Findings {
@@ -165,25 +168,28 @@ int play(const Plan& plan) {
       findings.operations, kRanks, plan.kills, survivors, findings.late, findings.wrong, left,
       static_cast<double>(now() - begin) / 1e9);
   // A member that is woken up is told soon even where processors are few; one that only looks at
-  // intervals is always late. gloo tells through threads that have to be scheduled.
-  const bool soon = plan.backend == Backend::kGloo || findings.late <= survivors / 2;
+  // intervals is always late.
+  if (plan.checks_timing) return findings.late <= survivors / 2 ? 0 : 1;
   const bool busy = findings.operations >= plan.kills * kOperationsPerKill * kRanks;
-  return findings.wrong == 0 && left == 0 && soon && busy ? 0 : 1;
+  return findings.wrong == 0 && left == 0 && busy ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace ffdl
 
 int main(int argc, char** argv) {
-  const std::string_view backend = argc == 3 ? argv[1] : "";
+  const bool checks_timing = argc == 4 && std::string_view(argv[3]) == "timing";
+  const std::string_view backend = argc == 3 || checks_timing ? argv[1] : "";
   const std::map<std::string_view, ffdl::Backend> known = {{"shm", ffdl::Backend::kShm},
                                                            {"tcp", ffdl::Backend::kTcp},
                                                            {"tls", ffdl::Backend::kTcp},
                                                            {"gloo", ffdl::Backend::kGloo}};
   if (!known.contains(backend)) {
-    fmt::print(stderr, "usage: comm_kill_test shm|tcp|tls|gloo KILLS\n");
+    fmt::print(stderr, "usage: comm_kill_test shm|tcp|tls|gloo KILLS [timing]\n");
     return 2;
   }
-  return ffdl::play(
-      {.backend = known.at(backend), .tls = backend == "tls", .kills = std::stoull(argv[2])});
+  return ffdl::play({.backend = known.at(backend),
+                     .tls = backend == "tls",
+                     .kills = std::stoull(argv[2]),
+                     .checks_timing = checks_timing});
 }

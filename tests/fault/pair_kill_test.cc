@@ -167,6 +167,11 @@ TEST_F(PairKill, MembersGoOnWithoutAListenerAndItIsToldOfThem) {
     processes.push_back(
         start([&](Store& store) { return listen(store, world(0, kMembers), *done_, heard); }));
     const size_t first = random_() % processes.size();
+    // Each generation is heard once at least, however late the listener starts.
+    const Time patience = deadline_in(60s);
+    while (heard <= generation_ && std::chrono::steady_clock::now() < patience) {
+      std::this_thread::sleep_for(100us);
+    }
     kill_after(50, processes[first]);
     const bool was_listener = first == kMembers;
     const size_t second = was_listener ? random_() % kMembers : first;

@@ -81,6 +81,20 @@ class StoppedServer : public ::testing::Test {
 
 double median(const std::vector<double>& sorted) { return sorted[sorted.size() / 2]; }
 
+// A learner goes on without its server, and the server folds all of it afterwards.
+TEST_F(StoppedServer, NothingOfItsLearnersIsLost) {
+  train_for(100ms);
+  kill(server_, SIGSTOP);
+  train_for(300ms);
+  kill(server_, SIGCONT);
+  ASSERT_OK(learner_->flush(deadline_in(60s)));
+  std::vector<float> weights(kParameters);
+  ASSERT_OK(learner_->pull(weights));
+  EXPECT_EQ(weights[0], -static_cast<float>(sample_));
+  EXPECT_EQ(weights[kParameters - 1], -static_cast<float>(sample_));
+  EXPECT_GT(learner_->stats().accumulated, 0U);
+}
+
 TEST_F(StoppedServer, ItsLearnersMiniBatchesGoOnAsBefore) {
   train_for(300ms);  // warm-up
   const std::vector<double> before = train_for(1s);
@@ -97,12 +111,6 @@ TEST_F(StoppedServer, ItsLearnersMiniBatchesGoOnAsBefore) {
   // the gradient; the bound leaves room for a busy machine.
   EXPECT_LT(stopped.back(), 0.5);
   EXPECT_LT(median(stopped), 4 * median(before));
-  ASSERT_OK(learner_->flush(deadline_in(20s)));
-  std::vector<float> weights(kParameters);
-  ASSERT_OK(learner_->pull(weights));
-  EXPECT_EQ(weights[0], -static_cast<float>(sample_));
-  EXPECT_EQ(weights[kParameters - 1], -static_cast<float>(sample_));
-  EXPECT_GT(learner_->stats().accumulated, 0U);
 }
 
 }  // namespace

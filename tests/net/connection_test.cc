@@ -13,6 +13,7 @@
 #include "support/low_limit.h"
 #include "support/on_loop.h"
 #include "support/program.h"
+#include "support/sanitized.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::net {
@@ -165,6 +166,7 @@ TEST_F(ConnectionTest, AllThatANameStandsForIsTriedInTheTimeForOne) {
 }
 
 TEST_F(ConnectionTest, WithoutADescriptorItIsExhausted) {
+  FFDL_SKIP_WITHOUT_DESCRIPTORS_FOR_UBSAN();
   End end;
   {
     const testing::LowLimit none(RLIMIT_NOFILE, testing::next_descriptor());

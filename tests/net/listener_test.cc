@@ -11,6 +11,7 @@
 
 #include "support/low_limit.h"
 #include "support/on_loop.h"
+#include "support/sanitized.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::net {
@@ -44,6 +45,7 @@ TEST(Listener, AnAddressOfAnotherMachineIsNoPlaceToListen) {
 }
 
 TEST(Listener, WithoutADescriptorItIsExhausted) {
+  FFDL_SKIP_WITHOUT_DESCRIPTORS_FOR_UBSAN();
   ASSERT_OK_AND_ASSIGN(auto loop, Loop::start("test"));
   {
     const testing::LowLimit none(RLIMIT_NOFILE, testing::next_descriptor());
@@ -54,6 +56,7 @@ TEST(Listener, WithoutADescriptorItIsExhausted) {
 
 // Accepting fails without a free descriptor, and continues by itself once there is one.
 TEST(Listener, WaitsForADescriptor) {
+  FFDL_SKIP_WITHOUT_DESCRIPTORS_FOR_UBSAN();
   using namespace std::chrono_literals;
   ASSERT_OK_AND_ASSIGN(auto loop, Loop::start("test"));
   ASSERT_OK_AND_ASSIGN(auto listener, Listener::open(*loop, {"127.0.0.1", 0}));

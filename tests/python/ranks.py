@@ -6,7 +6,7 @@ import os
 
 import ffdl
 
-SOON_S = 20.0
+SOON_S = 120.0  # a bound for hangs: two Pythons that import torch may take 10 s each
 
 
 def new_world(rank, ranks):
@@ -52,7 +52,7 @@ class Processes:
         started = [
             self._pool.submit(_run, rank, ranks, url, body, arguments) for rank in range(ranks)
         ]
-        return [one.result(60) for one in started]
+        return [one.result(SOON_S) for one in started]
 
     def end(self):
         self._pool.shutdown()
@@ -61,7 +61,7 @@ class Processes:
 def on_threads(communicators, body):
     """body(communicator) for each, on threads of their own: what they return."""
     with concurrent.futures.ThreadPoolExecutor(len(communicators)) as pool:
-        return list(pool.map(body, communicators, timeout=60))
+        return list(pool.map(body, communicators, timeout=SOON_S))
 
 
 def local_ranks(ranks):

@@ -13,7 +13,8 @@ import ffdl
 
 def run(*command):
     return subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=300,
+        check=True
     ).stdout
 
 

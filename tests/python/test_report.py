@@ -176,14 +176,14 @@ def test_simulate_draws_a_timeline(tmp_path):
                "--gpus-per-node", "2", "--json"]
     picture = tmp_path / "out.png"
     done = subprocess.run([*command, "--timeline", picture], capture_output=True, text=True,
-                          timeout=60, check=True)
+                          timeout=300, check=True)
     assert json.loads(done.stdout)["completed"] == 2  # the document alone
     assert picture.read_bytes().startswith(b"\x89PNG")
     wrong = subprocess.run([*command, "--timeline", tmp_path / "none" / "out.png"],
-                           capture_output=True, text=True, timeout=60, check=False)
+                           capture_output=True, text=True, timeout=300, check=False)
     assert wrong.returncode == 1 and "name another file" in wrong.stderr
     unknown = subprocess.run([*command, "--policy", "best", "--timeline", picture],
-                             capture_output=True, text=True, timeout=60, check=False)
+                             capture_output=True, text=True, timeout=300, check=False)
     assert unknown.returncode == 2
 
 
@@ -214,5 +214,5 @@ def test_a_log_of_a_process(tmp_path):
     assert events[0]["worker"] == "worker-7" and events[0]["t_s"] == 0
     told = {"FFDL_STORE": "mem://", "FFDL_JOB": "job", "FFDL_WORKER_ID": "worker-3"}
     subprocess.run([sys.executable, "-c", f"import ffdl; ffdl.report.RunLog({str(tmp_path)!r})"],
-                   env=os.environ | told, check=True, timeout=60)
+                   env=os.environ | told, check=True, timeout=300)
     assert (tmp_path / "worker-3.jsonl").exists()

@@ -67,7 +67,7 @@ def test_a_job_that_is_done_is_not_trained_again(tmp_path):
 
 
 LATE_WORKER = """
-import os, signal, sys, numpy as np, ffdl
+import os, signal, sys, time, numpy as np, ffdl
 x, w, g = np.arange(120.0), np.zeros(2), np.zeros(2)
 def apply(): w[:] -= 1e-7 * g
 loader = ffdl.data.ElasticLoader(x, batch_samples=12, epochs=2)
@@ -76,12 +76,17 @@ life = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 me = os.environ["FFDL_WORKER_ID"]
 if life:  # it comes when the others are gone
     while not os.path.exists(os.environ["DONE"]): pass
+elif me == "worker-1":
+    open(os.environ["CAME"], "w").close()
+else:  # both are there before the first step, or soon after it
+    while not os.path.exists(os.environ["CAME"]): pass
 s = ffdl.Session.open(state=w, gradients=g, apply=apply, begin_anew=lambda: w.fill(0),
                       participants=[loader.ledger], checkpoints=keep)
 print(f"{me} {life} begins at {s.step}", flush=True)
 for b in loader.batches(s):
     g[:] = b.mean()
     s.end_step(loader.taken)
+    if s.world.size == 1 and s.step < 10: time.sleep(0.5)
     if me == "worker-1" and life == 0 and s.step >= 10: os.kill(os.getpid(), signal.SIGKILL)
 open(os.environ["DONE"], "w").close()
 print(f"{me} {life} ends at {s.step} with {w.tobytes().hex()}", flush=True)
@@ -92,7 +97,8 @@ print(f"{me} {life} ends at {s.step} with {w.tobytes().hex()}", flush=True)
 def test_a_worker_that_is_started_again_after_the_end_ends_as_the_others(tmp_path, keeps):
     worker = tmp_path / "late.py"
     worker.write_text(LATE_WORKER)
-    environment = dict(os.environ, TMPDIR=str(tmp_path), DONE=str(tmp_path / "done"))
+    environment = dict(os.environ, TMPDIR=str(tmp_path), DONE=str(tmp_path / "done"),
+                       CAME=str(tmp_path / "came"))
 
     def run(*options):
         command = [sys.executable, "-m", "ffdl", "run", "--workers", "1:2", "--job", "late",

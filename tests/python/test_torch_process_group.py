@@ -298,7 +298,7 @@ def test_a_receive_ends_at_its_time_out_and_takes_nothing(source):
         began = time.monotonic()
         with pytest.raises(dist.DistBackendError, match="timeout has passed: recv from") as error:
             work.wait()
-        assert time.monotonic() - began < SOON_S and work.source_rank() == -1
+        assert time.monotonic() - began < ENOUGH_S and work.source_rank() == -1
         assert isinstance(error.value.__cause__, ffdl.Timeout)
         a.set_timeout(datetime.timedelta(seconds=ENOUGH_S))
         sent = b.send([torch.full((1,), number + 1.0)], 0, 3)

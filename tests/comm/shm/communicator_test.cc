@@ -130,6 +130,8 @@ TEST_F(ShmProcesses, WhoIsStoppedInTheMiddleTouchesNothingLater) {
     const pid_t victim = start(1, 2, sum_in_place_until_lost);
     ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
     ASSERT_OK_AND_ASSIGN(const auto memory, registered_memory(*communicator));
+    // This sum also waits until the other rank has registered its memory.
+    ASSERT_OK(sum_in_place(*communicator, *memory, soon()));
     std::atomic<int> sums = 0;
     std::thread stopper([&] {
       for (int seen = 0; seen < generation; seen = sums.load()) sums.wait(seen);
@@ -137,11 +139,13 @@ TEST_F(ShmProcesses, WhoIsStoppedInTheMiddleTouchesNothingLater) {
     });
     Status status;
     while (status.ok()) {
-      ++sums;
+      const bool may_be_stopped = ++sums >= generation;
       sums.notify_one();
-      status = sum_in_place(*communicator, *memory, deadline_in(100ms));
+      status = sum_in_place(*communicator, *memory, may_be_stopped ? deadline_in(200ms) : soon());
     }
     EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1");
+    sums = generation;  // the stopper ends also after an earlier failure
+    sums.notify_one();
     stopper.join();
     std::fill_n(memory->data(), memory->bytes(), std::byte{7});
     kill(victim, SIGCONT);

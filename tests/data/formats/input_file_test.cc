@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "data/source_text.h"
+#include "support/sanitized.h"
 #include "support/temp_folder.h"
 
 namespace ffdl::data {
@@ -26,6 +27,7 @@ TEST(InputFile, SaysWhyItCannotBeOpened) {
 
 // Models a million files of one sample each, with a smaller limit instead.
 TEST(InputFile, TooManyFilesAreRefusedWithAWayOut) {
+  FFDL_SKIP_WITHOUT_DESCRIPTORS_FOR_UBSAN();
   const TempFolder folder;
   std::vector<std::string> paths;
   for (int i = 0; i < 200; ++i) paths.push_back(folder.write(std::to_string(i), "line\n"));

@@ -13,6 +13,7 @@
 #include "data/numbered_source.h"
 #include "data/pipeline_job.h"
 #include "ffdl/data/sample_ledger.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -143,11 +144,12 @@ TEST_F(DataPipelineTest, ReadsAheadWhatTheLedgerLeases) {
   // The first step has one partition, the second has the wanted number.
   made->step(10);
   made->step(10);
-  const uint64_t waited = made->members()[0]->pipeline->stats().waited;
-  while (source_.reads < 2) std::this_thread::yield();
+  const DataPipeline& pipeline = *made->members()[0]->pipeline;
+  const uint64_t waited = pipeline.stats().waited;
+  ASSERT_TRUE(comes_true([&] { return pipeline.stats().blocks >= 2; }));
   made->step(80);
   made->step(50);
-  EXPECT_LE(made->members()[0]->pipeline->stats().waited, waited + 1);
+  EXPECT_LE(pipeline.stats().waited, waited + 1);
   EXPECT_EQ(made->members()[0]->batch.indices.front(), 100U);
 }
 
@@ -164,7 +166,8 @@ std::unique_ptr<Job> job_of_one_order(const NumberedSource& source) {
   for (int i = 0; i < 3; ++i) made->add();
   made->announce();
   made->step(30);
-  while (made->members()[1]->pipeline->stats().blocks < 12) std::this_thread::yield();
+  const DataPipeline& pipeline = *made->members()[1]->pipeline;
+  EXPECT_TRUE(comes_true([&] { return pipeline.stats().blocks >= 12; }));
   return made;
 }
 

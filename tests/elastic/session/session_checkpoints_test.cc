@@ -476,7 +476,8 @@ TEST_F(SessionCheckpoints, TrainingGoesOnWhileTheDiskIsFull) {
   }
   OneWayModel model;
   ASSERT_OK_AND_ASSIGN(const Checkpoint loaded, load_checkpoint(options_, model.state()));
-  EXPECT_GT(loaded.step, room_at);
+  // Equal if the failure was told in the step of the next checkpoint.
+  EXPECT_GE(loaded.step, room_at);
   EXPECT_EQ(elastic::hash_of(model.state(), {}), told.states.at(loaded.step));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ffdl/ps/learner.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -46,6 +47,8 @@ TEST_P(CutUnderLoad, WeightsStateAndLedgerAgree) {
   std::vector<std::thread> learners;
   for (int t = 0; t < 2; ++t)
     learners.emplace_back([&, t] { push_ones(*server, t, stop.get_token()); });
+  // All cuts could otherwise be taken before the first push.
+  EXPECT_TRUE(comes_true([&] { return server->version() > 0; }));
   uint64_t last = 0;
   for (int i = 0; i < 40; ++i) {
     ASSERT_OK_AND_ASSIGN(const ParameterServerCut cut, server->cut(deadline_in(10s)));

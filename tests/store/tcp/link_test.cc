@@ -18,6 +18,7 @@
 #include "store/tcp/server_folder.h"
 #include "support/low_limit.h"
 #include "support/other_user.h"
+#include "support/sanitized.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -218,6 +219,7 @@ TEST_F(TcpLinkTest, ASquatterAtThePortThatAFolderNamesIsPassedOver) {
 
 // Models a busy host, where a descriptor is freed meanwhile.
 TEST_F(TcpLinkTest, AStartWithoutADescriptorIsTriedAgain) {
+  FFDL_SKIP_WITHOUT_DESCRIPTORS_FOR_UBSAN();
   const rlim_t before = testing::next_descriptor();
   rlim_t of_loop = 0;
   {

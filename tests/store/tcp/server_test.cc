@@ -176,8 +176,8 @@ class ServerTest : public ::testing::Test {
     other_ = open();
   }
   std::unique_ptr<Store> open() {
-    StoreOptions options;
-    options.secret = "s";
+    // The time is a bound for hangs.
+    const StoreOptions options{.operation_timeout = 1min, .secret = "s"};
     auto store = open_store("tcp://" + server_->address().text(), system_runtime(), options);
     EXPECT_OK(store);
     return std::move(store).value();

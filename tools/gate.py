@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""Runs the checks that a change must pass, and ends with a table of them.
+
+usage: gate.py [--only STEP]... [--list] [--steps FILE] [--folder FOLDER]
+
+.ci/run calls it. A step that fails does not end the run, except where nothing after it can pass. The
+table names each step with its time, each failed test with the command that repeats it alone, each test
+that needed a second try, and what was not run and why. The exit code is 1 if a step failed.
+
+The required steps come first. Optional ones begin while fewer than 50 minutes have passed. All ends
+after 75 minutes: a required step that runs then has failed, an optional one is named as unfinished.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LINES_MAX = 40  # of the table: a reader of the last lines sees all of it
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A command of the gate. `repeat` is the command for one test of it; {} is the test's name."""
+
+    name: str
+    command: str
+    repeat: str = ""
+    required: bool = True
+    ends_all: str = ""  # if the output contains this, no later step can pass
+    limit_s: float = 3600
+
+
+STEPS = [
+    Step("rules", "./dev check tidy"),
+    Step("tests", "./dev test", "./dev test ctest -R '^{}$'", ends_all="dev: the build of 'dev' failed"),
+    Step("pythons", "./dev test pythons"),
+    Step("kills", "./dev test kills", "./dev test ctest -R '^{}$'"),
+    Step("asan", "./dev check asan", "./dev check asan -R '^{}$'"),
+    Step("install", "./dev check install", "./dev check install"),
+    Step("tsan", "./dev check tsan", "./dev check tsan -R '^{}$'", required=False),
+    Step("kernels", "./dev check kernels", "./dev check kernels", required=False),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """Seconds after the start: the last moment for an optional step's begin, and the end of all."""
+
+    begin_optional_s: float = 50 * 60
+    end_s: float = 75 * 60
+
+
+@dataclasses.dataclass
+class Program:
+    """A test of ctest: how its last try failed, if it did, and which of its own tests did."""
+
+    name: str
+    tries: int = 0
+    failed: str = ""
+    parts: dict = dataclasses.field(default_factory=dict)  # for its order
+
+
+class Reader:
+    """Reads the output of ctest, GoogleTest and pytest line by line, and keeps what failed."""
+
+    RUN = re.compile(r"Test project /")
+    CTEST = re.compile(r"\s*(?:\d+/\d+ )?Test\s+#\d+: (\S+) \.*\s*(.*?)\s+[\d.]+ sec")
+    FAILED = re.compile(r"\*\*\*\s*(Failed|Timeout|Not Run|Exception(?:: ?\w+)?)")
+    GTEST_RUN = re.compile(r"\[ RUN      \] (\S+)")
+    GTEST_END = re.compile(r"\[ {6} OK \]|\[  SKIPPED \]|\[  PASSED  \]")
+    GTEST_FAILED = re.compile(r"\[  FAILED  \] (\S+?\.\S+?),? ")
+    PYTEST = re.compile(r"(?:FAILED|ERROR) (tests/\S+\.py(?:::\S+)?)")
+
+    def __init__(self):
+        self.programs = {}  # the tests of ctest by its run and their name
+        self.python = {}    # a dictionary for its order
+        self._run = 0
+        self._program = None
+        self._running = ""
+
+    def line(self, text):
+        if self.RUN.match(text):
+            self._end_program()
+            self._run += 1
+        elif found := self.CTEST.match(text):
+            self._end_program()
+            failed = self.FAILED.search(found[2])
+            self._program = self.programs.setdefault((self._run, found[1]), Program(found[1]))
+            self._program.tries += 1
+            self._program.failed = failed[1].lower() if failed else ""
+            self._program.parts.clear()
+        elif found := self.GTEST_RUN.search(text):
+            self._running = found[1]
+        elif found := self.GTEST_FAILED.search(text + " "):
+            self._running = ""
+            self._part(found[1])
+        elif self.GTEST_END.search(text):
+            self._running = ""
+        elif found := self.PYTEST.match(text):
+            self.python[found[1].rstrip(":")] = True
+
+    def end(self):
+        self._end_program()
+
+    def failed(self):
+        return [program for program in self.programs.values() if program.failed]
+
+    def tried_again(self):
+        return [program for program in self.programs.values() if program.tries > 1]
+
+    def _part(self, name):
+        if self._program and self._program.failed:
+            self._program.parts[name] = True
+
+    def _end_program(self):
+        """A program that ended inside a test hung or crashed there."""
+        if self._running:
+            self._part(self._running)
+        self._running = ""
+        self._program = None
+
+
+@dataclasses.dataclass
+class Outcome:
+    step: Step
+    verdict: str  # passed, FAILED, unfinished, not run
+    seconds: float = 0
+    why: str = ""
+    reader: Reader = dataclasses.field(default_factory=Reader)
+    last_lines: list = dataclasses.field(default_factory=list)
+    ends_all: bool = False
+
+
+def end_group(process):
+    """Ends the process with all that it started and that stayed in its group."""
+    for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            pass
+
+
+def run(step, seconds, folder, out):
+    """Runs one step for at most that many seconds; passes its output on, and keeps it in a file."""
+    outcome = Outcome(step, "passed")
+    began = time.monotonic()
+    process = subprocess.Popen(step.command, shell=True, cwd=ROOT, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
+
+    def read():
+        with open(folder / f"gate-{step.name}.log", "w", encoding="utf-8") as log:
+            for raw in process.stdout:
+                text = raw.decode("utf-8", "replace")
+                out.write(text)
+                out.flush()
+                log.write(text)
+                outcome.reader.line(text.rstrip("\n"))
+                if text.strip():
+                    outcome.last_lines = [*outcome.last_lines[-4:], text.rstrip()]
+                if step.ends_all and step.ends_all in text:
+                    outcome.ends_all = True
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    try:
+        code = process.wait(max(seconds, 0.1))
+    except subprocess.TimeoutExpired:
+        code = None
+    end_group(process)  # also what a finished step left behind
+    reading.join(10)
+    outcome.reader.end()
+    outcome.seconds = time.monotonic() - began
+    if code is None:
+        outcome.verdict = "FAILED" if step.required else "unfinished"
+        outcome.why = f"ended after {outcome.seconds:.0f} s, for want of time"
+        if not step.required and (outcome.reader.failed() or outcome.reader.python):
+            outcome.verdict = "FAILED"
+    elif code != 0:
+        outcome.verdict = "FAILED"
+        outcome.why = f"ended with {code}"
+    return outcome
+
+
+def run_all(steps, times, folder, out):
+    began = time.monotonic()
+    outcomes = []
+    nothing_passes = ""
+    for step in steps:
+        passed_s = time.monotonic() - began
+        if nothing_passes:
+            outcomes.append(Outcome(step, "not run", why=f"step '{nothing_passes}' could not build"))
+        elif not step.required and passed_s >= times.begin_optional_s:
+            outcomes.append(Outcome(step, "not run", why=f"for want of time: {passed_s / 60:.0f} of "
+                                    f"{times.begin_optional_s / 60:.0f} minutes had passed"))
+        else:
+            out.write(f"\n=== {step.name}: {step.command}\n")
+            out.flush()
+            outcomes.append(run(step, min(step.limit_s, times.end_s - passed_s), folder, out))
+            if outcomes[-1].ends_all:
+                nothing_passes = step.name
+    return outcomes
+
+
+def failed_tests(outcome):
+    """(Test, how it failed, command that repeats it alone) of each test that failed."""
+    repeat = outcome.step.repeat or outcome.step.command
+    for program in outcome.reader.failed():
+        command = repeat.format(program.name)
+        for part in program.parts or [""]:
+            alone = f"GTEST_FILTER={part} {command}" if part and "{}" in repeat else command
+            yield f"{program.name} {part}".strip(), program.failed, alone
+    for name in outcome.reader.python:
+        yield name, "failed", f"./dev test pytest '{name}'"
+
+
+def table(outcomes, seconds):
+    """The lines at the end of the run; the failures are cut where there are too many."""
+    steps, failures, again = [], [], []
+    for outcome in outcomes:
+        steps.append(f"{outcome.step.name:10} {outcome.verdict:10} {outcome.seconds:5.0f} s  "
+                     f"{outcome.why}".rstrip())
+        for program in outcome.reader.tried_again():
+            again.append(f"  {program.name}: {program.tries} tries")
+        if outcome.verdict != "FAILED":
+            continue
+        tests = list(failed_tests(outcome))
+        failures += [f"  {name} ({how}): {command}" for name, how, command in tests]
+        if not tests:
+            failures.append(f"  {outcome.step.name}: {outcome.step.command}; its last lines:")
+            failures += [f"    {line[:200]}" for line in outcome.last_lines]
+    failed = [outcome.step.name for outcome in outcomes if outcome.verdict == "FAILED"]
+    lines = ["", "=== summary", *steps]
+    if again:
+        lines += ["tests that were tried again:", *again[:5]]
+    room = LINES_MAX - len(lines) - 3
+    if failures:
+        lines.append("failed tests, and the commands that repeat them:")
+        lines += failures[:room]
+        if len(failures) > room:
+            lines.append(f"  and {len(failures) - room} more lines: build/log/gate-STEP.log")
+    lines.append(f"failed: {', '.join(failed)}, after {seconds:.0f} s" if failed
+                 else f"all required steps passed in {seconds:.0f} s")
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", metavar="STEP", help="this step; may be repeated")
+    parser.add_argument("--list", action="store_true", help="print the steps, run nothing")
+    parser.add_argument("--steps", type=pathlib.Path, metavar="FILE",
+                        help="JSON with other steps and times, for the test of this program")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "log",
+                        help="for the output of each step (build/log)")
+    arguments = parser.parse_args()
+    steps, times = STEPS, Times()
+    if arguments.steps:
+        other = json.loads(arguments.steps.read_text())
+        steps = [Step(**step) for step in other["steps"]]
+        times = Times(**other["times"])
+    if arguments.only:
+        names = [step.name for step in steps]
+        unknown = [name for name in arguments.only if name not in names]
+        if unknown:
+            parser.error(f"there is no step '{unknown[0]}'; the steps are: {', '.join(names)}")
+        steps = [step for step in steps if step.name in arguments.only]
+    if arguments.list:
+        for step in steps:
+            print(f"{step.name:10} {'' if step.required else 'if there is time: '}{step.command}")
+        return 0
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    outcomes = run_all(steps, times, arguments.folder, sys.stdout)
+    print("\n".join(table(outcomes, time.monotonic() - began)), flush=True)
+    return 1 if any(outcome.verdict == "FAILED" for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
