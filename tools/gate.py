@@ -43,7 +43,7 @@ STEPS = [
     Step("rules", "./dev check tidy"),
     Step("tests", "./dev test", "./dev test ctest -R '^{}$'", ends_all="dev: the build of 'dev' failed"),
     Step("pythons", "./dev test pythons"),
-    Step("kills", "./dev test kills", "./dev test ctest -R '^{}$'"),
+    Step("full", "./dev test ctest -L '^full$' -LE '^timing$'", "./dev test ctest -R '^{}$'"),
     Step("asan", "./dev check asan", "./dev check asan -R '^{}$'"),
     Step("install", "./dev check install", "./dev check install"),
     Step("tsan", "./dev check tsan", "./dev check tsan -R '^{}$'", required=False),
