@@ -41,7 +41,7 @@ class Step:
 
 STEPS = [
     Step("rules", "./dev check tidy"),
-    Step("tests", "./dev test", "./dev test ctest -R '^{}$'", ends_all="dev: the build of 'dev' failed"),
+    Step("tests", "./dev test", "./dev test ctest -R '^{}$'", ends_all="-dev failed; the text above"),
     Step("pythons", "./dev test pythons"),
     Step("full", "./dev test ctest -L '^full$' -LE '^timing$'", "./dev test ctest -R '^{}$'"),
     Step("asan", "./dev check asan", "./dev check asan -R '^{}$'"),
