@@ -15,6 +15,7 @@
 #include "support/fork_child.h"
 #include "support/server_of.h"
 #include "support/shared_board.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -123,13 +124,12 @@ TEST(StoreKill, NothingAcknowledgedIsLostWhenTheServerIsKilled) {
     // A read of /proc/locks can miss a lock while others change.
     pid_t server = 0;
     auto found = workers.end();
-    const int64_t patience = now() + kPatience.count();
-    while (found == workers.end() && now() < patience) {
+    ASSERT_TRUE(comes_true([&] {
       server = server_of(folder.path());
       found = std::find(workers.begin(), workers.end(), server);
-      if (found == workers.end()) std::this_thread::sleep_for(1ms);
-    }
-    ASSERT_NE(found, workers.end()) << "the lock is held by process " << server;
+      return found != workers.end();
+    })) << "the lock is held by process "
+        << server;
     const auto victim = static_cast<size_t>(found - workers.begin());
     kill(server, SIGKILL);
     const int64_t killed_at = now();

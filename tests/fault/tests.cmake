@@ -117,9 +117,12 @@ if(FFDL_SANITIZE)
 endif()
 add_test(NAME comm_kill_shm COMMAND comm_kill_test shm ${kills})
 set_tests_properties(comm_kill_shm PROPERTIES LABELS fault TIMEOUT 600)
-# What must be exact is in the test above.
-add_test(NAME comm_kill_timing COMMAND comm_kill_test shm 50 timing)
-set_tests_properties(comm_kill_timing PROPERTIES LABELS timing TIMEOUT 600)
+# What must be exact is in the tests of the same names without "timing".
+foreach(backend shm tcp tls)
+  add_test(NAME comm_kill_${backend}_timing COMMAND comm_kill_test ${backend} 30 timing)
+  set_tests_properties(comm_kill_${backend}_timing PROPERTIES LABELS timing TIMEOUT 600 RUN_SERIAL TRUE
+    ENVIRONMENT TMPDIR=/dev/shm)
+endforeach()
 add_test(NAME comm_kill_tcp COMMAND comm_kill_test tcp 60)
 add_test(NAME comm_kill_tls COMMAND comm_kill_test tls 30)
 add_test(NAME comm_kill_tcp_slow COMMAND comm_kill_test tcp 300)
@@ -127,8 +130,7 @@ set_tests_properties(comm_kill_tcp PROPERTIES LABELS fault TIMEOUT 600)
 set_tests_properties(comm_kill_tls PROPERTIES LABELS "fault;full" TIMEOUT 600)
 set_tests_properties(comm_kill_tcp_slow PROPERTIES LABELS "fault;slow" TIMEOUT 1800)
 # Their store is a file, which a disk that writes gigabytes of other programs holds up for longer than they wait.
-set_tests_properties(comm_kill_shm comm_kill_timing comm_kill_tcp comm_kill_tls comm_kill_tcp_slow
-  PROPERTIES ENVIRONMENT TMPDIR=/dev/shm)
+set_tests_properties(comm_kill_shm comm_kill_tcp comm_kill_tls comm_kill_tcp_slow PROPERTIES ENVIRONMENT TMPDIR=/dev/shm)
 if(FFDL_WITH_GLOO)
   add_test(NAME comm_kill_gloo_slow COMMAND comm_kill_test gloo 300)
   set_tests_properties(comm_kill_gloo_slow PROPERTIES LABELS "fault;slow" TIMEOUT 1800)
@@ -189,5 +191,5 @@ ffdl_test(fold_instructions_test LABELS fault plain TIMEOUT 600 SOURCES fault/fo
 set(kill_members join_kill_test pair_kill_test session_kill_small session_kill_consistent session_kill_buckets
   end_kill_small comm_kill_shm comm_kill_tcp comm_kill_tls)
 set_tests_properties(${kill_members} PROPERTIES RESOURCE_LOCK segments COST 50)
-# They compare times: no other test may run beside them.
-set_tests_properties(comm_kill_timing ps_stop_timing PROPERTIES RUN_SERIAL TRUE)
+# It compares times: no other test may run beside it.
+set_tests_properties(ps_stop_timing PROPERTIES RUN_SERIAL TRUE)

@@ -75,11 +75,11 @@ keep = ffdl.CheckpointOptions(sys.argv[1]) if len(sys.argv) > 1 else None
 life = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 me = os.environ["FFDL_WORKER_ID"]
 if life:  # it comes when the others are gone
-    while not os.path.exists(os.environ["DONE"]): pass
+    while not os.path.exists(os.environ["DONE"]): time.sleep(0.01)
 elif me == "worker-1":
     open(os.environ["CAME"], "w").close()
 else:  # both are there before the first step, or soon after it
-    while not os.path.exists(os.environ["CAME"]): pass
+    while not os.path.exists(os.environ["CAME"]): time.sleep(0.01)
 s = ffdl.Session.open(state=w, gradients=g, apply=apply, begin_anew=lambda: w.fill(0),
                       participants=[loader.ledger], checkpoints=keep)
 print(f"{me} {life} begins at {s.step}", flush=True)

@@ -189,7 +189,7 @@ class CheckpointUpload:
         job = stored[0].job
         old = {one.name for one in choose_removals(
             stored, self._options.keep_last, self._options.keep_best, self._metric)}
-        # Those without a mark are uploads that were not completed.
+        # Folders without a mark are uploads that were not completed.
         complete = {one.name for one in stored}
         old |= {name for name in folders if job_of(name) == job and name not in complete}
         for name in sorted(old):

@@ -56,7 +56,7 @@ class SampledOrder:
 
     @property
     def checksum(self) -> int:
-        """Of the first epoch's order, by which workers see that they have the same."""
+        """The checksum of the first epoch's order: workers compare it to see that theirs are equal."""
         return zlib.crc32(self._of(0).tobytes())
 
     def numbers(self, places: npt.NDArray[np.int64], epoch: int) -> npt.NDArray[np.int64]:

@@ -7,8 +7,8 @@
 
 #include "store/etcd/http.h"
 #include "support/etcd_server.h"
+#include "support/open_hurried.h"
 #include "support/scripted_server.h"
-#include "support/started_program.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::store {
@@ -16,21 +16,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::ffdl::testing::EtcdServer;
+using ::ffdl::testing::open_hurried;
 using ::ffdl::testing::ScriptedServer;
 
 std::unique_ptr<Store> open(const std::string& url, Duration operation_timeout = 20s) {
   auto store = open_store(url, system_runtime(), {.operation_timeout = operation_timeout});
   EXPECT_OK(store);
-  return store.ok() ? std::move(store).value() : nullptr;
-}
-
-// Opens a store that waits for a call only a short time. A busy machine may need several attempts.
-std::unique_ptr<Store> open_hurried(const std::string& url, Duration operation_timeout) {
-  Result<std::unique_ptr<Store>> store = Status(StatusCode::kUnavailable, "not tried yet");
-  EXPECT_TRUE(comes_true([&] {
-    store = open_store(url, system_runtime(), {.operation_timeout = operation_timeout});
-    return store.ok();
-  })) << store.status().to_string();
   return store.ok() ? std::move(store).value() : nullptr;
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "support/lossy_proxy.h"
+#include "support/open_hurried.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -16,6 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::ffdl::testing::LossyProxy;
+using ::ffdl::testing::open_hurried;
 
 // Opens a store behind a proxy that loses replies; `direct_` bypasses it.
 class TcpStoreTest : public ::testing::Test {
@@ -30,16 +32,6 @@ class TcpStoreTest : public ::testing::Test {
   static std::unique_ptr<Store> open(const std::string& url, const StoreOptions& options = {}) {
     auto store = open_store(url, system_runtime(), options);
     EXPECT_OK(store);
-    return std::move(store).value();
-  }
-  // Opens a store that waits for a call only a short time. A busy machine may need several
-  // attempts.
-  static std::unique_ptr<Store> open_hurried(const std::string& url, Duration operation_timeout) {
-    Result<std::unique_ptr<Store>> store = Status(StatusCode::kUnavailable, "not tried yet");
-    EXPECT_TRUE(comes_true([&] {
-      store = open_store(url, system_runtime(), {.operation_timeout = operation_timeout});
-      return store.ok();
-    })) << store.status().to_string();
     return std::move(store).value();
   }
   Revision newest() { return *direct_->wait_change("", 0, Time::min()); }
@@ -81,6 +73,7 @@ TEST_F(TcpStoreTest, AConflictWhoseReplyIsLostIsAConflict) {
 
 TEST_F(TcpStoreTest, AServerThatDoesNotAnswerIsSaid) {
   const auto store = open_hurried(proxy_.url(), 1s);
+  ASSERT_NE(store, nullptr);
   proxy_.swallow_replies(true);
   EXPECT_FAILS(store->put("k", "v"), StatusCode::kTimeout, "whether the call took effect");
   EXPECT_FAILS(store->get("k"), StatusCode::kUnavailable, "get 'k'");
@@ -91,6 +84,7 @@ TEST_F(TcpStoreTest, AServerThatDoesNotAnswerIsSaid) {
 
 TEST_F(TcpStoreTest, AServerThatIsGoneIsSaidAndFoundAgain) {
   const auto store = open_hurried("tcp://" + server_->address().text(), 1s);
+  ASSERT_NE(store, nullptr);
   const net::Address address = server_->address();
   server_.reset();
   EXPECT_FAILS(store->get("k"), StatusCode::kUnavailable, address.text());
@@ -149,6 +143,7 @@ TEST_F(TcpStoreTest, NoServerIsSaidAfterATime) {
 TEST_F(TcpStoreTest, AStoreThatBeganAnewIsAnotherOne) {
   // The call fails at its time-out, since the folder might be restored.
   const auto store = open_hurried("tcp://" + server_->address().text(), 2s);
+  ASSERT_NE(store, nullptr);
   ASSERT_TRUE(comes_true([&] { return store->put("k", "v").ok(); }));
   const net::Address address = server_->address();
   server_.reset();
