@@ -293,7 +293,7 @@ pytorch() {
 }
 
 gpt2() {
-  local backend status most
+  local backend status most reason
   printf '\n## PyTorch: GPT-2 small whose workers join, leave and are killed\n'
   can_use_package 'Not measured' || return 0
   for backend in NCCL DEVICE_SHM; do
@@ -304,15 +304,17 @@ gpt2() {
       --steps "$((seconds < 3600 ? 25 : 40))" \
       >"$work/gpt2" 2>"$work/why" || status=$?
     cat "$work/why" >&2
+    # What the workers wrote may follow the reason.
+    reason=$(grep -a '^gpt2_stops: ' "$work/why" | tail -n 1 || tail -n 1 "$work/why")
     printf '\n'
     case $status in
       0) cat "$work/gpt2" ;;
       4)
-        printf 'Not measured: %s\n' "$(tail -n 1 "$work/why")"
+        printf 'Not measured: %s\n' "$reason"
         return
         ;;
       *)
-        printf '**%s failed**: %s\n\n' "$backend" "$(tail -n 1 "$work/why")"
+        printf '**%s failed**: %s\n\n' "$backend" "$reason"
         cat "$work/gpt2"
         failed+=("gpt2_stops.py --backend $backend")
         ;;

@@ -1,4 +1,5 @@
 #include "base/fork_private_fd.h"
+#include "support/fork_child.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ TEST(ForkPrivateFd, BadDescriptorIsNotValid) {
 TEST(ForkPrivateFd, IsClosedInAForkedChildAndOpenInTheParent) {
   ForkPrivateFd fd(open("/dev/null", O_RDONLY));
   const int number = fd.get();
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) _exit(!fd.valid() && !is_open(number) ? 0 : 1);
   int status = -1;
   waitpid(child, &status, 0);

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "ffdl/ps/parameter_server.h"
+#include "support/fork_child.h"
 #include "support/other_user.h"
 #include "support/private_shm.h"
 #include "support/program.h"
@@ -37,7 +38,7 @@ std::string verdict_on(const std::string& name) {
 
 TEST(Doctor, TellsAServersSegmentFromADeadOnes) {
   const testing::SegmentName name;
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {  // ends without cleaning up, and leaves its segment
     auto server = ParameterServer::create({.name = name.text(), .parameters = 10});
     _exit(server.ok() ? 0 : 1);
@@ -71,7 +72,7 @@ int remove_all_that_is_stale(const std::string& folder) {
   make("kept", "/store_url");
   const int held = ::open((users + "/job-2/run.lock").c_str(), O_RDWR | O_CLOEXEC);
   ::flock(held, LOCK_EX);
-  const pid_t dies = ::fork();
+  const pid_t dies = testing::fork_child();
   if (dies == 0) ::_exit(ParameterServer::create({.name = "stale", .parameters = 10}).ok() ? 0 : 1);
   ::waitpid(dies, nullptr, 0);
   std::ofstream(kForeign) << "x";
@@ -96,7 +97,7 @@ int remove_all_that_is_stale(const std::string& folder) {
 
 TEST(Doctor, RemovesWhatIsStaleAndThatAlone) {
   const TempFolder folder;
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) _exit(remove_all_that_is_stale(folder.path()));
   int state = 0;
   waitpid(child, &state, 0);

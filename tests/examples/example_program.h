@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ffdl/diagnose.h"
+#include "support/start_program.h"
 
 namespace training {
 
@@ -47,19 +48,12 @@ class Program {
       : errors_(std::move(errors)) {
     std::array<int, 2> ends{};
     EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
-    std::vector<char*> argv{program.data()};
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    pid_ = fork();
-    if (pid_ == 0) {
-      // Examples would look there for data that the test does not name.
-      unsetenv("FFDL_DIGITS_FILE");
-      unsetenv("FFDL_DATA_DIR");
-      dup2(ends[1], STDOUT_FILENO);
-      dup2(open(errors_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDERR_FILENO);
-      execv(program.c_str(), argv.data());
-      _exit(127);
-    }
+    arguments.insert(arguments.begin(), std::move(program));
+    const int file = open(errors_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    // Examples would look there for data that the test does not name.
+    pid_ = ffdl::testing::start_program(std::move(arguments), ends[1], file,
+                                        {"FFDL_DIGITS_FILE", "FFDL_DATA_DIR"});
+    close(file);
     close(ends[1]);
     output_ = fdopen(ends[0], "r");
   }

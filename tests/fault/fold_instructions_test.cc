@@ -14,6 +14,7 @@
 
 #include "ps/server/fold.h"
 #include "ps/test_region.h"
+#include "support/fork_child.h"
 
 namespace ffdl::ps {
 namespace {
@@ -58,7 +59,7 @@ std::vector<uint64_t> served_copy(const TestRegion& region, const UpdateRule& ru
 
 // Starts a stopped child that folds when it continues.
 pid_t start_folding(const TestRegion& region, const UpdateRule& rule) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
     raise(SIGSTOP);

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "ffdl/ps/parameter_server.h"
+#include "support/fork_child.h"
 #include "support/private_shm.h"
 
 namespace ffdl {
@@ -32,7 +33,7 @@ const char* fill_small_folder() {
 }
 
 TEST(FullSharedMemory, IsAnErrorAtCreationThatSaysWhatToDo) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     if (!testing::mount_private_shm("size=4m")) _exit(testing::kNotAllowed);
     const char* wrong = fill_small_folder();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ffdl/ps/parameter_server.h"
+#include "support/fork_child.h"
 #include "support/private_shm.h"
 
 namespace ffdl {
@@ -35,7 +36,7 @@ int try_server(const std::string& options, uint64_t least) {
 }
 
 void expect_huge(const std::string& options, uint64_t least) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) _exit(try_server(options, least));
   int status = 0;
   waitpid(child, &status, 0);

@@ -1,4 +1,5 @@
 #include "hosts/hosts.h"
+#include "support/fork_child.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -135,7 +136,7 @@ TEST(HostsEnd, WithTheProcessThatMadeThem) {
   if (const auto why = Hosts::why_not(); !why.empty()) GTEST_SKIP() << why;
   std::array<int, 2> told{};
   ASSERT_EQ(pipe2(told.data(), O_CLOEXEC), 0);
-  const pid_t maker = fork();
+  const pid_t maker = testing::fork_child();
   if (maker == 0) {
     const auto hosts = Hosts::make(2);
     if (hosts == nullptr) _exit(1);

@@ -82,7 +82,7 @@ FAKE
 cat >"$work/folder/benchmarks/gpt2_stops.py" <<'FAKE'
 import os, sys
 print(f"| {sys.argv[2]} | 7 ms |")
-print("the last line says why", file=sys.stderr)
+print("gpt2_stops: this line says why\na worker's line\n", file=sys.stderr)
 sys.exit(int(os.environ.get("GPT2", "0")))
 FAKE
 
@@ -118,9 +118,9 @@ check 0 PYTEST=5  # pytest's code where all is skipped at once
 check 1 PYTEST=1
 has '| NCCL | 7 ms |'
 check 0 GPT2=4
-has 'Not measured: the last line says why'
+has 'Not measured: gpt2_stops: this line says why'
 check 1 GPT2=1
-has '**DEVICE_SHM failed**: the last line says why'
+has '**DEVICE_SHM failed**: gpt2_stops: this line says why'
 check 1 FOUND=2
 has 'memcheck of nlc_gpu_test: **ERROR SUMMARY: 2 errors**'
 has '`cuda/x`: a note'

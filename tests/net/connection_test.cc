@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "net/listener.h"
+#include "support/fork_child.h"
 #include "support/low_limit.h"
 #include "support/on_loop.h"
 #include "support/program.h"
@@ -105,7 +106,7 @@ TEST_F(ConnectionTest, AFrameThatIsTooLongEndsIt) {
 
 // A child that lives on does not keep the connection of its parent open.
 TEST_F(ConnectionTest, AForkedChildHasNoPartInIt) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     pause();
     _exit(0);

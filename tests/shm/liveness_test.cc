@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "shm/segment.h"
+#include "support/fork_child.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
 
@@ -26,7 +27,7 @@ Segment make_segment() {
 pid_t start_holder(int fd, int role) {
   int ready[2];
   EXPECT_EQ(pipe(ready), 0);
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     const Result<RoleLock> lock = RoleLock::acquire(fd, role);
     const char answer = lock.ok() ? 'y' : 'n';
@@ -103,7 +104,7 @@ TEST(RoleLock, IsFreeOnceItsHolderIsKilled) {
 TEST(RoleLock, IsSeenAcrossPidNamespaces) {
   const Segment segment = make_segment();
   const int fd = dup(segment.fd());
-  const pid_t helper = fork();
+  const pid_t helper = testing::fork_child();
   if (helper == 0) {
     if (unshare(CLONE_NEWPID) != 0) _exit(77);
     const pid_t child = start_holder(fd, kOwnerRole);  // the first process of the new namespace
@@ -124,7 +125,7 @@ TEST(RoleLock, IsNotInheritedByAForkedChild) {
   ASSERT_OK_AND_ASSIGN(RoleLock lock, RoleLock::acquire(segment.fd(), kOwnerRole));
   int told[2];
   ASSERT_EQ(pipe(told), 0);
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     const char answer = lock.held() ? 'y' : 'n';
     if (write(told[1], &answer, 1) != 1) _exit(1);

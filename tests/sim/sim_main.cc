@@ -21,6 +21,7 @@
 #include "ffdl/log.h"
 #include "sim/cluster.h"
 #include "sim/sim_runtime.h"
+#include "support/fork_child.h"
 
 namespace ffdl::sim {
 namespace {
@@ -175,7 +176,7 @@ void search(const Command& command, uint64_t start, uint64_t job, Board& board) 
 bool search_in_processes(const Command& command, uint64_t start, Board& board) {
   std::vector<pid_t> children;
   for (uint64_t job = 1; job < command.jobs; ++job) {
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child == 0) {
       search(command, start, job, board);
       std::fflush(stdout);

@@ -1,14 +1,15 @@
 #pragma once
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <random>
 #include <string>
@@ -19,6 +20,7 @@
 #include "net/certificate_authority.h"
 #include "net/certificate_files.h"
 #include "support/program.h"
+#include "support/start_program.h"
 #include "support/temp_folder.h"
 
 namespace ffdl::testing {
@@ -74,7 +76,15 @@ class EtcdServer {
     server->start();
     return server;
   }
-  ~EtcdServer() { kill(); }
+  // After a failure, shows what etcd wrote last.
+  ~EtcdServer() {
+    const bool has_ended = pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) != 0;
+    if (has_ended) pid_ = 0;
+    kill();
+    if (!::testing::Test::HasFailure()) return;
+    std::cerr << "etcd at " << address() << (has_ended ? " had ended" : " ran") << "; its log:\n"
+              << run_program("tail -n 20 '" + log_file() + "'").out;
+  }
   EtcdServer(const EtcdServer&) = delete;
   EtcdServer& operator=(const EtcdServer&) = delete;
 
@@ -86,12 +96,6 @@ class EtcdServer {
 
   // Starts at the same address and with the same data as before.
   void start() {
-    pid_ = fork();
-    if (pid_ != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int log = open(folder_.file("log").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
-    dup2(log, 1);
-    dup2(log, 2);
     const std::string client = scheme_ + "://" + address();
     const std::string peer = peer_url();
     std::vector<std::string> words = {"etcd",
@@ -103,11 +107,9 @@ class EtcdServer {
                                       "--initial-advertise-peer-urls=" + peer,
                                       "--initial-cluster=" + cluster_};
     words.insert(words.end(), arguments_.begin(), arguments_.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    execvp("etcd", argv.data());
-    _exit(127);
+    const int log = open(log_file().c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+    pid_ = start_program(std::move(words), log, log);
+    close(log);
   }
   void kill() {
     if (pid_ <= 0) return;
@@ -135,6 +137,7 @@ class EtcdServer {
                                          "--key-file=" + folder_.file(net::kServerKeyFile)});
     scheme_ = "https";
   }
+  std::string log_file() const { return folder_.file("log"); }
   std::string peer_url() const { return "http://127.0.0.1:" + std::to_string(peer_port_); }
 
   const std::string name_;

@@ -11,23 +11,19 @@
 #include <string>
 
 #include "ffdl/runtime.h"
+#include "support/start_program.h"
 
 namespace ffdl {
 
 // A command line of the shell that runs beside the test. Its program replaces the shell, so a
-// signal reaches it directly. Its output goes to a file. The destructor kills it if it still runs.
+// signal reaches it directly. Its output goes to a file. The destructor kills it if it still runs,
+// and it ends with the thread that made it.
 class StartedProgram {
  public:
-  StartedProgram(const std::string& command, std::string output)
-      : output_(std::move(output)), process_(::fork()) {
-    if (process_ != 0) return;
-    // A shell that runs the tests in the background makes them ignore these signals.
-    for (const int number : {SIGHUP, SIGINT, SIGQUIT}) ::signal(number, SIG_DFL);
-    const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    ::dup2(file, STDOUT_FILENO);
-    ::dup2(file, STDERR_FILENO);
-    ::execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
-    ::_exit(127);
+  StartedProgram(const std::string& command, std::string output) : output_(std::move(output)) {
+    const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    process_ = testing::start_program({"/bin/sh", "-c", "exec " + command}, file, file);
+    ::close(file);
   }
   ~StartedProgram() {
     if (process_ <= 0) return;
@@ -54,7 +50,7 @@ class StartedProgram {
 
  private:
   const std::string output_;
-  pid_t process_;
+  pid_t process_ = -1;
 };
 
 // Returns true if the condition becomes true within the time of a busy machine.

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "ffdl/comm/communicator.h"
 #include "ffdl/diagnose.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -280,7 +281,7 @@ class ListenerOfProcesses : public ::testing::Test {
 
   // Starts a member that sums until an operation fails, and stays alive.
   pid_t start_member(int rank) {
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child != 0) return child;
     auto store = open_store(url_, system_runtime());
     if (!store.ok()) _exit(1);
@@ -297,7 +298,7 @@ class ListenerOfProcesses : public ::testing::Test {
   }
 
   pid_t start_listener() {
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child != 0) return child;
     const Status status = listen_until_it_ends();
     _exit(static_cast<int>(status.code()));

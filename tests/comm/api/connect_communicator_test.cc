@@ -10,6 +10,7 @@
 #include "ffdl/diagnose.h"
 #include "ffdl/membership.h"
 #include "support/exit_code.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
@@ -195,7 +196,7 @@ TEST(ConnectCommunicator, ARankThatLetsNobodyOpenWhatItHasOpenMeetsTheOthersToo)
                                            deadline_in(20s), {.backend = Backend::kShm});
     return made.ok() ? (*made)->barrier(deadline_in(20s)) : made.status();
   };
-  const pid_t closed = fork();
+  const pid_t closed = testing::fork_child();
   if (closed == 0) _exit(prctl(PR_SET_DUMPABLE, 0) == 0 && meet(0).ok() ? 0 : 1);
   EXPECT_OK(meet(1));
   EXPECT_EQ(testing::exit_code(closed), 0);

@@ -11,6 +11,7 @@
 #include "benchmarks/harness/two_hosts.h"
 #include "comm/reduce/tree_reduce.h"
 #include "support/elements.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -101,7 +102,7 @@ void on_two_hosts(bool with_address) {
   const auto codes = bench::run_two_hosts([&](int host, const std::string& address) {
     std::array<pid_t, 2> children{};
     for (int i = 0; i < 2; ++i) {
-      children[static_cast<size_t>(i)] = fork();
+      children[static_cast<size_t>(i)] = testing::fork_child();
       if (children[static_cast<size_t>(i)] != 0) continue;
       _exit(play_rank(2 * host + i, folder.path(), address, with_address));
     }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/fork_child.h"
 #include "support/private_shm.h"
 #include "support/status_matchers.h"
 
@@ -27,7 +28,7 @@ TEST(HostIdentity, IsTheSameTwice) {
 // processes.
 int changes_after(bool (*change)()) {
   const auto before = host_identity();
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     if (!change()) _exit(99);
     const auto after = host_identity();

@@ -14,6 +14,7 @@
 
 #include "support/device_shm.h"
 #include "support/elements.h"
+#include "support/fork_child.h"
 #include "support/open_descriptors.h"
 #include "support/rank_processes.h"
 #include "support/ranks.h"
@@ -255,7 +256,7 @@ TEST(DeviceShmCommunicator, KeepsNoDescriptorsAndLeavesNothing) {
 
 TEST(DeviceShmCommunicator, AForkOfAMemberIsNone) {
   Ranks ranks = device_shm_ranks(1, members_named(1));
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     const bool refused = ranks[0]->barrier(soon()).code() == StatusCode::kCancelled;
     ranks[0]->abort({});
@@ -309,7 +310,7 @@ TEST_F(DeviceShmProcesses, WhatADeadRankGaveIsStillRead) {
     return next.ok() && gather(**next, 30'001) == 0 ? 0 : 3;
   };
   const pid_t other = start(1, 3, survive);
-  const pid_t victim = fork();
+  const pid_t victim = testing::fork_child();
   if (victim == 0) {
     die_in_copy(2);
     const auto communicator = connect(2, 3);
@@ -327,7 +328,7 @@ TEST_F(DeviceShmProcesses, ARankThatDiesInTheMiddleIsLost) {
     return gather(communicator, 20'000) == static_cast<int>(StatusCode::kPeerLost) ? 0 : 1;
   };
   const pid_t other = start(1, 3, expect_loss);
-  const pid_t victim = fork();
+  const pid_t victim = testing::fork_child();
   if (victim == 0) {
     die_in_copy(5);  // one copy publishes, three take
     const auto communicator = connect(2, 3);

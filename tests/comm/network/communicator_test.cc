@@ -8,6 +8,7 @@
 #include <iostream>
 #include <thread>
 
+#include "support/fork_child.h"
 #include "support/rank_processes.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
@@ -110,7 +111,7 @@ TEST_P(LinkedProcesses, AForkIsNoMember) {
     ASSERT_OK(made);
     ranks[static_cast<size_t>(rank)] = std::move(made).value();
   });
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     const bool refused = ranks[0]->barrier(soon()).code() == StatusCode::kCancelled;
     ranks[0]->abort({});

@@ -136,7 +136,7 @@ TEST_P(LinksTest, WhoSendsToAPeerThatDiesInTheMiddleOfAMessageIsTold) {
   };
   std::vector<int> values(10'000'000);
   const uint64_t bytes = values.size() * sizeof(int);
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     const auto links = join(1);
     const auto place = (*links)->make_place(bytes_of(values), bytes);
@@ -177,7 +177,7 @@ TEST_P(LinksTest, WhoReceivesFromAPeerThatDiesInTheMiddleOfAMessageIsTold) {
                            "127.0.0.1");
     };
     *(*received)->data() = std::byte{0};
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child == 0) {
       std::vector<std::byte> values(kBytes, std::byte{1});
       const auto links = join(1);
@@ -210,7 +210,7 @@ TEST_P(LinksTest, WritingToWhoHasLeftRaisesNoSignal) {
 
 TEST_P(LinksTest, AForkLetsGoOfThemAndTheParentsGoOn) {
   Mesh mesh = connect(2);
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     mesh.clear();
     _exit(0);

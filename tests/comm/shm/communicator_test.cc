@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/limits.h"
+#include "support/fork_child.h"
 #include "support/rank_processes.h"
 #include "support/sanitized.h"
 #include "support/status_matchers.h"
@@ -195,7 +196,7 @@ TEST_F(ShmProcesses, AForkOfAMemberIsNoMember) {
   const pid_t peer = start(1, 2, sum_until_lost);
   {
     ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child == 0) {
       _exit(communicator->barrier(soon()).code() == StatusCode::kCancelled ? 0 : 1);
     }

@@ -13,6 +13,7 @@
 
 #include "ffdl/diagnose.h"
 #include "shm/segment_place.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -164,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, ShmMeetingTest, ::testing::Values(Way::kProcess, 
 
 // Starts a rank of a world of three whose last member never joins. It lives until it is killed.
 pid_t start_rank(int rank, const std::string& url, Way way) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child != 0) return child;
   auto store = open_store(url, system_runtime());
   const World world = {.generation = 5, .rank = rank, .members = testing::members_named(3)};

@@ -10,6 +10,7 @@
 #include "data/batch_text.h"
 #include "ffdl/diagnose.h"
 #include "support/exit_code.h"
+#include "support/fork_child.h"
 #include "support/shared_board.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
@@ -155,7 +156,7 @@ TEST(BatchRing, AForkedChildIsNobody) {
   auto consumer = std::move(BatchConsumer::attach(ring->place())).value();
   ASSERT_OK(ring->put(TextBatch(0).batch, soon()));
   auto batch = std::move(consumer->next(soon())).value();
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     const bool refused = ring->put(TextBatch(1).batch, soon()).code() == StatusCode::kCancelled &&
                          ring->wait_used(soon()).code() == StatusCode::kCancelled &&
@@ -181,7 +182,7 @@ struct Board {
 
 template <class Stop>
 pid_t start_consumer(const std::string& place, Board& board, Stop&& stop) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child != 0) return child;
   const auto consumer = BatchConsumer::attach(place);
   if (!consumer.ok()) _exit(kNotAttached);
@@ -247,7 +248,7 @@ TEST(BatchRing, WhoUsesIsToldOfTheDeathOfWhoReads) {
   auto& board = testing::make_shared_board<Board>();
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
-  const pid_t reader = fork();
+  const pid_t reader = testing::fork_child();
   if (reader == 0) {
     const auto ring = make_ring();
     const std::string place = ring->place();

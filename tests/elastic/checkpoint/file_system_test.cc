@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "support/exit_code.h"
+#include "support/fork_child.h"
 #include "support/memory_files.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -95,7 +96,7 @@ TEST(FileSystem, ErrorsNameThePath) {
 // Replaces a full disk by a limit of file sizes, in a process of its own.
 TEST(FileSystem, ALimitOfSizesIsExhaustedAtAByte) {
   const TempFolder temp;
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     signal(SIGXFSZ, SIG_DFL);  // it would end the process
     const rlimit limit = {100, 100};

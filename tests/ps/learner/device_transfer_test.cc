@@ -16,6 +16,7 @@
 #include "ffdl/log.h"
 #include "support/device_learners.h"
 #include "support/exit_code.h"
+#include "support/fork_child.h"
 
 namespace ffdl {
 namespace {
@@ -278,7 +279,7 @@ TEST(DeviceLearnerDeath, BeforeThePublicationPushesNothing) {
     ParameterServerOptions options = device_server_options(name);
     options.learners_max = 1;
     const auto server = testing::create_server(options);
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child == 0) _exit(push_and_die(name, in_copy));
     ASSERT_EQ(testing::exit_code(child), -SIGKILL);
     ASSERT_OK(server->start());

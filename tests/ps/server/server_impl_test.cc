@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "ffdl/ps/learner.h"
+#include "support/fork_child.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
 
@@ -37,7 +38,7 @@ std::chrono::nanoseconds wait_for(Condition&& condition) {
 pid_t start_learner(const std::string& name, uint64_t samples) {
   int ready[2];
   EXPECT_EQ(pipe(ready), 0);
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child != 0) {
     char byte = 0;
     close(ready[1]);
@@ -106,7 +107,7 @@ TEST(ServerImpl, KilledServersSuccessorGoesOnAndVersionNeverGoesBack) {
   const testing::SegmentName name;
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     auto server = ParameterServer::create(named_options(name));
     if (!server.ok() || !(*server)->start().ok() || write(ready[1], "x", 1) != 1) _exit(1);
@@ -134,7 +135,7 @@ TEST(ServerImpl, ForkedChildOwnsNeitherServerNorSlot) {
   const testing::SegmentName name;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(named_options(name)));
   ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(1s)));
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     const std::vector<float> ones(1'000, 1.0F);
     const Status pushed = learner->push(ones, {.begin = 0, .end = 1}).status();

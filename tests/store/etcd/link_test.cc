@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "support/etcd_server.h"
+#include "support/fork_child.h"
 #include "support/scripted_server.h"
 #include "support/status_matchers.h"
 
@@ -129,7 +130,7 @@ TEST(EtcdLink, WhatEtcdSaysIsNotAskedAgain) {
 
 TEST(EtcdLink, AForkedChildIsToldToOpenItsOwn) {
   EtcdLink link({.endpoints = {at(free_port())}, .operation_timeout = 10s}, system_runtime());
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) _exit(ask(link, false).code() == StatusCode::kCancelled ? 0 : 1);
   int outcome = -1;
   waitpid(child, &outcome, 0);

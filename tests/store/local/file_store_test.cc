@@ -9,6 +9,7 @@
 
 #include <filesystem>
 
+#include "support/fork_child.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -69,7 +70,7 @@ TEST(FileStore, AKilledWriterLeavesAWholeState) {
   ASSERT_OK_AND_ASSIGN(auto store, open_at(folder));
   ASSERT_OK_AND_ASSIGN(Revision seen, store->put("k", "0"));
   for (int kills = 0; kills < 5; ++kills) {
-    const pid_t child = fork();
+    const pid_t child = testing::fork_child();
     if (child == 0) {
       auto writer = open_at(folder);
       for (uint64_t i = 0; writer.ok(); ++i) {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/fork_child.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -26,7 +27,7 @@ TEST(ServerFolder, AForkedChildDoesNotServeItOn) {
   ASSERT_OK_AND_ASSIGN(base::ForkPrivateFd lock, lock_server_folder(folder.path()));
   int begun[2];
   ASSERT_EQ(pipe(begun), 0);
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     if (write(begun[1], "x", 1) == 1) pause();
     _exit(1);

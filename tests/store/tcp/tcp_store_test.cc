@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "support/fork_child.h"
 #include "support/lossy_proxy.h"
 #include "support/open_hurried.h"
 #include "support/started_program.h"
@@ -162,7 +163,7 @@ TEST_F(TcpStoreTest, WhatIsTooLargeIsNotSent) {
 }
 
 TEST_F(TcpStoreTest, AForkedChildIsToldToOpenItsOwn) {
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) _exit(direct_->get("k").status().code() == StatusCode::kCancelled ? 0 : 1);
   int outcome = -1;
   waitpid(child, &outcome, 0);

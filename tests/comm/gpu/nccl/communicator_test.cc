@@ -9,6 +9,7 @@
 
 #include "support/exit_code.h"
 #include "support/fake_nccl.h"
+#include "support/fork_child.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -140,7 +141,7 @@ TEST_F(NcclCommunicatorTest, AKilledProcessIsLostWhileTheGpusWork) {
     return connect_nccl({1, rank, members_named(2)}, **store, soon());
   };
   float value = 1;
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     const auto communicator = connect(1);
     _exit(communicator.ok() && sum_up(**communicator, value, kNoDeadline).ok() ? 0 : 1);
@@ -257,7 +258,7 @@ TEST_F(NcclCommunicatorTest, LookEndsTheWaitForAGpu) {
 
 TEST_F(NcclCommunicatorTest, AForkOfAMemberIsNone) {
   const Ranks ranks = nccl_ranks(1, members_named(1));
-  const pid_t child = fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) _exit(ranks[0]->barrier(soon()).code() == StatusCode::kCancelled ? 0 : 1);
   EXPECT_EQ(testing::exit_code(child), 0);
   EXPECT_OK(ranks[0]->barrier(soon()));
