@@ -72,7 +72,7 @@ TEST_P(CommunicatorConformance, SendWaitsForRecvAndBothCannotSendFirst) {
   int8_t value = 1;
   for (const uint64_t count : {0U, 1U}) {
     const Ranks ranks = make(2);
-    EXPECT_FAILS(ranks[0]->send({&value, count, DType::kInt8}, 1, deadline_in(20ms)),
+    EXPECT_FAILS(ranks[0]->send({&value, count, DType::kInt8}, 1, deadline_in(200ms)),
                  StatusCode::kTimeout, "rank 1 'm1' had not arrived");
     EXPECT_FAILS(first_failure(*ranks[1]), StatusCode::kPeerLost, "rank 0 'm0'");
   }
@@ -80,7 +80,7 @@ TEST_P(CommunicatorConformance, SendWaitsForRecvAndBothCannotSendFirst) {
   std::atomic<int> told = 0;
   on_each(ranks, [&](Communicator& communicator, int rank) {
     int8_t mine = 1;
-    const Status status = communicator.send({&mine, 1, DType::kInt8}, 1 - rank, deadline_in(1s));
+    const Status status = communicator.send({&mine, 1, DType::kInt8}, 1 - rank, deadline_in(3s));
     EXPECT_FALSE(status.ok());
     if (status.message().find("let one of the two receive first") != std::string::npos) ++told;
   });

@@ -92,13 +92,13 @@ class SupervisorTest : public ::testing::Test {
     EXPECT_OK(run);
     return run->nodes.empty() ? WorkerStatus{} : run->nodes[0].workers[index];
   }
-  // Waits until the worker runs and kills it. It may have been idle, with its new life not recorded
-  // yet.
-  int64_t kill_once_it_runs(size_t index) {
+  // Waits until the worker runs, and sends it a signal. It may have been idle, with its new life
+  // not recorded yet. Returns its process.
+  int64_t signal_once_it_runs(size_t index, int number) {
     const bool runs = comes_true([&] { return worker(index).phase == "running"; });
     EXPECT_TRUE(runs);
     const int64_t process = worker(index).process;
-    if (runs) ::kill(static_cast<pid_t>(process), SIGKILL);
+    if (runs) ::kill(static_cast<pid_t>(process), number);
     return process;
   }
 
@@ -180,7 +180,7 @@ TEST_F(SupervisorTest, AKilledWorkerHasANewLifeInTheJob) {
   options_.min_workers = 2;
   Node node(*store_, options_);
   ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1"}); }));
-  const int64_t process = kill_once_it_runs(1);
+  const int64_t process = signal_once_it_runs(1, SIGKILL);
   ASSERT_TRUE(comes_true([&] {
     const auto life = last_incarnation(*store_, "job", "worker-1");
     return life.ok() && *life == 2 && has_world_of({"worker-0", "worker-1"});
@@ -197,8 +197,10 @@ TEST_F(SupervisorTest, WhenAllAreKilledTheJobBeginsAnewAtOnce) {
   Node node(*store_, options_);
   ASSERT_TRUE(comes_true([&] { return has_world_of({"worker-0", "worker-1"}); }));
   const Time killed = deadline_in(0s);
-  kill_once_it_runs(0);
-  kill_once_it_runs(1);
+  // Stopped, worker 1 hands no state to the next life of worker 0 before it is killed.
+  signal_once_it_runs(1, SIGSTOP);
+  signal_once_it_runs(0, SIGKILL);
+  signal_once_it_runs(1, SIGKILL);
   ASSERT_TRUE(comes_true([&] {
     const auto job = read_job(*store_, "job");
     return job.ok() && job->world.lineage == 2 && job->world.phase == Phase::kActive;
@@ -264,7 +266,7 @@ TEST_F(SupervisorTest, WhoFailsBeforeItTookOverIsStartedAgain) {
   EXPECT_EQ(migrate_worker(*store_, "job", 0).value(), 1);
   const std::string line = "rank 0 of 1 from worker-0\n";
   ASSERT_TRUE(comes_true([&] { return log_of("worker-1").ends_with(line); }));
-  kill_once_it_runs(1);
+  signal_once_it_runs(1, SIGKILL);
   ASSERT_TRUE(comes_true([&] { return worker(1).restarts == 2 && worker(1).phase == "running"; }));
   EXPECT_EQ(worker(0).process, process);
   EXPECT_EQ(worker(0).phase, "running");

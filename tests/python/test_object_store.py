@@ -409,7 +409,7 @@ def test_the_command_lists_a_url(tmp_path):
     ffdl.CheckpointUpload(save(tmp_path / "folder", 4), url).close()
     done = subprocess.run(
         [sys.executable, "-m", "ffdl", "checkpoint", "list", url], capture_output=True, text=True,
-        timeout=60, check=True)
+        timeout=300, check=True)
     assert done.stdout.startswith("step 4 of job job: job.000000000004.")
     [path] = (tmp_path / "remote").glob("*/manifest-*.json")
     assert json.loads(path.read_bytes())["step"] == 4

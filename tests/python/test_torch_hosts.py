@@ -70,7 +70,7 @@ def test_the_program_of_the_readme_trains_on_hosts(make_hosts, tmp_path, count):
 def test_an_interface_that_is_not_there_is_an_error():
     program = "import ffdl; ffdl.own_address('10.9.0.1', 1)"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60,
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300,
         env={**os.environ, "FFDL_INTERFACE": "none0"})
     assert "find the address of interface 'none0'" in done.stderr
 

@@ -823,6 +823,6 @@ def test_the_back_end_is_found_without_an_import():
     )
     for one in (program, "import ffdl.torch; print('found')"):
         done = subprocess.run(
-            [sys.executable, "-c", one], capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", one], capture_output=True, text=True, timeout=300
         )
         assert done.stdout == "found\n", done.stderr

@@ -110,7 +110,7 @@ TEST(EtcdLink, OneThatHangsDoesNotTakeAllTheTime) {
   });
   Counted good(answer_ok);
   EtcdLink link(
-      {.endpoints = {at(bad.server.port()), at(good.server.port())}, .operation_timeout = 400ms},
+      {.endpoints = {at(bad.server.port()), at(good.server.port())}, .operation_timeout = 4s},
       system_runtime());
   EXPECT_OK(ask(link, false));
   EXPECT_OK(ask(link, true));

@@ -313,7 +313,7 @@ TEST_F(TcpLinkTest, AnotherProgramAtTheAddressIsNoStore) {
   });
   TcpLink::Options options;
   options.address = listener->address();
-  options.operation_timeout = 100ms;
+  options.operation_timeout = 2s;
   EXPECT_FAILS(TcpLink::open(options, system_runtime()), StatusCode::kUnavailable,
                "the server there is not a store of ffdl");
   loop->stop();
