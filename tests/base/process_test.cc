@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/fork_child.h"
 #include "support/temp_folder.h"
 
 namespace ffdl::base {
@@ -17,7 +18,7 @@ struct Sleeper {
   Sleeper() {
     int ends[2];
     if (::pipe(ends) != 0) return;
-    process = ::fork();
+    process = testing::fork_child();
     if (process == 0) {
       const std::string own = mark_of_this_process();
       if (::write(ends[1], own.data(), own.size()) < 0) ::_exit(1);

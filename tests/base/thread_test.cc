@@ -1,4 +1,5 @@
 #include "base/thread.h"
+#include "support/fork_child.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -59,7 +60,7 @@ int begin_without_room() {
 
 TEST(Thread, WithoutRoomForOneMoreItIsExhaustedAndTheProcessLives) {
   if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
-  const pid_t child = ::fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) ::_exit(begin_without_room());
   int state = 0;
   ASSERT_EQ(::waitpid(child, &state, 0), child);
@@ -68,7 +69,7 @@ TEST(Thread, WithoutRoomForOneMoreItIsExhaustedAndTheProcessLives) {
 }
 
 TEST(Thread, AWriteAboveTheLimitOfFilesFailsAndSendsNoSignal) {
-  const pid_t child = ::fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     int error = 0;
     const rlimit none = {0, 0};

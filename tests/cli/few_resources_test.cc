@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ffdl/runtime.h"
+#include "support/fork_child.h"
 #include "support/sanitized.h"
 #include "support/started_program.h"
 #include "support/temp_folder.h"
@@ -139,7 +140,7 @@ class FewResourcesTest : public ::testing::Test {
   Outcome run(const Limit& limit, const std::vector<std::string>& words) const {
     int out[2] = {-1, -1};  // holds all output, whatever the limit of file sizes is
     EXPECT_EQ(::pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
-    const pid_t child = ::fork();
+    const pid_t child = testing::fork_child();
     if (child == 0) {
       ::setpgid(0, 0);
       become(limit, out[1], words);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "ffdl/store.h"
+#include "support/fork_child.h"
 #include "support/program.h"
 #include "support/started_program.h"
 #include "support/temp_folder.h"
@@ -32,9 +32,8 @@ class StoreElsewhere {
   explicit StoreElsewhere(const std::string& folder) {
     int told[2] = {-1, -1};
     EXPECT_EQ(::pipe2(told, O_CLOEXEC), 0);
-    process_ = ::fork();
+    process_ = testing::fork_child();
     if (process_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const auto server = StoreServer::start({.folder = folder, .address = "127.0.0.1:0"});
       if (!server.ok()) ::_exit(1);
       const std::string url = (*server)->url();

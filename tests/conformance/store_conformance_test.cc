@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "conformance/store_back_ends.h"
+#include "support/put_under_lease.h"
 
 namespace ffdl {
 namespace {
@@ -128,16 +129,11 @@ TEST_P(StoreConformance, WhoIsFarBehindIsToldToLookAgain) {
 }
 
 TEST_P(StoreConformance, ALeaseTakesItsKeysWithIt) {
-  LeaseId lease = kNoLease;
-  Result<Revision> put = Revision{0};
-  do {  // on a busy machine the lease may end before the put
-    ASSERT_OK_AND_ASSIGN(lease, first_.grant_lease(200ms));
-    put = first_.put("member/a", "1", lease);
-  } while (put.status().code() == StatusCode::kNotFound);
-  ASSERT_OK(put);
+  const auto [lease, revision] = testing::put_under_lease(first_, "member/a", 200ms);
+  ASSERT_OK_AND_ASSIGN(const Revision put, revision);
   ASSERT_OK(first_.put("member/b", "1"));
-  ASSERT_OK_AND_ASSIGN(Revision seen, second_.wait_change("member/", *put + 1, deadline_in(10s)));
-  EXPECT_GT(seen, *put + 1);
+  ASSERT_OK_AND_ASSIGN(Revision seen, second_.wait_change("member/", put + 1, deadline_in(10s)));
+  EXPECT_GT(seen, put + 1);
   EXPECT_FAILS(second_.get("member/a"), StatusCode::kNotFound, "'member/a'");
   EXPECT_OK(second_.get("member/b"));
   EXPECT_FAILS(first_.keep_alive(lease), StatusCode::kNotFound, "it has ended");

@@ -349,10 +349,10 @@ class Parent {
   }
 
   pid_t keep_running() const {
+    const std::string loop = fmt::format("while {}; do :; done", plan_.beside);
     const pid_t child = testing::fork_child();
     if (child != 0) return child;
     setpgid(0, 0);
-    const std::string loop = fmt::format("while {}; do :; done", plan_.beside);
     execl("/bin/sh", "sh", "-c", loop.c_str(), nullptr);
     _exit(1);
   }

@@ -209,7 +209,7 @@ TEST(StoreKill, AStoppedServerEndsNoLeaseThatWasKeptAliveMeanwhile) {
   }
   ASSERT_OK_AND_ASSIGN(auto store,
                        open_store(url, system_runtime(), {.operation_timeout = kPatience}));
-  for (int stops = 0; stops < 3; ++stops) {
+  for (int stops = 0; stops < 5; ++stops) {
     ASSERT_OK_AND_ASSIGN(const LeaseId lease, store->grant_lease(kTerm));
     ASSERT_OK(store->keep_alive(lease));
     kill(server, SIGSTOP);

@@ -16,6 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "support/fork_child.h"
+
 namespace ffdl::testing {
 namespace {
 
@@ -316,11 +318,8 @@ pid_t Hosts::start(int host, const std::function<int()>& body) {
   const Descriptor numbers = space_of(std::to_string(keeper), "pid");
   std::fflush(nullptr);
   if (setns(numbers.get(), CLONE_NEWPID) != 0) return -1;
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    _exit(move_to(keeper) ? body() : 125);
-  }
+  const pid_t child = fork_child();
+  if (child == 0) _exit(move_to(keeper) ? body() : 125);
   if (setns(own.get(), CLONE_NEWPID) != 0) std::perror("hosts: setns");
   if (child > 0) started_.push_back(child);
   return child;

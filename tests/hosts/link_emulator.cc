@@ -19,6 +19,8 @@
 #include <random>
 #include <utility>
 
+#include "support/fork_child.h"
+
 namespace ffdl::testing {
 struct LinkSettings {
   struct Lane {
@@ -264,9 +266,8 @@ std::unique_ptr<LinkEmulator> LinkEmulator::start(std::vector<int> taps) {
   if (memory == MAP_FAILED) return nullptr;
   std::unique_ptr<LinkEmulator> made(
       new LinkEmulator(std::move(taps), std::construct_at(static_cast<LinkSettings*>(memory))));
-  made->process_ = fork();
+  made->process_ = fork_child();
   if (made->process_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_TIMERSLACK, 1);
     const sched_param real_time = {.sched_priority = 1};
     sched_setscheduler(0, SCHED_RR, &real_time);

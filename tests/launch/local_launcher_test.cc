@@ -7,6 +7,7 @@
 #include <string>
 
 #include "launch/launcher.h"
+#include "support/fork_child.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -133,7 +134,7 @@ TEST_F(LocalLauncherTest, WorkersOutliveTheThreadThatAskedForThem) {
 
 TEST_F(LocalLauncherTest, AKilledLauncherTakesItsWorkersAlong) {
   launcher_.reset();  // a process of one thread forks more reliably
-  const pid_t holder = ::fork();
+  const pid_t holder = testing::fork_child();
   if (holder == 0) {
     const auto exited = system_runtime().make_event();
     auto launcher = make_local_launcher(*exited);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/fork_child.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::membership {
@@ -22,7 +23,7 @@ TEST(LauncherWatch, WithoutALauncherNothingIsWatched) {
 TEST(LauncherWatch, TheEndOfTheLauncherIsSaid) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  const pid_t launcher = ::fork();
+  const pid_t launcher = testing::fork_child();
   if (launcher == 0) {
     const std::string mark = base::mark_of_this_process();
     if (::write(ends[1], mark.data(), mark.size()) < 0) ::_exit(1);

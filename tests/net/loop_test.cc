@@ -7,6 +7,7 @@
 
 #include <future>
 
+#include "support/fork_child.h"
 #include "support/sanitized.h"
 #include "support/status_matchers.h"
 
@@ -29,7 +30,7 @@ TEST(Loop, RunsWhatIsPostedInOrderOnOneThread) {
 
 TEST(Loop, WithoutDescriptorsItIsExhaustedAndTheProcessLives) {
   FFDL_SKIP_WITHOUT_DESCRIPTORS_FOR_UBSAN();
-  const pid_t child = ::fork();
+  const pid_t child = testing::fork_child();
   if (child == 0) {
     // Tries each number of free descriptors, from none to enough.
     const int first = ::dup(STDERR_FILENO);

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/put_under_lease.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::store {
@@ -28,13 +29,8 @@ TEST(MemoryStore, OneChangeEndsAllWaits) {
 
 TEST(MemoryStore, ALeaseEndsAWaitThoughNobodyElseCalls) {
   MemoryStore store(system_runtime());
-  Result<Revision> put = Revision{0};
-  do {  // on a busy machine the lease may end before the put
-    ASSERT_OK_AND_ASSIGN(const LeaseId lease, store.grant_lease(50ms));
-    put = store.put("k", "v", lease);
-  } while (put.status().code() == StatusCode::kNotFound);
-  ASSERT_OK(put);
-  EXPECT_OK(store.wait_change("k", *put, deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const Revision put, testing::put_under_lease(store, "k", 50ms).revision);
+  EXPECT_OK(store.wait_change("k", put, deadline_in(10s)));
 }
 
 }  // namespace
