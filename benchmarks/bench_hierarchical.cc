@@ -11,6 +11,7 @@
 
 #include "benchmarks/harness/folder.h"
 #include "benchmarks/harness/resident.h"
+#include "benchmarks/harness/source_folder.h"
 #include "benchmarks/harness/suite.h"
 #include "benchmarks/harness/two_hosts.h"
 #include "benchmarks/reference.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr int kRanks = 4;
 constexpr int kWarmUps = 2;
-constexpr const char* kPeers = FFDL_SOURCE_DIR "/build/bench";
+const std::string kPeers = kSourceFolder + std::string("/build/bench");
 constexpr std::array<uint64_t, 3> kSizes = {1U << 20, 16U << 20, 100U << 20};
 
 // A command that rank 0 reads and sends to the other ranks.
@@ -106,8 +107,8 @@ class Rank {
 
 // Replaces this process by a rank of PyTorch's gloo.
 int play_torch(int rank, const std::string& folder) {
-  const std::string python = std::string(kPeers) + "/peers/bin/python";
-  const std::string program = std::string(kPeers) + "/allreduce/gloo";
+  const std::string python = kPeers + "/peers/bin/python";
+  const std::string program = kPeers + "/allreduce/gloo";
   const std::string ranks = std::to_string(kRanks);
   execl(python.c_str(), python.c_str(), program.c_str(), ranks.c_str(), folder.c_str(),
         std::to_string(rank).c_str(), kTwoHostsCable, static_cast<char*>(nullptr));

@@ -3,6 +3,26 @@ include(GoogleTest)
 # Some builds run only some of the tests, and build no others.
 add_custom_target(tests-concurrency)
 
+# tests/support/programs.h. ffdl_uses(test target...): those must be built before the test, which starts or loads them.
+set(definitions "")
+foreach(program FfdlProgram:ffdl_cli MemberWorker:member_worker SampleWorker:sample_worker SteeredWorker:steered_worker
+                DigitsProgram:digits NlcProgram:nlc FakeNccl:fake_nccl FakeNcclWithoutGrow:fake_nccl_without_grow
+                FakeNcclOld:fake_nccl_old FakeNcclBroken:fake_nccl_broken FakeCudnn:fake_cudnn FakeCudnnOld:fake_cudnn_old)
+  string(REPLACE ":" ";" program "${program}")
+  list(GET program 0 constant)
+  list(GET program 1 target)
+  string(APPEND definitions
+    "const char* const k${constant} = \"$<$<TARGET_EXISTS:${target}>:$<TARGET_FILE:${target}>>\";\n")
+endforeach()
+file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/tests/programs.cc" CONTENT
+  "#include \"support/programs.h\"\n\nnamespace ffdl {\n\n${definitions}\n}  // namespace ffdl\n")
+add_library(ffdl_test_programs STATIC "${PROJECT_BINARY_DIR}/tests/programs.cc")
+target_include_directories(ffdl_test_programs PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+function(ffdl_uses test)
+  target_link_libraries(${test} PRIVATE ffdl_test_programs)
+  add_dependencies(${test} ${ARGN})
+endfunction()
+
 # ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS]): one GoogleTest program, one
 # ctest entry. ctest counts halves of a core; two cores have four. A test takes two, or one if it mostly WAITS. The label
 # plain is for tests that add nothing under ASan, full for those that only ./dev test --full runs, timing for those that

@@ -6,11 +6,12 @@
 #include <map>
 
 #include "benchmarks/harness/resident.h"
+#include "benchmarks/harness/source_folder.h"
 
 namespace ffdl::bench {
 namespace {
 
-constexpr const char* kRunPeer = FFDL_SOURCE_DIR "/benchmarks/peers/allreduce/run.sh";
+const std::string kRunPeer = kSourceFolder + std::string("/benchmarks/peers/allreduce/run.sh");
 constexpr const char* kPeers[] = {"impi", "oneccl", "openmpi", "openmpi_default", "gloo"};
 constexpr uint64_t kSizes[] = {4U << 10, 64U << 10, 1U << 20, 16U << 20, 100U << 20};
 constexpr uint64_t kNetworkSizes[] = {4U << 10, 64U << 20};

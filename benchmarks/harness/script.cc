@@ -4,11 +4,13 @@
 
 #include <filesystem>
 
+#include "benchmarks/harness/source_folder.h"
+
 namespace ffdl::bench {
 namespace {
 
-constexpr const char* kPython = FFDL_SOURCE_DIR "/build/bench/peers/bin/python";
-constexpr const char* kScripts = FFDL_SOURCE_DIR "/benchmarks/peers/";
+const std::string kPython = kSourceFolder + std::string("/build/bench/peers/bin/python");
+const std::string kScripts = kSourceFolder + std::string("/benchmarks/peers/");
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "benchmarks/harness/progress.h"
+#include "benchmarks/harness/source_folder.h"
 
 namespace ffdl::bench {
 namespace {
@@ -24,9 +25,8 @@ constexpr double kLimitSpeedMin = 0.8;
 
 // Returns the commit of the sources that this program was built from, with "-dirty" if they differ.
 std::string source_commit() {
-  const std::string git =
-      fmt::format("git -C '{}' describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null",
-                  FFDL_SOURCE_DIR);
+  const std::string git = fmt::format(
+      "git -C '{}' describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null", kSourceFolder);
   std::string commit;
   if (FILE* pipe = popen(git.c_str(), "r")) {
     std::array<char, 128> line{};

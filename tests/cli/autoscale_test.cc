@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/started_program.h"
 #include "support/temp_folder.h"
 
@@ -13,8 +14,8 @@ namespace {
 
 using Document = nlohmann::json;
 
-const std::string kFfdl = FFDL_PROGRAM;
-const std::string kTrainer = FFDL_MEMBER_WORKER;
+const std::string kFfdl = kFfdlProgram;
+const std::string kTrainer = kMemberWorker;
 
 class AutoscaleCommand : public ::testing::Test {
  protected:

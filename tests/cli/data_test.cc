@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -14,7 +15,7 @@ using Json = nlohmann::json;
 class DataAuditCommand : public testing::Test {
  protected:
   ProgramOutcome audit(const std::string& arguments) const {
-    return run_program(std::string(FFDL_PROGRAM) + " data audit " + arguments);
+    return run_program(std::string(kFfdlProgram) + " data audit " + arguments);
   }
   std::string log(const std::string& name, const std::string& lines) const {
     return folder_.write(name, "{\"samples\":4,\"partition_samples\":2,\"epochs\":2}\n" + lines);

@@ -16,6 +16,7 @@
 #include "support/other_user.h"
 #include "support/private_shm.h"
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/segment_name.h"
 #include "support/temp_folder.h"
 
@@ -23,7 +24,7 @@ namespace ffdl {
 namespace {
 
 ProgramOutcome run(const std::string& arguments) {
-  return run_program(std::string(FFDL_PROGRAM) + " " + arguments + " 2>&1");
+  return run_program(std::string(kFfdlProgram) + " " + arguments + " 2>&1");
 }
 
 std::string verdict_on(const std::string& name) {

@@ -19,6 +19,7 @@
 
 #include "ffdl/runtime.h"
 #include "support/fork_child.h"
+#include "support/programs.h"
 #include "support/sanitized.h"
 #include "support/started_program.h"
 #include "support/temp_folder.h"
@@ -26,7 +27,7 @@
 namespace ffdl {
 namespace {
 
-constexpr uid_t kOther = 65533;  // no other test runs processes of this user
+constexpr uid_t kOther = 65533;                       // no other test runs processes of this user
 constexpr auto kPatience = std::chrono::seconds(60);  // enough for a busy machine; longer is a hang
 
 struct Limit {
@@ -85,7 +86,7 @@ class FewResourcesTest : public ::testing::Test {
 
   // Includes two members of a world that connect and reduce under the limit.
   std::vector<Command> commands() const {
-    const std::string ffdl = FFDL_PROGRAM;
+    const std::string ffdl = kFfdlProgram;
     const std::string store = "tcp://" + temporary_.file("store");
     const auto run = [&](std::vector<std::string> more) {
       std::vector<std::string> words = {ffdl, "run", "--max-restarts", "0", "--grace", "2"};
@@ -95,7 +96,7 @@ class FewResourcesTest : public ::testing::Test {
     return {
         run({"--", "/bin/true"}),
         run({"--workers", "3", "--", "/bin/true"}),
-        run({"--workers", "2", "--", FFDL_MEMBER_WORKER, "2"}),
+        run({"--workers", "2", "--", kMemberWorker, "2"}),
         run({"--log-dir", temporary_.file("logs"), "--", "/bin/true"}),
         {{ffdl, "status", "there"}},
         {{ffdl, "status", "none"}},
@@ -194,7 +195,7 @@ class LimitedCommandsTest : public FewResourcesTest {
   void SetUp() override {
     FewResourcesTest::SetUp();
     if (IsSkipped()) return;
-    job_.emplace(std::string(FFDL_PROGRAM) + " run --job there -- sh -c 'echo up; exec sleep 9999'",
+    job_.emplace(std::string(kFfdlProgram) + " run --job there -- sh -c 'echo up; exec sleep 9999'",
                  temporary_.file("job"));
     ASSERT_TRUE(comes_true([&] { return job_->wrote("] up"); })) << job_->output();
   }
@@ -211,7 +212,7 @@ class LimitedCommandsTest : public FewResourcesTest {
     constexpr rlim_t kMiB = 1 << 20;
     rlim_t bytes = 32 * kMiB;
     while (bytes < 1024 * kMiB &&
-           run({.resource = RLIMIT_AS, .value = bytes}, {FFDL_PROGRAM, "--version"}).state != 0) {
+           run({.resource = RLIMIT_AS, .value = bytes}, {kFfdlProgram, "--version"}).state != 0) {
       bytes += 4 * kMiB;
     }
     std::vector<rlim_t> all;
@@ -220,7 +221,7 @@ class LimitedCommandsTest : public FewResourcesTest {
   }
   bool may_be_another_user() const {
     return ::getuid() == 0 && run({.resource = RLIMIT_NPROC, .value = 1000, .is_other_user = true},
-                                  {FFDL_PROGRAM, "--version"})
+                                  {kFfdlProgram, "--version"})
                                       .state == 0;
   }
   static std::vector<rlim_t> all_from(rlim_t first, rlim_t last) {
@@ -258,7 +259,7 @@ TEST_F(LimitedCommandsTest, DISABLED_EverySizeOfMemory) { expect_clear_ends(RLIM
 
 TEST_F(FewResourcesTest, AnOutputThatIsCutIsAnError) {
   const std::string out = temporary_.write("output", "");
-  const std::string words = std::string(FFDL_PROGRAM) + " plan --workers 2 --jobs " +
+  const std::string words = std::string(kFfdlProgram) + " plan --workers 2 --jobs " +
                             temporary_.file("jobs.yaml") + " > " + out;
   const Outcome outcome = run({.resource = RLIMIT_FSIZE, .value = 10}, {"/bin/sh", "-c", words});
   ASSERT_TRUE(WIFEXITED(outcome.state)) << "signal " << WTERMSIG(outcome.state);

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "support/program.h"
+#include "support/programs.h"
 
 namespace ffdl {
 namespace {
 
-const std::string kProgram = FFDL_PROGRAM;
+const std::string kProgram = kFfdlProgram;
 
 std::vector<std::string> commands() {
   return {"autoscale", "offer", "plan",     "policy replay", "profile",

@@ -12,6 +12,7 @@
 
 #include "ffdl/launch/running_job.h"
 #include "ffdl/store.h"
+#include "support/programs.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -59,7 +60,7 @@ class OtherUserTest : public ::testing::Test {
 TEST_F(OtherUserTest, AJobsStoreLetsNobodyElseIn) {
   if (::getuid() != 0) GTEST_SKIP() << "only root becomes another user";
   StartedProgram job(
-      std::string(FFDL_PROGRAM) + " run --job theirs --workers 1:2 -- " + FFDL_MEMBER_WORKER,
+      std::string(kFfdlProgram) + " run --job theirs --workers 1:2 -- " + kMemberWorker,
       file("out"));
   ASSERT_TRUE(comes_true([&] { return job.wrote("joined"); })) << job.output();
   const std::string url = read(in_job("store_url"));
@@ -88,11 +89,11 @@ TEST_F(OtherUserTest, AJobsStoreLetsNobodyElseIn) {
 // Tests the command itself instead of the library below it.
 TEST_F(OtherUserTest, CommandsAboutAJobOfAnotherAreRefused) {
   if (::getuid() != 0) GTEST_SKIP() << "only root becomes another user";
-  if (as_other_user([] { return ::access(FFDL_PROGRAM, X_OK) == 0 ? 0 : 1; }) != 0) {
-    GTEST_SKIP() << "another user may not run " << FFDL_PROGRAM;
+  if (as_other_user([] { return ::access(kFfdlProgram, X_OK) == 0 ? 0 : 1; }) != 0) {
+    GTEST_SKIP() << "another user may not run " << kFfdlProgram;
   }
   StartedProgram job(
-      std::string(FFDL_PROGRAM) + " run --job theirs --workers 1:2 -- " + FFDL_MEMBER_WORKER,
+      std::string(kFfdlProgram) + " run --job theirs --workers 1:2 -- " + kMemberWorker,
       file("out"));
   ASSERT_TRUE(comes_true([&] { return job.wrote("joined"); })) << job.output();
   const std::string url = read(in_job("store_url"));
@@ -103,7 +104,7 @@ TEST_F(OtherUserTest, CommandsAboutAJobOfAnotherAreRefused) {
            "status theirs", "scale theirs 1", "migrate theirs 0", "status theirs --store " + url,
            "scale theirs 1 --store " + url, "migrate theirs 0 --store " + url}) {
     const int ended = as_other_user([&] {
-      const std::string line = std::string(FFDL_PROGRAM) + " " + command + " >>" + said + " 2>&1";
+      const std::string line = std::string(kFfdlProgram) + " " + command + " >>" + said + " 2>&1";
       return WEXITSTATUS(std::system(line.c_str()));
     });
     EXPECT_EQ(ended, 1) << command << ": " << read(said);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 ProgramOutcome plan(const std::string& arguments) {
-  return run_program(std::string(FFDL_PROGRAM) + " plan " + arguments);
+  return run_program(std::string(kFfdlProgram) + " plan " + arguments);
 }
 
 class PlanCommand : public testing::Test {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -30,7 +31,7 @@ class PolicyCommand : public testing::Test {
   }
 
   ProgramOutcome replay(const std::string& arguments) const {
-    return run_program("cd " + folder_.path() + " && " + FFDL_PROGRAM + " policy replay " +
+    return run_program("cd " + folder_.path() + " && " + kFfdlProgram + " policy replay " +
                        arguments + " 2>&1");
   }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -19,7 +20,7 @@ class ProfileCommand : public ::testing::Test {
   ~ProfileCommand() override { ::unsetenv("TMPDIR"); }
 
   static ProgramOutcome run(const std::string& arguments) {
-    return run_program(std::string(FFDL_PROGRAM) + " " + arguments + " 2>&1");
+    return run_program(std::string(kFfdlProgram) + " " + arguments + " 2>&1");
   }
 
   const TempFolder folder_;
@@ -28,7 +29,7 @@ class ProfileCommand : public ::testing::Test {
 TEST_F(ProfileCommand, WritesWhatThePlannerReads) {
   const std::string file = folder_.file("profile.json");
   const auto outcome = run("profile --job p --workers 1:2 --steps 10 --output " + file + " -- " +
-                           FFDL_STEERED_WORKER + " " + folder_.path());
+                           kSteeredWorker + " " + folder_.path());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.out;
   const Document profile = Document::parse(std::ifstream(file));
   EXPECT_EQ(profile["format"], "ffdl-profile-1");

@@ -15,6 +15,7 @@
 #include "ffdl/store.h"
 #include "support/fork_child.h"
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/started_program.h"
 #include "support/temp_folder.h"
 
@@ -72,10 +73,10 @@ class RunSignalTest : public ::testing::TestWithParam<int> {
   std::string file(const std::string& name) const { return temporary_.file(name); }
   std::string job_folder() const { return file("ffdl-" + std::to_string(::getuid()) + "/job"); }
   std::string run(const std::string& arguments) const {
-    return std::string(FFDL_PROGRAM) + " run --job job " + arguments;
+    return std::string(kFfdlProgram) + " run --job job " + arguments;
   }
   static std::string autoscale(const StoreElsewhere& store, const std::string& arguments) {
-    return std::string(FFDL_PROGRAM) + " autoscale --store " + store.url() + " " + arguments;
+    return std::string(kFfdlProgram) + " autoscale --store " + store.url() + " " + arguments;
   }
   // Tells whether the program, no longer the shell, blocks the signal.
   static bool blocks_signals(const StartedProgram& program) {
@@ -86,9 +87,7 @@ class RunSignalTest : public ::testing::TestWithParam<int> {
     }
     return false;
   }
-  static void pause(Duration time) {
-    system_runtime().make_event()->wait_until(deadline_in(time));
-  }
+  static void pause(Duration time) { system_runtime().make_event()->wait_until(deadline_in(time)); }
   // Sends the signal, and expects the program's end by it.
   void expect_end(StartedProgram& job) const {
     const Time sent = deadline_in({});

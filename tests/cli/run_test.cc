@@ -16,14 +16,15 @@
 #include "support/etcd_server.h"
 #include "support/private_files.h"
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/started_program.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
 namespace {
 
-const std::string kRun = std::string(FFDL_PROGRAM) + " run ";
-const std::string kMember = FFDL_MEMBER_WORKER;
+const std::string kRun = std::string(kFfdlProgram) + " run ";
+const std::string kMember = kMemberWorker;
 
 class RunTest : public ::testing::Test {
  protected:
@@ -199,7 +200,7 @@ TEST_F(RunTest, AJobFollowsItsPolicy) {
     std::filesystem::rename(file("queue.part"), file("queue"));
   };
   StartedProgram job(kRun + "--job follows --workers 1:3 --policy " + file("queue.yaml") +
-                         " --policy-log " + file("sizes") + " -- " + FFDL_STEERED_WORKER + " " +
+                         " --policy-log " + file("sizes") + " -- " + kSteeredWorker + " " +
                          temporary_.path(),
                      file("out"));
   const auto has_had = [&](int workers) {
@@ -305,7 +306,7 @@ TEST_F(RunTest, FoldersOfKilledJobsWithoutANameGo) {
   EXPECT_TRUE(std::filesystem::exists(folder));  // the job is running
   job.signal(SIGKILL);
   EXPECT_EQ(job.wait(), -SIGKILL);
-  const auto doctor = run_program(std::string(FFDL_PROGRAM) + " doctor --dry-run --json");
+  const auto doctor = run_program(std::string(kFfdlProgram) + " doctor --dry-run --json");
   const auto jobs = nlohmann::json::parse(doctor.out)["jobs"];
   ASSERT_EQ(jobs.size(), 1U) << doctor.out;
   EXPECT_EQ(jobs[0]["job"], "job-" + number);
@@ -329,7 +330,7 @@ TEST_F(RunTest, TheStoreOfAJobHasASecretThatNoProcessShows) {
     }
   }
   EXPECT_EQ(out.find(secret), std::string::npos);
-  const std::string ffdl = FFDL_PROGRAM;
+  const std::string ffdl = kFfdlProgram;
   EXPECT_EQ(run_program(ffdl + " status secret 2>&1").exit_code, 0);
   EXPECT_EQ(run_program(ffdl + " scale secret 1 2>&1").exit_code, 0);
   const std::string url = read(job_folder("secret/store_url"));
@@ -350,7 +351,7 @@ TEST_F(RunTest, NoControlCharacterOfAnotherProcessIsPrinted) {
         R"("\u001b[2J\nevil","phase":"\u009b31m","process":9,"restarts":0}]})";
     ASSERT_TRUE((*store)->put("ffdl/plain/launch/nodes/7", record).ok());
   }
-  const std::string ffdl = FFDL_PROGRAM;
+  const std::string ffdl = kFfdlProgram;
   const auto table = run_program(ffdl + " status plain 2>&1");
   EXPECT_EQ(table.exit_code, 0) << table.out;
   EXPECT_NE(table.out.find("\\x1b[2J\\nevil"), std::string::npos) << table.out;
@@ -369,7 +370,7 @@ TEST_F(RunTest, ATemporaryFolderThatIsNotThereIsSaid) {
   const std::string variable = "TMPDIR=" + file("not-there") + " ";
   for (const std::string arguments :
        {"run true", "status a", "scale a 1", "migrate a 0", "doctor"}) {
-    const auto outcome = run_program(variable + FFDL_PROGRAM + " " + arguments + " 2>&1");
+    const auto outcome = run_program(variable + kFfdlProgram + " " + arguments + " 2>&1");
     EXPECT_EQ(outcome.exit_code, 1) << arguments;
     EXPECT_NE(outcome.out.find("TMPDIR does not exist"), std::string::npos) << outcome.out;
   }
@@ -377,7 +378,7 @@ TEST_F(RunTest, ATemporaryFolderThatIsNotThereIsSaid) {
 
 TEST_F(RunTest, ARequestIsRefusedWhileAnotherIsCarriedOut) {
   const auto scale = [](const std::string& to) {
-    return run_program(std::string(FFDL_PROGRAM) + " scale slow " + to + " 2>&1");
+    return run_program(std::string(kFfdlProgram) + " scale slow " + to + " 2>&1");
   };
   StartedProgram job(kRun +
                          "--job slow --workers 1:2 --grace 1000 -- "

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 ProgramOutcome simulate(const std::string& arguments) {
-  return run_program(std::string(FFDL_PROGRAM) + " simulate " + arguments);
+  return run_program(std::string(kFfdlProgram) + " simulate " + arguments);
 }
 
 // Prepares one program: steps of 1 s, one epoch of 100.

@@ -5,6 +5,7 @@
 
 #include "ffdl/ps/learner.h"
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
 
@@ -14,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 ProgramOutcome stats(const std::string& arguments) {
-  return run_program(std::string(FFDL_PROGRAM) + " stats " + arguments + " 2>&1");
+  return run_program(std::string(kFfdlProgram) + " stats " + arguments + " 2>&1");
 }
 
 TEST(Stats, ShowsWhatAServerHasDone) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/started_program.h"
 #include "support/temp_folder.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kProgram = FFDL_PROGRAM;
+const std::string kProgram = kFfdlProgram;
 
 class StatusTest : public ::testing::Test {
  protected:
@@ -45,7 +46,7 @@ class StatusTest : public ::testing::Test {
 };
 
 TEST_F(StatusTest, ShowsATrueWorldThatScaleChanges) {
-  StartedProgram job(kProgram + " run --job digits --workers 1:3 -- " FFDL_MEMBER_WORKER,
+  StartedProgram job(kProgram + " run --job digits --workers 1:3 -- " + kMemberWorker,
                      temporary_.file("out"));
   ASSERT_TRUE(becomes_world_of({"worker-0", "worker-1", "worker-2"})) << job.output();
   const Json all = status();
@@ -87,7 +88,7 @@ TEST_F(StatusTest, ShowsATrueWorldThatScaleChanges) {
 
 // The world has two members at each observation, and changes once.
 TEST_F(StatusTest, MigrateMovesAWorkerInOneChangeOfTheWorld) {
-  StartedProgram job(kProgram + " run --job digits --workers 1:3 -- " FFDL_MEMBER_WORKER,
+  StartedProgram job(kProgram + " run --job digits --workers 1:3 -- " + kMemberWorker,
                      temporary_.file("out"));
   ASSERT_TRUE(becomes_world_of({"worker-0", "worker-1", "worker-2"})) << job.output();
   const auto full = ffdl("migrate digits 1");
@@ -117,7 +118,7 @@ TEST_F(StatusTest, MigrateMovesAWorkerInOneChangeOfTheWorld) {
 }
 
 TEST_F(StatusTest, WatchesUntilTheJobIsOver) {
-  StartedProgram job(kProgram + " run --job digits -- " FFDL_MEMBER_WORKER, temporary_.file("out"));
+  StartedProgram job(kProgram + " run --job digits -- " + kMemberWorker, temporary_.file("out"));
   ASSERT_TRUE(becomes_world_of({"worker-0"})) << job.output();
   StartedProgram watch(kProgram + " status digits --watch", temporary_.file("watch"));
   ASSERT_TRUE(comes_true([&] {
@@ -131,7 +132,7 @@ TEST_F(StatusTest, WatchesUntilTheJobIsOver) {
 
 TEST_F(StatusTest, FindsAJobByItsStore) {
   const std::string store = "--store file://" + temporary_.file("store");
-  StartedProgram job(kProgram + " run --job digits " + store + " -- " FFDL_MEMBER_WORKER,
+  StartedProgram job(kProgram + " run --job digits " + store + " -- " + kMemberWorker,
                      temporary_.file("out"));
   ASSERT_TRUE(becomes_world_of({"worker-0"})) << job.output();
   EXPECT_EQ(ffdl("status digits " + store).exit_code, 0);

@@ -18,6 +18,7 @@
 #include "support/device_shm.h"
 #include "support/fake_nccl.h"
 #include "support/guarded_device.h"
+#include "support/programs.h"
 #include "support/status_matchers.h"
 
 // Sessions with state and gradients in a device's memory. The processor faults when it touches
@@ -125,7 +126,7 @@ class StatesOfSteps {
 class SessionsOnDevices : public ::testing::Test {
  protected:
   explicit SessionsOnDevices(GpuWorlds gpu_worlds = GpuWorlds::kFresh,
-                             const char* library = FFDL_FAKE_NCCL)
+                             const char* library = kFakeNccl)
       : gpu_worlds_(gpu_worlds), library_(library) {
     fake_.reach = &GuardedMemory::reach;
   }

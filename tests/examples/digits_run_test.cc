@@ -11,6 +11,7 @@
 
 #include "examples/example_program.h"
 #include "examples/synthetic_digits.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 namespace digits {
@@ -38,7 +39,7 @@ class DigitsRun : public ::testing::Test {
     std::vector<std::string> arguments{"train",     "--json", "--data",
                                        data_file(), "--out",  folder_.file("out")};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Program(DIGITS_PROGRAM, arguments, folder_.file("errors"));
+    return Program(ffdl::kDigitsProgram, arguments, folder_.file("errors"));
   }
 
   const ffdl::TempFolder folder_;
@@ -153,7 +154,7 @@ TEST_F(DigitsRun, WrongCommandLinesSayWhatIsWrong) {
   };
   for (const Case& wrong : cases) {
     SCOPED_TRACE(wrong.message);
-    Program run(DIGITS_PROGRAM, wrong.arguments, folder_.file("errors"));
+    Program run(ffdl::kDigitsProgram, wrong.arguments, folder_.file("errors"));
     EXPECT_NE(run.wait(), 0);
     EXPECT_THAT(run.errors(), HasSubstr(wrong.message));
   }

@@ -10,6 +10,7 @@
 #include "nlc/device/libraries.h"
 #include "nlc/device/row_threads.h"
 #include "support/host_gpu.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 // Tests the GPU's classifier on a device in the host's memory, with the tests' libraries.
@@ -20,7 +21,7 @@ using ffdl::StatusCode;
 using ::testing::ElementsAre;
 
 Libraries fake_libraries() {
-  auto loaded = Libraries::load({FFDL_FAKE_CUDNN}, {FFDL_FAKE_CUDNN});
+  auto loaded = Libraries::load({ffdl::kFakeCudnn}, {ffdl::kFakeCudnn});
   EXPECT_OK(loaded);
   return std::move(loaded).value();
 }
@@ -156,7 +157,7 @@ TEST(Libraries, ElseByTheirNamesAndThenInPythonEnvironments) {
 TEST(Libraries, TheFirstThatLoadsIsTaken) {
   const ffdl::TempFolder folder;
   const std::string none = folder.write("libcudnn_ops.so.9", "nothing");
-  auto loaded = Libraries::load({none, FFDL_FAKE_CUDNN}, {none, FFDL_FAKE_CUDNN, none});
+  auto loaded = Libraries::load({none, ffdl::kFakeCudnn}, {none, ffdl::kFakeCudnn, none});
   ASSERT_OK(loaded);
   EXPECT_EQ(loaded->versions(), "cuBLAS 13.1.1, cuDNN 9.14.0");
 }
@@ -166,19 +167,19 @@ TEST(Libraries, OneThatIsMissingIsNamedWithAllPlaces) {
   EXPECT_FAILS(no_blas, StatusCode::kUnimplemented, "load cuBLAS: it was not found: /none/lib");
   EXPECT_FAILS(no_blas, StatusCode::kUnimplemented, "/nowhere/libcublas.so.12");
   EXPECT_FAILS(no_blas, StatusCode::kUnimplemented, "set CUBLAS_ROOT");
-  const auto no_dnn = Libraries::load({FFDL_FAKE_CUDNN}, {"/none/libcudnn_ops.so.9"});
+  const auto no_dnn = Libraries::load({ffdl::kFakeCudnn}, {"/none/libcudnn_ops.so.9"});
   EXPECT_FAILS(no_dnn, StatusCode::kUnimplemented, "load cuDNN: it was not found: /none/lib");
   EXPECT_FAILS(no_dnn, StatusCode::kUnimplemented, "set CUDNN_ROOT");
 }
 
 TEST(Libraries, OneThatCannotDoIsRefused) {
-  EXPECT_FAILS(Libraries::load({FFDL_FAKE_CUDNN_OLD}, {}), StatusCode::kUnimplemented,
+  EXPECT_FAILS(Libraries::load({ffdl::kFakeCudnnOld}, {}), StatusCode::kUnimplemented,
                "it is version 11.1.1, and 12 is the oldest");
-  EXPECT_FAILS(Libraries::load({FFDL_FAKE_CUDNN}, {FFDL_FAKE_CUDNN_OLD}),
+  EXPECT_FAILS(Libraries::load({ffdl::kFakeCudnn}, {ffdl::kFakeCudnnOld}),
                StatusCode::kUnimplemented, "it is version 8.9.2, and 9 is the oldest");
   EXPECT_FAILS(Libraries::load({"libm.so.6"}, {}), StatusCode::kUnimplemented,
                "it has no cublasGetProperty");
-  EXPECT_FAILS(Libraries::load({FFDL_FAKE_CUDNN}, {"libm.so.6"}), StatusCode::kUnimplemented,
+  EXPECT_FAILS(Libraries::load({ffdl::kFakeCudnn}, {"libm.so.6"}), StatusCode::kUnimplemented,
                "it has no cudnnGetVersion");
 }
 

@@ -10,6 +10,7 @@
 #include "examples/synthetic_sentences.h"
 #include "nlc/device/gpu.h"
 #include "nlc/device/libraries.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 // Tests the classifier on a real GPU, with NVIDIA's own libraries.
@@ -25,7 +26,7 @@ constexpr int kLabels = 6;
 // Returns NLC_PROGRAM of the environment, for tests that do not run where they were built.
 const char* nlc_program() {
   const char* const told = std::getenv("NLC_PROGRAM");
-  return told != nullptr ? told : NLC_PROGRAM;
+  return told != nullptr ? told : ffdl::kNlcProgram;
 }
 
 class NlcOnGpu : public ::testing::Test {

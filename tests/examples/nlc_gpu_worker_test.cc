@@ -13,6 +13,7 @@
 #include "ps/segment/layout.h"
 #include "support/host_gpu.h"
 #include "support/learners.h"
+#include "support/programs.h"
 #include "support/segment_name.h"
 #include "support/times.h"
 
@@ -83,7 +84,7 @@ class GpuWorkers : public ::testing::Test {
   }
 
   GpuWorker::Parts parts(bool read_ahead) const {
-    auto libraries = Libraries::load({FFDL_FAKE_CUDNN}, {FFDL_FAKE_CUDNN});
+    auto libraries = Libraries::load({ffdl::kFakeCudnn}, {ffdl::kFakeCudnn});
     EXPECT_OK(libraries);
     return {.sentences = &sentences_,
             .labels = kIntents,

@@ -8,6 +8,7 @@
 
 #include "examples/example_program.h"
 #include "examples/synthetic_sentences.h"
+#include "support/programs.h"
 #include "support/temp_folder.h"
 
 namespace nlc {
@@ -27,7 +28,7 @@ class NlcRun : public ::testing::Test {
     std::vector<std::string> arguments{
         "train", "--json", "--data", folder_.file("data.json"), "--out", folder_.file("out")};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Program(NLC_PROGRAM, arguments, folder_.file("errors"));
+    return Program(ffdl::kNlcProgram, arguments, folder_.file("errors"));
   }
 
   const ffdl::TempFolder folder_;
@@ -82,11 +83,11 @@ TEST_F(NlcRun, WithoutAGpuItSaysSoAndStartsNothing) {
 }
 
 TEST_F(NlcRun, MissingDataIsNamed) {
-  Program none(NLC_PROGRAM, {"train"}, folder_.file("errors"));
+  Program none(ffdl::kNlcProgram, {"train"}, folder_.file("errors"));
   EXPECT_NE(none.wait(), 0);
   EXPECT_THAT(none.errors(), HasSubstr("--data is missing"));
   EXPECT_THAT(none.errors(), HasSubstr("clinc/oos-eval"));
-  Program empty(NLC_PROGRAM, {"train", "--data", "/dev/null"}, folder_.file("errors"));
+  Program empty(ffdl::kNlcProgram, {"train", "--data", "/dev/null"}, folder_.file("errors"));
   EXPECT_EQ(empty.wait(), 1);
   EXPECT_THAT(empty.errors(), HasSubstr("read sentences '/dev/null'"));
 }

@@ -24,6 +24,7 @@
 #include "fault/end_kill_job.h"
 #include "ffdl/launch/environment.h"
 #include "support/program.h"
+#include "support/programs.h"
 #include "support/sanitized.h"
 #include "support/session_diary.h"
 #include "support/started_program.h"
@@ -136,7 +137,7 @@ class RunJob {
 
  private:
   std::string command() const {
-    return fmt::format("env FFDL_LOG=info TMPDIR={} {}", folder_.path(), FFDL_PROGRAM);
+    return fmt::format("env FFDL_LOG=info TMPDIR={} {}", folder_.path(), kFfdlProgram);
   }
 
   static bool has_ended(const StartedProgram& job) {

@@ -15,6 +15,7 @@
 #include "hosts/hosts.h"
 #include "support/etcd_server.h"
 #include "support/private_files.h"
+#include "support/programs.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
@@ -41,7 +42,7 @@ class RunOnHosts : public ::testing::Test {
   // Starts a node of the job on that host, with these options and program. Its output is a file.
   pid_t start(Hosts& hosts, int host, const Words& options, const Words& program) const {
     Words words = {
-        FFDL_PROGRAM,       "run", "--job",           "hosts",
+        kFfdlProgram,       "run", "--job",           "hosts",
         "--nproc-per-node", "1",   "--rdzv-endpoint", Hosts::store_address(0) + ":29400"};
     words.insert(words.end(), options.begin(), options.end());
     words.emplace_back("--");
@@ -81,7 +82,7 @@ class RunOnHosts : public ::testing::Test {
       Words options = {"--nnodes", std::to_string(count)};
       if (with_ranks) options.insert(options.end(), {"--node-rank", std::to_string(host)});
       options.insert(options.end(), more.begin(), more.end());
-      launchers.push_back(start(*hosts, host, options, {FFDL_MEMBER_WORKER, "20"}));
+      launchers.push_back(start(*hosts, host, options, {kMemberWorker, "20"}));
     }
     std::vector<int> codes;
     for (const pid_t launcher : launchers) codes.push_back(wait(launcher));
@@ -150,7 +151,7 @@ TEST_F(EtcdOnHosts, SlowTheJobSurvivesTheHostOfTheFirst) {
   for (int host = 0; host < 3; ++host) {
     launchers.push_back(
         start(*hosts, host, {"--nnodes", "2:3", "--store", "etcd", "--ledger-log", commits.path()},
-              {FFDL_SAMPLE_WORKER, "8", "20"}));
+              {kSampleWorker, "8", "20"}));
   }
   const auto steps = [&](const std::string& file) {
     std::ifstream log(commits.file(file));

@@ -10,6 +10,7 @@
 #include "ffdl/launch/running_job.h"
 #include "ffdl/membership.h"
 #include "launch/launch_records.h"
+#include "support/programs.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -62,7 +63,7 @@ class SupervisorTest : public ::testing::Test {
     options_.log_folder = folder_.path();
   }
   void run_shell(const std::string& script) { options_.command = {"sh", "-c", script}; }
-  void run_members() { options_.command = {FFDL_MEMBER_WORKER}; }
+  void run_members() { options_.command = {kMemberWorker}; }
   std::string log_of(const std::string& id) const {
     std::ifstream file(folder_.file(id + ".log"));
     return {std::istreambuf_iterator<char>(file), {}};

@@ -13,6 +13,7 @@
 #include "ffdl/store.h"
 #include "launch/launcher.h"
 #include "launch/supervisor.h"
+#include "support/programs.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -38,7 +39,7 @@ class SteeredJob {
     const std::string url = "tcp://" + folder_.path() + "/store";
     store_ = *open_store(url, system_runtime());
     launch::SupervisorOptions options{.job = "steered", .max_workers = workers};
-    options.command = {FFDL_STEERED_WORKER, folder_.path()};
+    options.command = {kSteeredWorker, folder_.path()};
     options.first_workers = first_workers;
     options.workers_per_node = workers;
     options.store_url = url;

@@ -11,6 +11,7 @@
 #include "comm/shm/communicator.h"
 #include "support/fake_nccl_state.h"
 #include "support/host_device.h"
+#include "support/programs.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
@@ -18,16 +19,16 @@
 // Declares a libnccl.so for HostDevice and the threads of one process: tests/support/fake_nccl.cc.
 namespace ffdl::testing {
 
-// Returns the library, loaded by ffdl's loader. FFDL_FAKE_NCCL_WITHOUT_GROW is another version of
+// Returns the library, loaded by ffdl's loader. kFakeNcclWithoutGrow is another version of
 // it.
-inline std::shared_ptr<const comm::NcclLibrary> fake_nccl(const char* path = FFDL_FAKE_NCCL) {
+inline std::shared_ptr<const comm::NcclLibrary> fake_nccl(const char* path = kFakeNccl) {
   auto loaded = comm::NcclLibrary::load({path});
   EXPECT_OK(loaded);
   return std::move(loaded).value();
 }
 
 // Resets the library's state, which all tests of a process share, and returns it.
-inline FakeNccl& fresh_fake_nccl(const char* path = FFDL_FAKE_NCCL) {
+inline FakeNccl& fresh_fake_nccl(const char* path = kFakeNccl) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   const auto state = reinterpret_cast<FakeNccl* (*)()>(dlsym(library, "fake_nccl_state"));
@@ -81,7 +82,7 @@ inline Ranks nccl_ranks(uint64_t generation, const std::vector<Member>& members)
 // Makes the next world of the ranks in `before`. Each member finds its old rank by its name; other
 // members are new.
 inline Ranks continue_nccl(uint64_t generation, const std::vector<Member>& members,
-                           const Ranks& before = {}, const char* path = FFDL_FAKE_NCCL) {
+                           const Ranks& before = {}, const char* path = kFakeNccl) {
   auto store = open_store("mem://", system_runtime());
   Ranks ranks(members.size());
   on_threads(static_cast<int>(members.size()), [&](int rank) {

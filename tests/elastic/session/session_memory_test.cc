@@ -11,6 +11,7 @@
 #include "elastic/sessions_on_devices.h"
 #include "ffdl/tuning/gradient_noise.h"
 #include "support/memory_files.h"
+#include "support/programs.h"
 #include "support/small_model.h"
 
 namespace ffdl {
@@ -49,15 +50,14 @@ class SessionWorlds : public SessionMemory,
                       public ::testing::WithParamInterface<std::pair<GpuWorlds, const char*>> {
  protected:
   SessionWorlds() : SessionMemory(GetParam().first, GetParam().second) {}
-  bool grows() const { return shrinks() && library_ == std::string_view(FFDL_FAKE_NCCL); }
+  bool grows() const { return shrinks() && library_ == std::string_view(kFakeNccl); }
   bool shrinks() const { return gpu_worlds_ == GpuWorlds::kReuse; }
 };
 
 INSTANTIATE_TEST_SUITE_P(Ways, SessionWorlds,
-                         ::testing::Values(std::pair{GpuWorlds::kFresh, FFDL_FAKE_NCCL},
-                                           std::pair{GpuWorlds::kReuse, FFDL_FAKE_NCCL},
-                                           std::pair{GpuWorlds::kReuse,
-                                                     FFDL_FAKE_NCCL_WITHOUT_GROW}));
+                         ::testing::Values(std::pair{GpuWorlds::kFresh, kFakeNccl},
+                                           std::pair{GpuWorlds::kReuse, kFakeNccl},
+                                           std::pair{GpuWorlds::kReuse, kFakeNcclWithoutGrow}));
 
 // Two members train; a third joins and leaves; a fourth joins and dies.
 TEST_P(SessionWorlds, MembersComeLeaveAndDie) {

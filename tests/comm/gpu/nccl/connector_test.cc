@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/fake_nccl.h"
+#include "support/programs.h"
 
 // Tests how ranks move from one world to the next. tests/comm/gpu/nccl/communicator_test.cc tests
 // the worlds themselves.
@@ -138,12 +139,12 @@ TEST_F(NcclConnectorTest, SurvivorsShrinkWhetherTheyHaveRevokedOrNot) {
 }
 
 TEST_F(NcclConnectorTest, WhereNcclCannotDoItAllConnectAnew) {
-  testing::FakeNccl& older = testing::fresh_fake_nccl(FFDL_FAKE_NCCL_WITHOUT_GROW);
-  const Ranks first = continue_nccl(1, members_named(2), {}, FFDL_FAKE_NCCL_WITHOUT_GROW);
-  const Ranks more = continue_nccl(2, members_named(3), first, FFDL_FAKE_NCCL_WITHOUT_GROW);
+  testing::FakeNccl& older = testing::fresh_fake_nccl(kFakeNcclWithoutGrow);
+  const Ranks first = continue_nccl(1, members_named(2), {}, kFakeNcclWithoutGrow);
+  const Ranks more = continue_nccl(2, members_named(3), first, kFakeNcclWithoutGrow);
   expect_sums(more);
   EXPECT_EQ(older.alive, 2 + 3);
-  const Ranks fewer = continue_nccl(3, members_named(2), more, FFDL_FAKE_NCCL_WITHOUT_GROW);
+  const Ranks fewer = continue_nccl(3, members_named(2), more, kFakeNcclWithoutGrow);
   expect_sums(fewer);
   EXPECT_EQ(older.shrunk, 2) << "it can do that";
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/fake_nccl.h"
+#include "support/programs.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -33,8 +34,8 @@ TEST(NcclLibrary, TheFirstThatLoadsIsTaken) {
   testing::fresh_fake_nccl();
   const TempFolder folder;
   const std::string none = folder.write("libnccl.so.2", "nothing");
-  ASSERT_OK_AND_ASSIGN(const auto library, NcclLibrary::load({none, FFDL_FAKE_NCCL, none}));
-  EXPECT_EQ(library->path(), FFDL_FAKE_NCCL);
+  ASSERT_OK_AND_ASSIGN(const auto library, NcclLibrary::load({none, kFakeNccl, none}));
+  EXPECT_EQ(library->path(), kFakeNccl);
   EXPECT_EQ(library->version(), 23007);
   EXPECT_NE((*library)->init_rank_scalable, nullptr);
 }
@@ -42,7 +43,7 @@ TEST(NcclLibrary, TheFirstThatLoadsIsTaken) {
 TEST(NcclLibrary, WhatIsOfALaterVersionIsNullInAnEarlierOne) {
   testing::fresh_fake_nccl();
   const auto present = testing::fake_nccl();
-  const auto before = testing::fake_nccl(FFDL_FAKE_NCCL_WITHOUT_GROW);
+  const auto before = testing::fake_nccl(kFakeNcclWithoutGrow);
   EXPECT_NE((*present)->grow, nullptr);
   EXPECT_NE((*present)->get_grow_id, nullptr);
   EXPECT_EQ((*before)->grow, nullptr);
@@ -61,9 +62,9 @@ TEST(NcclLibrary, OneThatIsMissingIsNamedWithAllPlaces) {
 }
 
 TEST(NcclLibrary, OneThatCannotDoIsRefused) {
-  EXPECT_FAILS(NcclLibrary::load({FFDL_FAKE_NCCL_OLD}), StatusCode::kUnimplemented,
+  EXPECT_FAILS(NcclLibrary::load({kFakeNcclOld}), StatusCode::kUnimplemented,
                "it is version 2.10.3, and 2.14.0 is the least");
-  EXPECT_FAILS(NcclLibrary::load({FFDL_FAKE_NCCL_BROKEN}), StatusCode::kUnimplemented,
+  EXPECT_FAILS(NcclLibrary::load({kFakeNcclBroken}), StatusCode::kUnimplemented,
                "version 2.21.5 has no ncclGetUniqueId");
   EXPECT_FAILS(NcclLibrary::load({"libm.so.6"}), StatusCode::kUnimplemented,
                "it is another library");

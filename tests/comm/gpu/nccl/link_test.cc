@@ -5,6 +5,7 @@
 #include <array>
 
 #include "support/fake_nccl.h"
+#include "support/programs.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
@@ -198,8 +199,8 @@ TEST_F(NcclLinkTest, SomeLibrariesHaveNoMemoryToGiveBack) {
                        NcclLink::connect(fake_nccl(), {&id, 1}, 0, 1, until(soon())));
   fake.keeps_memory = true;
   EXPECT_FALSE(link->can_suspend());
-  testing::fresh_fake_nccl(FFDL_FAKE_NCCL_WITHOUT_GROW);
-  ASSERT_OK_AND_ASSIGN(const auto older, NcclLink::connect(fake_nccl(FFDL_FAKE_NCCL_WITHOUT_GROW),
+  testing::fresh_fake_nccl(kFakeNcclWithoutGrow);
+  ASSERT_OK_AND_ASSIGN(const auto older, NcclLink::connect(fake_nccl(kFakeNcclWithoutGrow),
                                                            {&id, 1}, 0, 1, until(soon())));
   EXPECT_FALSE(older->can_suspend());
 }
