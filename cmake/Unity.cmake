@@ -2,6 +2,12 @@
 # writes full paths into its files. As there, UNITY_BUILD, UNITY_BUILD_BATCH_SIZE, UNITY_GROUP and
 # SKIP_UNITY_BUILD_INCLUSION decide, and sources with options of their own are compiled by themselves.
 
+# Where Ninja's commands run, so that messages of failures have paths relative to the project, too.
+set(ffdl_unity_root "${PROJECT_SOURCE_DIR}")
+if(CMAKE_GENERATOR MATCHES "Ninja")
+  cmake_path(RELATIVE_PATH ffdl_unity_root BASE_DIRECTORY "${CMAKE_BINARY_DIR}")
+endif()
+
 # Succeeds if the source, a full path, may share its object with others.
 function(ffdl_may_share_object source target result)
   set(${result} OFF PARENT_SCOPE)
@@ -46,11 +52,6 @@ function(ffdl_unite_sources target)
   endforeach()
   list(REMOVE_DUPLICATES groups)
   foreach(group IN LISTS groups)
-    list(LENGTH of_${group} count)
-    if(count EQUAL 1)
-      list(APPEND result "${of_${group}}")
-      continue()
-    endif()
     set(content "")
     foreach(path IN LISTS of_${group})
       cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
@@ -61,7 +62,8 @@ function(ffdl_unite_sources target)
     list(APPEND result "${file}")
   endforeach()
   set_target_properties(${target} PROPERTIES SOURCES "${result}" UNITY_BUILD OFF)
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-iquote${PROJECT_SOURCE_DIR}>")
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:-iquote${ffdl_unity_root};-fmacro-prefix-map=${ffdl_unity_root}/=>")
 endfunction()
 
 # All targets of the folder and of those below it.
