@@ -13,7 +13,6 @@ after 75 minutes: a required step that runs then has failed, an optional one is 
 
 import argparse
 import collections
-import contextlib
 import dataclasses
 import json
 import os
@@ -27,6 +26,13 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LINES_MAX = 40  # of the table: a reader of the last lines sees all of it
+# Runs its argument. If this program dies, by whatever signal, its end of the pipe closes, and a watcher
+# kills the group.
+STEP_SHELL = """exec 3<&0 </dev/null
+{ read -r _ <&3; kill -s KILL 0; } >/dev/null 2>&1 &
+exec 3<&-
+exec sh -c "$1"
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,29 +171,15 @@ def end_group(process):
             pass
 
 
-@contextlib.contextmanager
-def ended_with_us(process):
-    """Kills the process with its group if this program is killed before the end of the block."""
-    watcher = subprocess.Popen(["sh", "-c", f"read -r _; kill -s KILL -- -{process.pid}"],
-                               stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        yield
-    finally:
-        watcher.kill()
-        watcher.wait()
-        watcher.stdin.close()
-
-
 def run(step, seconds, log_file, out, root=ROOT):
     """Runs one step for at most that many seconds; passes its output on, and keeps it in a file."""
     outcome = Outcome(step, "passed")
     began = time.monotonic()
     out.write(f"\n=== {step.name}: {step.command}\n")
     out.flush()
-    process = subprocess.Popen(step.command, shell=True, cwd=root, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               start_new_session=True)
+    process = subprocess.Popen(["sh", "-c", STEP_SHELL, "sh", step.command], cwd=root,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, start_new_session=True)
 
     def read():
         with open(log_file, "w", encoding="utf-8") as log:
@@ -204,13 +196,13 @@ def run(step, seconds, log_file, out, root=ROOT):
 
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
-    with ended_with_us(process):
-        try:
-            outcome.code = process.wait(max(seconds, 0.1))
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            end_group(process)  # also what a finished step left behind
+    try:
+        outcome.code = process.wait(max(seconds, 0.1))
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        end_group(process)  # also what a finished step left behind
+        process.stdin.close()
     reading.join(10)
     outcome.reader.end()
     outcome.seconds = time.monotonic() - began

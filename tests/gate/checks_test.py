@@ -155,7 +155,7 @@ class ChecksTest(unittest.TestCase):
         program.send_signal(signal.SIGINT)
         end = program.communicate(timeout=DEADLINE_S)[0]
         self.assertEqual(program.returncode, 130)
-        self.assertTrue(self.has_ended(step))
+        self.wait_for(lambda: self.has_ended(step), "the step outlives the program")
         self.assertRegex(end, r"two +interrupted +\d+ s .*, by Ctrl-C")
         self.assertRegex(end, r"three +not run")
         (self.folder / "open").touch()
