@@ -9,19 +9,18 @@ are on the machine before. Each time is of one run, so it has no bounds.
 """
 
 import argparse
-import datetime
 import json
 import os
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "tidy"))
+sys.path[:0] = [str(ROOT / "tests" / "tidy"), str(ROOT / "tools")]
 import layers  # noqa: E402
+import machine  # noqa: E402
 import picture  # noqa: E402
 import source  # noqa: E402
 
@@ -110,13 +109,6 @@ def measure_clone(folder, name, command, limit, limit_is):
                limit_is=limit_is)
 
 
-def machine():
-    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
-                if line.startswith("model name")), platform.machine())
-    return {"cpu": cpu, "cores": os.cpu_count(), "kernel": f"Linux {platform.release()}",
-            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -140,8 +132,8 @@ def main():
         rows.append(measure_clone(folder, "ci", [".ci/run"], 40, "all checks, from clone to end"))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True,
                             stdout=subprocess.PIPE, text=True).stdout.strip()
-    report = {"machine": machine(), "commit": commit,
-              "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    report = {"machine": machine.facts(), "commit": commit,
+              "date": machine.date(),
               "command": "bench_tests " + " ".join(f"--only {part}" for part in parts),
               "void": False, "rows": rows}
     arguments.json.write_text(json.dumps(report, indent=2) + "\n")

@@ -12,6 +12,7 @@ after 75 minutes: a required step that runs then has failed, an optional one is 
 """
 
 import argparse
+import collections
 import dataclasses
 import json
 import os
@@ -25,6 +26,13 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LINES_MAX = 40  # of the table: a reader of the last lines sees all of it
+# Runs its argument. If this program dies, by whatever signal, its end of the pipe closes, and a watcher
+# kills the group.
+STEP_SHELL = """exec 3<&0 </dev/null
+{ read -r _ <&3; kill -s KILL 0; } >/dev/null 2>&1 &
+exec 3<&-
+exec sh -c "$1"
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +87,13 @@ class Reader:
     GTEST_END = re.compile(r"\[ {6} OK \]|\[  SKIPPED \]|\[  PASSED  \]")
     GTEST_FAILED = re.compile(r"\[  FAILED  \] (\S+?\.\S+?),? ")
     PYTEST = re.compile(r"(?:FAILED|ERROR) (tests/\S+\.py(?:::\S+)?)")
+    PYTEST_SKIPPED = re.compile(r"SKIPPED \[(\d+)\] ([^\s:]+)(?::\d+)?: (.*)")
+    DEV_SKIPPED = re.compile(r"skipped: (.*)")
 
     def __init__(self):
         self.programs = {}  # the tests of ctest by its run and their name
         self.python = {}    # a dictionary for its order
+        self.skipped = collections.Counter()  # how often each was, with the reason if it has one
         self._run = 0
         self._program = None
         self._running = ""
@@ -98,6 +109,8 @@ class Reader:
             self._program.tries += 1
             self._program.failed = failed[1].lower() if failed else ""
             self._program.parts.clear()
+            if "***Skipped" in found[2]:
+                self.skipped[found[1]] += 1
         elif found := self.GTEST_RUN.search(text):
             self._running = found[1]
         elif found := self.GTEST_FAILED.search(text + " "):
@@ -107,6 +120,10 @@ class Reader:
             self._running = ""
         elif found := self.PYTEST.match(text):
             self.python[found[1].rstrip(":")] = True
+        elif found := self.PYTEST_SKIPPED.match(text):
+            self.skipped[f"{found[2]}: {found[3]}"] += int(found[1])
+        elif found := self.DEV_SKIPPED.match(text):
+            self.skipped[found[1]] += 1
 
     def end(self):
         self._end_program()
@@ -138,6 +155,7 @@ class Outcome:
     reader: Reader = dataclasses.field(default_factory=Reader)
     last_lines: list = dataclasses.field(default_factory=list)
     ends_all: bool = False
+    code: int | None = None  # None if it was ended
 
 
 def end_group(process):
@@ -153,16 +171,18 @@ def end_group(process):
             pass
 
 
-def run(step, seconds, folder, out):
+def run(step, seconds, log_file, out, root=ROOT):
     """Runs one step for at most that many seconds; passes its output on, and keeps it in a file."""
     outcome = Outcome(step, "passed")
     began = time.monotonic()
-    process = subprocess.Popen(step.command, shell=True, cwd=ROOT, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               start_new_session=True)
+    out.write(f"\n=== {step.name}: {step.command}\n")
+    out.flush()
+    process = subprocess.Popen(["sh", "-c", STEP_SHELL, "sh", step.command], cwd=root,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, start_new_session=True)
 
     def read():
-        with open(folder / f"gate-{step.name}.log", "w", encoding="utf-8") as log:
+        with open(log_file, "w", encoding="utf-8") as log:
             for raw in process.stdout:
                 text = raw.decode("utf-8", "replace")
                 out.write(text)
@@ -177,21 +197,23 @@ def run(step, seconds, folder, out):
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
     try:
-        code = process.wait(max(seconds, 0.1))
+        outcome.code = process.wait(max(seconds, 0.1))
     except subprocess.TimeoutExpired:
-        code = None
-    end_group(process)  # also what a finished step left behind
+        pass
+    finally:
+        end_group(process)  # also what a finished step left behind
+        process.stdin.close()
     reading.join(10)
     outcome.reader.end()
     outcome.seconds = time.monotonic() - began
-    if code is None:
+    if outcome.code is None:
         outcome.verdict = "FAILED" if step.required else "unfinished"
         outcome.why = f"ended after {outcome.seconds:.0f} s, for want of time"
         if not step.required and (outcome.reader.failed() or outcome.reader.python):
             outcome.verdict = "FAILED"
-    elif code != 0:
+    elif outcome.code != 0:
         outcome.verdict = "FAILED"
-        outcome.why = f"ended with {code}"
+        outcome.why = f"ended with {outcome.code}"
     return outcome
 
 
@@ -207,9 +229,8 @@ def run_all(steps, times, folder, out):
             outcomes.append(Outcome(step, "not run", why=f"for want of time: {passed_s / 60:.0f} of "
                                     f"{times.begin_optional_s / 60:.0f} minutes had passed"))
         else:
-            out.write(f"\n=== {step.name}: {step.command}\n")
-            out.flush()
-            outcomes.append(run(step, min(step.limit_s, times.end_s - passed_s), folder, out))
+            outcomes.append(run(step, min(step.limit_s, times.end_s - passed_s),
+                                folder / f"gate-{step.name}.log", out))
             if outcomes[-1].ends_all:
                 nothing_passes = step.name
     return outcomes
@@ -227,6 +248,14 @@ def failed_tests(outcome):
         yield name, "failed", f"./dev test pytest '{name}'"
 
 
+def failure_lines(step, tests, last_lines):
+    """The lines of the table about a step that failed, with what failed_tests() has of it."""
+    if tests:
+        return [f"  {name} ({how}): {command}" for name, how, command in tests]
+    return [f"  {step.name}: {step.command}; its last lines:",
+            *(f"    {line[:200]}" for line in last_lines)]
+
+
 def table(outcomes, seconds):
     """The lines at the end of the run; the failures are cut where there are too many."""
     steps, failures, again = [], [], []
@@ -235,13 +264,8 @@ def table(outcomes, seconds):
                      f"{outcome.why}".rstrip())
         for program in outcome.reader.tried_again():
             again.append(f"  {program.name}: {program.tries} tries")
-        if outcome.verdict != "FAILED":
-            continue
-        tests = list(failed_tests(outcome))
-        failures += [f"  {name} ({how}): {command}" for name, how, command in tests]
-        if not tests:
-            failures.append(f"  {outcome.step.name}: {outcome.step.command}; its last lines:")
-            failures += [f"    {line[:200]}" for line in outcome.last_lines]
+        if outcome.verdict == "FAILED":
+            failures += failure_lines(outcome.step, list(failed_tests(outcome)), outcome.last_lines)
     failed = [outcome.step.name for outcome in outcomes if outcome.verdict == "FAILED"]
     lines = ["", "=== summary", *steps]
     if again:
@@ -257,13 +281,27 @@ def table(outcomes, seconds):
     return lines
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
+def parser_of(description):
+    parser = argparse.ArgumentParser(description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", metavar="STEP", help="this step; may be repeated")
     parser.add_argument("--list", action="store_true", help="print the steps, run nothing")
     parser.add_argument("--steps", type=pathlib.Path, metavar="FILE",
                         help="JSON with other steps and times, for the test of this program")
+    return parser
+
+
+def chosen(steps, only, parser):
+    """The steps of these names, or all where there are no names."""
+    names = [step.name for step in steps]
+    for name in only or []:
+        if name not in names:
+            parser.error(f"there is no step '{name}'; the steps are: {', '.join(names)}")
+    return [step for step in steps if not only or step.name in only]
+
+
+def main():
+    parser = parser_of(__doc__)
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "log",
                         help="for the output of each step (build/log)")
     arguments = parser.parse_args()
@@ -272,12 +310,7 @@ def main():
         other = json.loads(arguments.steps.read_text())
         steps = [Step(**step) for step in other["steps"]]
         times = Times(**other["times"])
-    if arguments.only:
-        names = [step.name for step in steps]
-        unknown = [name for name in arguments.only if name not in names]
-        if unknown:
-            parser.error(f"there is no step '{unknown[0]}'; the steps are: {', '.join(names)}")
-        steps = [step for step in steps if step.name in arguments.only]
+    steps = chosen(steps, arguments.only, parser)
     if arguments.list:
         for step in steps:
             print(f"{step.name:10} {'' if step.required else 'if there is time: '}{step.command}")
