@@ -175,7 +175,7 @@ Status work_off(SampleLedger& ledger, std::chrono::microseconds time_of_batch) {
   while (!ledger.is_done()) {
     FFDL_ASSIGN_OR_RETURN(const auto ranges, ledger.take(kBatch));
     if (ranges.empty()) {
-      FFDL_RETURN_IF_ERROR(ledger.wait(deadline_in(10s)));
+      FFDL_RETURN_IF_ERROR(ledger.wait(deadline_in(120s)));
       end = std::chrono::steady_clock::now();
       continue;
     }

@@ -14,7 +14,7 @@
 // The groups of rows of './dev bench ps', each in a file of its own.
 namespace ffdl::bench {
 
-inline constexpr Duration kPatience = std::chrono::seconds(20);
+inline constexpr Duration kPatience = std::chrono::seconds(120);
 
 void fold_rows(Suite& suite, const Reference& machine);
 void transfer_rows(Suite& suite, const Reference& machine);

@@ -32,7 +32,7 @@ TEST(SystemRuntime, TaskWakesAWaiterAndIsJoined) {
       while (!stop.stop_requested()) event->wait_until(runtime.now() + milliseconds(1));
       ended = true;
     });
-    EXPECT_TRUE(event->wait_until(deadline_in(std::chrono::seconds(10))));
+    EXPECT_TRUE(event->wait_until(deadline_in(std::chrono::seconds(60))));
   }
   EXPECT_TRUE(ended);
 }

@@ -1,17 +1,15 @@
 // Tests access of another user's processes to a job on the same host.
-#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "ffdl/launch/running_job.h"
 #include "ffdl/store.h"
+#include "support/other_user.h"
 #include "support/programs.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
@@ -20,22 +18,7 @@
 namespace ffdl {
 namespace {
 
-constexpr uid_t kOther = 65534;
-
-// Runs `body` in a child that belongs to another user, and returns its result; -1: it crashed.
-int as_other_user(const std::function<int()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (::setgroups(0, nullptr) != 0 || ::setresgid(kOther, kOther, kOther) != 0 ||
-        ::setresuid(kOther, kOther, kOther) != 0) {
-      ::_exit(100);
-    }
-    ::_exit(body());
-  }
-  int state = 0;
-  ::waitpid(child, &state, 0);
-  return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
-}
+using testing::as_other_user;
 
 class OtherUserTest : public ::testing::Test {
  protected:
@@ -58,16 +41,17 @@ class OtherUserTest : public ::testing::Test {
 
 // Each child returns 1 if it gains access.
 TEST_F(OtherUserTest, AJobsStoreLetsNobodyElseIn) {
-  if (::getuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  FFDL_SKIP_UNLESS_OTHER_USER();
   StartedProgram job(
       std::string(kFfdlProgram) + " run --job theirs --workers 1:2 -- " + kMemberWorker,
       file("out"));
   ASSERT_TRUE(comes_true([&] { return job.wrote("joined"); })) << job.output();
   const std::string url = read(in_job("store_url"));
   ASSERT_TRUE(url.starts_with("tcp://127.0.0.1:")) << url;
-  const auto opens = [](const std::string& at, const std::string& secret) {
+  const auto opens = [](const std::string& at, const std::string& secret,
+                        Duration timeout = std::chrono::milliseconds(500)) {
     StoreOptions options;
-    options.operation_timeout = std::chrono::milliseconds(500);
+    options.operation_timeout = timeout;
     options.secret = secret;
     return open_store(at, system_runtime(), options).ok();
   };
@@ -82,13 +66,13 @@ TEST_F(OtherUserTest, AJobsStoreLetsNobodyElseIn) {
             0);
   // The child is admitted with the secret, so the secret is what kept it out.
   const std::string secret = read(in_job("store/secret"));
-  EXPECT_EQ(as_other_user([&] { return opens(url, secret) ? 1 : 0; }), 1);
+  EXPECT_EQ(as_other_user([&] { return opens(url, secret, std::chrono::minutes(1)) ? 1 : 0; }), 1);
   EXPECT_TRUE(comes_true([&] { return job.wrote("refused 127.0.0.1:"); })) << job.output();
 }
 
 // Tests the command itself instead of the library below it.
 TEST_F(OtherUserTest, CommandsAboutAJobOfAnotherAreRefused) {
-  if (::getuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  FFDL_SKIP_UNLESS_OTHER_USER();
   if (as_other_user([] { return ::access(kFfdlProgram, X_OK) == 0 ? 0 : 1; }) != 0) {
     GTEST_SKIP() << "another user may not run " << kFfdlProgram;
   }

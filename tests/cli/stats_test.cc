@@ -23,9 +23,9 @@ TEST(Stats, ShowsWhatAServerHasDone) {
   ASSERT_OK_AND_ASSIGN(auto server,
                        ParameterServer::create({.name = name.text(), .parameters = 10}));
   ASSERT_OK(server->start());
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), deadline_in(60s)));
   ASSERT_OK(learner->push(std::vector<float>(10, 1.0F), {.begin = 0, .end = 7}));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
 
   const auto json = stats("--json " + name.text());
   ASSERT_EQ(json.exit_code, 0) << json.out;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
 
 #include "conformance/communicator_conformance.h"
@@ -78,8 +79,10 @@ TEST_P(CommunicatorConformance, SendWaitsForRecvAndBothCannotSendFirst) {
   }
   const Ranks ranks = make(2);
   std::atomic<int> told = 0;
+  std::latch both(2);
   on_each(ranks, [&](Communicator& communicator, int rank) {
     int8_t mine = 1;
+    both.arrive_and_wait();
     const Status status = communicator.send({&mine, 1, DType::kInt8}, 1 - rank, deadline_in(3s));
     EXPECT_FALSE(status.ok());
     if (status.message().find("let one of the two receive first") != std::string::npos) ++told;

@@ -139,6 +139,7 @@ class SessionsOnDevices : public ::testing::Test {
   struct Worker {
     std::string id{};
     int min_workers = 1;
+    Duration lease = std::chrono::seconds(15);  // a busy machine keeps it alive
     uint64_t samples = 4;
     bool begins_early = false;
     bool dies = false;  // at once, without finish()
@@ -154,7 +155,7 @@ class SessionsOnDevices : public ::testing::Test {
     options.self.id = worker.id;
     options.membership.min_workers = worker.min_workers;
     options.membership.heartbeat = std::chrono::milliseconds(50);
-    options.membership.lease = std::chrono::seconds(3);
+    options.membership.lease = worker.lease;
     options.membership.gather = std::chrono::milliseconds(50);
     options.verify_state = true;
     options.checkpoints = worker.checkpoints;

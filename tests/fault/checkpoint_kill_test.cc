@@ -34,6 +34,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kMembersMax = 3;
+constexpr Duration kPatience = 120s;  // for one checkpoint, on a busy machine
 constexpr size_t kElements = 100'001;
 constexpr uint64_t kSamples = 4000;
 constexpr uint64_t kPartition = 100;
@@ -82,7 +83,12 @@ bool kill_savers(int kills, uint64_t seed, Board& board) {
         board.saved = step;
       }
     }
-    while (board.saved == before) pause(1ms);
+    const Time patience = deadline_in(kPatience);
+    while (board.saved == before && deadline_in({}) < patience) pause(1ms);
+    if (board.saved == before) {
+      fmt::print("kill {}: nothing was saved\n", i);
+      return false;
+    }
     pause(std::chrono::microseconds(random() % 20'000));
     kill_and_wait(saver);
     std::vector<float> values(kElements);
@@ -270,7 +276,7 @@ bool kill_jobs(int rounds, uint64_t seed, Board& board) {
       }
       return board.published > 0;
     };
-    const Time patience = deadline_in(120s);
+    const Time patience = deadline_in(kPatience);
     while (!have_come() && !board.is_wrong && deadline_in({}) < patience) pause(1ms);
     pause(std::chrono::microseconds(random() % 50'000));
     const bool is_well = have_come() && !board.is_wrong;

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <map>
 #include <random>
+#include <set>
 #include <string_view>
 #include <thread>
 
@@ -56,6 +57,7 @@ struct Findings {
   uint64_t operations = 0;
   uint64_t late = 0;
   uint64_t wrong = 0;  // of those who lived: anything but being told
+  std::set<int64_t> ranks{};  // their processes
 };
 
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
@@ -119,6 +121,7 @@ void kill_one(const Plan& plan, uint64_t generation, const std::string& url, Boa
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.push_back(start(rank, generation, url, plan, board));
+    findings.ranks.insert(ranks.back());
   }
   const Time patience = deadline_in(60s);
   while (board.operations.load() < kOperationsPerKill * kRanks &&
@@ -141,10 +144,11 @@ void kill_one(const Plan& plan, uint64_t generation, const std::string& url, Boa
   findings.operations += board.operations.load();
 }
 
-uint64_t count_left() {
+// Counts the segments that ranks of this test have left behind.
+uint64_t count_left(const std::set<int64_t>& ranks) {
   uint64_t left = 0;
   for (const SegmentInfo& segment : *list_segments()) {
-    left += segment.kind == "communicator" && !segment.in_use ? 1 : 0;
+    left += segment.kind == "communicator" && ranks.contains(segment.creator_pid) ? 1 : 0;
   }
   return left;
 }
@@ -161,7 +165,7 @@ int play(const Plan& plan) {
   }
   munmap(&board, sizeof board);
   const uint64_t survivors = plan.kills * (kRanks - 1);
-  const uint64_t left = count_left();
+  const uint64_t left = count_left(findings.ranks);
   fmt::print(
       "{} operations of {} ranks, {} kills, {} survivors of which {} were told later than 50 ms "
       "and {} ranks ended otherwise, {} segments left, {:.1f} s\n",

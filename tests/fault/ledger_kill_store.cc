@@ -22,7 +22,8 @@ class StoreJob final : public Job {
     // One of the workers serves the store, and may be killed like any other.
     FFDL_ASSIGN_OR_RETURN(const auto store,
                           open_store("tcp://" + options_.folder + "/store", system_runtime(),
-                                     {.leases_outlive_connection = true}));
+                                     {.operation_timeout = 60s,  // its server may be stopped
+                                      .leases_outlive_connection = true}));
     while (true) {
       const Status ended = live(*store, *log, number);
       const StatusCode code = ended.code();

@@ -24,6 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr Duration kPatience = 120s;  // of a busy machine, until the next sample is used
+
 class Driver {
  public:
   Driver(Job& job, uint64_t epochs, Board& board, uint64_t seed)
@@ -34,8 +36,7 @@ class Driver {
     if (job_.has_server()) start_server();
     const Status served = job_.wait_served();
     if (!served.ok()) fmt::print("{}\n", served.to_string());
-    const auto patience = std::chrono::steady_clock::now() + 60s + epochs_ * 1s;
-    while (!board_.is_done && !has_failed_ && std::chrono::steady_clock::now() < patience) {
+    while (!board_.is_done && !has_failed_ && goes_on()) {
       act();
       std::this_thread::sleep_for(std::chrono::milliseconds(1 + random_() % pause_ms));
       reap(WNOHANG);
@@ -56,6 +57,15 @@ class Driver {
   }
 
  private:
+  // Returns false if the workers have used no sample for long.
+  bool goes_on() {
+    const Time now = std::chrono::steady_clock::now();
+    const uint64_t used = board_.used;
+    if (used != used_) used_at_ = now;
+    used_ = used;
+    return now - used_at_ < kPatience;
+  }
+
   void act() {
     const auto number = static_cast<size_t>(random_() % kWorkersMax);
     const pid_t pid = pid_[number];
@@ -124,6 +134,8 @@ class Driver {
   std::minstd_rand random_;
   std::array<pid_t, kWorkersMax> pid_{};  // 0: none in this place
   pid_t server_ = 0;
+  uint64_t used_ = 0;  // samples, at the last look
+  Time used_at_ = std::chrono::steady_clock::now();
   bool has_failed_ = false;
   int starts_ = 0;
   int kills_ = 0;

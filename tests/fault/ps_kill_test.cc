@@ -42,6 +42,7 @@ using namespace std::chrono_literals;
 
 constexpr int kLearners = 8;
 constexpr int kServerThreads = 2;
+constexpr Duration kPatience = 5min;  // without progress
 
 [[noreturn]] void fail(const std::string& why) {
   fmt::print(stderr, "ps_kill_test: {}\n", why);
@@ -200,6 +201,7 @@ class Driver {
       : name_(fmt::format("kill-test-{}", getpid())),
         per_learner_(plan.mini_batches / kLearners),
         plan_(plan),
+        kills_wanted_(plan.kills),
         random_(plan.seed) {}
 
   int run() {
@@ -209,9 +211,9 @@ class Driver {
     while (!learners_.empty()) {
       reap();
       if (may_kill()) kill_one();
-      if (learners_.empty() && kills() < plan_.kills) go_on();
+      if (learners_.empty() && wants_more_kills()) go_on();
       std::this_thread::sleep_for(1ms);
-      if (std::chrono::steady_clock::now() - began > 20min) fail("not done after 20 minutes");
+      check_progress();
     }
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -243,6 +245,36 @@ class Driver {
 
   int kills() const { return learner_kills_ + server_kills_; }
 
+  // Wants more kills, up to ten times as many, while none has interrupted a fold.
+  bool wants_more_kills() {
+    const bool is_tried = stats().recoveries >= plan_.recoveries;
+    if (kills() >= kills_wanted_ && !is_tried && kills_wanted_ < 10 * plan_.kills) {
+      kills_wanted_ += kills_wanted_ / 10 + 1;
+    }
+    return kills() < kills_wanted_;
+  }
+
+  ParameterServerStats stats() {
+    if (!view_) {
+      auto opened = ParameterServerView::open(name_, deadline_in(60s));
+      view_ = take(std::move(opened));
+    }
+    return view_->stats();
+  }
+  uint64_t committed() {
+    uint64_t sum = 0;
+    for (const PartitionProgress& partition : stats().partitions) sum += partition.committed;
+    return sum;
+  }
+
+  void check_progress() {
+    const std::pair progress{committed(), kills()};
+    const Time now = std::chrono::steady_clock::now();
+    if (progress != progress_) progressed_at_ = now;
+    progress_ = progress;
+    if (now - progressed_at_ > kPatience) fail("the learners do not go on");
+  }
+
   // Collects learners that ended. Any end but a clean one or a kill of the driver is a failure.
   void reap() {
     for (auto it = learners_.begin(); it != learners_.end();) {
@@ -263,17 +295,10 @@ class Driver {
 
   // Spreads kills over the run: the n-th comes when n / kills of all samples are committed.
   bool may_kill() {
-    if (kills() >= plan_.kills || learners_.empty()) return false;
-    if (!view_) {
-      auto opened = ParameterServerView::open(name_, deadline_in(30s));
-      view_ = take(std::move(opened));
-    }
-    uint64_t committed = 0;
-    for (const PartitionProgress& partition : view_->stats().partitions)
-      committed += partition.committed;
+    if (kills() >= kills_wanted_ || learners_.empty()) return false;
     const uint64_t total = per_learner_ * kLearners;
-    return committed >=
-           total / static_cast<uint64_t>(plan_.kills + 2) * static_cast<uint64_t>(kills() + 1);
+    return committed() >=
+           total / static_cast<uint64_t>(kills_wanted_ + 2) * static_cast<uint64_t>(kills() + 1);
   }
 
   void kill_one() {
@@ -353,10 +378,13 @@ class Driver {
   const std::string name_;
   uint64_t per_learner_;
   const Plan plan_;
+  int kills_wanted_;
   std::mt19937_64 random_;
   Child server_;
   std::map<int, Child> learners_;
   std::unique_ptr<ParameterServerView> view_;
+  std::pair<uint64_t, int> progress_;  // samples committed, and kills
+  Time progressed_at_ = std::chrono::steady_clock::now();
   int learner_kills_ = 0;
   int server_kills_ = 0;
   uint64_t recoveries_ = 0;

@@ -54,6 +54,7 @@ struct Board {
   std::atomic<uint64_t> last_epoch;  // all members finish once it has begun
   std::atomic<bool> is_wrong;        // a member has seen an error
   std::atomic<uint64_t> early_buckets;
+  std::atomic<uint64_t> lineage;  // the newest that a member has made a step in
   struct Worker {
     std::atomic<uint64_t> steps;       // steps ended by the present process
     std::atomic<uint64_t> generation;  // generation of the last step
@@ -105,6 +106,7 @@ Result<bool> train_epochs(const Job& job, Session& session, SampleLedger& ledger
     }
     diary.hashes[session.step()] = elastic::hash_of(model.state(), {});
     board.epoch = std::max<uint64_t>(board.epoch, ledger.epoch());
+    board.lineage = std::max<uint64_t>(board.lineage, session.world().lineage);
     worker.generation = session.world().generation;
     board.early_buckets += session.stats().early_buckets - early_buckets;
     early_buckets = session.stats().early_buckets;
@@ -118,7 +120,8 @@ Status train(const Job& job, int number, int predecessor, Board& board) {
       Diary diary, open_diary(job.folder, fmt::format("{}-{}", number, getpid()), data_of_job()));
   FFDL_ASSIGN_OR_RETURN(const auto ledger, make_ledger(data_of_job(), diary));
   FFDL_ASSIGN_OR_RETURN(const auto store,
-                        open_store("tcp://" + job.folder + "/store", system_runtime()));
+                        open_store("tcp://" + job.folder + "/store", system_runtime(),
+                                   {.operation_timeout = 60s}));  // its server may be stopped
   DiaryModel model(job.elements, diary);
   SessionOptions options;
   options.self.id = id_of(number);
@@ -151,12 +154,14 @@ class Jobs {
  public:
   Jobs(Job job, Board& board, uint64_t seed) : job_(std::move(job)), board_(board), random_(seed) {}
 
-  // Makes so many events, or as many as fit into so many epochs. Returns false if a member ended in
-  // error.
+  // Makes so many events, or as many as fit into so many epochs. Makes more while members have not
+  // done at least once what this job is to try, up to ten times as many. Returns false if a member
+  // ended in error.
   bool run(int events, uint64_t epochs) {
     for (int number = 0; number < 2; ++number) start(number);
     const auto is_over = [&](int done) {
-      return epochs > 0 ? board_.epoch >= epochs : done >= events;
+      if (epochs > 0) return board_.epoch >= epochs;
+      return done >= events && (has_tried_all() || done >= 10 * events);
     };
     for (int done = 0; !is_over(done) && !board_.is_wrong;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 150));
@@ -185,6 +190,10 @@ class Jobs {
   }
 
  private:
+  bool has_tried_all() const {
+    return (job_.recovery == Recovery::kForward || board_.lineage > 1) &&
+           (job_.bucket_bytes == 0 || board_.early_buckets > 0);
+  }
   std::vector<int> running() const {
     std::vector<int> numbers;
     for (int number = 0; number < kWorkersMax; ++number) {
@@ -260,6 +269,12 @@ class Jobs {
       start(place, one);
       ++takeovers_;
     } else if (kind < 6) {
+      // This process may have stood still since it chose: another settled member must be there yet.
+      kill(pid_[one], SIGSTOP);
+      if (settled().size() < 2) {
+        kill(pid_[one], SIGCONT);
+        return false;
+      }
       kill(pid_[one], SIGKILL);
       int status = 0;
       waitpid(pid_[one], &status, 0);

@@ -59,7 +59,9 @@ int take_part(size_t index, const std::string& url, const StoreOptions& options,
   auto store = open_store(url, system_runtime(), options);
   if (!store.ok()) return 2;
   const std::string id = "member" + std::to_string(index);
-  auto joined = Membership::join(**store, system_runtime(), {id, 0, id});
+  MembershipOptions patient;
+  patient.lease = 5s;  // a busy machine keeps it alive
+  auto joined = Membership::join(**store, system_runtime(), {id, 0, id}, patient);
   if (!joined.ok()) return 3;
   uint64_t generation = 0;
   while (true) {
@@ -111,6 +113,13 @@ bool will_agree(const Board& board, const std::vector<size_t>& members) {
   return will_agree(board, members, members.size());
 }
 
+// Waits until the member has reported so many times that the store is back.
+bool will_say_so(const Board& board, size_t member, uint64_t times) {
+  const Time patience = now() + kPatience;
+  while (board.told[member].back < times && now() < patience) std::this_thread::sleep_for(1ms);
+  return board.told[member].back >= times;
+}
+
 double ms_since(Time begin) {
   return std::chrono::duration<double, std::milli>(now() - begin).count();
 }
@@ -134,8 +143,13 @@ class StoreAway : public ::testing::Test {
     std::erase(alive_, static_cast<size_t>(found - processes_.begin()));
     kill(process, SIGKILL);
   }
+  // Each member reports each return of the store. A busy machine may lose and find it once more.
+  // Were each attempt reported, there would be many.
   void expect_each_said_so(uint64_t times) {
-    for (const size_t member : alive_) EXPECT_EQ(board_.told[member].back, times) << member;
+    for (const size_t member : alive_) {
+      EXPECT_TRUE(will_say_so(board_, member, times)) << member;
+      EXPECT_LE(board_.told[member].back, 2 * times) << member;
+    }
   }
 
   Board& board_ = testing::make_shared_board<Board>();
@@ -220,8 +234,10 @@ int watch_over_the_cut(Board& board) {
   std::printf("joined again: all agreed after %.0f ms\n", ms_since(joined));
   std::fflush(stdout);
   for (const size_t member : all) {
-    const uint64_t expected = member < kMembersPerHost ? 0 : 1;
-    if (board.told[member].back != expected) return 20 + static_cast<int>(member);
+    const uint64_t least = member < kMembersPerHost ? 0 : 1;
+    if (!will_say_so(board, member, least) || board.told[member].back > 2 * least) {
+      return 20 + static_cast<int>(member);
+    }
   }
   return 0;
 }

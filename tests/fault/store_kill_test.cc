@@ -194,7 +194,7 @@ TEST(StoreKill, AKilledMemberIsSeenByItsConnection) {
 // The term has passed when the server continues. The call that keeps the lease alive has been
 // waiting.
 TEST(StoreKill, AStoppedServerEndsNoLeaseThatWasKeptAliveMeanwhile) {
-  constexpr Duration kTerm = 600ms;
+  constexpr Duration kTerm = 2s;  // a busy machine stops the server within it
   const TempFolder folder;
   const std::string url = "tcp://" + folder.path();
   const pid_t server = testing::fork_child();
@@ -209,13 +209,13 @@ TEST(StoreKill, AStoppedServerEndsNoLeaseThatWasKeptAliveMeanwhile) {
   }
   ASSERT_OK_AND_ASSIGN(auto store,
                        open_store(url, system_runtime(), {.operation_timeout = kPatience}));
-  for (int stops = 0; stops < 5; ++stops) {
+  for (int stops = 0; stops < 2; ++stops) {
     ASSERT_OK_AND_ASSIGN(const LeaseId lease, store->grant_lease(kTerm));
     ASSERT_OK(store->keep_alive(lease));
     kill(server, SIGSTOP);
     Status kept;
     std::thread keeper([&] { kept = store->keep_alive(lease); });
-    std::this_thread::sleep_for(2 * kTerm);
+    std::this_thread::sleep_for(kTerm + 500ms);
     kill(server, SIGCONT);
     keeper.join();
     EXPECT_OK(kept);

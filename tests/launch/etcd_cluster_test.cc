@@ -72,7 +72,7 @@ TEST_F(EtcdClusterTest, OneServesTheJobAndLeavesNothing) {
   ASSERT_NE(store, nullptr);
   ASSERT_OK_AND_ASSIGN(const Revision before, store->wait_change("k", 0, kNoDeadline));
   ASSERT_OK(store->put("k", "v"));
-  EXPECT_OK(store->wait_change("k", before, deadline_in(20s)));
+  EXPECT_OK(store->wait_change("k", before, deadline_in(60s)));
   EXPECT_EQ(store->get("k")->value, "v");
   EXPECT_EQ(etcds_of(0).size(), 1U);
   EXPECT_EQ(testing::files_of_others(folder_of(0)), std::vector<std::string>());

@@ -398,8 +398,8 @@ TEST_P(MembershipTest, AMemberOfAnotherVersionIsRefusedAlone) {
 
 TEST_P(MembershipTest, WhoStandsStillBehindOthersIsLeftOutUntilItReports) {
   MembershipOptions options = patient();
-  options.lease = 1s;
-  options.step_timeout = 1100ms;
+  options.lease = 5s;  // a busy machine keeps it alive
+  options.step_timeout = 5100ms;
   const auto a = join("a", options);
   const auto b = join("b", options);
   const World before = activate({a.get(), b.get()});

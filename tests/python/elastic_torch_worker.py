@@ -42,7 +42,7 @@ def train(end_file):
         samples=SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=BATCH, epochs=0)
     trainer = ffdl.torch.elastic(
         model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0, verify_state=True,
-        overlap=True,
+        overlap=True, lease_s=5.0,
         bucket_bytes=64, backend=ffdl.Backend[os.environ.get("FFDL_TEST_BACKEND", "AUTO")])
     for batch in trainer.batches():
         x = data[batch]

@@ -35,7 +35,7 @@ def train(end_file):
         samples=SAMPLES, partition_samples=PARTITION, epochs=0, on_stable=on_stable)
     session = ffdl.Session.open(
         state=[weights, momentum, ends], gradients=[gradient, wants_end], apply=apply,
-        participants=[ledger], verify_state=True)
+        participants=[ledger], verify_state=True, lease_s=5.0)
     signal.signal(signal.SIGTERM, lambda *_: session.ask_to_leave())
     while not ends[0]:
         mine = ledger.sample_indices(ledger.take(3))

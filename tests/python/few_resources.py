@@ -70,7 +70,7 @@ def train(folder):
     weights, gradient = np.zeros(4, np.float32), np.ones(4, np.float32)
     session = ffdl.Session.open(
         ffdl.open_store("mem://"), id="a", state=[weights], gradients=gradient,
-        apply=lambda: None, lease_s=5.0, gather_s=0.05,
+        apply=lambda: None, lease_s=15.0, gather_s=0.05,
     )
     session.end_step(1)
     session.finish()

@@ -85,7 +85,7 @@ def main():
     x = torch.randn(44, 4)
     data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
     module = Module()
-    options = {"lease_s": 2}
+    options = {"lease_s": 5}
     if arguments.resume:
         options["checkpoints"] = ffdl.CheckpointOptions(
             str(arguments.folder / "state"), every_steps=5, resume=True)

@@ -36,7 +36,7 @@ def train(end_file):
         epochs=0, num_workers=1, on_stable=on_stable)
     session = ffdl.Session.open(
         state=[weights, ends], gradients=[gradient, wants_end], apply=apply,
-        participants=[loader.ledger], verify_state=True)
+        participants=[loader.ledger], verify_state=True, lease_s=5.0)
     signal.signal(signal.SIGTERM, lambda *_: session.ask_to_leave())
     while not ends[0]:
         batch = loader.next()

@@ -9,7 +9,7 @@ from ranks import on_threads
 
 import ffdl
 
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "min_workers": 2}
+PATIENT = {"lease_s": 15.0, "gather_s": 0.05, "min_workers": 2}
 
 
 def test_the_noise_of_two_members():
@@ -85,7 +85,7 @@ def test_a_slow_member_is_found_by_all():
         )
         while not watch.stragglers:
             if rank == 1:
-                threading.Event().wait(0.05)  # slow work
+                threading.Event().wait(0.3)  # far slower work than a busy machine makes of none
             session.end_step(1)
         found = watch.stragglers
         session.finish()

@@ -10,7 +10,7 @@ from ranks import SOON_S, on_threads
 
 import ffdl
 
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05}
+PATIENT = {"lease_s": 15.0, "gather_s": 0.05}
 
 
 def shards(folder):

@@ -222,7 +222,7 @@ def plain_training(steps):
     ledger = make_ledger(epochs=1)
     session = ffdl.Session.open(
         ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
-        apply=lambda: None, participants=[ledger], lease_s=5.0, gather_s=0.05)
+        apply=lambda: None, participants=[ledger], lease_s=15.0, gather_s=0.05)
     for _ in range(steps):
         batch = ledger.sample_indices(ledger.take())
         parts.optimizer.zero_grad()
@@ -295,7 +295,7 @@ def test_local_steps_export_the_outer_weights(tmp_path):
         samples=60, order=ffdl.SampleOrder.ON_DEMAND, partition_samples=12, epochs=1)
     trainer = ffdl.torch.local_sgd(
         model, torch.optim.AdamW(model.parameters()), outer, ledger, every=2,
-        store=ffdl.open_store("mem://"), id="a", lease_s=5.0, gather_s=0.05,
+        store=ffdl.open_store("mem://"), id="a", lease_s=15.0, gather_s=0.05,
         checkpoints=ffdl.CheckpointOptions(tmp_path / "folder"))
     x, y = make_data()
     for batch in trainer.batches(samples=6):

@@ -334,7 +334,7 @@ def until_interrupted(body, url, ready):
 def test_ctrl_c_ends_a_wait(body, url):
     ready, child_end = multiprocessing.Pipe()
     child = start_process(until_interrupted, body, url, child_end)
-    assert ready.poll(60)
+    assert ready.poll(SOON_S)
     child.join(0.2)  # let it come into the wait; an earlier signal must end it as well
     os.kill(child.pid, signal.SIGINT)
     assert exit_code(child) == 42
@@ -345,7 +345,7 @@ def test_ctrl_c_in_an_operation_is_a_loss_to_the_others(body, url):
     ready, child_end = multiprocessing.Pipe()
     child = start_process(until_interrupted, body, url, child_end)
     communicator = connect(1, 2, url)
-    assert ready.poll(60)
+    assert ready.poll(SOON_S)
     child.join(0.2)
     os.kill(child.pid, signal.SIGINT)
     assert exit_code(child) == 42

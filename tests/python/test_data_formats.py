@@ -25,7 +25,7 @@ def first_batch(loader):
     """Of a set that is one batch."""
     session = ffdl.Session.open(
         ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
-        apply=lambda: None, participants=[loader.ledger], lease_s=5.0, gather_s=0.05)
+        apply=lambda: None, participants=[loader.ledger], lease_s=15.0, gather_s=0.05)
     for batch in loader.batches(session):
         session.end_step(loader.taken)
     return batch
@@ -140,7 +140,7 @@ def epoch_of(loader):
     """The batches of an epoch of one worker."""
     session = ffdl.Session.open(
         ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
-        apply=lambda: None, participants=[loader.ledger], lease_s=5.0, gather_s=0.05)
+        apply=lambda: None, participants=[loader.ledger], lease_s=15.0, gather_s=0.05)
     batches = []
     for batch in loader.batches(session):
         batches.append(batch)

@@ -33,7 +33,7 @@ GLOBAL, ON_DEMAND = ffdl.SampleOrder.GLOBAL, ffdl.SampleOrder.ON_DEMAND
 def open_session(loader, store=None, id="a", **options):
     return ffdl.Session.open(
         store or ffdl.open_store("mem://"), id=id, state=[np.zeros(1)], gradients=[np.zeros(1)],
-        apply=lambda: None, participants=[loader.ledger], lease_s=5.0, gather_s=0.05, **options)
+        apply=lambda: None, participants=[loader.ledger], lease_s=15.0, gather_s=0.05, **options)
 
 
 def run(loader, session=None, steps=None):

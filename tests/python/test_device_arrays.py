@@ -46,7 +46,7 @@ def save(folder, *tensors):
 def open_session(state, gradients, **options):
     return ffdl.Session.open(
         ffdl.open_store("mem://"), id="a", state=state, gradients=gradients, apply=lambda: None,
-        lease_s=5.0, gather_s=0.05, **options)
+        lease_s=15.0, gather_s=0.05, **options)
 
 
 @pytest.mark.parametrize("make", MADE_UP)

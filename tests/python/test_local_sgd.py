@@ -24,7 +24,7 @@ from ffdl.torch.training.inner_state import InnerState  # noqa: E402
 
 WORKER = pathlib.Path(__file__).with_name("local_sgd_worker.py")
 SAMPLES, BATCH, EVERY, EPOCHS = 60, 2, 5, 3
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True}
+PATIENT = {"lease_s": 15.0, "gather_s": 0.05, "verify_state": True}
 loss_of = torch.nn.functional.mse_loss
 
 

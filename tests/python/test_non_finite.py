@@ -6,7 +6,7 @@ from ranks import on_threads
 
 import ffdl
 
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05}
+PATIENT = {"lease_s": 15.0, "gather_s": 0.05}
 BAD_STEP = 2
 FORMS = ["whole", "buckets", "parts", "micro-batches"]
 

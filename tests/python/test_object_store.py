@@ -56,7 +56,7 @@ def bucket():
     fsspec.filesystem("s3", **options).mkdir("bucket")
     yield "s3://bucket", options
     server.stdin.close()
-    server.wait(10)
+    server.wait(60)
     server.stdout.close()
 
 
@@ -148,7 +148,7 @@ def test_many_checkpoints_cost_at_most_one_in_the_staging_folder(tmp_path):
     def slow(path, *args, **kwargs):
         if path.endswith(".safetensors"):
             begun.set()
-            assert may_go_on.wait(30)
+            assert may_go_on.wait(60)
         return put(path, *args, **kwargs)
 
     url, folder = f"memory://{tmp_path}", tmp_path / "folder"
@@ -156,7 +156,7 @@ def test_many_checkpoints_cost_at_most_one_in_the_staging_folder(tmp_path):
     upload = ffdl.CheckpointUpload(options, url, **ALONE)
     try:
         files.put_file = slow
-        assert begun.wait(30)
+        assert begun.wait(60)
         save(folder, 2, 3, 4)
         assert steps_at(folder) == [4, 3] and steps_at(url) == []
         [staged] = (folder / "uploading").glob("*.safetensors")

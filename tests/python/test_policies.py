@@ -106,7 +106,7 @@ def open_session(store, participants):
     gradient = np.zeros(2, np.float32)
     session = ffdl.Session.open(
         store, id="a", job="j", state=[np.zeros(2, np.float32)], gradients=gradient,
-        apply=lambda: None, participants=participants, lease_s=5.0, gather_s=0.05)
+        apply=lambda: None, participants=participants, lease_s=15.0, gather_s=0.05)
     return session, gradient
 
 

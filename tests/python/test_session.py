@@ -16,7 +16,7 @@ from ranks import SOON_S, on_threads
 
 import ffdl
 
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05}
+PATIENT = {"lease_s": 15.0, "gather_s": 0.05}
 
 
 class Model:
@@ -157,8 +157,8 @@ def test_members_go_back_alike(tmp_path):
         store, "a", recovery=ffdl.Recovery.CONSISTENT, checkpoints=ffdl.CheckpointOptions(tmp_path)
     )
     with pytest.raises(ffdl.InvalidArgument, match="is consistent, this member's forward"):
-        Model().open(store, "b", recovery=ffdl.Recovery.FORWARD)
-    session.finish()
+        Model().open(store, "b", recovery=ffdl.Recovery.FORWARD, lease_s=2.0)
+    session.finish()  # once the lease of the refused one has ended
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

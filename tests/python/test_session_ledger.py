@@ -14,7 +14,7 @@ def in_world(ledger):
     """A ledger alone hands out nothing before a session tells it of a world."""
     return ffdl.Session.open(
         ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
-        apply=lambda: None, participants=[ledger], lease_s=5.0, gather_s=0.05)
+        apply=lambda: None, participants=[ledger], lease_s=15.0, gather_s=0.05)
 
 
 def test_a_new_ledger():

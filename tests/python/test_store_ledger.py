@@ -42,7 +42,7 @@ def test_workers_share_and_their_logs_are_audited(tmp_path):
             batch = train(ledger, 3)
             used.extend(batch)
             if not batch:
-                ledger.wait(10)
+                ledger.wait(60)
 
     threads = [threading.Thread(target=work, args=(id,)) for id in "abc"]
     for thread in threads:

@@ -19,7 +19,7 @@ import ffdl.torch  # noqa: E402
 from ffdl.torch.training.common_state import Settings  # noqa: E402
 
 SAMPLES, BATCH = 60, 12
-PATIENT = {"lease_s": 5.0, "gather_s": 0.05, "verify_state": True}
+PATIENT = {"lease_s": 15.0, "gather_s": 0.05, "verify_state": True}
 # Each parameter is a bucket.
 IN_BUCKETS = {"overlap": True, "bucket_bytes": 1}
 NEED_WHOLE_GRADIENTS = {"micro_batch_samples", "batch_rule", "noise_interval"}
@@ -110,7 +110,7 @@ def test_one_worker_is_an_ordinary_loop(name):
     taking = make_ledger()
     session = ffdl.Session.open(
         ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
-        apply=lambda: None, participants=[taking], lease_s=5.0, gather_s=0.05)
+        apply=lambda: None, participants=[taking], lease_s=15.0, gather_s=0.05)
     x, y = make_data()
     while not taking.is_done:
         batch = taking.sample_indices(taking.take())

@@ -54,7 +54,7 @@ def test_one_worker_is_an_ordinary_scaled_loop(name):
     taking = make_ledger()
     session = ffdl.Session.open(
         ffdl.open_store("mem://"), id="a", state=[np.zeros(1)], gradients=[np.zeros(1)],
-        apply=lambda: None, participants=[taking], lease_s=5.0, gather_s=0.05)
+        apply=lambda: None, participants=[taking], lease_s=15.0, gather_s=0.05)
     x, y = make_data()
     skipped = []
     while not taking.is_done:

@@ -632,7 +632,7 @@ def test_a_killed_peer_is_lost(torch_processes):
     victim = start_process(take_part_until_killed, torch_processes.port, ready_end)
     survivor = start_process(survive, torch_processes.port, None, result_end)
     try:
-        assert ready.poll(60) and result.poll(60) and result.recv_bytes() == b"waiting"
+        assert ready.poll(SOON_S) and result.poll(SOON_S) and result.recv_bytes() == b"waiting"
         victim.kill()
         assert result.poll(SOON_S) and result.recv_bytes() == b"lost"
         assert exit_code(survivor) == 0

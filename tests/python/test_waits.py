@@ -117,7 +117,7 @@ def next_of_a_consumer():
 
 def open_session(store, id, **options):
     return ffdl.Session.open(
-        store, id=id, state=np.zeros(3), gradients=np.zeros(3), apply=lambda: None, lease_s=5.0,
+        store, id=id, state=np.zeros(3), gradients=np.zeros(3), apply=lambda: None, lease_s=15.0,
         gather_s=0.05, **({"min_workers": 2} | options))
 
 

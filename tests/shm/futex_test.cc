@@ -58,7 +58,7 @@ TEST(Doorbell, WakesManySleepers) {
   for (int i = 0; i < 4; ++i) {
     sleepers.emplace_back([&] {
       ++waiting;
-      woken += bell.wait_until([&] { return open.load(); }, deadline_in(10s));
+      woken += bell.wait_until([&] { return open.load(); }, deadline_in(60s));
     });
   }
   while (waiting < 4 || bell.sleepers.load() == 0) std::this_thread::yield();

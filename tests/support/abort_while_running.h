@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/ranks.h"
+#include "support/started_program.h"
 
 namespace ffdl::testing {
 
@@ -24,7 +25,7 @@ inline void abort_while_running(
   std::atomic<int> operations = 0;
   std::atomic<bool> aborted = false;
   std::thread aborter([&] {
-    while (operations.load() < operations_before) std::this_thread::yield();
+    EXPECT_TRUE(comes_true([&] { return operations >= operations_before; }));
     ranks[0]->abort({});
     mprotect(memory, bytes, PROT_NONE);
     aborted = true;

@@ -20,7 +20,7 @@ inline std::unique_ptr<ParameterServer> create_server(const ParameterServerOptio
 }
 
 inline std::unique_ptr<Learner> attach(const ParameterServer& server, int slot = kAnySlot) {
-  auto attached = Learner::attach(server, deadline_in(std::chrono::seconds(10)), {.slot = slot});
+  auto attached = Learner::attach(server, deadline_in(std::chrono::seconds(60)), {.slot = slot});
   EXPECT_OK(attached);
   return std::move(attached).value();
 }

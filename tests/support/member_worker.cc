@@ -64,7 +64,7 @@ Status work(uint64_t limit) {
   options.min_workers = job->min_workers;
   options.max_workers = job->max_workers;
   options.takes_over_from = job->takes_over_from;
-  options.lease = 5s;  // for a busy machine
+  options.lease = 10s;  // for a busy machine
   options.fence_after = 30s;
   const ffdl::Member self{job->worker_id, 0, std::to_string(getpid())};
   FFDL_ASSIGN_OR_RETURN(const auto membership,

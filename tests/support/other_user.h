@@ -1,5 +1,6 @@
 #pragma once
 
+#include <grp.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ template <class Act>
 int as_other_user(Act&& act) {
   const pid_t child = fork();
   if (child == 0) {
-    if (setresgid(kOtherUser, kOtherUser, kOtherUser) != 0 ||
+    if (setgroups(0, nullptr) != 0 || setresgid(kOtherUser, kOtherUser, kOtherUser) != 0 ||
         setresuid(kOtherUser, kOtherUser, kOtherUser) != 0) {
       _exit(100);
     }

@@ -12,12 +12,12 @@
 
 namespace ffdl::testing {
 
-// Returns leases that a busy machine keeps alive.
+// Returns leases that a busy machine keeps alive. A death is noticed only at their end.
 inline MembershipOptions patient(int min_workers) {
   MembershipOptions options;
   options.min_workers = min_workers;
   options.heartbeat = std::chrono::milliseconds(50);
-  options.lease = std::chrono::seconds(3);
+  options.lease = std::chrono::seconds(15);
   options.gather = std::chrono::milliseconds(50);
   return options;
 }

@@ -24,23 +24,23 @@ using namespace std::chrono_literals;
 TEST(ConnectCommunicator, AWorldOfOneNeedsNobody) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   ASSERT_OK_AND_ASSIGN(const auto communicator,
-                       connect_communicator({1, 0, {{"only", 1}}}, *store, deadline_in(5s)));
+                       connect_communicator({1, 0, {{"only", 1}}}, *store, deadline_in(60s)));
   int64_t value = 42;
-  ASSERT_OK(communicator->all_reduce({&value, 1, DType::kInt64}, ReduceOp::kSum, deadline_in(5s)));
+  ASSERT_OK(communicator->all_reduce({&value, 1, DType::kInt64}, ReduceOp::kSum, deadline_in(60s)));
   EXPECT_EQ(value, 42);
 }
 
 TEST(ConnectCommunicator, NoMemberAndNoSuchSlotIsRefused) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   const auto members = testing::members_named(2);
-  EXPECT_FAILS(connect_communicator({1, 2, members}, *store, deadline_in(5s)),
+  EXPECT_FAILS(connect_communicator({1, 2, members}, *store, deadline_in(60s)),
                StatusCode::kInvalidArgument, "only members can connect");
   for (const uint64_t slot_bytes : {uint64_t{0}, uint64_t{16385}, uint64_t{1} << 31}) {
     EXPECT_FAILS(
-        connect_communicator({1, 0, members}, *store, deadline_in(5s), {.slot_bytes = slot_bytes}),
+        connect_communicator({1, 0, members}, *store, deadline_in(60s), {.slot_bytes = slot_bytes}),
         StatusCode::kInvalidArgument, "slot_bytes");
   }
-  EXPECT_FAILS(connect_communicator({1, 0, members}, *store, deadline_in(5s),
+  EXPECT_FAILS(connect_communicator({1, 0, members}, *store, deadline_in(60s),
                                     {.gpu_worlds = static_cast<GpuWorlds>(2)}),
                StatusCode::kInvalidArgument, "gpu_worlds 2");
 }
@@ -129,8 +129,8 @@ TEST(ConnectCommunicator, AJobWhoseNameIsNoPartOfAKeyIsRefused) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   for (const std::string job : {"a/b", "a b", "\x1b[2J"}) {
     const World world = {.generation = 1, .members = testing::members_named(1), .job = job};
-    EXPECT_FAILS(connect_communicator(world, *store, deadline_in(5s)), StatusCode::kInvalidArgument,
-                 "is not a name");
+    EXPECT_FAILS(connect_communicator(world, *store, deadline_in(60s)),
+                 StatusCode::kInvalidArgument, "is not a name");
   }
 }
 
@@ -176,10 +176,10 @@ TEST(ConnectCommunicator, NothingIsLeftInTheStoreAndTheSameWorldCanConnectAgain)
     testing::on_threads(3, [&](int rank) {
       for (int again = 0; again < 3; ++again) {
         const auto made = connect_communicator({1, rank, testing::members_named(3)}, *store,
-                                               deadline_in(20s), {.backend = backend});
+                                               deadline_in(60s), {.backend = backend});
         if (made.status().code() == StatusCode::kUnimplemented) return;
         ASSERT_OK(made);
-        ASSERT_OK((*made)->barrier(deadline_in(20s)));
+        ASSERT_OK((*made)->barrier(deadline_in(60s)));
       }
     });
     EXPECT_TRUE(store->list("comm/")->empty());
@@ -193,8 +193,8 @@ TEST(ConnectCommunicator, ARankThatLetsNobodyOpenWhatItHasOpenMeetsTheOthersToo)
     const auto store = open_store("file://" + folder.path(), system_runtime());
     if (!store.ok()) return store.status();
     const auto made = connect_communicator({1, rank, testing::members_named(2)}, **store,
-                                           deadline_in(20s), {.backend = Backend::kShm});
-    return made.ok() ? (*made)->barrier(deadline_in(20s)) : made.status();
+                                           deadline_in(60s), {.backend = Backend::kShm});
+    return made.ok() ? (*made)->barrier(deadline_in(60s)) : made.status();
   };
   const pid_t closed = testing::fork_child();
   if (closed == 0) _exit(prctl(PR_SET_DUMPABLE, 0) == 0 && meet(0).ok() ? 0 : 1);

@@ -16,7 +16,7 @@ TEST(Rendezvous, EachGetsTheRecordsOfAllByRank) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   testing::on_threads(3, [&](int rank) {
     const auto told = exchange_records(world_of(rank, 3), *store, "topic",
-                                       "record " + std::to_string(rank), deadline_in(20s));
+                                       "record " + std::to_string(rank), deadline_in(60s));
     ASSERT_OK(told);
     EXPECT_EQ(told->records, (std::vector<std::string>{"record 0", "record 1", "record 2"}));
   });
@@ -25,15 +25,15 @@ TEST(Rendezvous, EachGetsTheRecordsOfAllByRank) {
 TEST(Rendezvous, TwoTopicsAndTwoWorldsDoNotMix) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   World other = world_of(0, 1);
-  ASSERT_OK(exchange_records(other, *store, "a", "1", deadline_in(20s)));
-  ASSERT_OK(exchange_records(other, *store, "b", "2", deadline_in(20s)));
+  ASSERT_OK(exchange_records(other, *store, "a", "1", deadline_in(60s)));
+  ASSERT_OK(exchange_records(other, *store, "b", "2", deadline_in(60s)));
   other.job = "job";
   ASSERT_OK_AND_ASSIGN(const Told apart,
-                       exchange_records(other, *store, "a", "of a job", deadline_in(20s)));
+                       exchange_records(other, *store, "a", "of a job", deadline_in(60s)));
   EXPECT_EQ(apart.records, std::vector<std::string>{"of a job"});
   other.generation = 5;
   ASSERT_OK_AND_ASSIGN(const Told told,
-                       exchange_records(other, *store, "a", "3", deadline_in(20s)));
+                       exchange_records(other, *store, "a", "3", deadline_in(60s)));
   EXPECT_EQ(told.records, std::vector<std::string>{"3"});
 }
 
@@ -48,14 +48,14 @@ TEST(Rendezvous, WhoHasNotComeIsNamedAndNothingIsLeft) {
 TEST(Rendezvous, TheSameRankTwiceIsRefusedAndTheFirstOneStays) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   ASSERT_OK_AND_ASSIGN(const Told first, exchange_records(world_of(0, 1), *store, "topic", "first",
-                                                          deadline_in(20s)));
-  EXPECT_FAILS(exchange_records(world_of(0, 1), *store, "topic", "second", deadline_in(20s)),
+                                                          deadline_in(60s)));
+  EXPECT_FAILS(exchange_records(world_of(0, 1), *store, "topic", "second", deadline_in(60s)),
                StatusCode::kWorldChanged, "another process has begun it as that rank");
   ASSERT_OK_AND_ASSIGN(const auto entries, store->list("comm/"));
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_EQ(entries[0].value, "first");
   ASSERT_OK(store->end_lease(first.lease));
-  EXPECT_OK(exchange_records(world_of(0, 1), *store, "topic", "third", deadline_in(20s)));
+  EXPECT_OK(exchange_records(world_of(0, 1), *store, "topic", "third", deadline_in(60s)));
 }
 
 }  // namespace

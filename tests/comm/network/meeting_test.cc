@@ -318,7 +318,7 @@ TEST_F(LinkMeetingTest, MembersThatDoNotConnectAreTold) {
   EXPECT_FAILS(meetings_[0].connect(records_, deadline_in(1min), options), StatusCode::kTimeout,
                "rank 1 'm1' has not connected");
   EXPECT_EQ(unreached, (std::vector<int>{1, 2}));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2 * base::kLinkSilenceMax);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
 }
 
 TEST_F(LinkMeetingTest, WhatALookFindsEndsIt) {

@@ -73,7 +73,7 @@ TEST_F(ShmProcesses, AKilledRankIsLostAtOnce) {
   const Time killed = std::chrono::steady_clock::now();
   EXPECT_EQ(sum_until_lost(*communicator), 0);
   // Far from any deadline: the kernel reports the death, without a time-out.
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, 30s);
   EXPECT_EQ(exit_code(victim), -SIGKILL);
   EXPECT_EQ(exit_code(other), 0);
 }

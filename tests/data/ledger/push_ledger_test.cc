@@ -52,7 +52,7 @@ class PushLedgerTest : public ::testing::Test {
   static std::string train(Learner& learner, SampleLedger& ledger, uint64_t count) {
     const auto ranges = ledger.take(count);
     EXPECT_OK(ranges);
-    const auto slot = learner.gradient_slot(deadline_in(10s));
+    const auto slot = learner.gradient_slot(deadline_in(60s));
     EXPECT_OK(slot);
     std::fill(slot->begin(), slot->end(), 0.0F);
     const auto indices = ledger.sample_indices(*ranges);
@@ -211,8 +211,8 @@ TEST_F(PushLedgerTest, WhoDiesLeavesTheRestOfItsPartition) {
   EXPECT_EQ(train(*learner, *ledger, 6), "2:4-10");
   EXPECT_EQ(text_of(*ledger->take(12)), "3:0-10 1:0-2") << "0 is not folded";
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
-  ASSERT_OK(successor->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
+  ASSERT_OK(successor->flush(deadline_in(60s)));
   EXPECT_EQ(text_of(*ledger->take(40)), "3:0-10 1:0-10 4:0-10 0:3-10 5:0-3");
 }
 
@@ -230,9 +230,9 @@ TEST_F(PushLedgerTest, APartitionIsKeptUntilWhatWasPushedOfItIsPublished) {
   EXPECT_TRUE(of_second->take()->empty()) << "nobody but the first sees that it is used";
   EXPECT_FAILS(of_second->wait(deadline_in(1ms)), StatusCode::kTimeout, "wait longer");
   ASSERT_OK(server->start());
-  ASSERT_OK(of_first->wait(deadline_in(10s)));
+  ASSERT_OK(of_first->wait(deadline_in(60s)));
   EXPECT_EQ(of_first->epoch(), 1U);
-  ASSERT_OK(of_second->wait(deadline_in(10s)));
+  ASSERT_OK(of_second->wait(deadline_in(60s)));
   EXPECT_EQ(of_second->epoch(), 1U);
 }
 
@@ -247,7 +247,7 @@ TEST_F(PushLedgerTest, ALateServerIsWaitedForWhenNoMoreCanBeNamed) {
   EXPECT_TRUE(ledger->take()->empty());
   EXPECT_FAILS(ledger->wait(deadline_in(1ms)), StatusCode::kTimeout, "wait for samples of epoch 0");
   ASSERT_OK(server->start());
-  ASSERT_OK(ledger->wait(deadline_in(10s)));
+  ASSERT_OK(ledger->wait(deadline_in(60s)));
   EXPECT_EQ(text_of(*ledger->take(10)), "4:0-10");
 }
 
@@ -283,7 +283,7 @@ TEST_F(PushLedgerTest, WhatADeadLearnerDidNotTellIsTold) {
   EXPECT_EQ(told, std::vector<std::string>({"256 slot-0 0:0-3"})) << "when it is made";
   told.clear();
   EXPECT_EQ(train(*learner, *silent, 3), "1:0-3");
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(text_of(*telling->take(3)), "0:3-6");
   EXPECT_EQ(told, std::vector<std::string>({"512 slot-0 1:0-3"})) << "at the end of an epoch";
 }
@@ -302,7 +302,7 @@ TEST_F(PushLedgerTest, APublicationOfTwoEpochsIsToldInTwoParts) {
   ASSERT_OK(learner->push(gradient, {0, 2, 7}));
   ASSERT_OK(learner->push(gradient, {39, 0, 1}));  // valid for the server, but outside the data set
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(text_of(told), "0:2-3 0:3-6 0:6-7");
 }
 
@@ -325,9 +325,9 @@ TEST_F(PushLedgerTest, RefusesWhatItCannotDo) {
   const std::vector<float> gradient(data_.samples);
   ASSERT_OK(learner->start_push(gradient, ranges[0]));
   EXPECT_FAILS(ledger->take(5), StatusCode::kInvalidArgument, "finish_push");
-  ASSERT_OK(learner->finish_push(deadline_in(10s)));
+  ASSERT_OK(learner->finish_push(deadline_in(60s)));
   EXPECT_EQ(text_of(*ledger->take(5)), "0:5-10");
-  ASSERT_OK(learner->detach(deadline_in(10s)));
+  ASSERT_OK(learner->detach(deadline_in(60s)));
   EXPECT_FAILS(ledger->take(11), StatusCode::kCancelled, "detached");
 }
 

@@ -264,7 +264,7 @@ TEST_F(StoreLedgerTest, WaitsWhileOthersHoldTheRest) {
   EXPECT_TRUE(waiting->take(5)->empty());
   EXPECT_EQ(counting.puts, puts) << "a waiting worker changes nothing";
   holder.reset();
-  EXPECT_OK(waiting->wait(deadline_in(10s)));
+  EXPECT_OK(waiting->wait(deadline_in(60s)));
   EXPECT_EQ(data::samples_in(*waiting->take(5)), 5U);
   EXPECT_OK(waiting->wait(deadline_in(0s)));  // it holds samples
 }

@@ -265,7 +265,7 @@ TEST(GradientNoise, ADeviceThatFailsEndsTheSessionOfItsMember) {
   ASSERT_OK_AND_ASSIGN(const auto noise, elastic::gradient_noise_of(options, &device));
   SessionOptions session_options;
   session_options.self.id = "a";
-  session_options.membership.lease = 3s;
+  session_options.membership.lease = 15s;
   session_options.participants = {noise.get()};
   ASSERT_OK_AND_ASSIGN(const auto session, Session::open(session_options, model, *store));
   ASSERT_OK(session->end_step(1));
@@ -290,7 +290,7 @@ TEST(GradientNoise, SeesTheMeanBeforeItIsApplied) {
       SessionOptions session_options;
       session_options.self.id = std::string(1, static_cast<char>('a' + i));
       session_options.membership.min_workers = 2;
-      session_options.membership.lease = 3s;
+      session_options.membership.lease = 15s;
       session_options.participants = {noise.get()};
       ASSERT_OK_AND_ASSIGN(const auto session, Session::open(session_options, model, *store));
       for (int step = 0; step < 3; ++step) {

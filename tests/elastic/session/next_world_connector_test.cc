@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/ranks.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
@@ -24,7 +25,7 @@ class NextWorldConnectorTest : public ::testing::Test {
   std::unique_ptr<Membership> join(const std::string& id) {
     MembershipOptions options;
     options.heartbeat = 50ms;
-    options.lease = 3s;
+    options.lease = 15s;
     options.gather = 0ms;
     auto joined = Membership::join(*store_, system_runtime(), {id, 0, ""}, options);
     EXPECT_OK(joined);
@@ -60,7 +61,7 @@ TEST_F(NextWorldConnectorTest, EachNewWorldIsConnected) {
 
   const auto b = join("b");
   ASSERT_OK_AND_ASSIGN(const World second, a->wait_world_after(first.world.generation, soon()));
-  while (successor->ready() != second.generation) std::this_thread::yield();
+  ASSERT_TRUE(comes_true([&] { return successor->ready() == second.generation; }));
   EXPECT_FALSE(successor->take(second.generation + 1).has_value());
   const auto taken = successor->take(second.generation);
   ASSERT_TRUE(taken.has_value());
@@ -105,9 +106,9 @@ TEST_F(NextWorldConnectorTest, OneWhoIsLeftOutIsReadyForThatToo) {
   ASSERT_OK(of_b->wait_after(generation - 1, soon()));
   of_b->set_present(present);
   b->ask_to_leave();
-  while (of_b->ready() <= generation) std::this_thread::yield();
+  ASSERT_TRUE(comes_true([&] { return of_b->ready() > generation; }));
   EXPECT_FALSE(of_b->take(of_b->ready()).has_value());
-  while (of_a->ready() != of_b->ready()) std::this_thread::yield();
+  EXPECT_TRUE(comes_true([&] { return of_a->ready() == of_b->ready(); }));
   EXPECT_EQ(losses_, 0);
 }
 
@@ -122,9 +123,10 @@ TEST_F(NextWorldConnectorTest, AMemberWhoseLeaseEndedIsALossOnceAWorldWithoutItF
     ASSERT_OK(a->activate(present.generation, soon()));
   }
   successor->set_present(present);
-  b.reset();  // its lease ends in time
+  b.reset();
+  ASSERT_OK(store_->end_lease(store_->get("ffdl/job/who/members/b")->lease));
   ASSERT_OK(successor->wait_after(present.generation, soon()));
-  while (losses_ == 0) std::this_thread::yield();
+  EXPECT_TRUE(comes_true([&] { return losses_ > 0; }));
   EXPECT_EQ(losses_, 1);
 }
 

@@ -30,7 +30,7 @@ class SessionBuckets : public ::testing::Test {
     options.membership.job = job;
     options.membership.min_workers = workers;
     options.membership.heartbeat = 50ms;
-    options.membership.lease = 3s;  // keeps it alive on a busy machine
+    options.membership.lease = 15s;  // keeps it alive on a busy machine
     options.membership.gather = 50ms;
     options.verify_state = true;
     return options;
@@ -111,6 +111,7 @@ TEST_F(SessionBuckets, WhoIsGoneInTheMiddleOfAStepEndsNobodysSession) {
   const auto train = [this](const std::string& id, uint64_t gone_at) {
     SmallModel model;
     SessionOptions mine = options("job", id, 1);
+    mine.membership.lease = 3s;  // the other one waits for it
     mine.bucket_bytes = 1;
     auto session = open(mine, model);
     ASSERT_OK(session);

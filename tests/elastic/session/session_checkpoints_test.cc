@@ -89,7 +89,7 @@ class SessionCheckpoints : public ::testing::Test {
     SessionOptions options;
     options.self.id = id;
     options.membership.min_workers = members;
-    options.membership.lease = 3s;
+    options.membership.lease = 15s;
     options.membership.gather = 50ms;
     options.membership.recovery = recovery_;
     if (recovery_ == Recovery::kConsistent) {  // all begin, and one less continues
@@ -236,7 +236,7 @@ TEST_F(SessionCheckpoints, AFinishThatFailsLeaves) {
   SessionOptions options;
   options.self.id = "a";
   options.checkpoints = options_;
-  options.membership.lease = 10s;
+  options.membership.lease = 15s;
   options.communicator.interrupt_check = [&] {
     return told.is_killed ? Status(StatusCode::kCancelled, "killed") : Status();
   };

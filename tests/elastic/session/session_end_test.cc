@@ -13,6 +13,7 @@
 #include "membership/membership_records.h"
 #include "support/forwarding_store.h"
 #include "support/small_model.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
@@ -190,7 +191,7 @@ TEST(SessionEnd, AMemberKeepsItsLastStateThoughTheJobBeginsAgain) {
   ASSERT_OK(session->end_step(1));
   const auto last = model.weights();
   auto finishing = std::async(std::launch::async, [&] { return session->finish(); });
-  while (!read_job(*store, "job")->completion) std::this_thread::yield();
+  ASSERT_TRUE(comes_true([&] { return read_job(*store, "job")->completion.has_value(); }));
   leader.form({self, FakeLeader::kSelf});
   ASSERT_OK(begin_again(*store, "job"));
   EXPECT_OK(finishing.get());

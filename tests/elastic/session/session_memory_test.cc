@@ -129,6 +129,7 @@ TEST_P(SessionWorlds, DeathsEndNobodysSession) {
   std::vector<std::thread> threads;
   for (const auto& [id, until] : std::map<std::string, uint64_t>{{"a", 30}, {"b", 20}, {"c", 10}}) {
     threads.push_back(start({.id = id,
+                             .lease = std::chrono::seconds(3),
                              .samples = until,
                              .begins_early = true,
                              .dies = until < 30,
@@ -174,12 +175,13 @@ TEST_F(SessionMemory, WhoIsAStepBehindIsHealed) {
   std::atomic<int> sums_left = 5;  // sums of b, and of c, which runs the same sums
   std::atomic<int> sums_left_of_c = 5;
   std::atomic<uint64_t> end = ~uint64_t{0};
-  Worker a = {.id = "a"};
+  constexpr Duration kLease = std::chrono::seconds(3);  // the others wait for that of the third
+  Worker a = {.id = "a", .lease = kLease};
   a.after_step = [&](Session& session, StepResult) {
     step_of_a = session.step();
     return session.step() < end;
   };
-  Worker b = {.id = "b"};
+  Worker b = {.id = "b", .lease = kLease};
   b.wrap = [&](std::unique_ptr<Communicator> made) {
     return std::make_unique<LostAnswer>(std::move(made), [&] {
       if (--sums_left != 0) return false;
@@ -197,7 +199,7 @@ TEST_F(SessionMemory, WhoIsAStepBehindIsHealed) {
     }
     return session.step() < end;
   };
-  Worker c = {.id = "c", .dies = true};
+  Worker c = {.id = "c", .lease = kLease, .dies = true};
   c.wrap = [&](std::unique_ptr<Communicator> made) {
     return std::make_unique<LostAnswer>(std::move(made), [&] {
       --sums_left_of_c;

@@ -21,7 +21,7 @@ SessionOptions options_of(const std::string& id, int workers) {
   options.self.id = id;
   options.membership.min_workers = workers;
   options.membership.heartbeat = 50ms;
-  options.membership.lease = 3s;  // keeps it alive on a busy machine
+  options.membership.lease = 15s;  // keeps it alive on a busy machine
   options.membership.gather = 50ms;
   return options;
 }

@@ -13,6 +13,7 @@
 
 #include "ffdl/data/sample_ledger.h"
 #include "support/small_model.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
@@ -98,6 +99,7 @@ class SessionTest : public ::testing::Test {
     std::string id{};
     int min_workers = 1;
     size_t size = 1001;
+    Duration lease = patient(1).lease;
     uint64_t samples = 4;
     int max_workers = 256;
     std::string takes_over_from{};
@@ -118,6 +120,7 @@ class SessionTest : public ::testing::Test {
     options.self.id = worker.id;
     options.membership = patient(worker.min_workers);
     options.membership.max_workers = worker.max_workers;
+    options.membership.lease = worker.lease;
     options.membership.takes_over_from = worker.takes_over_from;
     options.participants = {&scribe, ledger->participant()};
     options.verify_state = true;
@@ -229,6 +232,7 @@ TEST_F(SessionTest, GradientsInSharedMemoryAreAveragedWhereTheyLie) {
     return Worker{
         .id = id,
         .size = 100'001,  // a small one would use slots anyway
+        .lease = 3s,      // the other one waits for it when this one has ended
         .connect = [this, &counted](const World& world, Time deadline, const ConnectWatch& watch)
             -> Result<std::unique_ptr<Communicator>> {
           CommunicatorOptions options;
@@ -336,7 +340,7 @@ TEST_F(SessionTest, AMemberThatComesAtTheEndHasTheState) {
                                             steps_of_newcomer = its.step();
                                             return false;
                                           }});
-                               while (!is_candidate("b")) std::this_thread::yield();
+                               EXPECT_TRUE(comes_true([&] { return is_candidate("b"); }));
                                return false;
                              }});
   first.join();
@@ -354,7 +358,7 @@ TEST_F(SessionTest, AMemberThatComesInTheLastStepIsNotHeldUp) {
                                last_step = session.step();
                                return result != StepResult::kWorldChanged;
                              }});
-  while (last_step == 0) std::this_thread::yield();
+  EXPECT_TRUE(comes_true([&] { return last_step > 0; }));
   std::optional<uint64_t> steps_of_newcomer;  // none if it found the job done
   EXPECT_OK(run({.id = "b", .after_step = [&](Session& session, StepResult) {
                    steps_of_newcomer = session.step();
@@ -393,6 +397,7 @@ TEST_F(SessionTest, ANewcomerIsPartOfItsFirstStepBeforeItComputes) {
 // The world has two members throughout and changes once.
 TEST_F(SessionTest, AThirdTakesOverFromTheSecond) {
   std::promise<void> trains;
+  std::once_flag has_begun;
   std::atomic<uint64_t> end = ~uint64_t{0};
   std::atomic<uint64_t> last_generation = 0;
   std::set<uint64_t> generations;
@@ -401,7 +406,7 @@ TEST_F(SessionTest, AThirdTakesOverFromTheSecond) {
   Worker a = member, b = member, c = member;
   a.id = "a";
   a.after_step = [&](Session& session, StepResult result) {
-    if (session.step() == 5) trains.set_value();
+    if (session.step() == 5) std::call_once(has_begun, [&] { trains.set_value(); });
     EXPECT_TRUE(result == StepResult::kContinue || result == StepResult::kWorldChanged);
     EXPECT_EQ(session.world().size(), 2);
     generations.insert(session.world().generation);
@@ -440,9 +445,7 @@ TEST_F(SessionTest, WhoIsTakenOverFromBeforeItWasInAWorldIsToldSo) {
     worker.id = id;
     worker.takes_over_from = worker.id == "c" ? "b" : "";
     threads.push_back(start(worker));
-    while (worker.id != "d" && !store_->get("ffdl/job/who/members/" + worker.id).ok()) {
-      std::this_thread::yield();
-    }
+    EXPECT_TRUE(comes_true([&] { return worker.id == "d" || is_candidate(worker.id); }));
   }
   for (std::thread& thread : threads) thread.join();
   for (const char* id : {"a", "c", "d"}) EXPECT_OK(outcome_[id]);
@@ -452,14 +455,16 @@ TEST_F(SessionTest, WhoIsTakenOverFromBeforeItWasInAWorldIsToldSo) {
 // The member that was to be replaced continues in the next world.
 TEST_F(SessionTest, WhoWouldTakeOverDiesBeforeItHas) {
   std::promise<uint64_t> trains;
+  std::once_flag has_begun;
   std::atomic<uint64_t> end = ~uint64_t{0};
   std::atomic<uint64_t> forming = ~uint64_t{0};
   end_step_ = 1;
   Worker a = {.id = "a", .min_workers = 2};
   a.after_step = [&](Session& session, StepResult result) {
-    if (session.step() == 5) trains.set_value(session.world().generation);
+    const uint64_t present = session.world().generation;
+    if (session.step() == 5) std::call_once(has_begun, [&] { trains.set_value(present); });
     EXPECT_TRUE(result == StepResult::kContinue || result == StepResult::kWorldChanged);
-    if (session.world().generation > forming && end == ~uint64_t{0}) end = session.step() + 100;
+    if (present > forming && end == ~uint64_t{0}) end = session.step() + 100;
     return session.step() < end;
   };
   Worker b = {.id = "b", .min_workers = 2};
@@ -494,7 +499,9 @@ TEST_F(SessionTest, DeathsEndNobodysSession) {
   std::vector<std::thread> threads;
   for (const auto& [id, until] : std::map<std::string, uint64_t>{{"a", 90}, {"b", 60}, {"c", 30}}) {
     threads.push_back(
-        start({.id = id, .after_step = [&were_three, until](Session& session, StepResult) {
+        start({.id = id,
+               .lease = 3s,
+               .after_step = [&were_three, until](Session& session, StepResult) {
                  if (session.world().size() == 3) were_three = true;
                  return !were_three || session.step() < until;
                }}));

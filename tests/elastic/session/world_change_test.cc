@@ -8,6 +8,7 @@
 
 #include "elastic/session/session_connect.h"
 #include "support/small_model.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
@@ -100,7 +101,7 @@ TEST_F(WorldChangeTest, ANewcomerReceivesTheStateAndTheHolderKeepsIt) {
     EXPECT_EQ(b.enter(), Entry::kHealed);
     b.activate();
   });
-  while (!a.change->is_next_ready()) std::this_thread::yield();
+  ASSERT_TRUE(comes_true([&] { return a.change->is_next_ready(); }));
   const auto changed = a.change->change_over(a.change->ready());
   EXPECT_TRUE(changed.ok() && *changed == Entry::kSame) << changed.status().message();
   a.activate();

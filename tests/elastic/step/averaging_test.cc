@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/ranks.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 
@@ -118,7 +119,7 @@ class Rank {
     communicator_ = std::shared_ptr<Communicator>(&other, [](Communicator*) {});
   }
   void wait_for_buckets(size_t count) {
-    while (averaging.buckets_averaged() < count) std::this_thread::yield();
+    EXPECT_TRUE(comes_true([&] { return averaging.buckets_averaged() >= count; }));
   }
   using Values = std::array<std::vector<float>, 3>;
   const Values& values() const { return values_; }

@@ -46,7 +46,7 @@ TEST(Learner, AddsUpWhileTheServerIsLateAndNeverWaits) {
   EXPECT_EQ(learner->stats().accumulated, 98U);  // sample 1 began the second gradient
 
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[0], -4950.0F);
   EXPECT_EQ(server->weights()[kPushed - 1], -4950.0F);
   const ParameterServerStats stats = server->stats();
@@ -61,7 +61,7 @@ TEST(Learner, HandedOverGradientsAreAddedUpToo) {
   const std::vector<float> ones(kPushed, 1.0F);
   for (int i = 0; i < 10; ++i) ASSERT_OK(learner->push(ones, next_sample(*learner)));
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[7], -10.0F);
 }
 
@@ -80,7 +80,7 @@ TEST(Learner, OneGradientCanNameSeveralRanges) {
                "all before 9 are committed already");
   ASSERT_OK(learner->push(ones, {.begin = 4, .end = 9}));  // nothing of the refused push stays
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   const ParameterServerStats stats = server->stats();
   EXPECT_EQ(stats.partitions[0].samples, 9U);
   EXPECT_EQ(stats.partitions[0].missing, 0U);
@@ -126,7 +126,7 @@ TEST(Learner, SparseGradientsAreAddedUpWhileTheServerIsLate) {
   ASSERT_OK(TinyTable({60, 50}, 100).push(*learner, {.begin = 4, .end = 5}));
   EXPECT_EQ(learner->stats().accumulated, 1U);
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   const std::span<const float> weights = learner->live_weights();
   EXPECT_EQ(weights[TinyTable::row(5)], -2.0F);  // it came twice in one gradient
   EXPECT_EQ(weights[TinyTable::row(2) + 6], -11.0F);
@@ -188,7 +188,7 @@ TEST(Learner, SparseAndDenseGradientsMix) {
         }
       }
       ASSERT_OK(server->start());
-      ASSERT_OK(learner->flush(deadline_in(10s)));
+      ASSERT_OK(learner->flush(deadline_in(60s)));
       for (uint64_t i = 0; i < kPushed; ++i) {
         ASSERT_NEAR(server->weights()[i], expected[i], clipped ? 1e-8 : 0)
             << "order " << order << ", parameter " << i;
@@ -216,7 +216,7 @@ TEST(Learner, SparseGradientsAreRefusedBeforeAnythingIsStored) {
   EXPECT_FAILS(learner->pull_rows({0, 5, std::vector<uint64_t>{300}, row}),
                StatusCode::kInvalidArgument, "row 300 of 300");
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[TinyTable::row(1)], -3.0F);
   EXPECT_EQ(server->weights()[TinyTable::row(8)], 0.0F);
   EXPECT_EQ(server->weights()[TinyTable::row(20)], 0.0F);
@@ -246,7 +246,7 @@ TEST(Learner, SixteenBitGradientsOfSmallIntegersAreExact) {
     ASSERT_OK(learner->push(Gradient::dense(type, std::vector<uint16_t>(kPushed, three)), samples));
     ASSERT_OK(TinyTable({0}, 4).push(*learner, next_sample(*learner, 2)));
     ASSERT_OK(server->start());
-    ASSERT_OK(learner->flush(deadline_in(10s)));
+    ASSERT_OK(learner->flush(deadline_in(60s)));
     EXPECT_EQ(server->weights()[0], -53.0F);
     EXPECT_EQ(server->weights()[TinyTable::row(0)], -57.0F);
     EXPECT_EQ(server->stats().learners[0].mini_batches, 14U);
@@ -269,9 +269,9 @@ TEST(Learner, Float16OverflowIsNeverSilent) {
   EXPECT_FAILS(learner->push(large, next_sample(*learner)), StatusCode::kExhausted,
                "may leave the range of float16");
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   ASSERT_OK(learner->push(large, next_sample(*learner)));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[5], -120'000.0F);
 }
 
@@ -292,7 +292,7 @@ TEST(Learner, RejectsANonFiniteGradientBeforeAnythingIsCommitted) {
   gradient[17] = 1;
   ASSERT_OK(learner->push(gradient, {.begin = 8, .end = 12}));
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[17], -3.0F);
   EXPECT_EQ(server->stats().partitions[0].samples, 12U);
 }
@@ -315,7 +315,7 @@ TEST(Learner, SkipsANonFiniteGradientAndCountsItsSamples) {
     ++sample;
   }
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[3], -4.0F);
   const ParameterServerStats stats = server->stats();
   EXPECT_EQ(stats.partitions[0].samples, 5U);
@@ -336,9 +336,9 @@ TEST(Learner, FlushBetweenSlotAndPushKeepsTheGradient) {
   ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(1s)));
   fill(slot, 3);
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   ASSERT_OK(learner->push(Gradient::slot(), {.begin = 2, .end = 3}));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[0], -4.0F);
   EXPECT_EQ(server->weights()[kPushed - 1], -4.0F);
   EXPECT_EQ(server->stats().partitions[0].samples, 3U);
@@ -353,7 +353,7 @@ TEST(Learner, AcceptsNonFiniteGradientsWhenToldSo) {
   std::vector<float> gradient(kPushed, 1.0F);
   gradient[0] = std::nanf("");
   ASSERT_OK(learner->push(gradient, next_sample(*learner)));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_TRUE(std::isnan(server->weights()[0]));
 }
 
@@ -368,7 +368,7 @@ TEST(Learner, ClipsEachMiniBatchByItsNorm) {
   ASSERT_OK(learner->push(std::vector<float>{0.5F, 0}, next_sample(*learner)));
   ASSERT_OK(learner->push(std::vector<float>{0, 10}, next_sample(*learner)));  // added up: (0, 5)
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_FLOAT_EQ(server->weights()[0], -3.5F);
   EXPECT_FLOAT_EQ(server->weights()[1], -9.0F);
 }
@@ -381,7 +381,7 @@ TEST(Learner, ClampsElements) {
   ASSERT_OK(server->start());
   auto learner = attach(*server);
   ASSERT_OK(learner->push(std::vector<float>{-7, 0.25F, 3}, next_sample(*learner)));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[0], 1);
   EXPECT_EQ(server->weights()[1], -0.25F);
   EXPECT_EQ(server->weights()[2], -1);
@@ -420,9 +420,9 @@ TEST(Learner, MoreRangesThanAGradientCanNameAreExhausted) {
   ASSERT_OK(learner->push(ones, {.begin = 21, .end = 22}));  // a neighbour needs no room
   EXPECT_FAILS(learner->push(ones, {.begin = 30, .end = 31}), StatusCode::kExhausted, "ranges_max");
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   ASSERT_OK(learner->push(ones, {.begin = 30, .end = 31}));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[0], -5.0F);
 }
 
@@ -438,7 +438,7 @@ TEST(Learner, NewIncarnationGoesOnBehindWhatWasPublished) {
   EXPECT_EQ(again->committed(0), 5U);  // not in the ledger yet: read from the slot
   ASSERT_OK(again->push(ones, {.begin = 5, .end = 9}));
   ASSERT_OK(server->start());
-  ASSERT_OK(again->flush(deadline_in(10s)));
+  ASSERT_OK(again->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[0], -2.0F);
   EXPECT_EQ(server->stats().learners[0].incarnation, 2U);
   EXPECT_EQ(server->stats().partitions[0].samples, 9U);
@@ -464,7 +464,7 @@ TEST(Learner, DetachedLearnerRefusesToWork) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(sum_options()));
   ASSERT_OK(server->start());
   auto learner = attach(*server);
-  ASSERT_OK(learner->detach(deadline_in(10s)));
+  ASSERT_OK(learner->detach(deadline_in(60s)));
   EXPECT_FAILS(learner->gradient_slot(deadline_in(1s)), StatusCode::kCancelled, "attach again");
   EXPECT_FAILS(learner->detach(deadline_in(1s)), StatusCode::kCancelled, "attach again");
 }
@@ -504,24 +504,24 @@ TEST(Learner, StaleSynchronousLearnerWaitsForTheSlowest) {
   auto slow = attach(*server);
   const std::vector<float> ones(kPushed, 1.0F);
   for (int i = 0; i < 3; ++i) {
-    ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));
+    ASSERT_OK(fast->begin_mini_batch(deadline_in(60s)));
     ASSERT_OK(fast->push(ones, next_sample(*fast)));
   }
   EXPECT_FAILS(fast->begin_mini_batch(deadline_in(10ms)), StatusCode::kTimeout, "bound is 2");
-  ASSERT_OK(slow->begin_mini_batch(deadline_in(10s)));
+  ASSERT_OK(slow->begin_mini_batch(deadline_in(60s)));
   ASSERT_OK(slow->push(ones, next_sample(*slow)));
-  ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));  // slow is at 1, fast at 3
+  ASSERT_OK(fast->begin_mini_batch(deadline_in(60s)));  // slow is at 1, fast at 3
   EXPECT_GE(fast->stats().waits, 1U);                   // two, unless the fold came first
   ASSERT_OK(fast->push(ones, next_sample(*fast)));
-  ASSERT_OK(slow->detach(deadline_in(10s)));  // a learner that leaves delays no other
+  ASSERT_OK(slow->detach(deadline_in(60s)));  // a learner that leaves delays no other
   for (int i = 0; i < 5; ++i) {
-    ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));
+    ASSERT_OK(fast->begin_mini_batch(deadline_in(60s)));
     ASSERT_OK(fast->push(ones, next_sample(*fast)));
   }
-  ASSERT_OK(fast->flush(deadline_in(10s)));
+  ASSERT_OK(fast->flush(deadline_in(60s)));
   auto late = attach(*server);  // a newcomer starts at the folded gradients of the others
-  ASSERT_OK(late->begin_mini_batch(deadline_in(10s)));
-  ASSERT_OK(fast->begin_mini_batch(deadline_in(10s)));
+  ASSERT_OK(late->begin_mini_batch(deadline_in(60s)));
+  ASSERT_OK(fast->begin_mini_batch(deadline_in(60s)));
 }
 
 // BSP: all learners see the same weights in each round, and a round is one step with the mean.
@@ -542,14 +542,14 @@ TEST(Learner, BulkSynchronousLearnersSeeTheSameWeightsInEveryRound) {
       Learner& learner = *learners[static_cast<size_t>(t)];
       std::vector<float> weights(kPushed);
       for (int round = 0; round < kRounds; ++round) {
-        ASSERT_OK_AND_ASSIGN(auto slot, learner.gradient_slot(deadline_in(30s)));
+        ASSERT_OK_AND_ASSIGN(auto slot, learner.gradient_slot(deadline_in(60s)));
         ASSERT_OK(learner.pull(weights));
         ASSERT_EQ(weights.front(), weights.back());
         seen[static_cast<size_t>(t)].push_back(weights.front());
         fill(slot, static_cast<float>(3 * (t - 1) + 3));  // 0, 3, 6: mean 3
         ASSERT_OK(learner.push(Gradient::slot(), next_sample(learner)));
       }
-      ASSERT_OK(learner.detach(deadline_in(30s)));
+      ASSERT_OK(learner.detach(deadline_in(60s)));
     });
   }
   for (std::thread& thread : threads) thread.join();

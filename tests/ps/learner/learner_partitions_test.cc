@@ -87,7 +87,7 @@ TEST_F(LearnerPartitions, AreNotAnothersUntilWhatWasPushedIsFolded) {
   ASSERT_OK(first->let_go(1));
   EXPECT_FALSE(hold(*second, 1)) << "nobody else can see how far it is";
   ASSERT_OK(server->start());
-  ASSERT_OK(first->flush(deadline_in(10s)));
+  ASSERT_OK(first->flush(deadline_in(60s)));
   for (const uint32_t partition : {0, 1}) {
     EXPECT_TRUE(second->is_free(partition));
     EXPECT_TRUE(hold(*second, partition));
@@ -105,7 +105,7 @@ TEST_F(LearnerPartitions, ThatAreTakenBackAreKept) {
   ASSERT_OK(first->let_go(1));
   ASSERT_TRUE(hold(*first, 1));
   ASSERT_OK(server->start());
-  ASSERT_OK(first->flush(deadline_in(10s)));
+  ASSERT_OK(first->flush(deadline_in(60s)));
   EXPECT_FALSE(hold(*second, 1));
 }
 
@@ -159,10 +159,10 @@ TEST_F(LearnerPartitions, ASlotWithARecordOfAnotherOwnerTakesNoLearner) {
   ASSERT_OK_AND_ASSIGN(const shm::Segment segment, ps::open_segment(options.name));
   ASSERT_OK_AND_ASSIGN(const ps::Region region, ps::read_region(segment));
   region.meta(0, 1).owner += 2;
-  EXPECT_FAILS(Learner::attach(*server, deadline_in(10s), {.slot = 0}), StatusCode::kCorrupt,
+  EXPECT_FAILS(Learner::attach(*server, deadline_in(60s), {.slot = 0}), StatusCode::kCorrupt,
                "gradient 1 was published by no owner of the slot");
   region.meta(0, 1).owner -= 2;
-  EXPECT_OK(Learner::attach(*server, deadline_in(10s), {.slot = 0}));
+  EXPECT_OK(Learner::attach(*server, deadline_in(60s), {.slot = 0}));
 }
 
 // It names wrong samples: a learner that went on after it would train some twice, or none.
@@ -190,7 +190,7 @@ TEST_F(LearnerPartitions, ADamagedPublicationEndsThoseThatReadIt) {
   EXPECT_FAILS(attach(*server, 4)->hold(0), StatusCode::kCorrupt, "hold a partition");
   const auto reader = attach(*server, 4);
   EXPECT_TRUE(reader->publications().empty());
-  EXPECT_FAILS(reader->begin_mini_batch(deadline_in(10s)), StatusCode::kCorrupt,
+  EXPECT_FAILS(reader->begin_mini_batch(deadline_in(60s)), StatusCode::kCorrupt,
                "begin a mini-batch");
 }
 
@@ -205,7 +205,7 @@ TEST_F(LearnerPartitions, ToldPublicationsAreAll) {
     told.push_back(made);
   });
   for (uint64_t i = 0; i < 50; ++i) ASSERT_OK(learner->push(ones_, {0, i, i + 1}));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   uint64_t next = 0;
   for (size_t i = 0; i < told.size(); ++i) {
     EXPECT_EQ(told[i].slot, 3);
@@ -236,8 +236,8 @@ TEST_F(LearnerPartitions, AreLetGoBesideAPush) {
     learner->tell_publications(nullptr);
     EXPECT_EQ(told, i + 1) << "it waits for a push that tells";
     ASSERT_OK(learner->let_go(0));
-    ASSERT_OK(learner->finish_push(deadline_in(10s)).status());
-    ASSERT_OK(learner->flush(deadline_in(10s)));
+    ASSERT_OK(learner->finish_push(deadline_in(60s)).status());
+    ASSERT_OK(learner->flush(deadline_in(60s)));
     ASSERT_TRUE(hold(*other, 0));
     ASSERT_OK(other->let_go(0));
   }
@@ -251,9 +251,9 @@ TEST_F(LearnerPartitions, WhoRestsPublishesWhatItHasAccumulated) {
   EXPECT_FAILS(learner->rest_until(is_published, deadline_in(1ms)), StatusCode::kTimeout,
                "wait longer");
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->rest_until(is_published, deadline_in(10s)));
+  ASSERT_OK(learner->rest_until(is_published, deadline_in(60s)));
   ASSERT_OK(server->stop());
-  EXPECT_FAILS(learner->rest_until([] { return false; }, deadline_in(10s)), StatusCode::kCancelled,
+  EXPECT_FAILS(learner->rest_until([] { return false; }, deadline_in(60s)), StatusCode::kCancelled,
                "has ended");
 }
 
@@ -266,20 +266,20 @@ TEST_F(LearnerPartitions, NobodyWaitsForWhoRests) {
   std::promise<void> is_back;
   std::thread others([&] {
     for (uint64_t i = 0; i < 20; ++i) {
-      EXPECT_OK(busy->begin_mini_batch(deadline_in(30s)));
+      EXPECT_OK(busy->begin_mini_batch(deadline_in(60s)));
       EXPECT_OK(busy->push(ones_, {0, i, i + 1}));
     }
-    EXPECT_OK(busy->flush(deadline_in(30s)));
+    EXPECT_OK(busy->flush(deadline_in(60s)));
     is_back.get_future().wait();
-    EXPECT_OK(busy->begin_mini_batch(deadline_in(30s)));
+    EXPECT_OK(busy->begin_mini_batch(deadline_in(60s)));
     EXPECT_OK(busy->push(ones_, {0, 20, 21}));
-    EXPECT_OK(busy->flush(deadline_in(30s)));
+    EXPECT_OK(busy->flush(deadline_in(60s)));
   });
-  EXPECT_OK(resting->rest_until([&] { return resting->committed(0) >= 20; }, deadline_in(30s)));
-  EXPECT_OK(resting->begin_mini_batch(deadline_in(30s)));
+  EXPECT_OK(resting->rest_until([&] { return resting->committed(0) >= 20; }, deadline_in(60s)));
+  EXPECT_OK(resting->begin_mini_batch(deadline_in(60s)));
   EXPECT_OK(resting->push(ones_, {1, 0, 1}));
   is_back.set_value();
-  EXPECT_OK(resting->detach(deadline_in(30s)));
+  EXPECT_OK(resting->detach(deadline_in(60s)));
   others.join();
   EXPECT_EQ(server->stats().partitions[0].committed, 21U);
   EXPECT_EQ(server->stats().partitions[1].committed, 1U);

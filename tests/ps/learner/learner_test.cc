@@ -23,34 +23,34 @@ TEST(LearnerApi, LoopOfTheHeaderOverANamedServer) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   std::fill(server->weights().begin(), server->weights().end(), 1.0F);
   ASSERT_OK(server->start());
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), deadline_in(60s)));
   EXPECT_EQ(learner->parameters(), 64U);
   EXPECT_EQ(learner->slot(), 0);
   std::vector<float> weights(64);
   for (uint64_t sample = 0; sample < 20; ++sample) {
-    ASSERT_OK_AND_ASSIGN(auto gradient, learner->gradient_slot(deadline_in(10s)));
+    ASSERT_OK_AND_ASSIGN(auto gradient, learner->gradient_slot(deadline_in(60s)));
     ASSERT_OK(learner->pull(weights));
     for (size_t i = 0; i < 64; ++i) gradient[i] = weights[i];  // gradient of w * w / 2
     ASSERT_OK(learner->push(Gradient::slot(), {.begin = sample, .end = sample + 1}));
-    ASSERT_OK(learner->flush(deadline_in(10s)));
+    ASSERT_OK(learner->flush(deadline_in(60s)));
   }
   EXPECT_EQ(server->weights()[63], std::pow(0.5F, 20.0F));
   EXPECT_EQ(learner->stats().mini_batches, 20U);
   EXPECT_EQ(learner->stats().published, 20U);
-  ASSERT_OK(learner->detach(deadline_in(10s)));
+  ASSERT_OK(learner->detach(deadline_in(60s)));
 }
 
 TEST(LearnerApi, GradientInPlaceIsNotCopied) {
   ParameterServerOptions options;
   options.parameters = 64;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(60s)));
   ASSERT_OK_AND_ASSIGN(auto slot, learner->gradient_slot(deadline_in(1s)));
   std::fill(slot.begin(), slot.end(), 1.0F);
   ASSERT_OK(learner->push(Gradient::slot(), {.begin = 0, .end = 1}));
   slot[5] = 9.0F;  // breaks the rules, and shows that the server reads this very memory
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_FLOAT_EQ(server->weights()[5], -0.09F);
   EXPECT_FLOAT_EQ(server->weights()[6], -0.01F);
 }
@@ -92,7 +92,7 @@ TEST(LearnerApi, AGradientOfNoSampleIsRefused) {
     if (!waits) ASSERT_OK(learner->push(ones, testing::next_sample(*learner)));
   }
   ASSERT_OK(server->start());
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[0], -3.0F);
   EXPECT_EQ(server->weights()[3], -3.0F);
   EXPECT_EQ(server->stats().learners[0].mini_batches, 3U);

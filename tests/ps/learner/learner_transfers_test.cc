@@ -24,7 +24,7 @@ class Overlapped : public ::testing::Test {
     ASSERT_OK(made);
     server_ = std::move(made).value();
     ASSERT_OK(server_->start());
-    auto attached = Learner::attach(*server_, deadline_in(10s));
+    auto attached = Learner::attach(*server_, deadline_in(60s));
     ASSERT_OK(attached);
     learner_ = std::move(attached).value();
   }
@@ -40,16 +40,16 @@ TEST_F(Overlapped, LoopOfPushAndPullBesideCompute) {
                                    std::vector<float>(5'000, 7.0F)};
   ASSERT_OK(learner_->start_pull(weights[0]));
   for (uint64_t i = 0; i < 200; ++i) {
-    ASSERT_OK_AND_ASSIGN(const uint64_t version, learner_->finish_pull(deadline_in(10s)));
+    ASSERT_OK_AND_ASSIGN(const uint64_t version, learner_->finish_pull(deadline_in(60s)));
     EXPECT_LE(version, i);
     ASSERT_LE(weights[i % 2][0], 0.0F);
     ASSERT_OK(learner_->start_pull(weights[(i + 1) % 2]));
-    if (i > 0) ASSERT_OK(learner_->finish_push(deadline_in(10s)));
+    if (i > 0) ASSERT_OK(learner_->finish_push(deadline_in(60s)));
     ASSERT_OK(learner_->start_push(gradients[i % 2], {.begin = i, .end = i + 1}));
   }
-  ASSERT_OK(learner_->finish_push(deadline_in(10s)));
-  ASSERT_OK(learner_->finish_pull(deadline_in(10s)));  // the weights outlive their last pull
-  ASSERT_OK(learner_->flush(deadline_in(10s)));
+  ASSERT_OK(learner_->finish_push(deadline_in(60s)));
+  ASSERT_OK(learner_->finish_pull(deadline_in(60s)));  // the weights outlive their last pull
+  ASSERT_OK(learner_->flush(deadline_in(60s)));
   EXPECT_EQ(server_->weights()[4'999], -300.0F);
   EXPECT_EQ(server_->stats().partitions[0].samples, 200U);
 }
@@ -57,28 +57,28 @@ TEST_F(Overlapped, LoopOfPushAndPullBesideCompute) {
 TEST_F(Overlapped, PullsReturnTheVersionOfTheirWeights) {
   std::vector<float> weights(5'000, 7.0F);
   ASSERT_OK(learner_->start_pull(weights));
-  ASSERT_OK_AND_ASSIGN(const uint64_t first, learner_->finish_pull(deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const uint64_t first, learner_->finish_pull(deadline_in(60s)));
   EXPECT_EQ(first, 0U);
   EXPECT_EQ(weights[0], 0.0F);
   ASSERT_OK(learner_->push(std::vector<float>(5'000, 1.0F), {.begin = 0, .end = 1}));
-  ASSERT_OK(learner_->flush(deadline_in(10s)));
+  ASSERT_OK(learner_->flush(deadline_in(60s)));
   ASSERT_OK(learner_->start_pull(weights, PullMode::kSnapshot));
-  ASSERT_OK_AND_ASSIGN(const uint64_t second, learner_->finish_pull(deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const uint64_t second, learner_->finish_pull(deadline_in(60s)));
   EXPECT_EQ(second, 1U);
   EXPECT_EQ(weights[0], -1.0F);
 }
 
 // The row numbers, the lists and the samples are read before the calls return.
 TEST_F(Overlapped, EveryFormOfAGradientAndRowsOfTables) {
-  ASSERT_OK_AND_ASSIGN(const auto slot, learner_->gradient_slot(deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const auto slot, learner_->gradient_slot(deadline_in(60s)));
   std::fill(slot.begin(), slot.end(), 1.0F);
   ASSERT_OK(learner_->start_push(Gradient::slot(), {.begin = 0, .end = 1}));
-  ASSERT_OK(learner_->finish_push(deadline_in(10s)));
-  ASSERT_OK(learner_->flush(deadline_in(10s)));
+  ASSERT_OK(learner_->finish_push(deadline_in(60s)));
+  ASSERT_OK(learner_->flush(deadline_in(60s)));
   const std::vector<uint16_t> twos(5'000, 0x4000);  // the upper half of 2.0F
   ASSERT_OK(learner_->start_push(Gradient::dense(DType::kBFloat16, twos), {.begin = 1, .end = 2}));
-  ASSERT_OK(learner_->finish_push(deadline_in(10s)));
-  ASSERT_OK(learner_->flush(deadline_in(10s)));
+  ASSERT_OK(learner_->finish_push(deadline_in(60s)));
+  ASSERT_OK(learner_->flush(deadline_in(60s)));
 
   std::vector<uint64_t> rows = {3, 0};
   const std::vector<float> values(4, 10.0F);
@@ -93,8 +93,8 @@ TEST_F(Overlapped, EveryFormOfAGradientAndRowsOfTables) {
   }
   rows = {0, 0};
   samples.clear();
-  ASSERT_OK(learner_->finish_push(deadline_in(10s)));
-  ASSERT_OK(learner_->flush(deadline_in(10s)));
+  ASSERT_OK(learner_->finish_push(deadline_in(60s)));
+  ASSERT_OK(learner_->flush(deadline_in(60s)));
   EXPECT_EQ(server_->stats().partitions[0].samples, 3U);
   EXPECT_EQ(server_->stats().partitions[1].samples, 1U);
 
@@ -109,7 +109,7 @@ TEST_F(Overlapped, EveryFormOfAGradientAndRowsOfTables) {
     ASSERT_OK(learner_->start_pull_rows(tables));
   }
   rows = {1, 1, 1};
-  ASSERT_OK_AND_ASSIGN(const uint64_t version, learner_->finish_pull(deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const uint64_t version, learner_->finish_pull(deadline_in(60s)));
   EXPECT_EQ(version, 3U);
   EXPECT_EQ(pulled, (std::vector<float>{-13, -13, -3, -3, -13, -13}));
   EXPECT_EQ(end, std::vector<float>(5, -103.0F));
@@ -141,15 +141,15 @@ TEST_F(Overlapped, MistakesOfOrderAreNamed) {
   EXPECT_FAILS(learner_->push(ones, next), StatusCode::kInvalidArgument, "finish_push() first");
   EXPECT_FAILS(learner_->flush(deadline_in(1s)), StatusCode::kInvalidArgument,
                "finish_push() first");
-  ASSERT_OK(learner_->finish_push(deadline_in(10s)));
-  ASSERT_OK(learner_->flush(deadline_in(10s)));
+  ASSERT_OK(learner_->finish_push(deadline_in(60s)));
+  ASSERT_OK(learner_->flush(deadline_in(60s)));
 }
 
 TEST_F(Overlapped, FailuresComeBackFromTheThread) {
   std::vector<float> infinite(5'000, 1.0F);
   infinite[3] = std::numeric_limits<float>::infinity();
   ASSERT_OK(learner_->start_push(infinite, {.begin = 0, .end = 1}));
-  EXPECT_FAILS(learner_->finish_push(deadline_in(10s)), StatusCode::kInvalidArgument,
+  EXPECT_FAILS(learner_->finish_push(deadline_in(60s)), StatusCode::kInvalidArgument,
                "element 3 of the gradient is inf");
 }
 

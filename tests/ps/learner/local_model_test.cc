@@ -41,12 +41,12 @@ TEST_P(LocalModelOfRule, HasTheBitsOfAServerWithTheSameGradients) {
   std::copy(start.begin(), start.end(), model.weights().begin());
   std::copy(start.begin(), start.end(), server->weights().begin());
   ASSERT_OK(server->start());
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(60s)));
   for (uint32_t n = 0; n < 5; ++n) {
     const std::vector<float> values = random_floats(2 + n, kParameters + 1);
     const auto gradient = std::span(values).subspan(1);  // not aligned, not whole blocks
     ASSERT_OK(learner->push(gradient, {.begin = n, .end = n + 1}));
-    ASSERT_OK(learner->flush(deadline_in(10s)));
+    ASSERT_OK(learner->flush(deadline_in(60s)));
     model.update(gradient);
     ASSERT_TRUE(std::ranges::equal(model.weights(), server->weights())) << "update " << n;
   }

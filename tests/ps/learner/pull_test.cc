@@ -24,14 +24,14 @@ TEST(Pull, SnapshotNeverSeesHalfAnUpdate) {
   ASSERT_OK(server->start());
   StopSource stop;
   std::thread pusher([&] {
-    ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
+    ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(60s)));
     const std::vector<float> ones(kParameters, 1.0F);
     while (!stop.get_token().stop_requested()) {
       ASSERT_OK(learner->push(ones, testing::next_sample(*learner)));
     }
-    ASSERT_OK(learner->detach(deadline_in(10s)));
+    ASSERT_OK(learner->detach(deadline_in(60s)));
   });
-  ASSERT_OK_AND_ASSIGN(auto reader, Learner::attach(*server, deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(auto reader, Learner::attach(*server, deadline_in(60s)));
   std::vector<float> weights(kParameters);
   uint64_t last = 0;
   for (int i = 0; i < 100; ++i) {
@@ -53,9 +53,9 @@ TEST(Pull, RelaxedPullGivesTheVersionThatItContains) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
   server->weights()[3] = 5;
   ASSERT_OK(server->start());
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(60s)));
   ASSERT_OK(learner->push(std::vector<float>(10, 1.0F), testing::next_sample(*learner)));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   std::vector<float> weights(10);
   ASSERT_OK_AND_ASSIGN(const uint64_t version, learner->pull(weights));
   EXPECT_EQ(version, 1U);

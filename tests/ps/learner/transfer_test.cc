@@ -23,9 +23,9 @@ TEST(Transfer, RunsOnePushAndOnePullBesideEachOther) {
     both.arrive_and_wait();
     return 7;
   }));
-  ASSERT_OK_AND_ASSIGN(const uint64_t version, transfer->finish_pull(deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const uint64_t version, transfer->finish_pull(deadline_in(60s)));
   EXPECT_EQ(version, 7U);
-  ASSERT_OK_AND_ASSIGN(const PushResult pushed, transfer->finish_push(deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const PushResult pushed, transfer->finish_push(deadline_in(60s)));
   EXPECT_EQ(pushed, PushResult::kAccumulated);
   EXPECT_FALSE(transfer->pushing());
 }
@@ -43,7 +43,7 @@ TEST(Transfer, KeepsAResultUntilItIsTaken) {
   end.count_down();
   transfer->wait_for_push();
   EXPECT_TRUE(transfer->pushing());
-  EXPECT_FAILS(transfer->finish_push(deadline_in(10s)), StatusCode::kInternal, "the copy failed");
+  EXPECT_FAILS(transfer->finish_push(deadline_in(60s)), StatusCode::kInternal, "the copy failed");
   EXPECT_FAILS(transfer->finish_push(kNoDeadline), StatusCode::kInvalidArgument,
                "none was started");
   EXPECT_OK(transfer->check_no_push());

@@ -27,15 +27,15 @@ ParameterServerOptions options_of(Synchrony synchrony) {
 
 // Pushes ones, so that every weight counts gradients and the ledger counts the same.
 void push_ones(const ParameterServer& server, int slot, StopToken stop) {
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(server, deadline_in(10s), {.slot = slot}));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(server, deadline_in(60s), {.slot = slot}));
   for (uint64_t sample = 0; !stop.stop_requested(); ++sample) {
-    ASSERT_OK_AND_ASSIGN(auto gradient, learner->gradient_slot(deadline_in(10s)));
+    ASSERT_OK_AND_ASSIGN(auto gradient, learner->gradient_slot(deadline_in(60s)));
     std::fill(gradient.begin(), gradient.end(), 1.0F);
     ASSERT_OK(learner->push(
         Gradient::slot(),
         {.partition = static_cast<uint32_t>(slot), .begin = sample, .end = sample + 1}));
   }
-  ASSERT_OK(learner->detach(deadline_in(10s)));
+  ASSERT_OK(learner->detach(deadline_in(60s)));
 }
 
 class CutUnderLoad : public ::testing::TestWithParam<Synchrony> {};
@@ -51,7 +51,7 @@ TEST_P(CutUnderLoad, WeightsStateAndLedgerAgree) {
   EXPECT_TRUE(comes_true([&] { return server->version() > 0; }));
   uint64_t last = 0;
   for (int i = 0; i < 40; ++i) {
-    ASSERT_OK_AND_ASSIGN(const ParameterServerCut cut, server->cut(deadline_in(10s)));
+    ASSERT_OK_AND_ASSIGN(const ParameterServerCut cut, server->cut(deadline_in(60s)));
     ASSERT_GE(cut.version, last);
     last = cut.version;
     const uint64_t samples = cut.partitions[0].samples + cut.partitions[1].samples;
@@ -78,10 +78,10 @@ TEST(Cut, IsGoneOnFromWithItsVersionStateAndLedger) {
   options.schedule = {.warmup_steps = 10};
   const std::vector<float> ones(kCutParameters, 1.0F);
   const auto push = [&](const ParameterServer& server, uint64_t begin, uint64_t end) {
-    ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(server, deadline_in(10s), {.slot = 2}));
+    ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(server, deadline_in(60s), {.slot = 2}));
     for (uint64_t sample = begin; sample < end; ++sample) {
       ASSERT_OK(learner->push(ones, {.begin = sample, .end = sample + 1}));
-      ASSERT_OK(learner->flush(deadline_in(10s)));
+      ASSERT_OK(learner->flush(deadline_in(60s)));
     }
   };
   ASSERT_OK_AND_ASSIGN(auto whole, ParameterServer::create(options));
@@ -91,7 +91,7 @@ TEST(Cut, IsGoneOnFromWithItsVersionStateAndLedger) {
   ASSERT_OK_AND_ASSIGN(auto first, ParameterServer::create(options));
   ASSERT_OK(first->start());
   push(*first, 0, 5);
-  ASSERT_OK_AND_ASSIGN(const ParameterServerCut cut, first->cut(deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const ParameterServerCut cut, first->cut(deadline_in(60s)));
   ASSERT_OK_AND_ASSIGN(auto second, ParameterServer::create(options, nullptr, &cut));
   ASSERT_OK(second->start());
   EXPECT_EQ(second->version(), 5U);
@@ -106,7 +106,7 @@ TEST(Cut, IsGoneOnFromWithItsVersionStateAndLedger) {
 TEST(Cut, OfAnotherModelOrRuleIsRefused) {
   ParameterServerOptions options = options_of(Synchrony::kAsync);
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options));
-  ASSERT_OK_AND_ASSIGN(const ParameterServerCut cut, server->cut(deadline_in(1s)));
+  ASSERT_OK_AND_ASSIGN(const ParameterServerCut cut, server->cut(deadline_in(60s)));
   options.parameters = 5;
   EXPECT_FAILS(ParameterServer::create(options, nullptr, &cut), StatusCode::kInvalidArgument,
                "20000 weights");

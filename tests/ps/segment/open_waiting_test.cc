@@ -23,7 +23,7 @@ TEST(OpenWaiting, WaitsForTheServerToBeCreated) {
     ASSERT_OK(made);
     server = std::move(made).value();
   });
-  EXPECT_OK(open_waiting(name.text(), deadline_in(10s)));
+  EXPECT_OK(open_waiting(name.text(), deadline_in(60s)));
   creator.join();
 }
 

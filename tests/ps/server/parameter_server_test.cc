@@ -40,17 +40,17 @@ TEST(ParameterServer, EveryGradientOfManyThreadsIsFoldedOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kLearners; ++t) {
     threads.emplace_back([&, t] {
-      ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s), {.slot = t}));
+      ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(60s), {.slot = t}));
       std::vector<float> weights(3'000);
       for (uint64_t sample = 0; sample < kMiniBatches; ++sample) {
-        ASSERT_OK_AND_ASSIGN(std::span<float> slot, learner->gradient_slot(deadline_in(10s)));
+        ASSERT_OK_AND_ASSIGN(std::span<float> slot, learner->gradient_slot(deadline_in(60s)));
         ASSERT_OK(learner->pull(weights));
         fill_gradient(slot, sample);
         ASSERT_OK(learner->push(
             Gradient::slot(),
             {.partition = static_cast<uint32_t>(t), .begin = sample, .end = sample + 1}));
       }
-      ASSERT_OK(learner->detach(deadline_in(10s)));
+      ASSERT_OK(learner->detach(deadline_in(60s)));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -122,11 +122,11 @@ TEST(ParameterServer, ServesUntilItIsStopped) {
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options_of(8)));
   StopSource stop;
   std::thread serving([&] { EXPECT_OK(server->serve(stop.get_token())); });
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(60s)));
   const std::vector<float> gradient(8, 1.0F);
   while (!learner->push(gradient, {.begin = 0, .end = 1}).ok()) {
   }
-  ASSERT_OK(learner->detach(deadline_in(10s)));
+  ASSERT_OK(learner->detach(deadline_in(60s)));
   stop.request_stop();
   serving.join();
   EXPECT_EQ(server->weights()[0], -1.0F);
@@ -153,9 +153,9 @@ TEST(ParameterServer, FoldsWithARuleOfTheUsersOwn) {
   ASSERT_OK_AND_ASSIGN(auto server,
                        ParameterServer::create(options_of(3), std::make_unique<SignRule>()));
   ASSERT_OK(server->start());
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(*server, deadline_in(60s)));
   ASSERT_OK(learner->push(std::vector<float>{5, 0, -0.5F}, {.begin = 0, .end = 1}));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   EXPECT_EQ(server->weights()[0], -1);
   EXPECT_EQ(server->weights()[1], 0);
   EXPECT_EQ(server->weights()[2], 1);

@@ -24,10 +24,10 @@ TEST(ParameterServerView, SeesStatsAndWeightsAndTakesPartInNothing) {
   const testing::SegmentName name;
   ASSERT_OK_AND_ASSIGN(auto server, ParameterServer::create(options_of(name)));
   ASSERT_OK(server->start());
-  ASSERT_OK_AND_ASSIGN(auto view, ParameterServerView::open(name.text(), deadline_in(1s)));
-  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), deadline_in(1s)));
+  ASSERT_OK_AND_ASSIGN(auto view, ParameterServerView::open(name.text(), deadline_in(60s)));
+  ASSERT_OK_AND_ASSIGN(auto learner, Learner::attach(name.text(), deadline_in(60s)));
   ASSERT_OK(learner->push(std::vector<float>(100, 2.0F), {.begin = 0, .end = 6}));
-  ASSERT_OK(learner->flush(deadline_in(10s)));
+  ASSERT_OK(learner->flush(deadline_in(60s)));
   std::vector<float> weights(view->parameters());
   ASSERT_OK_AND_ASSIGN(const uint64_t version, view->pull(weights, PullMode::kSnapshot));
   EXPECT_EQ(version, 1U);
@@ -55,14 +55,14 @@ TEST(ParameterServerView, DamagedSegmentsAreNamedAndNotMapped) {
   const auto at = static_cast<off_t>(offsetof(shm::SegmentHeader, layout_version));
   ASSERT_EQ(pread(fd, &version, 4, at), 4);
   ASSERT_EQ(pwrite(fd, &other_version, 4, at), 4);
-  EXPECT_FAILS(ParameterServerView::open(name.text(), deadline_in(1s)), StatusCode::kCorrupt,
+  EXPECT_FAILS(ParameterServerView::open(name.text(), deadline_in(60s)), StatusCode::kCorrupt,
                "checksum");
   ASSERT_EQ(pwrite(fd, &version, 4, at), 4);
   const char junk = 7;
   ASSERT_EQ(pwrite(fd, &junk, 1, sizeof(shm::SegmentHeader) + 3), 1);
-  EXPECT_FAILS(ParameterServerView::open(name.text(), deadline_in(1s)), StatusCode::kCorrupt,
+  EXPECT_FAILS(ParameterServerView::open(name.text(), deadline_in(60s)), StatusCode::kCorrupt,
                "configuration");
-  EXPECT_FAILS(Learner::attach(name.text(), deadline_in(1s)), StatusCode::kCorrupt, "checkpoint");
+  EXPECT_FAILS(Learner::attach(name.text(), deadline_in(60s)), StatusCode::kCorrupt, "checkpoint");
   close(fd);
 }
 

@@ -30,7 +30,7 @@ void post(const EtcdServer& server, const std::string& path, const std::string& 
   const size_t colon = server.address().find(':');
   const auto port = static_cast<uint16_t>(std::stoi(server.address().substr(colon + 1)));
   EtcdHttp http({"127.0.0.1", port}, system_runtime());
-  ASSERT_OK_AND_ASSIGN(const auto answer, http.ask(path, body, deadline_in(10s)));
+  ASSERT_OK_AND_ASSIGN(const auto answer, http.ask(path, body, deadline_in(60s)));
   EXPECT_EQ(answer.status, 200) << answer.body;
 }
 
@@ -68,7 +68,7 @@ TEST_F(EtcdStoreTest, GoesOnWithTheSameEtcdAfterItsDeath) {
   EXPECT_FAILS(store->wait_change("k", put, Time::min()), StatusCode::kTimeout, "'k'");
   server.kill();
   Result<Revision> changed = Revision{0};
-  std::thread waiter([&] { changed = store->wait_change("k", put, deadline_in(30s)); });
+  std::thread waiter([&] { changed = store->wait_change("k", put, deadline_in(60s)); });
   server.start();
   EXPECT_EQ(store->get("k")->revision, put);
   EXPECT_OK(store->keep_alive(lease));
@@ -108,7 +108,7 @@ TEST_F(EtcdStoreTest, AUserReachesItsKeysAlsoAfterARestart) {
   server.kill();
   server.start();
   EXPECT_OK((*store)->put("ffdl/job/k", "w"));
-  EXPECT_OK((*store)->wait_change("ffdl/job/", seen, deadline_in(20s)));
+  EXPECT_OK((*store)->wait_change("ffdl/job/", seen, deadline_in(60s)));
   EXPECT_EQ((*store)->get("ffdl/job/k")->value, "w");
   ASSERT_OK_AND_ASSIGN(const LeaseId lease, (*store)->grant_lease(5s));
   EXPECT_OK((*store)->put("ffdl/job/leased", "v", lease));
@@ -210,7 +210,7 @@ TEST_F(EtcdStoreTest, TheLargestEntriesPassAndAreWatched) {
   for (const char byte : {'a', '\0', '\xff'}) {
     const std::string value(1U << 20, byte);
     ASSERT_OK(store->put(key, value));
-    ASSERT_OK_AND_ASSIGN(last, store->wait_change(key, last, deadline_in(20s)));
+    ASSERT_OK_AND_ASSIGN(last, store->wait_change(key, last, deadline_in(60s)));
     EXPECT_EQ(store->get(key)->value, value);
   }
   EXPECT_FAILS(store->get(key + "k"), StatusCode::kNotFound, "there is no such key");
@@ -231,7 +231,7 @@ TEST_F(EtcdStoreTest, PrefixesAreWatchedOneAfterTheOtherAndAtOnce) {
   std::atomic<int> told{0};
   for (int i = 0; i < 20; ++i) {
     waiters.emplace_back(
-        [&, i] { told += store->wait_change(key(i), start, deadline_in(30s)).ok() ? 1 : 0; });
+        [&, i] { told += store->wait_change(key(i), start, deadline_in(60s)).ok() ? 1 : 0; });
   }
   for (int i = 0; i < 20; ++i) EXPECT_OK(store->put(key(i) + "x", "v"));
   for (std::thread& waiter : waiters) waiter.join();

@@ -7,17 +7,17 @@
 #include <atomic>
 
 #include "base/errors.h"
-#include "support/etcd_server.h"
 #include "support/fork_child.h"
 #include "support/scripted_server.h"
+#include "support/silent_port.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::store {
 namespace {
 
 using namespace std::chrono_literals;
-using ::ffdl::testing::free_port;
 using ::ffdl::testing::ScriptedServer;
+using ::ffdl::testing::SilentPort;
 
 net::Address at(int port) { return {"127.0.0.1", static_cast<uint16_t>(port)}; }
 
@@ -47,9 +47,11 @@ Status ask(EtcdLink& link, bool changes) {
 
 TEST(EtcdLink, WhoIsNotThereIsPassedOver) {
   Counted good(answer_ok);
+  const SilentPort one;
+  const SilentPort other;
   for (int i = 0; i < 8; ++i) {  // it starts at any endpoint
-    EtcdLink link({.endpoints = {at(free_port()), at(good.server.port()), at(free_port())},
-                   .operation_timeout = 10s},
+    EtcdLink link({.endpoints = {at(one.port()), at(good.server.port()), at(other.port())},
+                   .operation_timeout = 60s},
                   system_runtime());
     EXPECT_OK(ask(link, true));
     EXPECT_OK(ask(link, true));
@@ -59,7 +61,9 @@ TEST(EtcdLink, WhoIsNotThereIsPassedOver) {
 }
 
 TEST(EtcdLink, NobodyThereMeansThatNothingHappened) {
-  EtcdLink link({.endpoints = {at(free_port()), at(free_port())}, .operation_timeout = 50ms},
+  const SilentPort one;
+  const SilentPort other;
+  EtcdLink link({.endpoints = {at(one.port()), at(other.port())}, .operation_timeout = 50ms},
                 system_runtime());
   EXPECT_FAILS(ask(link, true), StatusCode::kUnavailable, "did not answer for 50 ms");
 }
@@ -84,7 +88,7 @@ const std::vector<ScriptedServer::Script> kDoubtful = {
 TEST(EtcdLink, AChangeWhoseAnswerIsLostIsNotRepeated) {
   for (const auto& script : kDoubtful) {
     Counted bad(script);
-    EtcdLink link({.endpoints = {at(bad.server.port())}, .operation_timeout = 10s},
+    EtcdLink link({.endpoints = {at(bad.server.port())}, .operation_timeout = 60s},
                   system_runtime());
     EXPECT_FAILS(ask(link, true), StatusCode::kTimeout, "whether the call took effect is unknown");
     EXPECT_EQ(bad.asked.load(), 1);
@@ -96,7 +100,7 @@ TEST(EtcdLink, WhatCanBeRepeatedIsAskedOfTheNext) {
     Counted bad(script);
     Counted good(answer_ok);
     EtcdLink link(
-        {.endpoints = {at(bad.server.port()), at(good.server.port())}, .operation_timeout = 10s},
+        {.endpoints = {at(bad.server.port()), at(good.server.port())}, .operation_timeout = 60s},
         system_runtime());
     EXPECT_OK(ask(link, false));
     EXPECT_EQ(good.asked.load(), 1);
@@ -122,14 +126,15 @@ TEST(EtcdLink, WhatEtcdSaysIsNotAskedAgain) {
     peer.answer(R"({"message":"etcdserver: mvcc: database space exceeded","code":8})", "429 No");
     return true;
   });
-  EtcdLink link({.endpoints = {at(full.server.port())}, .operation_timeout = 10s},
+  EtcdLink link({.endpoints = {at(full.server.port())}, .operation_timeout = 60s},
                 system_runtime());
   EXPECT_FAILS(ask(link, true), StatusCode::kExhausted, "put 'k': etcd reports");
   EXPECT_EQ(full.asked.load(), 1);
 }
 
 TEST(EtcdLink, AForkedChildIsToldToOpenItsOwn) {
-  EtcdLink link({.endpoints = {at(free_port())}, .operation_timeout = 10s}, system_runtime());
+  const SilentPort nobody;
+  EtcdLink link({.endpoints = {at(nobody.port())}, .operation_timeout = 60s}, system_runtime());
   const pid_t child = testing::fork_child();
   if (child == 0) _exit(ask(link, false).code() == StatusCode::kCancelled ? 0 : 1);
   int outcome = -1;

@@ -66,7 +66,7 @@ TEST_F(TcpLinkTest, LeasesGoOnUnderTheNextServerButThoseThatDiedWithTheLast) {
   ASSERT_OK_AND_ASSIGN(auto third, open());
   const Revision newest = third->get("second")->revision;
   second.reset();
-  EXPECT_OK(third->wait_change("second", newest, deadline_in(10s)));
+  EXPECT_OK(third->wait_change("second", newest, deadline_in(60s)));
   EXPECT_FAILS(third->get("second"), StatusCode::kNotFound, "'second'");
 }
 
@@ -76,7 +76,7 @@ TEST_F(TcpLinkTest, AWaitGoesOnUnderTheNextServer) {
   ASSERT_OK_AND_ASSIGN(auto third, open());
   ASSERT_OK_AND_ASSIGN(const Revision start, second->put("k", "v"));
   Result<Revision> changed = Revision{0};
-  std::thread waiter([&] { changed = second->wait_change("k", start, deadline_in(10s)); });
+  std::thread waiter([&] { changed = second->wait_change("k", start, deadline_in(60s)); });
   first.reset();
   EXPECT_OK(third->put("k", "w"));
   waiter.join();
@@ -206,7 +206,7 @@ TEST_F(TcpLinkTest, ASquatterAtThePortThatAFolderNamesIsPassedOver) {
       opened = open_store("tcp://" + folder.path(), system_runtime(), {.operation_timeout = 1min});
     });
     const auto never = system_runtime().make_event();
-    for (const Time end = deadline_in(20s); squatter.hellos() < 2 && deadline_in({}) < end;) {
+    for (const Time end = deadline_in(60s); squatter.hellos() < 2 && deadline_in({}) < end;) {
       never->wait_until(deadline_in(1ms));
     }
     EXPECT_GE(squatter.hellos(), 2);

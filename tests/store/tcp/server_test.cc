@@ -497,7 +497,7 @@ TEST_F(ServerTest, LeasesEndWithTheConnectionUnlessTheClientIsThereAgain) {
     old.reset();
     EXPECT_OK(other_->get("k"));
   }
-  EXPECT_OK(other_->wait_change("k", revision, deadline_in(10s)));
+  EXPECT_OK(other_->wait_change("k", revision, deadline_in(60s)));
   EXPECT_FAILS(other_->get("k"), StatusCode::kNotFound, "'k'");
 }
 
