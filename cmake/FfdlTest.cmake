@@ -65,3 +65,9 @@ function(ffdl_test name)
     set_tests_properties(${name} PROPERTIES PROCESSORS 1 COST 50)  # a higher cost starts earlier
   endif()
 endfunction()
+
+# ffdl_timing_test(name PROGRAM filter): those tests of the program, with their bounds of time (tests/support/slowness.h).
+function(ffdl_timing_test name program filter)
+  add_test(NAME ${name} COMMAND ${program} "--gtest_filter=${filter}")
+  set_tests_properties(${name} PROPERTIES LABELS timing TIMEOUT 300 RUN_SERIAL TRUE ENVIRONMENT FFDL_TEST_TIMES=1)
+endfunction()

@@ -497,7 +497,7 @@ TEST_F(RunTest, ANodeThatServesTheStoreWaitsForTheOthersUnlessItIsToldTwice) {
   const auto told = std::chrono::steady_clock::now();
   first.signal(SIGTERM);
   EXPECT_EQ(first.wait(), 128 + SIGTERM) << first.output();
-  EXPECT_LT(std::chrono::steady_clock::now() - told, std::chrono::seconds(15));
+  EXPECT_LT(std::chrono::steady_clock::now() - told, std::chrono::seconds(18));  // it waits 20 s
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 // The bound from the last event to the end of all processes. The longest documented wait is for the
 // fence of a member.
-constexpr Duration kPatience = FFDL_IS_SANITIZED ? 120s : 40s;
+constexpr Duration kPatience = FFDL_IS_SANITIZED ? 120s : 60s;
 
 Time now() { return std::chrono::steady_clock::now(); }
 

@@ -34,7 +34,7 @@ cat >"$json" <<'JSON'
  "hi": null, "disturbed": false, "note": "a note"}]}
 JSON
 [[ ${BENCH:-0} != sleep ]] || exec sleep 60
-[[ ${BENCH:-0} != left ]] || { sleep 30 & echo $! >"${0%/*}/left"; exit 0; }
+[[ ${BENCH:-0} != left ]] || { sleep 120 & echo $! >"${0%/*}/left"; exit 0; }
 exit "${BENCH:-0}"
 FAKE
 pretend "$work/folder/bin/gpu_test" <<'FAKE'
@@ -144,7 +144,7 @@ has '`Nlc.Learns` and the tests after it: not run, the time is over'
 page=${page%-tests.md}.md
 SECONDS=0
 check 0 BENCH=left -- figures  # a process that it leaves behind has the log open
-((SECONDS < 20)) || fail "it waits for what a program has left behind"
+((SECONDS < 60)) || fail "it waits for what a program has left behind"
 kill "$(<"$work/folder/bin/left")"
 check 2 FFDL_CHECK_SECONDS=long
 check 4 FACTS=4

@@ -315,10 +315,10 @@ TEST_F(LinkMeetingTest, MembersThatDoNotConnectAreTold) {
   std::vector<int> unreached;
   const CommunicatorOptions options = {.unreached = [&](int rank) { unreached.push_back(rank); }};
   const Time begin = std::chrono::steady_clock::now();
-  EXPECT_FAILS(meetings_[0].connect(records_, deadline_in(1min), options), StatusCode::kTimeout,
+  EXPECT_FAILS(meetings_[0].connect(records_, deadline_in(10min), options), StatusCode::kTimeout,
                "rank 1 'm1' has not connected");
   EXPECT_EQ(unreached, (std::vector<int>{1, 2}));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 1min);
 }
 
 TEST_F(LinkMeetingTest, WhatALookFindsEndsIt) {

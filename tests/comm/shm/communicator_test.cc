@@ -181,7 +181,7 @@ TEST_F(ShmProcesses, ABufferThatCannotBeTakenBackFromAStoppedRankIsToldInTime) {
       begun = true;
       begun.notify_one();
     } while (status.ok());
-    EXPECT_LT(std::chrono::steady_clock::now() - start, base::kTakeBackMax + 10s);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, base::kTakeBackMax + 30s);
     stopper.join();
     EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
     kill(victim, SIGKILL);
