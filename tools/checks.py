@@ -131,7 +131,7 @@ def fields_of(outcome, check):
         verdict, why = "skipped", "; ".join(outcome.last_lines[-2:])
     failed = list(gate.failed_tests(outcome)) if verdict == "FAILED" else []
     return {
-        "verdict": verdict, "seconds": round(outcome.seconds, 1), "why": why,
+        "verdict": verdict, "seconds": round(outcome.seconds, 3), "why": why,
         "failed": [{"test": test, "how": how, "command": command} for test, how, command in failed],
         "tried_again": [f"{one.name}: {one.tries} tries" for one in outcome.reader.tried_again()],
         "skipped": [f"{what} ({count})" if count > 1 else what
@@ -151,7 +151,7 @@ def run_step(check, results, slow, root, commit):
             raise WrongTree("the tree has another commit now; call this again for that one")
     except (KeyboardInterrupt, WrongTree) as reason:
         results.end(check, verdict="interrupted", why=str(reason) or "by Ctrl-C",
-                    seconds=round(time.monotonic() - began, 1))
+                    seconds=round(time.monotonic() - began, 3))
         raise
     results.end(check, **fields_of(outcome, check))
 

@@ -676,7 +676,8 @@ def test_a_metric_of_one_worker_steps_a_scheduler_at_all():
     def make(store, name):
         model = make_model()
         optimizer = OPTIMIZERS["sgd"](model.parameters())
-        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1, factor=0.5)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, patience=1, factor=0.5, eps=0)
         trainer = open_trainer(
             model, optimizer, store, name, make_ledger(epochs=0), scheduler=scheduler)
         step = trainer.step
