@@ -25,8 +25,8 @@ struct MachineTimes {
   Duration turn{};  // a message to another thread and its answer; nearly the latest of many
 };
 
-// On two processors of an AMD EPYC of 2023 without other work, a piece takes 11 us (the least of
-// 100 measurements), and the 99th percentile of the turns is 0.1 ms. The bounds of tests are tens
+// On two processors of an AMD EPYC of 2023 with little other work, a piece takes 11 us (the least
+// of 50 measurements), and the 99th percentile of the turns is 0.1 ms. The bounds of tests are tens
 // of milliseconds and more, so turns below 0.5 ms do not count as slow.
 inline constexpr MachineTimes kQuietMachine = {.work = std::chrono::microseconds(11),
                                                .turn = std::chrono::microseconds(500)};
