@@ -21,6 +21,7 @@
 #include "support/fork_child.h"
 #include "support/server_of.h"
 #include "support/shared_board.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -115,9 +116,7 @@ bool will_agree(const Board& board, const std::vector<size_t>& members) {
 
 // Waits until the member has reported so many times that the store is back.
 bool will_say_so(const Board& board, size_t member, uint64_t times) {
-  const Time patience = now() + kPatience;
-  while (board.told[member].back < times && now() < patience) std::this_thread::sleep_for(1ms);
-  return board.told[member].back >= times;
+  return comes_true([&] { return board.told[member].back >= times; });
 }
 
 double ms_since(Time begin) {
