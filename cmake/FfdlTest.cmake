@@ -24,7 +24,7 @@ function(ffdl_uses test)
 endfunction()
 
 # ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS]): one GoogleTest program, one
-# ctest entry. ctest counts halves of a core; two cores have four. A test takes two, or one if it mostly WAITS. The label
+# ctest entry. ctest counts thirds of a core; two cores have six. A test takes two, or one if it mostly WAITS. The label
 # plain is for tests that add nothing under ASan, full for those that only ./dev test --full runs, timing for those that
 # compare times: they run alone, at the end, and may be tried again. What must be exact is never tried again.
 function(ffdl_test name)
