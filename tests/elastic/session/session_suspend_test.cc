@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,22 +68,26 @@ TEST_F(SessionSuspend, NotInTheMiddleOfAStep) {
 
 // The other member learns of it in its next step, and continues alone.
 TEST_F(SessionSuspend, AMemberThatDiesMeanwhileEndsNobodysSession) {
-  std::thread dies = start(
-      {.id = "a", .min_workers = 2, .dies = true, .after_step = [](Session& session, StepResult) {
-         if (session.step() < 3 || session.world().size() < 2) return true;
-         EXPECT_OK(session.suspend());
-         return false;
-       }});
-  // It may begin alone. Both suspend after the same step, the first that they share from step 3 on.
+  // Named by the one that dies, before a step that both take: the other may have begun alone.
+  std::atomic<uint64_t> suspend_at = 0;
+  std::thread dies = start({.id = "a",
+                            .min_workers = 2,
+                            .dies = true,
+                            .after_step = [&suspend_at](Session& session, StepResult) {
+                              if (suspend_at == 0) suspend_at = session.step() + 2;
+                              if (session.step() < suspend_at) return true;
+                              EXPECT_OK(session.suspend());
+                              return false;
+                            }});
   bool has_resumed = false;
   std::thread stays =
-      start({.id = "b", .after_step = [&has_resumed](Session& session, StepResult) {
-               if (session.step() >= 3 && session.world().size() == 2 && !has_resumed) {
+      start({.id = "b", .after_step = [&suspend_at, &has_resumed](Session& session, StepResult) {
+               if (session.step() == suspend_at && !has_resumed) {
                  EXPECT_OK(session.suspend());
                  EXPECT_OK(session.resume());
                  has_resumed = true;
                }
-               return !has_resumed || session.step() < 6 || session.world().size() > 1;
+               return !has_resumed || session.world().size() > 1;
              }});
   dies.join();
   stays.join();
