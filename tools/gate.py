@@ -26,6 +26,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LINES_MAX = 40  # of the table: a reader of the last lines sees all of it
+BUILD_ERROR = re.compile(r"\berror: |undefined reference to ")  # of compilers and linkers
 # Runs its argument. If this program dies, by whatever signal, its end of the pipe closes, and a watcher
 # kills the group.
 STEP_SHELL = """exec 3<&0 </dev/null
@@ -175,6 +176,7 @@ def run(step, seconds, log_file, out, root=ROOT):
     """Runs one step for at most that many seconds; passes its output on, and keeps it in a file."""
     outcome = Outcome(step, "passed")
     began = time.monotonic()
+    errors = []
     out.write(f"\n=== {step.name}: {step.command}\n")
     out.flush()
     process = subprocess.Popen(["sh", "-c", STEP_SHELL, "sh", step.command], cwd=root,
@@ -191,6 +193,8 @@ def run(step, seconds, log_file, out, root=ROOT):
                 outcome.reader.line(text.rstrip("\n"))
                 if text.strip():
                     outcome.last_lines = [*outcome.last_lines[-4:], text.rstrip()]
+                if len(errors) < 3 and BUILD_ERROR.search(text):
+                    errors.append(text.rstrip())
                 if step.ends_all and step.ends_all in text:
                     outcome.ends_all = True
 
@@ -204,6 +208,9 @@ def run(step, seconds, log_file, out, root=ROOT):
         end_group(process)  # also what a finished step left behind
         process.stdin.close()
     reading.join(10)
+    # Other compilations go on beside the one that fails.
+    outcome.last_lines = [*(line for line in errors if line not in outcome.last_lines),
+                          *outcome.last_lines]
     outcome.reader.end()
     outcome.seconds = time.monotonic() - began
     if outcome.code is None:
@@ -252,7 +259,7 @@ def failure_lines(step, tests, last_lines):
     """The lines of the table about a step that failed, with what failed_tests() has of it."""
     if tests:
         return [f"  {name} ({how}): {command}" for name, how, command in tests]
-    return [f"  {step.name}: {step.command}; its last lines:",
+    return [f"  {step.name}: {step.command}; its errors and last lines:",
             *(f"    {line[:200]}" for line in last_lines)]
 
 

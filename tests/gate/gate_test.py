@@ -93,6 +93,12 @@ class GateTest(unittest.TestCase):
         self.assertIn("ended with 2", end)
         self.assertIn("a.h:3: a tab", end)
 
+    def test_the_error_of_a_compiler_is_shown_though_others_went_on(self):
+        code, end = self.run_gate([
+            ("build", "echo \"a.cc:3:1: error: 'x' was not declared\"; seq 20; exit 1", {})])
+        self.assertEqual(code, 1)
+        self.assertIn("a.cc:3:1: error: 'x' was not declared", end)
+
     def test_it_goes_on_after_a_failure_but_not_where_nothing_can_be_built(self):
         code, end = self.run_gate([
             ("first", "exit 1", {}), ("second", "echo 'cannot build'; exit 1", {"ends_all": "cannot build"}),
