@@ -64,7 +64,8 @@ Result<int> NodeBoard::open_free(int first, int count, const RecordOf& record_of
 }
 
 Status NodeBoard::take_place(int first, int count, const RecordOf& record_of) {
-  const Time patience = runtime_.now() + base::kNodeLease + base::kNodeHeartbeat;
+  // A store begins leases anew when it is started again, and ends them late on a busy machine.
+  const Time patience = runtime_.now() + 2 * base::kNodeLease;
   const std::string places = count == 1 ? keys_.node(first) : keys_.nodes();
   while (true) {
     const bool is_last = runtime_.now() >= patience;

@@ -248,7 +248,7 @@ TEST_F(RunTest, WhoDoesNotEndWithinTheGraceIsKilled) {
   EXPECT_EQ(job.wait(), 128 + SIGTERM) << job.output();
 }
 
-// The job's name is free again at once, and its store is kept.
+// The job's store is kept, and its name is free again when the lease in it has ended.
 TEST_F(RunTest, KilledItTakesItsWorkersAlong) {
   const std::string command = kRun + "--job killed --workers 2 -- sh -c 'echo $$ >" + file("pid-") +
                               "$RANK; exec sleep 1000'";

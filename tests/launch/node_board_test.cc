@@ -78,8 +78,9 @@ TEST_F(NodeBoardTest, ANodeHasOneSupervisor) {
                "another supervisor runs it (process 4711); end that one");
 }
 
+// Also where the store ends its lease 2 s late.
 TEST_F(NodeBoardTest, ADeadPredecessorIsWaitedFor) {
-  ASSERT_OK_AND_ASSIGN(const LeaseId lease, store_->grant_lease(1s));
+  ASSERT_OK_AND_ASSIGN(const LeaseId lease, store_->grant_lease(base::kNodeLease + 2s));
   ASSERT_OK(store_->put(Keys("job").node(0), encode(node(0)), lease));
   EXPECT_OK(board()->open(node(0), 4));
 }
