@@ -55,12 +55,13 @@ class Player {
 
  private:
   // Observes every world until one has `members` members. Earlier worlds become active too, so that
-  // the leader forms the next.
+  // the leader forms the next. A world may be without this member, which has no part in it then.
   Result<std::string> wait_world(size_t members) {
     while (true) {
       FFDL_ASSIGN_OR_RETURN(const World world,
                             membership_.wait_world_after(generation_, deadline_in(kPatience)));
       generation_ = world.generation;
+      if (world.rank < 0) continue;
       if (world.members.size() == members) return fmt::format("{} {}", time_now(), generation_);
       const Status active = membership_.activate(generation_, deadline_in(kPatience));
       if (!active.ok() && active.code() != StatusCode::kWorldChanged) return active;
