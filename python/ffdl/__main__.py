@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> int:
-    """Becomes the program; this Python runs its workers. Draws pictures and converts files itself."""
+    """Becomes the program, whose workers this Python runs. Draws and converts files itself."""
     if sys.argv[1:2] == ["report"]:
         from .report.command import main as report
 

@@ -143,25 +143,25 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   add_store(*command, arguments->store);
   command
       ->add_option("--workers", arguments->workers,
-                   "number of workers to share (default: those that 'ffdl offer' has offered)")
+                   "Number of workers to share (default: those that 'ffdl offer' has offered)")
       ->check(within(0, kCountMax));
   command
       ->add_option("--when-full", arguments->when_full,
-                   "treatment of a job that does not fit: queue (the default) or drop")
+                   "Treatment of a job that does not fit: queue (the default) or drop")
       ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
   command
       ->add_option("--interval", arguments->interval_s,
-                   "seconds between decisions while nothing changes")
+                   "Seconds between decisions while nothing changes")
       ->check(within(1e-3, kSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--switch-cost", arguments->switch_s,
-                   "seconds that a job loses with a change of size")
+                   "Seconds that a job loses with a change of size")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--horizon", arguments->horizon_s,
-                   "seconds within which a change of size must pay off")
+                   "Seconds within which a change of size must pay off")
       ->check(within(1e-3, kSecondsMax))
       ->capture_default_str();
   command->add_flag("--show", arguments->show, "Only print the last decision and its reasons");
@@ -182,7 +182,7 @@ void add_offer_command(CLI::App& app, Status& outcome) {
   CLI::App* command =
       app.add_subcommand("offer", "Offer the workers of a node to 'ffdl autoscale'");
   add_store(*command, arguments->store);
-  command->add_option("node", arguments->node, "The node's name")->required();
+  command->add_option("node", arguments->node, "Name of the node")->required();
   command
       ->add_option("workers", arguments->workers,
                    "Number of workers that the node has room for; 0 withdraws the node")

@@ -94,12 +94,12 @@ void add_data_command(CLI::App& app, Status& outcome) {
   audit
       ->add_option(
           "LOG", arguments->logs,
-          "The commit logs of all members that the job ever had, or the folder of 'ffdl run "
+          "Commit logs of all members that the job ever had, or the folder of 'ffdl run "
           "--ledger-log'")
       ->required();
   audit->add_option("--then", arguments->then,
-                    "The logs, or the folder, of the next job, which continued from a checkpoint "
-                    "of the one before; may be repeated");
+                    "Logs, or the folder, of the next job, which continued from a checkpoint of "
+                    "the one before; may be repeated");
   audit->add_flag(
       "--complete", arguments->options.complete,
       "Require that all epochs are complete; otherwise the last one may be in progress");

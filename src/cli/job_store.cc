@@ -7,7 +7,7 @@
 namespace ffdl::cli {
 
 void add_job_arguments(CLI::App& command, JobArguments& to) {
-  command.add_option("job", to.job, "The job's name, as 'ffdl run' prints it")->required();
+  command.add_option("job", to.job, "Name of the job, as 'ffdl run' prints it")->required();
   command.add_option("--store", to.store,
                      "URL of its store (default: that of the job on this host)");
   command

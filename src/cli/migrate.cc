@@ -35,10 +35,10 @@ void add_migrate_command(CLI::App& app, Status& outcome) {
   CLI::App* command =
       app.add_subcommand("migrate", "Replace a worker of a running job by an idle worker");
   add_job_arguments(*command, arguments->job);
-  command->add_option("from", arguments->from, "The number of the worker to replace")
+  command->add_option("from", arguments->from, "Number of the worker to replace")
       ->check(within(0, kCountMax))
       ->required();
-  command->add_option("to", arguments->to, "The number of the idle worker (default: the smallest)")
+  command->add_option("to", arguments->to, "Number of the idle worker (default: the smallest)")
       ->check(within(0, kCountMax));
   add_during_change(*command, arguments->during);
   command->footer(

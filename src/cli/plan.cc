@@ -165,26 +165,26 @@ void add_plan_command(CLI::App& app, Status& outcome) {
   auto* source = command->add_option_group("source")->require_option(1);
   source->add_option(
       "--jobs", arguments->jobs,
-      "file of jobs and the worth of their sizes (YAML or JSON), or the output of 'ffdl profile'");
+      "File of jobs and the worth of their sizes (YAML or JSON), or the output of 'ffdl profile'");
   source->add_option("--throughputs", arguments->throughputs,
-                     "folder of tables, one job each: steps per second by batch and workers");
+                     "Folder of tables, one job each: steps per second by batch and workers");
   auto* cluster = command->add_option_group("cluster")->require_option(1);
-  cluster->add_option("--workers", arguments->workers, "workers to share, without regard to nodes")
+  cluster->add_option("--workers", arguments->workers, "Workers to share, without regard to nodes")
       ->check(within(0, kCountMax));
   cluster
       ->add_option("--nodes", arguments->nodes,
-                   "nodes whose workers to share; the plan then names the nodes")
+                   "Nodes whose workers to share; the plan then names the nodes")
       ->check(within(1, 100'000));
   command
-      ->add_option("--gpus-per-node", arguments->gpus_per_node, "workers of a node, with --nodes")
+      ->add_option("--gpus-per-node", arguments->gpus_per_node, "With --nodes: workers of a node")
       ->check(within(1, 1000))
       ->capture_default_str();
   command
-      ->add_option("--batch", arguments->batch, "batches of the tables to use: dynamic, min or max")
+      ->add_option("--batch", arguments->batch, "Batches of the tables to use: dynamic, min or max")
       ->transform(one_of<cluster::BatchChoice>({{"dynamic", cluster::BatchChoice::kDynamic},
                                                 {"min", cluster::BatchChoice::kMin},
                                                 {"max", cluster::BatchChoice::kMax}}));
-  command->add_flag("--json", arguments->json, "print one JSON document");
+  command->add_flag("--json", arguments->json, "Print one JSON document");
   command->callback([arguments, &outcome] { outcome = run_plan(*arguments); });
 }
 

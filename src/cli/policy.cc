@@ -94,28 +94,31 @@ void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
   command->require_subcommand(1);
   CLI::App* replay = command->add_subcommand(
       "replay", "Replay a recorded job, and print the sizes that a policy would have requested");
-  replay->add_option("trace", arguments->trace, "log written by 'ffdl run --policy-log'")
+  replay->add_option("trace", arguments->trace, "Log written by 'ffdl run --policy-log'")
       ->required();
-  replay->add_option("--policy", arguments->policy, "file with the policy (YAML or JSON)")
+  replay->add_option("--policy", arguments->policy, "File with the policy (YAML or JSON)")
       ->required();
   replay
       ->add_option("--first-workers", arguments->first_workers,
-                   "size to begin with (default: that of the trace)")
+                   "Size to begin with (default: that of the trace)")
       ->check(within(1, kCountMax));
   replay
       ->add_option("--window", arguments->window_s,
-                   "seconds within which a change that undoes another is a reversal")
+                   "Seconds within which a change that undoes another is a reversal")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   replay
       ->add_option("--max-oscillation", arguments->max_oscillation,
-                   "largest allowed share of reversals among the changes, 0 to 1")
+                   "Largest allowed share of reversals among the changes, 0 to 1")
       ->check(within(0, 1))
       ->capture_default_str();
-  replay->add_flag("--json", arguments->json, "print one JSON document");
+  replay->add_flag("--json", arguments->json, "Print one JSON document");
   replay->footer(
-      "Exit codes: 0; 1 a file could not be read; 2 the command line; 3 more reversals than\n"
-      "--max-oscillation allows.\n\n"
+      "Exit codes:\n"
+      "  0         the oscillation is at most --max-oscillation\n"
+      "  1         a file could not be read\n"
+      "  2         the command line is wrong\n"
+      "  3         there are more reversals than --max-oscillation allows\n\n"
       "Example:\n  ffdl run --workers 1:4 --policy queue.yaml --policy-log sizes.jsonl train.py\n"
       "  ffdl policy replay --policy other.yaml sizes.jsonl --max-oscillation 0.2");
   replay->callback(

@@ -99,16 +99,19 @@ CLI::App* add_profile_command(CLI::App& app, const std::vector<std::string>& pro
   CLI::App* command =
       app.add_subcommand("profile", "Measure a job with MAX, ... MIN workers in one run");
   add_run_options(*command, arguments->run);
-  command->add_option("--steps", arguments->steps, "steps to measure with each number of workers")
+  command->add_option("--steps", arguments->steps, "Steps to measure with each number of workers")
       ->check(within(1, kCountMax))
       ->capture_default_str();
-  command->add_option("--output", arguments->output, "file for the profile (default: print it)");
+  command->add_option("--output", arguments->output, "File for the profile (default: print it)");
   command->footer(
       "The program is one for 'ffdl run' whose session has a StepMetrics (docs/guide/launch.md).\n"
       "It must train until the smallest size has been measured; then it is asked to end. Its\n"
       "lines are printed before the profile; give --output or --log-dir to separate them.\n\n"
-      "Exit codes: 0 all sizes were measured; 1 they were not; 2 the command line; 130 or 143\n"
-      "ended by SIGINT or SIGTERM.\n\n"
+      "Exit codes:\n"
+      "  0         all sizes were measured\n"
+      "  1         a size was not measured\n"
+      "  2         the command line is wrong\n"
+      "  130, 143  ended by SIGINT or SIGTERM\n\n"
       "Example:\n  ffdl profile --workers 1:4 --output digits.json train.py\n"
       "  ffdl plan --workers 8 --jobs digits.json");
   command->callback([arguments, &program, &outcome, &exit_code] {

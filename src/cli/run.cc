@@ -404,86 +404,87 @@ namespace {
 
 void add_sizes(CLI::App& command, RunArguments& to) {
   command.add_option("--workers", to.workers,
-                     "N, or MIN:MAX: starts MAX, and continues with MIN or more (default 1)");
+                     "Number of workers, N or MIN:MAX: starts MAX, and continues with MIN or more "
+                     "(default 1)");
   command
       .add_option("--start", to.start,
-                  "number of workers to begin with, from MIN to MAX (default MAX); 'ffdl scale' "
+                  "Number of workers to begin with, from MIN to MAX (default MAX); 'ffdl scale' "
                   "starts more")
       ->check(within(1, kCountMax));
   command.add_option("--nnodes", to.nnodes,
-                     "number of nodes, N or MIN:MAX; start 'ffdl run' on each");
+                     "Number of nodes, N or MIN:MAX; start 'ffdl run' on each");
   command.add_option(
       "--nproc-per-node,--nproc_per_node", to.nproc,
-      "workers of a node: a number, cpu (its processors), gpu, or auto (gpu where there is one)");
+      "Workers of a node: a number, cpu (its processors), gpu, or auto (gpu where there is one)");
   command
       .add_option("--node-rank,--node_rank", to.node_rank,
-                  "number of this node, from 0 on (default: from the variables of torchrun, Slurm, "
-                  "MPI or Kubernetes; without these node 0 is at the rendezvous endpoint, and each "
-                  "other takes a free one)")
+                  "Number of this node, from 0 on. Default: from the variables of torchrun, Slurm, "
+                  "MPI or Kubernetes. Without these node 0 is at the rendezvous endpoint, and each "
+                  "other node takes a free number.")
       ->check(within(0, kCountMax));
   command
       .add_option("--max-restarts,--max_restarts", to.max_restarts,
-                  "number of times that each worker is started again (default 3; none where it "
-                  "fails in its first minute before any worker has joined)")
+                  "Restarts of each worker (default 3). Without this option a program that fails "
+                  "in its first minute, before any worker joins, is not restarted.")
       ->check(within(0, kCountMax));
-  command.add_option("--grace", to.grace_s, "seconds between SIGTERM and SIGKILL of a worker")
+  command.add_option("--grace", to.grace_s, "Seconds between SIGTERM and SIGKILL of a worker")
       ->check(within(0, 1e6))
       ->capture_default_str();
 }
 
 void add_places(CLI::App& command, RunArguments& to) {
-  command.add_option("--job,--rdzv-id,--rdzv_id", to.job, "the job's name (default job-PID)");
+  command.add_option("--job,--rdzv-id,--rdzv_id", to.job, "Name of the job (default job-PID)");
   command.add_option(
       "--store", to.store,
-      "URL of the job's store, or etcd: starts an etcd, on the first 3 nodes of 3 or "
-      "more, which survives the loss of one of these hosts (default: a new store that "
-      "does not survive its host)");
+      "URL of the job's store, or 'etcd'. 'etcd' starts an etcd, on the first 3 nodes of 3 or "
+      "more, which survives the loss of one. Default: a store of the job's own, lost with its "
+      "host.");
   command
       .add_option("--store-secret", to.store_secret,
-                  "secret of the store (default: a new one with a new store); prefer the variable, "
+                  "Secret of the store (default: a new one with a new store); prefer the variable, "
                   "since other users can see command lines")
       ->envname("FFDL_STORE_SECRET");
   command.add_option("--rdzv-endpoint,--rdzv_endpoint", to.rdzv_endpoint,
-                     "HOST[:PORT] where node 0 serves the store (port 29400); without --store etcd "
-                     "the job does not survive the loss of that host");
+                     "HOST[:PORT] where node 0 serves the store (port 29400). Without --store etcd "
+                     "the job does not survive the loss of that host.");
   command
       .add_option("--interface", to.interface,
-                  "interface or network, such as eth1 or 10.1.0.0/16, at which other hosts reach "
+                  "Interface or network, such as eth1 or 10.1.0.0/16, at which other hosts reach "
                   "this host's workers (default: the one that reaches the store)")
       ->envname("FFDL_INTERFACE");
   command
       .add_flag("--tls", to.tls,
-                "encrypt the connections between workers by TLS 1.3; on all hosts or on none")
+                "Encrypt the connections between workers by TLS 1.3; on all hosts or on none")
       ->envname("FFDL_TLS");
   command.add_option("--rdzv-backend,--rdzv_backend", to.rdzv_backend,
-                     "c10d or static, with equal meaning");
-  command.add_flag("--standalone", to.standalone, "start a new store for the job (the default)");
-  command.add_option("--master-addr,--master_addr", to.master_addr, "value of MASTER_ADDR");
-  command.add_option("--master-port,--master_port", to.master_port, "value of MASTER_PORT")
+                     "Back end: c10d or static, with equal meaning");
+  command.add_flag("--standalone", to.standalone, "Start a new store for the job (the default)");
+  command.add_option("--master-addr,--master_addr", to.master_addr, "Value of MASTER_ADDR");
+  command.add_option("--master-port,--master_port", to.master_port, "Value of MASTER_PORT")
       ->check(within(1, 65535));
   command.add_flag("--private-files", to.private_files,
-                   "only this user can access logs, checkpoints and other files of the job (modes "
+                   "Let only this user access logs, checkpoints and other files of the job (modes "
                    "0600 and 0700; default: by the umask)");
   command.add_option("--log-dir,--log_dir", to.log_dir,
-                     "folder for files worker-N.log, instead of lines after [worker-N]");
+                     "Folder for files worker-N.log, instead of lines after [worker-N]");
   command.add_option("--ledger-log", to.ledger_log,
-                     "folder where each worker logs the samples that it commits, for 'ffdl data "
+                     "Folder where each worker logs the samples that it commits, for 'ffdl data "
                      "audit'");
-  command.add_flag("--again", to.again, "train the job again, even if it is done");
+  command.add_flag("--again", to.again, "Train the job again, even if it is done");
   command
       .add_option(
           "--on-lost-state", to.on_lost_state,
-          "reaction when no member and no checkpoint has the state any more: restart, or fail")
+          "Reaction when no member and no checkpoint has the state any more: restart, or fail")
       ->check(CLI::IsMember({"restart", "fail"}))
       ->capture_default_str();
-  command.add_flag("-m,--module", to.is_module, "the program is a Python module");
+  command.add_flag("-m,--module", to.is_module, "Run PROGRAM as a Python module");
   command
       .add_option("--python", to.python,
                   "Python that runs modules and programs that end in .py, with -u")
       ->envname("PYTHON_EXEC")
       ->capture_default_str();
   command.add_flag("--no-python,--no_python", to.no_python,
-                   "run the program directly, even if it ends in .py");
+                   "Run the program directly, even if it ends in .py");
 }
 
 // The program is not an argument of CLI11.
@@ -496,24 +497,24 @@ struct ProgramUsage : CLI::Formatter {
 void add_steering(CLI::App& command, RunArguments& to) {
   command.add_flag(
       "--autoscale", to.autoscale,
-      "'ffdl autoscale' with the same --store decides when the job begins, and its size");
+      "Let 'ffdl autoscale' with the same --store decide when the job begins, and its size");
   command
       .add_option("--scaling", to.scaling,
-                  "with --autoscale: speed with 1, 2, ... workers, such as 1,1.9,2.7")
+                  "With --autoscale: speed with 1, 2, ... workers, such as 1,1.9,2.7")
       ->delimiter(',')
       ->check(within(0, kCountMax))
       ->allow_extra_args(false);
   command.add_option("--profile", to.profile,
-                     "with --autoscale, in place of --scaling: output of 'ffdl profile', or a file "
+                     "With --autoscale, in place of --scaling: output of 'ffdl profile', or a file "
                      "for 'ffdl plan --jobs' with this one job");
   command.add_option(
       "--on-node", to.on_node,
-      "with --autoscale: name of this node in 'ffdl offer', whose workers the job shares");
+      "With --autoscale: name of this node in 'ffdl offer', whose workers the job shares");
   command.add_option(
       "--policy", to.policy,
-      "file of the policy that sizes the job from its measurements (docs/guide/policies.md)");
+      "File of the policy that sizes the job from its measurements (docs/guide/policies.md)");
   command.add_option("--policy-log", to.policy_log,
-                     "with --policy: file to which each decision is appended, for 'ffdl policy'");
+                     "With --policy: file to which each decision is appended, for 'ffdl policy'");
 }
 
 }  // namespace
@@ -534,8 +535,11 @@ CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program
       "A program whose name ends in .py is run by Python. SIGINT or SIGTERM asks the workers\n"
       "to end, a second one kills them. docs/guide/launch.md lists the variables of a worker.\n"
       "Several workers of a node get OMP_NUM_THREADS=1 if it is not set, as under torchrun.\n\n"
-      "Exit codes: 0 all workers finished; 1 too few workers are left, or the job could not be\n"
-      "run; 2 the command line; 130 or 143 ended by SIGINT or SIGTERM.\n\n"
+      "Exit codes:\n"
+      "  0         all workers finished\n"
+      "  1         too few workers are left, or the job could not be run\n"
+      "  2         the command line is wrong\n"
+      "  130, 143  ended by SIGINT or SIGTERM\n\n"
       "Examples:\n  ffdl run --workers 4 ./train --epochs 3\n"
       "  ffdl run --job digits --workers 1:4 train.py\n"
       "  ffdl run --job digits --nnodes 3 --rdzv-endpoint node0 train.py     (on three hosts)\n"

@@ -318,9 +318,8 @@ Result<RunPlan> plan_run(const RunArguments& arguments) {
   if (nodes > 1 && !arguments.store.starts_with("etcd://") && plan.etcd_members < kEtcdMembers) {
     const bool is_served = arguments.store.empty() || starts_etcd(arguments);
     plan.warning = fmt::format(
-        "several nodes share a store that one host keeps ('{}'): the job does not survive the loss "
-        "of that host; to survive it, use --store etcd with 3 nodes or more, or --store "
-        "etcd://HOST:PORT",
+        "one host keeps the store ('{}'): the job does not survive the loss of that host; use "
+        "--store etcd from 3 nodes on, or etcd://HOST:PORT",
         is_served ? arguments.rdzv_endpoint : arguments.store);
   }
   options.job = arguments.job;

@@ -143,8 +143,8 @@ Status check_timeline(const std::string& path) {
   return Status(
       StatusCode::kUnimplemented,
       fmt::format(
-          "draw '{}': only the ffdl of the Python package draws; install that package ('pip "
-          "install .' in the sources), or name a .json file for the data of the picture",
+          "draw '{}': only the ffdl of the Python package draws; install it ('pip install .' in "
+          "the sources), or name a .json file",
           path));
 }
 
@@ -213,26 +213,26 @@ void add_workload(CLI::App& command, SimulateArguments& to) {
   auto* source = command.add_option_group("source")->require_option(1);
   source->add_option(
       "--workload", to.workload,
-      "file of jobs and their arrivals (CSV): name, time, application, num_replicas, "
+      "File of jobs and their arrivals (CSV): name, time, application, num_replicas, "
       "batch_size; or a trace: job_id, submission_time, duration, num_gpu");
   source
       ->add_option("--arrivals", to.drawn.arrivals,
-                   "draw jobs from the programs: poisson, bursty or diurnal")
+                   "Draw jobs from the programs: poisson, bursty or diurnal")
       ->transform(one_of<Arrivals>({{"poisson", Arrivals::kPoisson},
                                     {"bursty", Arrivals::kBursty},
                                     {"diurnal", Arrivals::kDiurnal}}));
-  command.add_option("--jobs", to.drawn.jobs, "with --arrivals: number of jobs")
+  command.add_option("--jobs", to.drawn.jobs, "With --arrivals: number of jobs")
       ->check(within(1, 1e6))
       ->capture_default_str();
   command
       .add_option("--load", to.drawn.load,
-                  "with --arrivals: share of the cluster that the jobs would use as requested; 1: "
+                  "With --arrivals: share of the cluster that the jobs would use as requested; 1: "
                   "all of it")
       ->check(within(1e-3, 1e3))
       ->capture_default_str();
   command
       .add_option("--seed", to.drawn.seed,
-                  "seed of --arrivals, and of the programs of a trace's jobs")
+                  "Seed of --arrivals, and of the programs of a trace's jobs")
       ->check(within(0, 0x1p64))
       ->capture_default_str();
 }
@@ -245,20 +245,20 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
   CLI::App* command = app.add_subcommand("simulate", "Simulate a workload on a cluster");
   add_workload(*command, *arguments);
   auto* programs =
-      command->add_option_group("programs", "the programs of the jobs")->require_option(0, 1);
-  programs->add_option("--profiles", arguments->profiles, "folder of measured profiles");
+      command->add_option_group("programs", "Programs of the jobs")->require_option(0, 1);
+  programs->add_option("--profiles", arguments->profiles, "Folder of measured profiles");
   programs->add_option("--throughputs", arguments->throughputs,
-                       "folder of tables: steps per second by batch and workers. With neither, k "
-                       "workers of a trace's job are k to the power of 0.8 times as fast as one");
-  command->add_option("--nodes", of_cluster.nodes)
+                       "Folder of tables: steps per second by batch and workers. With neither, k "
+                       "workers of a trace's job are k to the power of 0.8 times as fast as one.");
+  command->add_option("--nodes", of_cluster.nodes, "Nodes of the cluster")
       ->check(within(1, 100'000))
       ->capture_default_str();
-  command->add_option("--gpus-per-node", of_cluster.gpus_per_node)
+  command->add_option("--gpus-per-node", of_cluster.gpus_per_node, "Workers of a node")
       ->check(within(1, 1000))
       ->capture_default_str();
   command
       ->add_option("--policy", of_cluster.policy,
-                   "fixed, tiresias, elastic-tiresias, shortest-first or elastic")
+                   "Policy: fixed, tiresias, elastic-tiresias, shortest-first or elastic")
       ->transform(one_of<ClusterPolicy>({{"fixed", ClusterPolicy::kFixed},
                                          {"tiresias", ClusterPolicy::kTiresias},
                                          {"elastic-tiresias", ClusterPolicy::kElasticTiresias},
@@ -266,43 +266,43 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"elastic", ClusterPolicy::kElastic}}));
   command
       ->add_option("--objective", of_cluster.objective,
-                   "objective of the elastic policy: throughput or goodput")
+                   "Objective of the elastic policy: throughput or goodput")
       ->transform(one_of<PlanObjective>(
           {{"throughput", PlanObjective::kThroughput}, {"goodput", PlanObjective::kGoodput}}));
   command
       ->add_option(
           "--batch", of_cluster.batch,
-          "batch size of the elastic policy: dynamic, fixed (as in the workload), min or max")
+          "Batch size of the elastic policy: dynamic, fixed (as in the workload), min or max")
       ->transform(one_of<TrainingBatch>({{"dynamic", TrainingBatch::kDynamic},
                                          {"fixed", TrainingBatch::kWorkload},
                                          {"min", TrainingBatch::kSmallest},
                                          {"max", TrainingBatch::kLargest}}));
   command
       ->add_option("--job-workers", of_cluster.job_workers_max,
-                   "with the elastic policy: most workers of a job (default: all)")
+                   "With the elastic policy: most workers of a job (default: all)")
       ->check(within(1, kCountMax));
   command->add_flag(
       "--plan-nodes", of_cluster.plans_nodes,
-      "with the elastic policy: plan within the boundaries of nodes instead of packing afterwards");
+      "With the elastic policy: plan within the boundaries of nodes instead of packing afterwards");
   command->add_flag("--samples-alike", of_cluster.samples_count_alike,
-                    "count each sample alike, for any batch size");
+                    "Count each sample alike, for any batch size");
   command
       ->add_option("--when-full", of_cluster.when_full,
-                   "with the elastic policy: treatment of a job that does not fit, queue or drop")
+                   "With the elastic policy: treatment of a job that does not fit, queue or drop")
       ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
-  command->add_option("--interval", of_cluster.interval_s, "seconds between decisions")
+  command->add_option("--interval", of_cluster.interval_s, "Seconds between decisions")
       ->check(within(1, kSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--restart-cost", of_cluster.restart_s,
-                   "seconds that a job stops for a change of size")
+                   "Seconds that a job stops for a change of size")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
-  command->add_flag("--json", arguments->json, "print one JSON document");
+  command->add_flag("--json", arguments->json, "Print one JSON document");
   command->add_option(
       "--timeline", arguments->timeline,
-      "file for a picture (.png, .svg, .pdf) of the cluster and its jobs over time, "
-      "which the ffdl of the Python package draws; .json: the data of the picture");
+      "File for a picture (.png, .svg, .pdf) of the cluster and its jobs over time. The ffdl of "
+      "the Python package draws it. A .json file gets the data of the picture.");
   command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });
 }
 

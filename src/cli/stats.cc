@@ -114,7 +114,7 @@ void add_stats_command(CLI::App& app, Status& outcome) {
   CLI::App* stats = app.add_subcommand(
       "stats",
       "Show the statistics of a parameter server of this host, and the nodes of its memory");
-  stats->add_option("name", options->name, "The server's name, as 'ffdl doctor -n' lists it")
+  stats->add_option("name", options->name, "Name of the server, as 'ffdl doctor -n' lists it")
       ->required();
   stats->add_flag("--json", options->json, "Print JSON");
   stats->footer(

@@ -62,10 +62,10 @@ errors of Store.)")
       .def("next", &next, py::arg("out"), py::arg("timeout_s") = kDefaultTimeoutS,
            R"(Waits for the next sum and copies it to `out`; returns its number, counted from 0.
 
-Raises Timeout and InvalidArgument (another count or dtype); then it may be called again. Also
-raises errors that stay: Exhausted (it lost its place: drop the received sums, attach again),
-PeerLost (a member died or failed before it had contributed its share), WorldChanged (a member
-has left, or closed to subscribers: attach to the next world).)");
+Raises Timeout and InvalidArgument (another count or dtype); then it may be called again. The other
+errors are final. Raises Exhausted if it lost its place: drop the received sums, attach again.
+Raises PeerLost if a member died or failed before it had contributed its share. Raises WorldChanged
+if a member has left, or closed to subscribers: attach to the next world.)");
 }
 
 }  // namespace ffdl::python

@@ -45,9 +45,12 @@ A new life under an old id has a larger incarnation.)");
   Record<World> world(module, "World",
                       R"(The members of one generation of a job, in the order of their ranks.
 
-rank: of this member, its index in `members`. size: the number of members. job: the name under
-which the members find each other; worlds of the same members and generation in one store need
-different ones. A tuple of generation, rank and members is accepted in its place, with no job.)");
+rank: of this member, its index in `members`.
+size: the number of members.
+job: the name under which the members find each other. Worlds of the same members and generation in
+one store need different names.
+
+A tuple of generation, rank and members is accepted in its place, with no job.)");
   world.field("generation", &World::generation)
       .field("rank", &World::rank)
       .field("members", &World::members)
@@ -236,11 +239,11 @@ slot_bytes: of each rank, in shared memory, for data in transit; whole pages of 
 device: with NCCL and DEVICE_SHM the number of this rank's GPU; -1: the one that this thread
 uses. Name it if there are several: PyTorch's choice may be unknown here.
 gpu_worlds: with NCCL; the same at all members. With REUSE call continue_from().
-Raises Timeout (names the missing members), PeerLost (a member joined and died), InvalidArgument
-(no member; members that disagree on the backend, or cannot reach each other by it), WorldChanged
-(this generation has been begun by another process), Conflict (another process is this rank),
-Unimplemented (a backend that was not built; a rank without a GPU or NCCL), Exhausted (no room in
-/dev/shm or in a GPU's memory), and the errors of Store.)");
+Raises Timeout (names the missing members), PeerLost (a member joined and died), and the errors of
+Store. Raises InvalidArgument (no member; members that disagree on the backend, or cannot reach each
+other by it). Raises WorldChanged if another process has begun this generation, and Conflict if
+another process is this rank. Raises Unimplemented (a backend that was not built; a rank without a
+GPU or NCCL). Raises Exhausted (no room in /dev/shm or in a GPU's memory).)");
   module.def(
       "own_address",
       [](const std::string& host, uint16_t port) {
@@ -316,25 +319,28 @@ void bind_communicator(py::module_& module) {
       module, "Communicator",
       R"(The members of one world, each of which calls the same collectives in the same order.
 
-world; rank and size: of it. backend: how they reach each other, a Backend.
-Arrays: NumPy arrays, tensors that support DLPack (PyTorch), and objects with the buffer protocol
-or __cuda_array_interface__; int8 to int64, float16, bfloat16 (of ml_dtypes or PyTorch), float32,
-float64; C-contiguous, in any shape, read and written in place. A list counts as the
-concatenation of its arrays, so that many small ones take part in one operation. Each rank may
-divide its list differently.
+world: the World.
+rank, size: those of the world.
+backend: how the members reach each other, a Backend.
 
-With NCCL and DEVICE_SHM all arrays of an operation are in the GPU's memory, or all in the
-host's; other back ends use the host's alone. An operation follows the work queued on CUDA's
-default stream. For a tensor that supports DLPack it also follows the work on the producer's
-stream, such as PyTorch's current stream; wait for other streams. After an operation its result
-is ready for all streams.
+Arrays are NumPy arrays, tensors that support DLPack (PyTorch), and objects with the buffer protocol
+or __cuda_array_interface__. They hold int8 to int64, float16, bfloat16 (of ml_dtypes or PyTorch),
+float32 or float64. They are C-contiguous, in any shape, and are read and written in place. A list
+counts as the concatenation of its arrays, so that many small ones take part in one operation. Each
+rank may divide its list differently.
+
+With NCCL and DEVICE_SHM all arrays of an operation are in the GPU's memory, or all in the host's.
+Other back ends use the host's alone. An operation follows the work queued on CUDA's default stream.
+For a tensor that supports DLPack it also follows the work on the producer's stream, such as
+PyTorch's current stream; wait for other streams. After an operation its result is ready for all
+streams.
 A sum has the same bits at every rank, on every back end (but NCCL) and in every order of
 arrival. After the first failure a communicator stays failed: connect another, of a newer world.
 One thread at a time runs operations; abort() from any. Every operation waits for the others up
 to `timeout_s` seconds, lets other threads run, and ends on Ctrl-C, which aborts.
-Raises Timeout, PeerLost (another died, failed or left), Cancelled (aborted, or a fork of the
-member), InvalidArgument (the call itself: the communicator lives on; or ranks that disagree: both
-are named). The header is ffdl/comm/communicator.h.)");
+Raises Timeout, PeerLost (another member died, failed or left) and Cancelled (aborted, or a fork of
+the member). Raises InvalidArgument for a wrong call; the communicator stays usable. Also raises it
+for ranks that disagree; the message names both. The header is ffdl/comm/communicator.h.)");
   bind_collectives(communicator, {&run, &rank_of});
   bind_pauses(communicator);
   bind_rest(communicator);

@@ -107,8 +107,8 @@ void bind_micro_batch_sum(py::module_& module) {
 
 The fixed tree is over the micro-batches instead of the ranks, so the bits do not depend on the
 ranks or their shares. Each micro-batch must itself be computed alike on every rank.
-like: an array, or a list of them, with as many elements of the dtype as each gradient, and in
-the memory of gradients and results: also a GPU's, with a communicator that can access it.
+like: an array, or a list of them, with as many elements of the dtype as each gradient. It is in the
+memory of gradients and results. That may be a GPU's, with a communicator that can access it.
 shares: the number of micro-batches of a step that each rank computes, by rank, the same at all
 ranks.
 Every rank creates it between the same operations. It uses the communicator, from one thread at a

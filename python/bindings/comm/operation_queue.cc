@@ -170,7 +170,7 @@ by then; it continues. Ctrl-C ends the wait, not the operation.)");
     first.wait()
 
 The methods are those of Communicator and return at once, with a Ticket. Operations run one after
-another in the order in which they were started, which must be the same at every rank;
+another in the order in which they were started. That order must be the same at every rank.
 `timeout_s` counts from the start. Do not touch the arrays until wait() returns. While the queue
 exists, no other caller may run operations of its communicator, or register memory with it. If an
 operation has not ended when the queue is destroyed, the communicator is aborted. All methods

@@ -245,9 +245,11 @@ void bind_consumer(py::module_& module) {
       module, "DataBatch",
       R"(A batch in place. Its slot is free again when this object and its arrays are destroyed.
 
-samples: an array [n, *shape] if all have the same size, else a list of arrays of bytes; all are
-read-only and in the shared memory. ranges, indices: as they were put. skipped: the number of
-skipped samples. number: the number of the batch among all that were put, from 0.)")
+samples: an array [n, *shape] if all have the same size, else a list of arrays of bytes. All are
+read-only and in the shared memory.
+ranges, indices: as they were put.
+skipped: the number of skipped samples.
+number: the number of the batch among all that were put, from 0.)")
       .def_property_readonly("number",
                              [](const BatchHandle& handle) { return handle.batch->number; })
       .def_property_readonly("ranges",
@@ -287,9 +289,12 @@ other threads run, and ends on Ctrl-C.)")
 
 void bind_batch_ring(py::module_& module) {
   Record<BatchRingStats>(module, "BatchRingStats",
-                         "batches: put. waited: of them, for a consumer or a slot.\n"
-                         "consumers: attached. abandoned: batches that a consumer that is\n"
-                         "gone had not used.")
+                         R"(Statistics of a BatchRing.
+
+batches: put.
+waited: of these, put() calls that waited for a consumer or a slot.
+consumers: attached.
+abandoned: batches that a consumer had not used when it left or died, for each such consumer.)")
       .field("batches", &BatchRingStats::batches)
       .field("waited", &BatchRingStats::waited)
       .field("consumers", &BatchRingStats::consumers)

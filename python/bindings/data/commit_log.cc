@@ -48,10 +48,16 @@ once per epoch. One thread at a time. The header is ffdl/data/commit_log.h.)")
           "write that failed on.");
   Record<CommitAudit>(
       module, "CommitAudit",
-      "The results of an audit. steps: that committed. samples: that they committed; of these\n"
-      "missing and repeated ones. epochs: before the one that is under way, of which\n"
-      "under_way samples were committed. cut_lines: that a killed process left incomplete.\n"
-      "problems; first_problems: a sentence each.")
+      R"(The results of an audit.
+
+steps: with committed samples.
+samples: committed by these steps.
+epochs: before the present one.
+under_way: committed samples of the present epoch; 0 if none was begun.
+missing, repeated: samples.
+cut_lines: incomplete lines of killed processes.
+problems: their number.
+first_problems: up to 100 of the problems, one sentence each.)")
       .field("steps", &CommitAudit::steps)
       .field("samples", &CommitAudit::samples)
       .field("epochs", &CommitAudit::epochs)

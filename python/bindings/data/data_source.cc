@@ -287,9 +287,9 @@ Returns an array [n, *shape] with its own memory if all have the same size, else
 Also returns a list if some are corrupt and left out, with None in their places.
 out: memory for the samples, which are written one after the other from its front. The result is
 then arrays over it: [n, *shape], or a list of uint8 arrays if sizes differ or some are left out.
-An array or tensor (DLPack) in the host's memory, or an object with the buffer protocol;
-C-contiguous, writable, of single bytes or of the dtype of the samples, of any shape, and large
-enough. Files are read directly into it: pinned memory is filled without another copy
+It is an array or tensor (DLPack) in the host's memory, or an object with the buffer protocol. It is
+C-contiguous, writable, large enough, of any shape, and of single bytes or of the dtype of the
+samples. Files are read directly into it: pinned memory is filled without another copy
 (docs/guide/data.md names the exceptions). After an error its contents are undefined.
 Raises InvalidArgument (a number that does not exist; no room in `out`), Corrupt (names file and
 byte), Unavailable.)");

@@ -278,14 +278,16 @@ committed may be used twice; `repeated` counts them.
         ledger.commit()
 
 samples, partition_samples, epochs, seed, shuffle, window_partitions, partitions_wanted: of
-make_session_ledger(), the same at all workers but for the last. order: SampleOrder.ON_DEMAND.
+make_session_ledger(), the same at all workers but for the last.
+order: SampleOrder.ON_DEMAND.
 lineage: how often the job began again. The first worker that joins with a larger one resets the
 ledger to `from_`, the result of save() with a checkpoint, or to its beginning.
 lease_s: a worker that did not renew for that long is considered dead.
 on_stable: called with the CommittedStep of each commit that this worker makes or sees, inside a
 call of the ledger. That call raises its exceptions.
-Raises InvalidArgument (also for a ledger with other options under that name), Cancelled (a larger
-lineage has begun), Corrupt (no ledger is under that name), and the errors of the store.)");
+Raises InvalidArgument (also for a ledger with other options under that name) and Cancelled (a
+larger lineage has begun). Raises Corrupt (the record under that name is no ledger; `from_` is
+invalid), and the errors of the store.)");
 }
 
 void bind_push_ledger(py::module_& module) {
@@ -335,13 +337,14 @@ once per epoch, whichever process is killed. A learner has one ledger at a time.
     learner.detach()
 
 samples, partition_samples, epochs, seed, shuffle, window_partitions, partitions_wanted: of
-make_session_ledger(), the same at all learners but for the last. order:
-SampleOrder.ON_DEMAND. The server has as many partitions as the data set, or more.
-on_stable: called with the CommittedStep of each publication of this learner, inside the call of
-the learner or the ledger that makes it, or on the thread of a start_push(). It is also called
-with those that a killed learner did not report. It may call neither. Its exceptions are raised
-by that call, or by the next one after start_push(), though the samples are committed; it is not
-called again.
+make_session_ledger(), the same at all learners but for the last. The server has as many partitions
+as the data set, or more.
+order: SampleOrder.ON_DEMAND.
+on_stable: called with the CommittedStep of each publication of this learner. It runs inside the
+call of the learner or the ledger that publishes, or on the thread of a start_push(). It is also
+called with publications that a killed learner did not report. It must call neither the learner nor
+the ledger. Its exceptions are raised by that call, or by the next one after start_push(). The
+samples are committed even so. After an exception it is not called again.
 Raises InvalidArgument, Cancelled.)");
 }
 
@@ -359,13 +362,14 @@ void bind_ledger_use(LedgerClass& ledger) {
           py::arg("count") = py::none(),
           R"(Returns up to `count` samples for the next gradient: a list of SampleRange.
 
-None: all that are due now, which is meant for SampleOrder.GLOBAL. Each call begins at the same
-sample until they are committed. So in a session call it once per step, and again for a step that
-is to be repeated; push all of them to a parameter server, in any number of pushes, in this order.
-Empty: others hold the rest of this epoch, the server is late, or all is done: wait(), or take part
-in the session's step without samples. Raises InvalidArgument (a member has other options; a
-start_push() is under way), Internal (a member has another state), Cancelled once this life is
-over, and the errors of the store.)")
+count: None: all that are due now, which is meant for SampleOrder.GLOBAL.
+
+Each call begins at the same sample until they are committed. In a session call it once per step,
+and again for a step that is to be repeated. With a parameter server push all of them, in any number
+of pushes, in this order. The list is empty if others hold the rest of this epoch, the server is
+late, or all is done. Then call wait(), or take part in the session's step without samples. Raises
+InvalidArgument (a member has other options; a start_push() is under way), Internal (a member has
+another state), and the errors of the store. Raises Cancelled once this life is over.)")
       .def(
           "wait", &LedgerHandle::wait, py::arg("timeout_s") = kDefaultTimeoutS,
           "Waits while take() would return nothing because others hold the rest of an epoch. In a\n"
@@ -457,18 +461,26 @@ void bind_sample_ledger(py::module_& module) {
                      R"(Assigns the samples from which one worker computes its gradients.
 
 Each sample is committed once per epoch, whichever worker joins, leaves or dies. Three functions
-make one: make_session_ledger() (the steps of a Session commit), make_store_ledger() (commit()
-does, in a Store), make_push_ledger() (the pushes of a Learner do).
+make one: make_session_ledger() (the steps of a Session commit), make_store_ledger() (commit() does,
+in a Store), make_push_ledger() (the pushes of a Learner do).
 
-taken: the samples of take() that are not committed; in a session this member's weight in the
-mean, and 0 if its samples now belong to another member. leases: the samples that this worker
-holds, as a list of SampleRange, in the order in which it will take them. epoch: counts from 0.
-committed: samples of this epoch. is_done: all epochs are over. samples: of the data set. order,
-micro_batch_samples, batch_size_controller: as given. shares: with SampleOrder.GLOBAL, the
-number of micro-batches of each rank in the present step; empty otherwise. batch_samples: with
-SampleOrder.GLOBAL, of the present step, over all members. repeated: in a store, the samples of
-the job that may have been used twice, after a worker died with them taken and not committed. One
-thread at a time: that of the session or the learner. The header is ffdl/data/sample_ledger.h.)");
+taken: the samples of take() that are not committed. In a session it is this member's weight in the
+mean, and 0 if its samples now belong to another member.
+leases: the samples that this worker holds, as a list of SampleRange, in the order in which it will
+take them.
+epoch: counts from 0.
+committed: samples of this epoch.
+is_done: all epochs are over.
+samples: of the data set.
+order, micro_batch_samples, batch_size_controller: as given.
+shares: with SampleOrder.GLOBAL, the number of micro-batches of each rank in the present step; empty
+otherwise.
+batch_samples: with SampleOrder.GLOBAL, of the present step, over all members.
+repeated: in a store, the samples of the job that may have been used twice. A worker died with them
+taken and not committed.
+
+One thread at a time: that of the session or the learner. The header is
+ffdl/data/sample_ledger.h.)");
   bind_ledger_use(ledger);
   bind_ledger_state(ledger);
   ledger.def_readonly("order", &LedgerHandle::order)

@@ -26,11 +26,12 @@ void bind_batch_rule(py::module_& module) {
   Record<BatchRule> rule(module, "BatchRule",
                          R"(Rules for the batch size when the number of workers changes.
 
-samples: of one step, over all workers, for which the learning rate was chosen. workers: the
-number of workers for `samples`; more workers then have more samples in a step. 0: a step keeps
-its samples, and the share of each worker shrinks. samples_max: of a step; 0: no bound.
-micro_batch_max: samples that a worker can compute at a time; 0: no bound. learning_rate: a
-LearningRateRule.)");
+samples: of one step, over all workers, for which the learning rate was chosen.
+workers: the number of workers for `samples`; more workers then have more samples in a step. With
+0 a step keeps its samples, and the share of each worker shrinks.
+samples_max: of a step; 0: no bound.
+micro_batch_max: samples that a worker can compute at a time; 0: no bound.
+learning_rate: a LearningRateRule.)");
   rule.type().def(py::init([](uint64_t samples, int workers, uint64_t samples_max,
                               uint64_t micro_batch_max, LearningRateRule learning_rate) {
                     return BatchRule{samples, workers, samples_max, micro_batch_max, learning_rate};
@@ -48,10 +49,11 @@ LearningRateRule.)");
   Record<StepBatch>(module, "StepBatch",
                     R"(One step of one worker.
 
-samples: over all workers. share: the samples that this worker takes from the ledger.
+samples: over all workers.
+share: the samples that this worker takes from the ledger.
 micro_batches: the number in which it computes its share, one after another.
-learning_rate_factor: on the learning rate. progress: the steps by which a schedule of the
-learning rate advances; 1 except with ADA_SCALE.)")
+learning_rate_factor: on the learning rate.
+progress: the steps by which a schedule of the learning rate advances; 1 except with ADA_SCALE.)")
       .field("samples", &StepBatch::samples)
       .field("share", &StepBatch::share)
       .field("micro_batches", &StepBatch::micro_batches)

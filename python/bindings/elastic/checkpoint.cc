@@ -63,18 +63,22 @@ void bind_checkpoint_options(py::module_& module) {
         checkpoints=ffdl.CheckpointOptions("/shared/line", every_steps=500, resume=True), ...)
 
 folder: accessible to all members, created if absent; for one job at a time. The folder and the
-times must be the same at all members. every_steps: after each step whose number it divides; 0:
-not by steps. every_s: that many seconds after the last one; 0: not by time. at_end:
-Session.finish() takes one of the last step, so that a process that joins later has the job's
-last state. keep_last: the number of newest ones that are kept. keep_best: in addition, the
-number of those with the least metric that are kept.
-metric(): called for each checkpoint, returns a number. note(): returns bytes that are stored
-with it, such as a generator's state; those of rank 0 are stored. Both are called inside calls of
-the session, on its thread.
+times must be the same at all members.
+every_steps: after each step whose number it divides; 0: not by steps.
+every_s: that many seconds after the last one; 0: not by time.
+at_end: Session.finish() takes one of the last step. A process that joins later then has the job's
+last state.
+keep_last: the number of newest ones that are kept.
+keep_best: in addition, the number of those with the least metric that are kept.
+metric: a function that returns a number for each checkpoint.
+note: a function that returns bytes to store with it, such as a generator's state. Those of rank 0
+are stored. Both functions are called inside calls of the session, on its thread.
 names: of the arrays of the state, each unique; by default state.0, state.1 and so on.
 resume: a job that begins takes the newest checkpoint in the folder, of any job and number of
-members; without one it takes its initial state. A job that lost all its members always takes its
-own. skip_damaged: take the next older intact one instead of raising an error.
+members. Without one it takes its initial state. A job that lost all its members always takes its
+own.
+skip_damaged: take the next older intact one instead of raising an error.
+
 Checkpoints are safetensors files. docs/guide/checkpoints.md; the header is ffdl/checkpoint.h.)");
   options.def(
       py::init([](const py::object& folder, uint64_t every_steps, double every_s, int keep_last,
@@ -121,9 +125,11 @@ void bind_checkpoint_values(py::module_& module) {
   Record<Checkpoint> checkpoint(module, "Checkpoint",
                                 R"(A checkpoint that was saved or loaded.
 
-folder: of this checkpoint. job, lineage, generation, step: of its state; step: the number of
-steps that made it. metric: None if there is none. note: the bytes stored with it. participants:
-the records of a session's participants, as bytes.)");
+folder: of this checkpoint.
+job, lineage, generation, step: of its state. `step` is the number of steps that made the state.
+metric: None if there is none.
+note: the bytes stored with it.
+participants: the records of a session's participants, as bytes.)");
   checkpoint.field("folder", &Checkpoint::folder)
       .field("job", &Checkpoint::job)
       .field("lineage", &Checkpoint::lineage)
@@ -184,13 +190,15 @@ void bind_checkpoint(py::module_& module) {
       py::arg("job") = "job",
       R"(Writes a checkpoint without a session, and removes old ones; returns a Checkpoint.
 
-tensors: arrays as Session.open() takes them, each in the host's memory or in that of one GPU.
-They are read after the work queued on PyTorch's current stream. On return the whole checkpoint
-is on the disk. A kill before that leaves the previous ones unchanged. job: the job of the
-checkpoint; those of other jobs are left alone. The times, resume and skip_damaged are ignored.
-Lets other threads run. Raises InvalidArgument, Exhausted (the disk is full), Unavailable (the
-file system fails), Unimplemented (arrays in a GPU's memory, and no GPU, driver or CUDA), and the
-exceptions of metric and note.)");
+tensors: arrays as Session.open() takes them, each in the host's memory or in that of one GPU. They
+are read after the work queued on PyTorch's current stream.
+job: the job of the checkpoint; those of other jobs are left alone.
+
+On return the whole checkpoint is on the disk. A kill before that leaves the previous ones
+unchanged. The times, resume and skip_damaged are ignored. Lets other threads run. Raises
+InvalidArgument, Exhausted (the disk is full), Unavailable (the file system fails), and the
+exceptions of metric and note. Raises Unimplemented for arrays in a GPU's memory without a GPU,
+driver or CUDA.)");
   module.def(
       "load_checkpoint",
       [](const CheckpointOptionsHandle& given, const py::object& tensors) {

@@ -41,8 +41,9 @@ void bind_noise_scale(py::module_& module) {
   Record<NoiseScale> noise(module, "NoiseScale",
                            R"(The difference among the gradients of single samples.
 
-variance: of one sample's gradient, the trace of the covariance. squared_norm: of the gradient
-over all samples. measurements: the number that both are averages of; 0: nothing is known.)");
+variance: of one sample's gradient, the trace of the covariance.
+squared_norm: of the gradient over all samples.
+measurements: the number that both are averages of; 0: nothing is known.)");
   noise.field("variance", &NoiseScale::variance)
       .field("squared_norm", &NoiseScale::squared_norm)
       .field("measurements", &NoiseScale::measurements);
@@ -82,10 +83,13 @@ is ffdl/tuning/gradient_noise.h.)")
                   py::arg("block_stride") = d.block_stride,
                   R"(gradients: the arrays that the session averages, of a floating dtype.
 
-interval: steps from one measurement to the next. smoothing: the part of the averages that a
-measurement retains, 0 to below 1. block_stride: of large gradients, one block of 1,024 elements
-in that many is read, another one in each measurement; 1: all. Raises InvalidArgument; for a
-GPU's memory also Unimplemented (no GPU, driver or CUDA) and Exhausted (it is full).)")
+interval: steps from one measurement to the next.
+smoothing: the part of the averages that a measurement retains, 0 to below 1.
+block_stride: of large gradients, one block of 1,024 elements in that many is read, another one in
+each measurement; 1: all.
+
+Raises InvalidArgument; for a GPU's memory also Unimplemented (no GPU, driver or CUDA) and Exhausted
+(it is full).)")
       .def_property_readonly("noise_scale",
                              [](const NoiseHandle& handle) { return handle.use().noise_scale(); });
 }

@@ -62,12 +62,17 @@ counts if Session.step has moved.)")
       .finalize();
   Record<SessionStats>(
       module, "SessionStats",
-      "What one Session has done. steps: applied here; skipped_steps: of these, that changed\n"
-      "no state for NaN or Inf (NonFinite.SKIP). retried_steps: that were not applied, and came\n"
-      "again. early_buckets: averaged before end_step() was called. worlds: entered.\n"
-      "healed: how often it took the state over. bytes_received, bytes_sent: of state.\n"
-      "checkpoints: published, with a share of this member; dropped_checkpoints: with\n"
-      "one, but nothing came of them.")
+      R"(Statistics of one Session.
+
+steps: applied here.
+skipped_steps: of these, without an update because of NaN or Inf (NonFinite.SKIP).
+retried_steps: steps that were not applied, and were repeated.
+early_buckets: averaged before end_step() was called.
+worlds: entered.
+healed: how often this member replaced its state by another one.
+bytes_received, bytes_sent: of state.
+checkpoints: published, with a share of this member.
+dropped_checkpoints: with a share of this member, but not published (checkpoint_status()).)")
       .field("steps", &SessionStats::steps)
       .field("skipped_steps", &SessionStats::skipped_steps)
       .field("retried_steps", &SessionStats::retried_steps)
@@ -255,14 +260,15 @@ constexpr const char* kOpenDoc =
     R"(Joins the job; returns when a world has formed and this member has its state.
 
 state: arrays of all that members hold in common: weights, the optimizer's state, counters. Only
-`apply` changes them, and they stay in the same memory for the session's life. gradients: arrays
-that a step averages, of floating point. Both as Communicator takes them, of the same shapes at
-all members.
-apply(): called when the gradients hold the mean over all samples of the step. Advances the state
-by one step, to the same bits at all members. on_world(world): reports the members from now on.
-begin_anew(): resets the state to that at the opening of the session, for a job in which no
-member holds the state any more. Without it the session ends then, and its process may be started
-again. These three are called inside calls of the session, on its thread. Their exceptions end
+`apply` changes them, and they stay in the same memory for the session's life.
+gradients: arrays that a step averages, of floating point. They and the state are arrays as
+Communicator takes them, of the same shapes at all members.
+apply: called when the gradients hold the mean over all samples of the step. It advances the state
+by one step, to the same bits at all members.
+on_world: called with the World when the members have changed.
+begin_anew: resets the state to that at the opening of the session, for a job in which no member
+holds the state any more. Without it the session ends then, and its process may be started again.
+These three functions are called inside calls of the session, on its thread. Their exceptions end
 the session and are raised by that call.
 participants: StepParticipants, the same kinds in the same order at all members.
 micro_batch_shares: a SampleLedger of them, with SampleOrder.GLOBAL. Gradients are then added
@@ -273,36 +279,38 @@ bucket has consecutive gradients of one dtype, of that many bytes; the same at a
 shared_memory: arrays of shared_array(), or SharedMemory, that hold the gradients. A bucket that
 is the whole of one is averaged in place by the members of one host, which is faster.
 checkpoints: CheckpointOptions, for a job that loses all its members and for the next one;
-written beside the training. None: none.
+written beside the training. None: no checkpoints.
 recovery: the state from which the remaining members continue when a member dies; the same at all
 members.
 on_lost_state: the fate of a job whose state no member and no checkpoint has any more; the same
 at all members. None: the value from `ffdl run`, or RESTART.
 A job that is done stays done: then the state here is its last one, from a member or a
-checkpoint, and is_finished is true. Raises JobDone if that state does not exist any more: a
-process that does not catch it ends with 0. begin_again() lets the job train again.
-store: None for that of the job that `ffdl run` has started this process for. id, job,
-min_workers, max_workers and takes_over_from are then those of `ffdl run`, if they are None
+checkpoint, and is_finished is true. Raises JobDone if that state does not exist any more; if it is
+not caught, the process ends with 0. Use begin_again() to let the job train again.
+store: None for that of the job that `ffdl run` has started this process for. Arguments that are
+None are then those of `ffdl run`: id, job, min_workers, max_workers and takes_over_from
 (job_environment()).
 id: of this member; a new life has the same.
 address: the IP address of this host at which members on others reach it.
 tls: encrypts the connections between members by TLS 1.3, as FFDL_TLS=1 does; the same at all.
 backend: with NCCL and DEVICE_SHM arrays may be in the memory of a GPU: the gradients all or
 none, each array of the state independently. The session's work follows the work that was queued
-on the default stream before a call, and in `apply` and begin_anew; wait for other streams there.
+on the default stream before a call, and in `apply` and begin_anew. Wait for other streams there.
 Work that adds up and measures gradients is queued on the default stream, too. Sums, and a state
 that was received, are ready for all streams.
-device: the GPU of this member; -1: that of its arrays. gpu_worlds: with NCCL, the same at all
-members: the source of the connections between the GPUs of the next world (docs/guide/gpu.md).
+device: the GPU of this member; -1: that of its arrays.
+gpu_worlds: with NCCL, the same at all members: the source of the connections between the GPUs of
+the next world (docs/guide/gpu.md).
 non_finite: the treatment of a step whose mean gradient holds NaN or Inf, the same at all
-members. REJECT ends the session at all of them by InvalidArgument, with the state unchanged;
-SKIP changes no state, and the step counts: its samples are used; ACCEPT does not check.
-name_gradient(index, element): returns a text that names an element of `gradients` in errors.
+members. REJECT ends the session at all of them by InvalidArgument, with the state unchanged.
+SKIP changes no state, and the step counts: its samples are used. ACCEPT does not check.
+name_gradient: called with an index and an element; returns a text that names this element of
+`gradients` in errors.
 verify_state: hash and compare the whole state whenever the world changes.
 The times are those of MembershipOptions and SessionOptions; docs/reference/timeouts.md describes
 them.
-Raises InvalidArgument (members that do not fit together: names the difference), Timeout,
-Unimplemented (NCCL or DEVICE_SHM, and no GPU, driver, NCCL or CUDA), and the errors of Store.)";
+Raises Timeout, InvalidArgument (members that do not fit together; it names the difference), and the
+errors of Store. Raises Unimplemented for NCCL or DEVICE_SHM without a GPU, driver, NCCL or CUDA.)";
 
 void bind_session_open(py::class_<SessionHandle>& session) {
   const SessionOptions d;
@@ -400,7 +408,7 @@ Afterwards the gradients are the mean over all after CONTINUE or WORLD_CHANGED, 
           R"(Adds this member's next micro-batch; the gradients are the mean over `samples` samples.
 
 The arrays are free afterwards. A share that is too large to be computed at once is passed in
-parts, which end_step() combines; pass it the sum of their samples, or 0 to drop them. Needs
+parts, which end_step() combines. Pass end_step() the sum of their samples, or 0 to drop them. Needs
 memory for one more gradient. Raises InvalidArgument (after begin_average).
 With `micro_batch_shares` the parts are those of the job; parts that are missing are empty. A
 step that failed shows in end_step(), as RETRY_STEP or HEALED. Waits for the others in the first
@@ -542,15 +550,20 @@ void bind_session(py::module_& module) {
 
 Members join, leave and die between steps, and each sample is committed once per epoch. A
 newcomer takes part in one step without samples before open() returns. The death of a member ends
-no other member's session. world: the World of the next step. step: the number applied since the
-job began. self: this life of the member, a Member. stats: a SessionStats. is_finished: the job
-is done, and the state is its last one: finish() has returned here, or this member joined after
-the end. Then finish() does nothing and end_step() returns LEFT.
+no other member's session.
+
+world: the World of the next step.
+step: the number of steps that were applied since the job began.
+self: this process as a Member: its id and its incarnation.
+stats: a SessionStats.
+is_finished: the job is done, and the state is its last one. finish() has returned here, or this
+member joined after the end. Then finish() does nothing and end_step() returns LEFT.
+
 One thread; ask_to_leave() from any. Every call that waits lets other threads run and ends on
 Ctrl-C, which ends the session.
-Raises InvalidArgument (members do not fit together), Cancelled (this member was fenced, replaced
-or reported dead: drop the state), Timeout (no world worked), Internal (equal steps, unequal
-states). After an error the session is over. The header is ffdl/session.h.)");
+Raises Timeout (no world worked), InvalidArgument (members do not fit together) and Internal (equal
+steps, unequal states). Raises Cancelled if this member was fenced, replaced or reported dead: drop
+the state. After an error the session is over. The header is ffdl/session.h.)");
   module.def(
       "begin_again",
       [](Store& store, const std::string& job) {

@@ -9,9 +9,9 @@ void bind_step_participant(pybind11::module_& module) {
   pybind11::class_<ParticipantHandle>(module, "StepParticipant",
                                       R"(An object with data that each step of a Session commits.
 
-A few bytes of each member travel with its gradients, and the data that a participant keeps of
-them is equal at all members: a session's SampleLedger, GradientNoise, StragglerWatch. The header is
-ffdl/step_participant.h.)");
+A few bytes of each member are sent with its gradients. The data that a participant keeps of them is
+equal at all members. A session's SampleLedger, GradientNoise and StragglerWatch are participants.
+The header is ffdl/step_participant.h.)");
 }
 
 }  // namespace ffdl::python

@@ -14,10 +14,15 @@ void bind_launch_environment(py::module_& module) {
       module, "JobEnvironment",
       R"(The parameters of a worker from `ffdl run`. Session.open() reads them if it has no store.
 
-store_url, store_secret: for open_store(). job: its name. worker_id: of this worker, the same in
-each of its lives. min_workers, max_workers: of the job. takes_over_from: the worker that this
-one replaces; "": none. ledger_log: a folder for logs of the ledgers' commits; "": none.
-on_lost_state: an OnLostState. docs/guide/launch.md.)");
+store_url, store_secret: for open_store().
+job: its name.
+worker_id: of this worker, the same in each of its lives.
+min_workers, max_workers: of the job.
+takes_over_from: the worker that this one replaces; "": none.
+ledger_log: a folder for logs of the ledgers' commits; "": none.
+on_lost_state: an OnLostState.
+
+docs/guide/launch.md has more.)");
   job.field("store_url", &JobEnvironment::store_url)
       .field("job", &JobEnvironment::job)
       .field("worker_id", &JobEnvironment::worker_id)

@@ -68,9 +68,11 @@ void bind_attach(py::class_<AveragingHandle>& learner) {
                   py::arg("slot") = py::none(),
                   R"(Waits for the server with that name, and for a free slot (or the one given).
 
-rule and schedule: of the local steps. period: mini-batches from one exchange to the next.
-elasticity: the part of the distance to the centre that an exchange moves, in (0, 1]. Raises
-Timeout, Exhausted, Corrupt; InvalidArgument for a server that does not average.)")
+rule, schedule: of the local steps.
+period: mini-batches from one exchange to the next.
+elasticity: the part of the distance to the centre that an exchange moves, in (0, 1].
+
+Raises Timeout, Exhausted, Corrupt; InvalidArgument for a server that does not average.)")
       .def_static(
           "attach",
           [](const ServerHandle& handle, double timeout_s, const UpdateRuleOptions& rule,
@@ -131,9 +133,11 @@ void bind_training(py::class_<AveragingHandle>& learner) {
 void bind_averaging_learner(py::module_& module) {
   Record<AveragingStats>(module, "AveragingStats", R"(Statistics of one AveragingLearner object.
 
-mini_batches: all of them; skipped: those dropped for NaN or Inf. exchanges: with the server.
-late: mini-batches by which a late server made periods longer. restarts: how often the local
-model held NaN or Inf and began again at the centre.)")
+mini_batches: all of them.
+skipped: mini-batches that were dropped for NaN or Inf.
+exchanges: with the server.
+late: mini-batches by which a late server made periods longer.
+restarts: how often the local model held NaN or Inf and began again at the centre.)")
       .field("mini_batches", &AveragingStats::mini_batches)
       .field("skipped", &AveragingStats::skipped)
       .field("exchanges", &AveragingStats::exchanges)

@@ -21,14 +21,19 @@ namespace {
 constexpr const char* kDocs =
     R"(Updates weights in a GPU's memory once, in place, by a built-in rule.
 
-Serves as apply() of a Session, and in loops of your own. gradient: float32, bfloat16 or float16;
-weights: float32; state: the rule's state, float32 zeros before the first update: one array for
-momentum, nesterov and adagrad, two for adam and adamw, none for the others. All are in the
-memory of the GPU that this thread uses, at multiples of 16 bytes. They have the same number of
-elements and share no element. number: of the update, from 1. learning_rate is used, not that of
-the options. The gradient is multiplied by gradient_scale, then clamped to [-clip_value,
-clip_value] (0: not). stream: a cudaStream_t as a number; 0: the default stream. Returns at once:
-keep the arrays until the stream is done. The weights get the same bits as from a
+Serves as apply() of a Session, and in loops of your own.
+
+gradient: float32, bfloat16 or float16.
+weights: float32.
+state: the rule's state, float32 zeros before the first update. It is one array for momentum,
+nesterov and adagrad, two for adam and adamw, none for the others.
+number: of the update, from 1.
+stream: a cudaStream_t as a number; 0: the default stream.
+
+All arrays are in the memory of the GPU that this thread uses, at multiples of 16 bytes. They have
+the same number of elements and share no element. learning_rate is used, not that of the options.
+The gradient is multiplied by gradient_scale, then clamped to [-clip_value, clip_value] (0: not).
+Returns at once: keep the arrays until the stream is done. The weights get the same bits as from a
 ParameterServer's rule. Raises InvalidArgument; Unimplemented (no GPU, driver or kernel for it; a
 build without CUDA).)";
 

@@ -103,9 +103,11 @@ void bind_values(py::module_& module) {
   py::implicitly_convertible<py::tuple, SampleRange>();
   Record<LearnerStats>(module, "LearnerStats", R"(Statistics of one Learner object.
 
-mini_batches: those given to it; published: gradients, each of one mini-batch or several;
-accumulated: mini-batches that were added to another one; skipped: for NaN or Inf. waits: how
-often it waited for others, with Synchrony.STALE or BULK.)")
+mini_batches: those given to it.
+published: gradients, each of one mini-batch or several.
+accumulated: mini-batches that were added to another one.
+skipped: mini-batches that were dropped for NaN or Inf.
+waits: how often it waited for others, with Synchrony.STALE or BULK.)")
       .field("mini_batches", &LearnerStats::mini_batches)
       .field("published", &LearnerStats::published)
       .field("accumulated", &LearnerStats::accumulated)
@@ -153,7 +155,7 @@ gradient_type. Raises InvalidArgument for NaN or Inf with NonFinite.REJECT.)")
            R"(Starts push(gradient, samples) on a thread of the learner's own, and returns.
 
 Leave the values alone until finish_push() returns. With a device they are in the memory of that
-GPU, and its copy follows the work on `stream`, a cudaStream_t as a number; 0: the default stream.
+GPU. Their copy follows the work on `stream`, a cudaStream_t as a number; 0: the default stream.
 There are then at most `parameters` values in a sparse gradient. One push at a time.)");
 }
 

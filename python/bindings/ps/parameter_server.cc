@@ -43,10 +43,14 @@ void bind_enums(py::module_& module) {
 void bind_stats(py::module_& module) {
   Record<LearnerProgress>(module, "LearnerProgress", R"(Statistics of the learners of one slot.
 
-attached: a learner is attached at present. pid: of the last, in its own pid namespace.
-incarnation: how often the slot was attached. published: gradients; folded: of these, into all
-shards. mini_batches: folded, as late ones are added up; skipped: for NaN or Inf. samples: folded
-or skipped.)")
+attached: a learner is attached at present.
+pid: of the last learner, in its own pid namespace.
+incarnation: how often the slot was attached.
+published: gradients.
+folded: of these, into all shards.
+mini_batches: folded, as late ones are added up.
+skipped: for NaN or Inf.
+samples: folded or skipped.)")
       .field("slot", &LearnerProgress::slot)
       .field("attached", &LearnerProgress::attached)
       .field("pid", &LearnerProgress::pid)
@@ -58,9 +62,9 @@ or skipped.)")
       .field("samples", &LearnerProgress::samples);
   Record<PartitionProgress>(
       module, "PartitionProgress",
-      "The ledger of one partition. committed: the first position that is not. samples: in\n"
-      "the weights. repeated: positions that were committed again; missing: that were\n"
-      "skipped.")
+      "The ledger of one partition. committed: the first position that is not committed.\n"
+      "samples: in the weights. repeated: positions that were committed again. missing:\n"
+      "positions that were skipped.")
       .field("committed", &PartitionProgress::committed)
       .field("samples", &PartitionProgress::samples)
       .field("repeated", &PartitionProgress::repeated)
@@ -69,10 +73,11 @@ or skipped.)")
       module, "MemoryPlacement",
       R"(The placement of the pages of a server's segment, as the kernel reports it to this process.
 
-shard_nodes: the NUMA node of each shard's weights; -1: the kernel does not report it. bound:
-each shard's pages were requested on its node. threads_bound: threads of this process that are
-bound to their node. huge_page_bytes: of the segment. note, huge_page_note: what the system
-refuses or grants.)")
+shard_nodes: the NUMA node of each shard's weights; -1: the kernel does not report it.
+bound: each shard's pages were requested on its node.
+threads_bound: threads of this process that are bound to their node.
+huge_page_bytes: of the segment.
+note, huge_page_note: what the system refuses or grants.)")
       .field("shard_nodes", &MemoryPlacement::shard_nodes)
       .field("bound", &MemoryPlacement::bound)
       .field("threads_bound", &MemoryPlacement::threads_bound)
@@ -82,12 +87,17 @@ refuses or grants.)")
   Record<ParameterServerStats>(module, "ParameterServerStats",
                                R"(Statistics of a server.
 
-version: gradients folded by the slowest shard. epoch: 1 for the server that made the segment,
-one more for each that took it over. server_alive, server_pid: of it. recoveries: folds that a
-successor finished. learners_reclaimed: learners that died attached. learners: a LearnerProgress
-for each slot that was used; partitions: a PartitionProgress for each. memory: a MemoryPlacement.
-device: the GPU that folds, as the server reports it, or None. staleness[0] counts gradients made
-from the newest weights, staleness[b] those that 2**(b-1) to 2**b - 1 others overtook.)")
+version: gradients folded by the slowest shard.
+epoch: 1 for the server that made the segment, one more for each that took it over.
+server_alive, server_pid: of it.
+recoveries: folds that a successor finished.
+learners_reclaimed: learners that died attached.
+learners: a LearnerProgress for each slot that was used.
+partitions: a PartitionProgress for each.
+memory: a MemoryPlacement.
+device: the GPU that folds, as the server reports it, or None.
+staleness: [0] counts gradients made from the newest weights. [b] counts those that 2**(b-1) to 2**b
+- 1 others overtook.)")
       .field("version", &ParameterServerStats::version)
       .field("epoch", &ParameterServerStats::epoch)
       .field("server_alive", &ParameterServerStats::server_alive)
@@ -106,8 +116,11 @@ void bind_cut(py::module_& module) {
       module, "ParameterServerCut",
       R"(A consistent state of a whole server, for ParameterServer.create(cut=).
 
-Every shard was folded exactly to the same gradients: `version` of them. updates: the same, or
-rounds with Synchrony.BULK. rule: its kind. partitions: a PartitionProgress for each.)")
+Every shard was folded exactly to the same gradients: `version` of them.
+
+updates: the same, or rounds with Synchrony.BULK.
+rule: its kind.
+partitions: a PartitionProgress for each.)")
       .def_readonly("version", &ParameterServerCut::version)
       .def_readonly("updates", &ParameterServerCut::updates)
       .def_readonly("rule", &ParameterServerCut::rule)

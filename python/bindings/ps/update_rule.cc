@@ -17,10 +17,16 @@ void bind_rule_options(py::module_& module) {
   const UpdateRuleOptions defaults;
   py::class_<UpdateRuleOptions>(module, "UpdateRuleOptions", R"(A built-in update rule.
 
-kind: "sgd", "momentum", "nesterov", "adagrad", "adam", "adamw" or "average". The numbers have
-PyTorch's names and meaning: learning_rate, momentum (momentum, nesterov), beta1, beta2 (adam,
-adamw), epsilon (adagrad, adam, adamw), weight_decay (added to the gradient; with adamw taken from
-the weight instead). "average" uses none of them: it is for the server of AveragingLearners.
+The numbers have PyTorch's names and meaning.
+
+kind: "sgd", "momentum", "nesterov", "adagrad", "adam", "adamw" or "average". "average" uses none of
+the numbers: it is for the server of AveragingLearners.
+learning_rate: of each kind but average.
+momentum: of momentum and nesterov.
+beta1, beta2: of adam and adamw.
+epsilon: of adagrad, adam and adamw.
+weight_decay: added to the gradient; with adamw taken from the weight instead.
+
 Raises InvalidArgument for an unknown kind.)")
       .def(py::init([](const std::string& kind, float learning_rate, float momentum, float beta1,
                        float beta2, float epsilon, float weight_decay) {
@@ -60,9 +66,9 @@ void bind_schedule(py::module_& module) {
   py::class_<LearningRateSchedule>(module, "LearningRateSchedule",
                                    R"(Learning rate over the updates of a run: warm-up, then decay.
 
-warmup_steps: updates over which the factor grows linearly from 1/warmup_steps to 1. decay_steps:
-length of a linear or cosine decay, or the period of Decay.STEP. final_factor: where the decay
-ends, or the factor per period.)")
+warmup_steps: updates over which the factor grows linearly from 1/warmup_steps to 1.
+decay_steps: length of a linear or cosine decay, or the period of Decay.STEP.
+final_factor: where the decay ends, or the factor per period.)")
       .def(py::init(
                [](Decay decay, uint64_t warmup_steps, uint64_t decay_steps, float final_factor) {
                  return LearningRateSchedule{.decay = decay,

@@ -36,9 +36,10 @@ void bind_autoscaler_client(py::module_& module) {
   Record<JobAllocation>(module, "JobAllocation",
                         R"(The decision of the autoscaler for a job.
 
-workers: 0 if there is no decision yet, or the job waits. batch: the batch size of a step with
-that many workers; 0: no request. is_dropped: the job is rejected for good. reason: of the
-decision.)")
+workers: 0 if there is no decision yet, or the job waits.
+batch: the batch size of a step with that many workers; 0: no request.
+is_dropped: the job is rejected for good.
+reason: of the decision.)")
       .field("workers", &JobAllocation::workers)
       .field("batch", &JobAllocation::batch)
       .field("is_dropped", &JobAllocation::is_dropped)

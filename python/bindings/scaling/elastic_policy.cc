@@ -23,9 +23,13 @@ void bind_step_measurement(py::module_& module) {
   Record<StepMeasurement> speed(module, "StepMeasurement",
                                 R"(The measured steps of a job in one configuration.
 
-workers, and the nodes on which they ran. batch: samples of a step, over all workers. steps: their
-number. step_s: their mean time. sync_s: the part of it spent waiting for other workers. age_s: the
-seconds since the last of them. samples_per_s: the speed of all workers.)");
+workers, nodes: the number of workers, and of the nodes on which they ran.
+batch: samples of a step, over all workers.
+steps: the number of steps.
+step_s: their mean time.
+sync_s: the part of step_s spent waiting for other workers.
+age_s: the seconds since the last of the steps.
+samples_per_s: the speed of all workers.)");
   speed.field("workers", &StepMeasurement::workers)
       .field("nodes", &StepMeasurement::nodes)
       .field("batch", &StepMeasurement::batch)
@@ -57,10 +61,14 @@ void bind_observation(py::module_& module) {
   Record<Observation> seen(module, "Observation",
                            R"(A job as a policy sees it: means over some steps in one world.
 
-at_s: the time of the decision, in seconds since 1970, UTC. workers; step: the last of them.
-step_s: of one step. samples_per_s: of all workers; 0: not
-known. communication_share: the part of a step in which a member does not compute. speeds: a
-StepMeasurement of each size. idle_workers: workers that no job uses, or None.
+at_s: the time of the decision, in seconds since 1970, UTC.
+workers: the number of workers.
+step: the last of the steps.
+step_s: of one step.
+samples_per_s: of all workers; 0: not known.
+communication_share: the part of a step in which a member does not compute.
+speeds: a StepMeasurement of each size.
+idle_workers: workers that no job uses, or None.
 metrics: those of the application, a MetricValue of each name.)");
   seen.field("workers", &Observation::workers)
       .field("step", &Observation::step)
@@ -156,10 +164,11 @@ void bind_steady(py::module_& module) {
   Record<SteadyOptions> steady(module, "SteadyOptions",
                                R"(The limits of every policy.
 
-min_workers, max_workers. cooldown_s: the time that the size stays after a change. confirmations:
-the number of times in a row that the policy must want more, or fewer. tolerance: a change by
-less than this part of the present size is ignored. step_max: the most workers in one change; 0:
-no bound.)");
+min_workers, max_workers: the bounds of the size.
+cooldown_s: the time that the size stays after a change.
+confirmations: the number of times in a row that the policy must want more, or fewer.
+tolerance: a change by less than this part of the present size is ignored.
+step_max: the most workers in one change; 0: no bound.)");
   steady.field("min_workers", &SteadyOptions::min_workers)
       .field("max_workers", &SteadyOptions::max_workers)
       .field("confirmations", &SteadyOptions::confirmations)
@@ -202,9 +211,13 @@ void bind_replay(py::module_& module) {
   py::class_<PolicyReplay>(module, "PolicyReplay",
                            R"(The sizes that a policy would have requested.
 
-points: a ReplayPoint of each observation. changes; reversals: those that take one back within the
-window. oscillation: their part of the changes. unmeasured: points at a size for which the trace
-has no speed. seconds, worker_seconds, mean_workers.)")
+points: a ReplayPoint of each observation.
+changes: the number of changes of the size.
+reversals: changes that take one back within the window.
+oscillation: the part of the changes that are reversals.
+unmeasured: points at a size for which the trace has no speed.
+seconds: from the first to the last point.
+worker_seconds, mean_workers: the workers over that time, as a sum and as a mean.)")
       .def_readonly("points", &PolicyReplay::points)
       .def_readonly("changes", &PolicyReplay::changes)
       .def_readonly("reversals", &PolicyReplay::reversals)

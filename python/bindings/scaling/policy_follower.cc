@@ -80,10 +80,12 @@ changes: the number that it requested from the job. The header is ffdl/scaling/e
                   py::arg("interval_s") = seconds_of(d.interval), py::arg("log_file") = py::none(),
                   R"(policy: an ElasticPolicy, or an object with decide(observation).
 
-store: None for that of the job that `ffdl run` has started this process for. steady: the limits
-of the policy; the job's MIN and MAX apply as well. interval_s: the least time between decisions.
-log_file: every decision is added to it. Raises InvalidArgument, Unavailable, and the errors of
-Store.)")
+store: None for that of the job that `ffdl run` has started this process for.
+steady: the limits of the policy; the job's MIN and MAX apply as well.
+interval_s: the least time between decisions.
+log_file: every decision is added to it.
+
+Raises InvalidArgument, Unavailable, and the errors of Store.)")
       .def("stop", &FollowerHandle::stop, "Ends it; raises the exception of the policy.")
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](FollowerHandle& handle, const py::args&) { handle.stop(); })

@@ -72,9 +72,12 @@ time, that of the session; never waits. The header is ffdl/tuning/step_metrics.h
                   py::arg("metrics") = std::map<std::string, py::function>(),
                   R"(store: None for that of the job that `ffdl run` has started this process for.
 
-steps: of one measurement. metrics: functions by name, the same names at all members, called once
-a step inside a call of the session; each returns a number, or None if this member reports
-nothing. That call raises their exceptions. Raises InvalidArgument, and the errors of Store.)");
+steps: of one measurement.
+metrics: functions by name, the same names at all members. Each is called once a step inside a call
+of the session, and returns a number, or None if this member reports nothing. That call raises their
+exceptions.
+
+Raises InvalidArgument, and the errors of Store.)");
 }
 
 }  // namespace ffdl::python

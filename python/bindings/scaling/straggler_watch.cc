@@ -72,8 +72,10 @@ void bind_straggler_watch(py::module_& module) {
   Record<Straggler>(module, "Straggler",
                     R"(A member for which the others wait.
 
-member: a Member. factor: its time for a sample over the median of all, the mean of `steps`
-steps. steps: the number of consecutive steps in which it was slow. step: the last of them.)")
+member: a Member.
+factor: its time for a sample over the median of all, the mean of `steps` steps.
+steps: the number of consecutive steps in which it was slow.
+step: the last of them.)")
       .field("member", &Straggler::member)
       .field("factor", &Straggler::factor)
       .field("steps", &Straggler::steps)

@@ -13,10 +13,14 @@ namespace ffdl::python {
 void bind_diagnose(py::module_& module) {
   Record<SegmentInfo>(module, "SegmentInfo", R"(One shared-memory segment of ffdl on this host.
 
-name: without prefix and folder. kind: "parameter server", "communicator" or "unknown". bytes: of
-memory held. age_s: since its creation. creator_pid: in the pid namespace of its creator. in_use:
-a live process holds one of its locks. is_own: False for a segment of another user. problem: the
-reason why no more is known; "" if there is none.)")
+name: without prefix and folder.
+kind: "parameter server", "communicator" or "unknown".
+bytes: of memory held.
+age_s: since its creation.
+creator_pid: in the pid namespace of its creator.
+in_use: a live process holds one of its locks.
+is_own: False for a segment of another user.
+problem: the reason why no more is known; "" if there is none.)")
       .field("name", &SegmentInfo::name)
       .field("kind", &SegmentInfo::kind)
       .field("bytes", &SegmentInfo::bytes)

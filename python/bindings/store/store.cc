@@ -151,10 +151,11 @@ It has one thread of its own. The header is ffdl/store.h.)")
           R"(folder: of the store's log; created if it is absent.
 address: host:port to listen at; port 0 is any free one.
 secret: the key to the store; needed if other hosts can reach the address.
-makes_secret: without a secret, a new store gets 32 random bytes of its own, in a file of the
-folder that only its owner can read. open_store("tcp://" + folder) reads it there.
-Raises InvalidArgument (no such address; no secret where one is needed), Conflict (another
-process serves the folder), Corrupt (the log), Unavailable (the folder or the port), Exhausted.)")
+makes_secret: without a secret, a new store gets 32 random bytes of its own. They are in a file of
+the folder that only its owner can read. open_store("tcp://" + folder) reads them there.
+Raises InvalidArgument (no such address; no secret where one is needed) and Conflict (another
+process serves the folder). Raises Corrupt (the log), Unavailable (the folder or the port),
+Exhausted.)")
       .def(
           "url", [](const StoreServerHandle& handle) { return handle.server->url(); },
           "For open_store().")
@@ -191,10 +192,12 @@ header is ffdl/store.h.)");
       py::arg("url"), py::kw_only(), py::arg("secret") = StoreOptions{}.secret,
       R"(The Store at a URL.
 
-mem:// is in this object alone, for the threads of one process; file:///a/folder is for the
-processes of one host; tcp://host:port is served by a StoreServer with that `secret`;
-tcp:///a/folder is for the processes of one host and user, with a secret of its own there. Raises
-InvalidArgument (no such URL, another secret), Unavailable (no such folder, no answer).)");
+    mem://            in this object alone, for the threads of one process
+    file:///a/folder  for the processes of one host
+    tcp://host:port   served by a StoreServer with that `secret`
+    tcp:///a/folder   for the processes of one host and user, with a secret of its own there
+
+Raises InvalidArgument (no such URL, another secret), Unavailable (no such folder, no answer).)");
 }
 
 }  // namespace ffdl::python

@@ -41,16 +41,19 @@ class CheckpointUpload:
     The constructor downloads the newest complete checkpoint, unless the folder has that or a newer
     one. So a job with ``resume`` continues on a machine that has nothing. A thread uploads each new
     one once it is published in the folder. Leaving the block waits until the newest is uploaded,
-    and raises why it cannot be; a block that an exception ends waits for nothing.
+    and raises the error if that fails. A block that an exception ends waits for nothing.
     All workers do the same: one process of those that share the folder uploads at a time. When it
     dies, another continues.
 
     options: those of the session. Its folder is the staging folder; ``keep_last`` and ``keep_best``
     count there and at the URL. With ``skip_damaged`` an incomplete copy at the URL is skipped.
-    url: of fsspec, for one job at a time. interval_s: from one look at the folder to the next.
-    storage_options: those of fsspec. docs/guide/checkpoints.md. Raises InvalidArgument, Corrupt (a
-    copy at the URL is incomplete), NotFound (there is no such bucket), Conflict (another job
-    uploads to the URL), Unavailable, Unimplemented (the package of fsspec for the URL is not installed).
+    url: of fsspec, for one job at a time.
+    interval_s: from one look at the folder to the next.
+    storage_options: those of fsspec.
+
+    Raises InvalidArgument, Unavailable, NotFound (there is no such bucket) and Corrupt (a copy at
+    the URL is incomplete). Raises Conflict if another job uploads to the URL. Raises Unimplemented
+    if the package of fsspec for the URL is not installed. docs/guide/checkpoints.md has more.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class CheckpointUpload:
         return self._uploads
 
     def status(self) -> None:
-        """Raises why the last try of an upload failed; later ones are tried again."""
+        """Raises the error of the last try of an upload, if it failed. It is tried again."""
         if self._failure is not None:
             raise self._failure
 
@@ -255,7 +258,8 @@ class CheckpointUpload:
         if os.path.getsize(path) != size:
             raise Corrupt(
                 f"download '{self._remote.url}/{name}/{file}': {os.path.getsize(path)} bytes, "
-                f"where its manifest has {size}; restore it, or set skip_damaged to take an older one"
+                f"where its manifest has {size}; restore it, or set skip_damaged to take an older "
+                "one"
             )
         _sync(path)
 

@@ -25,11 +25,14 @@ def local_copies(
         paths = ffdl.data.local_copies(["s3://bucket/a.parquet"], "/scratch/data", max_bytes=10**12)
         data = ffdl.data.open_parquet(paths)
 
-    urls: of fsspec; a path is returned as it is. folder: for the copies of one job, which all
-    processes of a host may share. A copy is complete or absent, and stays for the next call while
-    the original is the same. max_bytes: of all copies in the folder. Copies that this call does not
-    name are removed for it, the longest unused first. Raises Exhausted (these files need more, or
-    the disk is full), NotFound, InvalidArgument, Unavailable, Unimplemented.
+    urls: of fsspec; a path is returned as it is.
+    folder: for the copies of one job, which all processes of a host may share. A copy is complete
+    or absent, and stays for the next call while the original is the same.
+    max_bytes: of all copies in the folder. Copies that this call does not name are removed for it,
+    the longest unused first.
+
+    Raises Exhausted (these files need more, or the disk is full), NotFound, InvalidArgument,
+    Unavailable, Unimplemented.
     """
     if isinstance(urls, (str, os.PathLike)):
         raise InvalidArgument(f"copy files: urls are {urls!r}; give a list of them")

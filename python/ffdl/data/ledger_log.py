@@ -17,8 +17,9 @@ def logged(on_stable: _OnStable | None, **options: Any) -> _OnStable | None:
     """Returns the `on_stable` of a ledger; it also writes this worker's log, if there is one.
 
     A worker's first ledger has the file ID.commits, the next one ID.commits-1, since an audit takes
-    the logs of one data set. A new life appends to the files of the last. options: of
-    CommitLog.open(). Raises Unavailable.
+    the logs of one data set. A new life appends to the files of the last.
+
+    options: of CommitLog.open(). Raises Unavailable.
     """
     environment = job_environment()
     if environment is None or not environment.ledger_log:

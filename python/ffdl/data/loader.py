@@ -52,40 +52,43 @@ class ElasticLoader:
     per epoch, whichever worker joins, leaves or dies; none is added or left out to make workers
     even. Without PyTorch give ``loader.ledger`` to Session.open() and iterate over batches().
 
-    dataset: has ``__len__`` and ``__getitem__``, or ``__getitems__`` too, as data sets of PyTorch
-    and Hugging Face; a NumPy array, or a tuple of arrays of as many rows; files, as an
-    ffdl.DataSource; or ffdl.data.IterableShards.
-    batch_samples: with SampleOrder.GLOBAL (the default) the samples of a step over all workers; a
+    dataset: an object with ``__len__`` and ``__getitem__``, or ``__getitems__`` too, as data sets
+    of PyTorch and Hugging Face. Or a NumPy array, a tuple of arrays of as many rows, an
+    ffdl.DataSource of files, or ffdl.data.IterableShards.
+    batch_samples: with SampleOrder.GLOBAL (the default) the samples of a step over all workers. A
     step has the same samples for any number of workers. With ON_DEMAND the samples of this worker,
     so that a faster one that takes more at a time gets more. The last of an epoch may be fewer.
-    epochs: after which the training ends; None: 1, or with `steps` no limit. steps: of the session,
-    after which the training ends: batches() of a trainer or of this loader. Only with a session.
+    epochs: the number of epochs after which the training ends. None: 1, or with `steps` no limit.
+    steps: the number of the session's steps after which batches() of a trainer or of this loader
+    ends the training. Only with a session.
     sampler: an iterable of sample numbers, the order of an epoch, as those of PyTorch: weighted, by
-    length, or your own. batch_sampler: one of lists of them; each is a step, so each but the last
-    has batch_samples numbers. Every worker makes it alike. The loader asks it once per epoch, after
-    set_epoch(), if it has that, and with generators seeded by `seed` and the epoch; the ledger then
-    commits each place of that order once.
-    shuffle, seed, partition_samples, window_partitions, micro_batch_samples,
-    batch_size_controller, partitions_wanted, on_stable: of make_session_ledger(). ON_DEMAND
-    needs partition_samples; window_partitions shuffles the samples of that many partitions
-    together. Under ``ffdl run --ledger-log FOLDER`` the arguments of on_stable are also logged
-    there.
+    length, or your own. Every worker makes it alike. The loader calls its set_epoch(), if it has
+    that, and reads it once per epoch, with generators seeded by `seed` and the epoch. The ledger
+    then commits each place of that order once.
+    batch_sampler: a sampler of lists of sample numbers, in place of `sampler`. Each list is a step,
+    so each but the last has batch_samples numbers.
+    shuffle, seed, partition_samples, window_partitions, micro_batch_samples, batch_size_controller,
+    partitions_wanted, on_stable: of make_session_ledger(). ON_DEMAND needs partition_samples.
+    window_partitions shuffles the samples of that many partitions together. Under ``ffdl run
+    --ledger-log FOLDER`` the arguments of on_stable are also logged there.
     store, id: for workers without a session. The ledger is in that Store, which this worker joins
-    as `id`, and loader.ledger.commit() commits each batch; needs ON_DEMAND. job, lineage, from_,
-    lease_s: of make_store_ledger(), the second and third to continue from a checkpoint.
-    learner: for workers of a parameter server. The ledger is one of that Learner, and a push of the
-    ranges that all_parts() returns with each batch commits it; needs ON_DEMAND.
+    as `id`, and loader.ledger.commit() commits each batch; needs ON_DEMAND.
+    job, lineage, from_, lease_s: of make_store_ledger(). The second and third are to continue from
+    a checkpoint.
+    learner: for workers of a parameter server. The ledger is one of that Learner. A push of the
+    ranges that all_parts() returns with each batch commits the batch; needs ON_DEMAND.
     collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
     num_workers: processes that load; 0: next() loads. They start here, and end with the loader:
-    create it before the session. prefetch_factor: the number of batches that each loads ahead.
-    worker_init_fn: called in each with its number. multiprocessing_context: 'fork', 'spawn' or
-    'forkserver'.
+    create it before the session.
+    prefetch_factor: the number of batches that each process loads ahead.
+    worker_init_fn: called in each process with its number.
+    multiprocessing_context: 'fork', 'spawn' or 'forkserver'.
     pin_memory: tensors are in page-locked memory, if PyTorch has CUDA.
 
     Before each batch the generators of ``random``, ``numpy.random`` and PyTorch (of the CPU) are
-    seeded from seed and first sample, so that augmentation does not depend on the process that
-    loads. With ``seed_generators=False`` they are left alone. Arrays of a batch from a process are
-    in shared memory, which is reused once none of them is in use.
+    seeded from seed and first sample. So augmentation does not depend on the process that loads.
+    With ``seed_generators=False`` they are left alone. Arrays of a batch from a process are in
+    shared memory, which is reused once none of them is in use.
     Threads: one at a time, that of the session. Raises InvalidArgument.
     """
 
@@ -117,7 +120,8 @@ class ElasticLoader:
             epochs = 1 if steps is None else 0
         if steps is not None and (steps < 1 or store is not None or learner is not None):
             raise InvalidArgument(
-                f"make a loader: steps is {steps}; give at least 1, and only to workers of a session"
+                f"make a loader: steps is {steps}; give at least 1, and only to workers of a "
+                "session"
             )
         if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1 or epochs < 0:
             raise InvalidArgument(
@@ -240,10 +244,12 @@ class ElasticLoader:
     ) -> Iterator[tuple[forecast.Ranges, Any]]:
         """Iterates over the parts of the step's batch, each with the ranges of its samples.
 
-        cut: the parts of a step's ranges, as in ffdl.data.parts; the same in each step, since parts
-        are loaded ahead, too. samples: of this step, with ON_DEMAND; None: batch_samples. Empty if
-        the step has no samples for this worker. None for a part of which all samples are corrupt
-        and left out. Raises the errors of next().
+        cut: the parts of a step's ranges, as in ffdl.data.parts. The same in each step, since parts
+        are loaded ahead, too.
+        samples: of this step, with ON_DEMAND; None: batch_samples.
+
+        Empty if the step has no samples for this worker. The batch is None for a part of which all
+        samples are corrupt and left out. Raises the errors of next().
         """
         if samples is None:
             samples = self._batch_samples
@@ -277,9 +283,9 @@ class ElasticLoader:
                 if session.end_step() == ffdl.StepResult.LEFT:
                     break
 
-        Takes part in the other steps itself, and ends if this worker leaves in one of them: then
-        not ``is_done``. When all epochs or steps are done it makes the last step stable and leaves
-        the job. Raises InvalidArgument if end_step() was forgotten, and the errors of next().
+        Takes part in the other steps itself. Ends before ``is_done`` if this worker leaves in one
+        of them. When all epochs or steps are done it makes the last step stable and leaves the job.
+        Raises InvalidArgument if end_step() was forgotten, and the errors of next().
         """
         while True:
             while not self.is_done and (self._steps is None or session.step < self._steps):

@@ -24,16 +24,17 @@ _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
 def collate(samples: Sequence[Any]) -> Any:
     """Makes a batch of samples of one form: stacks arrays, gathers fields and keys one by one.
 
-    Numbers and arrays become an array, tensors a tensor (as PyTorch's ``default_collate`` makes it,
-    which handles samples that hold a tensor), tuples a tuple of batches, dicts a dict of batches,
-    all else a list. Raises InvalidArgument if shapes or lengths differ.
+    Numbers and arrays become an array, tuples a tuple of batches, dicts a dict of batches, and all
+    else a list. PyTorch's ``default_collate`` handles samples that are tensors or hold one. Raises
+    InvalidArgument if shapes or lengths differ.
     """
     first = samples[0]
     torch = sys.modules.get("torch")
     try:
         if torch is not None and _holds_tensor(first, torch):
             samples = samples if isinstance(samples, list) else list(samples)
-            if type(first) is torch.Tensor and first.layout is torch.strided and not first.is_nested:
+            is_plain = type(first) is torch.Tensor and first.layout is torch.strided
+            if is_plain and not first.is_nested:
                 return torch.stack(samples)  # the result of default_collate
             return torch.utils.data.default_collate(samples)
         if isinstance(first, _NUMBERS):
@@ -73,7 +74,7 @@ class Loading:
         self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int | None,
         order: SampledOrder | None = None, partition_samples: int = 1,
     ) -> None:
-        """order: of a sampler, for a ledger of its samples in the order of the data set."""
+        """order: that of a sampler, for a ledger of its samples in the order of the data set."""
         self.samples = size_of(dataset) if order is None else order.samples
         self._order = order
         self._partition_samples = partition_samples  # used only with an order
@@ -106,7 +107,8 @@ class Loading:
             arrays = self._dataset if is_tuple else (self._dataset,)
             taken = tuple(array[numbers] for array in arrays)
             return Loaded(taken if is_tuple else taken[0])
-        samples = self._dataset.read(numbers) if self._is_source else rows_of(self._dataset, numbers)
+        samples = (
+            self._dataset.read(numbers) if self._is_source else rows_of(self._dataset, numbers))
         if not self._leaves_out:
             return Loaded((self._collate_fn or collate)(samples))
         if isinstance(samples, list):

@@ -21,7 +21,8 @@ def is_arrays(dataset: Any) -> bool:
 def rows_of(dataset: Any, numbers: npt.NDArray[np.integer[Any]]) -> list[Any]:
     """Returns the samples of these numbers, one by one. Not for an ffdl.DataSource."""
     if is_arrays(dataset):
-        taken = [array[numbers] for array in (dataset if isinstance(dataset, tuple) else (dataset,))]
+        arrays = dataset if isinstance(dataset, tuple) else (dataset,)
+        taken = [array[numbers] for array in arrays]
         return list(zip(*taken, strict=True)) if len(taken) > 1 else list(taken[0])
     if hasattr(dataset, "__getitems__"):
         return list(dataset.__getitems__(numbers.tolist()))

@@ -39,8 +39,8 @@ class SampledOrder:
         self._batch_samples = batch_samples
         if any(hasattr(one, "num_replicas") for one in _nested(sampler)):
             raise InvalidArgument(
-                f"take the order of '{self._name}': it returns one worker's share of an epoch; give "
-                "the sampler of all samples, which the loader shares among the workers"
+                f"take the order of '{self._name}': it returns one worker's share of an epoch; "
+                "give the sampler of all samples, which the loader shares among the workers"
             )
         first = self._ask(0)
         if not np.array_equal(first, self._ask(0)):
@@ -56,7 +56,7 @@ class SampledOrder:
 
     @property
     def checksum(self) -> int:
-        """The checksum of the first epoch's order: workers compare it to see that theirs are equal."""
+        """The checksum of the first epoch's order. Workers compare it: all must have one order."""
         return zlib.crc32(self._of(0).tobytes())
 
     def numbers(self, places: npt.NDArray[np.int64], epoch: int) -> npt.NDArray[np.int64]:

@@ -19,8 +19,8 @@ class IterableShards:
                                          order=ffdl.SampleOrder.ON_DEMAND, partition_samples=1000)
 
     shards: each an iterable that returns the same samples in each iteration, or a function that
-    returns one. counts: the number of samples of each; None: they are counted by one iteration over
-    all of them.
+    returns one.
+    counts: the number of samples of each. None: they are counted by one iteration over all of them.
 
     A sample is found by iterating from the last one that was read, or from the start of its shard
     if it comes before that. Use an order in which samples of a shard follow each other:
@@ -68,7 +68,7 @@ class IterableShards:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, which iterates by itself."""
+        """Returns the state for another process, which iterates by itself."""
         return self.__dict__ | {"_open": -1, "_rest": iter(()), "_next": 0}
 
     def _begin(self, number: int) -> Iterator[Any]:

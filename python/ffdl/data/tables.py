@@ -53,10 +53,10 @@ class TableSource:
         data = ffdl.data.open_parquet(["a.parquet", "b.parquet"], columns=["tokens", "label"])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64, partition_samples=10_000)
 
-    Made by open_parquet, open_arrow. A row is a sample. read() returns a dict of columns: numbers
-    as an array, lists of a fixed size as an array of rows, all else (text, bytes, lists,
-    structures) as a list of Python's values. A batch of ElasticLoader has this form; with a
-    collate_fn, rows are dicts.
+    Made by open_parquet, open_arrow. A row is a sample. read() returns a dict of columns. Numbers
+    are an array, lists of a fixed size an array of rows. All else (text, bytes, lists, structures)
+    is a list of Python's values. A batch of ElasticLoader has this form; with a collate_fn, rows
+    are dicts.
 
     Files are read by pieces, their row groups or record batches. A read of a row reads its piece.
     The pieces used last stay in memory, up to ``cached_bytes``, and at least one. A shuffle within
@@ -67,14 +67,17 @@ class TableSource:
 
     skip_corrupt: a piece is corrupt if it cannot be read, or if its pages differ from the checksum
     of Parquet's writer. Its rows are left out and counted (``skipped``), as is a file without a
-    readable schema; otherwise it raises Corrupt. ``read()`` returns the other rows then, and single rows that are
-    left out are None.
+    readable schema; otherwise it raises Corrupt. ``read()`` returns the other rows then, and single
+    rows that are left out are None.
 
     Any thread; also in processes that are forked. After unpickling it opens its files again.
     pyarrow reads and unpacks without Python's lock; two pieces of one file are read one after the
-    other. Raises InvalidArgument (columns that a file lacks or has of another type; numbers that
-    are null), NotFound, Corrupt (names file and row group or record batch), Exhausted (a piece that
-    needs more memory than there is), Unavailable, Unimplemented (no pyarrow).
+    other.
+
+    Raises NotFound, Unavailable, Corrupt (names file and row group or record batch) and
+    Unimplemented (no pyarrow). Raises InvalidArgument for columns that a file lacks or has of
+    another type, and for numbers that are null. Raises Exhausted if a piece needs more memory than
+    there is.
     """
 
     def __init__(
@@ -119,7 +122,8 @@ class TableSource:
     def skipped(self) -> SkippedRows:
         """The rows that were left out, in this process.
 
-        samples: rows that were requested, counted each time; bytes: of files without a schema;
+        samples: rows that were requested, counted each time.
+        bytes: of files without a schema.
         first: the reason of the first.
         """
         with self._lock:
@@ -267,8 +271,8 @@ class TableSource:
         values = flat.flatten() if is_rows else flat
         if flat.null_count or values.null_count:
             raise InvalidArgument(
-                f"read column '{name}' of '{self._files[0].path}' and others: a number is null; fill "
-                "it in, or leave the column out with columns="
+                f"read column '{name}' of '{self._files[0].path}' and others: a number is null; "
+                "fill it in, or leave the column out with columns="
             )
         array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
         return array.reshape(len(flat), kind.list_size) if is_rows else array
@@ -331,7 +335,7 @@ class _File:
         raise NotImplementedError
 
     def _begin(self, piece: int) -> int | None:
-        """The offset in the file, if known."""
+        """Returns the offset in the file, if known."""
         return None
 
     def _read(self, piece: int, columns: list[str]) -> Any:
@@ -379,8 +383,8 @@ class _ArrowFile(_File):
         for field in self.schema:
             if "dictionary<" in str(field.type):
                 raise Unimplemented(
-                    f"open '{self.path}': column '{field.name}' of this stream is a dictionary; write "
-                    "an Arrow file or Parquet"
+                    f"open '{self.path}': column '{field.name}' of this stream is a dictionary; "
+                    "write an Arrow file or Parquet"
                 )
         self.piece_rows = []
         self._messages = []
@@ -421,8 +425,8 @@ def _call(doing: str, call: Any, advice: str = "copy or write it again") -> Any:
         raise Unimplemented(f"{doing}: {error}; write it otherwise") from error
     except MemoryError as error:
         raise Exhausted(
-            f"{doing}: {error or 'there is no memory left'}; write it again in smaller pieces, ask for "
-            "fewer rows at once, or raise 'ulimit -v' or the container's limit of memory"
+            f"{doing}: {error or 'there is no memory left'}; write it again in smaller pieces, ask "
+            "for fewer rows at once, or raise 'ulimit -v' or the container's limit of memory"
         ) from error
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-LARGE_BYTES = 4096  # smaller ones travel in the message
+LARGE_BYTES = 4096  # smaller ones are sent in the message
 _ALIGNMENT = 64
 
 
@@ -85,7 +85,7 @@ class Slot:
         return True
 
     def close(self) -> None:
-        """Arrays that are in use stay: their mapping keeps the memory."""
+        """Closes the file. Arrays that are in use stay: their mapping keeps the memory."""
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
@@ -120,5 +120,5 @@ def _tensor(array: npt.NDArray[np.uint8], dtype: str, shape: tuple[int, ...]) ->
     import torch
 
     if not array.flags.writeable:
-        array = array.copy()  # it came in the message, and is small
+        array = array.copy()  # it was in the message, and is small
     return torch.from_numpy(array).view(getattr(torch, dtype)).view(shape)

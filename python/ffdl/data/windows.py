@@ -37,9 +37,9 @@ def windows(
 
     tokens: a NumPy array, also of a mapped file, or a tensor; one dimension, more than block_size.
     stride: None: each sample begins at a random place, which depends on its number and the seed
-    alone. A number: they begin at its multiples, as many as there are; block_size is for an
+    alone. A number: samples begin at its multiples, as many as there are. Give block_size for an
     evaluation, which reads each token once.
-    samples: the number of random windows in an epoch; None: so many that a training of `steps=`
+    samples: the number of random windows in an epoch. None: so many that a training of `steps=`
     never ends an epoch. Each epoch has the same windows.
     Raises InvalidArgument.
     """

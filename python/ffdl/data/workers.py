@@ -100,7 +100,8 @@ class _Worker:
     ) -> None:
         self.connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, number, load, init), daemon=True, name=f"ffdl-load-{number}"
+            target=_serve, args=(theirs, number, load, init), daemon=True,
+            name=f"ffdl-load-{number}"
         )
         try:
             self._process.start()

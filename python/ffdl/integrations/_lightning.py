@@ -236,7 +236,7 @@ def on_device(trainer: Any, batch: Any) -> Any:
 
 
 class Callbacks(list):  # type: ignore[type-arg]
-    """The Trainer's callbacks; there seem to be none where another worker calls them."""
+    """The Trainer's callbacks; empty at a worker if another worker calls them."""
 
     def __init__(self, callbacks: list[Any], are_called: Callable[[], bool]) -> None:
         super().__init__(callbacks)
@@ -296,7 +296,7 @@ class Shared:
         return json.loads(text)
 
     def put_states(self, trainer: Any) -> None:
-        """Tells the states of the callbacks to the worker that takes over."""
+        """Sends the states of the callbacks to the worker that takes over."""
         if self._store is None:
             return
         image = io.BytesIO()

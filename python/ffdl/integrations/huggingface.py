@@ -54,7 +54,7 @@ class _Loader:
 
 
 class ElasticTrainer(transformers.Trainer):
-    """A ``transformers.Trainer`` whose workers come and go; takes the same arguments.
+    """A ``transformers.Trainer`` whose workers join and leave; takes the same arguments.
 
     ::
 
@@ -64,16 +64,17 @@ class ElasticTrainer(transformers.Trainer):
         trainer.train()
 
     Start it with ``ffdl run --workers 1:4 train.py``; alone it trains alone. A step has
-    per_device_train_batch_size * gradient_accumulation_steps samples, over all workers, whichever
-    their number. With gradient_accumulation_steps > 1 they share its micro-batches, and the weights
-    have the same bits for any number of workers.
+    per_device_train_batch_size * gradient_accumulation_steps samples, over any number of workers.
+    With gradient_accumulation_steps > 1 they share its micro-batches, and the weights have the same
+    bits for any number of workers.
     Logging, evaluation and saving happen at one worker, after steps that were applied. A callback
     that stops the training stops it everywhere.
 
     elastic: options of ffdl.torch.elastic(), such as checkpoints=ffdl.CheckpointOptions(...,
     resume=True), in place of resume_from_checkpoint.
-    Not supported: DeepSpeed, FSDP, several GPUs per worker, training sets without a length, a second
-    train(), and the arguments that docs/guide/huggingface.md lists. They raise InvalidArgument.
+    Not supported: DeepSpeed, FSDP, several GPUs per worker, training sets without a length, a
+    second train(), and the arguments that docs/guide/huggingface.md lists. They raise
+    InvalidArgument.
     """
 
     def __init__(self, *args: Any, elastic: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -119,7 +120,8 @@ class ElasticTrainer(transformers.Trainer):
             shuffle=Shuffle.NONE if is_in_order else Shuffle.SAMPLES,
             seed=arguments.data_seed or arguments.seed,
             collate_fn=self._get_collator_with_removed_columns(self.data_collator, "training"),
-            num_workers=arguments.dataloader_num_workers, pin_memory=arguments.dataloader_pin_memory)
+            num_workers=arguments.dataloader_num_workers,
+            pin_memory=arguments.dataloader_pin_memory)
         return _Loader(loader, self.train_dataset, parts)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -182,7 +184,7 @@ class ElasticTrainer(transformers.Trainer):
         self, *, model: Any, train_dataloader: Any, trial: Any, ignore_keys_for_eval: Any,
         start_time: float, **_: Any
     ) -> None:
-        """All epochs: a worker that comes later begins within one of them."""
+        """Runs all epochs. A worker that joins later begins within one of them."""
         elastic = self._elastic
         assert elastic is not None
         callbacks = self.callback_handler
@@ -225,7 +227,7 @@ class ElasticTrainer(transformers.Trainer):
     def _evaluate(
         self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False
     ) -> dict[str, float]:
-        """Tells the metric to all workers, in place of stepping the scheduler of this one."""
+        """Sends the metric to all workers, in place of stepping the scheduler of this one."""
         metrics = super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler=True)
         if isinstance(_plain(self.lr_scheduler), torch.optim.lr_scheduler.ReduceLROnPlateau):
             name = self.args.metric_for_best_model or "loss"
@@ -242,7 +244,7 @@ class ElasticTrainer(transformers.Trainer):
         self.state.is_world_process_zero = self.state.is_local_process_zero = self._elastic.is_main
 
     def _leave_to_main(self) -> None:
-        """Another worker logs, evaluates and saves this step."""
+        """Lets another worker log, evaluate and save this step."""
         if self.control.should_log:
             self._total_loss_scalar += self._tr_loss.item()
             self._tr_loss.zero_()

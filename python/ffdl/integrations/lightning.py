@@ -24,7 +24,7 @@ _APPLIED = (StepResult.CONTINUE, StepResult.WORLD_CHANGED)
 
 
 class ElasticStrategy(SingleDeviceStrategy):
-    """Lets workers come and go while ``Trainer.fit`` trains an unchanged LightningModule.
+    """Lets workers join and leave while ``Trainer.fit`` trains an unchanged LightningModule.
 
     ::
 
@@ -33,8 +33,8 @@ class ElasticStrategy(SingleDeviceStrategy):
         trainer = lightning.Trainer(strategy=ElasticStrategy(), max_epochs=3)
         trainer.fit(module, loader)
 
-    Start it with ``ffdl run --workers 1:4 train.py``; alone it trains alone. A step has batch_size *
-    accumulate_grad_batches samples, over all workers, whichever their number; Lightning counts it as
+    Start it with ``ffdl run --workers 1:4 train.py``; alone it trains alone. A step has
+    batch_size * accumulate_grad_batches samples, over any number of workers. Lightning counts it as
     one batch. With accumulate_grad_batches > 1 the workers share its micro-batches, and the weights
     have the same bits for any number of workers.
     Callbacks, logging, validation and saving happen at one worker, after steps that were applied.
@@ -147,7 +147,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     def optimizer_step(
         self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        """Makes a step of the job; again, with the samples that are due then, until it is applied."""
+        """Makes a step of the job, with the samples that are due each time, until it is applied."""
         feed = self._feed
         while True:
             loss = closure()
@@ -165,7 +165,7 @@ class ElasticStrategy(SingleDeviceStrategy):
             self._batch = on_device(self._trainer, feed.begin(begun=1))
 
     def on_train_end(self) -> None:
-        """Tells the others of an early stop, which takes one more step, and leaves the job."""
+        """Reports an early stop to the others, which takes one more step, and leaves the job."""
         if self._trainer.should_stop:
             self.elastic.stop()
         loop = self._trainer.fit_loop.epoch_loop
@@ -234,7 +234,7 @@ class ElasticStrategy(SingleDeviceStrategy):
             self.precision_plugin._after_closure(self.lightning_module, optimizer)
 
     def _report_metric(self, interval: str, update_plateau_schedulers: bool) -> None:
-        """Tells all workers the metric of a ReduceLROnPlateau; elastic() steps the schedulers."""
+        """Sends a ReduceLROnPlateau's metric to all workers; elastic() steps the schedulers."""
         if update_plateau_schedulers and self.is_global_zero:
             for metric in metrics_of(self._trainer, interval):
                 self.elastic.report(metric)

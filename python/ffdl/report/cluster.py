@@ -83,7 +83,8 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> None:
         above.set_xlabel("")
         figure.suptitle(
             f"{report['completed']} of {report['jobs']} jobs done, on average in "
-            f"{report['mean_jct_s']:.0f} s; {100 * report['utilisation']:.0f} % of the workers used")
+            f"{report['mean_jct_s']:.0f} s; {100 * report['utilisation']:.0f} % of the workers "
+            "used")
         figure.savefig(path, dpi=110)
         plt.close(figure)
 

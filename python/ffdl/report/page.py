@@ -24,7 +24,8 @@ def draw(summary: Summary) -> bytes:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    panels: list[tuple[str, Any, int]] = [("loss", _draw_loss, 3), ("samples/s", _draw_throughput, 2)]
+    panels: list[tuple[str, Any, int]] = [
+        ("loss", _draw_loss, 3), ("samples/s", _draw_throughput, 2)]
     if any(curve.values for curve in summary.pauses):
         panels.append(("ms between steps", _draw_pauses, 2))
     if summary.workers:
@@ -72,6 +73,8 @@ def page(summary: Summary, picture: bytes) -> str:
             for row in rows)
         return f"<h2>{escape(heading)}</h2>\n<table>\n{lines}\n</table>\n"
 
+    tables = (table("Numbers", summary.numbers) + table("Longest stalls", stalls)
+              + table("What happened", happened))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(summary.title)}</title>
 <style>
@@ -81,7 +84,7 @@ td {{ padding: 0.1em 1.5em 0.1em 0 }}
 </style></head><body>
 <h1>{escape(summary.title)}</h1>
 <img alt="loss, throughput and stalls over time" src="data:image/png;base64,{image}">
-{table("Numbers", summary.numbers)}{table("Longest stalls", stalls)}{table("What happened", happened)}
+{tables}
 </body></html>
 """
 

@@ -20,9 +20,11 @@ class RunLog:
         log = ffdl.report.RunLog("run")  # run/worker-0.jsonl under `ffdl run`
         log.write("step", step=session.step, samples=len(x), loss=loss, workers=session.world.size)
 
-    folder: of the run, the same for all its processes; it is created. name: of the process; None:
-    that of the worker, or ``process-PID``. Lines are appended to an existing file. Each line is
-    handed to the system when write() returns. Numbers that JSON lacks become null.
+    folder: of the run, the same for all its processes; it is created.
+    name: of the process; None: that of the worker, or ``process-PID``.
+
+    Lines are appended to an existing file. Each line is handed to the system when write() returns.
+    Numbers that JSON lacks become null.
     Threads: one at a time. Raises OSError.
     """
 

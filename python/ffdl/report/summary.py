@@ -87,7 +87,8 @@ class Summary:
     workers: list[Curve]
     pauses: list[Curve]  # between steps, in ms
     stalls: list[Stall]
-    staleness: list[int]  # [0]: from the newest weights, [b]: 2**(b-1) to 2**b - 1 others came between
+    # [0]: from the newest weights. [b]: 2**(b-1) to 2**b - 1 other gradients were folded before.
+    staleness: list[int]
     happened: list[Event]
     numbers: list[tuple[str, str]]
 
@@ -105,8 +106,9 @@ def summarise(events: list[Event], name: str) -> Summary:
     of_run = {run: _steps_of(steps, run) for run in runs}
     losses = [_loss_of(run, of_run[run]) for run in runs]
     throughput = [_throughput_of(run, of_run[run]) for run in runs]
-    workers = [Curve(run, [one["t_s"] for one in of_run[run]], [one["workers"] for one in of_run[run]])
-               for run in runs if any(one["workers"] for one in of_run[run])]
+    workers = [
+        Curve(run, [one["t_s"] for one in of_run[run]], [one["workers"] for one in of_run[run]])
+        for run in runs if any(one["workers"] for one in of_run[run])]
     if progress:
         losses += _curves(progress, {"train_loss": "training", "val_loss": "validation"})
         throughput += _curves(progress, {"samples_per_s": ""})

@@ -55,8 +55,8 @@ def export_checkpoint(
 ) -> Checkpoint:
     """Writes the newest checkpoint of a folder as PyTorch, Hugging Face or DCP read it.
 
-    folder: of elastic() or local_sgd(); or that of one of its checkpoints. target: a new file for
-    ``torch``, otherwise a new folder; it is complete or absent.
+    folder: of elastic() or local_sgd(), or that of one of its checkpoints.
+    target: a new file for ``torch``, otherwise a new folder. It is complete or absent.
     format: ``torch``: torch.load() reads ``{"model", "optimizer", "step", ...}``. ``hf``: weights
     that from_pretrained() reads, with the config.json of the folder ``config``. ``dcp``:
     torch.distributed.checkpoint reads the same as ``torch``, under the names of get_state_dict().
@@ -114,11 +114,16 @@ def import_checkpoint(
     """Makes a folder of checkpoints from a file of PyTorch, Hugging Face or DCP.
 
     An elastic() with ``resume=True`` begins from it. Its samples begin with the first epoch.
-    source: a file or folder of that format; ``torch``: also the state_dict of a model. ``hf``: also
-    in several files. ``dcp``: only of those you trust, as PyTorch unpickles it. folder: a new one.
-    model, optimizer and the others: as for elastic(), on the CPU; they are not changed. What the
-    source does not have, such as the optimizer's state, is as these have it. step: that of the
-    source by default, or 0. job: of the session; its ``keep_last`` counts the checkpoint then.
+
+    source: a file or folder of that format. ``torch``: also the state_dict of a model. ``hf``: also
+    several files. ``dcp``: only files that you trust, as PyTorch unpickles them.
+    folder: a new one.
+    step: that of the source by default, or 0.
+    job: of the session. Its ``keep_last`` counts the checkpoint then.
+
+    The model, the optimizer and the other arguments are those of elastic(), on the CPU. They are
+    not changed. Values that the source does not have, such as the optimizer's state, are taken from
+    them.
 
     Every value has the bits of the source: another dtype or shape is refused. Raises
     InvalidArgument (it is of another model or optimizer; the folder has checkpoints), NotFound,

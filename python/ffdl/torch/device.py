@@ -36,7 +36,8 @@ def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.
         elif device != found[1]:
             raise InvalidArgument(
                 f"{doing}: '{found[0]}' is on '{found[1]}', and '{name}' on '{device}'; move all "
-                f"of it to one device, e.g. with model.to('{device if is_gpu(device) else found[1]}')"
+                "of it to one device, e.g. with "
+                f"model.to('{device if is_gpu(device) else found[1]}')"
             )
     return torch.device("cpu") if found is None else found[1]
 
@@ -83,7 +84,7 @@ def zeros(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 
 
 def seed(device: torch.device, number: int) -> None:
-    """Seeds the generators of the model's code, that of the CPU among them."""
+    """Seeds PyTorch's generators of the CPU and of the model's GPU."""
     # torch.manual_seed() is slow: it remembers each call for all devices.
     torch.default_generator.manual_seed(number)
     if is_gpu(device):

@@ -96,13 +96,16 @@ class Inbox:
     """Matches the messages to a rank with its receives, in the order in which both were called.
 
     A message begins with a header, which names its dtype, tag and size. Its lane reads the header
-    while a receive could take the message, and then the rest into the tensor of the first one that
-    takes it. A header that none takes stays until one does. So a receive from any rank consumes one
-    message, of whichever rank. A rank that begins to send leaves a key in c10d's store, which is
-    looked for while a receive from any rank waits. From then on its lane waits for its messages.
+    while a receive could take the message. It reads the rest into the tensor of the first receive
+    that takes the message. A header that no receive takes stays until one does. So a receive from
+    any rank consumes one message, of any rank. A rank that begins to send leaves a key in c10d's
+    store, which is looked for while a receive from any rank waits. From then on its lane waits for
+    its messages.
 
-    members: the names of the ranks in errors. lane: that of the messages of a rank. calls: true if
-    a rank has begun to send, and waits for its lane.
+    members: the names of the ranks in errors.
+    lane: returns the lane of the messages of a rank.
+    calls: returns True if a rank has begun to send, and waits for its lane.
+
     Threads: all methods from any thread. It starts one, with the first receive, for time-outs.
     """
 
@@ -311,7 +314,8 @@ class Inbox:
 
     def _timeout(self, receive: Receive) -> ffdl.Timeout:
         known = [
-            *(f"{self._name(s)} has sent one with tag {head[1]}" for s, head in self._heads.items()),
+            *(f"{self._name(sender)} has sent one with tag {head[1]}"
+              for sender, head in self._heads.items()),
             *(f"{self._name(sender)} is lost" for sender in self._lost),
         ]
         return ffdl.Timeout(

@@ -52,8 +52,8 @@ def _of_the_cpu(method: Callable[..., Work]) -> Callable[..., Work]:
 class ProcessGroup(dist.ProcessGroup):
     """A group of ranks over an ffdl.Communicator: the result of ``init_process_group("ffdl")``.
 
-    Use it through torch.distributed. The methods are those of c10d's ProcessGroup. They return a
-    Work at once, and run one after another in the order in which they were called, which all ranks
+    Use it through torch.distributed. The methods are those of c10d's ProcessGroup, and return a
+    Work at once. The operations run one after another in the order of the calls, which all ranks
     must share. send and recv run beside them. Tensors are dense, of the CPU, and of any dtype if
     they are only moved; one that is not contiguous is copied. Tensors of another device go to the
     back end that the same init_process_group() names for it. A group that failed stays failed:

@@ -25,7 +25,8 @@ class ProcessGroupOptions:
 
     address: the IP address of this host at which ranks on others reach it. A connection there
     counts once it has proved that it is a rank's. "": that of FFDL_INTERFACE, or the one on the way
-    to MASTER_ADDR. backend, tls, slot_bytes: as ffdl.connect_communicator() takes them.
+    to MASTER_ADDR.
+    backend, tls, slot_bytes: as ffdl.connect_communicator() takes them.
     """
 
     address: str = ""
@@ -65,7 +66,7 @@ class Rendezvous:
                 communicator = self._meet(rank, members, told, address, deadline)
         finally:
             self._store.delete_key("here/0")
-        # A process that comes after this group was destroyed must not find these keys.
+        # A process that starts after this group was destroyed must not find these keys.
         for key in ["meeting", *(f"here/{other}" for other in range(1, len(members)))]:
             self._store.delete_key(key)
         return communicator
@@ -74,11 +75,11 @@ class Rendezvous:
         """Ends a wait of connect()."""
         self._aborted.set()
 
-    def _await(self, key: str, whom: str, deadline: float) -> bytes:
+    def _await(self, key: str, name: str, deadline: float) -> bytes:
         while not self._store.check([key]):
             if time.monotonic() > deadline:
                 raise ffdl.Timeout(
-                    f"connect back end 'ffdl': '{whom}' has not arrived; start all ranks, or give "
+                    f"connect back end 'ffdl': '{name}' has not arrived; start all ranks, or give "
                     "a longer timeout"
                 )
             if self._aborted.wait(_LOOK_S):

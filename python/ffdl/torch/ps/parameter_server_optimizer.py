@@ -46,16 +46,17 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     over, with all pushed gradients. With Synchrony.ASYNC (the default) no learner waits for
     another.
 
-    optimizer: defines the server's arithmetic and its numbers: SGD (also with momentum and
-    nesterov), Adam, AdamW, Adagrad, as rule_of() maps them, with one parameter group; it is not
-    stepped itself. scheduler: of ``torch.optim.lr_scheduler`` as schedule_of() maps it, or an
+    optimizer: defines the server's arithmetic and its numbers. It is SGD (also with momentum and
+    nesterov), Adam, AdamW or Adagrad, as rule_of() maps them, with one parameter group. It is not
+    stepped itself.
+    scheduler: of ``torch.optim.lr_scheduler`` as schedule_of() maps it, or an
     ffdl.LearningRateSchedule. Its steps are updates of the server, of all learners together, and
     the loop does not step it. A learning rate that changes in the loop is refused.
     slot: of this learner, below learners_max. A process that replaces a killed one uses the same
     slot, and continues at ``committed(slot)``. None: any free one.
     timeout_s: the longest wait of a call, with the other synchronies, for learners that are behind.
     server_options: of ParameterServer.create(), such as synchrony, staleness, learners_max,
-    clip_norm, non_finite, partitions and cut; those of the process that creates the server count.
+    clip_norm, non_finite, partitions and cut. Those of the process that creates the server count.
     With gradient_type="bfloat16" or "float16" gradients are sent as 16-bit numbers, which
     halves the bytes that leave a GPU and those that the server reads.
     overlap: for a model on a GPU: gradients and weights are transferred beside the next mini-batch.
@@ -63,17 +64,18 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     raises the error of a push. With batches() a gradient is sent before the next batch is taken.
     None: on with Synchrony.ASYNC and without ``rows_max``; otherwise it is not possible.
 
-    Parameters: float32, on the CPU or all on one GPU, which the learner uses; the server folds
-    on the CPU, or with ``device`` among the server_options on that GPU. They become views of one
-    array. Gradients of several calls of backward() add up, as usual. Sparse ones, as of
+    Parameters are float32, on the CPU or all on one GPU, which the learner uses. The server folds
+    on the CPU, or with ``device`` among the server_options on that GPU. Parameters become views of
+    one array. Gradients of several calls of backward() add up, as usual. Sparse ones, as of
     ``Embedding(sparse=True)``, are made dense, unless ``rows_max`` is among the server_options. It
     is the number of rows and parameters that a gradient can touch, with those added to it while the
     server is late. Then rows that no sample uses are not sent, and neither weight nor state of them
     changes (as with SparseAdam, not with Adam).
 
-    server: the ParameterServer if this process serves it, else None. version: gradients that were
-    in the weights of the last pull. learner: the ffdl.Learner, which has the
-    model's GPU as its device.
+    server: the ParameterServer if this process serves it, else None.
+    version: the number of gradients in the weights of the last pull.
+    learner: the ffdl.Learner, which has the model's GPU as its device.
+
     Threads: one at a time. Raises InvalidArgument, Conflict, Exhausted (no free slot, no memory),
     Timeout; Cancelled once the server has ended.
     Source: GaDei (Zhang et al., ICDM 2017, arXiv 1611.06213), its shared-memory parameter server.
@@ -166,11 +168,13 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     ) -> Any:
         """Commits the gradients together with the samples that made them; then pulls the weights.
 
-        closure: computes the loss, once, as in PyTorch. samples: (partition, begin, end); positions
-        of a partition only grow. None: those of the last batch of batches(), or else the next
-        mini-batch of the partition that has the number of this learner's slot. Raises
-        InvalidArgument (no gradient; values that were changed without the server; NaN or Inf unless
-        ``non_finite`` allows them).
+        closure: computes the loss, once, as in PyTorch.
+        samples: (partition, begin, end); positions of a partition only grow. None: those of the
+        last batch of batches(), or else the next mini-batch of the partition that has the number of
+        this learner's slot.
+
+        Raises InvalidArgument (no gradient; values that were changed without the server; NaN or Inf
+        unless ``non_finite`` allows them).
         """
         loss = None
         if closure is not None:

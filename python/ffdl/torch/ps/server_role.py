@@ -72,9 +72,10 @@ class ServerRole:
     def attach(self, create: Callable[[], ParameterServer], learner: Callable[[], T]) -> T:
         """Attaches a learner; creates the server if there is none.
 
-        create: creates the server, writes its first weights and starts it. learner: attaches a
-        learner, which is returned. Raises JobDone (in this job the server has ended with its
-        training).
+        create: creates the server, writes its first weights and starts it.
+        learner: attaches a learner, which is returned.
+
+        Raises JobDone (in this job the server has ended with its training).
         """
         with self._alone():
             if self._job is not None:

@@ -17,10 +17,12 @@ def _refuse(what: object, why: str) -> InvalidArgument:
 def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
     """Returns the update rule of the same arithmetic.
 
-    SGD: ``sgd``, with momentum ``momentum``, with nesterov ``nesterov``; Adam, AdamW and Adagrad:
-    by their names; SparseAdam: ``adam``, for gradients of rows, which adds epsilon at another
-    place. One parameter group. Raises InvalidArgument for options that no rule has: dampening,
-    amsgrad, maximize, lr_decay, an initial accumulator, and other optimizers.
+    SGD: ``sgd``; with momentum ``momentum``; with nesterov ``nesterov``.
+    Adam, AdamW, Adagrad: by their names.
+    SparseAdam: ``adam``, for gradients of rows. The two add epsilon at different places.
+
+    The optimizer has one parameter group. Raises InvalidArgument for options that no rule has:
+    dampening, amsgrad, maximize, lr_decay, an initial accumulator, and other optimizers.
     """
     if len(optimizer.param_groups) != 1:
         raise _refuse(optimizer, f"it has {len(optimizer.param_groups)} parameter groups; give all "

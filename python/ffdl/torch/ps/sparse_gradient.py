@@ -12,9 +12,11 @@ from .. import device as gpu
 class SparseGradient(NamedTuple):
     """The arguments of Gradient.sparse(); parameters without a gradient are not named.
 
-    tables: (first parameter, int64[n] rows, float32[n, row_size] values). parts: (first parameter,
-    float32[m] values). Rows are in the host's memory. Values are in the model's memory: arrays on
-    the CPU, tensors on a GPU, with distinct rows, since repeated ones are added up there.
+    tables: (first parameter, int64[n] rows, float32[n, row_size] values).
+    parts: (first parameter, float32[m] values).
+
+    Rows are in the host's memory. Values are in the model's memory: arrays on the CPU, tensors on a
+    GPU, with distinct rows, since repeated ones are added up there.
     """
 
     tables: list[tuple[int, Any, Any]]

@@ -24,7 +24,7 @@ def names_of(model: torch.nn.Module) -> dict[int, str]:
 
 
 def expect_trainable(model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:
-    """Checks the model; parameters: those that require gradients."""
+    """Checks a model, whose `parameters` are those that require gradients."""
     name = type(model).__name__
     for parameter in model.parameters():
         if not parameter.is_contiguous():
@@ -44,8 +44,8 @@ def extra_tensors(
             full = f"{name}.{key}"
             if not isinstance(value, torch.Tensor):
                 raise InvalidArgument(
-                    f"{doing}: '{key}' of extra_state '{name}' is a {type(value).__name__}; keep it "
-                    "in a tensor that changes in place"
+                    f"{doing}: '{key}' of extra_state '{name}' is a {type(value).__name__}; keep "
+                    "it in a tensor that changes in place"
                 )
             if value.data_ptr() != again[key].data_ptr():
                 raise InvalidArgument(
@@ -106,8 +106,10 @@ class Averaged:
     """The arrays that a session averages; those on the CPU are in shared memory.
 
     They hold one tensor like each of the given ones.
-    arrays: one for each bucket of the session, which has several tensors of one dtype, in their
-    order, or without bucket_bytes by dtype. memory: those of the CPU, as shared_array() made them.
+
+    arrays: one for each bucket of the session. A bucket has tensors of one dtype, in their order.
+    Without bucket_bytes there is one array for each dtype.
+    memory: the arrays on the CPU, as shared_array() made them.
     """
 
     def __init__(
@@ -156,8 +158,10 @@ class Averaged:
 class Gradients:
     """The gradients of the parameters. Backward allocates them, and collect() copies them.
 
-    If backward added to the averaged arrays, it would have to read and write them, and zeros would
-    have to be written first. views: for each parameter, its place in the session's arrays.
+    Backward does not add to the averaged arrays: it would read and write them, and zeros would have
+    to be written first.
+
+    views: for each parameter, its place in the session's arrays.
     """
 
     def __init__(

@@ -89,82 +89,88 @@ def elastic(
             loss(model(images), labels).backward()
             trainer.step()
 
-    model: on the CPU, or on one GPU (below); every worker builds it alike, as the optimizer.
+    model: on the CPU, or on one GPU (below). Every worker builds the same model and optimizer.
     optimizer: of the model's parameters that require gradients, or a list of several that share
-    them out; further parameters, which are frozen, are left alone. Its state is created here,
-    before the first step, so that its shape is fixed: of Adadelta, Adafactor, Adam, AdamW, Adamax,
-    ASGD, Muon, NAdam, RAdam, RMSprop, Rprop, SGD without dampening, and of those that have it from
-    the start, as Adagrad. ``trainer.step()`` steps it; the loop does not.
+    them out. Further parameters, which are frozen, are left alone. ``trainer.step()`` steps it; the
+    loop does not. Its state is created here, before the first step, so that its shape is fixed.
+    This works for Adadelta, Adafactor, Adam, AdamW, Adamax, ASGD, Muon, NAdam, RAdam, RMSprop,
+    Rprop and SGD without dampening. It also works for optimizers that have their state from the
+    start, such as Adagrad.
     reset_optimizer_state: for another optimizer. Its state is made by a step with gradients of
-    zeros; this then sets the state of one parameter to that before the first step. Called with each
-    parameter and its state, a dict of tensors to be changed in place.
-    samples: a loader, or a ledger; then batches() takes the data set.
-    scheduler: of ``torch.optim.lr_scheduler``, or a list of several, stepped here too, after each
-    step or, with ``scheduler_unit="epoch"``, each epoch; ReduceLROnPlateau when ``report()`` has told
-    a metric. Its values are part of the state. Without a scheduler the loop may set the
-    learning rate and other numbers of the parameter groups in each step before backward(), as a
-    function of ``trainer.step_number``. They are part of the state, too; a worker that has no samples in a step
-    gets them from the others. step() raises InvalidArgument if workers have set different ones.
-    clip_norm: of the mean gradient over all workers, as ``torch.nn.utils.clip_grad_norm_``.
-    seed: before each batch PyTorch's generators, of the CPU and of the model's GPU, are seeded from
-    it, the step and the batch's first sample, so that dropout does not depend on the worker's
-    earlier batches. It is part of the state.
-    overlap: True: gradients are averaged during backward. None: if there are other hosts, or a
-    processor of this one is free for it, and on GPUs. Gradients must then not be read or changed
-    from backward() to step(). Of several backward() of a step all but the last are within
-    ``trainer.no_sync()``. With False they are this worker's until step(), as for features that need
-    them whole: micro-batches, noise and a rule with ``micro_batch_max``.
+    zeros. This function then sets the state of one parameter to that before the first step. It is
+    called with each parameter and its state, a dict of tensors to be changed in place.
+    samples: a loader, or a ledger. With a ledger batches() takes the data set.
+    scheduler: of ``torch.optim.lr_scheduler``, or a list of several. It is stepped here, after each
+    step or, with ``scheduler_unit="epoch"``, after each epoch. A ReduceLROnPlateau is stepped when
+    a worker has called ``report()`` with a metric. Its values are part of the state. Without a
+    scheduler the loop may set the learning rate and other numbers of the parameter groups in each
+    step. It sets them before backward(), as a function of ``trainer.step_number``. They are part of
+    the state, too. A worker that has no samples in a step gets them from the others. Numbers that
+    differ between workers raise InvalidArgument in step().
+    clip_norm: the largest norm of the mean gradient over all workers, as for
+    ``torch.nn.utils.clip_grad_norm_``.
+    seed: seeds PyTorch's generators, of the CPU and of the model's GPU, before each batch. The seed
+    of a batch also depends on the step and on the batch's first sample. So dropout does not depend
+    on the worker's earlier batches. It is part of the state.
+    overlap: True: gradients are averaged during backward. None: they are if there are other hosts,
+    or a processor of this one is free for it, and on GPUs. Gradients must then not be read or
+    changed from backward() to step(). Of several backward() of a step all but the last are within
+    ``trainer.no_sync()``. False: gradients are this worker's until step(). Features that need whole
+    gradients work in that way: micro-batches, noise and a rule with ``micro_batch_max``.
     bucket_bytes: the bytes averaged at a time, those of the last parameters first. The same for all
     workers.
-    micro_batch_samples: batches() returns that many samples at a time, and step() after the last of
+    micro_batch_samples: batches() returns that many samples at a time. The step() after the last of
     this worker's share ends the step. The model has the same bits for any number of workers and its
     changes (virtual workers: docs/guide/sessions.md). The loader or ledger is created with the same
     number, and with SampleOrder.GLOBAL.
     batch_rule: the batch size and the learning rate for a changed number of workers, evaluated in
-    each step (step_batch). With ``workers`` samples are assigned with ON_DEMAND, and each worker
-    takes its share. With ``micro_batch_max`` batches() returns at most that many samples at a time,
-    and their gradients are added up. The learning rate is multiplied while a step is applied, and a
-    scheduler of steps advances by the step's worth.
-    noise_interval: steps from one measurement of gradient noise (GradientNoise) to the next;
+    each step (step_batch). With its ``workers`` samples are assigned with ON_DEMAND, and each
+    worker takes its share. With its ``micro_batch_max`` batches() returns at most that many samples
+    at a time, and their gradients are added up. The learning rate is multiplied while a step is
+    applied. A scheduler of steps advances by the step's worth.
+    noise_interval: steps from one measurement of gradient noise (GradientNoise) to the next.
     ``trainer.noise_scale`` returns it. None: not measured, or every 10 for
     LearningRateRule.ADA_SCALE.
-    grad_scaler: for float16. The loop only calls ``grad_scaler.scale(loss).backward()``.
-    trainer.step() divides the mean gradient, skips a step in which it is not finite (its samples
-    still count), and updates the scale, which is part of the state. All workers pass one, or none
-    does. None for bfloat16, which needs none. Not with a noise_interval.
+    grad_scaler: for float16. The loop only calls ``grad_scaler.scale(loss).backward()``. In step()
+    the trainer divides the mean gradient by the scale, and updates the scale, which is part of the
+    state. It skips a step whose mean gradient is not finite; the samples of that step still count.
+    All workers pass a scaler, or none does. None for bfloat16, which needs none. Not with a
+    noise_interval.
     extra_state: name -> an object with ``state_dict()``, such as an average of the weights
     (``torch.optim.swa_utils.AveragedModel``). Its tensors are part of the state: newcomers and
     checkpoints get them. They must change in place, and only in after_step.
-    after_step: called at every worker when a step is applied, after the optimizer; at a newcomer
-    within elastic(). What it does must depend on the state alone, so that all workers do the same.
+    after_step: called at every worker when a step is applied, after the optimizer. A newcomer calls
+    it within elastic(). Its effect must depend on the state alone, so that all workers do the same.
     participants: beside the ledger, its batch_size_controller and noise, such as a StragglerWatch.
-    checkpoints: of the whole state, under the model's names and ``optimizer.NAME.KEY``; also the
-    ledger, the seed, and the scheduler's state. With ``resume`` those replace the values that the
-    program passes.
+    checkpoints: of the whole state, under the model's names and ``optimizer.NAME.KEY``. They also
+    have the ledger, the seed, and the scheduler's state. With ``resume`` those replace the values
+    that the program passes.
     options: those of Session.open(), such as ``verify_state``, and store and id if the program was
     not started by ``ffdl run``. Without them, and without another launcher, this worker trains
-    alone. ``non_finite`` decides on a step whose mean gradient holds NaN or
-    Inf. An enabled GradScaler decides that itself, and skips the step. A step whose changes of the
-    buffers are not finite moves no buffer.
+    alone. ``non_finite`` decides on a step whose mean gradient holds NaN or Inf. An enabled
+    GradScaler decides that itself, and skips the step. A step whose changes of the buffers are not
+    finite moves no buffer.
 
     A model on a GPU trains through NCCL, or with ``backend=ffdl.Backend.DEVICE_SHM`` through memory
     that the GPUs of one host share. Gradients and state stay there, and PyTorch's current stream
     may be any. docs/guide/gpu.md lists the requirements.
     Gradients are in one array per bucket or dtype, of which each ``parameter.grad`` is a view.
-    Buffers that ``state_dict()`` names (the running statistics of a batch norm) change by the mean
-    of their changes at all workers, weighted by samples, as the gradients are; integers are
-    rounded. Otherwise results must not depend on the worker of a mini-batch: docs/guide/sessions.md
-    lists the conditions. On the main thread SIGTERM asks this worker to leave from now on, which is
-    how ``ffdl run`` ends it; a handler that the loop installs afterwards is called too. Raises InvalidArgument (a model or loop that cannot be trained so),
-    Unimplemented (a model on a GPU, and no GPU, driver, NCCL or CUDA here), and the errors of
-    Session.open().
+    Buffers that ``state_dict()`` names, such as the running statistics of a batch norm, change by
+    the mean of their changes at all workers. The mean is weighted by samples, as for gradients;
+    integers are rounded. Otherwise results must not depend on the worker of a mini-batch:
+    docs/guide/sessions.md lists the conditions.
+    On the main thread SIGTERM asks this worker to leave from now on; ``ffdl run`` ends a worker by
+    it. A handler that the loop installs afterwards is called too.
+    Raises InvalidArgument (a model or loop that cannot be trained so), and the errors of
+    Session.open(). Raises Unimplemented for a model on a GPU, if there is no GPU, driver, NCCL or
+    CUDA here.
     """
     if batch_rule is not None and batch_rule.learning_rate == LearningRateRule.ADA_SCALE:
         noise_interval = noise_interval or 10
     return Elastic(
-        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, overlap, bucket_bytes,
-        micro_batch_samples, batch_rule, noise_interval, grad_scaler, reset_optimizer_state,
-        extra_state or {}, after_step, participants, checkpoints, options
+        model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, overlap,
+        bucket_bytes, micro_batch_samples, batch_rule, noise_interval, grad_scaler,
+        reset_optimizer_state, extra_state or {}, after_step, participants, checkpoints, options
     )
 
 
@@ -274,8 +280,9 @@ class Elastic(TrainingLoop):
                         "on_world": self._on_world,
                         "name_gradient": lambda array, element: averaged.name_element(
                             array, element, named),
-                        "participants": [*([batch_size_controller] if batch_size_controller else []), self._ledger,
-                                         *([noise] if noise else []), *participants],
+                        "participants": [
+                            *([batch_size_controller] if batch_size_controller else []),
+                            self._ledger, *([noise] if noise else []), *participants],
                         "checkpoints": checkpoints and with_names(checkpoints, list(state)),
                     },
                     alone_if_not_launched(options))
@@ -298,22 +305,25 @@ class Elastic(TrainingLoop):
     def mean_loss(self) -> float | None:
         """The mean loss over all samples of the last step that was applied, of all workers.
 
-        Of those that gave step() one; None if none did, and before the first step of this worker.
+        Workers that passed no loss to step() do not count. None if no worker passed one, and before
+        the first step of this worker.
         """
         return self._loop_values.mean_loss
 
     def on_main(self, every: int = 1) -> bool:
         """True at one worker, right after a step that was applied and is a multiple of `every`.
 
-        For what is done once for all workers, such as evaluation: they wait in their next step.
+        Use it for work that is done once for all workers, such as an evaluation. The others wait in
+        their next step.
         """
         return self.is_main and self._is_applied and self.step_number % every == 0
 
     def report(self, metric: float) -> None:
-        """Tells all workers the result of an evaluation, with the next step that is applied.
+        """Sends the result of an evaluation to all workers, with the next step that is applied.
 
-        A ReduceLROnPlateau is then stepped with it. For one worker, as after on_main(); of several
-        that report in one step their mean is taken, weighted by their samples.
+        A ReduceLROnPlateau is then stepped with it. Call it at one worker, as after on_main(). If
+        several workers report in one step, the mean of their metrics counts, weighted by their
+        samples.
         """
         if not abs(metric) < _METRIC_MAX:
             raise InvalidArgument(
@@ -323,15 +333,15 @@ class Elastic(TrainingLoop):
     def stop(self) -> None:
         """Ends the training at all workers after the next step that this worker has samples in.
 
-        For early stopping. The end is part of the state: who resumes from its last checkpoint has
-        nothing to do.
+        Use it for early stopping. The end is part of the state: a job that resumes from its last
+        checkpoint has no step left.
         """
         self._loop_values.asks_to_stop = True
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
         """Lets backward() add to the gradients of a step without averaging any of them yet.
 
-        As that of DistributedDataParallel: around all but the last backward() of a step.
+        Use it as that of DistributedDataParallel: around all but the last backward() of a step.
         """
         return self._overlap.no_sync()
 
@@ -352,9 +362,9 @@ class Elastic(TrainingLoop):
                     loss(model(x), y).backward()
                 trainer.step()
 
-        For loops that add up the gradients of several micro-batches and do something once per step.
-        Arguments and end are those of batches(). Take all batches of a step before step(). The loop
-        sets a learning rate before the first of them.
+        Use it for loops that add up the gradients of several micro-batches and do something once
+        per step. Arguments and end are those of batches(). Take all batches of a step before
+        step(). The loop sets a learning rate before the first of them.
         """
         self._begin_loop(dataset, samples, steps, collate)
         yield from self._until_over(lambda: self._whole_steps(dataset, samples, collate))
@@ -362,18 +372,20 @@ class Elastic(TrainingLoop):
     def step(self, loss: torch.Tensor | float | None = None) -> StepResult | None:
         """Averages the gradients, applies them, and changes the world if necessary.
 
-        loss: the mean over the samples of this batch, for ``mean_loss``; not with the micro-batches
-        of steps(). Replaces ``optimizer.step()``; there are no gradients afterwards. Continue with
-        the next batch whatever the result: after a step that was not applied, it has the samples
-        that are due. None: the step continues with more batches. Raises the errors of Session.end_step(),
-        and those of optimizer and scheduler.
+        loss: the mean over the samples of this batch, for ``mean_loss``. Not with the micro-batches
+        of steps().
+
+        Replaces ``optimizer.step()``; there are no gradients afterwards. Returns None if the step
+        continues with more batches. Continue with the next batch whatever the result. After a step
+        that was not applied, the next batch has the samples that are due. Raises the errors of
+        Session.end_step(), and those of optimizer and scheduler.
         """
         self._settings.expect_unchanged(loop_may_set=True)
         is_last = self._is_due and self._rest == 0
         if self._is_open and not self._is_complete and not is_last:
             raise InvalidArgument(
-                f"end step {self.session.step + 1}: the loop has not taken all of its batches; take "
-                "all of them, and call step() once after the last"
+                f"end step {self.session.step + 1}: the loop has not taken all of its batches; "
+                "take all of them, and call step() once after the last"
             )
         if loss is not None:
             self._note_loss(loss)
@@ -422,8 +434,8 @@ class Elastic(TrainingLoop):
         if self._plan.has_micro_batches:
             if not self._is_due:
                 raise InvalidArgument(
-                    "end a step: 'loss' is given after its micro-batches were added up; use batches(), "
-                    "and give it to step() after each"
+                    "end a step: 'loss' is given after its micro-batches were added up; use "
+                    "batches(), and give it to step() after each"
                 )
             self._loss = loss
             return

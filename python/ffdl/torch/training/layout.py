@@ -30,7 +30,7 @@ class Layout(NamedTuple):
 def layout_of(
     model: torch.nn.Module, optimizer: Any, state: Mapping[str, torch.Tensor], settings: str
 ) -> Layout:
-    """optimizer: of as_one_optimizer(), or None."""
+    """optimizer: the result of as_one_optimizer(), or None."""
     names = names_of(model)
     known = dict(names)  # and the buffers, of which several may be one
     found: dict[str, str | None] = {}
@@ -54,7 +54,7 @@ def keep_layout(
 
 
 def write_layout(folder: str, layout: Layout) -> None:
-    """A failure ends no training, as with checkpoints: an export can take the model instead."""
+    """Writes the layout. A failure ends no training: an export can take the model instead."""
     if read_layout(folder) == layout:
         return
     path = os.path.join(folder, LAYOUT_FILE)
@@ -70,7 +70,7 @@ def write_layout(folder: str, layout: Layout) -> None:
 
 
 def read_layout(folder: str) -> Layout | None:
-    """Returns None if there is none that can be read."""
+    """Returns the layout of a folder; None if there is none that can be read."""
     try:
         with open(os.path.join(folder, LAYOUT_FILE), encoding="utf-8") as file:
             content = json.load(file)

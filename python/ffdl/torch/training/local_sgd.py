@@ -73,11 +73,12 @@ def local_sgd(
 
     model: as with elastic(). Within a round its parameters are this worker's own. After a step()
     that returns a result they are the outer weights, equal at all workers; evaluate then.
-    inner: any optimizer that steps without a closure. Its state is this worker's own: it dies with
-    the worker, and a newcomer begins with a fresh one, as does a worker of a job that goes back to
-    a checkpoint. After a round that was not applied it is what it was before the round.
-    outer: with the same parameters; SGD without dampening, Adam, AdamW, RMSprop, or one that has
-    its state from the start. The paper uses SGD with Nesterov momentum. Its state is common.
+    inner: any optimizer that steps without a closure. Its state is this worker's own, and dies with
+    the worker. A newcomer begins with a fresh state, and so does each worker of a job that goes
+    back to a checkpoint. After a round that was not applied the state is that before the round.
+    outer: an optimizer with the same parameters. It is SGD without dampening, Adam, AdamW, RMSprop,
+    or one that has its state from the start. The paper uses SGD with Nesterov momentum. Its state
+    is common.
     samples: a loader, or a ledger, with SampleOrder.ON_DEMAND. A round takes up to `every` times
     the loader's `batch_samples` from it, or the `samples` of batches(). A worker that holds fewer
     makes fewer inner steps; one without samples makes none. So give partitions of about a round's
@@ -85,16 +86,18 @@ def local_sgd(
     every: the inner steps of a round, at least 1; the same at all workers.
     scheduler: of the inner optimizer, of ``torch.optim.lr_scheduler``, stepped here after each
     inner step. A round advances it by `every` steps at all workers. Its position is common.
-    clip_norm: of the gradient of each inner step, as ``torch.nn.utils.clip_grad_norm_``.
+    clip_norm: the largest norm of the gradient of each inner step, as for
+    ``torch.nn.utils.clip_grad_norm_``.
     seed, participants, checkpoints, options: as with elastic(). A checkpoint has the outer weights
     under the model's names, the outer optimizer's state as ``optimizer.NAME.KEY``, and no inner
     state. ``step_timeout_s`` and ``operation_timeout_s`` bound the time for which a worker may end
     a round later than the others.
 
-    Memory beside the model's and the inner optimizer's: the outer weights, the outer gradient, the
-    outer optimizer's state, and a second copy of the inner optimizer's state. Buffers that
-    ``state_dict()`` names move by the mean of their changes over a round. A model on a GPU trains
-    as with elastic(). Raises the errors of elastic(). docs/guide/slow_links.md has more.
+    It needs memory beside that of the model and the inner optimizer. That is for the outer weights,
+    the outer gradient, the outer optimizer's state, and a second copy of the inner optimizer's
+    state. Buffers that ``state_dict()`` names move by the mean of their changes over a round. A
+    model on a GPU trains as with elastic(). Raises the errors of elastic().
+    docs/guide/slow_links.md has more.
     """
     return LocalSgd(
         model, inner, outer, samples, every, scheduler, clip_norm, seed, participants, checkpoints,
@@ -197,7 +200,7 @@ class LocalSgd(TrainingLoop):
         """The mean loss over all samples of the last round, of all workers.
 
         It is a mean of the losses that step() was given; give them at all workers. None before the
-        first round of this worker, or if it gave none.
+        first round of this worker, or if this worker gave none.
         """
         if self._mean_loss is None or not self._has_loss:
             return None
@@ -206,11 +209,13 @@ class LocalSgd(TrainingLoop):
     def step(self, loss: torch.Tensor | None = None) -> StepResult | None:
         """Makes an inner step. The last one of a round also ends the round.
 
-        Replaces ``inner.step()``; there are no gradients afterwards. loss: the mean over the
-        samples of this batch, for ``mean_loss``. None: the round continues. Otherwise the result is
-        that of Session.end_step(): the outer weights were moved, or the round was not applied, and
-        the model has the outer weights. Continue with the next batch whatever the result. Raises
-        the errors of Session.end_step(), and those of the optimizers and the scheduler.
+        loss: the mean over the samples of this batch, for ``mean_loss``.
+
+        Replaces ``inner.step()``; there are no gradients afterwards. Returns None if the round
+        continues. Otherwise the result is that of Session.end_step(). The outer weights were moved,
+        or the round was not applied; the model then has the outer weights. Continue with the next
+        batch whatever the result. Raises the errors of Session.end_step(), and those of the
+        optimizers and the scheduler.
         """
         self._settings.expect_unchanged()
         self._outer_settings.expect_unchanged()

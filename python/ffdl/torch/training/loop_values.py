@@ -14,11 +14,11 @@ from ... import InvalidArgument
 # Group, key, index in a sequence, and the type that the number began with: bool, int or float.
 _Place = tuple[int, str, int | None, type]
 
-# Bytes of a number travel as integers between -128 and 127, whose mean is exact where all are
-# equal, and their squares show whether they are.
+# The bytes of a number are sent as integers between -128 and 127. Their mean is exact if all are
+# equal, and their squares show if they are.
 _MIDDLE = 128.0
-# Before them: whether the loop has run, whether it asks for the end, its loss, whether it has one,
-# a metric of an evaluation, whether it has one.
+# The values before the numbers: the loop has run, it asks for the end, its loss, it has a loss, a
+# metric of an evaluation, it has a metric.
 _HEAD = 6
 _SPREAD = 0.1  # of the bytes of workers that differ, at least
 
@@ -30,12 +30,18 @@ def _is_number(value: Any) -> bool:
 class LoopValues:
     """Carries the numbers of an optimizer's groups with the gradients of a step.
 
-    Each worker with samples sends what its loop has set, all at once the same; the others receive
-    it. Any of them may ask for the end. form: of what is averaged. carried: the memory for it, once
-    there is some. asks_to_stop: this worker does. has_set: the loop may set numbers. changes: grows
-    with each step that sets a number other than a learning rate. mean_loss: over the samples of the
-    last step that was applied, of the workers that gave one; None: none did. metric: what this
-    worker reports next. received_metric: that of the last step that was applied; None: none.
+    Each worker with samples sends the numbers that its loop has set, which are the same at all. The
+    other workers receive them. Any worker may ask for the end.
+
+    form: a tensor without memory, with the shape of the averaged values.
+    carried: the memory of these values, once it is allocated.
+    asks_to_stop: this worker asks for the end.
+    has_set: the loop may set numbers.
+    changes: grows with each step that sets a number other than a learning rate.
+    mean_loss: over the samples of the last step that was applied, of the workers that gave a loss.
+    None: no worker gave one.
+    metric: the metric that this worker reports next.
+    received_metric: the metric of the last step that was applied. None: no worker reported one.
     """
 
     def __init__(self, optimizer: Any, has_set: bool) -> None:
@@ -58,9 +64,10 @@ class LoopValues:
     def send(self, votes: bool, loss: torch.Tensor | float | None, share: float = 1.0) -> None:
         """Writes this worker's values, as part of a step with samples.
 
-        votes: False if the loop's body did not run, since all samples are corrupt: others decide.
-        loss: the mean over these samples, or the sum over a share of them, by the number of all; None:
-        not known.
+        votes: False if the loop's body did not run, since all samples are corrupt. The other
+        workers then decide on the numbers.
+        loss: the mean over these samples. For a share of the samples: their sum, divided by the
+        number of all. None: not known.
         """
         if votes:
             self._send_numbers()
@@ -82,8 +89,9 @@ class LoopValues:
         if self._sent.numel() == 0 or values.tobytes() != self._values.tobytes():
             self._values = values
             pieces = np.frombuffer(values.tobytes(), np.uint8).astype(np.float32) - _MIDDLE
+            head = [1.0] + [0.0] * (_HEAD - 1)
             self._sent = torch.from_numpy(
-                np.concatenate([[1.0] + [0.0] * (_HEAD - 1), pieces, pieces * pieces]).astype(np.float32))
+                np.concatenate([head, pieces, pieces * pieces]).astype(np.float32))
         self._has_sent = True
         self.carried.copy_(self._sent)
 
@@ -91,8 +99,8 @@ class LoopValues:
         """Checks that the loop has set nothing since its values were sent."""
         if self._has_set and self._has_sent and self._present().tobytes() != self._values.tobytes():
             raise InvalidArgument(
-                "end a step: the loop set a hyperparameter after the last batch of the step; set it "
-                "before the first"
+                "end a step: the loop set a hyperparameter after the last batch of the step; set "
+                "it before the first"
             )
 
     def begin_step(self) -> None:
@@ -152,8 +160,8 @@ class LoopValues:
                 for group, key, index, _ in self._places], np.float64)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InvalidArgument(
-                "end a step: the loop took a number out of the optimizer's parameter groups, or set "
-                f"something else in its place ({error}); set numbers only"
+                "end a step: the loop took a number out of the optimizer's parameter groups, or "
+                f"set something else in its place ({error}); set numbers only"
             ) from error
 
     def _set(self, values: npt.NDArray[np.float64]) -> None:

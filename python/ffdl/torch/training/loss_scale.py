@@ -40,8 +40,8 @@ class LossScale:
             return
         if measures or any(isinstance(one, GradientNoise) for one in participants):
             raise InvalidArgument(
-                "measure the noise of gradients: a GradScaler scales them, differently from step to "
-                "step; leave it out, e.g. with bfloat16, or measure none"
+                "measure the noise of gradients: a GradScaler scales them, differently from step "
+                "to step; leave it out, e.g. with bfloat16, or measure none"
             )
 
     def unscale(self) -> None:

@@ -59,7 +59,8 @@ class ModelWatch:
         self._seen = _registrations
 
     def _first_moved(self, places: list[int]) -> str:
-        moved = next(p for p, now, before in zip(self._parameters, places, self._places, strict=True)
-                     if now != before)
+        moved = next(
+            p for p, now, before in zip(self._parameters, places, self._places, strict=True)
+            if now != before)
         names = {id(p): name for name, p in self._model.named_parameters()}
         return f"'{names.get(id(moved), '?')}' ({moved.dtype}, on '{moved.device}')"

@@ -59,7 +59,7 @@ class Optimizers:
 
 
 class Schedulers:
-    """The schedulers of several optimizers, stepped together, or one that is stepped with a metric."""
+    """Several schedulers that are stepped together, or one that is stepped with a metric."""
 
     def __init__(self, schedulers: Sequence[Any]) -> None:
         self._all = schedulers
@@ -91,8 +91,8 @@ def as_one_optimizer(doing: str, given: Any) -> Any:
         isinstance(one, torch.optim.Optimizer) for one in given
     ):
         raise InvalidArgument(
-            f"{doing}: the optimizer is a {type(given).__name__}; give an optimizer of torch.optim, "
-            "or a list of several"
+            f"{doing}: the optimizer is a {type(given).__name__}; give an optimizer of "
+            "torch.optim, or a list of several"
         )
     return Optimizers(given)
 
@@ -109,7 +109,7 @@ def _takes_metric(scheduler: Any) -> bool:
 def as_one_scheduler(optimizer: Any, scheduler: Any, has_metric: bool = False) -> Any:
     """Returns None, a scheduler, or Schedulers; checks what they change.
 
-    has_metric: the trainer can be told one.
+    has_metric: the trainer has a metric for it.
     """
     if scheduler is None:
         return None
@@ -121,8 +121,8 @@ def as_one_scheduler(optimizer: Any, scheduler: Any, has_metric: bool = False) -
                     "it changes another optimizer; make it for the optimizer that is given here")
         if _takes_metric(one) and not has_metric:
             refuse(type(one).__name__,
-                    "it is stepped with a metric, which newcomers do not have; use one that depends "
-                    "only on steps or epochs")
+                    "it is stepped with a metric, which newcomers do not have; use one that "
+                    "depends only on steps or epochs")
     if several:
         return Schedulers(scheduler)
     return Schedulers([scheduler]) if _takes_metric(scheduler) else scheduler
@@ -145,8 +145,8 @@ def parameters_of(
                 f"{which}; give it these too, or call requires_grad_(False) for them")
     if others:
         refuse(type(optimizer).__name__,
-                f"{len(others)} of its parameters are not the model's; make them part of the model, "
-                "or leave them out")
+                f"{len(others)} of its parameters are not the model's; make them part of the "
+                "model, or leave them out")
     if len({id(p) for p in given}) < len(given):
         refuse(type(optimizer).__name__, "it has a parameter twice; give each once")
     return given
@@ -215,8 +215,8 @@ def _make_state(
 class StateWatch:
     """Checks that a step changes the optimizer's state in place, as the session needs it.
 
-    After the first step, and whenever the loop has set a number other than the learning rate: with
-    another momentum an optimizer may need more state.
+    It checks after the first step, and whenever the loop has set a number other than the learning
+    rate. With another momentum an optimizer may need more state.
     """
 
     def __init__(self, optimizer: Any, state: dict[str, torch.Tensor]) -> None:
@@ -225,7 +225,10 @@ class StateWatch:
         self._checked: int | None = None
 
     def expect_unmoved(self, change: int) -> None:
-        """change: grows whenever the loop has set such a number."""
+        """Checks the state if `change` differs from that of the last check.
+
+        change: grows whenever the loop has set such a number.
+        """
         if self._checked == change:
             return
         self._checked = change
@@ -234,5 +237,5 @@ class StateWatch:
                 if isinstance(value, torch.Tensor) and id(value) not in self._known:
                     refuse(type(self._optimizer).__name__,
                             f"its step makes its state '{key}' anew; use an optimizer that changes "
-                            "its state in place, and set from the start what needs more of it, such "
-                            "as a momentum")
+                            "its state in place, and set from the start what needs more of it, "
+                            "such as a momentum")

@@ -23,7 +23,7 @@ def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) 
 
 
 def _is_worth_it_here(session: Session, device: torch.device) -> bool:
-    """Workers join and leave; those of a job that was started on one host stay there."""
+    """Returns is_worth_it() here. Workers of a job that was started on one host stay there."""
     workers = session.world.size
     if gpu.is_gpu(device):  # its copies and sums run beside the processors
         return workers > 1

@@ -46,8 +46,9 @@ def alone_if_not_launched(options: dict[str, Any]) -> dict[str, Any]:
 class TrainingLoop:
     """Gives out the batches of each step of a session, and ends the training.
 
-    session: the ffdl.Session. left: this worker was asked to leave, and has left; end without the
-    work that belongs to the end of the training.
+    session: the ffdl.Session.
+    left: this worker was asked to leave, and has left. End without the work that belongs to the end
+    of the training.
     """
 
     session: Session
@@ -82,9 +83,9 @@ class TrainingLoop:
     def is_main(self) -> bool:
         """True at one worker of the present world, which logs and evaluates for all.
 
-        Another one has this part when that worker dies or leaves; ask each time. After the training
-        it is the one that was so in the last step, and nobody if that one dies then. A worker that
-        has left is not. Any thread may ask.
+        Another worker takes this part when that worker dies or leaves, so ask each time. After the
+        training the main worker of the last step keeps it. If that worker dies then, there is no
+        main worker. A worker that has left is not the main one. Any thread may ask.
         """
         return self._is_main and not self.left
 
@@ -98,15 +99,17 @@ class TrainingLoop:
     ) -> Iterator[Any]:
         """Iterates over this worker's batches, one for each step that has samples for it.
 
-        With a loader, its batches; it takes none of these arguments. With a ledger, dataset:
-        returns a sample by its number; a batch is ``collate`` of them. None: a batch is the
-        numbers, int64[n]. samples: at most that many of a step; all that are due by default, which
-        is meant for SampleOrder.GLOBAL. local_sgd() requires it: the samples of an inner step.
-        After each batch call step(). With micro-batches, a batch rule that divides a worker's
-        share, or local_sgd(), a step of the session has several batches. steps: ends when this
-        many were applied since the training began, or before if all epochs are done; the same at
-        all workers. None: that of the loader, or no limit. At the end it makes the last step stable
-        and leaves the job.
+        Call step() after each batch. A step of the session has several batches with micro-batches,
+        with a batch rule that divides a worker's share, and with local_sgd(). At the end this makes
+        the last step stable and leaves the job.
+
+        dataset: with a ledger: returns a sample by its number. A batch is ``collate`` of such
+        samples. None: a batch is the numbers, int64[n]. With a loader leave dataset, samples and
+        collate out.
+        samples: with a ledger: the most samples of a step. None: all that are due, which is meant
+        for SampleOrder.GLOBAL. local_sgd() requires it: the samples of an inner step.
+        steps: ends when this many were applied since the training began, or when all epochs are
+        done. The same at all workers. None: that of the loader, or no limit.
         """
         self._begin_loop(dataset, samples, steps, collate)
         yield from self._until_over(lambda: self._steps(dataset, samples, collate))
@@ -138,7 +141,10 @@ class TrainingLoop:
             self._is_main = world.rank == 0
 
     def _until_over(self, loop: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        """Iterates over the loop's batches, and ends the training; again where it goes on."""
+        """Iterates over the loop's batches, and ends the training.
+
+        Continues with the loop if all members returned to a checkpoint.
+        """
         while True:
             yield from loop()
             if self.left:
@@ -203,7 +209,7 @@ class TrainingLoop:
     def _steps(
         self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
     ) -> Iterator[Any]:
-        """The batches until all epochs are done, or this worker has left."""
+        """Iterates over the batches until all epochs are done, or this worker has left."""
         while not self._is_over():
             step = self.session.step
             self._keep_sigterm()
