@@ -4,7 +4,7 @@
     ffdl run --workers 1:2 --job digits examples/04_elastic.py
 
 starts two. While they train, `ffdl scale digits 1` takes one away and `ffdl scale digits 2` brings
-it back; one that is killed starts again by itself. Every image is still used once per epoch, and
+it back. One that is killed starts again by itself. Every image is still used once per epoch, and
 all workers have the same weights after every step. It computes with NumPy alone; the images are
 part of scikit-learn.
 """

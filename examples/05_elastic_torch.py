@@ -4,7 +4,7 @@
     ffdl run --workers 1:2 --job text examples/05_elastic_torch.py --data input.txt
 
 starts two. While they train, `ffdl scale text 1` takes one away and `ffdl scale text 2` brings it
-back; one that is killed starts again by itself. Each step uses the same characters for any number
+back. One that is killed starts again by itself. Each step uses the same characters for any number
 of workers, so the losses are those of one undisturbed worker. With --checkpoints FOLDER a job that
 lost all of its workers, or is started again, continues from the last checkpoint, at any number of
 workers.

@@ -4,7 +4,7 @@
     ffdl run --workers 1:2 --job digits examples/07_elastic_digits_torch.py
 
 starts two. While they train, `ffdl scale digits 1` takes one away and `ffdl scale digits 2` brings
-it back; one that is killed starts again by itself. A convolutional network with batch norm and
+it back. One that is killed starts again by itself. A convolutional network with batch norm and
 dropout, in an ordinary loop: three of its lines are ffdl's. The images are part of scikit-learn.
 """
 

@@ -27,7 +27,8 @@ class IdxImages:
             magic, *shape = struct.unpack(">4I", file.read(16))
         size = 16 + shape[0] * shape[1] * shape[2]
         if magic != 0x803 or os.path.getsize(path) != size:
-            raise ffdl.Corrupt(f"open '{path}': no IDX file of {size} bytes with images; copy it again")
+            raise ffdl.Corrupt(
+                f"open '{path}': no IDX file of {size} bytes with images; copy it again")
         self._images = np.memmap(path, np.uint8, "r", offset=16, shape=tuple(shape))
 
     def __len__(self):

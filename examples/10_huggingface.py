@@ -56,10 +56,12 @@ class Printer(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         if state.global_step % 20 == 0:
-            print(json.dumps({"step": state.global_step, "size": self.name_world().size}), flush=True)
+            size = self.name_world().size
+            print(json.dumps({"step": state.global_step, "size": size}), flush=True)
 
     def on_evaluate(self, args, state, control, metrics, **_):
-        print(json.dumps({"evaluated": state.global_step, "loss": metrics["eval_loss"]}), flush=True)
+        loss = metrics["eval_loss"]
+        print(json.dumps({"evaluated": state.global_step, "loss": loss}), flush=True)
 
     def on_save(self, args, state, control, **_):
         print(json.dumps({"saved": state.global_step}), flush=True)

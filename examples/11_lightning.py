@@ -79,7 +79,8 @@ class NextCharacter(lightning.LightningModule):
         optimizer = torch.optim.AdamW(self.parameters(), lr=3e-3)
         steps = self.trainer.estimated_stepping_batches
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        by_step = {"scheduler": scheduler, "interval": "step"}
+        return {"optimizer": optimizer, "lr_scheduler": by_step}
 
 
 class Printer(Callback):

@@ -88,7 +88,8 @@ def draw(events, out):
                        textcoords="offset points", fontsize=8, color=COLOURS[event["event"]])
     ends = {event["run"]: event["test_accuracy"] for event in events if event["event"] == "end"}
     loss.set_title("test accuracy: " + ", ".join(
-        f"{100 * ends[run]:.1f} % {run}" for run in ("alone", "elastic") if run in ends), fontsize=10)
+        f"{100 * ends[run]:.1f} % {run}" for run in ("alone", "elastic") if run in ends),
+        fontsize=10)
     figure.savefig(out, dpi=110)
 
 

@@ -3,11 +3,11 @@
 
     gpu_table.py NLC NLC_ALONE --data data_full.json
 
-The first table has samples/s for 1 to 8 learners on one GPU and mini-batches of 1 to 16, beside as
-many learners that compute the same without a server (NLC_ALONE). The second has those of PyTorch
-(torch_peer.py), if this Python has it. The third has the accuracy beside the processor's. With
---seconds rows without time are left out, and named. Exit codes: 1 a run failed, 4 there is no GPU
-or library (the reason is on standard error).
+The first table has samples/s for 1 to 8 learners on one GPU and mini-batches of 1 to 16. Beside
+them are as many learners that compute the same without a server (NLC_ALONE). The second has those
+of PyTorch (torch_peer.py), if this Python has it. The third has the accuracy beside the
+processor's. With --seconds rows without time are left out, and named. Exit codes: 1 a run failed, 4
+there is no GPU or library (the reason is on standard error).
 """
 
 import argparse
@@ -133,9 +133,9 @@ def speeds(arguments, clock):
 
 def run_peer(arguments, processes, options, seconds):
     """Returns PyTorch's samples/s by mini-batch, as far as measured, and its error or None."""
-    command = [sys.executable, str(PEER), "--data", arguments.data, "--device", arguments.peer_device,
-               "--processes", str(processes), "--seconds", "1", *options,
-               "--mini-batches", *map(str, arguments.mini_batches)]
+    command = [sys.executable, str(PEER), "--data", arguments.data,
+               "--device", arguments.peer_device, "--processes", str(processes), "--seconds", "1",
+               *options, "--mini-batches", *map(str, arguments.mini_batches)]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as log:
         try:
             code = subprocess.run(command, stdout=out, stderr=log, check=False,

@@ -61,7 +61,8 @@ def main():
     option, values = "options", ["defaults" if not theirs else " ".join(theirs)]
     if arguments.vary:
         option, *values = arguments.vary
-    print(f"| {option} | test, % | val, % | samples/s | s | test, %, seeds 1 to {arguments.seeds} |")
+    seeds = f"test, %, seeds 1 to {arguments.seeds}"
+    print(f"| {option} | test, % | val, % | samples/s | s | {seeds} |")
     print("|---|---|---|---|---|---|")
     for value in values:
         varied = [f"--{option}", value] if arguments.vary else []

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks the project's own rules: layers, banned words, sizes, tests and documents that must exist.
 
-usage: tidy.py [ROOT]
+usage: tidy.py [--sentences] [ROOT]
 
 Prints one line per violation, `file:line: what; what to do instead`, and ends with 1 if there is
-any. Needs nothing but Python. A rule that must be broken somewhere is broken in a table, with the
+any. A sentence of more than 25 words is a warning: they are counted, and listed with --sentences.
+Needs nothing but Python. A rule that must be broken somewhere is broken in a table, with the
 reason beside it, not by a mark in the source.
 """
 
@@ -18,6 +19,7 @@ import layers  # noqa: E402
 import markdown  # noqa: E402
 import picture  # noqa: E402
 import source  # noqa: E402
+import words  # noqa: E402
 
 ARCHITECTURE = "docs/internals/architecture.md"
 
@@ -125,6 +127,8 @@ TESTED_ELSEWHERE = {
 WRAPPED_PAGES = ("README.md", "CHANGELOG.md", "docs/guide", "docs/reference", "docs/internals",
                  "docs/decisions", "examples", "benchmarks", "tests/models")
 
+DECISION_WORDS_MAX = 400
+
 # Named like a page, where a program fills a part of the name in.
 PATTERNS_OF_PAGES = ("docs/results/gpu-CHIP.md",)
 
@@ -137,6 +141,7 @@ class Tidy:
     def __init__(self, root):
         self.root = pathlib.Path(root)
         self.problems = []
+        self.warnings = []
         self.files = sorted(
             path.relative_to(self.root).as_posix() for path in self.root.rglob("*")
             if path.is_file() and (path.suffix in TEXT or path.name == "dev")
@@ -154,8 +159,11 @@ class Tidy:
                 self.check_sizes(name)
                 if below(name, LIBRARY):
                     self.check_comments(name)
+            self.check_reading(name)
             if name.endswith(".md") and below(name, WRAPPED_PAGES):
                 self.check_page_width(name)
+            if below(name, ("docs/decisions",)):
+                self.check_decision(name)
             if name.startswith("include/ffdl/"):
                 self.check_public_header(name)
             elif name.endswith(".h") and "#pragma once" not in self.text[name]:
@@ -254,6 +262,23 @@ class Tidy:
             for word in COMMENT_WORDS.findall(match[1] if match else ""):
                 self.report(name, number, f"'{word}': name the member, worker, thread or caller")
 
+    # What a user reads: pages, docstrings, help and error texts, comments of the Python package.
+    def check_reading(self, name):
+        texts, starts = words.read_by_users(name, self.text[name])
+        for line, text in texts:
+            for word in COMMENT_WORDS.findall(text):
+                self.report(name, line, f"'{word}': name the member, worker, thread or caller")
+            for sentence in words.long_sentences(text):
+                self.warnings.append(f"{name}:{line}: {len(sentence.split())} words: {sentence}")
+        for line, text in starts:
+            if COMMENT_STARTS.match(text):
+                self.report(name, line, f"'{text.split()[0]}': begin a comment with a verb or with "
+                                        "the standard name of the thing")
+        if name.endswith(".py") and below(name, words.PYTHON):
+            for number, line in enumerate(self.text[name].split("\n"), 1):
+                if len(line) > COLUMNS_MAX:
+                    self.report(name, number, f"{len(line)} columns; wrap at {COLUMNS_MAX}")
+
     def find(self, name, lines, pattern, advice):
         for number, line in enumerate(lines, 1):
             match = re.search(pattern, line)
@@ -285,6 +310,14 @@ class Tidy:
             is_one_word = " " not in line.strip().removeprefix("- ")
             if len(line) > COLUMNS_MAX and not line.startswith("|") and not is_one_word:
                 self.report(name, number, f"{len(line)} columns; wrap at {COLUMNS_MAX}")
+
+    def check_decision(self, name):
+        prose = " ".join(line for _, line in markdown.lines(self.text[name])
+                         if not re.match(r"#|Date:|Status:|\|", line))
+        count = len(re.sub(r"\]\([^)]*\)", "]", prose).split())
+        if count > DECISION_WORDS_MAX:
+            self.report(name, 1, f"{count} words; a decision has at most {DECISION_WORDS_MAX}: "
+                                 "move what explains how it works to docs/internals")
 
     # --- public headers ---
 
@@ -395,11 +428,15 @@ class Tidy:
 
 
 def main():
-    root = sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--sentences"]
+    root = arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[2]
     tidy = Tidy(root)
     problems = tidy.run()
     for problem in problems:
         print(problem)
+    if "--sentences" in sys.argv:
+        print(*tidy.warnings, sep="\n")
+    print(f"tidy: {len(tidy.warnings)} sentences of more than {words.WORDS_MAX} words")
     print(f"tidy: {len(problems)} problems in {len(tidy.files)} files")
     return 1 if problems else 0
 

@@ -100,6 +100,42 @@ class TidyTest(unittest.TestCase):
             "src/ps/a.cc": "// Returns the state\n// Of which there is one.\nint x;  // of it\n",
             "tests/ps/a_test.cc": "\n"}), [])
 
+    def test_words_that_users_read(self):
+        self.found({"README.md": "The member who leads.\n"}, "README.md:1:", "'who'")
+        self.found({"docs/guide/a.md": "# A\n\n| nobody knows |\n"}, "docs/guide/a.md:3:", "'nobody'")
+        self.found({"src/cli/main.cc": 'auto help = "Somebody "\n            "ends";  // it\n',
+                    "tests/cli/doctor_test.cc": "\n"}, "'Somebody'")
+        self.found({"python/ffdl/a.py": '"""What is left."""\n'}, "begin a comment with a verb")
+        self.found({"python/ffdl/a.py": "a = 1  # of whoever\n"}, "'whoever'")
+        self.found({"python/ffdl/a.py": "# Whether it is.\n# Of it.\na = '# Of'\n"}, "a.py:1:")
+        self.found({"python/bindings/a.cc": 'f(R"(Those that left.)");\n'}, "begin a comment")
+        self.found({"examples/a.py": f"a = '{'x' * 100}'\n"}, "106 columns")
+        self.assertEqual(problems_of({"docs/internals/a.md": "The member who leads.\n",
+                                      "python/ffdl/a.py": "# Returns it. # Of it.\n"}), [])
+
+    def test_long_sentences_are_warnings(self):
+        long = " ".join(["word"] * 26) + "."
+        for name, text in {"README.md": f"One.\n\n- {long}\n", "docs/guide/a.md": long,
+                           "python/ffdl/a.py": f'"""Does it.\n\na: {long}\n"""\n',
+                           "src/cli/main.cc": f'auto help = "{long}";\n'}.items():
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                checked = tidy.Tidy(folder)
+                checked.run()
+                self.assertEqual(len(checked.warnings), 1, checked.warnings)
+                self.assertIn(" words: ", checked.warnings[0])
+                path.write_text(text.replace("word word", "word. Word", 1))
+                checked = tidy.Tidy(folder)
+                checked.run()
+                self.assertEqual(checked.warnings, [])
+
+    def test_decisions_are_short(self):
+        text = "# 1. A\n\nDate: 2026-01-01.\n\n" + "word\n" * 50
+        self.assertEqual(problems_of({"docs/decisions/0001-a.md": text}), [])
+        self.found({"docs/decisions/0001-a.md": text + "word\n" * 351}, "401 words")
+
     def test_cmake_words(self):
         self.found({"src/CMakeLists.txt": "add_compile_options(-march=native)\n"}, "run time")
         self.found({"cmake/Extra.cmake": "include(FetchContent)\n"}, "Dependencies.cmake")
