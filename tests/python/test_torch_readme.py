@@ -1,13 +1,16 @@
 """Runs the programs for PyTorch of README and guide as they stand there."""
 
+import difflib
 import importlib.metadata
+import os
 import re
+import socket
 import subprocess
 import sys
 
 import pytest
-from elastic_jobs import Job
-from pages import fragment, text_of
+from elastic_jobs import Job, run_workers
+from pages import ROOT, blocks, fragment, text_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.distributed as dist  # noqa: E402
@@ -42,6 +45,45 @@ def run_worker(folder, fragment):
 
 def test_elastic_training(tmp_path):
     assert run_worker(tmp_path, fragment("README.md", "ffdl.torch.elastic(")) > 0.6
+
+
+PORT = ROOT / "examples" / "port_ddp"
+
+
+def test_the_difference_on_the_page_is_that_of_the_programs():
+    before, after = (
+        (PORT / name).read_text().splitlines() for name in ("before.py", "after.py"))
+    difference = list(difflib.unified_diff(before, after, lineterm=""))[2:]
+    (shown,) = [text for _, text in blocks("docs/guide/port-ddp.md", "diff")]
+    # The page has no white space at the end of a line.
+    assert shown.splitlines() == [line.rstrip() for line in difference]
+
+
+def final_loss(output):
+    return float(re.search("^final loss (.*)", output, re.MULTILINE)[1])
+
+
+def test_a_script_before_and_after_its_port(tmp_path):
+    """It has two ranks, and two workers; the loss of an untrained model is 0.42."""
+    small = ["--epochs", "3", "--out", str(tmp_path / "out")]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, PORT / "before.py", *small], stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+                              "MASTER_PORT": str(port)})
+        for rank in range(2)]
+    try:
+        printed = [rank.communicate(timeout=300)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    first, _ = run_workers(tmp_path, 2, PORT / "after.py", *small)
+    assert abs(final_loss("\n".join(first)) - final_loss(printed[0])) < 0.02
+    assert final_loss(printed[0]) < 0.1
 
 
 def test_local_steps(tmp_path):
