@@ -73,7 +73,8 @@ def main():
     arguments = parse_arguments()
     ray.init(include_dashboard=False)
     with tempfile.TemporaryDirectory() as folder:
-        # On several hosts: address="HOST:0", a name of this one that the others can reach.
+        # On several hosts: address="HOST:0", a name of this one that the others can reach, and
+        # secret= in place of makes_secret.
         server = ffdl.StoreServer.start(folder=folder, makes_secret=True)
         workers = [Worker.remote(f"worker-{number}", server.url(), server.secret())
                    for number in range(arguments.workers)]

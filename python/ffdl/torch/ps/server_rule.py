@@ -58,8 +58,10 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
 def schedule_of(scheduler: Any) -> LearningRateSchedule:
     """Returns the schedule of the same factors; a step is an update of the server.
 
-    CosineAnnealingLR, which stays at its end; StepLR; LinearLR, as a warm-up that begins at 1 /
-    total_iters, or as a decay from 1 on. None: constant. Raises InvalidArgument for others.
+    scheduler: CosineAnnealingLR, which stays at its end, StepLR, or LinearLR. A LinearLR is a
+    warm-up that begins at 1 / (total_iters + 1), or a decay that begins at 1. None: constant.
+
+    Raises InvalidArgument for others.
     """
     if scheduler is None:
         return LearningRateSchedule()
