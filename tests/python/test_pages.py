@@ -18,7 +18,7 @@ from pages import PAGES, ROOT, RUN, blocks, languages, text_of
 import ffdl
 
 CHECKED = {"py", "python", "sh", "cpp", "json", "yaml", "cmake", "diff"}
-# What a variable of the pages holds. `loss` and `model` are the reader's own.
+# The types of variables of the pages. `loss` and `model` are the reader's own.
 HOLDS = {
     "batch": "ffdl.BatchSizeController", "checkpoints": "ffdl.CheckpointOptions",
     "communicator": "ffdl.Communicator", "learner": "ffdl.Learner", "ledger": "ffdl.SampleLedger",
@@ -70,7 +70,7 @@ def full_name(node, known):
 
 
 def names_of(tree):
-    """What each variable of the program is in the package: imported, made by a class, or as on all pages."""
+    """The name in the package of each variable: imported, made by a class, or as on all pages."""
     known = {"ffdl": "ffdl"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("ffdl"):
@@ -87,7 +87,7 @@ def names_of(tree):
 
 
 def takes(function, argument):
-    """Whether the function has an argument of that name, or takes those of any name."""
+    """True if the function has an argument of that name, or takes those of any name."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # of the bindings: their docstrings begin with the signature
@@ -141,10 +141,8 @@ def help_of(*command):
 def commands(text):
     """Words of each command of a block: without comments, variables before it, and launchers."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
-        words = re.sub(r"(^|\s)#.*", "", line).split()
-        while words and re.match(r"\w+=", words[0]):
-            words = words[1 + next((i for i, w in enumerate(words) if w.endswith(")")), 0):] \
-                if "$(" in words[0] else words[1:]
+        bare = re.sub(r"(^|\s)#.*", "", line)
+        words = re.sub(r"^(\w+=(\$\([^)]*\)|\S*)(\s+|$))+", "", bare).split()
         if words[:1] == ["srun"]:
             words = words[words.index("ffdl"):]
         if words:

@@ -1,4 +1,4 @@
-"""Just enough C++ to find includes, functions and classes: no parser, no preprocessor."""
+"""Just enough C++ to find includes, strings, functions, classes: no parser, no preprocessor."""
 
 import re
 
@@ -15,6 +15,28 @@ def _blank(match):
 def without_comments_and_strings(text):
     """The same text with the same line numbers; '#include "x"' keeps its word but not its file."""
     return _TOKEN.sub(_blank, text)
+
+
+def below(path, folders):
+    return any(folder == "" or path == folder or path.startswith(folder + "/") for folder in folders)
+
+
+def strings(text):
+    """(line, text, whether it is raw) of each literal; neighbouring plain ones are one text."""
+    joined, line, end = [], 0, 0
+    for match in _TOKEN.finditer(text):
+        raw = re.fullmatch(r'R"(\w*)\((.*)\)\1"', match[0], re.DOTALL)
+        if raw:
+            yield text.count("\n", 0, match.start()) + 1, raw[2], True
+        elif match[0].startswith('"'):
+            if joined and not text[end:match.start()].isspace():
+                yield line, "".join(joined), False
+                joined = []
+            line = line if joined else text.count("\n", 0, match.start()) + 1
+            joined.append(match[0][1:-1].replace("\\n", "\n").replace('\\"', '"'))
+            end = match.end()
+    if joined:
+        yield line, "".join(joined), False
 
 
 def includes(text):

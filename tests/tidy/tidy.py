@@ -20,6 +20,7 @@ import markdown  # noqa: E402
 import picture  # noqa: E402
 import source  # noqa: E402
 import words  # noqa: E402
+from source import below  # noqa: E402
 
 ARCHITECTURE = "docs/internals/architecture.md"
 
@@ -133,10 +134,6 @@ DECISION_WORDS_MAX = 400
 PATTERNS_OF_PAGES = ("docs/results/gpu-CHIP.md",)
 
 
-def below(path, folders):
-    return any(folder == "" or path == folder or path.startswith(folder + "/") for folder in folders)
-
-
 class Tidy:
     def __init__(self, root):
         self.root = pathlib.Path(root)
@@ -160,6 +157,8 @@ class Tidy:
                 if below(name, LIBRARY):
                     self.check_comments(name)
             self.check_reading(name)
+            if name.endswith(".py") and below(name, words.PYTHON):
+                self.check_width(name)
             if name.endswith(".md") and below(name, WRAPPED_PAGES):
                 self.check_page_width(name)
             if below(name, ("docs/decisions",)):
@@ -262,7 +261,7 @@ class Tidy:
             for word in COMMENT_WORDS.findall(match[1] if match else ""):
                 self.report(name, number, f"'{word}': name the member, worker, thread or caller")
 
-    # What a user reads: pages, docstrings, help and error texts, comments of the Python package.
+    # Checks pages, docstrings, help and error texts, and comments of the Python package.
     def check_reading(self, name):
         texts, starts = words.read_by_users(name, self.text[name])
         for line, text in texts:
@@ -274,10 +273,6 @@ class Tidy:
             if COMMENT_STARTS.match(text):
                 self.report(name, line, f"'{text.split()[0]}': begin a comment with a verb or with "
                                         "the standard name of the thing")
-        if name.endswith(".py") and below(name, words.PYTHON):
-            for number, line in enumerate(self.text[name].split("\n"), 1):
-                if len(line) > COLUMNS_MAX:
-                    self.report(name, number, f"{len(line)} columns; wrap at {COLUMNS_MAX}")
 
     def find(self, name, lines, pattern, advice):
         for number, line in enumerate(lines, 1):
@@ -295,15 +290,18 @@ class Tidy:
         if len(lines) > LINES_MAX[kind]:
             self.report(name, len(lines), f"{len(lines)} lines; a {kind} has at most "
                                           f"{LINES_MAX[kind]}: split it by what changes together")
-        for number, line in enumerate(lines, 1):
-            if len(line) > COLUMNS_MAX:
-                self.report(name, number, f"{len(line)} columns; wrap at {COLUMNS_MAX}")
+        self.check_width(name)
         self.find(name, bare.split("\n"), "\t", "a tab; indent with spaces")
         for first, last in source.functions(self.text[name]):
             length = last - first + 1
             if length > LINES_MAX["function"]:
                 self.report(name, first, f"a function of {length} lines; at most "
                                          f"{LINES_MAX['function']}: give its parts names")
+
+    def check_width(self, name):
+        for number, line in enumerate(self.text[name].split("\n"), 1):
+            if len(line) > COLUMNS_MAX:
+                self.report(name, number, f"{len(line)} columns; wrap at {COLUMNS_MAX}")
 
     def check_page_width(self, name):
         for number, line in markdown.lines(self.text[name]):

@@ -5,32 +5,30 @@ import inspect
 import re
 
 import markdown
+import source
+from source import below
 
 WORDS_MAX = 25
 PAGES = ("README.md", "docs/guide", "docs/reference")
 PYTHON = ("python/ffdl", "examples")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\[*\"'])|(?<=\.\*\*)\s+")
-_COMMENT = re.compile(r"^\s*//.*$|\s// .*$", re.MULTILINE)
-_STRINGS = re.compile(r'"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*')
 
 
 def read_by_users(name, text):
     """Returns (line, text) of what is read, and (line, text) of comments as they begin."""
-    def is_in(*folders):
-        return any(name == folder or name.startswith(folder + "/") for folder in folders)
-
-    if name.endswith(".md") and is_in(*PAGES):
+    if name.endswith(".md") and below(name, PAGES):
         return list(_of_page(text)), []
-    if name.endswith(".py") and is_in(*PYTHON):
+    if name.endswith(".py") and below(name, PYTHON):
         found, comments = list(_docstrings(text)), list(_python_comments(text))
         begun = [(line, text) for line, text, is_first in comments if is_first]
         read = [(line, part) for line, text in found for part in _parts(text)]
         return read + [(line, text) for line, text, _ in comments], found + begun
-    if name.endswith(".cc") and is_in("python/bindings"):
-        found = list(_docstrings_of_bindings(text))
+    if name.endswith(".cc") and below(name, ("python/bindings",)):
+        found = [(line, text.strip()) for line, text, is_raw in source.strings(text) if is_raw]
         return [(line, part) for line, text in found for part in _parts(text)], found
-    if name.endswith(".cc") and is_in("src/cli"):
-        return [(line, part) for line, text in _literals(text) for part in _parts(text)], []
+    if name.endswith(".cc") and below(name, ("src/cli",)):
+        found = source.strings(text)
+        return [(line, part) for line, text, _ in found for part in _parts(text)], []
     return [], []
 
 
@@ -72,11 +70,6 @@ def _docstrings(text):
                 yield node.body[0].lineno, found
 
 
-def _docstrings_of_bindings(text):
-    for match in re.finditer(r'R"(\w*)\((.*?)\)\1"', text, re.DOTALL):
-        yield text.count("\n", 0, match.start()) + 1, match[2].strip()
-
-
 def _python_comments(text):
     """(line, text, whether a comment begins with it) of each `#` that is in no string."""
     is_inside = False
@@ -85,13 +78,3 @@ def _python_comments(text):
         if match:
             yield number, match[2], not (is_inside and not match[1].strip())
         is_inside = bool(match) and not match[1].strip()
-
-
-def _literals(text):
-    """String literals with more than one word; neighbouring ones are one text."""
-    bare = _COMMENT.sub(lambda found: " " * len(found[0]), text)
-    for match in _STRINGS.finditer(bare):
-        found = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', match[0]))
-        found = found.replace("\\n", "\n").replace('\\"', '"')
-        if " " in found.strip():
-            yield text.count("\n", 0, match.start()) + 1, found
