@@ -4,8 +4,9 @@
 usage: gate.py [--only STEP]... [--list] [--steps FILE] [--folder FOLDER]
 
 .ci/run calls it. A step that fails does not end the run, except where nothing after it can pass. The
-table names each step with its time, each failed test with the command that repeats it alone, each test
-that needed a second try, and what was not run and why. The exit code is 1 if a step failed.
+table names each step with its time, each failed test with the command that repeats it alone and what it
+said, each test that needed a second try, and what was not run and why. The exit code is 1 if a step
+failed.
 
 The required steps come first. Optional ones begin while fewer than 50 minutes have passed. All ends
 after 75 minutes: a required step that runs then has failed, an optional one is named as unfinished.
@@ -26,6 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LINES_MAX = 40  # of the table: a reader of the last lines sees all of it
+SAID_MAX = 6    # lines of the table about what one failed test said
 BUILD_ERROR = re.compile(r"\berror: |undefined reference to ")  # of compilers and linkers
 # Runs its argument. If this program dies, by whatever signal, its end of the pipe closes, and a watcher
 # kills the group.
@@ -75,7 +77,7 @@ class Program:
     name: str
     tries: int = 0
     failed: str = ""
-    parts: dict = dataclasses.field(default_factory=dict)  # for its order
+    parts: dict = dataclasses.field(default_factory=dict)  # by name: what the test said
 
 
 class Reader:
@@ -87,17 +89,19 @@ class Reader:
     GTEST_RUN = re.compile(r"\[ RUN      \] (\S+)")
     GTEST_END = re.compile(r"\[ {6} OK \]|\[  SKIPPED \]|\[  PASSED  \]")
     GTEST_FAILED = re.compile(r"\[  FAILED  \] (\S+?\.\S+?),? ")
-    PYTEST = re.compile(r"(?:FAILED|ERROR) (tests/\S+\.py(?:::\S+)?)")
+    GTEST_SAYS = re.compile(r":\d+: Failure$")
+    PYTEST = re.compile(r"(?:FAILED|ERROR) (tests/\S+\.py(?:::\S+)?)(?: - (.*))?")
     PYTEST_SKIPPED = re.compile(r"SKIPPED \[(\d+)\] ([^\s:]+)(?::\d+)?: (.*)")
     DEV_SKIPPED = re.compile(r"skipped: (.*)")
 
     def __init__(self):
         self.programs = {}  # the tests of ctest by its run and their name
-        self.python = {}    # a dictionary for its order
+        self.python = {}    # by the failed test's name: what it said
         self.skipped = collections.Counter()  # how often each was, with the reason if it has one
         self._run = 0
         self._program = None
         self._running = ""
+        self._said = []     # by the running test: from its first failure on, or else the last lines
 
     def line(self, text):
         if self.RUN.match(text):
@@ -114,17 +118,20 @@ class Reader:
                 self.skipped[found[1]] += 1
         elif found := self.GTEST_RUN.search(text):
             self._running = found[1]
+            self._said = []
         elif found := self.GTEST_FAILED.search(text + " "):
             self._running = ""
             self._part(found[1])
         elif self.GTEST_END.search(text):
             self._running = ""
         elif found := self.PYTEST.match(text):
-            self.python[found[1].rstrip(":")] = True
+            self.python[found[1].rstrip(":")] = [found[2]] if found[2] else []
         elif found := self.PYTEST_SKIPPED.match(text):
             self.skipped[f"{found[2]}: {found[3]}"] += int(found[1])
         elif found := self.DEV_SKIPPED.match(text):
             self.skipped[found[1]] += 1
+        elif self._running and text.strip():
+            self._says(text.rstrip())
 
     def end(self):
         self._end_program()
@@ -135,9 +142,18 @@ class Reader:
     def tried_again(self):
         return [program for program in self.programs.values() if program.tries > 1]
 
+    def _says(self, text):
+        if self._said and self.GTEST_SAYS.search(self._said[0]):
+            self._said = [*self._said, text][:SAID_MAX]
+        elif self.GTEST_SAYS.search(text):
+            self._said = [text]
+        else:
+            self._said = [*self._said, text][-SAID_MAX:]
+
     def _part(self, name):
+        """Notes a test that failed. GoogleTest names it once more at its end."""
         if self._program and self._program.failed:
-            self._program.parts[name] = True
+            self._program.parts.setdefault(name, self._said)
 
     def _end_program(self):
         """A program that ended inside a test hung or crashed there."""
@@ -179,7 +195,8 @@ def run(step, seconds, log_file, out, root=ROOT):
     errors = []
     out.write(f"\n=== {step.name}: {step.command}\n")
     out.flush()
-    process = subprocess.Popen(["sh", "-c", STEP_SHELL, "sh", step.command], cwd=root,
+    wide = os.environ | {"COLUMNS": "240"}  # pytest cuts a failure's reason at the width
+    process = subprocess.Popen(["sh", "-c", STEP_SHELL, "sh", step.command], cwd=root, env=wide,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -244,23 +261,33 @@ def run_all(steps, times, folder, out):
 
 
 def failed_tests(outcome):
-    """(Test, how it failed, command that repeats it alone) of each test that failed."""
+    """(Line with the test, how it failed and the command that repeats it alone; what it said) of each."""
     repeat = outcome.step.repeat or outcome.step.command
     for program in outcome.reader.failed():
         command = repeat.format(program.name)
-        for part in program.parts or [""]:
+        for part, said in (program.parts or {"": []}).items():
             alone = f"GTEST_FILTER={part} {command}" if part and "{}" in repeat else command
-            yield f"{program.name} {part}".strip(), program.failed, alone
-    for name in outcome.reader.python:
-        yield name, "failed", f"./dev test pytest '{name}'"
+            yield f"{program.name} {part}".strip() + f" ({program.failed}): {alone}", said
+    for name, said in outcome.reader.python.items():
+        yield f"{name} (failed): ./dev test pytest '{name}'", said
 
 
-def failure_lines(step, tests, last_lines):
-    """The lines of the table about a step that failed, with what failed_tests() has of it."""
-    if tests:
-        return [f"  {name} ({how}): {command}" for name, how, command in tests]
-    return [f"  {step.name}: {step.command}; its errors and last lines:",
-            *(f"    {line[:200]}" for line in last_lines)]
+def failures_of(outcome):
+    """Of a step that failed: what failed_tests() has of it, or else its last lines."""
+    step = outcome.step
+    return list(failed_tests(outcome)) or [
+        (f"{step.name}: {step.command}; its errors and last lines:", outcome.last_lines)]
+
+
+def failure_lines(failures, room):
+    """That many lines about the failures: first of all what failed, and what it said where that fits."""
+    said_max = max(0, (room - len(failures)) // max(1, len(failures)))
+    lines = []
+    for head, said in failures:
+        lines += [f"  {head}", *(f"    {line[:200]}" for line in said[:said_max])]
+    if len(lines) > room:
+        lines[room:] = [f"  and {len(lines) - room} more lines: build/log/gate-STEP.log"]
+    return lines
 
 
 def table(outcomes, seconds):
@@ -272,7 +299,7 @@ def table(outcomes, seconds):
         for program in outcome.reader.tried_again():
             again.append(f"  {program.name}: {program.tries} tries")
         if outcome.verdict == "FAILED":
-            failures += failure_lines(outcome.step, list(failed_tests(outcome)), outcome.last_lines)
+            failures += failures_of(outcome)
     failed = [outcome.step.name for outcome in outcomes if outcome.verdict == "FAILED"]
     lines = ["", "=== summary", *steps]
     if again:
@@ -280,9 +307,7 @@ def table(outcomes, seconds):
     room = LINES_MAX - len(lines) - 3
     if failures:
         lines.append("failed tests, and the commands that repeat them:")
-        lines += failures[:room]
-        if len(failures) > room:
-            lines.append(f"  and {len(failures) - room} more lines: build/log/gate-STEP.log")
+        lines += failure_lines(failures, room)
     lines.append(f"failed: {', '.join(failed)}, after {seconds:.0f} s" if failed
                  else f"all required steps passed in {seconds:.0f} s")
     return lines

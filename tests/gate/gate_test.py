@@ -18,8 +18,10 @@ CTEST = "ctest"
 # Tests as ctest runs them, and the output of GoogleTest. The shell takes the signal itself.
 PLANTED = """
 add_test(right sh -c "echo '[ RUN      ] Sum.IsRight'; echo '[       OK ] Sum.IsRight (0 ms)'")
-add_test(wrong_sum sh -c "echo '[ RUN      ] Sum.IsExact'; echo '[  FAILED  ] Sum.IsExact (3 ms)'; exit 1")
-add_test(hangs sh -c "echo '[ RUN      ] Barrier.IsLeft'; exec sleep 100")
+add_test(wrong_sum sh -c "echo '[ RUN      ] Sum.IsExact'; echo 'a warning'; \
+echo 'sum_test.cc:9: Failure'; echo '3 is not 2'; echo '[  FAILED  ] Sum.IsExact (3 ms)'; \
+echo '[  FAILED  ] Sum.IsExact'; exit 1")
+add_test(hangs sh -c "echo '[ RUN      ] Barrier.IsLeft'; echo 'rank 1 waits'; exec sleep 100")
 set_tests_properties(hangs PROPERTIES TIMEOUT 1)
 add_test(crashes sh -c "echo '[ RUN      ] Segment.IsMapped'; kill -SEGV $$")
 """
@@ -58,6 +60,10 @@ class GateTest(unittest.TestCase):
         self.assertRegex(end, r"tests +FAILED +\d+ s  ended with 8")
         self.assertIn("wrong_sum Sum.IsExact (failed): "
                       "GTEST_FILTER=Sum.IsExact ./dev test ctest -R '^wrong_sum$'", end)
+        self.assertIn("    sum_test.cc:9: Failure\n    3 is not 2\n", end)
+        self.assertEqual(end.count("Sum.IsExact (failed)"), 1)
+        self.assertIn("    rank 1 waits\n", end)
+        self.assertNotIn("a warning", end)
         self.assertIn("hangs Barrier.IsLeft (timeout): "
                       "GTEST_FILTER=Barrier.IsLeft ./dev test ctest -R '^hangs$'", end)
         self.assertRegex(end, r"crashes Segment.IsMapped \(exception: ?segfault\)")
@@ -85,7 +91,7 @@ class GateTest(unittest.TestCase):
         code, end = self.run_gate([
             ("python", "echo 'FAILED tests/python/test_x.py::test_y[1] - assert 1 == 2'; exit 1", {})])
         self.assertEqual(code, 1)
-        self.assertIn("./dev test pytest 'tests/python/test_x.py::test_y[1]'", end)
+        self.assertIn("./dev test pytest 'tests/python/test_x.py::test_y[1]'\n    assert 1 == 2\n", end)
 
     def test_a_step_without_tests_shows_its_last_lines(self):
         code, end = self.run_gate([("rules", "echo 'a.h:3: a tab'; exit 2", {})])

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -116,6 +117,28 @@ class Scribe final : public StepParticipant {
  private:
   const uint64_t says_;
   uint64_t sum_ = 0;
+};
+
+// Counts steps from the first one that `members` members did together. A world of so many is not
+// enough: while it begins, one member may be alone with the state.
+class StepsTogether {
+ public:
+  explicit StepsTogether(int members) : members_(members) {}
+
+  // Is for any thread. `result` is what end_step() returned.
+  uint64_t since(const Session& session, StepResult result) {
+    const uint64_t step = session.step();
+    if (session.world().size() == members_ && result == StepResult::kContinue) {
+      uint64_t none = 0;
+      first_.compare_exchange_strong(none, step);
+    }
+    const uint64_t first = first_;
+    return first == 0 || step < first ? 0 : step - first;
+  }
+
+ private:
+  const int members_;
+  std::atomic<uint64_t> first_ = 0;  // none yet
 };
 
 }  // namespace ffdl::testing

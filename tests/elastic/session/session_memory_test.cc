@@ -123,19 +123,17 @@ TEST_F(SessionMemory, AMemberComesAndLeavesThroughTheMemoryOfGpus) {
 }
 
 // A task averages the buckets and does its own part of the scaling. No member dies before all have
-// joined, because a member that trained alone would take the state with it.
+// done a step together: until then one may be alone with the state and would take it with it.
 TEST_P(SessionWorlds, DeathsEndNobodysSession) {
-  std::atomic<bool> were_three = false;
+  testing::StepsTogether together(3);
   std::vector<std::thread> threads;
-  for (const auto& [id, until] : std::map<std::string, uint64_t>{{"a", 30}, {"b", 20}, {"c", 10}}) {
+  for (const auto& [id, steps] : std::map<std::string, uint64_t>{{"a", 30}, {"b", 20}, {"c", 10}}) {
     threads.push_back(start({.id = id,
-                             .lease = std::chrono::seconds(3),
-                             .samples = until,
+                             .samples = steps,
                              .begins_early = true,
-                             .dies = until < 30,
-                             .after_step = [&were_three, until](Session& session, StepResult) {
-                               if (session.world().size() == 3) were_three = true;
-                               return !were_three || session.step() < until;
+                             .dies = steps < 30,
+                             .after_step = [&together, steps](Session& session, StepResult result) {
+                               return together.since(session, result) < steps;
                              }}));
   }
   for (std::thread& thread : threads) thread.join();

@@ -492,19 +492,18 @@ TEST_F(SessionTest, WhoWouldTakeOverDiesBeforeItHas) {
 }
 
 // A member whose session is gone is dead for the others; the last one continues alone. No member
-// dies before all have joined, because a member that trained alone would take the state with it.
+// dies before all have done a step together: until then one may be alone with the state.
 TEST_F(SessionTest, DeathsEndNobodysSession) {
-  end_step_ = 90;
-  std::atomic<bool> were_three = false;
+  testing::StepsTogether together(3);
   std::vector<std::thread> threads;
-  for (const auto& [id, until] : std::map<std::string, uint64_t>{{"a", 90}, {"b", 60}, {"c", 30}}) {
-    threads.push_back(
-        start({.id = id,
-               .lease = 3s,
-               .after_step = [&were_three, until](Session& session, StepResult) {
-                 if (session.world().size() == 3) were_three = true;
-                 return !were_three || session.step() < until;
-               }}));
+  for (const auto& [id, steps] : std::map<std::string, uint64_t>{{"a", 90}, {"b", 60}, {"c", 30}}) {
+    threads.push_back(start({.id = id,
+                             .lease = 3s,
+                             .after_step = [&together, steps](Session& session, StepResult result) {
+                               const bool goes_on = together.since(session, result) < steps;
+                               if (!goes_on && steps == 90) EXPECT_OK(session.finish());
+                               return goes_on;
+                             }}));
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& [id, outcome] : outcome_) EXPECT_OK(outcome);
