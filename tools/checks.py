@@ -129,10 +129,11 @@ def fields_of(outcome, check):
     verdict, why = outcome.verdict, outcome.why
     if outcome.code is not None and outcome.code == check.skip_code:
         verdict, why = "skipped", "; ".join(outcome.last_lines[-2:])
-    failed = list(gate.failed_tests(outcome)) if verdict == "FAILED" else []
+    failed = gate.failed_tests(outcome) if verdict == "FAILED" else []
+    failed = [dataclasses.asdict(one) for one in failed]
     return {
         "verdict": verdict, "seconds": round(outcome.seconds, 3), "why": why,
-        "failed": [{"test": test, "how": how, "command": command} for test, how, command in failed],
+        "failed": failed,
         "tried_again": [f"{one.name}: {one.tries} tries" for one in outcome.reader.tried_again()],
         "skipped": [f"{what} ({count})" if count > 1 else what
                     for what, count in outcome.reader.skipped.items()],
@@ -170,8 +171,9 @@ def table(checks, results, before):
         steps.append(f"{check.name:10} {record['verdict']:11} {record['seconds']:7.0f} s  "
                      f"{', '.join(note for note in notes if note)}")
         if record["verdict"] == "FAILED":
-            tests = [(one["test"], one["how"], one["command"]) for one in record["failed"]]
-            failures += gate.failure_lines(check, tests, record["last_lines"])
+            failed = [gate.Failure(**one) for one in record["failed"]]
+            parts = gate.parts_of_failure(check, failed, record["last_lines"])
+            failures += gate.failure_lines(parts, room=sum(1 + gate.SAID_MAX for _ in parts))
         again += [f"  {check.name}: {test}" for test in record["tried_again"]]
         skipped += [f"  {check.name}: {what}" for what in record["skipped"]]
     lines = ["", f"=== checks of commit {results.all['commit']}", *steps]

@@ -260,31 +260,40 @@ def run_all(steps, times, folder, out):
     return outcomes
 
 
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A failed test. `command` repeats it alone."""
+
+    test: str
+    how: str
+    command: str
+    said: list
+
+
 def failed_tests(outcome):
-    """(Line with the test, how it failed and the command that repeats it alone; what it said) of each."""
     repeat = outcome.step.repeat or outcome.step.command
     for program in outcome.reader.failed():
         command = repeat.format(program.name)
         for part, said in (program.parts or {"": []}).items():
             alone = f"GTEST_FILTER={part} {command}" if part and "{}" in repeat else command
-            yield f"{program.name} {part}".strip() + f" ({program.failed}): {alone}", said
+            yield Failure(f"{program.name} {part}".strip(), program.failed, alone, said)
     for name, said in outcome.reader.python.items():
-        yield f"{name} (failed): ./dev test pytest '{name}'", said
+        yield Failure(name, "failed", f"./dev test pytest '{name}'", said)
 
 
-def failures_of(outcome):
-    """Of a step that failed: what failed_tests() has of it, or else its last lines."""
-    step = outcome.step
-    return list(failed_tests(outcome)) or [
-        (f"{step.name}: {step.command}; its errors and last lines:", outcome.last_lines)]
+def parts_of_failure(step, failures, last_lines):
+    """Of a step that failed: (line, lines that explain it) for each failure, or else its last lines."""
+    if failures:
+        return [(f"{one.test} ({one.how}): {one.command}", one.said) for one in failures]
+    return [(f"{step.name}: {step.command}; its errors and last lines:", last_lines)]
 
 
-def failure_lines(failures, room):
-    """That many lines about the failures: first of all what failed, and what it said where that fits."""
-    said_max = max(0, (room - len(failures)) // max(1, len(failures)))
+def failure_lines(parts, room):
+    """At most that many lines of parts_of_failure(): all failures first, what explains them as it fits."""
+    said_max = max(0, (room - len(parts)) // max(1, len(parts)))
     lines = []
-    for head, said in failures:
-        lines += [f"  {head}", *(f"    {line[:200]}" for line in said[:said_max])]
+    for line, said in parts:
+        lines += [f"  {line}", *(f"    {text[:200]}" for text in said[:said_max])]
     if len(lines) > room:
         lines[room:] = [f"  and {len(lines) - room} more lines: build/log/gate-STEP.log"]
     return lines
@@ -299,7 +308,8 @@ def table(outcomes, seconds):
         for program in outcome.reader.tried_again():
             again.append(f"  {program.name}: {program.tries} tries")
         if outcome.verdict == "FAILED":
-            failures += failures_of(outcome)
+            failures += parts_of_failure(outcome.step, list(failed_tests(outcome)),
+                                         outcome.last_lines)
     failed = [outcome.step.name for outcome in outcomes if outcome.verdict == "FAILED"]
     lines = ["", "=== summary", *steps]
     if again:

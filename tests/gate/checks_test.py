@@ -239,7 +239,8 @@ class ChecksTest(unittest.TestCase):
 
     def test_the_file_has_the_failed_tests_with_their_commands_and_what_was_skipped(self):
         (self.folder / "CTestTestfile.cmake").write_text("""
-add_test(wrong_sum sh -c "echo '[ RUN      ] Sum.IsExact'; echo '[  FAILED  ] Sum.IsExact (3 ms)'; exit 1")
+add_test(wrong_sum sh -c "echo '[ RUN      ] Sum.IsExact'; echo '3 is not 2'; \
+echo '[  FAILED  ] Sum.IsExact (3 ms)'; exit 1")
 add_test(gpu_test sh -c "exit 77")
 set_tests_properties(gpu_test PROPERTIES SKIP_RETURN_CODE 77)
 """)
@@ -250,7 +251,7 @@ set_tests_properties(gpu_test PROPERTIES SKIP_RETURN_CODE 77)
         code, end = self.run_checks([("tests", command, {"repeat": "./dev test ctest -R '^{}$'"})])
         self.assertEqual(code, 1)
         repeat = "GTEST_FILTER=Sum.IsExact ./dev test ctest -R '^wrong_sum$'"
-        self.assertIn(f"  wrong_sum Sum.IsExact (failed): {repeat}", end)
+        self.assertIn(f"  wrong_sum Sum.IsExact (failed): {repeat}\n    3 is not 2\n", end)
         self.assertIn("  tests: tests/python/test_x.py: no PyTorch (3)", end)
         results = self.results()
         self.assertEqual(results["commit"], self.git("rev-parse", "HEAD"))
@@ -263,7 +264,8 @@ set_tests_properties(gpu_test PROPERTIES SKIP_RETURN_CODE 77)
         self.assertGreater(record["seconds"], 0)
         self.assertEqual((record["verdict"], record["why"]), ("FAILED", "ended with 8"))
         self.assertEqual(record["failed"], [
-            {"test": "wrong_sum Sum.IsExact", "how": "failed", "command": repeat}])
+            {"test": "wrong_sum Sum.IsExact", "how": "failed", "command": repeat,
+             "said": ["3 is not 2"]}])
         self.assertEqual(record["skipped"], ["the tests under Python 3.13",
                                              "tests/python/test_x.py: no PyTorch (3)", "gpu_test"])
 
