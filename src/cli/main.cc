@@ -18,7 +18,6 @@
 #include "cli/print.h"
 #include "cli/profile.h"
 #include "cli/run.h"
-#include "cli/run_arguments.h"
 #include "cli/scale.h"
 #include "cli/signals.h"
 #include "cli/simulate.h"
@@ -33,6 +32,11 @@ constexpr int kParsed = -1;
 // Returns the message for a wrong command line. CLI11's own lists unknown words from the last to
 // the first.
 std::string what_is_wrong(const CLI::App* app, const CLI::Error& error) {
+  const std::vector<std::string> unknown = app->remaining();
+  if (app->get_subcommands().empty() && !unknown.empty() && !unknown.front().starts_with('-')) {
+    return fmt::format("ffdl: there is no command '{}'; --help lists the commands\n",
+                       unknown.front());
+  }
   const bool is_unknown = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
   if (!is_unknown) return CLI::FailureMessage::simple(app, error);
   return fmt::format(
@@ -76,7 +80,6 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   ffdl::Status outcome;
   int exit_code = 0;
-  std::vector<std::string> program;
   ffdl::cli::add_autoscale_command(app, outcome, exit_code);
   ffdl::cli::add_data_command(app, outcome);
   ffdl::cli::add_doctor_command(app, outcome);
@@ -84,8 +87,8 @@ int main(int argc, char** argv) {
   ffdl::cli::add_offer_command(app, outcome);
   ffdl::cli::add_plan_command(app, outcome);
   ffdl::cli::add_policy_command(app, outcome, exit_code);
-  const CLI::App* profile = ffdl::cli::add_profile_command(app, program, outcome, exit_code);
-  const CLI::App* run = ffdl::cli::add_run_command(app, program, outcome, exit_code);
+  ffdl::cli::add_profile_command(app, outcome, exit_code);
+  ffdl::cli::add_run_command(app, outcome, exit_code);
   ffdl::cli::add_scale_command(app, outcome);
   ffdl::cli::add_simulate_command(app, outcome);
   ffdl::cli::add_stats_command(app, outcome);
@@ -94,19 +97,6 @@ int main(int argc, char** argv) {
   app.footer(
       "With the Python package 'ffdl report RUN' draws a run, and 'ffdl checkpoint' lists and\n"
       "converts checkpoints.");
-  const std::string_view chosen = argc > 1 ? argv[1] : "";
-  const auto is_chosen = [&](const CLI::App* command) { return command->get_name() == chosen; };
-  const bool is_word = !chosen.empty() && chosen.front() != '-';
-  if (is_word && app.get_subcommands(is_chosen).empty()) {
-    ffdl::cli::print(stderr, "ffdl: there is no command '{}'; --help lists the commands\n", chosen);
-    return 2;
-  }
-  if (chosen == "run" || chosen == "profile") {
-    const int end = ffdl::cli::options_end(chosen == "run" ? *run : *profile, argc, argv);
-    program.assign(argv + end, argv + argc);
-    if (!program.empty() && program.front() == "--") program.erase(program.begin());
-    argc = end;
-  }
   int parsed = kParsed;
   try {
     parsed = parse(app, argc, argv);

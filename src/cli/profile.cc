@@ -93,8 +93,7 @@ Status run_profile(const ProfileArguments& arguments, std::atomic<int>& signalle
 
 }  // namespace
 
-CLI::App* add_profile_command(CLI::App& app, const std::vector<std::string>& program,
-                              Status& outcome, int& exit_code) {
+void add_profile_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<ProfileArguments>();  // shared with the callback below
   CLI::App* command =
       app.add_subcommand("profile", "Measure a job with MAX, ... MIN workers in one run");
@@ -114,13 +113,11 @@ CLI::App* add_profile_command(CLI::App& app, const std::vector<std::string>& pro
       "  130, 143  ended by SIGINT or SIGTERM\n\n"
       "Example:\n  ffdl profile --workers 1:4 --output digits.json train.py\n"
       "  ffdl plan --workers 8 --jobs digits.json");
-  command->callback([arguments, &program, &outcome, &exit_code] {
-    arguments->run.program = program;
+  command->callback([arguments, &outcome, &exit_code] {
     std::atomic<int> signalled = 0;
     const Status ended = run_profile(*arguments, signalled);
     outcome = without_signal(ended, signalled, exit_code);
   });
-  return command;
 }
 
 }  // namespace ffdl::cli

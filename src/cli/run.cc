@@ -487,11 +487,12 @@ void add_places(CLI::App& command, RunArguments& to) {
                    "Run the program directly, even if it ends in .py");
 }
 
-// The program is not an argument of CLI11.
+// CLI11 would write the program as one of many words.
 struct ProgramUsage : CLI::Formatter {
   std::string make_usage(const CLI::App* /*command*/, std::string name) const override {
     return fmt::format("Usage: {} [OPTIONS] [--] PROGRAM [ARGUMENTS]\n", name);
   }
+  std::string make_positionals(const CLI::App* /*command*/) const override { return ""; }
 };
 
 void add_steering(CLI::App& command, RunArguments& to) {
@@ -521,12 +522,12 @@ void add_steering(CLI::App& command, RunArguments& to) {
 
 void add_run_options(CLI::App& command, RunArguments& to) {
   command.formatter(std::make_shared<ProgramUsage>());
+  add_program(command, to.program);
   add_sizes(command, to);
   add_places(command, to);
 }
 
-CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program, Status& outcome,
-                          int& exit_code) {
+void add_run_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<RunArguments>();  // shared with the callback below
   CLI::App* command = app.add_subcommand("run", "Run the workers of a job, and keep them running");
   add_run_options(*command, *arguments);
@@ -545,13 +546,11 @@ CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program
       "  ffdl run --job digits --nnodes 3 --rdzv-endpoint node0 train.py     (on three hosts)\n"
       "  ffdl run --workers 1:4 --policy queue.yaml --policy-log sizes.jsonl train.py\n"
       "  ffdl scale digits 2\n  ffdl status digits --watch");
-  command->callback([arguments, &program, &outcome, &exit_code] {
-    arguments->program = program;
+  command->callback([arguments, &outcome, &exit_code] {
     std::atomic<int> signalled = 0;
     const Status ended = run(*arguments, signalled);
     outcome = without_signal(ended, signalled, exit_code);
   });
-  return command;
 }
 
 }  // namespace ffdl::cli

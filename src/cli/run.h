@@ -19,7 +19,8 @@ namespace ffdl::cli {
 using Beside = std::function<Result<std::shared_ptr<void>>(
     Store& store, launch::Supervisor& supervisor, const launch::SupervisorOptions& options)>;
 
-// Adds the options of `ffdl run` for the number of workers, and for places of files and stores.
+// Adds the program, and the options of `ffdl run` for the number of workers and for places of files
+// and stores.
 void add_run_options(CLI::App& command, RunArguments& to);
 // Runs the job, and the object beside it. `signalled` becomes the first signal that ended it.
 Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<int>& signalled);
@@ -27,9 +28,7 @@ Status run_job(const RunArguments& arguments, const Beside& beside, std::atomic<
 Status without_signal(const Status& outcome, int signalled, int& exit_code);
 
 // Adds `ffdl run`, which starts the workers of a job on this host, and keeps them running.
-// `program` is the text after its options, which the others must not parse. `exit_code` reports how
-// it ended.
-CLI::App* add_run_command(CLI::App& app, const std::vector<std::string>& program, Status& outcome,
-                          int& exit_code);
+// `exit_code` reports how it ended.
+void add_run_command(CLI::App& app, Status& outcome, int& exit_code);
 
 }  // namespace ffdl::cli

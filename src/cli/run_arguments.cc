@@ -263,16 +263,15 @@ Result<std::vector<std::string>> plan_command(const RunArguments& arguments) {
 
 }  // namespace
 
-int options_end(const CLI::App& run, int argc, const char* const* argv) {
-  int at = 2;  // after "ffdl run"
-  while (at < argc) {
-    const std::string word = argv[at];
-    if (word == "--" || word.empty() || word.front() != '-' || word == "-") break;
-    const CLI::Option* option = run.get_option_no_throw(word);
-    const bool is_flag = option != nullptr && option->get_items_expected_max() == 0;
-    at += is_flag || word.find('=') != word.npos ? 1 : 2;
-  }
-  return std::min(at, argc);
+void add_program(CLI::App& command, std::vector<std::string>& program) {
+  // CLI11 gives a positional the words that it lacks of its number, and requires none of them. With
+  // allow_extra_args() it would take any number, but take a word such as [1,2] apart.
+  constexpr int kWordsMax = 1 << 20;
+  command.positionals_at_end();
+  command.add_option("program", program, "The program with its arguments")
+      ->expected(kWordsMax)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 std::string endpoint_host(const std::string& endpoint) {

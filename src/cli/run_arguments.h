@@ -65,9 +65,9 @@ struct RunPlan {
   std::string on_node{};            // the node whose room it shares; empty: all nodes
 };
 
-// Returns the index in argv at which the options of `ffdl run` end and the program (or "--" before
-// it) begins. It is argc without a program. The arguments after it belong to the program.
-int options_end(const CLI::App& run, int argc, const char* const* argv);
+// Adds the program to a command: the first word that is no option, or the one after "--", with all
+// words after it.
+void add_program(CLI::App& command, std::vector<std::string>& program);
 
 // Returns the host in an endpoint, without port and brackets.
 std::string endpoint_host(const std::string& endpoint);

@@ -217,24 +217,54 @@ TEST(RunArguments, ContradictionsAreRefused) {
   }
 }
 
-TEST(OptionsEnd, IsWhereTheProgramBegins) {
-  CLI::App run;
-  std::string workers;
-  bool module = false;
-  run.add_option("--workers", workers);
-  run.add_flag("-m,--module", module);
-  const auto end = [&](std::vector<const char*> words) {
-    words.insert(words.begin(), {"ffdl", "run"});
-    return options_end(run, static_cast<int>(words.size()), words.data()) - 2;
+TEST(Program, IsAllFromTheFirstWordThatIsNoOption) {
+  struct Case {
+    std::vector<std::string> words;
+    std::vector<std::string> program;
+    std::string workers = "";
   };
-  EXPECT_EQ(end({}), 0);
-  EXPECT_EQ(end({"train.py", "--workers", "3"}), 0);
-  EXPECT_EQ(end({"--workers", "3", "train.py", "-m"}), 2);
-  EXPECT_EQ(end({"--workers=3", "train.py"}), 1);
-  EXPECT_EQ(end({"-m", "train", "--workers", "3"}), 1);
-  EXPECT_EQ(end({"-m", "--", "--odd"}), 1);
-  EXPECT_EQ(end({"--workers", "3"}), 2);
-  EXPECT_EQ(end({"--workers"}), 1);
+  const Case cases[] = {
+      {{}, {}},
+      {{"train.py", "--workers", "3"}, {"train.py", "--workers", "3"}},
+      {{"--workers", "3", "train.py", "-m"}, {"train.py", "-m"}, "3"},
+      {{"--workers=3", "train.py", "--help"}, {"train.py", "--help"}, "3"},
+      {{"-m", "train", "--workers", "3", "--version"}, {"train", "--workers", "3", "--version"}},
+      {{"-m", "--", "--odd"}, {"--odd"}},
+      {{"--", "train.py", "--", "-5"}, {"train.py", "--", "-5"}},
+      {{"train.py", "[1,2]", "[]", "", "-"}, {"train.py", "[1,2]", "[]", "", "-"}},
+      {{"status", "run", "--job"}, {"status", "run", "--job"}},
+      {{"--workers", "3"}, {}, "3"},
+  };
+  for (const Case& one : cases) {
+    CLI::App app("", "ffdl");
+    app.set_version_flag("--version", "1");
+    app.require_subcommand(1);
+    app.add_subcommand("status");
+    CLI::App* const run = app.add_subcommand("run");
+    std::string workers;
+    std::vector<std::string> program;
+    run->add_option("--workers", workers);
+    run->add_flag("-m,--module");
+    add_program(*run, program);
+    std::vector<std::string> last_first(one.words.rbegin(), one.words.rend());
+    last_first.push_back("run");
+    ASSERT_NO_THROW(app.parse(last_first)) << ::testing::PrintToString(one.words);
+    EXPECT_EQ(program, one.program);
+    EXPECT_EQ(workers, one.workers);
+  }
+}
+
+TEST(Program, WrongOptionsBeforeItAreRefused) {
+  for (const std::vector<std::string>& last_first :
+       {std::vector<std::string>{"train.py", "2", "--wokers"}, {"--workers"}}) {
+    CLI::App run;
+    std::string workers;
+    std::vector<std::string> program;
+    run.add_option("--workers", workers);
+    add_program(run, program);
+    std::vector<std::string> words = last_first;
+    EXPECT_THROW(run.parse(words), CLI::ParseError);
+  }
 }
 
 }  // namespace
