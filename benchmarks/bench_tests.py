@@ -130,12 +130,8 @@ def main():
                                   "the README's command, from clone to end"))
     if "ci" in parts:
         rows.append(measure_clone(folder, "ci", [".ci/run"], 40, "all checks, from clone to end"))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True,
-                            stdout=subprocess.PIPE, text=True).stdout.strip()
-    report = {"machine": machine.facts(), "commit": commit,
-              "date": machine.date(),
-              "command": "bench_tests " + " ".join(f"--only {part}" for part in parts),
-              "void": False, "rows": rows}
+    report = machine.report(
+        ROOT, "bench_tests " + " ".join(f"--only {part}" for part in parts), rows)
     arguments.json.write_text(json.dumps(report, indent=2) + "\n")
     for one in rows:
         value = "none" if one["value"] is None else f"{one['value']:.4g}"
