@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import pathlib
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 from ... import (
@@ -25,6 +21,7 @@ from ... import (
     remove_segment,
 )
 from ...errors import JobDone
+from .creation_lock import creation_lock
 
 T = TypeVar("T")
 
@@ -77,7 +74,7 @@ class ServerRole:
 
         Raises JobDone (in this job the server has ended with its training).
         """
-        with self._alone():
+        with creation_lock(self._name):
             if self._job is not None:
                 self._job.expect_under_way(self._name)
             self._remove_unborn()
@@ -89,7 +86,7 @@ class ServerRole:
 
     def end(self) -> bool:
         """Stops the server that this process holds, unless a learner is attached."""
-        with self._alone():
+        with creation_lock(self._name):
             if self.server is None or any(one.attached for one in self.server.stats().learners):
                 return False
             if self._job is not None:
@@ -115,7 +112,7 @@ class ServerRole:
         """Takes over a dead server; returns True if it was dead."""
         if self.server is not None or self._view().stats().server_alive:
             return False
-        with self._alone():
+        with creation_lock(self._name):
             return self._adopt()
 
     def _view(self) -> ParameterServerView:
@@ -143,27 +140,3 @@ class ServerRole:
         if not stats.server_alive and stats.version == 0 and not stats.learners:
             with contextlib.suppress(Conflict, NotFound):
                 remove_segment(self._name)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Excludes other processes of this user until the server is created."""
-        folder = pathlib.Path(tempfile.gettempdir(), f"ffdl-{os.getuid()}")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / f"{self._name}.server-lock"
-        while True:
-            with path.open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not _is_at(path, lock.fileno()):
-                    continue  # its last holder has removed it
-                try:
-                    yield
-                finally:
-                    path.unlink()
-            return
-
-
-def _is_at(path: pathlib.Path, file: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file))
-    except FileNotFoundError:
-        return False

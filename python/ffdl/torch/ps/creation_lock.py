@@ -1,0 +1,90 @@
+"""A lock among the processes of one user that create or end the same server."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+
+from ...errors import InvalidArgument, Unavailable
+
+
+@contextlib.contextmanager
+def creation_lock(server: str) -> Iterator[None]:
+    """Excludes this user's other processes that hold the lock of that server.
+
+    The lock is a file in the folder ``ffdl-UID`` of TMPDIR, or of /tmp. Blocks without a limit.
+
+    Raises InvalidArgument (another user owns the folder or the file, or can replace them),
+    Unavailable (the folder cannot be made).
+    """
+    name = f"{server.replace('/', '%')}.server-lock"
+    with _own_folder() as folder:
+        while True:
+            with _opened(name, os.O_RDWR | os.O_CREAT, folder) as lock:
+                if os.fstat(lock).st_uid != os.geteuid():
+                    raise _refused(name, "the file belongs to another user")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not _is_at(name, folder, lock):
+                    continue  # its last holder has removed it
+                try:
+                    yield
+                finally:
+                    os.unlink(name, dir_fd=folder)
+                return
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[int]:
+    """Opens this user's folder for temporary files, and creates it if there is none."""
+    above = os.environ.get("TMPDIR") or "/tmp"
+    path = os.path.join(above, f"ffdl-{os.geteuid()}")
+    try:
+        found = os.stat(above)
+    except OSError as error:
+        raise Unavailable(
+            f"find the folder for temporary files: '{above}': {error.strerror}; create it, or set "
+            "TMPDIR to another"
+        ) from None
+    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        raise _refused(above, "other users may replace what is in it, for it has no sticky bit")
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+    except OSError as error:
+        raise Unavailable(
+            f"make the folder '{path}': {error.strerror}; set TMPDIR to another place"
+        ) from None
+    with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as folder:
+        found = os.fstat(folder)
+        if found.st_uid != os.geteuid():
+            raise _refused(path, f"it belongs to user {found.st_uid}")
+        if found.st_mode & 0o022:
+            raise _refused(path, "other users may write to it")
+        yield folder
+
+
+@contextlib.contextmanager
+def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
+    try:
+        opened = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    except OSError as error:
+        raise _refused(path, f"{error.strerror}; is it a symbolic link?") from None
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _refused(path: str, why: str) -> InvalidArgument:
+    return InvalidArgument(f"use '{path}': {why}; remove it, or set TMPDIR to another place")
+
+
+def _is_at(name: str, folder: int, file: int) -> bool:
+    try:
+        at = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(at, os.fstat(file))
