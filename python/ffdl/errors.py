@@ -68,7 +68,7 @@ class WorldChanged(Error):
 
 
 class Cancelled(Error):
-    """You or the owner stopped it."""
+    """The caller, or the owner of the object, stopped it."""
 
 
 class Corrupt(Error):

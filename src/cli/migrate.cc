@@ -43,8 +43,8 @@ void add_migrate_command(CLI::App& app, Status& outcome) {
   add_during_change(*command, arguments->during);
   command->footer(
       "The job keeps its size until the new worker is ready, and changes its world once.\n"
-      "A job has idle workers if fewer are wanted than the MAX of --workers MIN:MAX. This command\n"
-      "does not wait; 'ffdl status' shows the progress.\n\n"
+      "A job has idle workers while it trains with fewer than the MAX of --workers MIN:MAX.\n"
+      "This command does not wait; 'ffdl status' shows the progress.\n\n"
       "Examples:\n  ffdl migrate digits 1\n"
       "  ffdl migrate digits 0 5 --store etcd://10.0.0.2:2379");
   command->callback([arguments, &outcome] { outcome = run_migrate(*arguments); });

@@ -104,8 +104,9 @@ void add_profile_command(CLI::App& app, Status& outcome, int& exit_code) {
   command->add_option("--output", arguments->output, "File for the profile (default: print it)");
   command->footer(
       "The program is one for 'ffdl run' whose session has a StepMetrics (docs/guide/launch.md).\n"
-      "It must train until the smallest size has been measured; then it is asked to end. Its\n"
-      "lines are printed before the profile; give --output or --log-dir to separate them.\n\n"
+      "Sizes are measured from MAX down to MIN. The program must train until MIN is measured, and\n"
+      "is then asked to end. Its lines are printed before the profile; give --output or --log-dir\n"
+      "to separate them.\n\n"
       "Exit codes:\n"
       "  0         all sizes were measured\n"
       "  1         a size was not measured\n"

@@ -279,7 +279,7 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"max", TrainingBatch::kLargest}}));
   command
       ->add_option("--job-workers", of_cluster.job_workers_max,
-                   "With the elastic policy: most workers of a job (default: all)")
+                   "With the elastic policy: maximum of a job's workers (default: no limit)")
       ->check(within(1, kCountMax));
   command->add_flag(
       "--plan-nodes", of_cluster.plans_nodes,
@@ -295,14 +295,14 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
       ->capture_default_str();
   command
       ->add_option("--restart-cost", of_cluster.restart_s,
-                   "Seconds that a job stops for a change of size")
+                   "Seconds that a job pauses when its number of workers changes")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "Print one JSON document");
   command->add_option(
       "--timeline", arguments->timeline,
-      "File for a picture (.png, .svg, .pdf) of the cluster and its jobs over time. The ffdl of "
-      "the Python package draws it. A .json file gets the data of the picture.");
+      "File for a picture (.png, .svg, .pdf) of the cluster and its jobs over time, which needs "
+      "the Python package. A .json file gets the data of the picture.");
   command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });
 }
 

@@ -113,7 +113,7 @@ void add_stats_command(CLI::App& app, Status& outcome) {
   const auto options = std::make_shared<StatsOptions>();
   CLI::App* stats = app.add_subcommand(
       "stats",
-      "Show the statistics of a parameter server of this host, and the nodes of its memory");
+      "Show the statistics of a parameter server on this host, and the NUMA nodes of its memory");
   stats->add_option("name", options->name, "Name of the server, as 'ffdl doctor -n' lists it")
       ->required();
   stats->add_flag("--json", options->json, "Print JSON");

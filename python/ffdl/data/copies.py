@@ -63,7 +63,7 @@ def local_copies(
 
 
 def _look_at(url: str, storage_options: dict[str, Any] | None) -> tuple[str, int]:
-    """Returns a name of the file's present version, and its size."""
+    """Returns a hash for the present version of a file, and the file's size in bytes."""
     files, path = open_url(url, storage_options)
     files.invalidate_cache()
     facts = files.info(path)

@@ -135,7 +135,10 @@ class _Worker:
             raise self._lost() from None
 
     def receive(self, is_wanted: Callable[[int], bool]) -> tuple[int, _Outcome]:
-        """Returns the next task that is done, empty if it is not wanted any more."""
+        """Waits for the next task that is done, and returns its number and outcome.
+
+        The outcome is empty if the task is not wanted any more.
+        """
         try:
             done = self.connection.recv()
         except (EOFError, OSError):

@@ -97,12 +97,12 @@ class Inbox:
 
     A message begins with a header, which names its dtype, tag and size. Its lane reads the header
     while a receive could take the message. It reads the rest into the tensor of the first receive
-    that takes the message. A header that no receive takes stays until one does. So a receive from
-    any rank consumes one message, of any rank. A rank that begins to send leaves a key in c10d's
-    store, which is looked for while a receive from any rank waits. From then on its lane waits for
-    its messages.
+    that takes the message. A header that no receive takes stays until one does. So a receive
+    without a source takes exactly one message, whichever rank sent it. A rank that begins to send
+    leaves a key in c10d's store, which is looked for while such a receive waits. From then on its
+    lane waits for its messages.
 
-    members: the names of the ranks in errors.
+    members: the name of each rank, for messages of errors.
     lane: returns the lane of the messages of a rank.
     calls: returns True if a rank has begun to send, and waits for its lane.
 

@@ -59,8 +59,9 @@ class ProcessGroup(dist.ProcessGroup):
     back end that the same init_process_group() names for it. A group that failed stays failed:
     destroy it and create another.
 
-    Threads: all methods from any thread. It starts one for collectives and one for each peer and
-    direction of send and recv, when they are first needed; destroy_process_group() ends them.
+    Threads: all methods from any thread. The group starts its threads when they are first
+    needed: one for collectives, and one for each peer and direction of send and recv.
+    destroy_process_group() ends them.
     Errors: ffdl.InvalidArgument, Unimplemented and Cancelled (destroyed, aborted, or a fork) at the
     call; from Work.wait() DistBackendError, whose cause is the communicator's exception.
     """
@@ -73,7 +74,7 @@ class ProcessGroup(dist.ProcessGroup):
         timeout: timedelta,
         options: ProcessGroupOptions,
     ) -> None:
-        """Connects. members: the names of the ranks in errors."""
+        """Connects. members: the name of each rank, for messages of errors."""
         super().__init__(rank, len(members))
         self._store = store
         self._members = list(members)

@@ -413,7 +413,10 @@ class Settings:
             self._epochs += 1
 
     def expect_unchanged(self, loop_may_set: bool = False) -> None:
-        """Checks that the loop changed nothing, or nothing but numbers of the groups."""
+        """Raises InvalidArgument if the loop changed a hyperparameter or the loss's scale.
+
+        loop_may_set: without a scheduler it may change the numbers among the hyperparameters.
+        """
         if self._is_present():
             return
         text = self._text()

@@ -126,8 +126,9 @@ def elastic(
     batch_rule: the batch size and the learning rate for a changed number of workers, evaluated in
     each step (step_batch). With its ``workers`` samples are assigned with ON_DEMAND, and each
     worker takes its share. With its ``micro_batch_max`` batches() returns at most that many samples
-    at a time, and their gradients are added up. The learning rate is multiplied while a step is
-    applied. A scheduler of steps advances by the step's worth.
+    at a time, and their gradients are added up. While the optimizer applies a step, the learning
+    rate is multiplied by the rule's factor. A scheduler of steps advances by as many steps as
+    the rule says that the step counts for.
     noise_interval: steps from one measurement of gradient noise (GradientNoise) to the next.
     ``trainer.noise_scale`` returns it. None: not measured, or every 10 for
     LearningRateRule.ADA_SCALE.

@@ -272,7 +272,7 @@ class LocalSgd(TrainingLoop):
         return result
 
     def _take_again(self) -> list[tuple[int, int, int]]:
-        """Returns the samples that are due; the ledger remembers how many a round needs."""
+        """Takes the samples of a round from the ledger, and returns their ranges."""
         taken = self._ledger.take(self._round_samples)
         return [(one.partition, one.begin, one.end) for one in taken]
 

@@ -28,16 +28,16 @@ def _is_number(value: Any) -> bool:
 
 
 class LoopValues:
-    """Carries the numbers of an optimizer's groups with the gradients of a step.
+    """Carries the hyperparameters of an optimizer's groups with the gradients of a step.
 
-    Each worker with samples sends the numbers that its loop has set, which are the same at all. The
-    other workers receive them. Any worker may ask for the end.
+    Each worker with samples sends the hyperparameters that its loop has set, which must be equal.
+    The workers without samples receive them. Any worker may ask for the end.
 
     form: a tensor without memory, with the shape of the averaged values.
     carried: the memory of these values, once it is allocated.
     asks_to_stop: this worker asks for the end.
-    has_set: the loop may set numbers.
-    changes: grows with each step that sets a number other than a learning rate.
+    has_set: the loop may set hyperparameters.
+    changes: grows with each step that sets one other than a learning rate.
     mean_loss: over the samples of the last step that was applied, of the workers that gave a loss.
     None: no worker gave one.
     metric: the metric that this worker reports next.

@@ -17,7 +17,8 @@ from .common_state import Averaged, Gradients
 def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) -> bool:
     """True if averaging can use resources that the threads of backward leave free.
 
-    These are a processor of this host, whose workers have that many threads each, or the network.
+    Free resources are the network between hosts, or a processor that no worker's threads use.
+    threads: of each worker.
     """
     return workers > of_this_host or (workers > 1 and processors > workers * threads)
 

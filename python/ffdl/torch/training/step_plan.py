@@ -61,8 +61,8 @@ class StepPlan:
             )
         if self.rule is not None and self.rule.workers > 0 and is_global:
             raise InvalidArgument(
-                f"scale the batch from {self.rule.workers} workers on: the ledger has a fixed "
-                "batch size; use SampleOrder.ON_DEMAND, or a rule without workers"
+                f"scale the batch (BatchRule.workers is {self.rule.workers}): the ledger has a "
+                "fixed batch size; use SampleOrder.ON_DEMAND, or a rule without workers"
             )
 
     def samples(self, ledger: SampleLedger) -> int | None:

@@ -164,7 +164,10 @@ class TrainingLoop:
         raise NotImplementedError
 
     def _plan_step(self, samples: int | None) -> tuple[int | None, parts.Cut]:
-        """Returns the samples to take for the present step, and their parts."""
+        """Plans the step: the number of samples to take, and the function that cuts them.
+
+        None: the default number. Each part of the cut is a batch.
+        """
         raise NotImplementedError
 
     def _begin_step(self) -> None:
