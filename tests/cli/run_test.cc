@@ -153,7 +153,7 @@ TEST_F(RunTest, ExitCodesMeanSomething) {
   EXPECT_EQ(run("--workers 3:2 true").exit_code, 2);
   const auto unknown = run("--rdzv-conf a=1 true");
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_NE(unknown.out.find("no such option or argument: --rdzv-conf a=1\n"), std::string::npos)
+  EXPECT_NE(unknown.out.find("no such option or argument: --rdzv-conf\n"), std::string::npos)
       << unknown.out;
   EXPECT_EQ(run("").exit_code, 2);
   EXPECT_EQ(run("--job a/b true").exit_code, 2);

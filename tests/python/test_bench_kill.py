@@ -62,7 +62,7 @@ def test_a_kill_costs_a_job_of_ffdl_no_sample(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("KILL_WIDTH", "50")
     peer = bench_kill.PEERS[0]
-    cost = bench_kill.run(peer, sys.executable, epochs=1, kill_after=20, draw=random.Random(1),
+    cost = bench_kill.run(peer, sys.executable, epochs=20, kill_after=50, draw=random.Random(1),
                           kills=True)
     assert (cost["missing"], cost["repeated"]) == (0, 0)
     assert 0 < cost["pause_s"] < math.inf

@@ -40,10 +40,14 @@ class StepLog:
     ``try STEP NUMBER...``: it computes the gradient of these samples for the step.
     ``did STEP GENERATION WORKERS``: the step is done, by so many workers. Of two lines about one step,
     that of the larger generation tells what the model has.
+
+    The first two processes begin together, so that none trains alone before the kill.
     """
 
     def __init__(self):
         self._file = (folder / f"steps-{os.getpid()}").open("w")
+        while len(list(folder.glob("steps-*"))) < 2:
+            time.sleep(0.001)
 
     def will(self, step, numbers):
         self._write("try", step, *numbers.tolist())
