@@ -169,8 +169,7 @@ def start_torchft(programs):
 
 
 def start_ffdl(programs):
-    return [programs.start("ffdl", "run", "--workers", "1:2", "--job", "kill", "--again",
-                           str(JOBS / "ffdl_job.py"))]
+    return [programs.start("ffdl", "run", "--workers", "1:2", str(JOBS / "ffdl_job.py"))]
 
 
 @dataclasses.dataclass(frozen=True)
