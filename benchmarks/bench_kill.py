@@ -13,7 +13,6 @@ import collections
 import contextlib
 import dataclasses
 import difflib
-import json
 import math
 import os
 import pathlib
@@ -26,19 +25,18 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).parents[1]
-JOBS = ROOT / "benchmarks" / "peers" / "kill"
-sys.path[:0] = [str(ROOT / "tools")]
-import machine  # noqa: E402
+from rows import publish, row
 
-SAMPLES, BATCH = 4096, 64  # as in job.py
+JOBS = pathlib.Path(__file__).parent / "peers" / "kill"
+SAMPLES = 4096
+BATCH = 64  # samples of a step, of all workers
 EVERY = 20  # steps between two snapshots of restart.py
 LIMIT_S = 180  # of one run
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """What one process said of a step: that it computes it, or that it did it."""
+    """A process's word on a step: that it computes it, or that it did it."""
 
     seconds: float
     process: int
@@ -86,7 +84,7 @@ def in_model(lines):
 
 
 def cost_of(lines, killed_at, samples, epochs):
-    """What the kill cost, by the lines of all processes of the job."""
+    """Returns the cost of the kill, by the lines of all processes of the job."""
     known = {line.process for line in lines if line.seconds <= killed_at}
     again = [line.seconds for line in lines if line.did and line.process not in known]
     done, at, pauses = 0, killed_at, []
@@ -96,7 +94,6 @@ def cost_of(lines, killed_at, samples, epochs):
                 pauses.append(line.seconds - at)
             done, at = line.step, line.seconds
     counts = collections.Counter(in_model(lines))
-    # What a step computed that the model has not.
     computed = sum(len(line.numbers) for line in lines if not line.did)
     return {
         "pause_s": max(pauses, default=math.inf),
@@ -120,8 +117,8 @@ class Programs:
         self._python = python
         self._log = (folder / "log").open("w")
         self._environment = os.environ | {
-            "KILL_FOLDER": str(folder), "KILL_EPOCHS": str(epochs), "KILL_EVERY": str(EVERY),
-            "OMP_NUM_THREADS": "1",
+            "KILL_FOLDER": str(folder), "KILL_SAMPLES": str(SAMPLES), "KILL_BATCH": str(BATCH),
+            "KILL_EPOCHS": str(epochs), "KILL_EVERY": str(EVERY), "OMP_NUM_THREADS": "1",
             "PATH": f"{pathlib.Path(python).parent}:{os.environ['PATH']}"}
         self._programs = []
 
@@ -227,36 +224,32 @@ def changed_lines(job):
     return {sign: sum(line.startswith(sign) for line in difference) for sign in "+-"}
 
 
-def row(name, values, unit, note=""):
-    bounds = {} if len(values) < 2 else {"lo": min(values), "hi": max(values)}
-    return {"name": name, "value": statistics.median(values) if values else None, "unit": unit,
-            "limit": None, "limit_is": "", "ratio": None, "lo": None, "hi": None,
-            "disturbed": False, "note": note, **bounds}
-
-
 UNITS = {"pause_s": ("s", "longest time without a new step, from the kill to the end"),
          "alone_s": ("s", "from the kill to the first step of a new process"),
-         "missing": ("samples", "in no step of the model, of the 4 epochs"),
+         "missing": ("samples", "in no step of the model, of all epochs"),
          "repeated": ("samples", "in the model more often than once an epoch"),
          "computed_in_vain": ("samples", "whose gradient the model has not")}
 
 
 def rows_of(peer, costs, failed, kills):
+    def median(name, values, unit, note):
+        return row(f"kill/{peer.name}/{name}", statistics.median(values) if values else None, unit,
+                   note=note, bounds=(min(values), max(values)) if len(values) > 1 else (None, None))
+
     if not costs[True]:
         why = failed[0].splitlines()[0] if failed else "no kills were asked for"
-        yield row(f"kill/{peer.name}", [], "", f"has no figures: {why}")
+        yield row(f"kill/{peer.name}", None, "", note=f"has no figures: {why}")
         return
     for what, (unit, note) in UNITS.items():
         values = [cost[what] for cost in costs[True]]
-        yield row(f"kill/{peer.name}/{what}", values, unit,
-                  f"{note}; median, least and most of {len(values)} kills")
-    yield row(f"kill/{peer.name}/pause_s/no_kill", [cost["pause_s"] for cost in costs[False]], "s",
-              "the same without a kill")
-    yield row(f"kill/{peer.name}/failed", [len(failed)], "jobs",
-              f"of {kills + 1} that did not end well")
+        yield median(what, values, unit, f"{note}; median, least and most of {len(values)} kills")
+    yield median("pause_s/no_kill", [cost["pause_s"] for cost in costs[False]], "s",
+                 "the same without a kill")
+    yield row(f"kill/{peer.name}/failed", len(failed), "jobs",
+              note=f"of {kills + 1} that did not end well")
     changed = changed_lines(peer.job)
-    yield row(f"kill/{peer.name}/lines_added", [changed["+"]], "lines", "against ddp.py")
-    yield row(f"kill/{peer.name}/lines_removed", [changed["-"]], "lines", "against ddp.py")
+    yield row(f"kill/{peer.name}/lines_added", changed["+"], "lines", note="against ddp.py")
+    yield row(f"kill/{peer.name}/lines_removed", changed["-"], "lines", note="against ddp.py")
 
 
 def main():
@@ -291,13 +284,9 @@ def main():
                   file=sys.stderr)
     rows = [one for peer in peers
             for one in rows_of(peer, costs[peer.name], failed[peer.name], kills)]
-    options.json.write_text(json.dumps(machine.report(
-        ROOT, f"bench_kill --kills {kills} --epochs {options.epochs} --seed {options.seed}", rows),
-        indent=2) + "\n")
-    for one in rows:
-        value = "none" if one["value"] is None else f"{one['value']:.4g}"
-        bounds = "" if one["lo"] is None else f"{one['lo']:.4g} to {one['hi']:.4g}"
-        print(f"{one['name']:32} {value:>8} {one['unit']:8} {bounds:20} {one['note']}")
+    only = "".join(f" --only {name}" for name in options.only or [])
+    publish(rows, f"bench_kill --kills {kills} --epochs {options.epochs} --seed {options.seed}{only}",
+            options.json)
     return 1 if any(failed.values()) else 0
 
 

@@ -18,24 +18,11 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "tidy"), str(ROOT / "tools")]
+sys.path[:0] = [str(ROOT / "tests" / "tidy")]
 import layers  # noqa: E402
-import machine  # noqa: E402
 import picture  # noqa: E402
 import source  # noqa: E402
-
-
-def row(name, value, unit, *, limit=None, limit_is="", note="", larger_is_better=False):
-    """A row of the form of benchmarks/harness; the limit is the target of the figure."""
-    met = None
-    if value is not None and limit is not None:
-        met = value >= limit if larger_is_better else value <= limit
-    ratio = None
-    if value and limit:
-        ratio = value / limit if larger_is_better else limit / value
-    return {"name": name, "value": value, "unit": unit, "limit": limit, "limit_is": limit_is,
-            "ratio": ratio, "lo": None, "hi": None, "disturbed": False, "note": note,
-            **({} if met is None else {"target": 1.0, "met": met})}
+from rows import publish, row  # noqa: E402
 
 
 def count_house():
@@ -130,14 +117,7 @@ def main():
                                   "the README's command, from clone to end"))
     if "ci" in parts:
         rows.append(measure_clone(folder, "ci", [".ci/run"], 40, "all checks, from clone to end"))
-    report = machine.report(
-        ROOT, "bench_tests " + " ".join(f"--only {part}" for part in parts), rows)
-    arguments.json.write_text(json.dumps(report, indent=2) + "\n")
-    for one in rows:
-        value = "none" if one["value"] is None else f"{one['value']:.4g}"
-        limit = "" if one["limit"] is None else f"{one['limit']:.4g}"
-        verdict = {True: "met", False: "MISSED"}.get(one.get("met"), "")
-        print(f"{one['name']:28} {value:>8} {one['unit']:9} {limit:>6}  {verdict} {one['note']}".rstrip())
+    publish(rows, "bench_tests " + " ".join(f"--only {part}" for part in parts), arguments.json)
     return 0 if all(one["value"] is not None for one in rows) else 1
 
 

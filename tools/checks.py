@@ -172,8 +172,8 @@ def table(checks, results, before):
                      f"{', '.join(note for note in notes if note)}")
         if record["verdict"] == "FAILED":
             failed = [gate.Failure(**one) for one in record["failed"]]
-            parts = gate.parts_of_failure(check, failed, record["last_lines"])
-            failures += gate.failure_lines(parts, room=sum(1 + gate.SAID_MAX for _ in parts))
+            failures += gate.failure_lines(
+                gate.parts_of_failure(check, failed, record["last_lines"]))
         again += [f"  {check.name}: {test}" for test in record["tried_again"]]
         skipped += [f"  {check.name}: {what}" for what in record["skipped"]]
     lines = ["", f"=== checks of commit {results.all['commit']}", *steps]

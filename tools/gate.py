@@ -271,6 +271,7 @@ class Failure:
 
 
 def failed_tests(outcome):
+    """Yields a Failure for each test that failed."""
     repeat = outcome.step.repeat or outcome.step.command
     for program in outcome.reader.failed():
         command = repeat.format(program.name)
@@ -282,21 +283,16 @@ def failed_tests(outcome):
 
 
 def parts_of_failure(step, failures, last_lines):
-    """Of a step that failed: (line, lines that explain it) for each failure, or else its last lines."""
+    """(Line, lines that explain it) for each failure of a step, or else for the step."""
     if failures:
         return [(f"{one.test} ({one.how}): {one.command}", one.said) for one in failures]
     return [(f"{step.name}: {step.command}; its errors and last lines:", last_lines)]
 
 
-def failure_lines(parts, room):
-    """At most that many lines of parts_of_failure(): all failures first, what explains them as it fits."""
-    said_max = max(0, (room - len(parts)) // max(1, len(parts)))
-    lines = []
-    for line, said in parts:
-        lines += [f"  {line}", *(f"    {text[:200]}" for text in said[:said_max])]
-    if len(lines) > room:
-        lines[room:] = [f"  and {len(lines) - room} more lines: build/log/gate-STEP.log"]
-    return lines
+def failure_lines(parts, said_max=None):
+    """The lines of parts_of_failure(), with at most `said_max` that explain each."""
+    return [text for line, said in parts
+            for text in (f"  {line}", *(f"    {one[:200]}" for one in said[:said_max]))]
 
 
 def table(outcomes, seconds):
@@ -317,7 +313,11 @@ def table(outcomes, seconds):
     room = LINES_MAX - len(lines) - 3
     if failures:
         lines.append("failed tests, and the commands that repeat them:")
-        lines += failure_lines(failures, room)
+        # All failures come before what explains them.
+        found = failure_lines(failures, said_max=max(0, room // len(failures) - 1))
+        lines += found[:room]
+        if len(found) > room:
+            lines.append(f"  and {len(found) - room} more lines: build/log/gate-STEP.log")
     lines.append(f"failed: {', '.join(failed)}, after {seconds:.0f} s" if failed
                  else f"all required steps passed in {seconds:.0f} s")
     return lines

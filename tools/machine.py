@@ -3,7 +3,6 @@
 import datetime
 import os
 import platform
-import subprocess
 
 
 def facts():
@@ -15,11 +14,3 @@ def facts():
 
 def date():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def report(root, command, rows):
-    """The JSON of a benchmark, as benchmarks/README.md has it."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, check=True,
-                            stdout=subprocess.PIPE, text=True).stdout.strip()
-    return {"machine": facts(), "commit": commit, "date": date(), "command": command, "void": False,
-            "rows": rows}

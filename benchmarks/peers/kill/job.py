@@ -1,4 +1,4 @@
-"""What the jobs of kill.py have in common: numbered samples, a model, and a log of the steps."""
+"""The common part of the jobs of bench_kill.py: numbered samples, a model, a log of the steps."""
 
 import os
 import pathlib
@@ -6,8 +6,8 @@ import time
 
 import torch
 
-SAMPLES = 4096
-BATCH = 64  # samples of a step, of all workers
+SAMPLES = int(os.environ["KILL_SAMPLES"])
+BATCH = int(os.environ["KILL_BATCH"])  # samples of a step, of all workers
 EPOCHS = int(os.environ["KILL_EPOCHS"])
 WIDTH = int(os.environ.get("KILL_WIDTH", "1000"))
 
