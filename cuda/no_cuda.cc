@@ -1,7 +1,7 @@
 #include "base/array_work.h"
 #include "base/device.h"
 #include "base/errors.h"
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "ffdl/ps/update_rule.h"
 
 // Replaces the other files of this folder if FFDL_WITH_CUDA is off.

@@ -1,10 +1,10 @@
 #include "base/element_pack.h"
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "comm/reduce/reduce_thread.h"
 #include "cuda/failure.h"
 #include "cuda/launch.h"
 
-// Implements src/comm/gpu/reduce.h on the device. The work of a thread is in
+// Implements src/comm/reduce/device_reduce.h on the device. The work of a thread is in
 // src/comm/reduce/reduce_thread.h, where it is tested without a GPU.
 namespace ffdl::comm {
 namespace {

@@ -14,7 +14,7 @@
 #include "cli/print.h"
 #include "cli/within.h"
 #include "cluster/plan/job_file.h"
-#include "cluster/plan/throughput_table.h"
+#include "cluster/simulator/throughput_table.h"
 #include "ffdl/cluster/job_planner.h"
 
 namespace ffdl::cli {

@@ -16,9 +16,9 @@
 #include "cli/one_of.h"
 #include "cli/print.h"
 #include "cli/within.h"
-#include "cluster/plan/throughput_table.h"
 #include "cluster/simulator/simulator.h"
 #include "cluster/simulator/synthetic_workload.h"
+#include "cluster/simulator/throughput_table.h"
 #include "cluster/simulator/trace_files.h"
 
 namespace ffdl::cli {

@@ -8,7 +8,7 @@
 
 #include "base/array_work.h"
 #include "base/device.h"
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "ffdl/ps/update_rule.h"
 #include "ps/rules/rule_arithmetic.h"
 

@@ -8,7 +8,7 @@
 #include "base/array_work.h"
 #include "base/device.h"
 #include "base/device_error.h"
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "ffdl/ps/update_rule.h"
 #include "support/device_updates.h"
 #include "support/host_device.h"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "cuda/device_arrays.h"
 #include "support/reduce_arrays.h"
 #include "support/status_matchers.h"

@@ -2,7 +2,7 @@
 
 #include "base/array_work.h"
 #include "base/device.h"
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "ffdl/ps/parameter_server.h"
 #include "ffdl/ps/update_rule.h"
 

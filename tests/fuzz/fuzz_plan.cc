@@ -9,9 +9,9 @@
 
 #include "base/check.h"
 #include "cluster/plan/job_file.h"
-#include "cluster/plan/throughput_table.h"
 #include "cluster/simulator/simulator.h"
 #include "cluster/simulator/synthetic_workload.h"
+#include "cluster/simulator/throughput_table.h"
 #include "cluster/simulator/trace_files.h"
 #include "ffdl/cluster/job_planner.h"
 #include "ffdl/scaling/elastic_policy.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "elastic/checkpoint/file_system.h"
+#include "elastic/state/file_system.h"
 #include "sim/mutants.h"
 #include "sim/sim_runtime.h"
 #include "support/memory_files.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "elastic/checkpoint/file_system.h"
+#include "elastic/state/file_system.h"
 
 namespace ffdl::testing {
 

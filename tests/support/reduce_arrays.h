@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "comm/reduce/tree_reduce.h"
 #include "support/elements.h"
 

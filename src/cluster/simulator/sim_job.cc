@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "cluster/plan/job_error.h"
+#include "cluster/simulator/job_error.h"
 
 namespace ffdl::cluster {
 namespace {

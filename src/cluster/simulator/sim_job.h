@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "cluster/plan/estimator.h"
 #include "cluster/plan/placement.h"
 #include "cluster/simulator/application.h"
+#include "cluster/simulator/estimator.h"
 #include "cluster/simulator/simulator.h"
 
 namespace ffdl::cluster {

@@ -5,8 +5,8 @@
 #include <deque>
 
 #include "base/errors.h"
-#include "cluster/plan/job_error.h"
 #include "cluster/plan/limits.h"
+#include "cluster/simulator/job_error.h"
 #include "cluster/simulator/policies.h"
 #include "cluster/simulator/sim_job.h"
 

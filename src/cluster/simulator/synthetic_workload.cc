@@ -6,8 +6,8 @@
 #include <random>
 
 #include "base/errors.h"
-#include "cluster/plan/job_error.h"
 #include "cluster/plan/placement.h"
+#include "cluster/simulator/job_error.h"
 #include "cluster/simulator/sim_job.h"
 
 namespace ffdl::cluster {

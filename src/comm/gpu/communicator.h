@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "base/device_side.h"
-#include "comm/api/watched_communicator.h"
 #include "comm/operation/operation_gate.h"
 #include "comm/operation/request.h"
+#include "comm/operation/watched_communicator.h"
 #include "comm/shm/pause.h"
 
 namespace ffdl::comm {

@@ -7,7 +7,7 @@
 
 #include "base/limits.h"
 #include "comm/gpu/communicator.h"
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "comm/shm/descriptor_exchange.h"
 
 namespace ffdl::comm {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "comm/operation/rank_values.h"
+#include "comm/reduce/rank_values.h"
 
 namespace ffdl::comm {
 

@@ -4,10 +4,10 @@
 
 #include <memory>
 
-#include "comm/api/watched_communicator.h"
 #include "comm/network/exchange.h"
 #include "comm/network/pairs.h"
 #include "comm/operation/operation_gate.h"
+#include "comm/operation/watched_communicator.h"
 
 namespace ffdl::comm {
 

@@ -25,9 +25,9 @@
 #include "base/limits.h"
 #include "base/mutex.h"
 #include "base/resource_limit.h"
-#include "comm/api/rendezvous.h"
 #include "comm/network/links.h"
 #include "comm/network/meeting.h"
+#include "comm/operation/rendezvous.h"
 #include "comm/operation/request.h"
 #include "comm/operation/world_key.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/element_pack.h"
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 #include "comm/reduce/reduce_arithmetic.h"
 
 namespace ffdl::comm {

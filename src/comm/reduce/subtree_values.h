@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/operation/rank_values.h"
+#include "comm/reduce/rank_values.h"
 #include "ffdl/comm/communicator.h"
 
 namespace ffdl::comm {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "comm/api/watched_communicator.h"
 #include "comm/operation/collective_blocks.h"
 #include "comm/operation/operation_gate.h"
+#include "comm/operation/watched_communicator.h"
 #include "comm/shm/meeting.h"
 #include "comm/shm/pairs.h"
 #include "comm/shm/sum_publisher.h"

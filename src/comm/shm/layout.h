@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/gpu/reachable_memory.h"
+#include "comm/operation/reachable_memory.h"
 #include "comm/operation/world_key.h"
 #include "shm/futex.h"
 #include "shm/segment.h"

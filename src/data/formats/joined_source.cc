@@ -6,7 +6,7 @@
 
 #include "base/errors.h"
 #include "data/formats/same_format.h"
-#include "data/ledger/asked_samples.h"
+#include "data/order/asked_samples.h"
 #include "ffdl/data/data_source.h"
 
 namespace ffdl {

@@ -4,7 +4,7 @@
 #include "base/errors.h"
 #include "base/limits.h"
 #include "data/formats/same_format.h"
-#include "data/ledger/asked_samples.h"
+#include "data/order/asked_samples.h"
 #include "data/order/weighted_cycle.h"
 #include "ffdl/data/data_source.h"
 

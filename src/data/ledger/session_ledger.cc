@@ -11,9 +11,9 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "data/ledger/forecast.h"
 #include "data/ledger/ledger_options.h"
 #include "data/ledger/ledger_state.h"
-#include "data/pipeline/forecast.h"
 
 namespace ffdl {
 namespace {

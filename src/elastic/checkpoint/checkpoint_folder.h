@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "elastic/checkpoint/file_system.h"
 #include "elastic/checkpoint/manifest.h"
 #include "elastic/checkpoint/retention.h"
 #include "elastic/checkpoint/shard_file.h"
 #include "elastic/checkpoint/state_shares.h"
+#include "elastic/state/file_system.h"
 #include "ffdl/checkpoint.h"
 
 namespace ffdl::elastic {

@@ -5,7 +5,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
-#include "elastic/checkpoint/file_system.h"
+#include "elastic/state/file_system.h"
 #include "elastic/state/hash.h"
 #include "wire/json_record.h"
 

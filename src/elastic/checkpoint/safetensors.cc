@@ -8,7 +8,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
-#include "elastic/checkpoint/file_system.h"
+#include "elastic/state/file_system.h"
 
 namespace ffdl::elastic {
 namespace {

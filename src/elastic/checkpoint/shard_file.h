@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "elastic/checkpoint/file_system.h"
 #include "elastic/checkpoint/safetensors.h"
+#include "elastic/state/file_system.h"
 #include "elastic/state/user_memory.h"
 #include "ffdl/status.h"
 

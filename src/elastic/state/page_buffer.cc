@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
-#include "elastic/checkpoint/file_system.h"
+#include "elastic/state/file_system.h"
 
 namespace ffdl::elastic {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/errors.h"
 #include "base/log.h"
-#include "ps/learner/pull.h"
+#include "ps/segment/pull.h"
 
 namespace ffdl::ps {
 

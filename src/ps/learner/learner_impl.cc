@@ -13,11 +13,11 @@
 #include "base/half_kernels.h"
 #include "base/limits.h"
 #include "ffdl/runtime.h"
-#include "ps/learner/pull.h"
 #include "ps/learner/transfer.h"
 #include "ps/rules/gradient_kernels.h"
 #include "ps/segment/last_record.h"
 #include "ps/segment/open_waiting.h"
+#include "ps/segment/pull.h"
 
 namespace ffdl {
 

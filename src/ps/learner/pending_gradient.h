@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ffdl/types.h"
-#include "ps/learner/gradient_buffer.h"
+#include "ps/segment/gradient_buffer.h"
 #include "ps/segment/touched_ranges.h"
 
 namespace ffdl::ps {

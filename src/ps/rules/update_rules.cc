@@ -7,8 +7,8 @@
 
 #include "base/errors.h"
 #include "ffdl/ps/update_rule.h"
+#include "ps/rules/journalled_rule.h"
 #include "ps/rules/update_kernels.h"
-#include "ps/server/journalled_rule.h"
 
 namespace ffdl {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "ffdl/ps/parameter_server.h"
-#include "ps/learner/gradient_buffer.h"
+#include "ps/segment/gradient_buffer.h"
 #include "ps/segment/touched_ranges.h"
 #include "shm/futex.h"
 #include "shm/segment.h"

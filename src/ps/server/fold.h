@@ -8,11 +8,11 @@
 
 #include "base/errors.h"
 #include "ps/rules/gradient_kernels.h"
+#include "ps/rules/journalled_rule.h"
 #include "ps/segment/journal_word.h"
 #include "ps/segment/layout.h"
 #include "ps/segment/shared_copy.h"
 #include "ps/server/device_fold.h"
-#include "ps/server/journalled_rule.h"
 
 // Folds published gradients into one shard. A kill at any instruction loses and repeats nothing.
 // The order of stores is the protocol: docs/internals/protocol-ps.md, tests/models/ps_slots.pml.

@@ -1,7 +1,7 @@
 #include "base/errors.h"
-#include "ps/learner/pull.h"
 #include "ps/segment/node_binding.h"
 #include "ps/segment/open_waiting.h"
+#include "ps/segment/pull.h"
 #include "ps/segment/stats.h"
 
 namespace ffdl {

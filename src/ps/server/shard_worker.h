@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "ps/learner/pull.h"
 #include "ps/segment/cut.h"
 #include "ps/segment/layout.h"
+#include "ps/segment/pull.h"
 #include "ps/server/fold.h"
 
 namespace ffdl::ps {

@@ -11,7 +11,7 @@
 #include "base/own_files.h"
 #include "store/failures.h"
 #include "store/local/files.h"
-#include "store/tcp/state_file.h"
+#include "store/local/state_file.h"
 
 namespace ffdl::store {
 

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/errors.h"
 #include "base/limits.h"
-#include "store/tcp/state_file.h"
+#include "store/local/state_file.h"
 
 namespace ffdl::store {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/plan/throughput_table.h"
+#include "cluster/simulator/throughput_table.h"
 #include "support/data_folder.h"
 #include "support/temp_folder.h"
 

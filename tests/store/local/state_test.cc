@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/limits.h"
-#include "store/tcp/state_file.h"
+#include "store/local/state_file.h"
 #include "support/status_matchers.h"
 #include "support/times.h"
 

@@ -1,4 +1,4 @@
-#include "ps/learner/gradient_buffer.h"
+#include "ps/segment/gradient_buffer.h"
 
 #include <algorithm>
 #include <cstring>

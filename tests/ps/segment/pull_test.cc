@@ -1,4 +1,4 @@
-#include "ps/learner/pull.h"
+#include "ps/segment/pull.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/gpu/reachable_memory.h"
+#include "comm/operation/reachable_memory.h"
 
 #include "base/errors.h"
 #include "base/limits.h"

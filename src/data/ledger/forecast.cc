@@ -1,4 +1,4 @@
-#include "data/pipeline/forecast.h"
+#include "data/ledger/forecast.h"
 
 namespace ffdl::data {
 namespace {

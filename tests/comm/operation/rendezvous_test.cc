@@ -1,4 +1,4 @@
-#include "comm/api/rendezvous.h"
+#include "comm/operation/rendezvous.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastic/checkpoint/file_system.h"
+#include "elastic/state/file_system.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 
 #include "base/element_pack.h"
 #include "base/errors.h"

@@ -1,4 +1,4 @@
-#include "store/tcp/state_file.h"
+#include "store/local/state_file.h"
 
 #include <gtest/gtest.h>
 

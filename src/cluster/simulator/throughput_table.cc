@@ -1,4 +1,4 @@
-#include "cluster/plan/throughput_table.h"
+#include "cluster/simulator/throughput_table.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "comm/gpu/reduce.h"
+#include "comm/reduce/device_reduce.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "elastic/checkpoint/file_system.h"
+#include "elastic/state/file_system.h"
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>

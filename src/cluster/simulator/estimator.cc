@@ -1,4 +1,4 @@
-#include "cluster/plan/estimator.h"
+#include "cluster/simulator/estimator.h"
 
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "data/ledger/asked_samples.h"
+#include "data/order/asked_samples.h"
 
 #include "base/errors.h"
 
