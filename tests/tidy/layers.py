@@ -32,6 +32,41 @@ PUBLIC = {
     "scaling": ("store", "launch", "elastic", "cluster"),
 }
 
+# Module -> wing -> the wings of that module whose headers it may include, each without a circle. Headers
+# beside the wings know no wing and are for all of them; sources beside them know all.
+WINGS = {
+    "cluster": {"plan": (), "simulator": ("plan",), "autoscaler": ()},
+    "comm": {
+        "operation": (),
+        "reduce": ("operation",),
+        "shm": ("operation", "reduce"),
+        "network": ("operation", "reduce"),
+        "gpu": ("operation", "reduce", "shm"),
+        "api": ("operation", "reduce", "shm", "network", "gpu"),
+    },
+    "data": {
+        "order": (),
+        "formats": ("order",),
+        "ledger": ("order", "formats"),
+        "pipeline": ("formats",),
+        "ring": ("formats",),
+    },
+    "elastic": {
+        "state": (),
+        "checkpoint": ("state",),
+        "step": ("state", "checkpoint"),
+        "participants": ("state", "step"),
+        "session": ("state", "checkpoint", "step"),
+    },
+    "ps": {
+        "rules": (),
+        "segment": ("rules",),
+        "server": ("rules", "segment"),
+        "learner": ("rules", "segment", "server"),
+    },
+    "store": {"local": (), "tcp": ("local",), "etcd": ("local",)},
+}
+
 # Public header -> the module that defines what it declares.
 HEADERS = {
     "export.h": "base",

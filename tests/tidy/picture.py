@@ -47,13 +47,38 @@ def levels_of(uses):
     return levels
 
 
-def draw(text):
-    uses = uses_of(text)
+def wings_of(text):
+    """Module -> wing -> the wings of that module whose headers its sources include."""
+    uses = {}
+    for name, content in text.items():
+        _, module, wing, *_ = [*name.split("/"), "", ""]
+        wings = layers.WINGS.get(module, {})
+        if not name.startswith("src/") or wing not in wings:
+            continue
+        mine = uses.setdefault(module, {}).setdefault(wing, set())
+        for _, quoted, target in source.includes(content):
+            first, other, *_ = [*target.split("/"), ""]
+            if quoted and first == module and other in wings and other != wing:
+                mine.add(other)
+    return uses
+
+
+def rows_of(uses, column):
+    """The lines of a picture, the highest level first; `column` formats a name."""
     levels = levels_of(uses)
-    lines = ["```", "level  module      includes headers of"]
-    for module in sorted(uses, key=lambda one: (-levels[one], one)):
-        below = sorted(uses[module], key=lambda one: (-levels[one], one))
-        lines.append(f"{levels[module]:5}  {module:10}  {' '.join(below)}".rstrip())
+    for one in sorted(uses, key=lambda name: (-levels[name], name)):
+        below = sorted(uses[one], key=lambda name: (-levels[name], name))
+        yield f"{levels[one]:5}  {column(one)}  {' '.join(below)}".rstrip()
+
+
+def draw(text):
+    lines = ["```", "level  module        includes headers of"]
+    lines += rows_of(uses_of(text), lambda module: f"{module:12}")
+    wings = wings_of(text)
+    if wings:
+        lines += ["", "level  wing          includes headers of"]
+    for module in sorted(wings):
+        lines += ["", f"       {module}", *rows_of(wings[module], lambda wing: f"  {wing:12}")]
     return "\n".join([*lines, "```"]) + "\n"
 
 

@@ -205,6 +205,18 @@ class Tidy:
             allowed = ", ".join(layers.INTERNAL[module]) or "nothing but itself"
             self.report(name, line, f"{module} includes '{target}' of {other}; {module} may "
                                     f"include {allowed}")
+        elif module == other and module in layers.WINGS:
+            self.check_wing_include(name, line, layers.WINGS[module], target)
+
+    def check_wing_include(self, name, line, wings, target):
+        wing, other = name.split("/")[2], target.split("/")[1]
+        if other not in wings or wing == other or (wing not in wings and name.endswith(".cc")):
+            return
+        if other not in wings.get(wing, ()):
+            allowed = ", ".join(wings.get(wing, ())) or "no other wing"
+            what = wing if wing in wings else "a header beside the wings"
+            self.report(name, line, f"{what} includes '{target}' of {other}; it may include "
+                                    f"{allowed}: tests/tidy/layers.py")
 
     def check_public_include(self, name, line, module, target):
         header = target.split("/", 1)[1]

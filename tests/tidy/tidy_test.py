@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import layers
 import picture
 import source
 import tidy
@@ -57,6 +58,26 @@ class TidyTest(unittest.TestCase):
         self.found({"cuda/a.cu": '#include "store/local/state.h"\n'}, "cuda includes 'store/local/state.h' of store")
         self.found({"examples/a.cc": '#include "base/log.h"\n'}, "only include/ffdl/")
         self.found({"benchmarks/plan/a.cc": '#include "ps/segment/layout.h"\n'}, "only include/ffdl/")
+
+    def test_wings(self):
+        def found(name, target, *words):
+            test = name.replace("src/", "tests/").replace(".", "_test.").replace(".h", ".cc")
+            self.found({name: f'#include "{target}"\n', test: "\n"}, *words)
+        found("src/ps/segment/a.cc", "ps/server/b.h", "src/ps/segment/a.cc:1", "segment includes",
+              "may include rules")
+        found("src/ps/rules/a.cc", "ps/segment/b.h", "may include no other wing")
+        self.assertEqual(problems_of({
+            "src/ps/learner/a.cc": '#include "ps/server/b.h"\n#include "ps/learner/c.h"\n',
+            "src/store/open.cc": '#include "store/tcp/b.h"\n',
+            "src/store/tcp/a.cc": '#include "store/failures.h"\n',
+            **{f"tests/{name}_test.cc": "\n" for name in ("ps/learner/a", "store/open", "store/tcp/a")}}),
+            [])
+        self.found({"src/store/failures.h": '#pragma once\n\n#include "store/tcp/b.h"\n',
+                    "tests/store/failures_test.cc": "\n"}, "a header beside the wings")
+
+    def test_the_wings_have_no_circle(self):
+        for wings in layers.WINGS.values():
+            picture.levels_of({wing: set(others) for wing, others in wings.items()})
 
     def test_allowed_includes(self):
         self.assertEqual(problems_of({
