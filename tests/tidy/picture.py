@@ -14,18 +14,23 @@ PAGE = "docs/internals/architecture.md"
 BEGIN, END = "<!-- layers: written by tests/tidy/picture.py -->\n", "<!-- end of layers -->\n"
 
 
-def uses_of(text):
-    """Module -> the modules whose headers its sources include, of {file name: text}."""
-    uses = {}
+def includes_of(text):
+    """(parts of the path, what it includes in quotes) of each source in a module, of {file name: text}."""
     for name, content in text.items():
         parts = name.split("/")
-        if parts[0] != "src" or len(parts) < 3 or not name.endswith((".h", ".cc")):
-            continue
-        mine = uses.setdefault(parts[1], set())
-        for _, quoted, target in source.includes(content):
+        if parts[0] == "src" and len(parts) > 2 and name.endswith((".h", ".cc")):
+            yield parts, [target for _, quoted, target in source.includes(content) if quoted]
+
+
+def uses_of(text):
+    """Module -> the modules whose headers its sources include."""
+    uses = {}
+    for (_, module, *_), targets in includes_of(text):
+        mine = uses.setdefault(module, set())
+        for target in targets:
             first = target.split("/")[0]
             other = layers.HEADERS.get(target[len("ffdl/"):]) if first == "ffdl" else first
-            if quoted and other in layers.INTERNAL and other not in (parts[1], "cuda"):
+            if other in layers.INTERNAL and other not in (module, "cuda"):
                 mine.add(other)
     return uses
 
@@ -50,16 +55,13 @@ def levels_of(uses):
 def wings_of(text):
     """Module -> wing -> the wings of that module whose headers its sources include."""
     uses = {}
-    for name, content in text.items():
-        _, module, wing, *_ = [*name.split("/"), "", ""]
+    for (_, module, wing, *_), targets in includes_of(text):
         wings = layers.WINGS.get(module, {})
-        if not name.startswith("src/") or wing not in wings:
-            continue
-        mine = uses.setdefault(module, {}).setdefault(wing, set())
-        for _, quoted, target in source.includes(content):
-            first, other, *_ = [*target.split("/"), ""]
-            if quoted and first == module and other in wings and other != wing:
-                mine.add(other)
+        if wing in wings:
+            mine = uses.setdefault(module, {}).setdefault(wing, set())
+            for first, other, *_ in (target.split("/") for target in targets if "/" in target):
+                if first == module and other in wings and other != wing:
+                    mine.add(other)
     return uses
 
 
