@@ -152,7 +152,9 @@ class Programs:
 
 
 def start_restart(programs):
-    return [programs.torchrun("restart.py", 2)]
+    # Without this variable the restarted workers of torchrun 2.13 use the store of the killed ones. They
+    # may find the old addresses of gloo in it: 2 of 5 jobs failed or hung.
+    return [programs.torchrun("restart.py", 2, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")]
 
 
 def start_torchft(programs):
