@@ -1,105 +1,147 @@
 #!/usr/bin/env python3
-"""Draws a run of the elastic example: loss, throughput and workers over time, with its events.
+"""Draws a run of the elastic example as a small SVG: workers over time, and the training loss.
 
-    report.py elastic-run/run.jsonl --out run.png
+    report.py elastic-run/run.jsonl --out run.svg
+
+The upper panel has the number of workers and the events of the run. The lower panel has the loss of
+each step, and in grey the loss of one undisturbed worker. The program needs nothing but Python.
+README's picture was made by
+
+    ./dev run --elastic
+    examples/elastic_digits/report.py build/run/elastic/run.jsonl \\
+        --note "MACHINE, DATE, commit COMMIT" --out docs/results/elastic-run.svg
 """
 
 import argparse
 import json
+import math
+import pathlib
+from xml.sax.saxutils import escape
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the backend)
-
-ALONE, ELASTIC = "#999999", "#4c72b0"
-WORDS = {"start": "starts", "kill": "killed", "leave": "asked to leave"}
-COLOURS = {"start": "#308040", "kill": "#b03030", "leave": "#b07030"}
-SMOOTH_S = 0.2
+WIDTH, LEFT, RIGHT = 760, 60, 20
+WORDS = {"start": "starts", "kill": "killed", "leave": "leaves"}
+COLOURS = {"start": "#1a7f37", "kill": "#cf222e", "leave": "#9a6700"}
+LINE, ALONE, TEXT = "#0969da", "#afb8c1", "#24292f"
+POINTS = 240  # of a curve
 
 
 def read(path):
-    """Reads all lines of the file; a line may be incomplete if its worker was killed."""
-    lines = open(path, encoding="utf-8").read().split("\n")
-    events = []
-    for line in filter(None, lines):
+    """Its lines; the last one of a killed worker may be cut short."""
+    for line in path.read_text(encoding="utf-8").split("\n"):
         try:
-            events.append(json.loads(line))
+            yield json.loads(line)
         except json.JSONDecodeError:
             continue
-    return events
 
 
 def steps_of(events, run):
-    """Returns by step: (time of the first worker, mean loss, samples, workers)."""
+    """By step, in order: (end of its first worker in seconds, mean loss by samples, workers)."""
     steps = {}
     for event in events:
-        if event["event"] != "step" or event["run"] != run:
-            continue
-        one = steps.setdefault(event["step"], {"t_s": event["t_s"], "sum": 0.0, "samples": 0})
-        one["t_s"] = min(one["t_s"], event["t_s"])
-        one["sum"] += event["loss"] * event["samples"]
-        one["samples"] += event["samples"]
-        one["workers"] = event["workers"]
-    return [dict(steps[number], loss=steps[number]["sum"] / max(steps[number]["samples"], 1))
-            for number in sorted(steps)]
+        if event["event"] == "step" and event["run"] == run:
+            t_s, loss, samples, _ = steps.get(event["step"], (math.inf, 0.0, 0, 0))
+            steps[event["step"]] = (
+                min(t_s, event["t_s"]), loss + event["loss"] * event["samples"],
+                samples + event["samples"], event["workers"])
+    return [(t_s, loss / max(samples, 1), workers)
+            for _, (t_s, loss, samples, workers) in sorted(steps.items())]
 
 
-def throughput(steps):
-    """Returns samples per second in windows of SMOOTH_S."""
-    windows = {}
-    for step in steps:
-        windows.setdefault(int(step["t_s"] / SMOOTH_S), []).append(step["samples"])
-    last = max(windows)
-    times = [(window + 0.5) * SMOOTH_S for window in range(last)]
-    return times, [sum(windows.get(window, [])) / SMOOTH_S for window in range(last)]
+def thinned(values):
+    """The mean of each of POINTS stretches, with the place of each in [0, 1]."""
+    stretch = max(1, len(values) // POINTS)
+    return [(begin / len(values), sum(part) / len(part))
+            for begin in range(0, len(values), stretch)
+            for part in [values[begin:begin + stretch]]]
 
 
-def smoothed(values, width=40):
-    return [sum(values[max(0, i - width):i + 1]) / len(values[max(0, i - width):i + 1])
-            for i in range(len(values))]
+def text(x, y, words, *, size=12, anchor="start", colour=TEXT):
+    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
+            f'fill="{colour}">{escape(words)}</text>')
 
 
-def draw(events, out):
-    figure, (loss, speed, workers) = plt.subplots(
-        3, 1, figsize=(10, 7), height_ratios=(3, 3, 1), constrained_layout=True)
-    alone, elastic = steps_of(events, "alone"), steps_of(events, "elastic")
-    loss.plot(smoothed([step["loss"] for step in alone]), color=ALONE, linewidth=4,
-              label="one worker all the time")
-    loss.plot(smoothed([step["loss"] for step in elastic]), color=ELASTIC, linewidth=1.2,
-              label="workers that join, die and leave")
-    loss.set(yscale="log", xlabel="step", ylabel="training loss")
-    loss.legend(frameon=False)
-    speed.plot(*throughput(elastic), color=ELASTIC)
-    speed.set(ylabel="samples/s")
-    speed.set_ylim(0, 1.15 * speed.get_ylim()[1])  # room for the events
-    workers.step([step["t_s"] for step in elastic], [step["workers"] for step in elastic],
-                 where="post", color=ELASTIC)
-    workers.set(xlabel="seconds", ylabel="workers", ylim=(0, 2.5), yticks=(0, 1, 2))
-    for axis in (speed, workers):
-        axis.set_xlim(0, elastic[-1]["t_s"])
-    for event in events:
-        if event["run"] != "elastic" or event["event"] not in WORDS or event["t_s"] < 0.01:
-            continue
-        for axis in (speed, workers):
-            axis.axvline(event["t_s"], color=COLOURS[event["event"]], linestyle="--", linewidth=1)
-        speed.annotate(f"worker {event['worker']} {WORDS[event['event']]}", (event["t_s"], 1),
-                       xycoords=("data", "axes fraction"), xytext=(3, -12),
-                       textcoords="offset points", fontsize=8, color=COLOURS[event["event"]])
+def curve(points, colour, width):
+    where = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{where}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+
+
+def level(y):
+    return (f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
+            'stroke="#d0d7de"/>')
+
+
+def workers_panel(events, steps, top, height):
+    end = steps[-1][0]
+    inner = WIDTH - LEFT - RIGHT
+    x_of = lambda t_s: LEFT + inner * t_s / end  # noqa: E731
+    y_of = lambda workers: top + height - height * workers / 3.1  # noqa: E731
+    parts = [text(LEFT - 40, y_of(count) + 4, f"{count}", size=11) for count in (1, 2)]
+    parts += [level(y_of(count)) for count in (0, 1, 2)]
+    points, last = [], None
+    for t_s, _, workers in steps:
+        if workers != last:
+            before = workers if last is None else last
+            points += [(x_of(t_s), y_of(before)), (x_of(t_s), y_of(workers))]
+            last = workers
+    points.append((x_of(end), y_of(last)))
+    parts.append(curve(points, LINE, 2.5))
+    shown = [event for event in events if event.get("run") == "elastic"
+             and event["event"] in WORDS and event["t_s"] > 0.01]
+    for number, event in enumerate(shown):  # in two rows, as they may be close together
+        x, colour = x_of(event["t_s"]), COLOURS[event["event"]]
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{top + height}" '
+                     f'stroke="{colour}" stroke-dasharray="4 3"/>')
+        words = f"worker {event['worker']} {WORDS[event['event']]}"
+        parts.append(text(x + 4, top + 10 + 13 * (number % 2), words, size=11, colour=colour))
+    parts.append(text(LEFT, top - 8, "workers"))
+    parts.append(text(WIDTH - RIGHT, top + height + 14, f"{end:.1f} s", size=11, anchor="end"))
+    parts.append(text(LEFT, top + height + 14, "0", size=11))
+    return parts
+
+
+def loss_panel(elastic, alone, top, height):
+    curves = {ALONE: thinned([loss for _, loss, _ in alone]),
+              LINE: thinned([loss for _, loss, _ in elastic])}
+    logs = [math.log10(max(loss, 1e-9)) for points in curves.values() for _, loss in points]
+    low, high = min(logs), max(logs)
+    y_of = lambda loss: (  # noqa: E731
+        top + height * (high - math.log10(max(loss, 1e-9))) / ((high - low) or 1))
+    parts = [level(top), level(top + height)]
+    for colour, points in curves.items():
+        parts.append(curve([(LEFT + (WIDTH - LEFT - RIGHT) * x, y_of(loss)) for x, loss in points],
+                           colour, 5 if colour == ALONE else 1.5))
+    parts += [text(LEFT - 8, top + 4, f"{10**high:.2g}", size=11, anchor="end"),
+              text(LEFT - 8, top + height + 4, f"{10**low:.2g}", size=11, anchor="end"),
+              text(LEFT, top - 8, "training loss (logarithmic): one worker all the time (grey), "
+                                  "workers that change (blue)"),
+              text(LEFT, top + height + 16, "step 0", size=11),
+              text(WIDTH - RIGHT, top + height + 16, f"step {len(elastic)}", size=11, anchor="end")]
+    return parts
+
+
+def draw(events, note):
+    elastic, alone = steps_of(events, "elastic"), steps_of(events, "alone")
     ends = {event["run"]: event["test_accuracy"] for event in events if event["event"] == "end"}
-    loss.set_title("test accuracy: " + ", ".join(
-        f"{100 * ends[run]:.1f} % {run}" for run in ("alone", "elastic") if run in ends),
-        fontsize=10)
-    figure.savefig(out, dpi=110)
+    parts = workers_panel(events, elastic, 48, 100) + loss_panel(elastic, alone, 204, 120)
+    accuracies = ", ".join(f"{100 * ends[run]:.1f} % {words}" for run, words in (
+        ("elastic", "with workers that change"), ("alone", "alone")) if run in ends)
+    parts.append(text(LEFT, 22, f"Handwritten digits; test accuracy: {accuracies}", size=13))
+    if note:
+        parts.append(text(WIDTH - RIGHT, 360, note, size=10, anchor="end", colour="#57606a"))
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 370" '
+            'font-family="sans-serif">\n<rect width="100%" height="100%" fill="white"/>\n'
+            + "\n".join(parts) + "\n</svg>\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", help="run.jsonl of a run")
-    parser.add_argument("--out", default="run.png", help="the picture (default: %(default)s)")
+    parser.add_argument("run", type=pathlib.Path, help="run.jsonl of elastic_digits")
+    parser.add_argument("--note", default="", help="machine, date and commit, below the picture")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("run.svg"),
+                        help="the picture (default: %(default)s)")
     arguments = parser.parse_args()
-    draw(read(arguments.run), arguments.out)
+    arguments.out.write_text(draw(list(read(arguments.run)), arguments.note), encoding="utf-8")
 
 
 if __name__ == "__main__":
