@@ -130,6 +130,10 @@ WRAPPED_PAGES = ("README.md", "CHANGELOG.md", "docs/guide", "docs/reference", "d
 
 DECISION_WORDS_MAX = 400
 
+# The parts of each page of the guide, in order; a page may have others between them.
+GUIDE_PARTS = ("The smallest", "Errors", "Limits", "How it works")
+LISTS_IN_THE_GUIDE = ("docs/guide/footguns.md", "docs/guide/security.md")
+
 # Named like a page, where a program fills a part of the name in.
 PATTERNS_OF_PAGES = ("docs/results/gpu-CHIP.md",)
 
@@ -161,6 +165,8 @@ class Tidy:
                 self.check_width(name)
             if name.endswith(".md") and below(name, WRAPPED_PAGES):
                 self.check_page_width(name)
+            if below(name, ("docs/guide",)) and name not in LISTS_IN_THE_GUIDE:
+                self.check_guide_parts(name)
             if below(name, ("docs/decisions",)):
                 self.check_decision(name)
             if name.startswith("include/ffdl/"):
@@ -320,6 +326,18 @@ class Tidy:
             is_one_word = " " not in line.strip().removeprefix("- ")
             if len(line) > COLUMNS_MAX and not line.startswith("|") and not is_one_word:
                 self.report(name, number, f"{len(line)} columns; wrap at {COLUMNS_MAX}")
+
+    def check_guide_parts(self, name):
+        headings = [(number, line[3:]) for number, line in markdown.lines(self.text[name])
+                    if line.startswith("## ")]
+        last = 0
+        for part in GUIDE_PARTS:
+            last = next((number for number, heading in headings
+                         if number > last and heading.startswith(part)), None)
+            if last is None:
+                self.report(name, 1, f"no '## {part}' in its place; a page of the guide has "
+                                     f"{', '.join(GUIDE_PARTS)}, in this order")
+                return
 
     def check_decision(self, name):
         prose = " ".join(line for _, line in markdown.lines(self.text[name])

@@ -123,7 +123,7 @@ class TidyTest(unittest.TestCase):
 
     def test_words_that_users_read(self):
         self.found({"README.md": "The member who leads.\n"}, "README.md:1:", "'who'")
-        self.found({"docs/guide/a.md": "# A\n\n| nobody knows |\n"}, "docs/guide/a.md:3:", "'nobody'")
+        self.found({"docs/reference/a.md": "# A\n\n| nobody knows |\n"}, "docs/reference/a.md:3:", "'nobody'")
         self.found({"src/cli/main.cc": 'auto help = "Somebody "\n            "ends";  // it\n',
                     "tests/cli/doctor_test.cc": "\n"}, "'Somebody'")
         self.found({"python/ffdl/a.py": '"""What is left."""\n'}, "begin a comment with a verb")
@@ -136,7 +136,7 @@ class TidyTest(unittest.TestCase):
 
     def test_long_sentences_are_warnings(self):
         long = " ".join(["word"] * 26) + "."
-        for name, text in {"README.md": f"One.\n\n- {long}\n", "docs/guide/a.md": long,
+        for name, text in {"README.md": f"One.\n\n- {long}\n", "docs/reference/a.md": long,
                            "python/ffdl/a.py": f'"""Does it.\n\na: {long}\n"""\n',
                            "src/cli/main.cc": f'auto help = "{long}";\n'}.items():
             with tempfile.TemporaryDirectory() as folder:
@@ -151,6 +151,15 @@ class TidyTest(unittest.TestCase):
                 checked = tidy.Tidy(folder)
                 checked.run()
                 self.assertEqual(checked.warnings, [])
+
+    def test_guide_pages_have_their_parts_in_order(self):
+        page = "docs/guide/a.md"
+        parts = ["## The smallest example\n", "## Options\n", "## Errors\n", "## Limits\n",
+                 "## How it works\n"]
+        self.assertEqual(problems_of({page: "".join(parts)}), [])
+        self.found({page: "".join(parts[:-1])}, page, "no '## How it works'")
+        self.found({page: "".join(parts[1:] + parts[:1])}, "no '## Errors' in its place")
+        self.found({page: "```\n" + "".join(parts) + "```\n"}, "no '## The smallest'")
 
     def test_decisions_are_short(self):
         text = "# 1. A\n\nDate: 2026-01-01.\n\n" + "word\n" * 50
@@ -222,11 +231,11 @@ class TidyTest(unittest.TestCase):
 
     def test_pages_are_wrapped(self):
         row, code = "| " + "x " * 60 + "|\n", "```\n" + "x " * 60 + "y\n```\n"
-        page = {"docs/guide/a.md": row + code + "x " * 50 + "y\n"}
-        self.found(page, "docs/guide/a.md:5:", "wrap")
+        page = {"docs/reference/a.md": row + code + "x " * 50 + "y\n"}
+        self.found(page, "docs/reference/a.md:5:", "wrap")
 
     def test_links(self):
-        page, code = "docs/guide/a.md", "src/base/status.cc"
+        page, code = "docs/reference/a.md", "src/base/status.cc"
         self.found({page: "see [b](b.md)\n"}, f"{page}:1", "'b.md' leads to no file")
         self.found({page: "# One\n\n[b](a.md#two)\n"}, f"{page}:3", "no heading")
         self.found({page: "[b](#two)\n"}, f"{page}:1", "no heading")
@@ -235,8 +244,8 @@ class TidyTest(unittest.TestCase):
             page: "# A `b` of: C\n\n[a](#a-b-of-c) [b](../../src/base/status.cc)\n"
                   "[c](https://x.org)\n"
                   "`[d](e.md)`\n```\n[f](g.md)\n```\n",
-            "README.md": "[a](docs/guide/a.md#a-b-of-c) [docs](docs)\n",
-            code: "// docs/guide/a.md says why\nint one();\n"}), [])
+            "README.md": "[a](docs/reference/a.md#a-b-of-c) [docs](docs)\n",
+            code: "// docs/reference/a.md says why\nint one();\n"}), [])
 
 
 class SourceTest(unittest.TestCase):
