@@ -1,7 +1,7 @@
 """Elastic distributed training: sessions, collectives, and a parameter server in shared memory.
 
-The names are those of the C++ headers; arrays are read and written in place. Failures are
-exceptions of :mod:`ffdl.errors`. Times are seconds.
+Names are those of the C++ headers. Arrays are read and written in place. Failures are exceptions of
+:mod:`ffdl.errors`. Times are in seconds.
 """
 
 try:

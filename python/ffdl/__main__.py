@@ -6,7 +6,10 @@ import sys
 
 
 def main() -> int:
-    """Becomes the program, whose workers this Python runs. Draws and converts files itself."""
+    """Replaces this process by the program, which runs workers with this Python.
+
+    Commands that draw or convert files run here instead.
+    """
     if sys.argv[1:2] == ["report"]:
         from .report.command import main as report
 

@@ -15,10 +15,10 @@ def call_with(
     options: Mapping[str, Any],
     others_names: Mapping[str, str] | None = None,
 ) -> Any:
-    """Returns ``function(**given, **options)``; names a wrong option in the error.
+    """Returns ``function(**given, **options)``. If an option does not exist, the error names it.
 
-    The function's own message would show all its arguments, tensors included. others_names: advice
-    for an option that has this name in another library.
+    pybind11's own error would print all arguments, including whole tensors.
+    others_names: advice for the error, by the name that an option has in another library.
     """
     try:
         return function(**given, **options)

@@ -1,6 +1,6 @@
 """The entry point in pyproject.toml that PyTorch calls at the end of its own import.
 
-It must be fast, and must not need ffdl.torch: the import of torch may have come from there.
+It must be fast, and must not need ffdl.torch, because ffdl.torch may be importing torch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def register() -> None:
-    """Makes the back end ``ffdl`` known to torch.distributed, once."""
+    """Registers the back end ``ffdl`` with torch.distributed, once."""
     import torch.distributed as dist
 
     if dist.is_available() and "ffdl" not in dist.Backend.backend_list:

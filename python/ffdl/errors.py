@@ -1,7 +1,7 @@
-"""One exception per status code: catch the ones that you would act on, and Error for the rest.
+"""One exception for each status code. Catch those that you would act on, and Error for the rest.
 
-docs/reference/errors.md describes each for the caller. The message has the form ``<doing>
-'<which>': <observed>; <what to try>``.
+docs/reference/errors.md describes each exception for the caller. The message has the form
+``<doing> '<which>': <observed>; <what to try>``.
 """
 
 __all__ = [
@@ -37,26 +37,26 @@ class NotFound(Error):
 class JobDone(NotFound, SystemExit):
     """The job was done before this process joined, and its last state does not exist any more.
 
-    If it is not caught, the process ends with 0, since it has no work left.
+    If it is not caught, the process exits with code 0, because it has no work left.
     """
 
     code = 0
 
 
 class Conflict(Error):
-    """A race was lost, or the name is in use: read again, then decide."""
+    """A race was lost, or the name is in use. Read again, then decide."""
 
 
 class Timeout(Error, TimeoutError):
-    """The time you gave passed; nothing is known about the effect."""
+    """The given time has passed. The call may or may not have had its effect."""
 
 
 class Unavailable(Error):
-    """Try again later; nothing happened."""
+    """Nothing happened. Try again later."""
 
 
 class Exhausted(Error):
-    """A stated limit is full: wait, or ask for less."""
+    """A stated limit is full. Wait, or ask for less."""
 
 
 class PeerLost(Error):
@@ -64,11 +64,11 @@ class PeerLost(Error):
 
 
 class WorldChanged(Error):
-    """You hold an old generation: take the new one."""
+    """The caller's generation is old. Use the new generation."""
 
 
 class Cancelled(Error):
-    """The caller, or the owner of the object, stopped it."""
+    """The caller, or the owner of the object, stopped the call."""
 
 
 class Corrupt(Error):
@@ -76,8 +76,8 @@ class Corrupt(Error):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """This build lacks the backend; the message names the CMake option."""
+    """This build or machine lacks a part that the call needs. The message names the part."""
 
 
 class Internal(Error):
-    """A bug in ffdl: report it with the log."""
+    """A bug in ffdl. Report it with the log."""

@@ -1,4 +1,4 @@
-"""A folder behind an fsspec URL: an object store, or any other that fsspec knows."""
+"""A folder at an fsspec URL: in an object store, or in any other storage that fsspec supports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_url(path: str) -> bool:
 
 
 def open_url(url: str, storage_options: dict[str, Any] | None = None) -> tuple[Any, str]:
-    """Returns the file system of a URL, and its path there."""
+    """Returns the file system of a URL, and the URL's path in that file system."""
     if not is_url(url):
         raise InvalidArgument(
             f"open '{url}': it is no URL; give one such as 's3://bucket/folder'")
@@ -37,7 +37,7 @@ def open_url(url: str, storage_options: dict[str, Any] | None = None) -> tuple[A
 
 
 def call(doing: str, function: Callable[[], _Value]) -> _Value:
-    """Calls a function of fsspec, and converts its exceptions, which are of any class."""
+    """Calls a function of fsspec, and converts its exceptions, of any class, to errors of ffdl."""
     try:
         return function()
     except Error:
@@ -53,8 +53,9 @@ def call(doing: str, function: Callable[[], _Value]) -> _Value:
 
 
 class RemoteFolder:
-    """Files by their names below a URL, at most one folder deep. Any thread; one at a time.
+    """The files below a URL by their names, at most one folder deep.
 
+    Threads: any thread, one at a time.
     Errors: NotFound, Unavailable, with the URL.
     """
 
@@ -64,7 +65,7 @@ class RemoteFolder:
         self._root = root.rstrip("/")
 
     def list(self) -> dict[str, dict[str, int]]:
-        """Returns for each folder its files and their sizes."""
+        """Returns the files of each folder, and the size of each file."""
         def find() -> dict[str, Any]:
             self._files.invalidate_cache()
             return self._files.find(self._root, detail=True)  # type: ignore[no-any-return]
@@ -97,12 +98,12 @@ class RemoteFolder:
              lambda: self._files.get_file(self._at(name), path))
 
     def remove(self, name: str) -> None:
-        """Removes a file; one that is missing already does not matter."""
+        """Removes a file. A missing file is not an error."""
         with contextlib.suppress(NotFound):
             call(f"remove '{self.url}/{name}'", lambda: self._files.rm_file(self._at(name)))
 
     def remove_empty(self, name: str) -> None:
-        """Removes a folder of a store that has folders, if it is empty."""
+        """Removes a folder if it is empty, in a store that has folders."""
         with contextlib.suppress(Exception):
             self._files.rmdir(self._at(name))
 
@@ -112,9 +113,9 @@ class RemoteFolder:
 
 @contextlib.contextmanager
 def folder_lock(folder: str, *, waits: bool) -> Iterator[bool]:
-    """Holds the lock of a folder, which one process has at a time; a dead one has it no more.
+    """Holds the lock of a folder. One process has it at a time, and a dead process loses it.
 
-    False: another process holds it, if it may not wait.
+    Yields False if another process holds the lock and `waits` is False.
     """
     path = os.path.join(folder, ".lock")
     try:

@@ -1,4 +1,4 @@
-"""Arrays in shared memory, which collectives of one host need not copy."""
+"""Arrays in shared memory, which collectives within one host need not copy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .errors import InvalidArgument
 def shared_array(
     shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32
 ) -> npt.NDArray[Any]:
-    """Returns a zeroed, C-contiguous NumPy array in a SharedMemory of its own.
+    """Returns a zeroed, C-contiguous NumPy array in its own SharedMemory.
 
-    shape: as NumPy takes it, of at least one element. Give the array to
-    ``Communicator.register_memory``: then an all_reduce in place of the whole array copies nothing,
-    if every rank does so. The memory lives as long as the array, its views and the tensors made of
-    it (``torch.from_numpy``). Raises Exhausted (no room), InvalidArgument (no element).
+    shape: as in NumPy, with at least one element. Pass the array to
+    ``Communicator.register_memory``. Then an all_reduce in place of the whole array copies nothing,
+    if every rank has registered its array. The memory lives as long as the array, its views and the
+    tensors made of it (``torch.from_numpy``). Raises Exhausted (no room), InvalidArgument (no
+    element).
     """
     dtype = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Checkpoints beyond their folder: their copies in object stores, and their list."""
+"""Copies of checkpoints in object stores, and lists of checkpoints."""
 
 from .folder import StoredCheckpoint, list_checkpoints
 from .upload import CheckpointUpload

@@ -15,7 +15,7 @@ _FORMATS = ("torch", "hf", "dcp")
 
 
 def main(arguments: list[str]) -> int:
-    """Exit codes: 0 done; 1 failed, the message names the reason; 2 the command line."""
+    """Returns the exit code: 0 done; 1 failed (a message has the reason); 2 wrong command line."""
     given = _parser().parse_args(arguments)
     try:
         given.run(given)
@@ -87,7 +87,7 @@ def _import(given: argparse.Namespace) -> None:
 
 
 def _made(name: str) -> dict[str, Any]:
-    """Calls the function of the user's program, in a module below the working folder."""
+    """Calls a function MODULE:FUNCTION of the user, and returns its results by name."""
     module, _, function = name.partition(":")
     sys.path.insert(0, os.getcwd())
     try:

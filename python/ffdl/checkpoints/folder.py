@@ -1,4 +1,4 @@
-"""The names in a folder of checkpoints, on a disk or in an object store, and their order."""
+"""The names in a folder of checkpoints, and their order; on a disk or in an object store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StoredCheckpoint(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """The name of the empty file that marks it as published."""
+        """The name of the empty file that marks the checkpoint as published."""
         return mark_of(self.number, self.manifest)
 
 
@@ -41,7 +41,7 @@ def mark_of(number: int, manifest: str) -> str:
 
 
 def parse(name: str, files: Iterable[str]) -> StoredCheckpoint | None:
-    """Returns the checkpoint of a folder with these files, if it is a published one."""
+    """Returns the checkpoint in the folder `name` with these files. None: it is not published."""
     label = _FOLDER.fullmatch(name)
     marks = [(int(found[1]), found[2]) for found in map(_MARK.fullmatch, files) if found]
     if label is None or not marks:
@@ -58,7 +58,7 @@ def newest_first(folders: Mapping[str, Iterable[str]]) -> list[StoredCheckpoint]
 
 
 def job_of(name: str) -> str | None:
-    """Returns the job in a checkpoint's name; None: it is no checkpoint's."""
+    """Returns the job in a folder's name. None: the folder is not that of a checkpoint."""
     label = _FOLDER.fullmatch(name)
     return label and label[1]
 
@@ -68,7 +68,7 @@ def is_checkpoint_file(name: str) -> bool:
 
 
 def list_folder(folder: str) -> list[StoredCheckpoint]:
-    """Returns the published checkpoints of a folder of the disk, the newest first."""
+    """Returns the published checkpoints of a folder on the disk, the newest first."""
     folders = {}
     try:
         names = os.listdir(folder)
@@ -86,7 +86,7 @@ def list_checkpoints(
 ) -> list[StoredCheckpoint]:
     """Returns the published checkpoints of a folder or fsspec URL, the newest first.
 
-    storage_options: those of fsspec for a URL. Raises NotFound (there is no such folder),
+    storage_options: options of fsspec for a URL. Raises NotFound (there is no such folder),
     Unavailable, Unimplemented (the package for the URL is not installed).
     """
     path = os.fspath(folder)
@@ -112,7 +112,7 @@ def choose_removals(
     stored: list[StoredCheckpoint], keep_last: int, keep_best: int,
     metric_of: Callable[[StoredCheckpoint], float | None],
 ) -> list[StoredCheckpoint]:
-    """Returns what need not stay beside the newest, as retention.cc does on the disk."""
+    """Returns the checkpoints to remove, by the rule of retention.cc for the disk."""
     alike = [one for one in stored if one.job == stored[0].job]
     kept = set(alike[: max(keep_last, 1)])
     if keep_best > 0:

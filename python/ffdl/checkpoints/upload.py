@@ -1,4 +1,4 @@
-"""Copies of a folder's checkpoints in an object store, made beside training."""
+"""Uploads a folder's checkpoints to an object store during the training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATIENCE_MAX_S = 60.0
 
 
 class CheckpointUpload:
-    """Keeps the checkpoints of a folder in an object store too, and brings them back.
+    """Copies the checkpoints of a folder to an object store, and downloads them again.
 
     ::
 
@@ -38,20 +38,22 @@ class CheckpointUpload:
             trainer = ffdl.torch.elastic(model, optimizer, loader, checkpoints=checkpoints)
             ...
 
-    The constructor downloads the newest complete checkpoint, unless the folder has that or a newer
-    one. So a job with ``resume`` continues on a machine that has nothing. A thread uploads each new
-    one once it is published in the folder. Leaving the block waits until the newest is uploaded,
-    and raises the error if that fails. A block that an exception ends waits for nothing.
-    All workers do the same: one process of those that share the folder uploads at a time. When it
-    dies, another continues.
+    The constructor downloads the newest complete checkpoint, unless the folder has that checkpoint
+    or a newer one. So a job with ``resume`` continues on a machine that has no checkpoint. A thread
+    uploads the newest checkpoint once it is published in the folder. The end of the block waits
+    until the newest checkpoint is uploaded, and raises the error if that fails. If an exception
+    ends the block, it does not wait. All workers create a CheckpointUpload. Among the processes
+    that share the folder, one process uploads at a time. When that process dies, another process
+    continues.
 
-    options: those of the session. Its folder is the staging folder; ``keep_last`` and ``keep_best``
-    count there and at the URL. With ``skip_damaged`` an incomplete copy at the URL is skipped.
-    url: of fsspec, for one job at a time.
-    interval_s: from one look at the folder to the next.
-    storage_options: those of fsspec.
+    options: the options of the session. The folder in them is the staging folder. ``keep_last`` and
+    ``keep_best`` apply to the folder and to the URL. With ``skip_damaged`` an incomplete copy at
+    the URL is skipped.
+    url: a URL of fsspec, for one job at a time.
+    interval_s: the seconds between two checks of the folder.
+    storage_options: options of fsspec for the URL.
 
-    Raises InvalidArgument, Unavailable, NotFound (there is no such bucket) and Corrupt (a copy at
+    Raises InvalidArgument, Unavailable, NotFound (the bucket does not exist) and Corrupt (a copy at
     the URL is incomplete). Raises Conflict if another job uploads to the URL. Raises Unimplemented
     if the package of fsspec for the URL is not installed. docs/guide/checkpoints.md has more.
     """
@@ -94,7 +96,7 @@ class CheckpointUpload:
         return self._uploads
 
     def status(self) -> None:
-        """Raises the error of the last try of an upload, if it failed. It is tried again."""
+        """Raises the error of the last upload if it failed. The upload is retried."""
         if self._failure is not None:
             raise self._failure
 
@@ -134,7 +136,7 @@ class CheckpointUpload:
                     lambda: self._upload_newest(waits=waits))
 
     def _upload_newest(self, *, waits: bool) -> bool:
-        """Returns False if there may be a newer one at once."""
+        """Uploads the newest checkpoint. False: the session removed it, for a newer checkpoint."""
         stored = list_folder(self._folder)
         if not stored or stored[0].name == self._is_there:
             return True
@@ -157,7 +159,7 @@ class CheckpointUpload:
             return True
 
     def _upload(self, one: StoredCheckpoint) -> bool:
-        """Uploads from links, so that the session may remove the checkpoint meanwhile."""
+        """Uploads a checkpoint from links, so that the session may remove it meanwhile."""
         stage = os.path.join(self._folder, "uploading")
         shutil.rmtree(stage, ignore_errors=True)
         try:
@@ -226,7 +228,7 @@ class CheckpointUpload:
                 print(f"ffdl: {error}; the next older one is tried", file=sys.stderr)
 
     def _download(self, one: StoredCheckpoint, number: int) -> None:
-        """Downloads aside; the folder then gets its name with all that is in it."""
+        """Downloads into a temporary folder, which gets the checkpoint's name when complete."""
         stage = os.path.join(self._folder, "downloading")
         shutil.rmtree(stage, ignore_errors=True)
         os.makedirs(stage)
@@ -265,7 +267,7 @@ class CheckpointUpload:
 
 
 def _stage(folder: str, manifest: str, stage: str) -> dict[str, int] | None:
-    """Links the files of a checkpoint; returns their sizes, or None if it is removed meanwhile."""
+    """Links a checkpoint's files, and returns their sizes. None: it was removed meanwhile."""
     os.makedirs(stage)
     try:
         with open(os.path.join(folder, manifest), "rb") as file:

@@ -1,7 +1,7 @@
 """Samples for elastic training: a worker's samples are committed together with its gradients.
 
-:class:`ElasticLoader` takes the place of PyTorch's ``DataLoader`` and ``DistributedSampler``. It
-needs NumPy alone, and handles tensors if there are any.
+:class:`ElasticLoader` replaces PyTorch's ``DataLoader`` and ``DistributedSampler``. It needs only
+NumPy, and also handles tensors.
 """
 
 from .copies import local_copies

@@ -1,4 +1,4 @@
-"""Local copies of files in an object store, within a bound."""
+"""Local copies of files in an object store, with a limit on their total size."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def local_copies(
     urls: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str], *, max_bytes: int,
     storage_options: dict[str, Any] | None = None,
 ) -> list[str]:
-    """Returns paths of files on this machine, for any of the readers; URLs are downloaded first.
+    """Returns local paths of files, for any reader. Files at URLs are downloaded first.
 
     ::
 
         paths = ffdl.data.local_copies(["s3://bucket/a.parquet"], "/scratch/data", max_bytes=10**12)
         data = ffdl.data.open_parquet(paths)
 
-    urls: of fsspec; a path is returned as it is.
-    folder: for the copies of one job, which all processes of a host may share. A copy is complete
-    or absent, and stays for the next call while the original is the same.
-    max_bytes: of all copies in the folder. Copies that this call does not name are removed for it,
-    the longest unused first.
+    urls: URLs of fsspec. A path is returned unchanged.
+    folder: for the copies of one job. All processes of a host may share it. A copy is complete or
+    absent. A later call uses the copy again if the original is unchanged.
+    max_bytes: the maximum size of all copies in the folder together. To stay below it, copies that
+    this call does not name are removed, the longest unused first.
 
     Raises Exhausted (these files need more, or the disk is full), NotFound, InvalidArgument,
     Unavailable, Unimplemented.
@@ -63,7 +63,7 @@ def local_copies(
 
 
 def _look_at(url: str, storage_options: dict[str, Any] | None) -> tuple[str, int]:
-    """Returns a hash for the present version of a file, and the file's size in bytes."""
+    """Returns a hash of the file's present version, and the file's size in bytes."""
     files, path = open_url(url, storage_options)
     files.invalidate_cache()
     facts = files.info(path)
@@ -74,7 +74,7 @@ def _look_at(url: str, storage_options: dict[str, Any] | None) -> tuple[str, int
 
 
 def _make_room(folder: str, wanted: set[str], room: int) -> None:
-    """Removes other copies, the longest unused first, until they take at most `room` bytes."""
+    """Removes unwanted copies, the longest unused first, until they take at most `room` bytes."""
     others = []
     for entry in os.scandir(folder):
         if _COPY.fullmatch(entry.name) and entry.path not in wanted:

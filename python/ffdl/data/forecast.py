@@ -1,7 +1,7 @@
-"""Forecasts the samples of this worker's next steps, if nothing changes. Pure.
+"""Forecasts the samples of this worker's next steps, for the case that nothing changes. Pure.
 
-Samples read ahead are looked up by the ranges from the ledger, so a wrong forecast costs only time.
-The forecast of SampleOrder.GLOBAL is SampleLedger.forecast().
+Batches that were read ahead are looked up by the ranges from the ledger. So a wrong forecast costs
+only time. SampleLedger.forecast() is the forecast for SampleOrder.GLOBAL.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Ranges = tuple[Range, ...]
 
 
 def of_leases(leases: Ranges, count: int, steps: int) -> list[Ranges]:
-    """Forecasts SampleOrder.ON_DEMAND: each later step takes `count` from the front."""
+    """Forecasts SampleOrder.ON_DEMAND: each later step takes `count` samples from the front."""
     ahead: list[Ranges] = []
     taken: list[Range] = []
     missing = count

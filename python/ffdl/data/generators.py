@@ -1,4 +1,4 @@
-"""Seeds the generators that a data set may use. It runs before each batch, so it is fast."""
+"""Seeds the generators that a data set may use. It runs before each batch, so it must be fast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _numpys_generator = np.random.get_bit_generator
 
 
 def _find_state() -> int | None:
-    """Returns the address of the position in `random`, with its words after it, or None."""
+    """Returns the address of the state of `random`: the position, then the words. None: unknown."""
     begin, words = object.__basicsize__, 1 + _WORDS
     if sys.implementation.name != "cpython":
         return None

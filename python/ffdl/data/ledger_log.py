@@ -1,4 +1,4 @@
-"""The logs of the workers' commits, if `ffdl run --ledger-log FOLDER` requests them."""
+"""Logs the workers' commits, if `ffdl run --ledger-log FOLDER` requests it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _numbers = itertools.count()  # number of the logged ledgers of this process
 
 
 def logged(on_stable: _OnStable | None, **options: Any) -> _OnStable | None:
-    """Returns the `on_stable` of a ledger; it also writes this worker's log, if there is one.
+    """Returns a ledger's `on_stable` that also writes this worker's log, if a log is requested.
 
-    A worker's first ledger has the file ID.commits, the next one ID.commits-1, since an audit takes
-    the logs of one data set. A new life appends to the files of the last.
+    A worker's first ledger has the file ID.commits, and its next ledger ID.commits-1. The files
+    differ because an audit reads the logs of one data set. The worker's next incarnation appends to
+    the same files.
 
-    options: of CommitLog.open(). Raises Unavailable.
+    options: options of CommitLog.open(). Raises Unavailable.
     """
     environment = job_environment()
     if environment is None or not environment.ledger_log:

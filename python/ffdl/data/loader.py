@@ -48,48 +48,53 @@ class ElasticLoader:
             loss(model(images), labels).backward()
             trainer.step()
 
-    The ledger commits the samples of a step together with its gradients. Each sample is used once
-    per epoch, whichever worker joins, leaves or dies; none is added or left out to make workers
-    even. Without PyTorch give ``loader.ledger`` to Session.open() and iterate over batches().
+    The ledger commits the samples of a step together with the step's gradients. Each sample is used
+    once per epoch, whichever worker joins, leaves or dies. No sample is repeated or dropped to give
+    all workers equal shares. Without PyTorch pass ``loader.ledger`` to Session.open() and iterate
+    over batches().
 
-    dataset: an object with ``__len__`` and ``__getitem__``, or ``__getitems__`` too, as data sets
-    of PyTorch and Hugging Face. Or a NumPy array, a tuple of arrays of as many rows, an
-    ffdl.DataSource of files, or ffdl.data.IterableShards.
-    batch_samples: with SampleOrder.GLOBAL (the default) the samples of a step over all workers. A
-    step has the same samples for any number of workers. With ON_DEMAND the samples of this worker,
-    so that a faster one that takes more at a time gets more. The last of an epoch may be fewer.
-    epochs: the number of epochs after which the training ends. None: 1, or with `steps` no limit.
+    dataset: an object with ``__len__`` and ``__getitem__``, and optionally ``__getitems__``, such
+    as data sets of PyTorch and Hugging Face. It may also be a NumPy array, a tuple of arrays with
+    equal numbers of rows, an ffdl.DataSource of files, or ffdl.data.IterableShards.
+    batch_samples: with SampleOrder.GLOBAL (the default): the number of samples in a step, over all
+    workers. A step has the same samples for any number of workers. With ON_DEMAND: the number of
+    samples that this worker takes at a time. A faster worker may pass a larger number to get more
+    samples. The last batch of an epoch may have fewer samples.
+    epochs: the number of epochs after which the training ends. None: 1, or no limit if `steps` is
+    given.
     steps: the number of the session's steps after which batches() of a trainer or of this loader
     ends the training. Only with a session.
-    sampler: an iterable of sample numbers, the order of an epoch, as those of PyTorch: weighted, by
-    length, or your own. Every worker makes it alike. The loader calls its set_epoch(), if it has
-    that, and reads it once per epoch, with generators seeded by `seed` and the epoch. The ledger
-    then commits each place of that order once.
+    sampler: an iterable of sample numbers in the order of an epoch. It may be a sampler of PyTorch
+    or your own, for example weighted or by length. Every worker creates the same sampler. Once per
+    epoch the loader seeds the generators from `seed` and the epoch, calls set_epoch() if it exists,
+    and reads all numbers. The ledger commits each position of that order once.
     batch_sampler: a sampler of lists of sample numbers, in place of `sampler`. Each list is a step,
-    so each but the last has batch_samples numbers.
+    so each list but the last has batch_samples numbers.
     shuffle, seed, partition_samples, window_partitions, micro_batch_samples, batch_size_controller,
-    partitions_wanted, on_stable: of make_session_ledger(). ON_DEMAND needs partition_samples.
-    window_partitions shuffles the samples of that many partitions together. Under ``ffdl run
-    --ledger-log FOLDER`` the arguments of on_stable are also logged there.
-    store, id: for workers without a session. The ledger is in that Store, which this worker joins
-    as `id`, and loader.ledger.commit() commits each batch; needs ON_DEMAND.
-    job, lineage, from_, lease_s: of make_store_ledger(). The second and third are to continue from
-    a checkpoint.
-    learner: for workers of a parameter server. The ledger is one of that Learner. A push of the
-    ranges that all_parts() returns with each batch commits the batch; needs ON_DEMAND.
-    collate_fn: makes a batch of a list of samples; None: ffdl.data.collate.
-    num_workers: processes that load; 0: next() loads. They start here, and end with the loader:
-    create it before the session.
+    partitions_wanted, on_stable: options of make_session_ledger(). ON_DEMAND needs
+    partition_samples. window_partitions shuffles the samples of that many partitions together.
+    Under ``ffdl run --ledger-log FOLDER`` the arguments of on_stable are also logged in FOLDER.
+    store, id: for workers without a session. The ledger is in this Store, which the worker joins as
+    `id`. loader.ledger.commit() commits each batch. This needs ON_DEMAND.
+    job, lineage, from_, lease_s: options of make_store_ledger(). lineage and from_ are for a job
+    that continues from a checkpoint.
+    learner: for workers of a parameter server. The ledger belongs to this Learner. all_parts()
+    returns each batch with its ranges, and a push of these ranges commits the batch. This needs
+    ON_DEMAND.
+    collate_fn: makes a batch of a list of samples. None: ffdl.data.collate.
+    num_workers: the number of processes that load batches. 0: next() loads them. The processes
+    start here and end with the loader, so create the loader before the session.
     prefetch_factor: the number of batches that each process loads ahead.
-    worker_init_fn: called in each process with its number.
+    worker_init_fn: called in each process with the number of the process.
     multiprocessing_context: 'fork', 'spawn' or 'forkserver'.
     pin_memory: tensors are in page-locked memory, if PyTorch has CUDA.
 
-    Before each batch the generators of ``random``, ``numpy.random`` and PyTorch (of the CPU) are
-    seeded from seed and first sample. So augmentation does not depend on the process that loads.
-    With ``seed_generators=False`` they are left alone. Arrays of a batch from a process are in
-    shared memory, which is reused once none of them is in use.
-    Threads: one at a time, that of the session. Raises InvalidArgument.
+    Before each batch the generators of ``random``, ``numpy.random`` and PyTorch (on the CPU) are
+    seeded from `seed` and the batch's first sample. So augmentation does not depend on the process
+    that loads the batch. With ``seed_generators=False`` the generators are not seeded. The arrays
+    of a batch that a process has loaded are in shared memory. This memory is reused once none of
+    the arrays is in use.
+    Threads: one thread at a time, the thread of the session. Raises InvalidArgument.
     """
 
     def __init__(
@@ -196,24 +201,24 @@ class ElasticLoader:
 
     @property
     def taken(self) -> int:
-        """The samples that this step commits for this worker, its weight in the mean."""
+        """The number of samples that this step commits for this worker: its weight in the mean."""
         return self.ledger.taken
 
     @property
     def batch_samples(self) -> int:
-        """The samples of a batch that this loader was made with."""
+        """The `batch_samples` that this loader was created with."""
         return self._batch_samples
 
     @property
     def steps(self) -> int | None:
-        """The steps after which the training ends; None: when all epochs are over."""
+        """The number of steps after which the training ends. None: it ends after all epochs."""
         return self._steps
 
     @property
     def skipped(self) -> int:
-        """Samples that were corrupt and left out of the batches so far (skip_corrupt=True).
+        """The number of corrupt samples left out of the batches so far (skip_corrupt=True).
 
-        Their steps still commit them, with the weight of all their samples.
+        The steps still commit these samples, and count them in the weight.
         """
         return self._skipped
 
@@ -223,17 +228,17 @@ class ElasticLoader:
         return self.ledger.is_done
 
     def __len__(self) -> int:
-        """Steps of an epoch, with SampleOrder.GLOBAL, if the batch size stays as it is."""
+        """The number of steps in an epoch with the present batch size, for SampleOrder.GLOBAL."""
         if not self._is_global:
             raise TypeError("the number of steps in an epoch is unknown with SampleOrder.ON_DEMAND")
         return -(-self._samples // self.ledger.batch_samples)
 
     def next(self) -> Any:
-        """Returns the batch of the present step; None: take part without samples: end_step(0).
+        """Returns the batch of the present step. None: there is no sample, so call end_step(0).
 
-        Another call in the same step, after one that is to be repeated, returns the samples that
-        are due then. Raises the errors of the data set and collate_fn, and PeerLost (a process that
-        loads is gone).
+        If the step must be repeated, call next() again: it returns the samples that are due then.
+        Raises the errors of the data set and collate_fn, and PeerLost (a process that loads has
+        ended).
         """
         for _, batch in self.next_parts(parts.whole):
             return batch
@@ -244,12 +249,12 @@ class ElasticLoader:
     ) -> Iterator[tuple[forecast.Ranges, Any]]:
         """Iterates over the parts of the step's batch, each with the ranges of its samples.
 
-        cut: the parts of a step's ranges, as in ffdl.data.parts. The same in each step, since parts
-        are loaded ahead, too.
-        samples: of this step, with ON_DEMAND; None: batch_samples.
+        cut: cuts a step's ranges into parts, as in ffdl.data.parts. Pass the same function in each
+        step, because parts are also loaded ahead.
+        samples: the number of samples in this step, with ON_DEMAND. None: batch_samples.
 
-        Empty if the step has no samples for this worker. The batch is None for a part of which all
-        samples are corrupt and left out. Raises the errors of next().
+        Empty if the step has no samples for this worker. If all samples of a part are corrupt and
+        left out, its batch is None. Raises the errors of next().
         """
         if samples is None:
             samples = self._batch_samples
@@ -274,7 +279,7 @@ class ElasticLoader:
             yield key, self._pinned(loaded.batch)
 
     def batches(self, session: Session) -> Iterator[Any]:
-        """Iterates over the session's steps: a batch for each that has samples for this worker.
+        """Iterates over this worker's batches: one for each step in which the worker has samples.
 
         ::
 
@@ -283,9 +288,10 @@ class ElasticLoader:
                 if session.end_step() == ffdl.StepResult.LEFT:
                     break
 
-        Takes part in the other steps itself. Ends before ``is_done`` if this worker leaves in one
-        of them. When all epochs or steps are done it makes the last step stable and leaves the job.
-        Raises InvalidArgument if end_step() was forgotten, and the errors of next().
+        In steps without samples it calls end_step(0) itself. If this worker leaves in such a step,
+        it ends before ``is_done``. When all epochs or steps are done, it makes the last step stable
+        and leaves the job. Raises InvalidArgument if the loop did not call end_step(), and the
+        errors of next().
         """
         while True:
             while not self.is_done and (self._steps is None or session.step < self._steps):
@@ -309,15 +315,15 @@ class ElasticLoader:
     def all_parts(
         self, cut: parts.Cut = parts.whole, timeout_s: float = 30.0
     ) -> Iterator[tuple[forecast.Ranges, Any]]:
-        """Iterates over next_parts(cut), over a store or a learner, until all epochs are done.
+        """Iterates over next_parts(cut), with a store or a learner, until all epochs are done.
 
         ::
 
             for ranges, (x, y) in loader.all_parts():
                 learner.push(gradient_of(x, y), ranges)
 
-        Commit a part before the next one. Waits in ledger.wait() if others hold the rest of an
-        epoch. Raises Timeout, the errors of ledger.wait(), and those of next().
+        Commit each part before you take the next part. Waits in ledger.wait() if other workers hold
+        the rest of an epoch. Raises Timeout, the errors of ledger.wait(), and those of next().
         """
         while not self.is_done:
             is_given = False
@@ -328,11 +334,11 @@ class ElasticLoader:
                 self.ledger.wait(timeout_s)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position of the training, for a checkpoint; equal at all workers after a step.
+        """Returns the training's position for a checkpoint. After a step all workers have the same.
 
-        Over a store it holds the commits of all workers; no worker may commit while the model's
-        part of the checkpoint is taken. Raises InvalidArgument over a learner, whose server has the
-        state.
+        With a store it holds the commits of all workers. No worker may commit while the model's
+        part of the checkpoint is taken. Raises InvalidArgument with a learner, because the server
+        has the state.
         """
         if self._over == "learner":
             raise InvalidArgument(
@@ -344,9 +350,8 @@ class ElasticLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a position before the session opens, in a loader with the same options.
 
-        Over a store a job continues from a state by ElasticLoader(lineage=, from_=state["ledger"])
-        at all workers, with a larger lineage than before. Raises Corrupt, InvalidArgument (no
-        session).
+        With a store, use ElasticLoader(lineage=, from_=state["ledger"]) at all workers instead,
+        with a larger lineage than before. Raises Corrupt, InvalidArgument (no session).
         """
         if self._over != "session":
             instead = "the parameter server's cut, from which it continues by itself"
@@ -356,7 +361,7 @@ class ElasticLoader:
         self.ledger.restore(state["ledger"])
 
     def close(self) -> None:
-        """Ends the processes; the last reference does the same."""
+        """Ends the processes. Deleting the last reference to the loader ends them, too."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -391,7 +396,7 @@ class ElasticLoader:
 
 
 def _steps_ended(session: Session) -> int:
-    """Counts steps, applied or not: each call of end_step() that returns ends one."""
+    """Counts ended steps, applied or not. Each call of end_step() that returns ends a step."""
     stats = session.stats
     return stats.steps + stats.retried_steps
 

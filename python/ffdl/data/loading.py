@@ -22,11 +22,11 @@ _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Makes a batch of samples of one form: stacks arrays, gathers fields and keys one by one.
+    """Makes a batch of samples that all have the same structure and shapes.
 
-    Numbers and arrays become an array, tuples a tuple of batches, dicts a dict of batches, and all
-    else a list. PyTorch's ``default_collate`` handles samples that are tensors or hold one. Raises
-    InvalidArgument if shapes or lengths differ.
+    Numbers and arrays are stacked into an array. Tuples become a tuple of batches, and dicts a dict
+    of batches. All other samples become a list. PyTorch's ``default_collate`` handles samples that
+    are tensors or hold tensors. Raises InvalidArgument if shapes or lengths differ.
     """
     first = samples[0]
     torch = sys.modules.get("torch")
@@ -68,13 +68,13 @@ class Loaded(NamedTuple):
 
 
 class Loading:
-    """The steps from samples of a data set to a batch, here or in another process."""
+    """Converts sample numbers of a data set to a batch, here or in another process."""
 
     def __init__(
         self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int | None,
         order: SampledOrder | None = None, partition_samples: int = 1,
     ) -> None:
-        """order: that of a sampler, for a ledger of its samples in the order of the data set."""
+        """order: the order of a sampler. The ledger then counts positions of it, unshuffled."""
         self.samples = size_of(dataset) if order is None else order.samples
         self._order = order
         self._partition_samples = partition_samples  # used only with an order
@@ -91,7 +91,10 @@ class Loading:
         self._leaves_out = self._is_source or getattr(dataset, "leaves_out", False)
 
     def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Loaded:
-        """first: partition and position of the first sample, unique over all epochs."""
+        """Loads the samples with these numbers, and makes a batch of them.
+
+        first: partition and position of the first sample. The pair is unique over all epochs.
+        """
         if self._seed is not None:
             seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))
         if self._order is not None:
@@ -123,6 +126,6 @@ class Loading:
         return Loaded(samples, left_out)
 
     def _epoch_of(self, partition: int, begin: int) -> int:
-        """A partition of n samples has the positions from e * n on in epoch e."""
+        """Returns the epoch: a partition of n samples has positions from e * n on in epoch e."""
         before = partition * self._partition_samples
         return begin // min(self._partition_samples, self.samples - before)

@@ -15,17 +15,17 @@ def count(ranges: Ranges) -> int:
 
 
 def whole(ranges: Ranges) -> list[Ranges]:
-    """Returns one part, or none without samples."""
+    """Returns all ranges as one part. Without samples there is no part."""
     return [ranges] if ranges else []
 
 
 def of_one_range(ranges: Ranges) -> list[Ranges]:
-    """Returns parts of one range each, for a push that commits one at a time."""
+    """Returns parts of one range each, for a push that commits one range at a time."""
     return [(one,) for one in ranges]
 
 
 def every(samples: int) -> Cut:
-    """Returns a cut into parts of that many samples; the last may have fewer."""
+    """Returns a cut into parts of that many samples. The last part may have fewer."""
 
     def cut(ranges: Ranges) -> list[Ranges]:
         total = count(ranges)

@@ -1,4 +1,4 @@
-"""The order of a user's own sampler as that of a ledger."""
+"""The order of a user's own sampler, for a ledger."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _HINT = (
 
 
 class SampledOrder:
-    """Returns the samples that a sampler gives to the places of an epoch.
+    """Maps the positions of an epoch to the sample numbers that a sampler returns.
 
-    Each process asks its own copy of the sampler once per epoch, with generators that are seeded by
-    the epoch's number. So all of them have the same order, also after a restart.
+    Each process reads its own copy of the sampler once per epoch, with generators that are seeded
+    from the epoch's number. So all processes have the same order, also after a restart.
     """
 
     def __init__(self, sampler: Iterable[Any], seed: int, dataset_samples: int,
                  batch_samples: int | None = None) -> None:
-        """batch_samples: of a batch sampler, whose lists must be that long; None: of a sampler."""
+        """batch_samples: the length of a batch sampler's lists. None: it is no batch sampler."""
         self._sampler = sampler
         self._name = type(sampler).__name__
         self._seed = seed
@@ -51,16 +51,16 @@ class SampledOrder:
 
     @property
     def samples(self) -> int:
-        """The samples of an epoch."""
+        """The number of samples in an epoch."""
         return len(self._known[min(self._known)])
 
     @property
     def checksum(self) -> int:
-        """The checksum of the first epoch's order. Workers compare it: all must have one order."""
+        """The checksum of the first epoch's order. Workers compare it, as they need one order."""
         return zlib.crc32(self._of(0).tobytes())
 
     def numbers(self, places: npt.NDArray[np.int64], epoch: int) -> npt.NDArray[np.int64]:
-        """Returns the samples at these places of the epoch."""
+        """Returns the sample numbers at these positions of the epoch."""
         return self._of(epoch)[places]
 
     def _of(self, epoch: int) -> npt.NDArray[np.int64]:
@@ -119,7 +119,7 @@ def _with_end(items: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
 
 
 def _nested(sampler: Any) -> Iterator[Any]:
-    """Iterates over a sampler and those that it is made of, as PyTorch's BatchSampler."""
+    """Iterates over a sampler and the samplers inside it, as in PyTorch's BatchSampler."""
     for _ in range(8):
         if sampler is None:
             return

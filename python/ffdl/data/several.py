@@ -1,4 +1,4 @@
-"""Combines data sets, and cuts parts from one, by weight. Places of samples are computed."""
+"""Mixes data sets, and splits a data set, by weight. The positions of samples are computed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _Array = npt.NDArray[np.integer[Any]]
 
 
 def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Combines data sets; any run of samples has as many of each as its weight demands.
+    """Combines data sets by weight. Any run of samples has them in these proportions.
 
     ::
 
         data = ffdl.data.mix([web, books], weights=[3, 1])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64)
 
-    It ends when each has been used up once. Data sets with larger weights for their size repeat
-    until then, and nothing is left out. It returns samples, for the loader's collate_fn; for
-    several ffdl.DataSource it is ffdl.mix_sources(). Raises InvalidArgument.
+    The mixture ends when each data set has been used up once. Until then, data sets with larger
+    weights for their size repeat. No sample is left out. Items are single samples, for the loader's
+    collate_fn. For several ffdl.DataSource the result is that of ffdl.mix_sources(). Raises
+    InvalidArgument.
     """
     sources = [isinstance(dataset, DataSource) for dataset in datasets]
     if datasets and all(sources):
@@ -47,9 +48,9 @@ def split(dataset: Any, weights: Sequence[float], seed: int = 0) -> list[Any]:
         train, evaluate = ffdl.data.split(data, [0.9, 0.1])
 
     Each sample is in exactly one part, which depends on `seed` and the number of samples. The size
-    of a part is its weight, to a 1000th of all, and its samples are those of the whole. For an
-    ffdl.DataSource it is ffdl.split_source(). Raises InvalidArgument, also for a part without
-    samples.
+    of a part is its weight, to a 1000th of all samples. A part's samples are those of the whole.
+    For an ffdl.DataSource the result is that of ffdl.split_source(). Raises InvalidArgument, also
+    for a part without samples.
     """
     if isinstance(dataset, DataSource):
         return list(split_source(dataset, list(weights), seed=seed))
@@ -57,7 +58,7 @@ def split(dataset: Any, weights: Sequence[float], seed: int = 0) -> list[Any]:
 
 
 class Part:
-    """A data set of some samples of another, `whole`. Made by split()."""
+    """A data set with some samples of the data set `whole`. Created by split()."""
 
     def __init__(self, whole: Any, weights: Sequence[float], seed: int, which: int) -> None:
         self.whole = whole
@@ -69,7 +70,7 @@ class Part:
         return self._numbers.samples
 
     def numbers(self, numbers: Sequence[int] | _Array) -> _Array:
-        """Returns the numbers in the whole of these numbers of the part."""
+        """Maps sample numbers of the part to sample numbers of the whole."""
         return np.asarray(self._numbers.read(np.asarray(numbers, np.int64)))
 
     def __getitem__(self, number: int) -> Any:
@@ -83,7 +84,7 @@ class Part:
 
 
 class Mixture:
-    """A data set of the samples of several. Made by mix()."""
+    """A data set with the samples of several data sets. Created by mix()."""
 
     def __init__(self, datasets: Sequence[Any], weights: Sequence[float]) -> None:
         self.leaves_out = any(getattr(dataset, "leaves_out", False) for dataset in datasets)

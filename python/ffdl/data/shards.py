@@ -11,21 +11,22 @@ from ..errors import Corrupt, InvalidArgument
 
 
 class IterableShards:
-    """Makes iterable shards, such as ``IterableDataset`` objects, one data set by number.
+    """Combines iterable shards, such as ``IterableDataset`` objects, into an indexed data set.
 
         files = ["a.jsonl", "b.jsonl"]
         data = ffdl.data.IterableShards([lambda f=f: open(f) for f in files])
         loader = ffdl.data.ElasticLoader(data, shuffle=ffdl.Shuffle.PARTITIONS,
                                          order=ffdl.SampleOrder.ON_DEMAND, partition_samples=1000)
 
-    shards: each an iterable that returns the same samples in each iteration, or a function that
-    returns one.
-    counts: the number of samples of each. None: they are counted by one iteration over all of them.
+    shards: a list. Each shard is an iterable that returns the same samples in each iteration, or a
+    function that returns such an iterable.
+    counts: the number of samples of each shard. None: one iteration over all shards counts them.
 
-    A sample is found by iterating from the last one that was read, or from the start of its shard
-    if it comes before that. Use an order in which samples of a shard follow each other:
-    Shuffle.NONE, or PARTITIONS with large partitions. Each process iterates by itself. Raises
-    InvalidArgument; reading, Corrupt if a shard ends before its count.
+    A sample is found by iterating from the sample that was read last. If the sample comes before
+    that, the iteration begins at the start of its shard. So use an order in which samples of a
+    shard follow each other: Shuffle.NONE, or PARTITIONS with large partitions. Each process
+    iterates independently. Raises InvalidArgument. Reading raises Corrupt if a shard ends before
+    its count.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class IterableShards:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the state for another process, which iterates by itself."""
+        """Returns the state for another process, which starts its own iteration."""
         return self.__dict__ | {"_open": -1, "_rest": iter(()), "_next": 0}
 
     def _begin(self, number: int) -> Iterator[Any]:

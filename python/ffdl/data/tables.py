@@ -25,7 +25,7 @@ def open_parquet(
     paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
     skip_corrupt: bool = False,
 ) -> TableSource:
-    """Opens the rows of Parquet files, in this order; read by row groups. See TableSource."""
+    """Opens the rows of Parquet files, in the order of the files. See TableSource."""
     return TableSource(_ParquetFile, paths, columns, cached_bytes, skip_corrupt)
 
 
@@ -33,12 +33,12 @@ def open_arrow(
     paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
     skip_corrupt: bool = False,
 ) -> TableSource:
-    """Opens the rows of Arrow IPC files and streams (Feather, Hugging Face), by record batches."""
+    """Opens the rows of Arrow IPC files and streams (Feather, Hugging Face). See TableSource."""
     return TableSource(_ArrowFile, paths, columns, cached_bytes, skip_corrupt)
 
 
 class SkippedRows(NamedTuple):
-    """The rows that a TableSource has left out, as ffdl.SkippedData for files."""
+    """The rows that a TableSource has left out, like ffdl.SkippedData for a DataSource."""
 
     samples: int
     bytes: int
@@ -53,25 +53,25 @@ class TableSource:
         data = ffdl.data.open_parquet(["a.parquet", "b.parquet"], columns=["tokens", "label"])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64, partition_samples=10_000)
 
-    Made by open_parquet, open_arrow. A row is a sample. read() returns a dict of columns. Numbers
-    are an array, lists of a fixed size an array of rows. All else (text, bytes, lists, structures)
-    is a list of Python's values. A batch of ElasticLoader has this form; with a collate_fn, rows
-    are dicts.
+    Created by open_parquet and open_arrow. A row is a sample. read() returns a dict of columns. A
+    column of numbers is an array. A column of fixed-size lists of numbers is an array of rows. Any
+    other column (text, bytes, lists, structures) is a list of Python values. A batch of
+    ElasticLoader has this form. A collate_fn receives rows as dicts.
 
-    Files are read by pieces, their row groups or record batches. A read of a row reads its piece.
-    The pieces used last stay in memory, up to ``cached_bytes``, and at least one. A shuffle within
-    partitions of about a row group reads each piece once per epoch. A shuffle over all rows reads a
-    piece for each row if not all of them fit.
+    Files are read in pieces: row groups or record batches. A read of a row reads its whole piece.
+    The pieces used last stay in memory: up to ``cached_bytes``, and at least one piece. A shuffle
+    within partitions of about a row group reads each piece once per epoch. A shuffle over all rows
+    reads a piece for each row if not all pieces fit in memory.
 
     Each piece is validated as a whole when it is read, before any of its values is used.
 
-    skip_corrupt: a piece is corrupt if it cannot be read, or if its pages differ from the checksum
-    of Parquet's writer. Its rows are left out and counted (``skipped``), as is a file without a
-    readable schema; otherwise it raises Corrupt. ``read()`` returns the other rows then, and single
-    rows that are left out are None.
+    skip_corrupt: the rows of a corrupt piece are left out and counted (``skipped``). A file without
+    a readable schema is left out, too. ``read()`` then returns the other rows, and a single row
+    that is left out is None. Without skip_corrupt, reading a corrupt piece raises Corrupt. A piece
+    is corrupt if it cannot be read, or if its pages differ from the checksum of Parquet's writer.
 
-    Any thread; also in processes that are forked. After unpickling it opens its files again.
-    pyarrow reads and unpacks without Python's lock; two pieces of one file are read one after the
+    Threads: any thread, also in forked processes. After unpickling it opens its files again.
+    pyarrow reads and unpacks without Python's lock. Two pieces of one file are read one after the
     other.
 
     Raises NotFound, Unavailable, Corrupt (names file and row group or record batch) and
@@ -107,12 +107,12 @@ class TableSource:
 
     @property
     def samples(self) -> int:
-        """Rows of all files."""
+        """The number of rows in all files."""
         return self._ends[-1] if self._ends else 0
 
     @property
     def columns(self) -> list[str]:
-        """Columns of a sample."""
+        """The names of the columns of a sample."""
         return list(self._types)
 
     def __len__(self) -> int:
@@ -122,22 +122,22 @@ class TableSource:
     def skipped(self) -> SkippedRows:
         """The rows that were left out, in this process.
 
-        samples: rows that were requested, counted each time.
-        bytes: of files without a schema.
-        first: the reason of the first.
+        samples: the number of rows that were requested and left out, counted at each request.
+        bytes: the size of the files without a readable schema.
+        first: the reason for the first row or file that was left out.
         """
         with self._lock:
             rows, first = self._left_out
         return SkippedRows(rows, self._not_opened[0], self._not_opened[1] or first)
 
     def read(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
-        """Returns the rows of these numbers, as columns."""
+        """Returns the rows with these numbers, as columns."""
         return self.read_left(indices)[0]
 
     def read_left(
         self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]
     ) -> tuple[dict[str, Any], int]:
-        """Returns the rows as columns, and the number of corrupt rows that are left out."""
+        """Returns the rows as columns, and the number of corrupt rows that were left out."""
         table, given = self._take(np.asarray(indices, np.int64))
         columns = {name: self._values(name, table.column(name)) for name in self._types}
         return columns, int(given.size - given.sum())
@@ -225,7 +225,7 @@ class TableSource:
             lambda: _pyarrow().concat_tables(tables).take(rows))
 
     def _whole_piece(self, number: int, rows: int) -> Any:
-        """Returns None for a corrupt piece, and counts `rows` of it as left out."""
+        """Returns a piece. None: it is corrupt, and `rows` of its rows are counted as left out."""
         if not self.leaves_out:
             return self._piece(number)
         with self._lock:
@@ -302,7 +302,7 @@ class _File:
         return self.schema.field(places[0]).type
 
     def read(self, piece: int, columns: list[str]) -> Any:
-        """Returns the piece with all values inside it: pyarrow does not check while it reads."""
+        """Reads and validates a piece, because pyarrow does not validate while it reads."""
         def read_whole() -> Any:
             table = self._read(piece, columns)
             table.validate(full=True)
@@ -335,7 +335,7 @@ class _File:
         raise NotImplementedError
 
     def _begin(self, piece: int) -> int | None:
-        """Returns the offset in the file, if known."""
+        """Returns the piece's offset in the file, if it is known."""
         return None
 
     def _read(self, piece: int, columns: list[str]) -> Any:

@@ -1,4 +1,4 @@
-"""Batches from one process to another: small parts through a pipe, large ones in shared memory."""
+"""Sends batches between processes: small parts in a pipe, large parts in shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALIGNMENT = 64
 
 
 class Packed(NamedTuple):
-    """The description of a batch in a message: its pickle, or the places of pickle and arrays."""
+    """Describes a batch in a message: its pickle, or the positions of pickle and arrays."""
 
     inline: bytes | None
     parts: list[tuple[int, int]]  # (offset, bytes): of the pickle if it is not inline, of arrays
@@ -25,9 +25,9 @@ class Packed(NamedTuple):
 
 
 def pack(batch: Any, file: int) -> Packed:
-    """Writes large parts into the file, from its beginning.
+    """Writes the large parts of a batch into the file, from its beginning on.
 
-    The message stays small for any batch, so its sender never waits for the receiver to read.
+    So the message is small for any batch, and its sender never waits for the receiver to read.
     """
     buffers: list[memoryview] = []
 
@@ -59,7 +59,7 @@ def _write(file: int, view: memoryview, offset: int) -> None:
 
 
 class Slot:
-    """A file in memory for one batch at a time; arrays of the batch are in it."""
+    """A file in memory that holds the arrays of one batch at a time."""
 
     def __init__(self) -> None:
         self.file = os.memfd_create("ffdl-batch", os.MFD_CLOEXEC)
@@ -85,7 +85,7 @@ class Slot:
         return True
 
     def close(self) -> None:
-        """Closes the file. Arrays that are in use stay: their mapping keeps the memory."""
+        """Closes the file. Arrays in use stay valid, because their mapping keeps the memory."""
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
@@ -95,7 +95,7 @@ class Slot:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles the arrays of tensors as those of NumPy."""
+    """Pickles the values of tensors as NumPy arrays."""
 
     def reducer_override(self, thing: Any) -> Any:
         torch = sys.modules.get("torch")

@@ -1,4 +1,4 @@
-"""Windows of a long row of tokens, as language models are trained on."""
+"""Windows of a long sequence of tokens, to train language models on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def windows(
     samples: int | None = None,
     seed: int = 0,
 ) -> Windows:
-    """Makes a data set of windows of a long row of tokens.
+    """Creates a data set of windows of a long sequence of tokens.
 
     ::
 
@@ -32,13 +32,14 @@ def windows(
         for x, y in trainer.batches():
             ...
 
-    A sample is a pair: the block_size tokens from a place on, and those that follow each of them,
-    both as int64. Of a NumPy array they are arrays, of a tensor tensors.
+    A sample is a pair: block_size tokens from a position on, and the token that follows each of
+    them. Both are int64, and NumPy arrays or tensors like `tokens`.
 
-    tokens: a NumPy array, also of a mapped file, or a tensor; one dimension, more than block_size.
-    stride: None: each sample begins at a random place, which depends on its number and the seed
-    alone. A number: samples begin at its multiples, as many as there are. Give block_size for an
-    evaluation, which reads each token once.
+    tokens: a NumPy array, which may be a mapped file, or a tensor. It has one dimension, and more
+    than block_size tokens.
+    stride: None: each sample begins at a random position, which depends only on its number and the
+    seed. A number: samples begin at all its multiples. Give block_size for an evaluation, which
+    then reads each token once.
     samples: the number of random windows in an epoch. None: so many that a training of `steps=`
     never ends an epoch. Each epoch has the same windows.
     Raises InvalidArgument.
@@ -47,7 +48,7 @@ def windows(
 
 
 class Windows:
-    """A data set of windows of a row of tokens. Made by windows()."""
+    """A data set of windows of a sequence of tokens. Created by windows()."""
 
     def __init__(
         self, tokens: Any, block_size: int, stride: int | None, samples: int | None, seed: int
@@ -94,7 +95,7 @@ class Windows:
         return pairs
 
     def begins(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Returns the places at which the windows of these numbers begin."""
+        """Returns the positions at which the windows with these numbers begin."""
         if self._stride is not None:
             return (numbers * np.uint64(self._stride)).astype(np.int64)
         share = (_mixed(numbers, self._seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53

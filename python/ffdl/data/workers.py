@@ -82,7 +82,7 @@ def _perform(
 
 
 def _pickled(error: Exception) -> bytes | None:
-    """Returns None for an exception that is large or cannot be pickled: only its text is sent."""
+    """Pickles an exception. None: it is large or cannot be pickled, so only its text is sent."""
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)
@@ -92,7 +92,7 @@ def _pickled(error: Exception) -> bytes | None:
 
 
 class _Worker:
-    """One process, its tasks, and the slots that it writes batches into."""
+    """One process that loads, its tasks, and the slots that it writes batches into."""
 
     def __init__(
         self, context: Any, number: int, load: Callable[..., Any],
@@ -170,7 +170,7 @@ class _Worker:
 
 
 def _error_of(done: _Done) -> Exception:
-    """Returns the exception itself, with the worker's traceback."""
+    """Returns the exception of a task. The traceback in the loading process is its cause."""
     text = f"in a process that loads:\n{done.text}"
     if done.error is None:
         return Error(text)
@@ -182,9 +182,9 @@ def _error_of(done: _Done) -> Exception:
 class WorkerPool:
     """Loads batches in several processes, in the order of the requests.
 
-    Keys name batches. Batches that were requested and are not kept any more are loaded and dropped.
-    Threads: one at a time. Processes are started here, so before a session opens; a child that is
-    forked later would hold its connections.
+    Each batch has a key. A requested batch that is not kept any more is loaded and dropped.
+    Threads: one thread at a time. The processes start here, so create the pool before a session
+    opens. A child that is forked later would hold the session's connections.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class WorkerPool:
         worker.give(number, arguments)
 
     def keep(self, keys: set[Hashable]) -> None:
-        """Drops all batches with other keys."""
+        """Drops all batches whose keys are not in `keys`."""
         for key in [key for key in self._number_of if key not in keys]:
             self._forget(key)
 

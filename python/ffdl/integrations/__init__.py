@@ -1,1 +1,1 @@
-"""Adapters for trainers of others; each needs the package that it is named after."""
+"""Adapters for the trainers of other libraries. Each adapter needs its library."""

@@ -1,4 +1,4 @@
-"""Parts of the strategy for PyTorch Lightning: its data, its callbacks, and what it refuses."""
+"""Parts of the strategy for PyTorch Lightning: data, callbacks, and checks of its options."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def expect_supported(trainer: Any, parts: int, options: dict[str, Any]) -> None:
 
 
 def schedulers_of(configs: list[Any]) -> dict[str, Any]:
-    """Returns options of elastic() for the schedulers that configure_optimizers() has made."""
+    """Returns options of elastic() for the schedulers that configure_optimizers() created."""
     units = {one.interval for one in configs if not one.reduce_on_plateau}
     expect(len(units) <= 1 and all(one.frequency == 1 for one in configs)
            and sum(one.reduce_on_plateau for one in configs) <= 1,
@@ -90,7 +90,7 @@ def metrics_of(trainer: Any, interval: str) -> Iterator[float]:
 
 
 class Steps:
-    """The training set as Lightning counts it: a batch is a step of the job."""
+    """The training set for Lightning, which counts a step of the job as one batch."""
 
     def __init__(self, given: Any, parts: int, take: Callable[[], Any]) -> None:
         """given: the DataLoader. parts: the micro-batches of a step. take: returns a batch."""
@@ -130,7 +130,7 @@ class Steps:
         return self._take()
 
     def loader(self, max_steps: int, max_epochs: int, seed: int) -> ElasticLoader:
-        """max_steps, max_epochs: the first that is reached is the end; -1: no limit."""
+        """Returns the job's loader. The training ends at the first limit reached; -1: no limit."""
         given = self._given
         ends = [end for end in (max_steps, max_epochs * len(self)) if end >= 0]
         context = given.multiprocessing_context
@@ -147,13 +147,13 @@ class Steps:
 
 
 class Feed:
-    """The job's steps as Lightning's batches; Lightning's counts follow those of the job.
+    """Passes the job's steps to Lightning as batches, and sets Lightning's counts to the job's.
 
-    rest: the batches of the present step that Lightning has not.
+    rest: the batches of the present step that Lightning has not taken yet.
     """
 
     def __init__(self, trainer: Any, elastic: Any, of_epoch: int) -> None:
-        """of_epoch: the steps of an epoch."""
+        """of_epoch: the number of steps in an epoch."""
         self.rest: Iterator[Any] = iter(())
         self._trainer = trainer
         self._fit = trainer.fit_loop
@@ -167,7 +167,7 @@ class Feed:
         return self._elastic.step_number % self._of_epoch == 0
 
     def advance(self) -> bool:
-        """Takes the batches of the next step that has some here; False: the training is over."""
+        """Takes the batches of the next step that has some here. False: the training is over."""
         if self._held is not None:
             return True
         for batches in self._steps:
@@ -179,7 +179,7 @@ class Feed:
         return False
 
     def begin(self, begun: int) -> Any:
-        """Returns the first batch. begun: 1 if Lightning has counted one for this step already."""
+        """Returns the first batch. begun: 1 if Lightning has counted a batch of this step."""
         assert self._held is not None
         first, self.rest = self._held
         self._held = None
@@ -190,7 +190,7 @@ class Feed:
         self._set_epoch(self._elastic.step_number // self._of_epoch, begun=0)
 
     def expect_epoch(self) -> None:
-        """Ends Lightning's epoch if the step to come is in another one, or there is none."""
+        """Ends Lightning's epoch if the next step is in another epoch, or if there is no step."""
         step = self._elastic.step_number
         epoch = step // self._of_epoch
         if self._held is None:
@@ -204,7 +204,7 @@ class Feed:
         raise StopIteration
 
     def _set_epoch(self, epoch: int, begun: int) -> None:
-        """begun: 1 within an epoch, 0 before it."""
+        """Sets Lightning's counts of epochs. begun: 1 within an epoch, 0 before it."""
         progress = self._fit.epoch_progress
         for one in (progress.total, progress.current):
             one.ready = one.started = epoch + begun
@@ -227,7 +227,7 @@ class Feed:
 
 
 def on_device(trainer: Any, batch: Any) -> Any:
-    """Does to a batch what Lightning does to those that it takes itself."""
+    """Prepares a batch as Lightning prepares the batches that it takes itself."""
     batch = trainer.precision_plugin.convert_input(batch)
     batch = trainer.lightning_module._on_before_batch_transfer(batch, dataloader_idx=0)
     batch = call._call_strategy_hook(trainer, "batch_to_device", batch, dataloader_idx=0)
@@ -236,7 +236,7 @@ def on_device(trainer: Any, batch: Any) -> Any:
 
 
 class Callbacks(list):  # type: ignore[type-arg]
-    """The Trainer's callbacks; empty at a worker if another worker calls them."""
+    """The Trainer's callbacks. At a worker that does not call them the list is empty."""
 
     def __init__(self, callbacks: list[Any], are_called: Callable[[], bool]) -> None:
         super().__init__(callbacks)
@@ -252,7 +252,7 @@ class Callbacks(list):  # type: ignore[type-arg]
 
 
 def take_over(trainer: Any) -> None:
-    """Begins the callbacks and loggers of a worker that was not the main one."""
+    """Starts the callbacks and loggers of a worker that has become the main worker."""
     for logger in trainer.loggers:
         if isinstance(logger, CSVLogger) and logger._experiment is None:
             logger._version = None  # it would delete the file of the worker before
@@ -261,10 +261,13 @@ def take_over(trainer: Any) -> None:
 
 
 class Shared:
-    """Values of Lightning that the workers of a job share through its store; none if alone."""
+    """Lightning's values that the workers of a job share through its store.
+
+    A worker that trains alone has no store and shares nothing.
+    """
 
     def __init__(self, options: dict[str, Any]) -> None:
-        """options: those of Session.open()."""
+        """options: the options of Session.open()."""
         environment = job_environment()
         job = options.get("job") or (environment.job if environment else "")
         self._prefix = f"lightning/{job}/"
@@ -279,7 +282,10 @@ class Shared:
         return self._store is None
 
     def broadcast(self, value: Any) -> Any:
-        """Returns what the first worker has given in its call of this number; paths as text."""
+        """Returns the value that the first worker passed in the call of the same number.
+
+        Paths are returned as text.
+        """
         if self._store is None:
             return value
         try:
@@ -296,7 +302,7 @@ class Shared:
         return json.loads(text)
 
     def put_states(self, trainer: Any) -> None:
-        """Sends the states of the callbacks to the worker that takes over."""
+        """Stores the states of the callbacks for the worker that takes over."""
         if self._store is None:
             return
         image = io.BytesIO()

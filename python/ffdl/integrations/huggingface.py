@@ -1,6 +1,6 @@
 """Hugging Face's Trainer with workers that join, leave and die. Needs transformers 5.
 
-Import this before TrainingArguments are made.
+Import this module before you create TrainingArguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _APPLIED = (StepResult.CONTINUE, StepResult.WORLD_CHANGED)
 def _become_one_process() -> None:
     """Hides the launcher's variables from accelerate, which would make a group of fixed size.
 
-    A worker's GPU is that of its LOCAL_RANK; it is the only one that the Trainer sees.
+    A worker's GPU is that of its LOCAL_RANK. The Trainer sees only this GPU.
     """
     if "FFDL_STORE" not in os.environ:
         return
@@ -42,7 +42,7 @@ import transformers  # noqa: E402  # reads the variables
 
 
 class _Loader:
-    """The loader as the Trainer counts it: a batch for each micro-batch of a step."""
+    """The loader for the Trainer, which counts each micro-batch of a step as a batch."""
 
     def __init__(self, loader: ElasticLoader, dataset: Any, parts: int) -> None:
         self.loader = loader
@@ -54,7 +54,7 @@ class _Loader:
 
 
 class ElasticTrainer(transformers.Trainer):
-    """A ``transformers.Trainer`` whose workers join and leave; takes the same arguments.
+    """A ``transformers.Trainer`` whose workers join and leave. It has the same arguments.
 
     ::
 
@@ -63,12 +63,12 @@ class ElasticTrainer(transformers.Trainer):
         trainer = ElasticTrainer(model=model, args=arguments, train_dataset=dataset)
         trainer.train()
 
-    Start it with ``ffdl run --workers 1:4 train.py``; alone it trains alone. A step has
-    per_device_train_batch_size * gradient_accumulation_steps samples, over any number of workers.
-    With gradient_accumulation_steps > 1 they share its micro-batches, and the weights have the same
-    bits for any number of workers.
-    Logging, evaluation and saving happen at one worker, after steps that were applied. A callback
-    that stops the training stops it everywhere.
+    Start it with ``ffdl run --workers 1:4 train.py``. Without a launcher the process trains alone.
+    A step has per_device_train_batch_size * gradient_accumulation_steps samples in total, for any
+    number of workers. With gradient_accumulation_steps > 1 the workers divide the micro-batches of
+    a step. The weights then have the same bits for any number of workers.
+    One worker logs, evaluates and saves, after steps that were applied. A callback that stops the
+    training stops it at all workers.
 
     elastic: options of ffdl.torch.elastic(), such as checkpoints=ffdl.CheckpointOptions(...,
     resume=True), in place of resume_from_checkpoint.
@@ -85,7 +85,7 @@ class ElasticTrainer(transformers.Trainer):
 
     @property
     def elastic(self) -> ffdl_torch.Elastic | None:
-        """The elastic training; None before train()."""
+        """The ffdl.torch.Elastic of this training. None before train()."""
         return self._elastic
 
     def train(self, resume_from_checkpoint: Any = None, **kwargs: Any) -> Any:
@@ -184,7 +184,7 @@ class ElasticTrainer(transformers.Trainer):
         self, *, model: Any, train_dataloader: Any, trial: Any, ignore_keys_for_eval: Any,
         start_time: float, **_: Any
     ) -> None:
-        """Runs all epochs. A worker that joins later begins within one of them."""
+        """Runs all epochs. A worker that joins later begins within an epoch."""
         elastic = self._elastic
         assert elastic is not None
         callbacks = self.callback_handler
@@ -227,7 +227,7 @@ class ElasticTrainer(transformers.Trainer):
     def _evaluate(
         self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False
     ) -> dict[str, float]:
-        """Sends the metric to all workers, in place of stepping the scheduler of this one."""
+        """Evaluates. Sends the metric to all workers instead of stepping the scheduler here."""
         metrics = super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler=True)
         if isinstance(_plain(self.lr_scheduler), torch.optim.lr_scheduler.ReduceLROnPlateau):
             name = self.args.metric_for_best_model or "loss"
@@ -254,6 +254,6 @@ class ElasticTrainer(transformers.Trainer):
 
 
 def _plain(wrapped: Any) -> Any:
-    """Returns the optimizer or scheduler that accelerate has wrapped."""
+    """Returns the optimizer or scheduler inside accelerate's wrapper."""
     is_wrapped = type(wrapped).__module__.startswith("accelerate")
     return wrapped.optimizer if is_wrapped else wrapped

@@ -33,18 +33,18 @@ class ElasticStrategy(SingleDeviceStrategy):
         trainer = lightning.Trainer(strategy=ElasticStrategy(), max_epochs=3)
         trainer.fit(module, loader)
 
-    Start it with ``ffdl run --workers 1:4 train.py``; alone it trains alone. A step has
-    batch_size * accumulate_grad_batches samples, over any number of workers. Lightning counts it as
-    one batch. With accumulate_grad_batches > 1 the workers share its micro-batches, and the weights
-    have the same bits for any number of workers.
-    Callbacks, logging, validation and saving happen at one worker, after steps that were applied.
-    The worker that takes over continues with the callbacks' states. A callback that stops the
-    training stops it everywhere.
+    Start it with ``ffdl run --workers 1:4 train.py``. Without a launcher the process trains alone.
+    A step has batch_size * accumulate_grad_batches samples in total, for any number of workers.
+    Lightning counts a step as one batch. With accumulate_grad_batches > 1 the workers divide the
+    micro-batches of a step. The weights then have the same bits for any number of workers.
+    One worker runs callbacks, logging, validation and saving, after steps that were applied. A
+    worker that takes over continues with the callbacks' states. A callback that stops the training
+    stops it at all workers.
 
-    options: of ffdl.torch.elastic(), such as lease_s, or checkpoints=ffdl.CheckpointOptions(...,
-    resume=True) in place of ckpt_path.
-    Not supported: manual optimization, a second fit(), training sets without a length, and what
-    docs/guide/lightning.md lists. They raise InvalidArgument.
+    options: options of ffdl.torch.elastic(), such as lease_s, or
+    checkpoints=ffdl.CheckpointOptions(..., resume=True) in place of ckpt_path.
+    Not supported: manual optimization, a second fit(), training sets without a length, and the
+    features that docs/guide/lightning.md lists. They raise InvalidArgument.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ElasticStrategy(SingleDeviceStrategy):
 
     @property
     def elastic(self) -> ffdl_torch.Elastic:
-        """The elastic training, from the hook on_fit_start on."""
+        """The ffdl.torch.Elastic of this training, available from the hook on_fit_start on."""
         expect(self._elastic is not None, "the training has not begun", "call fit() first")
         return self._elastic
 
@@ -147,7 +147,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     def optimizer_step(
         self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        """Makes a step of the job, with the samples that are due each time, until it is applied."""
+        """Repeats a step of the job, with the samples that are due then, until it is applied."""
         feed = self._feed
         while True:
             loss = closure()
@@ -165,7 +165,10 @@ class ElasticStrategy(SingleDeviceStrategy):
             self._batch = on_device(self._trainer, feed.begin(begun=1))
 
     def on_train_end(self) -> None:
-        """Reports an early stop to the others, which takes one more step, and leaves the job."""
+        """Reports an early stop to the other workers, and leaves the job.
+
+        The report needs one more step.
+        """
         if self._trainer.should_stop:
             self.elastic.stop()
         loop = self._trainer.fit_loop.epoch_loop
@@ -221,7 +224,7 @@ class ElasticStrategy(SingleDeviceStrategy):
         rank_zero_only.rank = self.global_rank = 0 if self.elastic.is_main else 1
 
     def _meet(self) -> None:
-        """Takes over the callbacks where this worker has become the main one."""
+        """Takes over the callbacks if this worker has become the main worker."""
         self._set_rank()
         was_main, self._is_main = self._is_main, self.is_global_zero
         if self._is_main and not was_main:
@@ -229,12 +232,12 @@ class ElasticStrategy(SingleDeviceStrategy):
             take_over(self._trainer)
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        """Calls the hooks that see the mean gradient, and clips it; before the optimizer steps."""
+        """Calls the hooks that see the mean gradient, and clips it, before the optimizer steps."""
         if self._has_world:  # else elastic() makes the optimizer's state
             self.precision_plugin._after_closure(self.lightning_module, optimizer)
 
     def _report_metric(self, interval: str, update_plateau_schedulers: bool) -> None:
-        """Sends a ReduceLROnPlateau's metric to all workers; elastic() steps the schedulers."""
+        """Sends a ReduceLROnPlateau's metric to all workers. elastic() steps the schedulers."""
         if update_plateau_schedulers and self.is_global_zero:
             for metric in metrics_of(self._trainer, interval):
                 self.elastic.report(metric)

@@ -1,7 +1,7 @@
 """Reports of a run: ``ffdl report RUN`` draws throughput, stalls, staleness and loss.
 
-A run writes lines of JSON; :class:`RunLog` writes them from Python. docs/guide/report.md has the
-format. Drawing needs matplotlib, and nothing else here does.
+A run writes its events as lines of JSON. In Python :class:`RunLog` writes these lines.
+docs/guide/report.md describes the format. Only drawing needs matplotlib.
 """
 
 from .run_log import RunLog

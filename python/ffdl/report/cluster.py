@@ -15,7 +15,7 @@ _PROGRAMS_MAX = 12  # that have a colour each
 
 
 def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.inf) -> None:
-    """Workers in use over time, one colour for each program."""
+    """Draws the workers in use over time, with one colour for each program."""
     program_of = [job["application"] for job in report["per_job"]]
     programs = sorted(set(program_of))
     if len(programs) > _PROGRAMS_MAX:
@@ -38,7 +38,7 @@ def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.i
 
 
 def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) -> None:
-    """Draws one line for each job: grey while it waits, else the darker the more workers it has."""
+    """Draws a line for each job: grey while the job waits, and darker if it has more workers."""
     from matplotlib import collections, colormaps
 
     most = max((count for *_, count in report["timeline"]), default=1)
@@ -69,7 +69,7 @@ def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) ->
 
 
 def draw(report: dict[str, Any], path: pathlib.Path) -> None:
-    """The cluster above, its jobs below."""
+    """Draws the cluster in the upper part of a picture, and the jobs below it."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -90,7 +90,7 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> None:
 
 
 def picture_of(arguments: list[str]) -> str:
-    """Returns the FILE of ``--timeline`` that is to be drawn; empty if there is none."""
+    """Returns the FILE of ``--timeline`` if it is a picture, else an empty string."""
     for place, word in enumerate(arguments):
         name, _, value = word.partition("=")
         if name == "--timeline":
@@ -100,7 +100,7 @@ def picture_of(arguments: list[str]) -> str:
 
 
 def in_place_of(picture: str, data: str, arguments: list[str]) -> list[str]:
-    """Returns the arguments with another FILE."""
+    """Returns the arguments with the file `data` in place of the picture."""
     words = list(arguments)
     for place, word in enumerate(words):
         if word == f"--timeline={picture}":
@@ -113,7 +113,7 @@ def in_place_of(picture: str, data: str, arguments: list[str]) -> list[str]:
 def main(program: pathlib.Path, arguments: list[str]) -> int:
     """Runs ``ffdl simulate`` with a JSON file in the picture's place, and draws the result.
 
-    Exit codes: the program's; 1 if it cannot be drawn.
+    Returns the exit code of the program, or 1 if the result cannot be drawn.
     """
     picture = pathlib.Path(picture_of(arguments))
     try:

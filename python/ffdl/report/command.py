@@ -12,7 +12,7 @@ from .summary import read_events, summarise
 
 
 def main(arguments: list[str]) -> int:
-    """Exit codes: 0 drawn; 1 no such run, or nothing in it to draw; 2 the command line."""
+    """Returns the exit code: 0 drawn; 1 no such run, or nothing to draw; 2 wrong command line."""
     parser = argparse.ArgumentParser(
         prog="ffdl report", description="Draw throughput, stalls, staleness and loss of a run in "
         "report.png, and in report.html, which needs no other file.")

@@ -1,4 +1,4 @@
-"""A summary as a picture, and as a page that needs no other file."""
+"""Converts a summary to a picture, and to a web page that needs no other file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LABEL_POINTS = 9.0  # from one label to the next
 
 
 def draw(summary: Summary) -> bytes:
-    """Returns a PNG."""
+    """Returns the summary as a PNG."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -135,7 +135,8 @@ def _draw_staleness(axis: Any, summary: Summary) -> None:
 def label_shifts(places: list[float], width: float) -> list[float]:
     """Returns how far each label moves to the right, so that labels do not overlap.
 
-    places: from left to right, in points of a panel of that width; in a full panel none moves.
+    places: the labels' positions from left to right, in points. A label that would leave the
+    panel's `width` does not move.
     """
     shifts = []
     free_from = 0.0

@@ -1,4 +1,4 @@
-"""Lines of JSON about a run, as `ffdl report` reads them."""
+"""Writes the lines of JSON about a run that `ffdl report` reads."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .._ffdl import job_environment
 
 
 class RunLog:
-    """Writes the events of one process of a run, as lines of JSON in a file of its own.
+    """Writes the events of one process of a run to its own file, as lines of JSON.
 
     ::
 
         log = ffdl.report.RunLog("run")  # run/worker-0.jsonl under `ffdl run`
         log.write("step", step=session.step, samples=len(x), loss=loss, workers=session.world.size)
 
-    folder: of the run, the same for all its processes; it is created.
-    name: of the process; None: that of the worker, or ``process-PID``.
+    folder: the folder of the run, the same for all its processes. It is created.
+    name: the name of the process. None: the name of the worker, or ``process-PID``.
 
-    Lines are appended to an existing file. Each line is handed to the system when write() returns.
+    Lines are appended to an existing file. When write() returns, the operating system has the line.
     Numbers that JSON lacks become null.
-    Threads: one at a time. Raises OSError.
+    Threads: one thread at a time. Raises OSError.
     """
 
     def __init__(self, folder: str | os.PathLike[str], name: str | None = None) -> None:
@@ -36,7 +36,7 @@ class RunLog:
         self._file = (path / f"{self.name}.jsonl").open("a", encoding="utf-8")
 
     def write(self, event: str, **fields: Any) -> None:
-        """Writes one event. t_s: seconds, in a time that the processes of a host share."""
+        """Writes one event. t_s: seconds of a clock that the processes of a host share."""
         line = {"event": event, "t_s": round(time.time(), 4), "worker": self.name, **fields}
         plain = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -46,7 +46,7 @@ class RunLog:
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file; every line is in it already."""
+        """Closes the file. It already has all lines."""
         self._file.close()
 
     def __enter__(self) -> RunLog:

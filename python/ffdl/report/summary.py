@@ -1,4 +1,4 @@
-"""Converts the lines of a run to a summary for drawing. Pure, but for reading the files."""
+"""Converts the lines of a run to a summary for drawing. Only read_events() reads files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HAPPENED = ("start", "kill", "death", "leave", "restart")
 
 
 def read_events(run: pathlib.Path) -> list[Event]:
-    """Reads all lines of a file, or of the files *.jsonl of a folder, in the order of time.
+    """Reads all lines of a file, or of the files *.jsonl of a folder, sorted by time.
 
     The last line of a file may be incomplete if its writer was killed. Raises NotFound, Corrupt.
     """
@@ -60,7 +60,7 @@ def _read_file(path: pathlib.Path) -> list[Event]:
 
 @dataclass
 class Curve:
-    """Values over seconds."""
+    """Values over time in seconds."""
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -94,7 +94,10 @@ class Summary:
 
 
 def summarise(events: list[Event], name: str) -> Summary:
-    """name: of the run, used if its lines have none. Raises Corrupt (nothing was trained)."""
+    """Returns the summary of a run.
+
+    name: the name of the run, used if its lines have no name. Raises Corrupt (nothing was trained).
+    """
     steps = [event for event in events if event["event"] == "step"]
     progress = [event for event in events if event["event"] == "progress"]
     if not steps and not progress:
@@ -132,7 +135,7 @@ def _title(events: list[Event], name: str) -> str:
 
 
 def _steps_of(steps: list[Event], run: str) -> list[Event]:
-    """Returns one event per number: its first end, the mean loss by samples, all samples."""
+    """Merges the events of each step: its first end, all its samples, and its losses by samples."""
     by_number: dict[int, Event] = {}
     for event in steps:
         if event.get("run", "") != run:
@@ -194,7 +197,7 @@ def _pauses(run: str, steps: list[Event]) -> Curve:
 
 
 def _stalls(pauses: list[Curve], happened: list[Event]) -> list[Stall]:
-    """Returns the longest pauses far above the usual one, and the absence of a dead server."""
+    """Returns the longest pauses far above the usual pause, and the absences of dead servers."""
     stalls = []
     for curve in pauses:
         usual = statistics.median(curve.values) if curve.values else 0.0

@@ -1,12 +1,12 @@
 """ffdl for PyTorch: training with workers that join and leave, and a torch.distributed back end.
 
-``elastic(model, optimizer, loader)``: an ordinary loop with workers that join, leave and are
-killed.
-``local_sgd(model, inner, outer, loader, every=H)``: the same over slow links: DiLoCo.
+``elastic(model, optimizer, loader)``: an ordinary loop whose workers may join, leave and be killed.
+``local_sgd(model, inner, outer, loader, every=H)``: an elastic loop for slow links, with many local
+steps per average (DiLoCo).
 ``ParameterServerOptimizer(optimizer, name)``: learners of one host that share their weights, and do
 not wait for each other.
 ``init_process_group("ffdl")``, or ``"cpu:ffdl,cuda:nccl"``: the collectives of ffdl.Communicator
-under DDP, FSDP and all other users of torch.distributed. An installed ffdl is found without this
+for DDP, FSDP and all other users of torch.distributed. PyTorch finds an installed ffdl without this
 import.
 """
 

@@ -1,6 +1,6 @@
-"""Checkpoints of elastic() in the files of others, and back.
+"""Converts checkpoints of elastic() to and from PyTorch, Hugging Face and DCP.
 
-docs/guide/checkpoints.md#files-of-others lists what each format has.
+docs/guide/checkpoints.md#files-of-others lists the content of each format.
 """
 
 from __future__ import annotations
@@ -53,19 +53,21 @@ def export_checkpoint(
     optimizer: Any = None,
     config: str | os.PathLike[str] | None = None,
 ) -> Checkpoint:
-    """Writes the newest checkpoint of a folder as PyTorch, Hugging Face or DCP read it.
+    """Writes the newest checkpoint of a folder in the format of PyTorch, Hugging Face or DCP.
 
-    folder: of elastic() or local_sgd(), or that of one of its checkpoints.
-    target: a new file for ``torch``, otherwise a new folder. It is complete or absent.
+    folder: the checkpoint folder of elastic() or local_sgd(), or the folder of one of its
+    checkpoints.
+    target: a new file for ``torch``, otherwise a new folder. It is written completely or not at
+    all.
     format: ``torch``: torch.load() reads ``{"model", "optimizer", "step", ...}``. ``hf``: weights
-    that from_pretrained() reads, with the config.json of the folder ``config``. ``dcp``:
-    torch.distributed.checkpoint reads the same as ``torch``, under the names of get_state_dict().
-    model, optimizer: built as for the training. Needed if the folder has no layout.json, or if the
-    model has values that no checkpoint holds, such as buffers of bool.
+    for from_pretrained(), with the config.json of the folder ``config``. ``dcp``: the content of
+    ``torch`` for torch.distributed.checkpoint, under the names of get_state_dict().
+    model, optimizer: built as for the training. They are needed if the folder has no layout.json,
+    or if the model has values that no checkpoint holds, such as buffers of bool.
 
     Every byte is checked, and every value has the bits of the checkpoint. Raises NotFound (no
-    checkpoint), Corrupt, InvalidArgument (it is of another model; the target exists), Unavailable,
-    Unimplemented (safetensors is not installed).
+    checkpoint), Corrupt, InvalidArgument (the checkpoint is of another model; the target exists),
+    Unavailable, Unimplemented (safetensors is not installed).
     """
     folder, target = os.fspath(folder), os.fspath(target)
     doing = f"export a checkpoint of '{folder}'"
@@ -113,21 +115,22 @@ def import_checkpoint(
 ) -> Checkpoint:
     """Makes a folder of checkpoints from a file of PyTorch, Hugging Face or DCP.
 
-    An elastic() with ``resume=True`` begins from it. Its samples begin with the first epoch.
+    An elastic() with ``resume=True`` starts from the imported checkpoint. Its samples begin with
+    the first epoch.
 
-    source: a file or folder of that format. ``torch``: also the state_dict of a model. ``hf``: also
-    several files. ``dcp``: only files that you trust, as PyTorch unpickles them.
-    folder: a new one.
-    step: that of the source by default, or 0.
-    job: of the session. Its ``keep_last`` counts the checkpoint then.
+    source: a file or folder in that format. ``torch``: the file may also hold only a model's
+    state_dict. ``hf``: the weights may be in several files. ``dcp``: use only files that you trust,
+    because PyTorch unpickles them.
+    folder: a new folder.
+    step: the number of the checkpoint's step. None: the step of the source, or 0 if it has none.
+    job: the job of the session. Its ``keep_last`` counts the imported checkpoint, too.
 
     The model, the optimizer and the other arguments are those of elastic(), on the CPU. They are
-    not changed. Values that the source does not have, such as the optimizer's state, are taken from
-    them.
+    not changed. Values that the source lacks, such as the optimizer's state, are taken from them.
 
-    Every value has the bits of the source: another dtype or shape is refused. Raises
-    InvalidArgument (it is of another model or optimizer; the folder has checkpoints), NotFound,
-    Corrupt, Unavailable, Unimplemented.
+    Every value has the bits of the source. A value of another dtype or shape is refused. Raises
+    InvalidArgument (the source is of another model or optimizer; the folder has checkpoints),
+    NotFound, Corrupt, Unavailable, Unimplemented.
     """
     source, folder = os.fspath(source), os.fspath(folder)
     doing = f"import '{source}'"
@@ -216,7 +219,7 @@ def _layout_like(
 def _shaped(
     doing: str, flat: dict[str, torch.Tensor], layout: Layout
 ) -> dict[str, torch.Tensor]:
-    """Returns the tensors in their shapes; those that the layout does not know stay flat."""
+    """Returns the tensors in their shapes. Tensors that are not in the layout stay flat."""
     tensors = dict(flat)
     for name, shape in layout.shapes.items():
         if name not in flat:
@@ -237,7 +240,7 @@ def _weights(
     doing: str, tensors: dict[str, torch.Tensor], layout: Layout, model: torch.nn.Module | None,
     *, once: bool,
 ) -> dict[str, torch.Tensor]:
-    """Returns the model's state_dict; once: a tensor with several names has its first one."""
+    """Returns the model's state_dict. once: a tensor with several names has only its first name."""
     weights = {}
     seen: set[str] = set()
     own = {} if model is None else model.state_dict()
@@ -258,7 +261,7 @@ def _weights(
 def _training_of(
     doing: str, tensors: dict[str, torch.Tensor], layout: Layout, *, by_name: bool
 ) -> dict[str, Any]:
-    """Returns all but the weights, without the entries that this checkpoint has not."""
+    """Returns everything but the weights. Entries that this checkpoint lacks are omitted."""
     text = tensors[layout.settings].numpy().tobytes().rstrip(b"\0") \
         if layout.settings in tensors else b"null"
     settings = json.loads(text)
@@ -282,7 +285,7 @@ def _training_of(
 
 
 def _owners(names: Iterable[str], layout: Layout) -> dict[str, str]:
-    """Returns the parameter of each tensor of an optimizer, by the tensor's name."""
+    """Maps the name of each tensor of an optimizer to the name of its parameter."""
     trained = {one for groups in layout.optimizers for group in groups for one in group}
     found = {name: name.removeprefix(_OPTIMIZER).rpartition(".")[0]
              for name in names if name.startswith(_OPTIMIZER)}
@@ -293,7 +296,7 @@ def _optimizer_of(
     groups: list[list[str | None]], settings: Iterator[dict[str, Any]],
     tensors: dict[str, torch.Tensor], by_name: bool,
 ) -> dict[str, Any]:
-    """Returns the state_dict of an optimizer. by_name: parameters have their names, no numbers."""
+    """Returns an optimizer's state_dict. by_name: it names its parameters instead of counting."""
     places = _places(groups)
     own: dict[str, dict[str, torch.Tensor]] = {name: {} for name in places}
     for full, tensor in tensors.items():
@@ -311,7 +314,7 @@ def _optimizer_of(
 
 
 def _places(groups: list[list[str | None]]) -> dict[str, int]:
-    """Returns the number of each parameter, as a state_dict has it."""
+    """Maps each parameter's name to its number in a state_dict."""
     names = [name for group in groups for name in group]
     return {name: number for number, name in enumerate(names) if name is not None}
 
@@ -328,7 +331,7 @@ def _with_tuples(group: dict[str, Any]) -> dict[str, Any]:
 def _take(
     doing: str, state: dict[str, torch.Tensor], stored: str, name: str, value: Any
 ) -> None:
-    """Copies a value of the source into the state, if it is alike."""
+    """Copies a value of the source into the state, if dtype and shape are equal."""
     if not isinstance(value, torch.Tensor) or stored not in state:
         raise InvalidArgument(
             f"{doing}: it has '{name}', and the state of this model and optimizer does not; give "
@@ -445,7 +448,7 @@ def _take_settings(doing: str, content: dict[str, Any], into: torch.Tensor) -> N
 
 
 def _write(doing: str, target: str, write: Callable[[str], None]) -> None:
-    """Writes beside the target, which then gets its name."""
+    """Writes to a temporary name beside the target, and then renames it to the target."""
     unfinished = f"{target}.unfinished"
     _remove(unfinished)
     try:
@@ -484,7 +487,7 @@ def _write_dcp(content: dict[str, Any], path: str) -> None:
 
 @contextlib.contextmanager
 def _quiet_dcp() -> Iterator[None]:
-    """Turns the exceptions of DCP, which are no Exception, into OSError; drops its warnings."""
+    """Converts DCP's exceptions, which are not of class Exception, to OSError. Drops warnings."""
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:
@@ -496,7 +499,7 @@ def _quiet_dcp() -> Iterator[None]:
 
 
 def _read(doing: str, source: str, format: str) -> dict[str, Any]:
-    """Returns the content as export_checkpoint() makes it for ``torch``; at least "model"."""
+    """Returns the content in the form of ``torch`` in export_checkpoint(), at least "model"."""
     if not os.path.exists(source):
         raise NotFound(f"{doing}: no such file or folder; check the path")
     try:
@@ -562,7 +565,7 @@ def _safetensors() -> Any:
 
 
 def _is_same(given: Any, mine: Any) -> bool:
-    """Compares the bits, as NaN differs from itself."""
+    """Compares the bits, because NaN differs from itself."""
     if not isinstance(given, torch.Tensor) or not isinstance(mine, torch.Tensor):
         return bool(given == mine)
     return _form(given) == _form(mine) and torch.equal(_bytes(given), _bytes(mine))

@@ -1,7 +1,8 @@
-"""The differences for a model in a GPU's memory; all else is the same code.
+"""The functions that differ for a model in a GPU's memory. All other code is the same.
 
-ffdl follows the work on the GPU's default stream, and PyTorch computes on its current stream, which
-may be another one. Tests, which have no GPU, replace these functions: call them through the module.
+ffdl orders its work after the GPU's default stream. PyTorch computes on its current stream, which
+may be another stream. Tests run without a GPU and replace these functions, so call them through the
+module.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from .. import InvalidArgument
 
 
 def is_gpu(device: torch.device) -> bool:
-    """True for a device that ffdl handles as a GPU: only those of NVIDIA."""
+    """True for a device that ffdl handles as a GPU: an NVIDIA GPU."""
     return device.type == "cuda"
 
 
 def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
-    """Returns the one device of all tensors, each with its name: the CPU, or a GPU.
+    """Returns the device that holds all tensors: the CPU, or a GPU.
 
-    Raises InvalidArgument for several, and for others, as the error of `doing`.
+    tensors: pairs of name and tensor.
+
+    Raises InvalidArgument for several devices, and for other devices. The message begins with
+    `doing`.
     """
     found: tuple[str, torch.device] | None = None
     for name, tensor in tensors:
@@ -43,7 +47,7 @@ def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.
 
 
 def wait_for_current_stream(device: torch.device) -> None:
-    """Makes later work of ffdl follow the work on PyTorch's current stream.
+    """Makes later work of ffdl wait for the work on PyTorch's current stream.
 
     Call it before ffdl reads computed values. Only the GPU's default stream waits.
     """
@@ -54,9 +58,9 @@ def wait_for_current_stream(device: torch.device) -> None:
 
 
 def wait_for_default_stream(device: torch.device) -> None:
-    """Makes later work on the current stream follow ffdl's work on the default stream.
+    """Makes later work on the current stream wait for ffdl's work on the default stream.
 
-    Call it before memory is written that ffdl may still read. Only that stream waits.
+    Call it before memory is written that ffdl may still read. Only the current stream waits.
     """
     if is_gpu(device):
         current, default = _streams(device)
@@ -69,17 +73,17 @@ def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream
 
 
 def stream_of(device: torch.device) -> int:
-    """Returns PyTorch's current stream there, as Learner takes it."""
+    """Returns PyTorch's current stream on the device, as the number that Learner expects."""
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def using(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Makes the GPU PyTorch's current one: only its tensors can be exported then."""
+    """Makes the GPU PyTorch's current device, because only its tensors can be exported."""
     return torch.cuda.device(device) if is_gpu(device) else contextlib.nullcontext()
 
 
 def zeros(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Returns a new array there."""
+    """Returns a new array of zeros on the device."""
     return torch.zeros(count, dtype=dtype, device=device)
 
 

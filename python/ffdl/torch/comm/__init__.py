@@ -1,1 +1,1 @@
-"""The back end of torch.distributed, and the hook of DDP."""
+"""The ``ffdl`` back end of torch.distributed, and the communication hook of DDP."""

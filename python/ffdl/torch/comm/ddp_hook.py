@@ -1,4 +1,4 @@
-"""DDP with buckets in memory that the ranks of a host share."""
+"""A communication hook of DDP, with buckets in memory that the ranks of a host share."""
 
 # DDP compares the annotations of a hook: they must be objects, not text.
 import weakref
@@ -22,12 +22,13 @@ def ddp_hook(
     """For ``model.register_comm_hook(group, ffdl.torch.ddp_hook)``: averages without a copy.
 
     model: a DistributedDataParallel over the back end ffdl, with ``gradient_as_bucket_view=True``.
-    The first time that a bucket is full, it moves into shared memory in place, together with the
-    gradients that are views of it. From then on the ranks of a host add it up in place. A bucket
-    that cannot be moved (without gradient_as_bucket_view, or with a parameter that got no gradient
-    yet, or of bfloat16) is averaged through copies. A thread averages all buckets of a backward but
-    the last beside it.
-    group: that of the model; None: the default group. Raises InvalidArgument for another back end.
+    When a bucket is full for the first time, it moves into shared memory in place, together with
+    the gradients that are views of it. From then on the ranks of a host add up this bucket in
+    place. Some buckets cannot be moved: without gradient_as_bucket_view, with a parameter that got
+    no gradient yet, or of bfloat16. They are averaged through copies. All buckets but the last are
+    averaged on a thread, beside backward.
+    group: the group of the model. None: the default group. Raises InvalidArgument for a group of
+    another back end.
     """
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, ProcessGroup):
@@ -54,7 +55,7 @@ def _gradients(bucket: dist.GradBucket) -> list[torch.Tensor | None]:
 
 
 def _may_move(bucket: dist.GradBucket, buffer: torch.Tensor) -> bool:
-    """True if all references into the bucket can be changed."""
+    """True if all references into the bucket can be redirected."""
     storage = buffer.untyped_storage().data_ptr()
     return (
         buffer.device.type == "cpu"
@@ -68,7 +69,7 @@ def _may_move(bucket: dist.GradBucket, buffer: torch.Tensor) -> bool:
 
 
 def _move(bucket: dist.GradBucket, buffer: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Redirects DDP's own tensors: it holds the same objects as `grad` and `buffer`."""
+    """Moves the bucket. DDP's own tensors move too: they are the objects `grad` and `buffer`."""
     array = ffdl.shared_array(buffer.numel(), buffer.numpy().dtype)
     moved = torch.from_numpy(array)
     moved.copy_(buffer)

@@ -1,4 +1,4 @@
-"""The receives of one rank: each takes the next message of a given rank, or of any."""
+"""The receives of one rank. A receive takes the next message of a given rank, or of any rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_MAX_S = 0.05
 
 
 class Receive(Work):
-    """A receive into a tensor, from the rank `source`, or from any if it is None."""
+    """A receive into a tensor from the rank `source`. None: from any rank."""
 
     def __init__(
         self, tensor: torch.Tensor, source: int | None, tag: int, timeout_s: float
@@ -44,13 +44,13 @@ class Receive(Work):
     _source_rank = source_rank  # torch.distributed.recv() calls this one
 
     def takes(self, sender: int, tag: int) -> bool:
-        """True for a message of that rank, which is its next one."""
+        """True if this receive takes the next message of rank `sender`, which has this tag."""
         return self.source == sender or (self.source is None and self.tag == tag)
 
     def read(
         self, communicator: ffdl.Communicator, sender: int, head: Any, timeout_s: float
     ) -> None:
-        """Receives what follows a header, and ends. Raises errors of the communicator."""
+        """Receives the data after a header, and ends. Raises errors of the communicator."""
         (tensor,) = self._tensors
         out = tensor.detach().contiguous()
         body = operations.as_bytes(out)
@@ -80,7 +80,7 @@ class Receive(Work):
 
 
 class _Turn(Work):
-    """The work of a lane that waits for one message of its rank."""
+    """The work of a sender's lane: it waits for one message of that sender."""
 
     def __init__(self, inbox: Inbox, sender: int) -> None:
         super().__init__("recv", None, [])
@@ -88,25 +88,25 @@ class _Turn(Work):
         self._sender = sender
 
     def run(self, communicator: Callable[[], ffdl.Communicator]) -> None:
-        """Never raises an exception of the communicator: the receives have it."""
+        """Does not raise exceptions of the communicator: the receives report them."""
         self._inbox._run(self._sender, communicator)
 
 
 class Inbox:
     """Matches the messages to a rank with its receives, in the order in which both were called.
 
-    A message begins with a header, which names its dtype, tag and size. Its lane reads the header
-    while a receive could take the message. It reads the rest into the tensor of the first receive
-    that takes the message. A header that no receive takes stays until one does. So a receive
-    without a source takes exactly one message, whichever rank sent it. A rank that begins to send
-    leaves a key in c10d's store, which is looked for while such a receive waits. From then on its
-    lane waits for its messages.
+    A message begins with a header, which holds its dtype, tag and size. The sender's lane reads the
+    header if a waiting receive could take the message. Then the lane reads the data into the tensor
+    of the first receive that takes the message. A header that no receive takes is kept until a
+    receive takes it. So a receive without a source takes exactly one message, whichever rank sent
+    it. A rank that begins to send sets a key in c10d's store. The inbox looks for these keys while
+    a receive without a source waits. Once a key is found, the lane of that rank waits for messages.
 
-    members: the name of each rank, for messages of errors.
-    lane: returns the lane of the messages of a rank.
-    calls: returns True if a rank has begun to send, and waits for its lane.
+    members: the name of each rank, for error messages.
+    lane: returns the lane for the messages of a rank.
+    calls: returns True if a rank has begun to send, and waits for the connection.
 
-    Threads: all methods from any thread. It starts one, with the first receive, for time-outs.
+    Threads: all methods from any thread. The first receive starts a thread for time-outs.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Inbox:
         return receive
 
     def abort(self, why: str) -> None:
-        """Ends all receives; none is accepted any more."""
+        """Ends all receives, and accepts no further receive."""
         if os.getpid() != self._process:
             return
         with self._changed:
@@ -167,7 +167,7 @@ class Inbox:
             receive._end(ffdl.Cancelled(f"{receive._doing}: {why}"))
 
     def close(self, why: str) -> None:
-        """Waits for the accepted receives until their time-outs."""
+        """Waits until all accepted receives have ended or timed out."""
         if os.getpid() != self._process:
             return
         with self._changed:
@@ -184,7 +184,7 @@ class Inbox:
         self._lane = self._calls = None  # which refer to the group, which refers to this
 
     def _deadline(self, receive: Receive) -> float:
-        """Counts from the call, or from the message before."""
+        """Returns the receive's deadline, counted from its call or from the previous message."""
         begin = max(receive.posted, self._arrived.get(receive.source, 0.0))
         return begin + receive.timeout_s
 
@@ -210,7 +210,7 @@ class Inbox:
             self._busy.discard(sender)
 
     def _run(self, sender: int, connect: Callable[[], ffdl.Communicator]) -> None:
-        """Has one turn of that sender's lane, on the lane's thread."""
+        """Handles one message of a sender, on the thread of the sender's lane."""
         failure: Exception | None = None
         try:
             communicator = connect()
@@ -253,7 +253,7 @@ class Inbox:
                     self._changed.notify_all()
 
     def _lose(self, sender: int, failure: Exception) -> list[Receive]:
-        """Removes, and returns, the receives that end with this failure of a sender's lane."""
+        """Removes and returns the receives that fail because a sender's lane has failed."""
         if sender in self._senders:  # else it has not begun to send, and may do so later
             self._lost[sender] = failure
         hopeless = len(self._lost) == len(self._others)
@@ -273,7 +273,7 @@ class Inbox:
             pass
 
     def _watch_once(self) -> bool:
-        """Ends receives at their time-outs, and looks for ranks that begin to send."""
+        """Ends receives that have timed out, and looks for ranks that begin to send."""
         with self._changed:
             if self._closed and not self._waiting:
                 return False

@@ -1,4 +1,4 @@
-"""Operations beside compute, one after another, and the Work objects that c10d waits for."""
+"""Runs operations in order while the program computes, as the Work objects of c10d."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ KEPT_WORKS = 64 if torch.__version__ < (2, 7) else 0
 class Work(dist.Work):
     """One operation, as torch.distributed returns it: supports wait() and a Future.
 
-    wait() raises the operation's error each time, and the Future holds it: a
-    torch.distributed.DistBackendError with the exception of ffdl as its cause.
+    Each call of wait() raises the operation's error, and the Future holds the error. It is a
+    torch.distributed.DistBackendError, whose cause is the exception of ffdl.
     Threads: all methods from any thread.
     """
 
@@ -65,15 +65,15 @@ class Work(dist.Work):
             trigger.set_result(None)
 
     def is_completed(self) -> bool:
-        """True if it has ended, with or without an error."""
+        """True if the operation has ended, with or without an error."""
         return self._ended.is_set()
 
     def is_success(self) -> bool:
-        """True if it has ended without an error."""
+        """True if the operation has ended without an error."""
         return self._ended.is_set() and self._error is None
 
     def exception(self) -> Exception | None:
-        """The exception that wait() raises, a new object each time; None without an error."""
+        """Returns the exception that wait() raises, as a new object. None: there is no error."""
         if self._error is None:
             return None
         late = f"{self._doing}: its timeout has passed: " * isinstance(self._error, ffdl.Timeout)
@@ -86,10 +86,12 @@ class Work(dist.Work):
             raise error
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Waits until it has ended, which its own time-out bounds; timedelta(0): no other bound.
+        """Waits until the operation has ended, for at most `timeout`.
 
-        Raises DistBackendError for an error of the operation, or if it has not ended by then; then
-        it continues. Ctrl-C ends the wait, not the operation.
+        timeout: timedelta(0): only the operation's own time-out limits the wait.
+
+        Raises DistBackendError if the operation failed, or if it has not ended in time. An
+        operation that has not ended continues. Ctrl-C ends the wait, not the operation.
         """
         limit_s = timeout.total_seconds() if timeout else 0.0
         if not self._ended.wait(limit_s if limit_s > 0 else None):
@@ -129,9 +131,9 @@ class Work(dist.Work):
 class Lane:
     """Runs the operations of one communicator in the order in which they were passed.
 
-    A thread runs them; it starts with the first operation that is not waited for at once. An
-    operation that is waited for at once and has none before it runs on its caller's thread, which
-    saves two thread switches.
+    A thread runs the operations. It starts with the first operation whose caller does not wait at
+    once. If the caller waits at once and no earlier operation is pending, the caller's thread runs
+    the operation. This saves two thread switches.
     Threads: all methods from any thread.
     """
 
@@ -153,7 +155,7 @@ class Lane:
         self._communicator: ffdl.Communicator | None = None
 
     def connect(self) -> ffdl.Communicator:
-        """Returns the communicator, connected by the first call."""
+        """Returns the communicator. The first call connects it."""
         connect = self._connect
         if self._communicator is None:
             if connect is None:
@@ -167,7 +169,7 @@ class Lane:
         return self._communicator
 
     def check(self, doing: str) -> None:
-        """Raises Cancelled if no operation is accepted."""
+        """Raises Cancelled if this lane accepts no operation."""
         if os.getpid() != self._process:
             raise ffdl.Cancelled(
                 f"{doing}: this process is a fork of the one that made the group; call "
@@ -212,7 +214,7 @@ class Lane:
             del work  # freed before the next one arrives
 
     def abort(self, why: str) -> None:
-        """Ends the operations in progress; none is accepted any more."""
+        """Ends the operations in progress, and accepts no further operation."""
         if os.getpid() != self._process:
             return
         self._give_up()
@@ -223,7 +225,7 @@ class Lane:
             communicator.abort(why)
 
     def close(self, why: str) -> None:
-        """Waits for the accepted operations until their time-outs, and leaves the communicator."""
+        """Waits until accepted operations have ended or timed out, and leaves the communicator."""
         if os.getpid() == self._process:
             with self._lock:
                 self._closed = self._closed or why

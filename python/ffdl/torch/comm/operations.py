@@ -1,4 +1,4 @@
-"""The parts of c10d's collectives: operations of a communicator on tensors."""
+"""Operations of a communicator on tensors, of which c10d's collectives are made."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _COMPARES = (ffdl.ReduceOp.MIN, ffdl.ReduceOp.MAX)
 
 
 def even(tensors: list[torch.Tensor]) -> bool:
-    """True if all have as many elements."""
+    """True if all tensors have the same number of elements."""
     return len({tensor.numel() for tensor in tensors}) == 1
 
 
 def apart(given: torch.Tensor, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns `given`, or a copy if an output may share its memory."""
+    """Returns `given`, or a copy of it if an output may share its memory."""
     return given.clone() if any(same_memory(given, out) for out in outputs) else given
 
 
@@ -33,7 +33,7 @@ def all_gather(
     own: torch.Tensor,
     timeout_s: float,
 ) -> None:
-    """Gathers the `own` of rank 0, 1, .. into `outputs`, one after another, all of one size."""
+    """Gathers `own` of ranks 0, 1, .. into `outputs` in this order. All `own` have one size."""
     out = Elements(outputs)
     given = Elements([apart(own, outputs)])
     communicator.all_gather(given.arrays, out.arrays, timeout_s)
@@ -41,7 +41,7 @@ def all_gather(
 
 
 def _is_integer_mean(how: ffdl.ReduceOp, dtype: torch.dtype) -> bool:
-    """True for a mean that is made here: a communicator's integers have none."""
+    """True for a mean of integers. It is computed here, because communicators have no such mean."""
     return how == ffdl.ReduceOp.MEAN and not (dtype.is_floating_point or dtype.is_complex)
 
 
@@ -71,7 +71,7 @@ def all_reduce(
 def all_reduce_sparse(
     communicator: ffdl.Communicator, tensor: torch.Tensor, how: ffdl.ReduceOp, timeout_s: float
 ) -> None:
-    """Replaces a sparse tensor by the sum or mean over the ranks, which gather all elements."""
+    """Replaces a sparse tensor by its sum or mean over the ranks. All ranks gather all elements."""
     own = tensor.detach().coalesce()
     ranks = communicator.size
     shape = zlib.crc32(repr((own.sparse_dim(), *own.shape)).encode())
@@ -105,7 +105,7 @@ def reduce(
     how: ffdl.ReduceOp,
     timeout_s: float,
 ) -> None:
-    """Reduces every `given` into `out` of the root; `out` is None elsewhere."""
+    """Reduces `given` of all ranks into `out` of the root. At other ranks `out` is None."""
     compared = how in _COMPARES
     if out is not None:
         given = apart(given, [out])
@@ -127,7 +127,10 @@ def reduce_scatter(
     how: ffdl.ReduceOp,
     timeout_s: float,
 ) -> None:
-    """Reduces every `inputs`, all of one size, and writes block r to `output` of rank r."""
+    """Reduces `inputs` of all ranks, and writes block r to `output` of rank r.
+
+    All blocks have the same size.
+    """
     compared = how in _COMPARES
     out = Elements([output], compared=compared)
     given = Elements([apart(one, [output]) for one in inputs], compared=compared)
@@ -142,7 +145,10 @@ def exchange(
     inputs: list[torch.Tensor],
     timeout_s: float,
 ) -> None:
-    """Exchanges blocks of any size between pairs of ranks: in turn t, those whose sum is t."""
+    """Exchanges blocks of any size between pairs of ranks.
+
+    In turn t, two ranks exchange blocks if their sum equals t modulo the number of ranks.
+    """
     rank, size = communicator.rank, communicator.size
     inputs = [apart(one, outputs) for one in inputs]
     for turn in range(size):
@@ -169,5 +175,5 @@ def header(tensor: torch.Tensor, tag: int) -> Any:
 
 
 def as_bytes(tensor: torch.Tensor) -> Any:
-    """Returns the memory of a contiguous tensor."""
+    """Returns the memory of a contiguous tensor as bytes."""
     return tensor.reshape(-1).view(torch.int8).numpy()

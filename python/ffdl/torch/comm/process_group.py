@@ -36,7 +36,7 @@ def _first_tensor(given: Any) -> torch.Tensor | None:
 
 
 def _of_the_cpu(method: Callable[..., Work]) -> Callable[..., Work]:
-    """Passes a call with tensors of another device to the back end of that device."""
+    """Wraps a method: a call with tensors of another device goes to that device's back end."""
 
     @functools.wraps(method)
     def call(self: ProcessGroup, *given: Any, **named: Any) -> Work:
@@ -53,17 +53,17 @@ class ProcessGroup(dist.ProcessGroup):
     """A group of ranks over an ffdl.Communicator: the result of ``init_process_group("ffdl")``.
 
     Use it through torch.distributed. The methods are those of c10d's ProcessGroup, and return a
-    Work at once. The operations run one after another in the order of the calls, which all ranks
-    must share. send and recv run beside them. Tensors are dense, of the CPU, and of any dtype if
-    they are only moved; one that is not contiguous is copied. Tensors of another device go to the
-    back end that the same init_process_group() names for it. A group that failed stays failed:
-    destroy it and create another.
+    Work at once. Collectives run one after another in the order of the calls. All ranks must call
+    them in the same order. send and recv run beside the collectives. Tensors are dense and on the
+    CPU. Operations that only move data accept any dtype. A tensor that is not contiguous is copied.
+    Tensors on another device go to the back end that the same init_process_group() names for that
+    device. A group that failed stays failed: destroy it and create another group.
 
-    Threads: all methods from any thread. The group starts its threads when they are first
-    needed: one for collectives, and one for each peer and direction of send and recv.
-    destroy_process_group() ends them.
-    Errors: ffdl.InvalidArgument, Unimplemented and Cancelled (destroyed, aborted, or a fork) at the
-    call; from Work.wait() DistBackendError, whose cause is the communicator's exception.
+    Threads: all methods from any thread. The group starts its threads when they are first needed:
+    one for collectives, and one for each peer and direction of send and recv. They end with
+    destroy_process_group().
+    Errors: a call raises ffdl.InvalidArgument, Unimplemented or Cancelled (destroyed, aborted, or a
+    fork). Work.wait() raises DistBackendError, whose cause is the communicator's exception.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ProcessGroup(dist.ProcessGroup):
         timeout: timedelta,
         options: ProcessGroupOptions,
     ) -> None:
-        """Connects. members: the name of each rank, for messages of errors."""
+        """Connects the group. members: the name of each rank, for error messages."""
         super().__init__(rank, len(members))
         self._store = store
         self._members = list(members)
@@ -97,7 +97,7 @@ class ProcessGroup(dist.ProcessGroup):
     # --- names and end ---
 
     def getBackendName(self) -> str:
-        """``ffdl``."""
+        """Returns ``ffdl``."""
         return "ffdl"
 
     def _set_group_name(self, name: str) -> None:
@@ -107,11 +107,11 @@ class ProcessGroup(dist.ProcessGroup):
         self._description = description
 
     def getGroupName(self) -> str:
-        """The name from torch.distributed."""
+        """Returns the name that torch.distributed gave to this group."""
         return self._name
 
     def getGroupDesc(self) -> str:
-        """The description from new_group()."""
+        """Returns the description that was passed to new_group()."""
         return self._description
 
     group_name = property(getGroupName)
@@ -122,17 +122,17 @@ class ProcessGroup(dist.ProcessGroup):
         return [torch.device(device) for device in self._back_ends()]
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Sets the time-out of operations that have none of their own."""
+        """Sets the time-out of operations that have no time-out of their own."""
         self._timeout = timeout
 
     def shutdown(self) -> None:
-        """Waits for the started operations, which their time-outs bound, and leaves the group."""
+        """Waits until the started operations have ended or timed out, and leaves the group."""
         why = "the process group was destroyed"
         self._inbox.close(why)
         self._end(lambda lane: lane.close(why))
 
     def abort(self) -> None:
-        """Ends the operations in progress; the other ranks lose a peer."""
+        """Ends the operations in progress. The other ranks lose this peer."""
         why = "the process group was aborted"
         self._inbox.abort(why)
         self._end(lambda lane: lane.abort(why))
@@ -151,7 +151,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def allreduce(self, tensors: _Tensors, opts: Any = None) -> Work:
-        """Reduces every rank's tensors into those of all ranks, in place. One may be sparse."""
+        """Reduces the tensors over all ranks, in place. A single tensor may be sparse."""
         if len(tensors) == 1 and tensors[0].layout == torch.sparse_coo:
             return self._all_reduce_sparse(tensors, opts)
         check("all_reduce", tensors)
@@ -197,7 +197,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def reduce(self, tensors: _Tensors, opts: Any) -> Work:
-        """Reduces every rank's tensors into the root's; the others' stay unchanged."""
+        """Reduces the tensors of all ranks into those of the root. Others stay unchanged."""
         check("reduce", tensors)
         root = opts.rootRank
         ops = [reduction("reduce", tensor.dtype, opts.reduceOp) for tensor in tensors]
@@ -211,7 +211,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def allgather(self, outputs: _TensorLists, inputs: _Tensors, opts: Any = None) -> Work:
-        """Gathers the inputs[0] of rank 0, 1, .. into outputs[0] of all ranks; sizes may differ."""
+        """Gathers inputs[0] of ranks 0, 1, .. into outputs[0] at all ranks. Sizes may differ."""
         (own,), (gathered,) = inputs, outputs
         check("all_gather", [own, *gathered])
         self._check_count("all_gather", gathered)
@@ -233,7 +233,7 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather_coalesced(
         self, outputs: _TensorLists, inputs: _Tensors, opts: Any = None
     ) -> Work:
-        """Gathers the inputs[i] of rank r into outputs[r][i]."""
+        """Gathers inputs[i] of rank r into outputs[r][i]."""
         self._check_count("all_gather_coalesced", outputs)
         by_input = [list(of_ranks) for of_ranks in zip(*outputs, strict=True)]
         return self._gather_each("all_gather_coalesced", by_input, inputs, opts)
@@ -242,7 +242,7 @@ class ProcessGroup(dist.ProcessGroup):
     def all_gather_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> Work:
-        """Gathers the `input` of rank 0, 1, .. into `output`, one after another."""
+        """Gathers `input` of ranks 0, 1, .. into `output`, in this order."""
         return self._gather_each("all_gather_into_tensor", [[output]], [input], opts)
 
     @_of_the_cpu
@@ -255,7 +255,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def gather(self, outputs: _TensorLists, inputs: _Tensors, opts: Any) -> Work:
-        """Gathers the inputs[0] of rank 0, 1, .. into the root's outputs[0]."""
+        """Gathers inputs[0] of ranks 0, 1, .. into outputs[0] of the root."""
         (own,), gathered = inputs, outputs[0] if outputs else []
         check("gather", [own, *gathered])
         if self.rank() == opts.rootRank:
@@ -272,7 +272,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def scatter(self, outputs: _Tensors, inputs: _TensorLists, opts: Any) -> Work:
-        """Copies the root's inputs[0][r] to outputs[0] of rank r."""
+        """Copies inputs[0][r] of the root to outputs[0] of rank r."""
         (own,), given = outputs, inputs[0] if inputs else []
         check("scatter", [own, *given])
         if self.rank() == opts.rootRank:
@@ -289,7 +289,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def reduce_scatter(self, outputs: _Tensors, inputs: _TensorLists, opts: Any = None) -> Work:
-        """Reduces every inputs[0][r] into outputs[0] of rank r; sizes may differ."""
+        """Reduces inputs[0][r] of all ranks into outputs[0] of rank r. Sizes may differ."""
         (own,), (given,) = outputs, inputs
         check("reduce_scatter", [own, *given])
         self._check_count("reduce_scatter", given)
@@ -309,7 +309,7 @@ class ProcessGroup(dist.ProcessGroup):
     def reduce_scatter_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> Work:
-        """Reduces every `input`, and writes block r to `output` of rank r."""
+        """Reduces `input` of all ranks, and writes block r to `output` of rank r."""
         return self._reduce_scatter_each([output], [input], opts)
 
     @_of_the_cpu
@@ -321,7 +321,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def alltoall(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Work:
-        """Copies the inputs[r] of rank s to outputs[s] of rank r; sizes may differ."""
+        """Copies inputs[r] of rank s to outputs[s] of rank r. Sizes may differ."""
         check("all_to_all", [*outputs, *inputs])
         self._check_count("all_to_all", outputs)
         self._check_count("all_to_all", inputs)
@@ -340,7 +340,7 @@ class ProcessGroup(dist.ProcessGroup):
         input_split_sizes: list[int],
         opts: Any = None,
     ) -> Work:
-        """Sends the rows of `input` to rank 0, 1, .. by the split sizes; equally without them."""
+        """Sends the rows of `input` to ranks 0, 1, .. by the split sizes. Default: equal parts."""
         check("all_to_all_single", [output, input])
         splits = bool(output_split_sizes or input_split_sizes)
         blocks_out = self._split("all_to_all_single", output, output_split_sizes) if splits else []
@@ -358,7 +358,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start("all_to_all_single", call, [output], opts)
 
     def barrier(self, opts: Any = None) -> Work:
-        """Ends when every rank has called it."""
+        """Returns a Work that ends when every rank has called barrier()."""
         device = getattr(opts, "device", None)
         if device is not None and device.type != "cpu":
             return self._group_of_device(torch.empty(0, device=device)).barrier(opts)
@@ -367,7 +367,7 @@ class ProcessGroup(dist.ProcessGroup):
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        """Calls barrier(), which names missing ranks; wait_all_ranks changes nothing."""
+        """Waits in a barrier whose error names missing ranks. wait_all_ranks has no effect."""
         limit_s = (self._timeout if timeout is None else timeout).total_seconds()
         work = Work("monitored_barrier", lambda c: c.barrier(limit_s), [])
         try:
@@ -389,7 +389,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def send(self, tensors: _Tensors, dst: int, tag: int) -> Work:
-        """Ends when rank `dst` has received all."""
+        """Sends a tensor. The Work ends when rank `dst` has received all data."""
         check("send", tensors)
         self._check_peer("send", dst)
         (tensor,) = tensors
@@ -406,13 +406,13 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def recv(self, tensors: _Tensors, src: int, tag: int) -> Work:
-        """Receives the next message of rank `src`, which must have that dtype, size and tag."""
+        """Receives the next message of rank `src`. Its dtype, size and tag must match."""
         self._check_peer("recv", src)
         return self._receive("recv", tensors, src, tag)
 
     @_of_the_cpu
     def recv_anysource(self, tensors: _Tensors, tag: int) -> Work:
-        """Receives a message that is its sender's next one, and has that tag."""
+        """Receives from any rank whose next message has this tag."""
         if self.size() == 1:
             raise refuse("recv from any rank", "the process group has no other rank")
         return self._receive("recv from any rank", tensors, None, tag)
@@ -499,7 +499,7 @@ class ProcessGroup(dist.ProcessGroup):
     # --- other devices ---
 
     def _back_ends(self) -> dict[str, str]:
-        """Returns the back end's name for each device of init_process_group()."""
+        """Maps each device of init_process_group() to the name of its back end."""
         known = dist.distributed_c10d._world.pg_backend_config.get(self, "cpu:ffdl")
         return dict(one.split(":") for one in known.split(","))
 
@@ -529,7 +529,7 @@ def _op(opts: Any) -> Any:
 
 
 def create(opts: Any, options: ProcessGroupOptions | None) -> ProcessGroup:
-    """For torch.distributed.Backend.register_backend(): creates a group, and connects it."""
+    """Creates and connects a group; for torch.distributed.Backend.register_backend()."""
     ranks = opts.global_ranks_in_group or range(opts.group_size)
     members = [f"global{rank}" for rank in ranks]
     if options is not None and not isinstance(options, ProcessGroupOptions):
@@ -547,7 +547,7 @@ _groups: weakref.WeakSet[ProcessGroup] = weakref.WeakSet()
 
 @atexit.register
 def _leave_all() -> None:
-    """Ends all groups: their operations must have ended before the interpreter does."""
+    """Ends all groups, because their operations must end before the interpreter does."""
     for group in list(_groups):
         group.abort()
         group.shutdown()

@@ -21,12 +21,14 @@ _LOOK_S = 0.002  # between two polls of c10d's store: its own waits do not end o
 
 @dataclass(frozen=True)
 class ProcessGroupOptions:
-    """For ``init_process_group("ffdl", pg_options=...)``; alike on all ranks but for the address.
+    """Options for ``init_process_group("ffdl", pg_options=...)``.
 
-    address: the IP address of this host at which ranks on others reach it. A connection there
-    counts once it has proved that it is a rank's. "": that of FFDL_INTERFACE, or the one on the way
-    to MASTER_ADDR.
-    backend, tls, slot_bytes: as ffdl.connect_communicator() takes them.
+    All options but the address must be equal on all ranks.
+
+    address: the IP address at which ranks on other hosts reach this host. A connection to it counts
+    only after the peer has proved that it is a rank. "": the address of FFDL_INTERFACE, or of the
+    route to MASTER_ADDR.
+    backend, tls, slot_bytes: passed to ffdl.connect_communicator().
     """
 
     address: str = ""
@@ -36,9 +38,9 @@ class ProcessGroupOptions:
 
 
 class Rendezvous:
-    """Connects one world through c10d's store.
+    """Connects the ranks of one world through c10d's store.
 
-    Threads: connect() on one at a time; abort() from any.
+    Threads: connect() on one thread at a time; abort() from any thread.
     """
 
     def __init__(self, store: dist.Store, options: ProcessGroupOptions) -> None:
@@ -47,10 +49,11 @@ class Rendezvous:
         self._aborted = threading.Event()
 
     def connect(self, rank: int, members: Sequence[str], timeout_s: float) -> ffdl.Communicator:
-        """Returns when all members have joined.
+        """Returns the communicator once all members have joined.
 
-        Rank 0 waits for all, and serves an ffdl store while they connect. Raises Timeout (names the
-        missing members), Cancelled (aborted), and the errors of ffdl.connect_communicator().
+        Rank 0 waits for all members, and serves an ffdl store while they connect. Raises Timeout
+        (names the missing members), Cancelled (aborted), and the errors of
+        ffdl.connect_communicator().
         """
         deadline = time.monotonic() + timeout_s
         address = self._options.address or _own_address(self._store)
@@ -113,13 +116,13 @@ class Rendezvous:
 
 
 def has_come(store: dist.Store) -> bool:
-    """True while rank 0 of that world is in connect()."""
+    """True while rank 0 of the store's world is in connect()."""
     return store.check(["here/0"])
 
 
 @contextlib.contextmanager
 def _serve_store(address: str) -> Iterator[dict[str, Any]]:
-    """Serves an empty store; yields the record from which others connect to it and to the world."""
+    """Serves an empty store. Yields the record that other ranks need to join store and world."""
     secret = secrets.token_hex(16)
     host = f"[{address}]" if ":" in address else address or "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="ffdl-") as folder:
@@ -131,9 +134,9 @@ def _serve_store(address: str) -> Iterator[dict[str, Any]]:
 
 
 def _own_address(store: dist.Store) -> str:
-    """Returns the address at which ranks on other hosts reach this one.
+    """Returns the address at which ranks on other hosts reach this rank.
 
-    Returns "" for stores of one host, and for a TCPStore on loopback.
+    Returns "" for a store that serves only one host, and for a TCPStore on loopback.
     """
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store

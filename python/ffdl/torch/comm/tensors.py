@@ -1,4 +1,4 @@
-"""Tensors as a communicator takes them: in place, or as copies if that is not possible."""
+"""Converts tensors for a communicator: in place, or as copies if that is not possible."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OPS_OF_BOOL = {
 
 
 def refuse(doing: str, observed: str) -> ffdl.InvalidArgument:
-    """Returns the exception for a call that is wrong whatever the other ranks do."""
+    """Returns the exception for a call that is wrong, regardless of the other ranks."""
     return ffdl.InvalidArgument(f"{doing}: {observed}")
 
 
@@ -62,22 +62,22 @@ def check(doing: str, tensors: Iterable[torch.Tensor]) -> None:
 
 
 def same_dtype(tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """Returns runs of tensors of one dtype: an operation takes only such."""
+    """Splits tensors into runs of one dtype, because an operation accepts only one dtype."""
     return [list(run) for _, run in groupby(tensors, lambda tensor: tensor.dtype)]
 
 
 def total(tensors: Iterable[torch.Tensor]) -> int:
-    """Returns the number of elements of all."""
+    """Returns the total number of elements in all tensors."""
     return sum(tensor.numel() for tensor in tensors)
 
 
 def same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """True if they may share elements."""
+    """True if the two tensors may share elements."""
     return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def reduction(doing: str, dtype: torch.dtype, op: Any) -> ffdl.ReduceOp:
-    """Maps a reduction of c10d to the communicator's; raises InvalidArgument for the others."""
+    """Maps c10d's reduction to a communicator's. Raises InvalidArgument if there is none."""
     known = _OPS_OF_BOOL if dtype == torch.bool else _OPS
     found = next((ours for theirs, ours in known.items() if op == theirs), None)
     compares = found in (ffdl.ReduceOp.MIN, ffdl.ReduceOp.MAX) and dtype != torch.bool
@@ -94,13 +94,13 @@ def reduction(doing: str, dtype: torch.dtype, op: Any) -> ffdl.ReduceOp:
 
 
 def copy_to(target: torch.Tensor, given: torch.Tensor) -> None:
-    """Copies outside autograd, on any thread, and also if `target` was made for inference."""
+    """Copies outside autograd, on any thread, also if `target` is an inference tensor."""
     with torch.inference_mode(target.is_inference()):
         target.detach().copy_(given.detach())
 
 
 def divide(tensor: torch.Tensor, divisor: int) -> None:
-    """Divides integers in place, and rounds towards zero."""
+    """Divides integers in place, rounding towards zero."""
     if tensor.dtype in _UNSIGNED:  # PyTorch does not divide all of them
         copy_to(tensor, torch.from_numpy(tensor.detach().numpy() // divisor))
     else:
@@ -108,9 +108,10 @@ def divide(tensor: torch.Tensor, divisor: int) -> None:
 
 
 class Elements:
-    """The memory that an operation reads or writes: `arrays`, in the order of `tensors`.
+    """The arrays that an operation reads or writes: one for each tensor, in the same order.
 
-    If a tensor is not contiguous, its array is a copy: put_back() writes it to the tensor.
+    If a tensor cannot be used in place, its array is a copy, and put_back() writes the copy to the
+    tensor.
     compared: the operation compares elements, so the sign matters.
     """
 
@@ -121,7 +122,7 @@ class Elements:
             self._add(tensor.detach(), compared)
 
     def put_back(self) -> None:
-        """Writes copies back. Called when the operation has written the arrays."""
+        """Writes the copies back to their tensors, after the operation has written the arrays."""
         for tensor, copy in self._copies:
             copy_to(tensor, copy)
 

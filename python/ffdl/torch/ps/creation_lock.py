@@ -13,9 +13,9 @@ from ...errors import InvalidArgument, Unavailable
 
 @contextlib.contextmanager
 def creation_lock(server: str) -> Iterator[None]:
-    """Excludes this user's other processes that hold the lock of that server.
+    """Holds the lock of a server. This user's other processes wait until it is released.
 
-    The lock is a file in the folder ``ffdl-UID`` of TMPDIR, or of /tmp. Blocks without a limit.
+    The lock is a file in the folder ``ffdl-UID`` of TMPDIR, or of /tmp. Waits without a limit.
 
     Raises InvalidArgument (another user owns the folder or the file, or can replace them),
     Unavailable (the folder cannot be made).
@@ -38,7 +38,7 @@ def creation_lock(server: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_folder() -> Iterator[int]:
-    """Opens this user's folder for temporary files, and creates it if there is none."""
+    """Opens this user's folder for temporary files, and creates it if it is missing."""
     above = os.environ.get("TMPDIR") or "/tmp"
     path = os.path.join(above, f"ffdl-{os.geteuid()}")
     try:

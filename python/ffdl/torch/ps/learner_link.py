@@ -36,7 +36,7 @@ def _collect(parameters: list[torch.nn.Parameter], gradients: Gradients, to: tor
 
 
 class Link(Protocol):
-    """The link of one learner and one model. Threads: one at a time."""
+    """The link between one learner and one model. Threads: one thread at a time."""
 
     learner: Learner
     _wait: Wait[Any]
@@ -47,11 +47,11 @@ class Link(Protocol):
     def push(self, gradients: Gradients, samples: Sequence[Samples]) -> PushResult | None:
         """Commits the gradients with their samples, now or before the next push ends.
 
-        Returns the result of the last push that has ended; None: none has.
+        Returns the result of the last push that has ended. None: no push has ended.
         """
 
     def push_rows(self, gradient: SparseGradient, samples: Sequence[Samples]) -> PushResult:
-        """Commits a gradient of rows with its samples, now."""
+        """Commits a gradient of rows with its samples, before it returns."""
         try:
             return self._push_rows(gradient, samples)
         except Exhausted:  # together with the gradient that waits for the server: push that first
@@ -62,17 +62,17 @@ class Link(Protocol):
         raise NotImplementedError
 
     def finish_push(self) -> PushResult | None:
-        """Ends the push in progress; returns as push()."""
+        """Waits for the push in progress, and returns its result. None: no push is in progress."""
 
     def pull(self, mode: PullMode) -> int:
-        """Sets the model's weights to those of the server; returns their version."""
+        """Sets the model's weights to those of the server. Returns the version of the weights."""
 
     def settle(self) -> None:
-        """Ends all transfers."""
+        """Waits until all transfers have ended."""
 
 
 class HostLink(Link):
-    """The link of a model on the CPU: its work is done when a call returns."""
+    """The link of a model on the CPU. A call returns after its work is done."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class HostLink(Link):
 class DeviceLink(Link):
     """The link of a model on a GPU, with a learner of that device.
 
-    overlap: gradients and weights are transferred while the next mini-batch computes. Gradients
-    have two arrays in turn, and weights arrive in another array than the model's. So a mini-batch
-    computes with weights that were requested when the previous one began (GaDei's loop, as in
-    learner.h). Gradients are sent in the type that the server keeps: with 16 bits they are rounded
-    on the GPU.
+    overlap: gradients and weights are transferred while the next mini-batch computes. Two arrays
+    alternate for the gradients. Weights arrive in another array than the model's. So a mini-batch
+    computes with weights that were requested when the previous mini-batch began (GaDei's loop, as
+    in learner.h). Gradients are sent in the type that the server keeps. With a 16-bit type they are
+    rounded on the GPU.
     """
 
     def __init__(

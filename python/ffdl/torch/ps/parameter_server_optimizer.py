@@ -1,4 +1,4 @@
-"""An optimizer with weights and state in a parameter server that learners share."""
+"""An optimizer whose weights and state are in a parameter server that learners share."""
 
 from __future__ import annotations
 
@@ -40,44 +40,47 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             opt.step()
         opt.close()
 
-    Learners are processes of one host that use the same name, by hand or under ``ffdl run``; they
-    join and leave at any time. The first one creates the server, from its model's weights, and
-    serves it on threads beside its own work. If that process dies another one takes the server
-    over, with all pushed gradients. With Synchrony.ASYNC (the default) no learner waits for
-    another.
+    Learners are processes of one host that use the same name. You start them yourself or with
+    ``ffdl run``, and they join and leave at any time. The first learner creates the server from its
+    model's weights, and serves it on threads beside its own work. If that process dies, another
+    learner takes over the server, with all pushed gradients. With Synchrony.ASYNC (the default) no
+    learner waits for another.
 
-    optimizer: defines the server's arithmetic and its numbers. It is SGD (also with momentum and
-    nesterov), Adam, AdamW or Adagrad, as rule_of() maps them, with one parameter group. It is not
-    stepped itself.
-    scheduler: of ``torch.optim.lr_scheduler`` as schedule_of() maps it, or an
-    ffdl.LearningRateSchedule. Its steps are updates of the server, of all learners together, and
-    the loop does not step it. A learning rate that changes in the loop is refused.
-    slot: of this learner, below learners_max. A process that replaces a killed one uses the same
-    slot, and continues at ``committed(slot)``. None: any free one.
-    timeout_s: the longest wait of a call, with the other synchronies, for learners that are behind.
-    server_options: of ParameterServer.create(), such as synchrony, staleness, learners_max,
-    clip_norm, non_finite, partitions and cut. Those of the process that creates the server count.
-    With gradient_type="bfloat16" or "float16" gradients are sent as 16-bit numbers, which
-    halves the bytes that leave a GPU and those that the server reads.
-    overlap: for a model on a GPU: gradients and weights are transferred beside the next mini-batch.
-    Its weights are then those that were requested when the last one began, and the next step()
-    raises the error of a push. With batches() a gradient is sent before the next batch is taken.
-    None: on with Synchrony.ASYNC and without ``rows_max``; otherwise it is not possible.
+    optimizer: defines the server's update rule and hyperparameters. It is SGD (also with momentum
+    and nesterov), Adam, AdamW or Adagrad, with one parameter group. rule_of() maps it to the update
+    rule. The optimizer itself is not stepped.
+    scheduler: a scheduler of ``torch.optim.lr_scheduler`` that schedule_of() supports, or an
+    ffdl.LearningRateSchedule. Its steps are the server's updates, by all learners together. So the
+    loop does not step it. If the loop changes the learning rate, step() raises InvalidArgument.
+    slot: the slot of this learner, below learners_max. A process that replaces a killed process
+    uses the same slot, and continues at ``committed(slot)``. None: any free slot.
+    timeout_s: the longest time that a call waits for slower learners, with a synchrony other than
+    ASYNC.
+    server_options: options of ParameterServer.create(), such as synchrony, staleness, learners_max,
+    clip_norm, non_finite, partitions and cut. The options of the process that creates the server
+    apply. With gradient_type="bfloat16" or "float16" gradients are sent as 16-bit numbers. This
+    halves the bytes that leave a GPU and the bytes that the server reads.
+    overlap: for a model on a GPU: gradients and weights are transferred while the next mini-batch
+    computes. A mini-batch then uses weights that were requested when the previous mini-batch began.
+    An error of a push is raised by the next step(). With batches() a gradient is sent before the
+    next batch is taken. None: on with Synchrony.ASYNC and without ``rows_max``. Otherwise overlap
+    is not possible.
 
-    Parameters are float32, on the CPU or all on one GPU, which the learner uses. The server folds
-    on the CPU, or with ``device`` among the server_options on that GPU. Parameters become views of
-    one array. Gradients of several calls of backward() add up, as usual. Sparse ones, as of
-    ``Embedding(sparse=True)``, are made dense, unless ``rows_max`` is among the server_options. It
-    is the number of rows and parameters that a gradient can touch, with those added to it while the
-    server is late. Then rows that no sample uses are not sent, and neither weight nor state of them
-    changes (as with SparseAdam, not with Adam).
+    Parameters are float32, all on the CPU or all on one GPU, which the learner uses. The server
+    folds on the CPU. With ``device`` among the server_options it folds on that GPU. Parameters
+    become views of one array. Gradients of several calls of backward() add up, as usual. Sparse
+    gradients, as of ``Embedding(sparse=True)``, are made dense, unless ``rows_max`` is among the
+    server_options. ``rows_max`` is the maximum number of rows and parameters in a gradient. It
+    includes those that are added to the gradient while the server is late. With ``rows_max``, rows
+    that no sample uses are not sent, and neither their weights nor their state change. This is as
+    with SparseAdam, not as with Adam.
 
     server: the ParameterServer if this process serves it, else None.
     version: the number of gradients in the weights of the last pull.
-    learner: the ffdl.Learner, which has the model's GPU as its device.
+    learner: the ffdl.Learner. For a model on a GPU its device is that GPU.
 
-    Threads: one at a time. Raises InvalidArgument, Conflict, Exhausted (no free slot, no memory),
-    Timeout; Cancelled once the server has ended.
+    Threads: one thread at a time. Raises InvalidArgument, Conflict, Exhausted (no free slot, no
+    memory) and Timeout. Raises Cancelled once the server has ended.
     Source: GaDei (Zhang et al., ICDM 2017, arXiv 1611.06213), its shared-memory parameter server.
     """
 
@@ -166,12 +169,12 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         *,
         samples: Samples | None = None,
     ) -> Any:
-        """Commits the gradients together with the samples that made them; then pulls the weights.
+        """Commits the gradients together with their samples, and then pulls the weights.
 
-        closure: computes the loss, once, as in PyTorch.
-        samples: (partition, begin, end); positions of a partition only grow. None: those of the
-        last batch of batches(), or else the next mini-batch of the partition that has the number of
-        this learner's slot.
+        closure: called once to compute the loss, as in PyTorch.
+        samples: (partition, begin, end). Positions of a partition only grow. None: the samples of
+        the last batch of batches(). Without batches(): the next mini-batch of the partition whose
+        number is this learner's slot.
 
         Raises InvalidArgument (no gradient; values that were changed without the server; NaN or Inf
         unless ``non_finite`` allows them).
@@ -205,7 +208,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         return loss
 
     def batches(self, loader: ElasticLoader) -> Iterator[Any]:
-        """Iterates over the loader's batches, one for each step(), which commits its samples.
+        """Iterates over the loader's batches. Each step() commits the samples of the last batch.
 
         ::
 
@@ -219,10 +222,10 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             opt.close()
 
         Ends when all epochs are done. Learners share the epochs of the data set. Each sample is in
-        the weights once per epoch, whichever process is killed. A learner that has none left waits
-        for the others. The server needs as many ``partitions`` as the data set has. If all samples
-        of a batch are corrupt, they are committed with a gradient of zeros. Raises the errors of
-        the loader, and Timeout.
+        the weights once per epoch, whichever process is killed. A learner that has no samples left
+        waits for the other learners. The server needs as many ``partitions`` as the data set has.
+        If all samples of a batch are corrupt, they are committed with a gradient of zeros. Raises
+        the errors of the loader, and Timeout.
         """
         try:
             while not loader.is_done:
@@ -241,7 +244,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             self._batch = None
 
     def flush(self) -> None:
-        """Waits until all pushed gradients are in the weights, and pulls them."""
+        """Waits until all pushed gradients are in the weights, and pulls the weights."""
         self._link.settle()
         self._wait(self.learner.flush)
         self.version = self._pull(PullMode.SNAPSHOT)
@@ -249,10 +252,10 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     def close(self) -> None:
         """Calls flush(), and releases the slot.
 
-        The process that serves waits until the other learners have closed or died, gets the final
-        weights, and ends the server. Under `ffdl run` the job is done then: a worker that is
-        started later gets JobDone. Otherwise a later learner creates a new server. If Ctrl-C ends
-        this wait, another call continues it.
+        In the process that serves, it also waits until the other learners have closed or died, gets
+        the final weights, and ends the server. Under `ffdl run` the job is then done: a worker that
+        is started later raises JobDone. Without `ffdl run` a later learner creates a new server. If
+        Ctrl-C ends the wait, another call of close() continues it.
         """
         if not self._is_closed:
             self.flush()
@@ -276,11 +279,11 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             self.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """The numbers of the update rule. State and weights are the server's: ``server.cut()``."""
+        """Returns the hyperparameters of the rule. ``server.cut()`` has weights and state."""
         return {"settings": self._settings, "version": self.version}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Checks that the numbers are the same. Raises InvalidArgument."""
+        """Raises InvalidArgument if the state's hyperparameters are not those of this optimizer."""
         if state_dict.get("settings") != self._settings:
             raise InvalidArgument(
                 "load the state of a parameter server's optimizer: it has "
@@ -333,7 +336,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
 
 
 def _flatten(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
-    """Returns one array, of which the parameters become views."""
+    """Makes the parameters views of one array, and returns the array."""
     for parameter in parameters:
         if parameter.dtype != torch.float32:
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""The role of the server: the first learner creates it, and another one takes it over."""
+"""The role of the server: the first learner creates it, and another learner can take over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOK_S = 5.0  # for a segment that exists: opening it waits for no other proces
 
 
 class _Job:
-    """The job of `ffdl run` with this process as a worker: its record outlives the server."""
+    """The job of `ffdl run` that this worker belongs to. Its record outlives the server."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
@@ -55,9 +55,9 @@ class _Job:
 
 
 class ServerRole:
-    """A server by name on this host, which this or another process holds.
+    """A server by its name on this host. This process or another process holds the server.
 
-    Threads: one at a time; the server has threads of its own.
+    Threads: one thread at a time. The server has threads of its own.
     """
 
     def __init__(self, name: str) -> None:
@@ -67,10 +67,10 @@ class ServerRole:
         self._job = _Job.of_this_process()
 
     def attach(self, create: Callable[[], ParameterServer], learner: Callable[[], T]) -> T:
-        """Attaches a learner; creates the server if there is none.
+        """Attaches a learner. Creates the server if there is none.
 
         create: creates the server, writes its first weights and starts it.
-        learner: attaches a learner, which is returned.
+        learner: attaches a learner and returns it.
 
         Raises JobDone (in this job the server has ended with its training).
         """
@@ -85,7 +85,10 @@ class ServerRole:
             return learner()
 
     def end(self) -> bool:
-        """Stops the server that this process holds, unless a learner is attached."""
+        """Stops the server that this process holds, and returns True.
+
+        Returns False if a learner is attached, or if this process holds no server.
+        """
         with creation_lock(self._name):
             if self.server is None or any(one.attached for one in self.server.stats().learners):
                 return False
@@ -95,9 +98,10 @@ class ServerRole:
         return True
 
     def wait(self, call: Callable[[float], T], timeout_s: float) -> T:
-        """Repeats a call with short time-outs until it has ended, or Timeout is raised.
+        """Repeats a call with short time-outs until it succeeds, or until timeout_s has passed.
 
-        The call waits for other processes. Takes over from a server that dies meanwhile.
+        The call waits for other processes. If the server dies meanwhile, this process takes it
+        over. Raises Timeout.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -109,7 +113,7 @@ class ServerRole:
                     raise
 
     def keep(self) -> bool:
-        """Takes over a dead server; returns True if it was dead."""
+        """Takes over the server if it is dead. Returns True after a takeover."""
         if self.server is not None or self._view().stats().server_alive:
             return False
         with creation_lock(self._name):
@@ -130,7 +134,7 @@ class ServerRole:
         return True
 
     def _remove_unborn(self) -> None:
-        """Removes a server that was killed before its first weights: no learner used it."""
+        """Removes a server that was killed before it had weights. No learner has used it."""
         try:
             view = ParameterServerView.open(self._name, timeout_s=0)
         except Timeout:

@@ -1,4 +1,4 @@
-"""The update rules of PyTorch's optimizers and schedulers in a parameter server."""
+"""Maps PyTorch's optimizers and schedulers to the update rules of a parameter server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ def _refuse(what: object, why: str) -> InvalidArgument:
 
 
 def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
-    """Returns the update rule of the same arithmetic.
+    """Returns the update rule with the same arithmetic as the optimizer.
 
     SGD: ``sgd``; with momentum ``momentum``; with nesterov ``nesterov``.
-    Adam, AdamW, Adagrad: by their names.
-    SparseAdam: ``adam``, for gradients of rows. The two add epsilon at different places.
+    Adam, AdamW, Adagrad: ``adam``, ``adamw``, ``adagrad``.
+    SparseAdam: ``adam``, for gradients of rows. SparseAdam and ``adam`` add epsilon at different
+    places.
 
     The optimizer has one parameter group. Raises InvalidArgument for options that no rule has:
     dampening, amsgrad, maximize, lr_decay, an initial accumulator, and other optimizers.
@@ -56,12 +57,13 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
 
 
 def schedule_of(scheduler: Any) -> LearningRateSchedule:
-    """Returns the schedule of the same factors; a step is an update of the server.
+    """Returns the schedule with the same factors. Its steps are updates of the server.
 
     scheduler: CosineAnnealingLR, which stays at its end, StepLR, or LinearLR. A LinearLR is a
-    warm-up that begins at 1 / (total_iters + 1), or a decay that begins at 1. None: constant.
+    warm-up that begins at 1 / (total_iters + 1), or a decay that begins at 1. None: a constant
+    rate.
 
-    Raises InvalidArgument for others.
+    Raises InvalidArgument for other schedulers.
     """
     if scheduler is None:
         return LearningRateSchedule()

@@ -1,4 +1,4 @@
-"""Gradients of PyTorch that touch some rows of tables, as a parameter server takes them."""
+"""PyTorch's gradients of some rows of tables, in the form that a parameter server accepts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .. import device as gpu
 
 
 class SparseGradient(NamedTuple):
-    """The arguments of Gradient.sparse(); parameters without a gradient are not named.
+    """The arguments of Gradient.sparse(). Parameters without a gradient are omitted.
 
     tables: (first parameter, int64[n] rows, float32[n, row_size] values).
     parts: (first parameter, float32[m] values).
 
     Rows are in the host's memory. Values are in the model's memory: arrays on the CPU, tensors on a
-    GPU, with distinct rows, since repeated ones are added up there.
+    GPU. On a GPU rows are distinct, because repeated rows are added up there.
     """
 
     tables: list[tuple[int, Any, Any]]
@@ -26,7 +26,7 @@ class SparseGradient(NamedTuple):
     def of(
         cls, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor | None]
     ) -> SparseGradient | None:
-        """Returns the gradient of consecutive parameters; None if no gradient is of rows."""
+        """Returns the gradient of consecutive parameters. None: no gradient is of rows."""
         if not any(gradient is not None and _is_of_rows(gradient) for gradient in gradients):
             return None
         result = cls([], [])

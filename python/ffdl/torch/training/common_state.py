@@ -19,12 +19,15 @@ SETTINGS_BYTES = 1 << 14
 
 
 def names_of(model: torch.nn.Module) -> dict[int, str]:
-    """Returns the parameters' names, by identity, whether or not the model was compiled."""
+    """Maps id(parameter) to the parameter's name. A compiled model gets the original names."""
     return {id(p): name.replace("_orig_mod.", "") for name, p in model.named_parameters()}
 
 
 def expect_trainable(model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:
-    """Checks a model, whose `parameters` are those that require gradients."""
+    """Raises InvalidArgument if the model cannot be trained.
+
+    parameters: the model's parameters that require gradients.
+    """
     name = type(model).__name__
     for parameter in model.parameters():
         if not parameter.is_contiguous():
@@ -36,7 +39,7 @@ def expect_trainable(model: torch.nn.Module, parameters: list[torch.nn.Parameter
 def extra_tensors(
     doing: str, objects: Mapping[str, Any], known: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Returns the tensors of these objects, by the objects' and their own names."""
+    """Returns the tensors of each object's state_dict(), under names of the form OBJECT.KEY."""
     tensors = {}
     for name, one in objects.items():
         again = one.state_dict()
@@ -68,7 +71,7 @@ def name_state(
     settings: Settings,
     extra_state: Mapping[str, Any],
 ) -> dict[str, torch.Tensor]:
-    """Returns the tensors of an elastic training's state, in their order."""
+    """Returns the tensors of an elastic training's state by name, in the order of the state."""
     names = names_of(model)
     state = {names[id(p)]: p.detach() for p in model.parameters()}
     state |= optimizer_state
@@ -78,7 +81,7 @@ def name_state(
 
 
 def with_names(options: CheckpointOptions, names: list[str]) -> CheckpointOptions:
-    """Returns the options with these names for arrays that have none."""
+    """Returns a copy of the options. `names` are used if the options have no names."""
     if not isinstance(options, CheckpointOptions):
         raise TypeError(
             f"keep checkpoints: 'checkpoints' is of type {type(options).__name__}; give "
@@ -89,7 +92,10 @@ def with_names(options: CheckpointOptions, names: list[str]) -> CheckpointOption
 
 
 def _buckets(tensors: list[torch.Tensor], bucket_bytes: int) -> Iterator[list[torch.Tensor]]:
-    """Cuts buckets as a session does: each of one dtype, full at that many bytes."""
+    """Groups tensors into buckets as a session does.
+
+    All tensors of a bucket have one dtype. A bucket ends once it has bucket_bytes; 0: no limit.
+    """
     bucket: list[torch.Tensor] = []
     has = 0
     for tensor in tensors:
@@ -103,13 +109,13 @@ def _buckets(tensors: list[torch.Tensor], bucket_bytes: int) -> Iterator[list[to
 
 
 class Averaged:
-    """The arrays that a session averages; those on the CPU are in shared memory.
+    """The arrays that a session averages. Arrays on the CPU are in shared memory.
 
-    They hold one tensor like each of the given ones.
+    For each given tensor they hold a tensor of the same shape and dtype.
 
     arrays: one for each bucket of the session. A bucket has tensors of one dtype, in their order.
-    Without bucket_bytes there is one array for each dtype.
-    memory: the arrays on the CPU, as shared_array() made them.
+    With bucket_bytes=0 there is one array for each dtype.
+    memory: the arrays on the CPU, as shared_array() returned them.
     """
 
     def __init__(
@@ -134,7 +140,7 @@ class Averaged:
             self._parts.append(bucket)
 
     def name_element(self, array: int, element: int, names: dict[int, str]) -> str:
-        """Returns the name of an element in errors; names: of the tensors, by identity."""
+        """Returns an element's name for error messages. names: maps id(tensor) to a name."""
         for tensor in self._parts[array]:
             if element < tensor.numel():
                 return f"element {element} of the gradient of '{names[id(tensor)]}'"
@@ -145,7 +151,7 @@ class Averaged:
         return [self._like[id(one)] for one in tensors]
 
     def whole_arrays(self, ready: int) -> int:
-        """Returns how many `arrays` are complete when the first `ready` tensors are."""
+        """Returns how many arrays are complete once the first `ready` tensors are ready."""
         return bisect.bisect_right(self._ends, ready)
 
     def _allocate(self, count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -158,10 +164,10 @@ class Averaged:
 class Gradients:
     """The gradients of the parameters. Backward allocates them, and collect() copies them.
 
-    Backward does not add to the averaged arrays: it would read and write them, and zeros would have
-    to be written first.
+    Backward does not accumulate into the session's arrays. It would have to read and write them,
+    and the arrays would have to be zeroed first.
 
-    views: for each parameter, its place in the session's arrays.
+    views: for each parameter, the view of the session's arrays that receives its gradient.
     """
 
     def __init__(
@@ -183,7 +189,7 @@ class Gradients:
                 parameter.grad = view
 
     def collect(self) -> None:
-        """Moves the gradients of backward into the views."""
+        """Copies the gradients that backward computed into the views."""
         for parameter, view in zip(self._parameters, self.views, strict=True):
             self.collect_one(parameter, view)
 
@@ -199,12 +205,12 @@ class Gradients:
         parameter.grad = view
 
     def drop(self) -> None:
-        """Leaves the parameters without gradients, as zero_grad(); the views keep theirs."""
+        """Sets each parameter's grad to None, like zero_grad(). The views keep their values."""
         for parameter in self._parameters:
             parameter.grad = None
 
     def set_aside(self, share: float) -> None:
-        """Adds this share of the collected gradients to those set aside, and drops them."""
+        """Adds `share` times the collected gradients to a separate sum, and drops the gradients."""
         if not self._aside:
             self._aside = [torch.zeros_like(view) for view in self.views]
         for aside, view in zip(self._aside, self.views, strict=True):
@@ -213,7 +219,7 @@ class Gradients:
         self.drop()
 
     def bring_back(self) -> None:
-        """Makes the gradients set aside the present ones."""
+        """Copies the separate sum of set_aside() into the views."""
         for aside, view in zip(self._aside, self.views, strict=True):
             view.copy_(aside)
 
@@ -225,7 +231,7 @@ class Gradients:
 
 
 class Buffers:
-    """The model's buffers, which change by the mean of the workers' changes."""
+    """The model's buffers. A step changes them by the mean of the workers' changes."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         saved = model.state_dict(keep_vars=True)
@@ -265,7 +271,7 @@ class Buffers:
 
 
 def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the values that differ now, in the types of `present`."""
+    """Returns the values of `given` that differ from `present`, in the types of `present`."""
     return {
         key: _in_form_of(present.get(key), value) for key, value in given.items()
         if json.loads(json.dumps(present.get(key))) != value
@@ -273,7 +279,7 @@ def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_form_of(present: Any, given: Any) -> Any:
-    """Undoes JSON's conversion: JSON has neither tuples nor keys that are numbers."""
+    """Undoes JSON's conversion, because JSON has neither tuples nor numeric keys."""
     if isinstance(present, dict) and isinstance(given, dict):
         keys = {next(iter(json.loads(json.dumps({key: 0})))): key for key in present}
         return type(present)({
@@ -288,7 +294,7 @@ def _in_form_of(present: Any, given: Any) -> Any:
 
 
 def _without_numbers(text: bytes) -> Any:
-    """Returns settings with zeros for the numbers of the groups."""
+    """Returns the settings with every number of the parameter groups set to zero."""
     settings = json.loads(text)
     settings["groups"] = [
         {key: _zeros_for_numbers(value) for key, value in group.items()}
@@ -315,7 +321,7 @@ def _expect_alike(argument: str, mine: Any, theirs: Any) -> None:
 class Settings:
     """The training's settings as bytes: hyperparameters, scheduler, GradScaler and seed.
 
-    may_differ: the bytes may have been received from other members since the last check.
+    may_differ: other members may have replaced the bytes since the last restore().
     """
 
     def __init__(
@@ -339,7 +345,7 @@ class Settings:
         self.record()
 
     def record(self) -> None:
-        """Writes the objects' values to the bytes."""
+        """Writes the values of optimizer, scheduler and GradScaler to the bytes."""
         if self._is_present():
             return
         text = self._text()
@@ -354,7 +360,7 @@ class Settings:
         self._present = text
 
     def restore(self) -> None:
-        """Sets the objects from the bytes."""
+        """Loads optimizer, scheduler and GradScaler from the bytes, if the bytes may differ."""
         if not self.may_differ:
             return
         self.may_differ = False
@@ -381,19 +387,19 @@ class Settings:
         self._shown = repr(self._values())
 
     def advance(self) -> None:
-        """Makes one step of the scheduler that is not recorded, until rewind()."""
+        """Steps the scheduler once without recording the step. rewind() undoes it."""
         if self._scheduler is not None:
             self._scheduler.step()
             self._shown = repr(self._values())
 
     def rewind(self) -> None:
-        """Sets the objects from the bytes, whatever advance() did."""
+        """Loads optimizer, scheduler and GradScaler from the bytes, and so undoes advance()."""
         self._present = b""
         self.may_differ = True
         self.restore()
 
     def step_scheduler(self, progress: float) -> None:
-        """Advances by whole steps, and keeps the rest."""
+        """Adds to the scheduler's progress, and steps the scheduler once for each whole step."""
         if self._scheduler is None:
             return
         before = int(self._progress)
@@ -402,20 +408,20 @@ class Settings:
             self._scheduler.step()
 
     def step_with(self, metric: float | None) -> None:
-        """Steps the schedulers that take a metric, if there is one."""
+        """Steps the schedulers that take a metric, if a metric is given."""
         if metric is not None and isinstance(self._scheduler, Schedulers):
             self._scheduler.step_with(metric)
 
     def step_epochs(self, epochs: int) -> None:
-        """Makes one step per completed epoch."""
+        """Steps the scheduler once for each newly completed epoch."""
         while self._scheduler is not None and self._epochs < epochs:
             self._scheduler.step()
             self._epochs += 1
 
     def expect_unchanged(self, loop_may_set: bool = False) -> None:
-        """Raises InvalidArgument if the loop changed a hyperparameter or the loss's scale.
+        """Raises InvalidArgument if the loop changed a hyperparameter or the GradScaler's scale.
 
-        loop_may_set: without a scheduler it may change the numbers among the hyperparameters.
+        loop_may_set: without a scheduler the loop may change numeric hyperparameters.
         """
         if self._is_present():
             return
@@ -433,12 +439,12 @@ class Settings:
         )
 
     def undo_changes(self) -> None:
-        """Sets the objects from the bytes if the loop changed something."""
+        """Loads optimizer, scheduler and GradScaler from the bytes if the loop changed them."""
         if not self._is_present():
             self.rewind()
 
     def _is_present(self) -> bool:
-        """True if objects and bytes agree; faster than a text for others."""
+        """True if the bytes hold the present values. This is faster than writing them as JSON."""
         return repr(self._values()) == self._shown
 
     def _values(self) -> dict[str, Any]:
@@ -452,7 +458,7 @@ class Settings:
                 "seed": self.seed}
 
     def _scale_state(self) -> dict[str, Any] | None:
-        """Returns None without an enabled scaler."""
+        """Returns the GradScaler's state, or None without an enabled GradScaler."""
         return None if self._grad_scaler is None else self._grad_scaler.state_dict() or None
 
     def _text(self) -> bytes:

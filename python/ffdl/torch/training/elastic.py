@@ -1,4 +1,4 @@
-"""An ordinary training loop with workers that join, leave and die while it runs."""
+"""An ordinary training loop whose workers may join, leave and die while it runs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def elastic(
     checkpoints: CheckpointOptions | None = None,
     **options: Any,
 ) -> Elastic:
-    """Makes a training loop elastic; returns when this worker is part of the job.
+    """Makes a training loop elastic. Returns once this worker has joined the job.
 
     ::
 
@@ -89,80 +89,85 @@ def elastic(
             loss(model(images), labels).backward()
             trainer.step()
 
-    model: on the CPU, or on one GPU (below). Every worker builds the same model and optimizer.
-    optimizer: of the model's parameters that require gradients, or a list of several that share
-    them out. Further parameters, which are frozen, are left alone. ``trainer.step()`` steps it; the
-    loop does not. Its state is created here, before the first step, so that its shape is fixed.
-    This works for Adadelta, Adafactor, Adam, AdamW, Adamax, ASGD, Muon, NAdam, RAdam, RMSprop,
-    Rprop and SGD without dampening. It also works for optimizers that have their state from the
-    start, such as Adagrad.
-    reset_optimizer_state: for another optimizer. Its state is made by a step with gradients of
-    zeros. This function then sets the state of one parameter to that before the first step. It is
-    called with each parameter and its state, a dict of tensors to be changed in place.
-    samples: a loader, or a ledger. With a ledger batches() takes the data set.
-    scheduler: of ``torch.optim.lr_scheduler``, or a list of several. It is stepped here, after each
-    step or, with ``scheduler_unit="epoch"``, after each epoch. A ReduceLROnPlateau is stepped when
-    a worker has called ``report()`` with a metric. Its values are part of the state. Without a
-    scheduler the loop may set the learning rate and other numbers of the parameter groups in each
-    step. It sets them before backward(), as a function of ``trainer.step_number``. They are part of
-    the state, too. A worker that has no samples in a step gets them from the others. Numbers that
-    differ between workers raise InvalidArgument in step().
-    clip_norm: the largest norm of the mean gradient over all workers, as for
+    model: on the CPU, or on one GPU (see below). Every worker builds the same model and optimizer.
+    optimizer: an optimizer of the model's parameters that require gradients, or a list of
+    optimizers that divide these parameters. Frozen parameters are not changed. ``trainer.step()``
+    steps the optimizer; the loop does not. The optimizer's state is created here, before the first
+    step, because its shape must be fixed. This works for Adadelta, Adafactor, Adam, AdamW, Adamax,
+    ASGD, Muon, NAdam, RAdam, RMSprop, Rprop and SGD without dampening. It also works for optimizers
+    whose state exists before the first step, such as Adagrad.
+    reset_optimizer_state: for any other optimizer. Its state is created by a step with zero
+    gradients. This function is then called with each parameter and its state, a dict of tensors. It
+    sets the tensors in place to their values before the first step.
+    samples: a loader, or a ledger. With a ledger, the data set is passed to batches().
+    scheduler: a scheduler of ``torch.optim.lr_scheduler``, or a list of schedulers. The trainer
+    steps it after each step, or after each epoch with ``scheduler_unit="epoch"``. A
+    ReduceLROnPlateau is stepped after a worker has called ``report()`` with a metric. The
+    scheduler's values are part of the state. Without a scheduler the loop may set the learning rate
+    and other numbers of the parameter groups in each step. The loop sets them before backward(), as
+    a function of ``trainer.step_number``. These numbers are part of the state, too. A worker
+    without samples in a step receives them from the other workers. step() raises InvalidArgument if
+    the numbers differ between workers.
+    clip_norm: the maximum norm of the mean gradient over all workers, as for
     ``torch.nn.utils.clip_grad_norm_``.
-    seed: seeds PyTorch's generators, of the CPU and of the model's GPU, before each batch. The seed
-    of a batch also depends on the step and on the batch's first sample. So dropout does not depend
-    on the worker's earlier batches. It is part of the state.
-    overlap: True: gradients are averaged during backward. None: they are if there are other hosts,
-    or a processor of this one is free for it, and on GPUs. Gradients must then not be read or
-    changed from backward() to step(). Of several backward() of a step all but the last are within
-    ``trainer.no_sync()``. False: gradients are this worker's until step(). Features that need whole
-    gradients work in that way: micro-batches, noise and a rule with ``micro_batch_max``.
-    bucket_bytes: the bytes averaged at a time, those of the last parameters first. The same for all
-    workers.
-    micro_batch_samples: batches() returns that many samples at a time. The step() after the last of
-    this worker's share ends the step. The model has the same bits for any number of workers and its
-    changes (virtual workers: docs/guide/sessions.md). The loader or ledger is created with the same
-    number, and with SampleOrder.GLOBAL.
-    batch_rule: the batch size and the learning rate for a changed number of workers, evaluated in
-    each step (step_batch). With its ``workers`` samples are assigned with ON_DEMAND, and each
-    worker takes its share. With its ``micro_batch_max`` batches() returns at most that many samples
-    at a time, and their gradients are added up. While the optimizer applies a step, the learning
-    rate is multiplied by the rule's factor. A scheduler of steps advances by as many steps as
-    the rule says that the step counts for.
-    noise_interval: steps from one measurement of gradient noise (GradientNoise) to the next.
-    ``trainer.noise_scale`` returns it. None: not measured, or every 10 for
-    LearningRateRule.ADA_SCALE.
-    grad_scaler: for float16. The loop only calls ``grad_scaler.scale(loss).backward()``. In step()
-    the trainer divides the mean gradient by the scale, and updates the scale, which is part of the
-    state. It skips a step whose mean gradient is not finite; the samples of that step still count.
-    All workers pass a scaler, or none does. None for bfloat16, which needs none. Not with a
-    noise_interval.
-    extra_state: name -> an object with ``state_dict()``, such as an average of the weights
-    (``torch.optim.swa_utils.AveragedModel``). Its tensors are part of the state: newcomers and
-    checkpoints get them. They must change in place, and only in after_step.
+    seed: the seed of PyTorch's generators, on the CPU and on the model's GPU. Before each batch
+    they are seeded from this seed, the step and the batch's first sample. So dropout does not
+    depend on the worker's earlier batches. The seed is part of the state.
+    overlap: True: gradients are averaged during backward. False: they are averaged in step(). None:
+    as True if the model is on a GPU, workers are on several hosts, or this host has a free
+    processor. Unless it is False, the loop must not read or change gradients between backward() and
+    step(). If a step has several backward(), all but the last are within ``trainer.no_sync()``.
+    Micro-batches, noise and a rule with ``micro_batch_max`` need whole gradients, so they work as
+    with False.
+    bucket_bytes: the number of bytes that are averaged at a time. The last parameters are averaged
+    first. All workers pass the same number.
+    micro_batch_samples: batches() returns this many samples at a time. step() after the last
+    micro-batch of this worker's share ends the step. The trained model has the same bits for any
+    number of workers, even if that number changes (virtual workers: docs/guide/sessions.md). Create
+    the loader or ledger with the same number, and with SampleOrder.GLOBAL.
+    batch_rule: adapts the batch size and the learning rate to the number of workers. The rule is
+    evaluated in each step (step_batch). A rule with ``workers`` needs ON_DEMAND, and each worker
+    takes its share of the samples. With ``micro_batch_max`` batches() returns at most that many
+    samples at a time, and their gradients are added up. While the optimizer applies a step, the
+    learning rate is multiplied by the rule's factor. A scheduler with the unit "step" advances by
+    the number of steps that the rule counts for this step.
+    noise_interval: the number of steps between two measurements of gradient noise (GradientNoise).
+    ``trainer.noise_scale`` returns the result. None: noise is measured only for
+    LearningRateRule.ADA_SCALE, every 10 steps.
+    grad_scaler: for float16. bfloat16 needs no scaler. The loop only calls
+    ``grad_scaler.scale(loss).backward()``. In step() the trainer divides the mean gradient by the
+    scale, and updates the scale, which is part of the state. A step whose mean gradient is not
+    finite is skipped, but its samples still count. Either all workers pass a scaler, or no worker
+    does. A scaler cannot be combined with noise_interval.
+    extra_state: maps names to objects with ``state_dict()``, such as an average of the weights
+    (``torch.optim.swa_utils.AveragedModel``). Their tensors are part of the state: newcomers
+    receive them, and checkpoints hold them. They must be changed in place, and only in after_step.
     after_step: called at every worker when a step is applied, after the optimizer. A newcomer calls
-    it within elastic(). Its effect must depend on the state alone, so that all workers do the same.
-    participants: beside the ledger, its batch_size_controller and noise, such as a StragglerWatch.
-    checkpoints: of the whole state, under the model's names and ``optimizer.NAME.KEY``. They also
-    have the ledger, the seed, and the scheduler's state. With ``resume`` those replace the values
-    that the program passes.
-    options: those of Session.open(), such as ``verify_state``, and store and id if the program was
-    not started by ``ffdl run``. Without them, and without another launcher, this worker trains
-    alone. ``non_finite`` decides on a step whose mean gradient holds NaN or Inf. An enabled
-    GradScaler decides that itself, and skips the step. A step whose changes of the buffers are not
-    finite moves no buffer.
+    it within elastic(). Its effect must depend on the state alone, so that it is equal at all
+    workers.
+    participants: further participants, such as a StragglerWatch. The trainer itself adds the
+    ledger, its batch_size_controller and the noise.
+    checkpoints: options for checkpoints of the whole state. A checkpoint uses the model's names,
+    and ``optimizer.NAME.KEY`` for the optimizer's state. It also holds the ledger, the seed and the
+    scheduler's state. With ``resume`` these values replace the values that the program passes.
+    options: options of Session.open(), such as ``verify_state``. If the program was not started by
+    ``ffdl run``, pass ``store`` and ``id``. Without a store and without any launcher, this worker
+    trains alone. ``non_finite`` decides about a step whose mean gradient holds NaN or Inf. An
+    enabled GradScaler skips such a step itself. With a GradScaler, buffers keep their values if
+    their changes are not finite.
 
     A model on a GPU trains through NCCL, or with ``backend=ffdl.Backend.DEVICE_SHM`` through memory
-    that the GPUs of one host share. Gradients and state stay there, and PyTorch's current stream
-    may be any. docs/guide/gpu.md lists the requirements.
-    Gradients are in one array per bucket or dtype, of which each ``parameter.grad`` is a view.
-    Buffers that ``state_dict()`` names, such as the running statistics of a batch norm, change by
-    the mean of their changes at all workers. The mean is weighted by samples, as for gradients;
-    integers are rounded. Otherwise results must not depend on the worker of a mini-batch:
-    docs/guide/sessions.md lists the conditions.
-    On the main thread SIGTERM asks this worker to leave from now on; ``ffdl run`` ends a worker by
-    it. A handler that the loop installs afterwards is called too.
-    Raises InvalidArgument (a model or loop that cannot be trained so), and the errors of
+    that the GPUs of one host share. Gradients and state stay on the GPU. PyTorch's current stream
+    may be any stream. docs/guide/gpu.md lists the requirements.
+    Gradients are stored in one array per bucket or dtype. Each ``parameter.grad`` is a view of such
+    an array. Buffers that ``state_dict()`` names, such as the running statistics of a batch norm,
+    change by the mean of their changes at all workers. The mean is weighted by samples, as for
+    gradients. Integers are rounded. Apart from that, results must not depend on the worker that
+    computes a mini-batch. docs/guide/sessions.md lists the conditions.
+    On the main thread, elastic() installs a handler of SIGTERM that asks this worker to leave.
+    ``ffdl run`` sends SIGTERM to end a worker. A handler that the loop installs later is called,
+    too.
+    Raises InvalidArgument (the model or loop cannot be trained in this way), and the errors of
     Session.open(). Raises Unimplemented for a model on a GPU, if there is no GPU, driver, NCCL or
     CUDA here.
     """
@@ -299,32 +304,32 @@ class Elastic(TrainingLoop):
 
     @property
     def noise_scale(self) -> NoiseScale:
-        """The difference among the gradients of single samples; needs ``noise_interval``."""
+        """The noise scale: how much single samples' gradients differ. Needs ``noise_interval``."""
         return self._plan.noise_scale()
 
     @property
     def mean_loss(self) -> float | None:
-        """The mean loss over all samples of the last step that was applied, of all workers.
+        """The mean loss over the samples of all workers in the last applied step.
 
-        Workers that passed no loss to step() do not count. None if no worker passed one, and before
-        the first step of this worker.
+        Workers that passed no loss to step() do not count. None if no worker passed a loss, or
+        before this worker's first step.
         """
         return self._loop_values.mean_loss
 
     def on_main(self, every: int = 1) -> bool:
-        """True at one worker, right after a step that was applied and is a multiple of `every`.
+        """True at one worker, right after an applied step whose number is a multiple of `every`.
 
-        Use it for work that is done once for all workers, such as an evaluation. The others wait in
-        their next step.
+        Use it for work that is done once for all workers, such as an evaluation. Meanwhile the
+        other workers wait in their next step.
         """
         return self.is_main and self._is_applied and self.step_number % every == 0
 
     def report(self, metric: float) -> None:
-        """Sends the result of an evaluation to all workers, with the next step that is applied.
+        """Sends an evaluation metric to all workers, with the next step that is applied.
 
-        A ReduceLROnPlateau is then stepped with it. Call it at one worker, as after on_main(). If
-        several workers report in one step, the mean of their metrics counts, weighted by their
-        samples.
+        A ReduceLROnPlateau is then stepped with the metric. Call report() at one worker, for
+        example when on_main() is True. If several workers report in one step, the mean of their
+        metrics is used, weighted by their samples.
         """
         if not abs(metric) < _METRIC_MAX:
             raise InvalidArgument(
@@ -332,17 +337,18 @@ class Elastic(TrainingLoop):
         self._loop_values.metric = float(metric)
 
     def stop(self) -> None:
-        """Ends the training at all workers after the next step that this worker has samples in.
+        """Ends the training at all workers after the next step in which this worker has samples.
 
-        Use it for early stopping. The end is part of the state: a job that resumes from its last
-        checkpoint has no step left.
+        Use it for early stopping. The end is part of the state. So a job that resumes from its last
+        checkpoint makes no further step.
         """
         self._loop_values.asks_to_stop = True
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
-        """Lets backward() add to the gradients of a step without averaging any of them yet.
+        """Lets backward() accumulate gradients of a step without averaging them yet.
 
-        Use it as that of DistributedDataParallel: around all but the last backward() of a step.
+        Use it like no_sync() of DistributedDataParallel: around all but the last backward() of a
+        step.
         """
         return self._overlap.no_sync()
 
@@ -354,7 +360,7 @@ class Elastic(TrainingLoop):
         steps: int | None = None,
         collate: Callable[[Sequence[Any]], Any] = default_collate,
     ) -> Iterator[Iterator[Any]]:
-        """Iterates over the steps that have samples for this worker, and in each over its batches.
+        """Iterates over the steps in which this worker has samples. An item iterates over batches.
 
         ::
 
@@ -364,8 +370,9 @@ class Elastic(TrainingLoop):
                 trainer.step()
 
         Use it for loops that add up the gradients of several micro-batches and do something once
-        per step. Arguments and end are those of batches(). Take all batches of a step before
-        step(). The loop sets a learning rate before the first of them.
+        per step. It has the arguments of batches(), and ends like batches(). Take all batches of a
+        step before you call step(). A loop that sets a learning rate sets it before the first
+        batch.
         """
         self._begin_loop(dataset, samples, steps, collate)
         yield from self._until_over(lambda: self._whole_steps(dataset, samples, collate))
@@ -373,12 +380,12 @@ class Elastic(TrainingLoop):
     def step(self, loss: torch.Tensor | float | None = None) -> StepResult | None:
         """Averages the gradients, applies them, and changes the world if necessary.
 
-        loss: the mean over the samples of this batch, for ``mean_loss``. Not with the micro-batches
-        of steps().
+        loss: the mean over the samples of this batch, for ``mean_loss``. Do not pass it in a loop
+        over steps() with micro-batches.
 
-        Replaces ``optimizer.step()``; there are no gradients afterwards. Returns None if the step
-        continues with more batches. Continue with the next batch whatever the result. After a step
-        that was not applied, the next batch has the samples that are due. Raises the errors of
+        Replaces ``optimizer.step()``. Afterwards the gradients are None. Returns None if the step
+        has more batches. Continue with the next batch whatever the result is. If a step was not
+        applied, the next batch has the samples that are due then. Raises the errors of
         Session.end_step(), and those of optimizer and scheduler.
         """
         self._settings.expect_unchanged(loop_may_set=True)
@@ -549,7 +556,7 @@ class Elastic(TrainingLoop):
         gpu.wait_for_current_stream(self._device)
 
     def _settle(self) -> None:
-        """Sets the model to the common state of the members, whatever the result of the step."""
+        """Sets the model to the members' common state, whatever the result of the step was."""
         self._settings.restore()
         if not self._is_applied:
             self._settings.undo_changes()  # the loop sets them again, when the step is repeated

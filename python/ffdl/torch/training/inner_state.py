@@ -9,10 +9,9 @@ import torch
 
 
 class InnerState:
-    """Keeps an optimizer's state at the beginning of a round, to return to it.
+    """Keeps a copy of an optimizer's state from the beginning of a round, to restore it.
 
-    It is a second copy of that state, allocated in the first round. The hyperparameters are not
-    part of it.
+    The copy is allocated in the first round. It does not hold the hyperparameters.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
@@ -22,19 +21,19 @@ class InnerState:
         self._is_kept = False
 
     def keep(self) -> None:
-        """Copies the present state, unless this round has done so."""
+        """Copies the present state, unless this round already has a copy."""
         if not self._is_kept:
             self._kept = _copy(self._state, self._kept)
             self._is_kept = True
 
     def end_round(self, is_applied: bool) -> None:
-        """Returns to the kept state if the round was not applied."""
+        """Restores the copy if the round was not applied."""
         if self._is_kept and not is_applied:
             self._set(self._kept)
         self._is_kept = False
 
     def begin_anew(self) -> None:
-        """Returns to the state that the optimizer was created with."""
+        """Restores the state that the optimizer was created with."""
         self._is_kept = False
         self._set(self._fresh)
 
@@ -46,7 +45,7 @@ class InnerState:
 
 @torch.no_grad()
 def _copy(state: Any, into: Any) -> dict[Any, dict[str, Any]]:
-    """Returns a copy of the state, which uses the tensors of `into` where they fit."""
+    """Returns a copy of the state. Reuses the tensors of `into` that have the right form."""
     return {
         parameter: {
             key: _copy_value(value, into.get(parameter, {}).get(key))

@@ -1,4 +1,4 @@
-"""The names and shapes that the flat tensors of a checkpoint have in a model and its optimizer."""
+"""The names and shapes of a checkpoint's flat tensors in a model and its optimizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORMAT = "ffdl-layout-1"
 
 
 class Layout(NamedTuple):
-    """The content of the file layout.json: docs/reference/file-formats.md."""
+    """The content of the file layout.json. docs/reference/file-formats.md describes it."""
 
     shapes: dict[str, list[int]]  # of the state's tensors, by their names in a checkpoint
     model: dict[str, str | None]  # state_dict()'s name -> the checkpoint's; None: it has it not
@@ -30,7 +30,10 @@ class Layout(NamedTuple):
 def layout_of(
     model: torch.nn.Module, optimizer: Any, state: Mapping[str, torch.Tensor], settings: str
 ) -> Layout:
-    """optimizer: the result of as_one_optimizer(), or None."""
+    """Returns the layout of a model and its optimizer.
+
+    optimizer: the result of as_one_optimizer(), or None.
+    """
     names = names_of(model)
     known = dict(names)  # and the buffers, of which several may be one
     found: dict[str, str | None] = {}
@@ -48,13 +51,13 @@ def keep_layout(
     checkpoints: CheckpointOptions | None, model: torch.nn.Module, optimizer: Any,
     state: Mapping[str, torch.Tensor], settings: str,
 ) -> None:
-    """Writes the layout into the folder of a session's checkpoints, if they have its names."""
+    """Writes the layout into the checkpoint folder, unless the user named the arrays."""
     if checkpoints is not None and not checkpoints.names:
         write_layout(checkpoints.folder, layout_of(model, optimizer, state, settings))
 
 
 def write_layout(folder: str, layout: Layout) -> None:
-    """Writes the layout. A failure ends no training: an export can take the model instead."""
+    """Writes the layout. A failure does not stop training: an export can use the model instead."""
     if read_layout(folder) == layout:
         return
     path = os.path.join(folder, LAYOUT_FILE)
@@ -70,7 +73,7 @@ def write_layout(folder: str, layout: Layout) -> None:
 
 
 def read_layout(folder: str) -> Layout | None:
-    """Returns the layout of a folder; None if there is none that can be read."""
+    """Returns the layout of a folder, or None if the folder has no readable layout."""
     try:
         with open(os.path.join(folder, LAYOUT_FILE), encoding="utf-8") as file:
             content = json.load(file)

@@ -1,4 +1,4 @@
-"""Training over slow links: each worker makes many steps of its own between two averages."""
+"""Training over slow links: each worker makes many local steps between two averages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def local_sgd(
     checkpoints: CheckpointOptions | None = None,
     **options: Any,
 ) -> LocalSgd:
-    """Makes a training loop elastic over slow links; returns when this worker is part of the job.
+    """Makes a training loop elastic over slow links. Returns once this worker has joined the job.
 
     ::
 
@@ -64,40 +64,42 @@ def local_sgd(
             loss(model(images), labels).backward()
             trainer.step()
 
-    This is DiLoCo (arXiv 2311.08105). A round is up to `every` steps of the inner optimizer, at
-    each worker with its own samples. Then the outer weights move: the outer optimizer's gradient is
-    the outer weights minus the mean of the workers' weights, weighted by samples. The workers
-    exchange the size of the model once per round. A round is one step of the session: its outer
-    gradient and all samples of its inner steps are committed together, once. A worker joins, leaves
-    and is killed as with elastic().
+    This is DiLoCo (arXiv 2311.08105). In a round, each worker makes up to `every` steps of the
+    inner optimizer with its own samples. Then the outer optimizer updates the outer weights. Its
+    gradient is the outer weights minus the mean of the workers' weights, weighted by samples. Once
+    per round the workers exchange data of the model's size. A round is one step of the session. The
+    round's outer gradient and all samples of its inner steps are committed together, once. Workers
+    join, leave and are killed as with elastic().
 
-    model: as with elastic(). Within a round its parameters are this worker's own. After a step()
-    that returns a result they are the outer weights, equal at all workers; evaluate then.
-    inner: any optimizer that steps without a closure. Its state is this worker's own, and dies with
-    the worker. A newcomer begins with a fresh state, and so does each worker of a job that goes
-    back to a checkpoint. After a round that was not applied the state is that before the round.
-    outer: an optimizer with the same parameters. It is SGD without dampening, Adam, AdamW, RMSprop,
-    or one that has its state from the start. The paper uses SGD with Nesterov momentum. Its state
-    is common.
-    samples: a loader, or a ledger, with SampleOrder.ON_DEMAND. A round takes up to `every` times
-    the loader's `batch_samples` from it, or the `samples` of batches(). A worker that holds fewer
-    makes fewer inner steps; one without samples makes none. So give partitions of about a round's
-    samples.
-    every: the inner steps of a round, at least 1; the same at all workers.
-    scheduler: of the inner optimizer, of ``torch.optim.lr_scheduler``, stepped here after each
-    inner step. A round advances it by `every` steps at all workers. Its position is common.
-    clip_norm: the largest norm of the gradient of each inner step, as for
+    model: as with elastic(). Within a round each worker has its own parameters. After a step() that
+    returns a result, the parameters are the outer weights, equal at all workers. Evaluate the model
+    then.
+    inner: any optimizer that steps without a closure. Its state belongs to this worker, and is lost
+    if the worker dies. A newcomer begins with a fresh state. If the job goes back to a checkpoint,
+    each worker begins with a fresh state. If a round is not applied, the state from before the
+    round is restored.
+    outer: an optimizer of the same parameters. It is SGD without dampening, Adam, AdamW, RMSprop,
+    or an optimizer whose state exists before the first step. The paper uses SGD with Nesterov
+    momentum. The outer optimizer's state is equal at all workers.
+    samples: a loader, or a ledger, with SampleOrder.ON_DEMAND. In a round a worker takes up to
+    `every` times the loader's `batch_samples`, or the `samples` of batches(). A worker that holds
+    fewer samples makes fewer inner steps. A worker without samples makes no inner step. So choose
+    partitions of about one round's samples.
+    every: the number of inner steps in a round, at least 1 and equal at all workers.
+    scheduler: a scheduler of ``torch.optim.lr_scheduler`` for the inner optimizer. The trainer
+    steps it after each inner step. A round advances the scheduler by `every` steps, equally at all
+    workers.
+    clip_norm: the maximum norm of the gradient of each inner step, as for
     ``torch.nn.utils.clip_grad_norm_``.
-    seed, participants, checkpoints, options: as with elastic(). A checkpoint has the outer weights
-    under the model's names, the outer optimizer's state as ``optimizer.NAME.KEY``, and no inner
-    state. ``step_timeout_s`` and ``operation_timeout_s`` bound the time for which a worker may end
-    a round later than the others.
+    seed, participants, checkpoints, options: as with elastic(). A checkpoint holds the outer
+    weights under the model's names, and the outer optimizer's state as ``optimizer.NAME.KEY``. It
+    does not hold the inner state. ``step_timeout_s`` and ``operation_timeout_s`` limit how much
+    later than the other workers a worker may end a round.
 
-    It needs memory beside that of the model and the inner optimizer. That is for the outer weights,
-    the outer gradient, the outer optimizer's state, and a second copy of the inner optimizer's
-    state. Buffers that ``state_dict()`` names move by the mean of their changes over a round. A
-    model on a GPU trains as with elastic(). Raises the errors of elastic().
-    docs/guide/slow_links.md has more.
+    Beside the model and the inner optimizer, memory holds the outer weights, the outer gradient and
+    the outer optimizer's state. It also holds a second copy of the inner optimizer's state. Buffers
+    that ``state_dict()`` names change by the mean of their changes over a round. A model on a GPU
+    trains as with elastic(). Raises the errors of elastic(). docs/guide/slow_links.md has more.
     """
     return LocalSgd(
         model, inner, outer, samples, every, scheduler, clip_norm, seed, participants, checkpoints,
@@ -197,25 +199,25 @@ class LocalSgd(TrainingLoop):
 
     @property
     def mean_loss(self) -> float | None:
-        """The mean loss over all samples of the last round, of all workers.
+        """The mean loss over the samples of all workers in the last round.
 
-        It is a mean of the losses that step() was given; give them at all workers. None before the
-        first round of this worker, or if this worker gave none.
+        It is computed from the losses that are passed to step(), so pass them at all workers. None
+        before this worker's first round, or if this worker passed no loss.
         """
         if self._mean_loss is None or not self._has_loss:
             return None
         return float(self._mean_loss)
 
     def step(self, loss: torch.Tensor | None = None) -> StepResult | None:
-        """Makes an inner step. The last one of a round also ends the round.
+        """Makes an inner step. The last inner step of a round also ends the round.
 
         loss: the mean over the samples of this batch, for ``mean_loss``.
 
-        Replaces ``inner.step()``; there are no gradients afterwards. Returns None if the round
-        continues. Otherwise the result is that of Session.end_step(). The outer weights were moved,
-        or the round was not applied; the model then has the outer weights. Continue with the next
-        batch whatever the result. Raises the errors of Session.end_step(), and those of the
-        optimizers and the scheduler.
+        Replaces ``inner.step()``. Afterwards the gradients are None. Returns None if the round
+        continues. Otherwise returns the result of Session.end_step(). The model then has the outer
+        weights, whether the round was applied or not. Continue with the next batch whatever the
+        result is. Raises the errors of Session.end_step(), and those of the optimizers and the
+        scheduler.
         """
         self._settings.expect_unchanged()
         self._outer_settings.expect_unchanged()
@@ -252,7 +254,10 @@ class LocalSgd(TrainingLoop):
             self._loss_sum += loss.detach() * self._part
 
     def _end_round(self) -> StepResult:
-        """Ends the step of the session, with the same inner steps as long as they are due."""
+        """Ends the session's step.
+
+        Retries the step with the same inner steps while their samples are still due.
+        """
         taken = self._ledger.taken
         due = self._take_again()
         before = self.session.step

@@ -1,4 +1,4 @@
-"""Carries the decisions of the workers' loops: hyperparameters, and the end."""
+"""Exchanges the decisions of the workers' loops: hyperparameters, and requests to stop."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ def _is_number(value: Any) -> bool:
 
 
 class LoopValues:
-    """Carries the hyperparameters of an optimizer's groups with the gradients of a step.
+    """Exchanges the hyperparameters of an optimizer's groups with the gradients of a step.
 
-    Each worker with samples sends the hyperparameters that its loop has set, which must be equal.
-    The workers without samples receive them. Any worker may ask for the end.
+    Each worker with samples sends the hyperparameters that its loop has set. They must be equal at
+    all these workers. The workers without samples receive them. Any worker may ask to stop the
+    training.
 
     form: a tensor without memory, with the shape of the averaged values.
-    carried: the memory of these values, once it is allocated.
-    asks_to_stop: this worker asks for the end.
+    carried: the memory of the averaged values, once it is allocated.
+    asks_to_stop: this worker asks to stop the training.
     has_set: the loop may set hyperparameters.
-    changes: grows with each step that sets one other than a learning rate.
-    mean_loss: over the samples of the last step that was applied, of the workers that gave a loss.
-    None: no worker gave one.
+    changes: grows with each step that changes a hyperparameter other than a learning rate.
+    mean_loss: the mean over the samples of the last applied step, at the workers that passed a
+    loss. None: no worker passed a loss.
     metric: the metric that this worker reports next.
-    received_metric: the metric of the last step that was applied. None: no worker reported one.
+    received_metric: the metric of the last applied step. None: no worker reported a metric.
     """
 
     def __init__(self, optimizer: Any, has_set: bool) -> None:
@@ -62,12 +63,12 @@ class LoopValues:
         self._others: list[float] = []  # the last numbers that are no learning rates
 
     def send(self, votes: bool, loss: torch.Tensor | float | None, share: float = 1.0) -> None:
-        """Writes this worker's values, as part of a step with samples.
+        """Writes this worker's values for a step in which it has samples.
 
-        votes: False if the loop's body did not run, since all samples are corrupt. The other
-        workers then decide on the numbers.
-        loss: the mean over these samples. For a share of the samples: their sum, divided by the
-        number of all. None: not known.
+        votes: False if the loop's body did not run, because all samples are corrupt. Then the other
+        workers decide on the hyperparameters.
+        loss: the mean over this worker's samples. If only a `share` of them has a loss: the sum of
+        these losses, divided by the number of all samples. None: not known.
         """
         if votes:
             self._send_numbers()
@@ -96,7 +97,7 @@ class LoopValues:
         self.carried.copy_(self._sent)
 
     def expect_sent(self) -> None:
-        """Checks that the loop has set nothing since its values were sent."""
+        """Raises InvalidArgument if the loop set a hyperparameter after the values were sent."""
         if self._has_set and self._has_sent and self._present().tobytes() != self._values.tobytes():
             raise InvalidArgument(
                 "end a step: the loop set a hyperparameter after the last batch of the step; set "
@@ -108,9 +109,9 @@ class LoopValues:
         self.sent_metric = None
 
     def receive(self) -> bool:
-        """Sets the values of a step that is applied. Returns whether a worker asks for the end.
+        """Sets the values of an applied step. Returns True if a worker asks to stop.
 
-        Raises if workers have sent different values.
+        Raises InvalidArgument if workers sent different values.
         """
         mean = self.carried.cpu()
         votes, stop, loss, with_loss, metric, with_metric = mean[:_HEAD].tolist()
@@ -165,7 +166,10 @@ class LoopValues:
             ) from error
 
     def _set(self, values: npt.NDArray[np.float64]) -> None:
-        """Sets all numbers in the same types at all workers, as they become bytes of the state."""
+        """Sets all numbers, in the same types at all workers.
+
+        The numbers become bytes of the state, so their types must be equal.
+        """
         groups = self._optimizer.param_groups
         for (group, key, index, kind), number in zip(self._places, values.tolist(), strict=True):
             value = _in_type(kind, number)
@@ -185,7 +189,7 @@ class LoopValues:
 
 
 def _in_type(kind: type, number: float) -> Any:
-    """Returns the number in the type that it began with; an int may have become a fraction."""
+    """Converts the number to its first type. An int that became a fraction stays a float."""
     if kind is int:
         return int(number) if number.is_integer() else number
     return kind(number)

@@ -11,10 +11,10 @@ from .. import device as gpu
 
 
 class LossScale:
-    """Uses a GradScaler when a step is applied; without one it only steps.
+    """Applies a step through a GradScaler. Without a GradScaler it only steps the optimizer.
 
-    It sees the mean gradient, whose bits are the same at all workers. So all find the same
-    infinities, skip the same steps and compute the same scale.
+    The GradScaler sees the mean gradient, whose bits are equal at all workers. So all workers find
+    the same infinities, skip the same steps and compute the same scale.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class LossScale:
 
     @property
     def decides(self) -> bool:
-        """True if a gradient that is not finite is an ordinary part of the training."""
+        """True if an enabled GradScaler handles gradients that are not finite."""
         return self._scaler is not None and self._scaler.is_enabled()
 
     def expect_no_noise(self, measures: bool, participants: Sequence[StepParticipant]) -> None:
@@ -57,7 +57,7 @@ class LossScale:
             ) from error
 
     def step(self) -> None:
-        """Steps the optimizer, unless the gradients are not finite; computes the next scale."""
+        """Steps the optimizer. A GradScaler skips gradients that are not finite, and is updated."""
         if self._scaler is None:
             self._optimizer.step()
             return

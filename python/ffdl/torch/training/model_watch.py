@@ -25,10 +25,10 @@ register_module_module_registration_hook(_count)
 
 
 class ModelWatch:
-    """Detects other parameters, moved parameters, and frozen ones that are to be trained.
+    """Detects new parameters, moved parameters, and frozen parameters that now require gradients.
 
-    A full check in each step would take as long as a small step. It runs when a module has
-    registered something since the last check, or a parameter is frozen no more.
+    A full check in each step would take as long as a small step. So it runs only after a module has
+    registered something, or after a frozen parameter requires gradients.
     """
 
     def __init__(self, model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:

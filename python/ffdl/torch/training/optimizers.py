@@ -1,4 +1,4 @@
-"""Optimizers with a state of a fixed shape from the start, also several as one."""
+"""Optimizers whose state has a fixed shape from the start. Several can be used as one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refuse(what: str, why: str) -> None:
 
 
 class Optimizers:
-    """Several optimizers that are stepped together, with the parts of an optimizer used here."""
+    """Several optimizers that are stepped together. It has the part of Optimizer that ffdl uses."""
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._all = list(optimizers)
@@ -70,7 +70,7 @@ class Schedulers:
                 one.step()
 
     def step_with(self, metric: float) -> None:
-        """Steps those that are stepped with a metric."""
+        """Steps the schedulers that take a metric."""
         for one in self._all:
             if _takes_metric(one):
                 one.step(metric)
@@ -84,7 +84,7 @@ class Schedulers:
 
 
 def as_one_optimizer(doing: str, given: Any) -> Any:
-    """Returns an optimizer, or Optimizers for a sequence of several."""
+    """Returns a single optimizer unchanged, and a sequence of optimizers as Optimizers."""
     if isinstance(given, torch.optim.Optimizer):
         return given
     if not isinstance(given, (list, tuple)) or not given or not all(
@@ -98,7 +98,7 @@ def as_one_optimizer(doing: str, given: Any) -> Any:
 
 
 def all_of(optimizer: Any) -> list[torch.optim.Optimizer]:
-    """Returns the optimizers that as_one_optimizer() was given."""
+    """Returns the optimizers that were passed to as_one_optimizer()."""
     return optimizer.all if isinstance(optimizer, Optimizers) else [optimizer]
 
 
@@ -107,9 +107,9 @@ def _takes_metric(scheduler: Any) -> bool:
 
 
 def as_one_scheduler(optimizer: Any, scheduler: Any, has_metric: bool = False) -> Any:
-    """Returns None, a scheduler, or Schedulers; checks what they change.
+    """Returns None, a scheduler, or Schedulers. Checks that each changes this optimizer.
 
-    has_metric: the trainer has a metric for it.
+    has_metric: the trainer can step a scheduler with a metric.
     """
     if scheduler is None:
         return None
@@ -131,9 +131,9 @@ def as_one_scheduler(optimizer: Any, scheduler: Any, has_metric: bool = False) -
 def parameters_of(
     optimizer: Any, parameters: list[torch.nn.Parameter], names: dict[int, str]
 ) -> list[torch.nn.Parameter]:
-    """Returns the optimizer's parameters that require gradients, in its order.
+    """Returns the optimizer's parameters that require gradients, in the optimizer's order.
 
-    Checks that they are the given ones, which are those of the model.
+    Raises InvalidArgument if they are not exactly `parameters`, which are those of the model.
     """
     given = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
     missing = {id(p) for p in parameters} - {id(p) for p in given}
@@ -158,7 +158,7 @@ def make_optimizer_state(
     names: dict[int, str],
     reset: ResetState | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Returns the tensors of the optimizer's state, and creates missing ones."""
+    """Returns the tensors of the optimizer's state. Creates the state that is missing."""
     given = parameters_of(optimizer, parameters, names)
     for one in all_of(optimizer):
         own = [p for group in one.param_groups for p in group["params"] if p.requires_grad]
@@ -180,7 +180,7 @@ def make_optimizer_state(
 def _make_state(
     optimizer: torch.optim.Optimizer, own: list[torch.nn.Parameter], reset: ResetState | None
 ) -> None:
-    """Makes the state by one step with gradients of zeros, and sets all back to before it."""
+    """Creates the state by one step with zero gradients, and resets all values to those before."""
     name = type(optimizer).__name__
     known = _BEGIN.get(name) if type(optimizer).__module__.startswith("torch.optim") else None
     if known is None and reset is None:
@@ -213,10 +213,10 @@ def _make_state(
 
 
 class StateWatch:
-    """Checks that a step changes the optimizer's state in place, as the session needs it.
+    """Checks that a step changes the optimizer's state in place, as the session requires.
 
-    It checks after the first step, and whenever the loop has set a number other than the learning
-    rate. With another momentum an optimizer may need more state.
+    It checks after the first step, and after the loop has set a number other than the learning
+    rate. For example, an optimizer may need more state with another momentum.
     """
 
     def __init__(self, optimizer: Any, state: dict[str, torch.Tensor]) -> None:
@@ -225,9 +225,9 @@ class StateWatch:
         self._checked: int | None = None
 
     def expect_unmoved(self, change: int) -> None:
-        """Checks the state if `change` differs from that of the last check.
+        """Checks the state if `change` differs from its value at the last check.
 
-        change: grows whenever the loop has set such a number.
+        change: grows whenever the loop has set a number other than the learning rate.
         """
         if self._checked == change:
             return

@@ -18,13 +18,16 @@ def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) 
     """True if averaging can use resources that the threads of backward leave free.
 
     Free resources are the network between hosts, or a processor that no worker's threads use.
-    threads: of each worker.
+    threads: the number of threads of each worker.
     """
     return workers > of_this_host or (workers > 1 and processors > workers * threads)
 
 
 def _is_worth_it_here(session: Session, device: torch.device) -> bool:
-    """Returns is_worth_it() here. Workers of a job that was started on one host stay there."""
+    """Returns is_worth_it() for the present world.
+
+    If the job was started on one host, all its workers are counted as workers of this host.
+    """
     workers = session.world.size
     if gpu.is_gpu(device):  # its copies and sums run beside the processors
         return workers > 1
@@ -39,12 +42,12 @@ def _is_worth_it_here(session: Session, device: torch.device) -> bool:
 
 
 class Overlap:
-    """Reports to the session how far backward has come in the gradients of a step.
+    """Reports to the session how many gradients of a step backward has computed.
 
-    They are averaged in the order in which backward usually computes them, the last parameter's
-    first (PyTorch Distributed, PVLDB 13(12), 2020, section 3.2.3). With wanted=None backward is
-    watched in the same way, but averaging begins only if it is worth it. With bucket_bytes=0 this
-    does nothing.
+    Gradients are averaged in the order in which backward usually computes them, the last
+    parameter's gradient first (PyTorch Distributed, PVLDB 13(12), 2020, section 3.2.3). With
+    wanted=None backward is watched in the same way, but averaging during backward begins only if it
+    is worth it. With bucket_bytes=0 this does nothing.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Overlap:
             parameter.register_post_accumulate_grad_hook(functools.partial(self._note, place))
 
     def begin_step(self, session: Session, samples: int) -> None:
-        """Makes the following backward a part of this step, the mean over that many samples."""
+        """Makes the next backward a part of this step, as a mean over `samples` samples."""
         self._is_step = True
         self._samples = samples
         if self._is_worth_it is None:
@@ -81,7 +84,7 @@ class Overlap:
         self._session = session if self._is_worth_it else None
 
     def change_world(self) -> None:
-        """Checks again, in the first step of each world, that overlap is worth it."""
+        """Makes the first step of the new world check again if overlap is worth it."""
         self._is_worth_it = self._wanted
 
     @contextlib.contextmanager
@@ -93,7 +96,7 @@ class Overlap:
             self._is_step = was_step
 
     def end_step(self) -> None:
-        """Expects the gradients as backward computed them."""
+        """Raises InvalidArgument if a gradient was changed after backward computed it."""
         self._is_step = False
         if self._failed:
             self._refuse_second()

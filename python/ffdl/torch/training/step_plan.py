@@ -25,8 +25,8 @@ from ...data import parts
 class StepPlan:
     """The plan of a worker's steps in the present world.
 
-    world: set whenever the world changes. It and the noise are the same at all members when they
-    apply a step, so the learning rate is, too.
+    world: set whenever the world changes. All members apply a step with the same world and the same
+    noise, so they compute the same learning rate.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class StepPlan:
             )
 
     def samples(self, ledger: SampleLedger) -> int | None:
-        """Samples that this worker takes from the ledger; None: the default of ledger or loader."""
+        """Returns how many samples this worker takes. None: the default of ledger or loader."""
         if self.rule is None or ledger.order == SampleOrder.GLOBAL:
             return None
         return self._batch().share
@@ -74,7 +74,7 @@ class StepPlan:
     def bucket_bytes(
         self, given: int, overlap: bool | None, participants: Sequence[StepParticipant]
     ) -> int:
-        """Returns the size of the buckets for averaging; 0: gradients are needed whole."""
+        """Returns the bucket size for averaging, or 0 if gradients are needed whole."""
         reader = None
         if self.measures_noise or any(isinstance(one, GradientNoise) for one in participants):
             reader = "the noise of gradients is measured"
@@ -91,12 +91,12 @@ class StepPlan:
 
     @property
     def progress(self) -> float:
-        """The steps by which this step advances a schedule."""
+        """The number of steps by which this step advances a scheduler."""
         return 1.0 if self.rule is None else self._batch().progress
 
     @contextlib.contextmanager
     def learning_rate(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-        """Sets this step's learning rate inside, and restores the optimizer's afterwards."""
+        """Sets this step's learning rate within the block, and then restores the previous rate."""
         if self.rule is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""The loop over batches that trainings with a session have in common."""
+"""The loop over batches that elastic() and local_sgd() share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
 
 
 def alone_if_not_launched(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options of a session, with a store of its own for a process without launcher."""
+    """Returns the session's options. A process without a launcher gets a store in memory."""
     if options.get("store") is not None or job_environment() is not None:
         return options
     if any(os.environ.get(size, "1") != "1" for size in _SIZES):
@@ -44,11 +44,11 @@ def alone_if_not_launched(options: dict[str, Any]) -> dict[str, Any]:
 
 
 class TrainingLoop:
-    """Gives out the batches of each step of a session, and ends the training.
+    """Returns the batches of each step of a session, and ends the training.
 
     session: the ffdl.Session.
-    left: this worker was asked to leave, and has left. End without the work that belongs to the end
-    of the training.
+    left: this worker was asked to leave, and has left. End the program then, without the work that
+    follows a finished training.
     """
 
     session: Session
@@ -76,16 +76,17 @@ class TrainingLoop:
 
     @property
     def step_number(self) -> int:
-        """The number of steps that were applied, by all workers since the training began."""
+        """The number of steps that the job has applied since the training began."""
         return self.session.step
 
     @property
     def is_main(self) -> bool:
-        """True at one worker of the present world, which logs and evaluates for all.
+        """True at the main worker of the present world, which logs and evaluates for all workers.
 
-        Another worker takes this part when that worker dies or leaves, so ask each time. After the
-        training the main worker of the last step keeps it. If that worker dies then, there is no
-        main worker. A worker that has left is not the main one. Any thread may ask.
+        If the main worker dies or leaves, another worker becomes the main one, so ask each time.
+        After the training, the main worker of the last step stays the main one. If that worker dies
+        then, there is no main worker. A worker that has left is not the main one. Any thread may
+        ask.
         """
         return self._is_main and not self.left
 
@@ -97,19 +98,21 @@ class TrainingLoop:
         steps: int | None = None,
         collate: Callable[[Sequence[Any]], Any] = default_collate,
     ) -> Iterator[Any]:
-        """Iterates over this worker's batches, one for each step that has samples for it.
+        """Iterates over this worker's batches: one for each step in which the worker has samples.
 
         Call step() after each batch. A step of the session has several batches with micro-batches,
-        with a batch rule that divides a worker's share, and with local_sgd(). At the end this makes
-        the last step stable and leaves the job.
+        with a batch rule that divides a worker's share, and with local_sgd(). When the iteration
+        ends, it makes the last step stable and leaves the job.
 
-        dataset: with a ledger: returns a sample by its number. A batch is ``collate`` of such
-        samples. None: a batch is the numbers, int64[n]. With a loader leave dataset, samples and
-        collate out.
-        samples: with a ledger: the most samples of a step. None: all that are due, which is meant
-        for SampleOrder.GLOBAL. local_sgd() requires it: the samples of an inner step.
-        steps: ends when this many were applied since the training began, or when all epochs are
-        done. The same at all workers. None: that of the loader, or no limit.
+        dataset: with a ledger: returns a sample by its number. A batch is the result of ``collate``
+        for a list of samples. None: a batch holds the sample numbers, int64[n]. With a loader omit
+        dataset, samples and collate.
+        samples: with a ledger: the maximum number of samples in a step. None: all samples that are
+        due, which is meant for SampleOrder.GLOBAL. local_sgd() requires it, as the number of
+        samples in an inner step.
+        steps: the iteration ends when this many steps were applied since the training began, or
+        when all epochs are done. All workers pass the same number. None: the `steps` of the loader,
+        or no limit.
         """
         self._begin_loop(dataset, samples, steps, collate)
         yield from self._until_over(lambda: self._steps(dataset, samples, collate))
@@ -143,7 +146,7 @@ class TrainingLoop:
     def _until_over(self, loop: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """Iterates over the loop's batches, and ends the training.
 
-        Continues with the loop if all members returned to a checkpoint.
+        If all members went back to a checkpoint meanwhile, it runs the loop again.
         """
         while True:
             yield from loop()
@@ -160,13 +163,13 @@ class TrainingLoop:
                 self._settle()
 
     def _expect_samples(self, samples: int | None) -> None:
-        """Checks the number of samples that batches() was given."""
+        """Checks the argument `samples` of batches()."""
         raise NotImplementedError
 
     def _plan_step(self, samples: int | None) -> tuple[int | None, parts.Cut]:
-        """Plans the step: the number of samples to take, and the function that cuts them.
+        """Returns the number of samples to take in this step, and the function that cuts them.
 
-        None: the default number. Each part of the cut is a batch.
+        A number of None stands for the default. Each part of the cut is a batch.
         """
         raise NotImplementedError
 
@@ -182,17 +185,20 @@ class TrainingLoop:
         self._is_due = True
 
     def _settle(self) -> None:
-        """Sets the model to the common state of the members, whatever the result of the step."""
+        """Sets the model to the members' common state, whatever the result of the step was."""
         raise NotImplementedError
 
     def _leave_on_sigterm(self) -> None:
-        """Lets SIGTERM, on the main thread, ask this worker to leave."""
+        """On the main thread, installs a handler of SIGTERM that asks this worker to leave."""
         if threading.current_thread() is threading.main_thread():
             self._handler = self._on_sigterm
             signal.signal(signal.SIGTERM, self._handler)
 
     def _keep_sigterm(self) -> None:
-        """Takes SIGTERM back from a handler that was installed meanwhile, which is called too."""
+        """Installs the SIGTERM handler again if the loop replaced it.
+
+        The loop's handler is called, too.
+        """
         if self._handler is None or threading.current_thread() is not threading.main_thread():
             return
         present = signal.getsignal(signal.SIGTERM)
