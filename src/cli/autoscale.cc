@@ -49,7 +49,7 @@ void add_store(CLI::App& command, ClusterStore& to) {
   command
       .add_option(
           "--store-secret", to.secret,
-          "Secret of the store; prefer the variable, since other users can see command lines")
+          "Secret of the store; prefer the variable, because other users can see command lines")
       ->envname("FFDL_STORE_SECRET");
 }
 
@@ -143,11 +143,11 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   add_store(*command, arguments->store);
   command
       ->add_option("--workers", arguments->workers,
-                   "Number of workers to share (default: those that 'ffdl offer' has offered)")
+                   "Number of workers that this command itself offers, without 'ffdl offer'")
       ->check(within(0, kCountMax));
   command
       ->add_option("--when-full", arguments->when_full,
-                   "Treatment of a job that does not fit: queue (the default) or drop")
+                   "Reaction to a job that does not fit the cluster: queue (the default) or drop")
       ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
   command
       ->add_option("--interval", arguments->interval_s,
@@ -156,7 +156,7 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--switch-cost", arguments->switch_s,
-                   "Seconds that a job loses with a change of size")
+                   "Seconds that a job loses when its size changes")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   command
@@ -167,9 +167,9 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   command->add_flag("--show", arguments->show, "Only print the last decision and its reasons");
   command->add_flag("--json", arguments->json, "With --show: print one JSON document");
   command->footer(
-      "Jobs take part by 'ffdl run --autoscale' with the same store. This command may be killed\n"
-      "and started again at any time: the jobs continue to train, and it reads its state from the\n"
-      "store.\n\n"
+      "To add a job, start it by 'ffdl run --autoscale' with the same store. You may kill this\n"
+      "command and start it again at any time. The jobs continue to train, and the new command\n"
+      "reads its state from the store.\n\n"
       "Examples:\n  ffdl autoscale --store tcp://$HOME/cluster --workers 8\n"
       "  ffdl run --store tcp://$HOME/cluster --autoscale --workers 1:8 --job a train.py\n"
       "  ffdl autoscale --store tcp://$HOME/cluster --show");
@@ -185,7 +185,7 @@ void add_offer_command(CLI::App& app, Status& outcome) {
   command->add_option("node", arguments->node, "Name of the node")->required();
   command
       ->add_option("workers", arguments->workers,
-                   "Number of workers that the node has room for; 0 withdraws the node")
+                   "Number of workers that the node can run; 0 withdraws the offer")
       ->check(within(0, kCountMax))
       ->required();
   command->callback([arguments, &outcome] { outcome = run_offer(*arguments); });

@@ -90,7 +90,7 @@ void add_data_command(CLI::App& app, Status& outcome) {
   CLI::App* data = app.add_subcommand("data", "Check how a job used its data");
   data->require_subcommand(1);
   CLI::App* audit = data->add_subcommand(
-      "audit", "Prove that each sample was used once per epoch, or list those that were not");
+      "audit", "Prove that each sample was used once per epoch, or list the samples that were not");
   audit
       ->add_option(
           "LOG", arguments->logs,
@@ -98,14 +98,14 @@ void add_data_command(CLI::App& app, Status& outcome) {
           "--ledger-log'")
       ->required();
   audit->add_option("--then", arguments->then,
-                    "Logs, or the folder, of the next job, which continued from a checkpoint of "
-                    "the one before; may be repeated");
+                    "Logs or folder of a later job, which continued from a checkpoint of the job "
+                    "before; may be repeated");
   audit->add_flag(
       "--complete", arguments->options.complete,
-      "Require that all epochs are complete; otherwise the last one may be in progress");
+      "Require that all epochs are complete; by default the last epoch may be in progress");
   audit->add_flag("--json", arguments->json, "Print JSON");
   audit->footer(
-      "Exit code 1: samples are missing or repeated, or a log cannot be read.\n\n"
+      "The exit code is 1 if samples are missing or repeated, or if a log cannot be read.\n\n"
       "Examples:\n  ffdl data audit logs/\n  ffdl data audit --complete --json commits-*\n"
       "  ffdl data audit monday/ --then tuesday/");
   audit->callback([arguments, &outcome] { outcome = run_audit(*arguments); });

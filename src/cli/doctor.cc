@@ -116,16 +116,16 @@ void add_doctor_command(CLI::App& app, Status& outcome) {
   const auto options = std::make_shared<DoctorOptions>();
   CLI::App* doctor = app.add_subcommand(
       "doctor",
-      "List ffdl's shared-memory segments and folders of jobs, and remove this user's that no "
+      "List ffdl's shared-memory segments and job folders, and remove those of this user that no "
       "process uses");
-  doctor->add_flag("-n,--dry-run", options->dry_run, "Only list; remove nothing");
+  doctor->add_flag("-n,--dry-run", options->dry_run, "List, but remove nothing");
   doctor->add_flag("--json", options->json, "Print JSON");
   doctor->footer(
-      "A segment is in use while any process holds one of its locks: its server, or a learner\n"
-      "that waits for a new server. A parameter server that was killed can be continued from its\n"
-      "segment (ParameterServer::adopt), which this command removes: use --dry-run first.\n\n"
-      "The folder of a job is in use while 'ffdl run' or a worker holds its lock. The folder of\n"
-      "a job with a name is kept: the next 'ffdl run --job NAME' continues from its store.\n\n"
+      "A segment is in use while its server, or a learner that waits for a new server, holds one\n"
+      "of the segment's locks. ParameterServer::adopt continues a killed server from its segment.\n"
+      "This command removes such segments, so use --dry-run first.\n\n"
+      "The folder of a job is in use while 'ffdl run' or a worker holds its lock. The folder of a\n"
+      "named job is kept, because the next 'ffdl run --job NAME' continues from its store.\n\n"
       "Examples:\n  ffdl doctor --dry-run\n  ffdl doctor\n  ffdl doctor --json | jq "
       "'.segments[].name'");
   doctor->callback([options, &outcome] { outcome = run_doctor(*options); });

@@ -9,18 +9,18 @@ namespace ffdl::cli {
 void add_job_arguments(CLI::App& command, JobArguments& to) {
   command.add_option("job", to.job, "Name of the job, as 'ffdl run' prints it")->required();
   command.add_option("--store", to.store,
-                     "URL of its store (default: that of the job on this host)");
+                     "URL of the job's store (default: the store of the job on this host)");
   command
       .add_option("--store-secret", to.store_secret,
-                  "Secret of the store (default: that of the job on this host); prefer the "
-                  "variable, since other users can see command lines")
+                  "Secret of the store (default: the secret of the job on this host); prefer the "
+                  "variable, because other users can see command lines")
       ->envname("FFDL_STORE_SECRET");
 }
 
 void add_during_change(CLI::App& command, DuringChange& to) {
   command.add_flag_callback(
       "--if-settled", [&to] { to = DuringChange::kRefuse; },
-      "Fail without a change if another change is under way");
+      "Fail and change nothing if another change is in progress");
 }
 
 Result<std::unique_ptr<Store>> open_job_store(const JobArguments& arguments) {

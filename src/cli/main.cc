@@ -95,8 +95,8 @@ int main(int argc, char** argv) {
   ffdl::cli::add_status_command(app, outcome);
   // After them, as each would inherit it.
   app.footer(
-      "With the Python package 'ffdl report RUN' draws a run, and 'ffdl checkpoint' lists and\n"
-      "converts checkpoints.");
+      "If the Python package is installed, 'ffdl report RUN' draws a run, and 'ffdl checkpoint'\n"
+      "lists and converts checkpoints.");
   int parsed = kParsed;
   try {
     parsed = parse(app, argc, argv);

@@ -38,13 +38,16 @@ void add_migrate_command(CLI::App& app, Status& outcome) {
   command->add_option("from", arguments->from, "Number of the worker to replace")
       ->check(within(0, kCountMax))
       ->required();
-  command->add_option("to", arguments->to, "Number of the idle worker (default: the smallest)")
+  command
+      ->add_option("to", arguments->to,
+                   "Number of the idle worker to use (default: the smallest number)")
       ->check(within(0, kCountMax));
   add_during_change(*command, arguments->during);
   command->footer(
-      "The job keeps its size until the new worker is ready, and changes its world once.\n"
-      "A job has idle workers while it trains with fewer than the MAX of --workers MIN:MAX.\n"
-      "This command does not wait; 'ffdl status' shows the progress.\n\n"
+      "The old worker trains until the new worker is ready. Then the world changes once, and the\n"
+      "size of the job stays the same.\n"
+      "A job has idle workers if it trains with fewer workers than the MAX of --workers MIN:MAX.\n"
+      "This command does not wait for the change; 'ffdl status' shows the progress.\n\n"
       "Examples:\n  ffdl migrate digits 1\n"
       "  ffdl migrate digits 0 5 --store etcd://10.0.0.2:2379");
   command->callback([arguments, &outcome] { outcome = run_migrate(*arguments); });

@@ -165,22 +165,26 @@ void add_plan_command(CLI::App& app, Status& outcome) {
   auto* source = command->add_option_group("source")->require_option(1);
   source->add_option(
       "--jobs", arguments->jobs,
-      "File of jobs and the worth of their sizes (YAML or JSON), or the output of 'ffdl profile'");
+      "File with jobs and the value of each size (YAML or JSON), or the output of 'ffdl profile'");
   source->add_option("--throughputs", arguments->throughputs,
-                     "Folder of tables, one job each: steps per second by batch and workers");
+                     "Folder with one table per job: steps per second by batch size and workers");
   auto* cluster = command->add_option_group("cluster")->require_option(1);
-  cluster->add_option("--workers", arguments->workers, "Workers to share, without regard to nodes")
+  cluster
+      ->add_option("--workers", arguments->workers,
+                   "Number of workers of a cluster without node boundaries")
       ->check(within(0, kCountMax));
   cluster
       ->add_option("--nodes", arguments->nodes,
-                   "Nodes whose workers to share; the plan then names the nodes")
+                   "Number of nodes of the cluster; the plan names the nodes of each job")
       ->check(within(1, 100'000));
   command
-      ->add_option("--gpus-per-node", arguments->gpus_per_node, "With --nodes: workers of a node")
+      ->add_option("--gpus-per-node", arguments->gpus_per_node,
+                   "With --nodes: number of workers per node")
       ->check(within(1, 1000))
       ->capture_default_str();
   command
-      ->add_option("--batch", arguments->batch, "Batches of the tables to use: dynamic, min or max")
+      ->add_option("--batch", arguments->batch,
+                   "Batch sizes to use from the tables: dynamic, min or max")
       ->transform(one_of<cluster::BatchChoice>({{"dynamic", cluster::BatchChoice::kDynamic},
                                                 {"min", cluster::BatchChoice::kMin},
                                                 {"max", cluster::BatchChoice::kMax}}));

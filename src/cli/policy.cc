@@ -90,7 +90,8 @@ Status run_replay(const ReplayArguments& arguments, int& exit_code) {
 
 void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<ReplayArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand("policy", "Elastic policies (docs/guide/policies.md)");
+  CLI::App* command =
+      app.add_subcommand("policy", "Test elastic policies (docs/guide/policies.md)");
   command->require_subcommand(1);
   CLI::App* replay = command->add_subcommand(
       "replay", "Replay a recorded job, and print the sizes that a policy would have requested");
@@ -100,11 +101,11 @@ void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
       ->required();
   replay
       ->add_option("--first-workers", arguments->first_workers,
-                   "Size to begin with (default: that of the trace)")
+                   "Number of workers at the start (default: as in the trace)")
       ->check(within(1, kCountMax));
   replay
       ->add_option("--window", arguments->window_s,
-                   "Seconds within which a change that undoes another is a reversal")
+                   "Seconds within which a change in the opposite direction is a reversal")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   replay

@@ -96,17 +96,20 @@ Status run_profile(const ProfileArguments& arguments, std::atomic<int>& signalle
 void add_profile_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<ProfileArguments>();  // shared with the callback below
   CLI::App* command =
-      app.add_subcommand("profile", "Measure a job with MAX, ... MIN workers in one run");
+      app.add_subcommand("profile", "Measure a job with MAX down to MIN workers in one run");
   add_run_options(*command, arguments->run);
-  command->add_option("--steps", arguments->steps, "Steps to measure with each number of workers")
+  command
+      ->add_option("--steps", arguments->steps,
+                   "Number of steps to measure with each number of workers")
       ->check(within(1, kCountMax))
       ->capture_default_str();
-  command->add_option("--output", arguments->output, "File for the profile (default: print it)");
+  command->add_option("--output", arguments->output,
+                      "File for the profile (default: standard output)");
   command->footer(
-      "The program is one for 'ffdl run' whose session has a StepMetrics (docs/guide/launch.md).\n"
-      "Sizes are measured from MAX down to MIN. The program must train until MIN is measured, and\n"
-      "is then asked to end. Its lines are printed before the profile; give --output or --log-dir\n"
-      "to separate them.\n\n"
+      "The session of the program must have a StepMetrics (docs/guide/launch.md). Sizes are\n"
+      "measured from MAX down to MIN. The program must train until MIN is measured, and is then\n"
+      "asked to end. The output of the program is printed before the profile; use --output or\n"
+      "--log-dir to separate the two.\n\n"
       "Exit codes:\n"
       "  0         all sizes were measured\n"
       "  1         a size was not measured\n"

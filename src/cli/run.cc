@@ -404,28 +404,29 @@ namespace {
 
 void add_sizes(CLI::App& command, RunArguments& to) {
   command.add_option("--workers", to.workers,
-                     "Number of workers, N or MIN:MAX: starts MAX, and continues with MIN or more "
-                     "(default 1)");
+                     "Number of workers, N or MIN:MAX (default 1). MAX workers start, and the job "
+                     "continues while at least MIN are left.");
   command
       .add_option("--start", to.start,
-                  "Number of workers to begin with, from MIN to MAX (default MAX); 'ffdl scale' "
-                  "starts more")
+                  "Initial number of workers, from MIN to MAX (default MAX); 'ffdl scale' changes "
+                  "the number later")
       ->check(within(1, kCountMax));
   command.add_option("--nnodes", to.nnodes,
-                     "Number of nodes, N or MIN:MAX; start 'ffdl run' on each");
+                     "Number of nodes, N or MIN:MAX; start 'ffdl run' on each node");
   command.add_option(
       "--nproc-per-node,--nproc_per_node", to.nproc,
-      "Workers of a node: a number, cpu (its processors), gpu, or auto (gpu where there is one)");
+      "Workers per node: a number, cpu (one per processor), gpu (one per GPU), or auto (gpu if the "
+      "node has a GPU, else cpu)");
   command
       .add_option("--node-rank,--node_rank", to.node_rank,
-                  "Number of this node, from 0 on. Default: from the variables of torchrun, Slurm, "
-                  "MPI or Kubernetes. Without these node 0 is at the rendezvous endpoint, and each "
-                  "other node takes a free number.")
+                  "Rank of this node, counted from 0. The default is read from the variables of "
+                  "torchrun, Slurm, MPI or Kubernetes. Without these variables, node 0 is the node "
+                  "at the rendezvous endpoint, and each other node takes a free rank.")
       ->check(within(0, kCountMax));
   command
       .add_option("--max-restarts,--max_restarts", to.max_restarts,
-                  "Restarts of each worker (default 3). Without this option a program that fails "
-                  "in its first minute, before any worker joins, is not restarted.")
+                  "Maximum restarts of each worker (default 3). Without this option, a program "
+                  "that fails in its first minute, before any worker has joined, is not restarted.")
       ->check(within(0, kCountMax));
   command.add_option("--grace", to.grace_s, "Seconds between SIGTERM and SIGKILL of a worker")
       ->check(within(0, 1e6))
@@ -436,13 +437,13 @@ void add_places(CLI::App& command, RunArguments& to) {
   command.add_option("--job,--rdzv-id,--rdzv_id", to.job, "Name of the job (default job-PID)");
   command.add_option(
       "--store", to.store,
-      "URL of the job's store, or 'etcd'. 'etcd' starts an etcd, on the first 3 nodes of 3 or "
-      "more, which survives the loss of one. Default: a store of the job's own, lost with its "
-      "host.");
+      "URL of the job's store, or 'etcd' to start an etcd. With 3 or more nodes, 3 nodes run the "
+      "etcd, which survives the loss of one of them. By default 'ffdl run' starts a store for "
+      "this job, which does not survive the loss of its host.");
   command
       .add_option("--store-secret", to.store_secret,
-                  "Secret of the store (default: a new one with a new store); prefer the variable, "
-                  "since other users can see command lines")
+                  "Secret of the store (default: a new store generates a secret); prefer the "
+                  "variable, because other users can see command lines")
       ->envname("FFDL_STORE_SECRET");
   command.add_option("--rdzv-endpoint,--rdzv_endpoint", to.rdzv_endpoint,
                      "HOST[:PORT] where node 0 serves the store (port 29400). Without --store etcd "
@@ -450,41 +451,45 @@ void add_places(CLI::App& command, RunArguments& to) {
   command
       .add_option("--interface", to.interface,
                   "Interface or network, such as eth1 or 10.1.0.0/16, at which other hosts reach "
-                  "this host's workers (default: the one that reaches the store)")
+                  "this host's workers (default: the interface that leads to the store)")
       ->envname("FFDL_INTERFACE");
   command
       .add_flag("--tls", to.tls,
-                "Encrypt the connections between workers by TLS 1.3; on all hosts or on none")
+                "Encrypt the connections between workers by TLS 1.3; set it on all hosts or none")
       ->envname("FFDL_TLS");
   command.add_option("--rdzv-backend,--rdzv_backend", to.rdzv_backend,
-                     "Back end: c10d or static, with equal meaning");
-  command.add_flag("--standalone", to.standalone, "Start a new store for the job (the default)");
-  command.add_option("--master-addr,--master_addr", to.master_addr, "Value of MASTER_ADDR");
-  command.add_option("--master-port,--master_port", to.master_port, "Value of MASTER_PORT")
+                     "Rendezvous back end of torchrun: c10d or static, without effect");
+  command.add_flag("--standalone", to.standalone, "Start a store for this job (the default)");
+  command.add_option("--master-addr,--master_addr", to.master_addr,
+                     "Value of the workers' MASTER_ADDR");
+  command
+      .add_option("--master-port,--master_port", to.master_port,
+                  "Value of the workers' MASTER_PORT")
       ->check(within(1, 65535));
   command.add_flag("--private-files", to.private_files,
-                   "Let only this user access logs, checkpoints and other files of the job (modes "
-                   "0600 and 0700; default: by the umask)");
+                   "Use umask 077, so that only this user can access logs, checkpoints and other "
+                   "files of the job (default: the umask is unchanged)");
   command.add_option("--log-dir,--log_dir", to.log_dir,
-                     "Folder for files worker-N.log, instead of lines after [worker-N]");
+                     "Folder for the workers' output in files worker-N.log (default: the output is "
+                     "printed after [worker-N])");
   command.add_option("--ledger-log", to.ledger_log,
-                     "Folder where each worker logs the samples that it commits, for 'ffdl data "
-                     "audit'");
+                     "Folder where each worker logs the samples that it commits; 'ffdl data audit' "
+                     "checks these logs");
   command.add_flag("--again", to.again, "Train the job again, even if it is done");
   command
       .add_option(
           "--on-lost-state", to.on_lost_state,
-          "Reaction when no member and no checkpoint has the state any more: restart, or fail")
+          "Reaction if neither a member nor a checkpoint has the state any more: restart or fail")
       ->check(CLI::IsMember({"restart", "fail"}))
       ->capture_default_str();
   command.add_flag("-m,--module", to.is_module, "Run PROGRAM as a Python module");
   command
       .add_option("--python", to.python,
-                  "Python that runs modules and programs that end in .py, with -u")
+                  "Python interpreter, run with -u, for modules and programs that end in .py")
       ->envname("PYTHON_EXEC")
       ->capture_default_str();
   command.add_flag("--no-python,--no_python", to.no_python,
-                   "Run the program directly, even if it ends in .py");
+                   "Run the program directly, even if its name ends in .py");
 }
 
 // CLI11 would write the program as one of many words.
@@ -496,26 +501,26 @@ struct ProgramUsage : CLI::Formatter {
 };
 
 void add_steering(CLI::App& command, RunArguments& to) {
-  command.add_flag(
-      "--autoscale", to.autoscale,
-      "Let 'ffdl autoscale' with the same --store decide when the job begins, and its size");
+  command.add_flag("--autoscale", to.autoscale,
+                   "Start and resize the job as decided by 'ffdl autoscale' with the same --store");
   command
       .add_option("--scaling", to.scaling,
-                  "With --autoscale: speed with 1, 2, ... workers, such as 1,1.9,2.7")
+                  "With --autoscale: speed of the job with 1, 2, ... workers, such as 1,1.9,2.7")
       ->delimiter(',')
       ->check(within(0, kCountMax))
       ->allow_extra_args(false);
   command.add_option("--profile", to.profile,
-                     "With --autoscale, in place of --scaling: output of 'ffdl profile', or a file "
-                     "for 'ffdl plan --jobs' with this one job");
-  command.add_option(
-      "--on-node", to.on_node,
-      "With --autoscale: name of this node in 'ffdl offer', whose workers the job shares");
+                     "With --autoscale: output file of 'ffdl profile', or a file for 'ffdl plan "
+                     "--jobs' with only this job; replaces --scaling");
+  command.add_option("--on-node", to.on_node,
+                     "With --autoscale: name of this node in 'ffdl offer'; the job then gets only "
+                     "workers of this node");
   command.add_option(
       "--policy", to.policy,
-      "File of the policy that sizes the job from its measurements (docs/guide/policies.md)");
+      "File with a policy that resizes the job by its measurements (docs/guide/policies.md)");
   command.add_option("--policy-log", to.policy_log,
-                     "With --policy: file to which each decision is appended, for 'ffdl policy'");
+                     "With --policy: file to which each decision is appended; 'ffdl policy replay' "
+                     "reads it");
 }
 
 }  // namespace
@@ -529,13 +534,15 @@ void add_run_options(CLI::App& command, RunArguments& to) {
 
 void add_run_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<RunArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand("run", "Run the workers of a job, and keep them running");
+  CLI::App* command =
+      app.add_subcommand("run", "Start the workers of a job, and restart failed workers");
   add_run_options(*command, *arguments);
   add_steering(*command, *arguments);
   command->footer(
-      "A program whose name ends in .py is run by Python. SIGINT or SIGTERM asks the workers\n"
-      "to end, a second one kills them. docs/guide/launch.md lists the variables of a worker.\n"
-      "Several workers of a node get OMP_NUM_THREADS=1 if it is not set, as under torchrun.\n\n"
+      "Python runs a program whose name ends in .py. SIGINT or SIGTERM asks the workers to end;\n"
+      "a second signal kills them. docs/guide/launch.md lists the variables of a worker. If a\n"
+      "node has several workers and OMP_NUM_THREADS is not set, each worker gets the value 1, as\n"
+      "under torchrun.\n\n"
       "Exit codes:\n"
       "  0         all workers finished\n"
       "  1         too few workers are left, or the job could not be run\n"

@@ -268,7 +268,7 @@ void add_program(CLI::App& command, std::vector<std::string>& program) {
   // allow_extra_args() it would take any number, but take a word such as [1,2] apart.
   constexpr int kWordsMax = 1 << 20;
   command.positionals_at_end();
-  command.add_option("program", program, "The program with its arguments")
+  command.add_option("program", program, "Program with its arguments")
       ->expected(kWordsMax)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

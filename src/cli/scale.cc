@@ -24,17 +24,16 @@ Status run_scale(const ScaleArguments& arguments) {
 
 void add_scale_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<ScaleArguments>();  // shared with the callback below
-  CLI::App* command =
-      app.add_subcommand("scale", "Start or stop workers of a running job, until there are N");
+  CLI::App* command = app.add_subcommand("scale", "Change the number of workers of a running job");
   add_job_arguments(*command, arguments->job);
-  command->add_option("workers", arguments->workers, "Number of workers to reach")
+  command->add_option("workers", arguments->workers, "Wanted number of workers")
       ->check(within(0, kCountMax))
       ->required();
   add_during_change(*command, arguments->during);
   command->footer(
-      "The workers with the largest numbers are asked to end first. A worker that has replaced\n"
-      "another one by 'ffdl migrate' counts with the number of that one. This command does not\n"
-      "wait; a later request replaces an earlier one.\n\n"
+      "The workers with the largest numbers are asked to end first. A worker that replaced\n"
+      "another worker by 'ffdl migrate' has the replaced worker's place in this order. This\n"
+      "command does not wait for the change. A later request replaces an earlier request.\n\n"
       "Examples:\n  ffdl scale digits 2\n  ffdl scale digits 8 --store etcd://10.0.0.2:2379");
   command->callback([arguments, &outcome] { outcome = run_scale(*arguments); });
 }

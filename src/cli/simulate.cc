@@ -213,11 +213,12 @@ void add_workload(CLI::App& command, SimulateArguments& to) {
   auto* source = command.add_option_group("source")->require_option(1);
   source->add_option(
       "--workload", to.workload,
-      "File of jobs and their arrivals (CSV): name, time, application, num_replicas, "
-      "batch_size; or a trace: job_id, submission_time, duration, num_gpu");
+      "CSV file of jobs and their arrival times. A workload has the columns name, time, "
+      "application, num_replicas, batch_size. A trace has the columns job_id, submission_time, "
+      "duration, num_gpu.");
   source
       ->add_option("--arrivals", to.drawn.arrivals,
-                   "Draw jobs from the programs: poisson, bursty or diurnal")
+                   "Draw random jobs of the programs; arrivals: poisson, bursty or diurnal")
       ->transform(one_of<Arrivals>({{"poisson", Arrivals::kPoisson},
                                     {"bursty", Arrivals::kBursty},
                                     {"diurnal", Arrivals::kDiurnal}}));
@@ -226,13 +227,13 @@ void add_workload(CLI::App& command, SimulateArguments& to) {
       ->capture_default_str();
   command
       .add_option("--load", to.drawn.load,
-                  "With --arrivals: share of the cluster that the jobs would use as requested; 1: "
-                  "all of it")
+                  "With --arrivals: share of the cluster that the jobs request on average; 1 is "
+                  "the whole cluster")
       ->check(within(1e-3, 1e3))
       ->capture_default_str();
   command
       .add_option("--seed", to.drawn.seed,
-                  "Seed of --arrivals, and of the programs of a trace's jobs")
+                  "Random seed for --arrivals, and for the programs of a trace's jobs")
       ->check(within(0, 0x1p64))
       ->capture_default_str();
 }
@@ -246,19 +247,21 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
   add_workload(*command, *arguments);
   auto* programs =
       command->add_option_group("programs", "Programs of the jobs")->require_option(0, 1);
-  programs->add_option("--profiles", arguments->profiles, "Folder of measured profiles");
+  programs->add_option("--profiles", arguments->profiles, "Folder with measured profiles");
   programs->add_option("--throughputs", arguments->throughputs,
-                       "Folder of tables: steps per second by batch and workers. With neither, k "
-                       "workers of a trace's job are k to the power of 0.8 times as fast as one.");
-  command->add_option("--nodes", of_cluster.nodes, "Nodes of the cluster")
+                       "Folder with tables: steps per second by batch size and workers. Without "
+                       "--profiles and --throughputs, k workers of a job in a trace are k to the "
+                       "power of 0.8 times as fast as one worker.");
+  command->add_option("--nodes", of_cluster.nodes, "Number of nodes of the cluster")
       ->check(within(1, 100'000))
       ->capture_default_str();
-  command->add_option("--gpus-per-node", of_cluster.gpus_per_node, "Workers of a node")
+  command->add_option("--gpus-per-node", of_cluster.gpus_per_node, "Number of workers per node")
       ->check(within(1, 1000))
       ->capture_default_str();
   command
-      ->add_option("--policy", of_cluster.policy,
-                   "Policy: fixed, tiresias, elastic-tiresias, shortest-first or elastic")
+      ->add_option(
+          "--policy", of_cluster.policy,
+          "Scheduling policy: fixed, tiresias, elastic-tiresias, shortest-first or elastic")
       ->transform(one_of<ClusterPolicy>({{"fixed", ClusterPolicy::kFixed},
                                          {"tiresias", ClusterPolicy::kTiresias},
                                          {"elastic-tiresias", ClusterPolicy::kElasticTiresias},
@@ -279,16 +282,16 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"max", TrainingBatch::kLargest}}));
   command
       ->add_option("--job-workers", of_cluster.job_workers_max,
-                   "With the elastic policy: maximum of a job's workers (default: no limit)")
+                   "With the elastic policy: maximum workers of a job (default: no limit)")
       ->check(within(1, kCountMax));
   command->add_flag(
       "--plan-nodes", of_cluster.plans_nodes,
-      "With the elastic policy: plan within the boundaries of nodes instead of packing afterwards");
+      "With the elastic policy: plan with node boundaries, instead of choosing nodes afterwards");
   command->add_flag("--samples-alike", of_cluster.samples_count_alike,
-                    "Count each sample alike, for any batch size");
+                    "Give each sample the same value at every batch size");
   command
       ->add_option("--when-full", of_cluster.when_full,
-                   "With the elastic policy: treatment of a job that does not fit, queue or drop")
+                   "With the elastic policy: reaction to a job that does not fit, queue or drop")
       ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
   command->add_option("--interval", of_cluster.interval_s, "Seconds between decisions")
       ->check(within(1, kSecondsMax))
@@ -301,8 +304,8 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
   command->add_flag("--json", arguments->json, "Print one JSON document");
   command->add_option(
       "--timeline", arguments->timeline,
-      "File for a picture (.png, .svg, .pdf) of the cluster and its jobs over time, which needs "
-      "the Python package. A .json file gets the data of the picture.");
+      "File for a picture (.png, .svg, .pdf) of the cluster and its jobs over time. The picture "
+      "needs the Python package. A .json file gets the data of the picture.");
   command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });
 }
 

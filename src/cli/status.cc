@@ -216,10 +216,10 @@ void add_status_command(CLI::App& app, Status& outcome) {
   CLI::App* command = app.add_subcommand("status", "Show the workers of a job and their progress");
   add_job_arguments(*command, arguments->job);
   command->add_flag("--watch", arguments->watch,
-                    "Repeat until the job is over, in place on a terminal");
+                    "Repeat the output until the job is over (on a terminal, in place)");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->footer(
-      "This command only reads: it does not disturb the job.\n\n"
+      "This command only reads, and does not disturb the job.\n\n"
       "Examples:\n  ffdl status digits\n  ffdl status digits --watch\n"
       "  ffdl status digits --json | jq .generation");
   command->callback([arguments, &outcome] { outcome = run_status(*arguments); });
