@@ -56,7 +56,7 @@ class RemoteFolder:
     """The files below a URL by their names, at most one folder deep.
 
     Threads: any thread, one at a time.
-    Errors: NotFound, Unavailable, with the URL.
+    Errors: NotFound, Unavailable and Exhausted (a full disk), with the URL.
     """
 
     def __init__(self, url: str, storage_options: dict[str, Any] | None = None) -> None:

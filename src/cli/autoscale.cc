@@ -143,7 +143,7 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   add_store(*command, arguments->store);
   command
       ->add_option("--workers", arguments->workers,
-                   "Number of workers that this command itself offers, without 'ffdl offer'")
+                   "Number of workers that this command offers, in addition to 'ffdl offer'")
       ->check(within(0, kCountMax));
   command
       ->add_option("--when-full", arguments->when_full,

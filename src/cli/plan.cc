@@ -171,7 +171,7 @@ void add_plan_command(CLI::App& app, Status& outcome) {
   auto* cluster = command->add_option_group("cluster")->require_option(1);
   cluster
       ->add_option("--workers", arguments->workers,
-                   "Number of workers of a cluster without node boundaries")
+                   "Number of workers of the cluster; the plan ignores nodes")
       ->check(within(0, kCountMax));
   cluster
       ->add_option("--nodes", arguments->nodes,

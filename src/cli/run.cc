@@ -470,8 +470,8 @@ void add_places(CLI::App& command, RunArguments& to) {
                    "Use umask 077, so that only this user can access logs, checkpoints and other "
                    "files of the job (default: the umask is unchanged)");
   command.add_option("--log-dir,--log_dir", to.log_dir,
-                     "Folder for the workers' output in files worker-N.log (default: the output is "
-                     "printed after [worker-N])");
+                     "Folder for the workers' output, in one file worker-N.log per worker "
+                     "(default: print each line with the prefix [worker-N])");
   command.add_option("--ledger-log", to.ledger_log,
                      "Folder where each worker logs the samples that it commits; 'ffdl data audit' "
                      "checks these logs");

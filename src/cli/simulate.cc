@@ -213,9 +213,9 @@ void add_workload(CLI::App& command, SimulateArguments& to) {
   auto* source = command.add_option_group("source")->require_option(1);
   source->add_option(
       "--workload", to.workload,
-      "CSV file of jobs and their arrival times. A workload has the columns name, time, "
-      "application, num_replicas, batch_size. A trace has the columns job_id, submission_time, "
-      "duration, num_gpu.");
+      "CSV file of jobs and their arrival times, with one of two headers: name, time, application, "
+      "num_replicas, batch_size (a workload) or job_id, submission_time, duration, num_gpu (a "
+      "trace of a cluster)");
   source
       ->add_option("--arrivals", to.drawn.arrivals,
                    "Draw random jobs of the programs; arrivals: poisson, bursty or diurnal")

@@ -74,7 +74,7 @@ def test_killed_workers_train_the_bits_of_an_undisturbed_one(kills, tmp_path):
 
 WRONG = [
     ({"load_best_model_at_end": True, "eval_strategy": "steps"}, {},
-     "load_best_model_at_end is set, which it does not support"),
+     "load_best_model_at_end is set, which ElasticTrainer does not support"),
     ({"eval_on_start": True, "eval_strategy": "steps"}, {}, "eval_on_start is set"),
     ({"train_sampling_strategy": "group_by_length"}, {},
      "train_sampling_strategy is 'group_by_length'"),

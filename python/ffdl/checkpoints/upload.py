@@ -53,9 +53,10 @@ class CheckpointUpload:
     interval_s: the seconds between two checks of the folder.
     storage_options: options of fsspec for the URL.
 
-    Raises InvalidArgument, Unavailable, NotFound (the bucket does not exist) and Corrupt (a copy at
-    the URL is incomplete). Raises Conflict if another job uploads to the URL. Raises Unimplemented
-    if the package of fsspec for the URL is not installed. docs/guide/checkpoints.md has more.
+    Raises InvalidArgument, Unavailable, Exhausted (a full disk), NotFound (no bucket) and Corrupt
+    (a copy at the URL is incomplete). Raises Conflict if another job uploads to the URL. Raises
+    Unimplemented if the package of fsspec for the URL is not installed. docs/guide/checkpoints.md
+    has more.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class CheckpointUpload:
             return True
 
     def _upload(self, one: StoredCheckpoint) -> bool:
-        """Uploads a checkpoint from links, so that the session may remove it meanwhile."""
+        """Uploads hard links of a checkpoint, so that the session may remove the checkpoint."""
         stage = os.path.join(self._folder, "uploading")
         shutil.rmtree(stage, ignore_errors=True)
         try:

@@ -18,7 +18,7 @@ def local_copies(
     urls: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str], *, max_bytes: int,
     storage_options: dict[str, Any] | None = None,
 ) -> list[str]:
-    """Returns local paths of files, for any reader. Files at URLs are downloaded first.
+    """Returns local paths of files, which any library can open. Files at URLs are downloaded first.
 
     ::
 

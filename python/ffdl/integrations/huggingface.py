@@ -159,8 +159,9 @@ class ElasticTrainer(transformers.Trainer):
         ):
             if is_there:
                 raise InvalidArgument(
-                    f"make an ElasticTrainer: {what}, which it does not support; leave that out, "
-                    "and import ffdl.integrations.huggingface before TrainingArguments are made"
+                    f"make an ElasticTrainer: {what}, which ElasticTrainer does not support; "
+                    "remove this setting, and import ffdl.integrations.huggingface before "
+                    "TrainingArguments are made"
                 )
 
     def _prepare_for_training(

@@ -118,9 +118,9 @@ def import_checkpoint(
     An elastic() with ``resume=True`` starts from the imported checkpoint. Its samples begin with
     the first epoch.
 
-    source: a file or folder in that format. ``torch``: the file may also hold only a model's
-    state_dict. ``hf``: the weights may be in several files. ``dcp``: use only files that you trust,
-    because PyTorch unpickles them.
+    source: a file or folder in the format that `format` names. ``torch``: the file may also hold
+    only a model's state_dict. ``hf``: the weights may be in several files. ``dcp``: use only files
+    that you trust, because PyTorch unpickles them.
     folder: a new folder.
     step: the number of the checkpoint's step. None: the step of the source, or 0 if it has none.
     job: the job of the session. Its ``keep_last`` counts the imported checkpoint, too.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "cluster/simulator/synthetic_workload.h"
+#include "cluster/simulator/throughput_table.h"
 #include "cluster/simulator/trace_files.h"
 #include "support/data_folder.h"
 

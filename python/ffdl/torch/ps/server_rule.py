@@ -59,9 +59,9 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
 def schedule_of(scheduler: Any) -> LearningRateSchedule:
     """Returns the schedule with the same factors. Its steps are updates of the server.
 
-    scheduler: CosineAnnealingLR, which stays at its end, StepLR, or LinearLR. A LinearLR is a
-    warm-up that begins at 1 / (total_iters + 1), or a decay that begins at 1. None: a constant
-    rate.
+    scheduler: CosineAnnealingLR, StepLR or LinearLR. After T_max steps of CosineAnnealingLR the
+    rate remains eta_min. A LinearLR is a warm-up that begins at 1 / (total_iters + 1), or a decay
+    that begins at 1. None: a constant rate.
 
     Raises InvalidArgument for other schedulers.
     """

@@ -442,8 +442,8 @@ class Elastic(TrainingLoop):
         if self._plan.has_micro_batches:
             if not self._is_due:
                 raise InvalidArgument(
-                    "end a step: 'loss' is given after its micro-batches were added up; use "
-                    "batches(), and give it to step() after each"
+                    "end a step: step() got a 'loss' after steps() added up the micro-batches; "
+                    "iterate over batches() instead, and call step(loss) after each batch"
                 )
             self._loss = loss
             return
