@@ -218,10 +218,11 @@ def run(peer, python, epochs, kill_after, draw, kills):
 
 
 def changed_lines(job):
-    """The lines that the job has and ddp.py has not, and those that it lacks."""
+    """Counts the lines of code that only the job has ("+"), and those that only ddp.py has ("-")."""
     def code(name):
         text = (JOBS / name).read_text().split('"""', 2)[2]
-        return [line for line in text.splitlines() if line.strip() and "# measures" not in line]
+        return [line for line in text.splitlines()
+                if line.strip() and not line.startswith("#") and "# measures" not in line]
     difference = list(difflib.unified_diff(code("ddp.py"), code(job), lineterm="", n=0))[2:]
     return {sign: sum(line.startswith(sign) for line in difference) for sign in "+-"}
 
