@@ -89,9 +89,7 @@ Status run_live_worker(uint64_t steps, const std::string& folder) {
   LinearModel model;
   SessionOptions options;
   options.self.id = job->worker_id;
-  options.membership.job = job->job;
-  options.membership.min_workers = job->min_workers;
-  options.membership.max_workers = job->max_workers;
+  options.membership = membership_options(*job);
   options.membership.lease = std::chrono::seconds(2);
   options.participants = {ledger->participant()};
   FFDL_ASSIGN_OR_RETURN(const auto session, Session::open(options, model, *store));

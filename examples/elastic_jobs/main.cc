@@ -106,10 +106,7 @@ Status load(const Options& options, Loaded& loaded) {
 ffdl::SessionOptions session_options(const ffdl::JobEnvironment& job) {
   ffdl::SessionOptions options;
   options.self.id = job.worker_id;
-  options.membership.job = job.job;
-  options.membership.min_workers = job.min_workers;
-  options.membership.max_workers = job.max_workers;
-  options.membership.takes_over_from = job.takes_over_from;
+  options.membership = membership_options(job);
   // The launcher reports workers that end. This lease is for workers that a busy machine delays.
   options.membership.lease = std::chrono::seconds(5);
   return options;

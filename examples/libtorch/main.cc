@@ -178,10 +178,7 @@ Status train_as_worker(const ffdl::JobEnvironment& told) {
                                                            {.secret = told.store_secret}));
   Place place{*store};
   place.options.self.id = told.worker_id;
-  place.options.membership.job = told.job;
-  place.options.membership.min_workers = told.min_workers;
-  place.options.membership.max_workers = told.max_workers;
-  place.options.membership.takes_over_from = told.takes_over_from;
+  place.options.membership = ffdl::membership_options(told);
   FFDL_ASSIGN_OR_RETURN(const Outcome outcome, train(place, [](ffdl::Session&) { return false; }));
   std::printf("%s: %.0f %% after %llu steps, %d workers at most\n", told.worker_id.c_str(),
               100 * outcome.accuracy, static_cast<unsigned long long>(outcome.steps),

@@ -185,6 +185,16 @@ std::vector<std::string> job_variables(const JobEnvironment& environment) {
                       environment.on_lost_state == OnLostState::kFail ? "fail" : "restart")};
 }
 
+MembershipOptions membership_options(const JobEnvironment& environment) {
+  MembershipOptions options;
+  options.job = environment.job;
+  options.on_lost_state = environment.on_lost_state;
+  options.min_workers = environment.min_workers;
+  options.max_workers = environment.max_workers;
+  options.takes_over_from = environment.takes_over_from;
+  return options;
+}
+
 World world_of(const LaunchEnvironment& environment) {
   World world;
   world.generation = static_cast<uint64_t>(environment.restart_count) + 1;

@@ -106,8 +106,8 @@ Status Membership::Impl::check_lost_state() {
     return {};
   }
   return make_error(StatusCode::kCancelled,
-                    "{}; it does not begin again, as on_lost_state is fail: give checkpoints, or "
-                    "the job another name",
+                    "{}; the job does not start again, because on_lost_state is 'fail'; write "
+                    "checkpoints, or give the job another name",
                     what);
 }
 

@@ -86,6 +86,25 @@ TEST_F(StatusTest, ShowsATrueWorldThatScaleChanges) {
   EXPECT_TRUE(becomes_world_of({"worker-0", "worker-1"})) << ffdl("status digits").out;
 }
 
+TEST_F(StatusTest, AJobWhoseStateIsLostFailsIfItIsToldTo) {
+  StartedProgram job(kProgram + " run --job digits --max-restarts 1 --on-lost-state fail -- " +
+                         kMemberWorker,
+                     temporary_.file("out"));
+  const auto worker = [] {
+    const Json now = status();
+    return now.is_discarded() || now["workers"].empty() ? Json() : now["workers"][0];
+  };
+  ASSERT_TRUE(comes_true([&] {
+    const Json now = worker();
+    return now.contains("step") && now["step"].is_number() && now["step"] > 1;
+  })) << job.output();
+  ::kill(worker()["process"].get<int>(), SIGKILL);
+  ASSERT_TRUE(comes_true([&] { return job.wrote("because on_lost_state is 'fail'"); }))
+      << job.output();
+  EXPECT_TRUE(job.wrote("no member and no checkpoint has the state")) << job.output();
+  EXPECT_EQ(job.wait(), 1) << job.output();
+}
+
 // The world has two members at each observation, and changes once.
 TEST_F(StatusTest, MigrateMovesAWorkerInOneChangeOfTheWorld) {
   StartedProgram job(kProgram + " run --job digits --workers 1:3 -- " + kMemberWorker,
@@ -99,7 +118,7 @@ TEST_F(StatusTest, MigrateMovesAWorkerInOneChangeOfTheWorld) {
   const uint64_t before = status()["generation"];
 
   const auto migrated = ffdl("migrate digits 1");
-  EXPECT_EQ(migrated.out, "worker-2 takes over from worker-1\n");
+  EXPECT_EQ(migrated.out, "requested: worker-2 replaces worker-1\n");
   EXPECT_EQ(migrated.exit_code, 0);
   std::set<uint64_t> sizes;
   EXPECT_TRUE(comes_true([&] {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "support/status_matchers.h"
 
 namespace ffdl::membership {
@@ -113,6 +115,27 @@ TEST(JobEnvironment, WhatIsSetIsWhatIsRead) {
   }
   ASSERT_OK_AND_ASSIGN(const auto read, parse_job_environment(variables));
   EXPECT_EQ(read, told);
+}
+
+// The process environment is read once, so this needs a process of its own.
+TEST(JobEnvironmentDeathTest, WhatALauncherSetsReachesAWorkersMembership) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto exit_with_whether_it_matches = [] {
+    const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3",         2, 8,
+                                 "worker-1",   "/logs",  OnLostState::kFail};
+    for (const std::string& variable : job_variables(told)) {
+      const size_t equals = variable.find('=');
+      ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+    }
+    const auto read = job_environment();
+    if (!read.ok() || *read != told) std::exit(1);
+    const MembershipOptions options = membership_options(**read);
+    const bool is_all = options.job == "digits" && options.min_workers == 2 &&
+                        options.max_workers == 8 && options.takes_over_from == "worker-1" &&
+                        options.on_lost_state == OnLostState::kFail;
+    std::exit(is_all ? 0 : 2);
+  };
+  EXPECT_EXIT(exit_with_whether_it_matches(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(JobEnvironment, SomeMayBeMissing) {

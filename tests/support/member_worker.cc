@@ -59,11 +59,7 @@ Status work(uint64_t limit) {
   if (!job) return Status(StatusCode::kInvalidArgument, "FFDL_STORE is not set");
   FFDL_ASSIGN_OR_RETURN(const auto store, open_store(job->store_url, ffdl::system_runtime(),
                                                      {.secret = job->store_secret}));
-  ffdl::MembershipOptions options;
-  options.job = job->job;
-  options.min_workers = job->min_workers;
-  options.max_workers = job->max_workers;
-  options.takes_over_from = job->takes_over_from;
+  ffdl::MembershipOptions options = membership_options(*job);
   options.lease = 10s;  // for a busy machine
   options.fence_after = 30s;
   const ffdl::Member self{job->worker_id, 0, std::to_string(getpid())};

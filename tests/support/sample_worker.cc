@@ -46,10 +46,7 @@ Status train(uint64_t epochs, ffdl::Duration step_time) {
                                                      {.secret = job->store_secret}));
   ffdl::SessionOptions options;
   options.self.id = job->worker_id;
-  options.membership.job = job->job;
-  options.membership.min_workers = job->min_workers;
-  options.membership.max_workers = job->max_workers;
-  options.membership.takes_over_from = job->takes_over_from;
+  options.membership = membership_options(*job);
   options.membership.lease = 5s;  // for a busy machine
   options.participants = {ledger->participant()};
   ffdl::testing::SmallModel model;

@@ -106,10 +106,7 @@ Status train(const std::string& folder) {
   Model model;
   ffdl::SessionOptions options;
   options.self.id = job->worker_id;
-  options.membership.job = job->job;
-  options.membership.min_workers = job->min_workers;
-  options.membership.max_workers = job->max_workers;
-  options.membership.takes_over_from = job->takes_over_from;
+  options.membership = membership_options(*job);
   options.membership.lease = 5s;  // for a busy machine
   options.participants = {meter.get(), replacement.get()};
   FFDL_ASSIGN_OR_RETURN(const auto session, ffdl::Session::open(options, model, *store));

@@ -64,5 +64,7 @@ struct JobEnvironment {
 FFDL_API Result<std::optional<JobEnvironment>> job_environment();
 // Returns these variables as "NAME=value", for starting workers.
 FFDL_API std::vector<std::string> job_variables(const JobEnvironment& environment);
+// Returns the options with which a worker joins that job. Times have their defaults.
+FFDL_API MembershipOptions membership_options(const JobEnvironment& environment);
 
 }  // namespace ffdl
