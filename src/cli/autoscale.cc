@@ -45,18 +45,19 @@ struct OfferArguments {
 };
 
 void add_store(CLI::App& command, ClusterStore& to) {
-  command.add_option("--store", to.url, "URL of the store that the jobs share")->required();
+  command.add_option("--store", to.url, "URL of the store that 'ffdl autoscale' and the jobs use")
+      ->required();
   command
-      .add_option(
-          "--store-secret", to.secret,
-          "Secret of the store; prefer the variable, because other users can see command lines")
+      .add_option("--store-secret", to.secret,
+                  "Secret of the store; prefer the variable FFDL_STORE_SECRET, because other users "
+                  "can see this option")
       ->envname("FFDL_STORE_SECRET");
 }
 
 Result<std::unique_ptr<Store>> open(const ClusterStore& store) {
   if (store.url == "mem://") {
     return Status(StatusCode::kInvalidArgument,
-                  "open the store 'mem://': other processes cannot open it; use another");
+                  "open the store 'mem://': other processes cannot open it; use another URL");
   }
   return open_store(store.url, system_runtime(), {.secret = store.secret});
 }
@@ -139,37 +140,40 @@ Status run_offer(const OfferArguments& arguments) {
 void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<AutoscaleArguments>();  // shared with the callback below
   CLI::App* command = app.add_subcommand(
-      "autoscale", "Share the workers of a cluster among its jobs, until stopped");
+      "autoscale", "Share the workers of a cluster among jobs, until this command is stopped");
   add_store(*command, arguments->store);
   command
       ->add_option("--workers", arguments->workers,
-                   "Number of workers that this command offers, in addition to 'ffdl offer'")
+                   "Number of workers to offer, in addition to the offers made by 'ffdl offer'")
       ->check(within(0, kCountMax));
   command
       ->add_option("--when-full", arguments->when_full,
-                   "Reaction to a job that does not fit the cluster: queue (the default) or drop")
+                   "If a job does not fit into the cluster: queue (the job waits; default) or drop "
+                   "(the job is rejected)")
       ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
   command
       ->add_option("--interval", arguments->interval_s,
-                   "Seconds between decisions while nothing changes")
+                   "Seconds between decisions if no job starts or ends and no offer changes")
       ->check(within(1e-3, kSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--switch-cost", arguments->switch_s,
-                   "Seconds that a job loses when its size changes")
+                   "Seconds of training that a job loses when its number of workers changes")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   command
       ->add_option("--horizon", arguments->horizon_s,
-                   "Seconds within which a change of size must pay off")
+                   "Seconds within which a change of the jobs' sizes must gain more than "
+                   "--switch-cost")
       ->check(within(1e-3, kSecondsMax))
       ->capture_default_str();
-  command->add_flag("--show", arguments->show, "Only print the last decision and its reasons");
-  command->add_flag("--json", arguments->json, "With --show: print one JSON document");
+  command->add_flag("--show", arguments->show,
+                    "Print the last decision about each job with the reason, and exit");
+  command->add_flag("--json", arguments->json, "If --show is set: print the decisions as JSON");
   command->footer(
-      "To add a job, start it by 'ffdl run --autoscale' with the same store. You may kill this\n"
-      "command and start it again at any time. The jobs continue to train, and the new command\n"
-      "reads its state from the store.\n\n"
+      "To add a job, run 'ffdl run --autoscale' with the same --store. If this command is killed,\n"
+      "the jobs keep their sizes. The next 'ffdl autoscale' continues from the decisions in the\n"
+      "store.\n\n"
       "Examples:\n  ffdl autoscale --store tcp://$HOME/cluster --workers 8\n"
       "  ffdl run --store tcp://$HOME/cluster --autoscale --workers 1:8 --job a train.py\n"
       "  ffdl autoscale --store tcp://$HOME/cluster --show");

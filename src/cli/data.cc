@@ -35,10 +35,10 @@ void print_json(const CommitAudit& audit) {
 void print_text(const CommitAudit& audit) {
   for (const std::string& problem : audit.first_problems) print("{}\n", problem);
   if (audit.problems > audit.first_problems.size()) {
-    print("and {} more\n", audit.problems - audit.first_problems.size());
+    print("and {} more problems\n", audit.problems - audit.first_problems.size());
   }
-  print("{} steps committed {} samples: {} epochs{}, and {} samples of the next\n", audit.steps,
-        audit.samples, audit.epochs, audit.problems == 0 ? ", each sample once" : "",
+  print("{} steps committed {} samples: {} epochs{}, and {} samples of the next epoch\n",
+        audit.steps, audit.samples, audit.epochs, audit.problems == 0 ? ", each sample once" : "",
         audit.under_way);
   if (audit.cut_lines > 0) {
     print("{} lines are incomplete: a process was killed while it wrote them\n", audit.cut_lines);
@@ -60,8 +60,9 @@ Result<std::vector<std::string>> files_of(const std::vector<std::string>& logs) 
       if (file.path().extension() == ".commits") files.push_back(file.path().string());
     }
     if (files.size() > before) continue;
-    return Status(StatusCode::kNotFound,
-                  fmt::format("audit folder '{}': it has no file *.commits; name the logs", log));
+    return Status(
+        StatusCode::kNotFound,
+        fmt::format("audit folder '{}': it has no file *.commits; name the logs instead", log));
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -87,22 +88,23 @@ Status run_audit(const AuditArguments& arguments) {
 
 void add_data_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<AuditArguments>();  // shared with the callback below
-  CLI::App* data = app.add_subcommand("data", "Check how a job used its data");
+  CLI::App* data = app.add_subcommand("data", "Check which samples a job used");
   data->require_subcommand(1);
   CLI::App* audit = data->add_subcommand(
-      "audit", "Prove that each sample was used once per epoch, or list the samples that were not");
+      "audit",
+      "Check that a job used each sample once per epoch, and list missing and repeated samples");
   audit
       ->add_option(
           "LOG", arguments->logs,
-          "Commit logs of all members that the job ever had, or the folder of 'ffdl run "
-          "--ledger-log'")
+          "Commit logs of all members that the job ever had, or the folder passed to 'ffdl "
+          "run --ledger-log'")
       ->required();
   audit->add_option("--then", arguments->then,
-                    "Logs or folder of a later job, which continued from a checkpoint of the job "
-                    "before; may be repeated");
+                    "Commit logs, or their folder, of a job that continued from a checkpoint of "
+                    "the previous job; repeat --then for each further job");
   audit->add_flag(
       "--complete", arguments->options.complete,
-      "Require that all epochs are complete; by default the last epoch may be in progress");
+      "Require that all epochs are complete; by default the last epoch may be incomplete");
   audit->add_flag("--json", arguments->json, "Print JSON");
   audit->footer(
       "The exit code is 1 if samples are missing or repeated, or if a log cannot be read.\n\n"

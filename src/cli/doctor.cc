@@ -105,7 +105,7 @@ Status run_doctor(const DoctorOptions& options) {
   print_jobs(jobs);
   const bool has_any = !findings.empty() || !jobs.empty();
   if (options.dry_run && has_any) {
-    print("nothing was removed; without --dry-run the stale ones are removed\n");
+    print("nothing was removed; to remove what is stale, run 'ffdl doctor' without --dry-run\n");
   }
   return {};
 }
@@ -116,16 +116,18 @@ void add_doctor_command(CLI::App& app, Status& outcome) {
   const auto options = std::make_shared<DoctorOptions>();
   CLI::App* doctor = app.add_subcommand(
       "doctor",
-      "List ffdl's shared-memory segments and job folders, and remove those of this user that no "
-      "process uses");
-  doctor->add_flag("-n,--dry-run", options->dry_run, "List, but remove nothing");
+      "List ffdl's shared-memory segments and job folders, and remove unused segments and folders "
+      "of this user");
+  doctor->add_flag("-n,--dry-run", options->dry_run, "Only list segments and folders");
   doctor->add_flag("--json", options->json, "Print JSON");
   doctor->footer(
-      "A segment is in use while its server, or a learner that waits for a new server, holds one\n"
-      "of the segment's locks. ParameterServer::adopt continues a killed server from its segment.\n"
-      "This command removes such segments, so use --dry-run first.\n\n"
-      "The folder of a job is in use while 'ffdl run' or a worker holds its lock. The folder of a\n"
-      "named job is kept, because the next 'ffdl run --job NAME' continues from its store.\n\n"
+      "A segment is in use while a process, such as a parameter server or an attached learner,\n"
+      "holds one of the segment's locks. If a parameter server was killed and no learner is\n"
+      "attached, 'ffdl doctor' removes the server's segment. To keep the segment for\n"
+      "ParameterServer::adopt, use --dry-run.\n\n"
+      "The folder of a job is in use while 'ffdl run' or a worker holds the folder's lock.\n"
+      "'ffdl doctor' keeps the folder of a named job, because the next 'ffdl run --job NAME'\n"
+      "continues from the store in this folder.\n\n"
       "Examples:\n  ffdl doctor --dry-run\n  ffdl doctor\n  ffdl doctor --json | jq "
       "'.segments[].name'");
   doctor->callback([options, &outcome] { outcome = run_doctor(*options); });

@@ -242,8 +242,8 @@ Result<std::string> store_url_of(const std::string& job) {
   if (is_run) std::ifstream(path + "/store_url") >> url;
   if (!url.empty()) return url;
   return Status(StatusCode::kNotFound,
-                fmt::format("find job '{}': no 'ffdl run' of this user runs it on this host; give "
-                            "its name, or its --store",
+                fmt::format("find job '{}': no 'ffdl run' of this user runs it on this host; check "
+                            "the name, or give the job's --store",
                             job));
 }
 

@@ -9,18 +9,18 @@ namespace ffdl::cli {
 void add_job_arguments(CLI::App& command, JobArguments& to) {
   command.add_option("job", to.job, "Name of the job, as 'ffdl run' prints it")->required();
   command.add_option("--store", to.store,
-                     "URL of the job's store (default: the store of the job on this host)");
+                     "URL of the job's store (default: read from the job's folder on this host)");
   command
       .add_option("--store-secret", to.store_secret,
-                  "Secret of the store (default: the secret of the job on this host); prefer the "
-                  "variable, because other users can see command lines")
+                  "Secret of the store (default: read from the job's folder on this host); prefer "
+                  "the variable FFDL_STORE_SECRET, because other users can see this option")
       ->envname("FFDL_STORE_SECRET");
 }
 
 void add_during_change(CLI::App& command, DuringChange& to) {
   command.add_flag_callback(
       "--if-settled", [&to] { to = DuringChange::kRefuse; },
-      "Fail and change nothing if another change is in progress");
+      "If another change of the job is in progress, fail and change nothing");
 }
 
 Result<std::unique_ptr<Store>> open_job_store(const JobArguments& arguments) {

@@ -95,8 +95,8 @@ int main(int argc, char** argv) {
   ffdl::cli::add_status_command(app, outcome);
   // After them, as each would inherit it.
   app.footer(
-      "If the Python package is installed, 'ffdl report RUN' draws a run, and 'ffdl checkpoint'\n"
-      "lists and converts checkpoints.");
+      "If the Python package is installed, 'ffdl report RUN' draws a picture of a run, and\n"
+      "'ffdl checkpoint' lists and converts checkpoints.");
   int parsed = kParsed;
   try {
     parsed = parse(app, argc, argv);
@@ -106,8 +106,8 @@ int main(int argc, char** argv) {
   if (parsed != kParsed) return parsed;
   if (outcome.ok() && !ffdl::cli::has_printed_all()) {
     outcome = {ffdl::StatusCode::kExhausted,
-               "write the output: only a part was written; make room on the disk of its file, or "
-               "raise 'ulimit -f'"};
+               "write the output: only a part was written; free space on the disk of the output "
+               "file, or raise 'ulimit -f'"};
   }
   if (outcome.ok()) return exit_code;
   ffdl::cli::print(stderr, "ffdl: {}\n", outcome.message());

@@ -24,7 +24,7 @@ Status run_migrate(const MigrateArguments& arguments) {
   FFDL_ASSIGN_OR_RETURN(const auto store, open_job_store(arguments.job));
   FFDL_ASSIGN_OR_RETURN(const int to, migrate_worker(*store, arguments.job.job, arguments.from,
                                                      arguments.to, arguments.during));
-  print("worker-{} takes over from worker-{}\n", to, arguments.from);
+  print("requested: worker-{} replaces worker-{}\n", to, arguments.from);
   return {};
 }
 
@@ -39,15 +39,17 @@ void add_migrate_command(CLI::App& app, Status& outcome) {
       ->check(within(0, kCountMax))
       ->required();
   command
-      ->add_option("to", arguments->to,
-                   "Number of the idle worker to use (default: the smallest number)")
+      ->add_option(
+          "to", arguments->to,
+          "Number of the idle worker to use (default: the idle worker with the smallest number)")
       ->check(within(0, kCountMax));
   add_during_change(*command, arguments->during);
   command->footer(
-      "The old worker trains until the new worker is ready. Then the world changes once, and the\n"
-      "size of the job stays the same.\n"
-      "A job has idle workers if it trains with fewer workers than the MAX of --workers MIN:MAX.\n"
-      "This command does not wait for the change; 'ffdl status' shows the progress.\n\n"
+      "The replaced worker trains until the idle worker is ready. The job then forms one new\n"
+      "world of the same size.\n"
+      "A job has idle workers if its size is below the MAX of --workers MIN:MAX.\n"
+      "This command returns before the change is complete; 'ffdl status' shows the progress of\n"
+      "the change.\n\n"
       "Examples:\n  ffdl migrate digits 1\n"
       "  ffdl migrate digits 0 5 --store etcd://10.0.0.2:2379");
   command->callback([arguments, &outcome] { outcome = run_migrate(*arguments); });

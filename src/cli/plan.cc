@@ -73,8 +73,9 @@ void print_json(const Plan& plan, std::span<const NodeWorkers> cluster, int work
 void print_explanations(const Plan& plan) {
   for (const JobAllocation& allocation : plan.jobs) print("{}\n", explain(allocation));
   print("total {:.6g}, {}\n", plan.total,
-        plan.is_best ? "no plan is better"
-                     : fmt::format("another could be worth {:.6g} at most", plan.bound));
+        plan.is_best
+            ? "no plan is better"
+            : fmt::format("another plan could have a total of at most {:.6g}", plan.bound));
 }
 
 void print_table(const Plan& plan, int workers) {
@@ -101,7 +102,7 @@ std::string first_that_does_not_fit(const std::vector<JobRequest>& jobs, int64_t
                  job.sizes.begin(), job.sizes.end(),
                  [](const SizeOption& a, const SizeOption& b) { return a.workers < b.workers; })
                  ->workers;
-    if (least > workers) return fmt::format("{}: job '{}' is one too many: ", job.source, job.name);
+    if (least > workers) return fmt::format("{}: job '{}' does not fit: ", job.source, job.name);
   }
   return {};
 }
@@ -161,34 +162,37 @@ Status run_plan(const PlanArguments& arguments) {
 
 void add_plan_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<PlanArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand("plan", "Decide how many workers each job gets");
+  CLI::App* command = app.add_subcommand("plan", "Compute how many workers each job gets");
   auto* source = command->add_option_group("source")->require_option(1);
+  source->add_option("--jobs", arguments->jobs,
+                     "YAML or JSON file with jobs, their sizes and the value of each size, or an "
+                     "output file of 'ffdl profile'");
   source->add_option(
-      "--jobs", arguments->jobs,
-      "File with jobs and the value of each size (YAML or JSON), or the output of 'ffdl profile'");
-  source->add_option("--throughputs", arguments->throughputs,
-                     "Folder with one table per job: steps per second by batch size and workers");
+      "--throughputs", arguments->throughputs,
+      "Folder with one CSV file per job, listing steps per second by batch size and number of "
+      "workers");
   auto* cluster = command->add_option_group("cluster")->require_option(1);
   cluster
       ->add_option("--workers", arguments->workers,
-                   "Number of workers of the cluster; the plan ignores nodes")
+                   "Number of workers of the cluster; the plan then does not assign nodes to jobs")
       ->check(within(0, kCountMax));
   cluster
       ->add_option("--nodes", arguments->nodes,
-                   "Number of nodes of the cluster; the plan names the nodes of each job")
+                   "Number of nodes of the cluster; the plan then also assigns nodes to jobs")
       ->check(within(1, 100'000));
   command
       ->add_option("--gpus-per-node", arguments->gpus_per_node,
-                   "With --nodes: number of workers per node")
+                   "If --nodes is set: number of workers per node")
       ->check(within(1, 1000))
       ->capture_default_str();
   command
       ->add_option("--batch", arguments->batch,
-                   "Batch sizes to use from the tables: dynamic, min or max")
+                   "Batch sizes that a job of --throughputs may use: dynamic (all in the job's "
+                   "table; default), min (only the smallest) or max (only the largest)")
       ->transform(one_of<cluster::BatchChoice>({{"dynamic", cluster::BatchChoice::kDynamic},
                                                 {"min", cluster::BatchChoice::kMin},
                                                 {"max", cluster::BatchChoice::kMax}}));
-  command->add_flag("--json", arguments->json, "Print one JSON document");
+  command->add_flag("--json", arguments->json, "Print the plan as JSON");
   command->callback([arguments, &outcome] { outcome = run_plan(*arguments); });
 }
 

@@ -65,7 +65,8 @@ void print_table(const PolicyReplay& replay) {
       replay.points.size(), replay.seconds, replay.changes, replay.reversals, replay.oscillation(),
       replay.mean_workers());
   if (replay.unmeasured > 0) {
-    print("at {} points it had a size whose speed is not in the trace\n", replay.unmeasured);
+    print("at {} points the policy had chosen a size whose speed is not in the trace\n",
+          replay.unmeasured);
   }
 }
 
@@ -94,32 +95,33 @@ void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
       app.add_subcommand("policy", "Test elastic policies (docs/guide/policies.md)");
   command->require_subcommand(1);
   CLI::App* replay = command->add_subcommand(
-      "replay", "Replay a recorded job, and print the sizes that a policy would have requested");
+      "replay", "Replay the log of a job, and print the sizes that a policy would have requested");
   replay->add_option("trace", arguments->trace, "Log written by 'ffdl run --policy-log'")
       ->required();
-  replay->add_option("--policy", arguments->policy, "File with the policy (YAML or JSON)")
+  replay->add_option("--policy", arguments->policy, "YAML or JSON file with the policy")
       ->required();
   replay
       ->add_option("--first-workers", arguments->first_workers,
-                   "Number of workers at the start (default: as in the trace)")
+                   "Number of workers at the start of the replay (default: as in the log)")
       ->check(within(1, kCountMax));
   replay
-      ->add_option("--window", arguments->window_s,
-                   "Seconds within which a change in the opposite direction is a reversal")
+      ->add_option(
+          "--window", arguments->window_s,
+          "An opposite change within this number of seconds after a change counts as a reversal")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   replay
       ->add_option("--max-oscillation", arguments->max_oscillation,
-                   "Largest allowed share of reversals among the changes, 0 to 1")
+                   "Largest allowed share of reversals among all changes, from 0 to 1")
       ->check(within(0, 1))
       ->capture_default_str();
-  replay->add_flag("--json", arguments->json, "Print one JSON document");
+  replay->add_flag("--json", arguments->json, "Print the replay as JSON");
   replay->footer(
       "Exit codes:\n"
-      "  0         the oscillation is at most --max-oscillation\n"
-      "  1         a file could not be read\n"
+      "  0         the share of reversals is at most --max-oscillation\n"
+      "  1         the policy or the log could not be read\n"
       "  2         the command line is wrong\n"
-      "  3         there are more reversals than --max-oscillation allows\n\n"
+      "  3         the share of reversals is above --max-oscillation\n\n"
       "Example:\n  ffdl run --workers 1:4 --policy queue.yaml --policy-log sizes.jsonl train.py\n"
       "  ffdl policy replay --policy other.yaml sizes.jsonl --max-oscillation 0.2");
   replay->callback(

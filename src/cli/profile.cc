@@ -76,8 +76,9 @@ Status run_profile(const ProfileArguments& arguments, std::atomic<int>& signalle
       supervisor.stop();
     });
     if (!task) {
-      return Status(StatusCode::kExhausted,
-                    "profile: start a thread: the system cannot start another; raise 'ulimit -u'");
+      return Status(
+          StatusCode::kExhausted,
+          "profile: start a thread: the system cannot start another thread; raise 'ulimit -u'");
     }
     return std::shared_ptr<void>(std::move(task));
   };
@@ -95,8 +96,9 @@ Status run_profile(const ProfileArguments& arguments, std::atomic<int>& signalle
 
 void add_profile_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<ProfileArguments>();  // shared with the callback below
-  CLI::App* command =
-      app.add_subcommand("profile", "Measure a job with MAX down to MIN workers in one run");
+  CLI::App* command = app.add_subcommand(
+      "profile",
+      "Measure the speed of a job in one run, with each number of workers from MAX down to MIN");
   add_run_options(*command, arguments->run);
   command
       ->add_option("--steps", arguments->steps,
@@ -106,15 +108,15 @@ void add_profile_command(CLI::App& app, Status& outcome, int& exit_code) {
   command->add_option("--output", arguments->output,
                       "File for the profile (default: standard output)");
   command->footer(
-      "The session of the program must have a StepMetrics (docs/guide/launch.md). Sizes are\n"
-      "measured from MAX down to MIN. The program must train until MIN is measured, and is then\n"
-      "asked to end. The output of the program is printed before the profile; use --output or\n"
-      "--log-dir to separate the two.\n\n"
+      "The program must pass a StepMetrics to its session (docs/guide/policies.md). The option\n"
+      "--workers MIN:MAX sets MIN and MAX. The program must train until all sizes are measured.\n"
+      "Then 'ffdl profile' asks the workers to end. The profile follows the program's output on\n"
+      "standard output. To separate the profile from this output, use --output or --log-dir.\n\n"
       "Exit codes:\n"
       "  0         all sizes were measured\n"
       "  1         a size was not measured\n"
       "  2         the command line is wrong\n"
-      "  130, 143  ended by SIGINT or SIGTERM\n\n"
+      "  130, 143  ended by SIGINT (130) or SIGTERM (143)\n\n"
       "Example:\n  ffdl profile --workers 1:4 --output digits.json train.py\n"
       "  ffdl plan --workers 8 --jobs digits.json");
   command->callback([arguments, &outcome, &exit_code] {

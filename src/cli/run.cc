@@ -114,7 +114,8 @@ void wait_for_others(Store& store, const std::string& job, const std::atomic<boo
     const auto run = read_run(store, job);
     if (!run.ok() || run->nodes.empty()) return;
     if (!std::exchange(has_told, true)) {
-      print(stderr, "ffdl: waiting up to {} s for {} other nodes to end, which need this store\n",
+      print(stderr,
+            "ffdl: waiting up to {} s for {} other nodes to end, because they need this store\n",
             kOthersPatience / std::chrono::seconds(1), run->nodes.size());
     }
     const auto changed =
@@ -138,11 +139,12 @@ Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const RunPlan& plan,
     if (admitted.status().code() == StatusCode::kTimeout) continue;
     FFDL_RETURN_IF_ERROR(admitted.status());
     options.first_workers = admitted->workers;
-    print(stderr, "ffdl: job '{}' begins with {} workers\n", options.job, admitted->workers);
+    print(stderr, "ffdl: job '{}' starts with {} workers\n", options.job, admitted->workers);
     return ticket;
   }
   return Status(StatusCode::kCancelled,
-                fmt::format("run job '{}': it was stopped while it waited", options.job));
+                fmt::format("run job '{}': it was stopped while it waited for 'ffdl autoscale'",
+                            options.job));
 }
 
 // Supervises the job. `folder` is removed if the process ends at once; empty: none is.
@@ -225,8 +227,8 @@ bool tell_if_done(Store& store, const std::string& job) {
   const auto& checkpoint = status->checkpoint;
   const bool has_checkpoint = checkpoint && checkpoint->lineage == status->completion->lineage &&
                               checkpoint->step == status->completion->step;
-  print(stderr, "ffdl: job '{}' is done: step {} is its last{}\n", job, status->completion->step,
-        has_checkpoint ? fmt::format(", in checkpoint '{}'", checkpoint->manifest) : "");
+  print(stderr, "ffdl: job '{}' is done: its last step is {}{}\n", job, status->completion->step,
+        has_checkpoint ? fmt::format(", saved in checkpoint '{}'", checkpoint->manifest) : "");
   return true;
 }
 
@@ -404,8 +406,8 @@ namespace {
 
 void add_sizes(CLI::App& command, RunArguments& to) {
   command.add_option("--workers", to.workers,
-                     "Number of workers, N or MIN:MAX (default 1). MAX workers start, and the job "
-                     "continues while at least MIN are left.");
+                     "Number of workers, N or MIN:MAX (default 1). N means N:N. MAX workers start. "
+                     "The job fails if fewer than MIN workers can run or restart.");
   command
       .add_option("--start", to.start,
                   "Initial number of workers, from MIN to MAX (default MAX); 'ffdl scale' changes "
@@ -415,18 +417,20 @@ void add_sizes(CLI::App& command, RunArguments& to) {
                      "Number of nodes, N or MIN:MAX; start 'ffdl run' on each node");
   command.add_option(
       "--nproc-per-node,--nproc_per_node", to.nproc,
-      "Workers per node: a number, cpu (one per processor), gpu (one per GPU), or auto (gpu if the "
-      "node has a GPU, else cpu)");
+      "Workers per node (default 1): a number, cpu (one per processor), gpu (one per GPU), or auto "
+      "(gpu if the node has GPUs, else cpu)");
   command
-      .add_option("--node-rank,--node_rank", to.node_rank,
-                  "Rank of this node, counted from 0. The default is read from the variables of "
-                  "torchrun, Slurm, MPI or Kubernetes. Without these variables, node 0 is the node "
-                  "at the rendezvous endpoint, and each other node takes a free rank.")
+      .add_option(
+          "--node-rank,--node_rank", to.node_rank,
+          "Rank of this node, counted from 0. The default is read from the environment variables "
+          "of torchrun, Slurm, MPI or Kubernetes. If no such variable is set, node 0 is the node "
+          "with the address of --rdzv-endpoint, and each other node takes a free rank.")
       ->check(within(0, kCountMax));
   command
       .add_option("--max-restarts,--max_restarts", to.max_restarts,
-                  "Maximum restarts of each worker (default 3). Without this option, a program "
-                  "that fails in its first minute, before any worker has joined, is not restarted.")
+                  "Maximum number of restarts of each worker (default 3). By default, a worker "
+                  "that fails in its first minute restarts only if a worker has joined the job or "
+                  "run for a minute.")
       ->check(within(0, kCountMax));
   command.add_option("--grace", to.grace_s, "Seconds between SIGTERM and SIGKILL of a worker")
       ->check(within(0, 1e6))
@@ -437,34 +441,39 @@ void add_places(CLI::App& command, RunArguments& to) {
   command.add_option("--job,--rdzv-id,--rdzv_id", to.job, "Name of the job (default job-PID)");
   command.add_option(
       "--store", to.store,
-      "URL of the job's store, or 'etcd' to start an etcd. With 3 or more nodes, 3 nodes run the "
-      "etcd, which survives the loss of one of them. By default 'ffdl run' starts a store for "
-      "this job, which does not survive the loss of its host.");
+      "URL of the job's store, or 'etcd' to start an etcd as the store. On 3 or more nodes, 3 "
+      "nodes run the etcd, which survives the loss of one node. By default 'ffdl run' starts a "
+      "store for this job on one host, and the store is lost with that host.");
   command
-      .add_option("--store-secret", to.store_secret,
-                  "Secret of the store (default: a new store generates a secret); prefer the "
-                  "variable, because other users can see command lines")
+      .add_option(
+          "--store-secret", to.store_secret,
+          "Secret of the store (required if other hosts connect to the store, else generated); "
+          "prefer the variable FFDL_STORE_SECRET, because other users can see this option")
       ->envname("FFDL_STORE_SECRET");
   command.add_option("--rdzv-endpoint,--rdzv_endpoint", to.rdzv_endpoint,
-                     "HOST[:PORT] where node 0 serves the store (port 29400). Without --store etcd "
-                     "the job does not survive the loss of that host.");
+                     "Address HOST[:PORT] where node 0 serves the store (default port 29400). If "
+                     "--store etcd is not given, the job does not survive the loss of HOST.");
   command
       .add_option("--interface", to.interface,
-                  "Interface or network, such as eth1 or 10.1.0.0/16, at which other hosts reach "
-                  "this host's workers (default: the interface that leads to the store)")
+                  "Interface or network through which other hosts connect to this host's workers "
+                  "(default: the interface that this host uses to connect to the store). Examples: "
+                  "eth1, 10.1.0.0/16.")
       ->envname("FFDL_INTERFACE");
   command
       .add_flag("--tls", to.tls,
-                "Encrypt the connections between workers by TLS 1.3; set it on all hosts or none")
+                "Encrypt the connections between workers by TLS 1.3; set this option on all hosts "
+                "or on none")
       ->envname("FFDL_TLS");
-  command.add_option("--rdzv-backend,--rdzv_backend", to.rdzv_backend,
-                     "Rendezvous back end of torchrun: c10d or static, without effect");
-  command.add_flag("--standalone", to.standalone, "Start a store for this job (the default)");
+  command.add_option(
+      "--rdzv-backend,--rdzv_backend", to.rdzv_backend,
+      "Rendezvous back end of torchrun; the values c10d and static are accepted, and have no "
+      "effect");
+  command.add_flag("--standalone", to.standalone, "Start a store for this job alone (the default)");
   command.add_option("--master-addr,--master_addr", to.master_addr,
-                     "Value of the workers' MASTER_ADDR");
+                     "Variable MASTER_ADDR of the workers");
   command
       .add_option("--master-port,--master_port", to.master_port,
-                  "Value of the workers' MASTER_PORT")
+                  "Variable MASTER_PORT of the workers")
       ->check(within(1, 65535));
   command.add_flag("--private-files", to.private_files,
                    "Use umask 077, so that only this user can access logs, checkpoints and other "
@@ -475,17 +484,19 @@ void add_places(CLI::App& command, RunArguments& to) {
   command.add_option("--ledger-log", to.ledger_log,
                      "Folder where each worker logs the samples that it commits; 'ffdl data audit' "
                      "checks these logs");
-  command.add_flag("--again", to.again, "Train the job again, even if it is done");
+  command.add_flag("--again", to.again,
+                   "If the job is done, train it again from its initial state");
   command
-      .add_option(
-          "--on-lost-state", to.on_lost_state,
-          "Reaction if neither a member nor a checkpoint has the state any more: restart or fail")
+      .add_option("--on-lost-state", to.on_lost_state,
+                  "Action if no member and no checkpoint has the job's state any more: restart "
+                  "(from the initial state) or fail (end the members)")
       ->check(CLI::IsMember({"restart", "fail"}))
       ->capture_default_str();
   command.add_flag("-m,--module", to.is_module, "Run PROGRAM as a Python module");
   command
       .add_option("--python", to.python,
-                  "Python interpreter, run with -u, for modules and programs that end in .py")
+                  "Python interpreter, called with -u, for modules and for programs whose name "
+                  "ends in .py")
       ->envname("PYTHON_EXEC")
       ->capture_default_str();
   command.add_flag("--no-python,--no_python", to.no_python,
@@ -502,25 +513,27 @@ struct ProgramUsage : CLI::Formatter {
 
 void add_steering(CLI::App& command, RunArguments& to) {
   command.add_flag("--autoscale", to.autoscale,
-                   "Start and resize the job as decided by 'ffdl autoscale' with the same --store");
+                   "Let the 'ffdl autoscale' with the same --store decide when the job starts, and "
+                   "how many workers the job has");
   command
       .add_option("--scaling", to.scaling,
-                  "With --autoscale: speed of the job with 1, 2, ... workers, such as 1,1.9,2.7")
+                  "If --autoscale is set: speeds with 1, 2, ... workers relative to the speed with "
+                  "1 worker. Example: 1,1.9,2.7. The default is N^0.8 for N workers.")
       ->delimiter(',')
       ->check(within(0, kCountMax))
       ->allow_extra_args(false);
   command.add_option("--profile", to.profile,
-                     "With --autoscale: output file of 'ffdl profile', or a file for 'ffdl plan "
-                     "--jobs' with only this job; replaces --scaling");
+                     "If --autoscale is set: output of 'ffdl profile', or file for 'ffdl plan "
+                     "--jobs' with only this job. Set --profile or --scaling, not both.");
   command.add_option("--on-node", to.on_node,
-                     "With --autoscale: name of this node in 'ffdl offer'; the job then gets only "
-                     "workers of this node");
-  command.add_option(
-      "--policy", to.policy,
-      "File with a policy that resizes the job by its measurements (docs/guide/policies.md)");
+                     "If --autoscale is set: name of this node in 'ffdl offer'. The job gets only "
+                     "workers of this node.");
+  command.add_option("--policy", to.policy,
+                     "YAML or JSON file with a policy that sets the number of workers from the "
+                     "job's measurements (docs/guide/policies.md)");
   command.add_option("--policy-log", to.policy_log,
-                     "With --policy: file to which each decision is appended; 'ffdl policy replay' "
-                     "reads it");
+                     "If --policy is set: file to which each decision is appended, for 'ffdl "
+                     "policy replay'");
 }
 
 }  // namespace
@@ -539,15 +552,15 @@ void add_run_command(CLI::App& app, Status& outcome, int& exit_code) {
   add_run_options(*command, *arguments);
   add_steering(*command, *arguments);
   command->footer(
-      "Python runs a program whose name ends in .py. SIGINT or SIGTERM asks the workers to end;\n"
-      "a second signal kills them. docs/guide/launch.md lists the variables of a worker. If a\n"
-      "node has several workers and OMP_NUM_THREADS is not set, each worker gets the value 1, as\n"
-      "under torchrun.\n\n"
+      "Python runs a program whose name ends in .py. The first SIGINT or SIGTERM asks the workers\n"
+      "to end; the second kills the workers. docs/guide/launch.md lists the environment variables\n"
+      "of a worker. If a node has several workers and OMP_NUM_THREADS is not set, 'ffdl run' sets\n"
+      "OMP_NUM_THREADS to 1, as torchrun does.\n\n"
       "Exit codes:\n"
       "  0         all workers finished\n"
       "  1         too few workers are left, or the job could not be run\n"
       "  2         the command line is wrong\n"
-      "  130, 143  ended by SIGINT or SIGTERM\n\n"
+      "  130, 143  ended by SIGINT (130) or SIGTERM (143)\n\n"
       "Examples:\n  ffdl run --workers 4 ./train --epochs 3\n"
       "  ffdl run --job digits --workers 1:4 train.py\n"
       "  ffdl run --job digits --nnodes 3 --rdzv-endpoint node0 train.py     (on three hosts)\n"

@@ -48,13 +48,13 @@ Result<int> parse_nproc(const std::string& text, int gpus) {
   if (text == "gpu" || (text == "auto" && gpus > 0)) {
     if (gpus > 0) return gpus;
     return wrong(
-        "--nproc-per-node is 'gpu', and this host has no GPU that its processes may use; check "
-        "CUDA_VISIBLE_DEVICES and /dev/nvidia0, or use a number, cpu or auto");
+        "--nproc-per-node is 'gpu', and this host has no usable GPU; check CUDA_VISIBLE_DEVICES "
+        "and /dev/nvidia0, or use a number, cpu or auto");
   }
   if (text == "cpu" || text == "auto") return static_cast<int>(std::thread::hardware_concurrency());
   const auto count = base::parse_count(text);
   if (count && *count >= 1) return *count;
-  return wrong("--nproc-per-node is '{}'; use a number from 1 on, cpu, gpu or auto", text);
+  return wrong("--nproc-per-node is '{}'; use a number of at least 1, cpu, gpu or auto", text);
 }
 
 struct Endpoint {
@@ -68,7 +68,7 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   const auto port = base::parse_count(std::string_view(text).substr(colon + 1));
   // The next port is for MASTER_PORT.
   if (colon > 0 && port && *port < 65535) return Endpoint{text.substr(0, colon), *port};
-  return wrong("--rdzv-endpoint is '{}'; use host or host:port, a port below 65535", text);
+  return wrong("--rdzv-endpoint is '{}'; use HOST or HOST:PORT, with a port below 65535", text);
 }
 
 // Returns the rank of this node: that of the arguments, or of a launcher's variables. -1: neither
@@ -78,8 +78,8 @@ Result<int> plan_rank(const RunArguments& arguments, int nodes) {
   FFDL_ASSIGN_OR_RETURN(const auto found, launch::find_node_rank(arguments.variables));
   if (!found) return -1;
   if (found->rank < nodes) return found->rank;
-  return wrong("{} is {} of {} nodes; raise --nnodes, or give --node-rank", found->variable,
-               found->rank, nodes);
+  return wrong("{} is {}, but the job has {} nodes; raise --nnodes, or give --node-rank",
+               found->variable, found->rank, nodes);
 }
 
 // The nodes of a job, and the rank of this one, -1 if it is not known.
@@ -95,7 +95,8 @@ Result<Nodes> plan_workers(const RunArguments& arguments, launch::SupervisorOpti
   Range nodes;
   if (!arguments.workers.empty()) {
     if (!arguments.nnodes.empty() || !arguments.nproc.empty()) {
-      return wrong("--workers and --nnodes or --nproc-per-node; use one way to give their number");
+      return wrong(
+          "--workers and --nnodes or --nproc-per-node; use one way to set the number of workers");
     }
     FFDL_ASSIGN_OR_RETURN(const Range workers, parse_range("--workers", arguments.workers));
     options.min_workers = workers.min;
@@ -115,23 +116,24 @@ Result<Nodes> plan_workers(const RunArguments& arguments, launch::SupervisorOpti
   FFDL_ASSIGN_OR_RETURN(const int rank, plan_rank(arguments, nodes.max));
   options.node = std::max(rank, 0);
   if (options.node >= nodes.max) {
-    return wrong("--node-rank is {} of {} nodes; use one from 0 on, below --nnodes", options.node,
-                 nodes.max);
+    return wrong(
+        "--node-rank is {}, but the job has {} nodes; use a rank from 0 on, below --nnodes",
+        options.node, nodes.max);
   }
   return Nodes{nodes.max, rank};
 }
 
 Status check_nodes(const RunArguments& arguments) {
   if (arguments.standalone) {
-    return wrong("--standalone with several nodes; a standalone job has one");
+    return wrong("--standalone with several nodes; a standalone job has one node");
   }
   if (arguments.job.empty()) {
-    return wrong("several nodes and no name of the job; give all the same --job");
+    return wrong("several nodes and no name of the job; give all nodes the same --job");
   }
   if (arguments.rdzv_endpoint.empty() && (arguments.store.empty() || starts_etcd(arguments))) {
     return wrong(
-        "several nodes and no common store; give all the same --rdzv-endpoint HOST:PORT, where "
-        "node 0 serves the store, or the same --store URL");
+        "several nodes and no common store; give all nodes the same --rdzv-endpoint HOST:PORT, "
+        "where node 0 serves the store, or the same --store URL");
   }
   return {};
 }
@@ -144,7 +146,7 @@ Status plan_free_rank(const RunArguments& arguments, RunPlan& plan) {
   if (arguments.again) {
     return wrong(
         "--again on a node without --node-rank; give --again and --node-rank 0 to one node, before "
-        "the others start");
+        "the other nodes start");
   }
   plan.supervisor.takes_free_node = true;
   plan.supervisor.node = arguments.rdzv_endpoint.empty() ? 0 : 1;
@@ -154,18 +156,22 @@ Status plan_free_rank(const RunArguments& arguments, RunPlan& plan) {
 Status plan_store(const RunArguments& arguments, RunPlan& plan) {
   if (!arguments.rdzv_backend.empty() && arguments.rdzv_backend != "c10d" &&
       arguments.rdzv_backend != "static") {
-    return wrong("--rdzv-backend is '{}'; use c10d or static, or --store etcd, or etcd://HOST:PORT",
-                 arguments.rdzv_backend);
+    return wrong(
+        "--rdzv-backend is '{}'; use c10d or static; for an etcd, use --store etcd or --store "
+        "etcd://HOST:PORT",
+        arguments.rdzv_backend);
   }
   const bool is_elsewhere = !arguments.store.empty() && !starts_etcd(arguments);
   if (is_elsewhere && (arguments.standalone || !arguments.rdzv_endpoint.empty())) {
     return wrong("--store and --standalone or --rdzv-endpoint; use one way to name the store");
   }
   if (arguments.standalone && !arguments.rdzv_endpoint.empty()) {
-    return wrong("--standalone and --rdzv-endpoint; a standalone job has a store of its own");
+    return wrong(
+        "--standalone and --rdzv-endpoint; leave one of them out, because a standalone job has its "
+        "own store");
   }
   if (arguments.store == "mem://") {
-    return wrong("--store is 'mem://', which other processes cannot open; use another");
+    return wrong("--store is 'mem://', which other processes cannot open; use another URL");
   }
   if (is_elsewhere) plan.supervisor.store_url = arguments.store;
   plan.is_private = !is_elsewhere && arguments.rdzv_endpoint.empty();
@@ -185,8 +191,8 @@ Status plan_profiled_sizes(const RunArguments& arguments, RunPlan& plan) {
   }
   if (jobs.size() == 1 && !plan.sizes.empty()) return {};
   return wrong(
-      "--profile '{}' has {} jobs, the first with {} sizes of --workers {}:{}; give one job with "
-      "such a size",
+      "--profile '{}' has {} jobs, and the first job has {} sizes within --workers {}:{}; use a "
+      "file with one job that has such a size",
       arguments.profile, jobs.size(), plan.sizes.size(), options.min_workers, options.max_workers);
 }
 
@@ -202,21 +208,23 @@ Status plan_sizes(const RunArguments& arguments, RunPlan& plan) {
   }
   plan.on_node = arguments.on_node;
   if (arguments.store.empty() || starts_etcd(arguments)) {
-    return wrong("--autoscale and no --store URL; name the one that 'ffdl autoscale' uses");
+    return wrong("--autoscale and no --store URL; give the URL that 'ffdl autoscale' uses");
   }
   const launch::SupervisorOptions& options = plan.supervisor;
   if (!arguments.profile.empty()) return plan_profiled_sizes(arguments, plan);
   const auto most = static_cast<size_t>(options.max_workers);
   if (!arguments.scaling.empty() && arguments.scaling.size() != most) {
-    return wrong("--scaling has {} numbers and --workers allows {}; give one for each of 1 to {}",
-                 arguments.scaling.size(), most, most);
+    return wrong(
+        "--scaling has {} numbers, but --workers allows up to {} workers; give one number for each "
+        "size from 1 to {}",
+        arguments.scaling.size(), most, most);
   }
   for (int workers = options.min_workers; workers <= options.max_workers; ++workers) {
     // Without data each further worker has less value, so that jobs share equally.
     double value = std::pow(workers, kUnknownScaling);
     if (!arguments.scaling.empty()) value = arguments.scaling[static_cast<size_t>(workers) - 1];
     if (!std::isfinite(value) || value < 0) {
-      return wrong("--scaling has {} for {} workers; give 0 or more", value, workers);
+      return wrong("--scaling has the value {} for {} workers; give 0 or more", value, workers);
     }
     plan.sizes.push_back({workers, value, 0});
   }
@@ -290,15 +298,17 @@ Result<RunPlan> plan_run(const RunArguments& arguments) {
   if (nodes > 1 && planned.rank < 0) FFDL_RETURN_IF_ERROR(plan_free_rank(arguments, plan));
   FFDL_RETURN_IF_ERROR(plan_store(arguments, plan));
   if (arguments.autoscale && nodes > 1) {
-    return wrong("--autoscale with several nodes; such a job has one");
+    return wrong("--autoscale with several nodes; a job with --autoscale has one node");
   }
   if (arguments.start != 0 && arguments.autoscale) {
-    return wrong("--start with --autoscale, which decides how many start; leave one of them out");
+    return wrong(
+        "--start and --autoscale; leave one of them out, because 'ffdl autoscale' decides how many "
+        "workers start");
   }
   if (arguments.start != 0 &&
       (arguments.start < options.min_workers || arguments.start > options.max_workers)) {
-    return wrong("--start {} of {} to {} workers; use one of these numbers", arguments.start,
-                 options.min_workers, options.max_workers);
+    return wrong("--start is {}, but the job has {} to {} workers; use one of these numbers",
+                 arguments.start, options.min_workers, options.max_workers);
   }
   options.first_workers = arguments.start;
   FFDL_RETURN_IF_ERROR(plan_sizes(arguments, plan));
@@ -317,8 +327,8 @@ Result<RunPlan> plan_run(const RunArguments& arguments) {
   if (nodes > 1 && !arguments.store.starts_with("etcd://") && plan.etcd_members < kEtcdMembers) {
     const bool is_served = arguments.store.empty() || starts_etcd(arguments);
     plan.warning = fmt::format(
-        "one host keeps the store ('{}'): the job does not survive the loss of that host; use "
-        "--store etcd from 3 nodes on, or etcd://HOST:PORT",
+        "the store is on one host ('{}'), and the job does not survive the loss of that host; use "
+        "--store etcd on 3 or more nodes, or --store etcd://HOST:PORT",
         is_served ? arguments.rdzv_endpoint : arguments.store);
   }
   options.job = arguments.job;
@@ -330,7 +340,8 @@ Result<RunPlan> plan_run(const RunArguments& arguments) {
   options.log_folder = arguments.log_dir;
   options.ledger_log = arguments.ledger_log;
   if (arguments.again && options.node > 0) {
-    return wrong("--again on node {}; give it to node 0, before the others start", options.node);
+    return wrong("--again on node {}; give it to node 0, before the other nodes start",
+                 options.node);
   }
   if (arguments.on_lost_state == "fail") options.on_lost_state = OnLostState::kFail;
   return plan;

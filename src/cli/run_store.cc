@@ -73,8 +73,8 @@ Result<std::unique_ptr<Store>> open_of_node_zero(const launch::SupervisorOptions
     if (store.status().code() != StatusCode::kUnavailable) return store;
     if (deadline_in({}) >= deadline) {
       return Status(StatusCode::kUnavailable,
-                    fmt::format("{}; start the node whose own address it is, or give --node-rank 0 "
-                                "to the node that it leads to",
+                    fmt::format("{}; start node 0 on the host that has this address, or pass "
+                                "--node-rank 0 to the node to which this address forwards",
                                 store.status().message()));
     }
     if (!std::exchange(has_told, true)) {
@@ -90,7 +90,7 @@ Status open_etcd(const RunPlan& plan, const JobFolder& folder, const std::string
                  launch::SupervisorOptions& options, RunStore& here) {
   const int members = plan.etcd_members;
   if (members > 1) {
-    print(stderr, "ffdl: job '{}': its etcd starts when {} nodes have come\n", options.job,
+    print(stderr, "ffdl: job '{}': its etcd starts when {} nodes have started\n", options.job,
           members);
   }
   const std::unique_ptr<Store> rendezvous = std::move(here.store);

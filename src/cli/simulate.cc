@@ -142,10 +142,9 @@ Status check_timeline(const std::string& path) {
   if (path.empty() || path.ends_with(".json")) return {};
   return Status(
       StatusCode::kUnimplemented,
-      fmt::format(
-          "draw '{}': only the ffdl of the Python package draws; install it ('pip install .' in "
-          "the sources), or name a .json file",
-          path));
+      fmt::format("draw '{}': only the ffdl command of the Python package can draw; install this "
+                  "package ('pip install .' in the sources), or name a .json file",
+                  path));
 }
 
 Status write_timeline(const std::string& path, const ClusterReport& report) {
@@ -174,8 +173,8 @@ Result<std::map<std::string, ApplicationProfile>> load_programs(
   const int64_t workers = int64_t{arguments.cluster.nodes} * arguments.cluster.gpus_per_node;
   if (workers > kUnmeasuredMax) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("simulate: {} workers, and the speed of jobs with so many is "
-                              "unknown; give --throughputs, or at most {} workers",
+                  fmt::format("simulate: the speed of a job with {} workers is unknown; give "
+                              "--throughputs, or at most {} workers",
                               workers, kUnmeasuredMax));
   }
   return std::map<std::string, ApplicationProfile>{
@@ -211,29 +210,31 @@ Status run_simulate(const SimulateArguments& arguments) {
 // Adds the jobs from a file, or drawn.
 void add_workload(CLI::App& command, SimulateArguments& to) {
   auto* source = command.add_option_group("source")->require_option(1);
-  source->add_option(
-      "--workload", to.workload,
-      "CSV file of jobs and their arrival times, with one of two headers: name, time, application, "
-      "num_replicas, batch_size (a workload) or job_id, submission_time, duration, num_gpu (a "
-      "trace of a cluster)");
+  source->add_option("--workload", to.workload,
+                     "CSV file of jobs: a workload or the trace of a cluster. A workload has the "
+                     "columns name, time, application, num_replicas and batch_size. A trace has "
+                     "the columns job_id, submission_time, duration and num_gpu. Times are in "
+                     "seconds.");
   source
       ->add_option("--arrivals", to.drawn.arrivals,
-                   "Draw random jobs of the programs; arrivals: poisson, bursty or diurnal")
+                   "Distribution of the arrival times of random jobs: poisson, bursty or diurnal. "
+                   "Each job trains a random program of --profiles or --throughputs.")
       ->transform(one_of<Arrivals>({{"poisson", Arrivals::kPoisson},
                                     {"bursty", Arrivals::kBursty},
                                     {"diurnal", Arrivals::kDiurnal}}));
-  command.add_option("--jobs", to.drawn.jobs, "With --arrivals: number of jobs")
+  command.add_option("--jobs", to.drawn.jobs, "If --arrivals is set: number of jobs")
       ->check(within(1, 1e6))
       ->capture_default_str();
   command
       .add_option("--load", to.drawn.load,
-                  "With --arrivals: share of the cluster that the jobs request on average; 1 is "
+                  "If --arrivals is set: average share of the cluster that the jobs request; 1 is "
                   "the whole cluster")
       ->check(within(1e-3, 1e3))
       ->capture_default_str();
   command
-      .add_option("--seed", to.drawn.seed,
-                  "Random seed for --arrivals, and for the programs of a trace's jobs")
+      .add_option(
+          "--seed", to.drawn.seed,
+          "Random seed, for the jobs of --arrivals and for the random programs of a trace's jobs")
       ->check(within(0, 0x1p64))
       ->capture_default_str();
 }
@@ -247,11 +248,12 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
   add_workload(*command, *arguments);
   auto* programs =
       command->add_option_group("programs", "Programs of the jobs")->require_option(0, 1);
-  programs->add_option("--profiles", arguments->profiles, "Folder with measured profiles");
+  programs->add_option("--profiles", arguments->profiles,
+                       "Folder with one folder of measurements per program");
   programs->add_option("--throughputs", arguments->throughputs,
-                       "Folder with tables: steps per second by batch size and workers. Without "
-                       "--profiles and --throughputs, k workers of a job in a trace are k to the "
-                       "power of 0.8 times as fast as one worker.");
+                       "Folder with one CSV file per program, listing steps per second by batch "
+                       "size and number of workers. If neither --profiles nor --throughputs is "
+                       "set, k workers train a job of a trace k^0.8 times as fast as one worker.");
   command->add_option("--nodes", of_cluster.nodes, "Number of nodes of the cluster")
       ->check(within(1, 100'000))
       ->capture_default_str();
@@ -259,9 +261,8 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
       ->check(within(1, 1000))
       ->capture_default_str();
   command
-      ->add_option(
-          "--policy", of_cluster.policy,
-          "Scheduling policy: fixed, tiresias, elastic-tiresias, shortest-first or elastic")
+      ->add_option("--policy", of_cluster.policy,
+                   "Policy: fixed, tiresias, elastic-tiresias, shortest-first or elastic (default)")
       ->transform(one_of<ClusterPolicy>({{"fixed", ClusterPolicy::kFixed},
                                          {"tiresias", ClusterPolicy::kTiresias},
                                          {"elastic-tiresias", ClusterPolicy::kElasticTiresias},
@@ -269,31 +270,32 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"elastic", ClusterPolicy::kElastic}}));
   command
       ->add_option("--objective", of_cluster.objective,
-                   "Objective of the elastic policy: throughput or goodput")
+                   "Objective of the elastic policy: throughput or goodput (default)")
       ->transform(one_of<PlanObjective>(
           {{"throughput", PlanObjective::kThroughput}, {"goodput", PlanObjective::kGoodput}}));
   command
-      ->add_option(
-          "--batch", of_cluster.batch,
-          "Batch size of the elastic policy: dynamic, fixed (as in the workload), min or max")
+      ->add_option("--batch", of_cluster.batch,
+                   "Batch size if --policy is elastic: dynamic (chosen by the policy; default), "
+                   "fixed (as in the workload), min (smallest measured) or max (largest measured)")
       ->transform(one_of<TrainingBatch>({{"dynamic", TrainingBatch::kDynamic},
                                          {"fixed", TrainingBatch::kWorkload},
                                          {"min", TrainingBatch::kSmallest},
                                          {"max", TrainingBatch::kLargest}}));
   command
       ->add_option("--job-workers", of_cluster.job_workers_max,
-                   "With the elastic policy: maximum workers of a job (default: no limit)")
+                   "If --policy is elastic: maximum number of workers per job (default: no limit)")
       ->check(within(1, kCountMax));
-  command->add_flag(
-      "--plan-nodes", of_cluster.plans_nodes,
-      "With the elastic policy: plan with node boundaries, instead of choosing nodes afterwards");
+  command->add_flag("--plan-nodes", of_cluster.plans_nodes,
+                    "If --policy is elastic: plan the sizes and the nodes of jobs together "
+                    "(default: choose the nodes after the sizes)");
   command->add_flag("--samples-alike", of_cluster.samples_count_alike,
-                    "Give each sample the same value at every batch size");
+                    "Assume that a sample has the same training value at every batch size");
   command
       ->add_option("--when-full", of_cluster.when_full,
-                   "With the elastic policy: reaction to a job that does not fit, queue or drop")
+                   "If --policy is elastic and a job does not fit into the cluster: queue (the job "
+                   "waits; default) or drop (the job is rejected)")
       ->transform(one_of<WhenFull>({{"queue", WhenFull::kQueue}, {"drop", WhenFull::kDrop}}));
-  command->add_option("--interval", of_cluster.interval_s, "Seconds between decisions")
+  command->add_option("--interval", of_cluster.interval_s, "Seconds between the policy's decisions")
       ->check(within(1, kSecondsMax))
       ->capture_default_str();
   command
@@ -301,11 +303,11 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                    "Seconds that a job pauses when its number of workers changes")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
-  command->add_flag("--json", arguments->json, "Print one JSON document");
-  command->add_option(
-      "--timeline", arguments->timeline,
-      "File for a picture (.png, .svg, .pdf) of the cluster and its jobs over time. The picture "
-      "needs the Python package. A .json file gets the data of the picture.");
+  command->add_flag("--json", arguments->json, "Print the result as JSON");
+  command->add_option("--timeline", arguments->timeline,
+                      "File for the workers of each job over time: a picture (.png, .svg or .pdf) "
+                      "or data (.json). Only the ffdl command of the Python package draws "
+                      "pictures.");
   command->callback([arguments, &outcome] { outcome = run_simulate(*arguments); });
 }
 

@@ -118,7 +118,7 @@ void add_stats_command(CLI::App& app, Status& outcome) {
       ->required();
   stats->add_flag("--json", options->json, "Print JSON");
   stats->footer(
-      "This command only reads, and does not disturb the server or its learners.\n\n"
+      "This command only reads the server's segment, and does not disturb training.\n\n"
       "Examples:\n  ffdl stats digits\n  ffdl stats digits --json | jq .version\n"
       "  watch -n1 ffdl stats digits");
   stats->callback([options, &outcome] { outcome = run_stats(*options); });

@@ -78,7 +78,7 @@ Status look(Store& store, Picture& picture) {
   picture.rows = rows_of(picture.job, picture.run);
   if (!picture.rows.empty() || !picture.run.nodes.empty()) return {};
   return Status(StatusCode::kNotFound,
-                fmt::format("show job '{}': its store has no such job; check the name and --store",
+                fmt::format("show job '{}': the store has no such job; check the name and --store",
                             picture.name));
 }
 
@@ -157,7 +157,7 @@ std::string header_of(const Picture& picture) {
   }
   if (job.completion)
     text += fmt::format("its training is done at step {}\n", job.completion->step);
-  if (picture.run.nodes.empty()) return text + "no 'ffdl run' is running\n";
+  if (picture.run.nodes.empty()) return text + "no 'ffdl run' of this job is running\n";
   const NodeStatus& node = picture.run.nodes.front();
   return text + fmt::format("{} of {} wanted workers run ({} to {} allowed)\n",
                             running(picture.run), picture.run.wanted_workers.size(),
@@ -216,10 +216,11 @@ void add_status_command(CLI::App& app, Status& outcome) {
   CLI::App* command = app.add_subcommand("status", "Show the workers of a job and their progress");
   add_job_arguments(*command, arguments->job);
   command->add_flag("--watch", arguments->watch,
-                    "Repeat the output until the job is over (on a terminal, in place)");
+                    "Repeat the output until the job ends; on a terminal, each output replaces the "
+                    "previous output");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->footer(
-      "This command only reads, and does not disturb the job.\n\n"
+      "This command only reads the job's store, and changes nothing.\n\n"
       "Examples:\n  ffdl status digits\n  ffdl status digits --watch\n"
       "  ffdl status digits --json | jq .generation");
   command->callback([arguments, &outcome] { outcome = run_status(*arguments); });

@@ -154,7 +154,7 @@ Status EtcdCluster::look_for_program() {
   const Status found = EtcdServer::find(options_.program, options_.folder);
   if (found.code() != StatusCode::kNotFound || options_.founds) return found;
   may_serve_ = false;
-  base::log_warning("{}; this node uses the etcds of others", found.message());
+  base::log_warning("{}; this node uses the etcds of other nodes", found.message());
   return {};
 }
 
@@ -212,8 +212,8 @@ Result<EtcdCluster::Record> EtcdCluster::meet() {
 
 std::string EtcdCluster::too_few(size_t places) const {
   return fmt::format(
-      "start the etcd of job '{}': {} of {} nodes with the program etcd have come within {} s; "
-      "start 'ffdl run' on the others, with the same --job, --store and --rdzv-endpoint",
+      "start the etcd of job '{}': {} of {} nodes with the program etcd have started within {} s; "
+      "start 'ffdl run' on the other nodes, with the same --job, --store and --rdzv-endpoint",
       options_.job, places, options_.members, options_.patience / std::chrono::seconds(1));
 }
 

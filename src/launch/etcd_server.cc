@@ -67,11 +67,11 @@ Status EtcdServer::find(const std::string& program, const std::string& folder) {
       launcher->start({.name = "etcd", .argv = {program, "--version"}, .log_file = log_in(folder)})
           .status();
   if (started.code() != StatusCode::kNotFound) return started;
-  return base::make_error(StatusCode::kNotFound,
-                          "start etcd on this host: there is no program '{}' in PATH; install it "
-                          "(Debian: apt-get install etcd-server), or name an etcd that runs by "
-                          "--store etcd://HOST:PORT",
-                          program);
+  return base::make_error(
+      StatusCode::kNotFound,
+      "start etcd on this host: there is no program '{}' in PATH; install it (Debian: apt-get "
+      "install etcd-server), or name a running etcd by --store etcd://HOST:PORT",
+      program);
 }
 
 Result<std::unique_ptr<EtcdServer>> EtcdServer::start(EtcdServerOptions options) {

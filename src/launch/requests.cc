@@ -90,8 +90,8 @@ Status change_wanted(Store& store, std::string_view job, std::string_view doing,
     if (put.ok()) return {};
     if (put.status().code() != StatusCode::kConflict) return put.status();
   }
-  return base::make_error(StatusCode::kUnavailable, "{}: other processes changed it too; try again",
-                          doing);
+  return base::make_error(StatusCode::kUnavailable,
+                          "{}: other processes changed the job at the same time; try again", doing);
 }
 
 // Returns the worker that takes that worker's place.
@@ -116,13 +116,13 @@ Result<int> find_target(const RunStatus& run, std::string_view doing, int from,
   }
   if (to) {
     const bool is_wanted = launch::place_of(run.wanted_workers, *to) >= 0;
-    return base::invalid_argument("{}: worker {} is {}; name one that is idle, or none", doing, *to,
+    return base::invalid_argument("{}: worker {} is {}; name an idle worker, or none", doing, *to,
                                   is_wanted ? "wanted itself" : phase);
   }
   if (idle) return *idle;
   return base::invalid_argument(
-      "{}: no worker is idle; ask for fewer with 'ffdl scale', or start it with a larger MAX of "
-      "--workers MIN:MAX",
+      "{}: no worker is idle; reduce the number of workers with 'ffdl scale', or start the job "
+      "with a larger MAX of --workers MIN:MAX",
       doing);
 }
 
@@ -130,18 +130,17 @@ Result<int> find_target(const RunStatus& run, std::string_view doing, int from,
 
 Status scale_job(Store& store, std::string_view job, int workers, DuringChange during) {
   const std::string doing = fmt::format("scale job '{}'", job);
-  return change_wanted(store, job, doing, during,
-                       [&](const RunStatus& run) -> Result<WantedWorkers> {
-                         const NodeStatus& node = run.nodes.front();
-                         if (workers < node.min_workers || workers > node.max_workers) {
-                           return base::invalid_argument(
-                               "{}: {} workers are wanted, and it was started for {} to {}; ask "
-                               "for one of these, or "
-                               "start it with another --workers MIN:MAX",
-                               doing, workers, node.min_workers, node.max_workers);
-                         }
-                         return launch::scaled(run.wanted_workers, workers);
-                       });
+  return change_wanted(
+      store, job, doing, during, [&](const RunStatus& run) -> Result<WantedWorkers> {
+        const NodeStatus& node = run.nodes.front();
+        if (workers < node.min_workers || workers > node.max_workers) {
+          return base::invalid_argument(
+              "{}: {} workers are requested, but the job was started for {} to {}; request one of "
+              "these numbers, or start the job with another --workers MIN:MAX",
+              doing, workers, node.min_workers, node.max_workers);
+        }
+        return launch::scaled(run.wanted_workers, workers);
+      });
 }
 
 Result<int> migrate_worker(Store& store, std::string_view job, int from, std::optional<int> to,

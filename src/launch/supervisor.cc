@@ -26,7 +26,7 @@ std::string_view name_of(WorkerPhase phase) {
 
 std::string how_it_ended(const WorkerExit& exit) {
   return exit.signal != 0 ? fmt::format("was killed by signal {}", exit.signal)
-                          : fmt::format("ended with {}", exit.exit_code);
+                          : fmt::format("ended with exit code {}", exit.exit_code);
 }
 
 // Returns how many nodes have workers.
@@ -56,13 +56,13 @@ Status check_options(const SupervisorOptions& options) {
   if (options.first_workers != 0 && (options.first_workers < options.min_workers ||
                                      options.first_workers > options.max_workers)) {
     return base::invalid_argument(
-        "run job '{}': {} workers at first, of {} to {}; use one of these", options.job,
-        options.first_workers, options.min_workers, options.max_workers);
+        "run job '{}': {} workers at the start, but the job has {} to {}; use one of these numbers",
+        options.job, options.first_workers, options.min_workers, options.max_workers);
   }
   if (options.workers_per_node < 1 || options.node < 0 || options.node >= nodes_of(options)) {
     return base::invalid_argument(
-        "run job '{}': node {} with {} workers per node has none of {} workers; use a smaller node "
-        "rank, from 0 on",
+        "run job '{}': node {} with {} workers per node has none of the job's {} workers; use a "
+        "smaller node rank, from 0 on",
         options.job, options.node, options.workers_per_node, options.max_workers);
   }
   if (options.max_restarts < 0 || options.grace < Duration::zero()) {
@@ -160,10 +160,10 @@ Status Supervisor::Impl::run() {
       return over_;
     }
     if (decision.verdict == Verdict::kTooFew) {
-      give_up(base::make_error(
-          StatusCode::kExhausted,
-          "run job '{}': {}; see why they failed, or allow more with --max-restarts", options_.job,
-          decision.reason));
+      give_up(base::make_error(StatusCode::kExhausted,
+                               "run job '{}': {}; check why the workers failed, or allow more "
+                               "restarts with --max-restarts",
+                               options_.job, decision.reason));
       continue;
     }
     carry_out(decision);
@@ -184,9 +184,10 @@ void Supervisor::Impl::take_news() {
   }
   while (const auto exit = launcher_.poll_exit()) take_exit(*exit);
   if (view_.outcome && *view_.outcome != launch::kDoneOutcome) {
-    give_up(base::make_error(StatusCode::kExhausted,
-                             "run job '{}': another node ended it: {}; check the log of that node",
-                             options_.job, *view_.outcome));
+    give_up(
+        base::make_error(StatusCode::kExhausted,
+                         "run job '{}': another node ended the job: {}; check the log of that node",
+                         options_.job, *view_.outcome));
   }
   if (Status place = board_.place(); !place.ok()) give_up(std::move(place));
   if (is_stopped_.load(std::memory_order_relaxed)) {
@@ -203,7 +204,7 @@ void Supervisor::Impl::take_report(WorkerState& state, const std::string& id, bo
   if (state.phase == WorkerPhase::kPaused) return tell_restart(id, state);
   base::log_warning(
       "job '{}': '{}' failed before any worker had joined; it is not started again, unless "
-      "--max-restarts says how often",
+      "--max-restarts is given",
       options_.job, id);
 }
 
@@ -219,7 +220,7 @@ bool Supervisor::Impl::has_any_lived_long() {
 void Supervisor::Impl::tell_restart(const std::string& id, const WorkerState& state) const {
   const auto pause =
       std::chrono::duration_cast<std::chrono::milliseconds>(state.ready - runtime_.now());
-  base::log_warning("job '{}': '{}' has restart {} of {} in {} ms", options_.job, id,
+  base::log_warning("job '{}': '{}' starts again (restart {} of {}) in {} ms", options_.job, id,
                     state.restarts, options_.max_restarts, std::max<int64_t>(pause.count(), 0));
 }
 
@@ -237,7 +238,7 @@ std::optional<size_t> Supervisor::Impl::index_of(std::string_view id) const {
 void Supervisor::Impl::take_exit(const WorkerExit& exit) {
   const auto index = index_of(exit.name);
   if (!index) {
-    return base::log_warning("job '{}': '{}' {}, which is not a worker of this node; ignored",
+    return base::log_warning("job '{}': '{}' {}; it is not a worker of this node, and is ignored",
                              options_.job, exit.name, how_it_ended(exit));
   }
   WorkerState& state = workers_[*index].state;
@@ -251,7 +252,7 @@ void Supervisor::Impl::take_exit(const WorkerExit& exit) {
   } else if (state.phase == WorkerPhase::kPaused) {
     base::log_warning("job '{}': '{}' {}", options_.job, exit.name, how_it_ended(exit));
   } else {
-    base::log_warning("job '{}': '{}' {}; it has had its {} restarts", options_.job, exit.name,
+    base::log_warning("job '{}': '{}' {}; it has used its {} restarts", options_.job, exit.name,
                       how_it_ended(exit), options_.max_restarts);
   }
 }
@@ -320,7 +321,7 @@ void Supervisor::Impl::carry_out(const WorkerDecision& decision) {
   const bool at_once = is_killed_.load(std::memory_order_relaxed);
   for (const size_t index : decision.stop) {
     const Status asked = launcher_.stop(id_of(index), at_once ? Duration::zero() : options_.grace);
-    if (asked.ok()) base::log_info("job '{}': '{}' is to end", options_.job, id_of(index));
+    if (asked.ok()) base::log_info("job '{}': '{}' is asked to end", options_.job, id_of(index));
     workers_[index].state.phase = WorkerPhase::kStopping;  // if it has ended, its exit comes next
   }
   for (const size_t index : decision.start) {

@@ -86,7 +86,7 @@ TEST_F(AutoscaleCommand, WhoDoesNotFitIsTurnedAwayOrWaits) {
       << large.output();
   StartedProgram small(run("small", "1:2", "true"), folder_.file("small"));
   EXPECT_EQ(small.wait(), 0) << small.output();
-  EXPECT_TRUE(small.wrote("job 'small' begins with 2 workers")) << small.output();
+  EXPECT_TRUE(small.wrote("job 'small' starts with 2 workers")) << small.output();
 }
 
 TEST_F(AutoscaleCommand, AJobSharesTheRoomOfItsNode) {
@@ -125,7 +125,7 @@ TEST_F(AutoscaleCommand, ToldWhatIsWrong) {
   fails("run --autoscale true", "--autoscale and no --store");
   fails("run --scaling 1,2 true", "--scaling is for --autoscale");
   fails("run" + store() + "--autoscale --workers 1:3 --scaling 1,2 true",
-        "--scaling has 2 numbers and --workers allows 3");
+        "--scaling has 2 numbers, but --workers allows up to 3");
   fails("run --profile net.json true", "--profile is for --autoscale");
   fails("run --on-node here true", "--on-node is for --autoscale");
   fails("run" + store() + "--autoscale --workers 1:3 --scaling 1,2,3 --profile net.json true",

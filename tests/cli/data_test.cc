@@ -31,8 +31,9 @@ TEST_F(DataAuditCommand, ProvesAnEpoch) {
   const std::string logs = log("a", kStep1) + " " + log("b", std::string(kStep2) + kStep3);
   const auto outcome = audit(logs);
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out,
-            "3 steps committed 5 samples: 1 epochs, each sample once, and 1 samples of the next\n");
+  EXPECT_EQ(
+      outcome.out,
+      "3 steps committed 5 samples: 1 epochs, each sample once, and 1 samples of the next epoch\n");
   const Json document = Json::parse(audit("--json " + logs).out);
   EXPECT_EQ(document["ok"], true);
   EXPECT_EQ(document["epochs"], 1);

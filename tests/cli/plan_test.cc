@@ -83,13 +83,13 @@ TEST_F(PlanCommand, TooFewWorkersIsAnAnswerAndAFailure) {
 TEST_F(PlanCommand, MoreLeastSizesThanWorkersAreToldWithTheirPlace) {
   EXPECT_EQ(plan(tables() + " --workers 1 2>&1").out,
             "ffdl: plan '" + folder_.path() +
-                "/tables/slow.csv': line 1, column 2: job 'slow' is one too many: 2 jobs need at "
+                "/tables/slow.csv': line 1, column 2: job 'slow' does not fit: 2 jobs need at "
                 "least 2 workers together and there are 1; plan fewer jobs or let some wait\n");
   const std::string file = folder_.write(
       "jobs.yaml", "jobs:\n  - {name: a, scaling: [1, 2]}\n  - {name: b, scaling: [1]}\n");
   EXPECT_EQ(plan("--workers 1 --jobs " + file + " 2>&1").out,
             "ffdl: plan '" + file +
-                "': line 3, column 5: job 'b' is one too many: 2 jobs need at least 2 workers "
+                "': line 3, column 5: job 'b' does not fit: 2 jobs need at least 2 workers "
                 "together and there are 1; plan fewer jobs or let some wait\n");
 }
 

@@ -69,7 +69,7 @@ TEST(RunArguments, HowManyToBeginWith) {
   EXPECT_EQ(plan_run(arguments)->supervisor.first_workers, 3);
   for (const int wrong : {1, 5}) {
     arguments.start = wrong;
-    EXPECT_FAILS(plan_run(arguments), StatusCode::kInvalidArgument, "of 2 to 4 workers");
+    EXPECT_FAILS(plan_run(arguments), StatusCode::kInvalidArgument, "has 2 to 4 workers");
   }
   arguments.start = 3;
   arguments.autoscale = true;
@@ -197,13 +197,13 @@ TEST(RunArguments, ContradictionsAreRefused) {
       {[](RunArguments& a) { a.nproc = "gpu"; }, "--nproc-per-node is 'gpu', and this host has no"},
       {[](RunArguments& a) { a.nproc = "tpu"; }, "--nproc-per-node is 'tpu'"},
       {[](RunArguments& a) { a.nnodes = "2", a.variables = {{"SLURM_NODEID", "2"}}; },
-       "SLURM_NODEID is 2 of 2 nodes"},
+       "SLURM_NODEID is 2, but the job has 2 nodes"},
       {[](RunArguments& a) { a.nnodes = "2", a.variables = {{"PMI_RANK", "x"}}; }, "PMI_RANK='x'"},
-      {[](RunArguments& a) { a.node_rank = 1; }, "--node-rank is 1 of 1"},
+      {[](RunArguments& a) { a.node_rank = 1; }, "--node-rank is 1, but the job has 1"},
       {[](RunArguments& a) { a.nnodes = "2"; }, "no name of the job"},
       {[](RunArguments& a) { a.nnodes = "2", a.job = "j"; }, "no common store"},
       {[](RunArguments& a) { a.nnodes = "2", a.standalone = true; }, "--standalone with several"},
-      {[](RunArguments& a) { a.standalone = true, a.rdzv_endpoint = "x"; }, "a store of its own"},
+      {[](RunArguments& a) { a.standalone = true, a.rdzv_endpoint = "x"; }, "has its own store"},
       {[](RunArguments& a) { a.store = "file:///a", a.rdzv_endpoint = "x"; }, "one way to name"},
       {[](RunArguments& a) { a.store = "mem://"; }, "other processes cannot open"},
       {[](RunArguments& a) { a.rdzv_endpoint = "x:y"; }, "--rdzv-endpoint is 'x:y'"},

@@ -114,7 +114,7 @@ TEST_F(SimulateCommand, WritesWhatATimelineIsDrawnFrom) {
   EXPECT_EQ(json::parse(written)["timeline"].size(), 2U);
   const auto picture = simulate(with("a,0,net,1,8\n") + " --timeline out.png 2>&1");
   EXPECT_EQ(picture.exit_code, 1);
-  EXPECT_NE(picture.out.find("the ffdl of the Python package draws"), std::string::npos);
+  EXPECT_NE(picture.out.find("the ffdl command of the Python package can draw"), std::string::npos);
   EXPECT_EQ(picture.out.find("mean_jct_s"), std::string::npos) << "told before it begins";
 }
 

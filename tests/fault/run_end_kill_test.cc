@@ -201,7 +201,7 @@ class RunJob {
   bool check(const StartedProgram& job) {
     const JobStatus status = last_status(folder_.path());
     if (!status.completion) return fail("no record has a completion", job);
-    if (!job.wrote(fmt::format("is done: step {} is its last", status.completion->step))) {
+    if (!job.wrote(fmt::format("is done: its last step is {}", status.completion->step))) {
       return fail("the job does not name its last step", job);
     }
     const JobFindings findings = check_job(options_, ended_lives(), status);

@@ -131,7 +131,7 @@ TEST_F(EtcdClusterTest, TooFewAreReported) {
   EtcdClusterOptions alone = options(0, 3);
   alone.patience = 100ms;
   EXPECT_FAILS(EtcdCluster::join(*store_, alone), StatusCode::kTimeout,
-               "1 of 3 nodes with the program etcd have come");
+               "1 of 3 nodes with the program etcd have started");
   EXPECT_FALSE(std::filesystem::exists(alone.folder));
 }
 

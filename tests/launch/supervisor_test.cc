@@ -131,7 +131,7 @@ TEST_F(SupervisorTest, BeginsWithAsManyAsItIsTold) {
   const auto exited = system_runtime().make_event();
   ASSERT_OK_AND_ASSIGN(const auto launcher, make_local_launcher(*exited));
   EXPECT_FAILS(Supervisor::start(*store_, system_runtime(), *launcher, *exited, options_),
-               StatusCode::kInvalidArgument, "3 workers at first, of 1 to 2");
+               StatusCode::kInvalidArgument, "3 workers at the start, but the job has 1 to 2");
 }
 
 TEST_F(SupervisorTest, TakesTheWorkersOfAFreeNode) {

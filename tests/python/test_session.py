@@ -110,7 +110,7 @@ def test_a_worker_that_is_started_again_after_the_end_ends_as_the_others(tmp_pat
 
     first = run()
     assert first.returncode == 0, first.stderr
-    assert "job 'late' is done: step 20 is its last" in first.stderr
+    assert "job 'late' is done: its last step is 20" in first.stderr
     ends = {line.split(" with ")[1] for line in first.stdout.splitlines() if " with " in line}
     assert len(ends) == 1, first.stdout
     begins = [line for line in first.stdout.splitlines() if "worker-1 1 begins" in line]
