@@ -1,7 +1,8 @@
 """Elastic distributed training: sessions, collectives, and a parameter server in shared memory.
 
-Names are those of the C++ headers. Arrays are read and written in place. Failures are exceptions of
-:mod:`ffdl.errors`. Times are in seconds.
+Classes and functions have the same names as in the C++ headers. Functions read and write the
+caller's arrays in place. A call that fails raises an exception of :mod:`ffdl.errors`. Times are in
+seconds.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""The command ``ffdl`` and ``python -m ffdl``: the C++ program in the wheel."""
+"""The command ``ffdl``, or ``python -m ffdl``. Both run the C++ program in the wheel."""
 
 import os
 import pathlib
@@ -6,9 +6,9 @@ import sys
 
 
 def main() -> int:
-    """Replaces this process by the program, which runs workers with this Python.
+    """Replaces this process with the C++ program, which runs workers with this interpreter.
 
-    Commands that draw or convert files run here instead.
+    Exception: this process runs ``report``, ``checkpoint``, and ``simulate`` with a picture.
     """
     if sys.argv[1:2] == ["report"]:
         from .report.command import main as report

@@ -18,7 +18,7 @@ def call_with(
     """Returns ``function(**given, **options)``. If an option does not exist, the error names it.
 
     pybind11's own error would print all arguments, including whole tensors.
-    others_names: advice for the error, by the name that an option has in another library.
+    others_names: maps option names of another library to the advice in the error.
     """
     try:
         return function(**given, **options)

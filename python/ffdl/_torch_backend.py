@@ -1,6 +1,6 @@
-"""The entry point in pyproject.toml that PyTorch calls at the end of its own import.
+"""The entry point in pyproject.toml that PyTorch calls at the end of ``import torch``.
 
-It must be fast, and must not need ffdl.torch, because ffdl.torch may be importing torch.
+register() must be fast. It must not import ffdl.torch, which may be importing torch at this time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def register() -> None:
-    """Registers the back end ``ffdl`` with torch.distributed, once."""
+    """Registers the back end ``ffdl`` with torch.distributed, unless it is registered already."""
     import torch.distributed as dist
 
     if dist.is_available() and "ffdl" not in dist.Backend.backend_list:

@@ -1,6 +1,7 @@
-"""One exception for each status code. Catch those that you would act on, and Error for the rest.
+"""Defines one exception for each error code in C++.
 
-docs/reference/errors.md describes each exception for the caller. The message has the form
+Catch the exceptions that you can handle, and Error for all others. docs/reference/errors.md says
+how to handle each exception. A message has the form
 ``<doing> '<which>': <observed>; <what to try>``.
 """
 
@@ -23,48 +24,48 @@ __all__ = [
 
 
 class Error(Exception):
-    """Any failure of an ffdl call."""
+    """The base class of ffdl's exceptions."""
 
 
 class InvalidArgument(Error, ValueError):
-    """Fix the call."""
+    """The call is invalid, and would fail again. Correct the call."""
 
 
 class NotFound(Error):
-    """The named thing does not exist."""
+    """The named object does not exist."""
 
 
 class JobDone(NotFound, SystemExit):
-    """The job was done before this process joined, and its last state does not exist any more.
+    """The job ended before this process joined, and the job's last state no longer exists.
 
-    If it is not caught, the process exits with code 0, because it has no work left.
+    If the exception is not caught, the process exits with code 0, because it has no work left.
     """
 
     code = 0
 
 
 class Conflict(Error):
-    """A race was lost, or the name is in use. Read again, then decide."""
+    """Another caller changed the value, or the name is in use. Read the value before a retry."""
 
 
 class Timeout(Error, TimeoutError):
-    """The given time has passed. The call may or may not have had its effect."""
+    """The call's time limit has passed. The call may have had an effect."""
 
 
 class Unavailable(Error):
-    """Nothing happened. Try again later."""
+    """The call had no effect. Retry later."""
 
 
 class Exhausted(Error):
-    """A stated limit is full. Wait, or ask for less."""
+    """The limit that the message names is reached. Wait, or request less."""
 
 
 class PeerLost(Error):
-    """A member died inside this call."""
+    """A process that the call needs has died."""
 
 
 class WorldChanged(Error):
-    """The caller's generation is old. Use the new generation."""
+    """The world of this call has ended. Repeat the call with the new generation."""
 
 
 class Cancelled(Error):
@@ -72,7 +73,7 @@ class Cancelled(Error):
 
 
 class Corrupt(Error):
-    """Stored or shared bytes fail their check."""
+    """Stored or shared bytes are damaged."""
 
 
 class Unimplemented(Error, NotImplementedError):

@@ -1,4 +1,4 @@
-"""A folder at an fsspec URL: in an object store, or in any other storage that fsspec supports."""
+"""A folder at a URL that fsspec supports, for example in an object store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def open_url(url: str, storage_options: dict[str, Any] | None = None) -> tuple[A
 
 
 def call(doing: str, function: Callable[[], _Value]) -> _Value:
-    """Calls a function of fsspec, and converts its exceptions, of any class, to errors of ffdl."""
+    """Calls a function of fsspec, and converts each exception to an error of ffdl."""
     try:
         return function()
     except Error:
@@ -53,10 +53,11 @@ def call(doing: str, function: Callable[[], _Value]) -> _Value:
 
 
 class RemoteFolder:
-    """The files below a URL by their names, at most one folder deep.
+    """Lists, reads and writes the files below a URL. A name is FILE or FOLDER/FILE.
 
     Threads: any thread, one at a time.
-    Errors: NotFound, Unavailable and Exhausted (a full disk), with the URL.
+    Raises InvalidArgument, Unimplemented, NotFound, Unavailable and Exhausted (a full disk). Each
+    message contains the URL.
     """
 
     def __init__(self, url: str, storage_options: dict[str, Any] | None = None) -> None:
@@ -65,7 +66,7 @@ class RemoteFolder:
         self._root = root.rstrip("/")
 
     def list(self) -> dict[str, dict[str, int]]:
-        """Returns the files of each folder, and the size of each file."""
+        """Returns a dict that maps each folder to its files and their sizes."""
         def find() -> dict[str, Any]:
             self._files.invalidate_cache()
             return self._files.find(self._root, detail=True)  # type: ignore[no-any-return]
@@ -103,7 +104,7 @@ class RemoteFolder:
             call(f"remove '{self.url}/{name}'", lambda: self._files.rm_file(self._at(name)))
 
     def remove_empty(self, name: str) -> None:
-        """Removes a folder if it is empty, in a store that has folders."""
+        """Removes a folder if it is empty. Ignores errors, because some stores have no folders."""
         with contextlib.suppress(Exception):
             self._files.rmdir(self._at(name))
 
@@ -113,7 +114,7 @@ class RemoteFolder:
 
 @contextlib.contextmanager
 def folder_lock(folder: str, *, waits: bool) -> Iterator[bool]:
-    """Holds the lock of a folder. One process has it at a time, and a dead process loses it.
+    """Locks a folder for one process at a time. If that process dies, the lock is released.
 
     Yields False if another process holds the lock and `waits` is False.
     """

@@ -1,4 +1,4 @@
-"""Arrays in shared memory, which collectives within one host need not copy."""
+"""Allocates arrays in shared memory. Collectives within one host need not copy such arrays."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ def shared_array(
     """Returns a zeroed, C-contiguous NumPy array in its own SharedMemory.
 
     shape: as in NumPy, with at least one element. Pass the array to
-    ``Communicator.register_memory``. Then an all_reduce in place of the whole array copies nothing,
-    if every rank has registered its array. The memory lives as long as the array, its views and the
-    tensors made of it (``torch.from_numpy``). Raises Exhausted (no room), InvalidArgument (no
-    element).
+    ``Communicator.register_memory``. If every rank has registered its array, an in-place all_reduce
+    of the whole array copies nothing. The memory is freed when no array, view or tensor
+    (``torch.from_numpy``) uses it. Raises Exhausted (no room), InvalidArgument (no element).
     """
     dtype = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Copies of checkpoints in object stores, and lists of checkpoints."""
+"""Copies checkpoints to object stores, and lists checkpoints."""
 
 from .folder import StoredCheckpoint, list_checkpoints
 from .upload import CheckpointUpload

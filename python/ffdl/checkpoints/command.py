@@ -1,4 +1,4 @@
-"""The command ``ffdl checkpoint``."""
+"""Runs the command ``ffdl checkpoint``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMATS = ("torch", "hf", "dcp")
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code: 0 done; 1 failed (a message has the reason); 2 wrong command line."""
+    """Returns 0 after success, or 1 after a failure. Raises SystemExit(2) for wrong arguments."""
     given = _parser().parse_args(arguments)
     try:
         given.run(given)
@@ -87,7 +87,7 @@ def _import(given: argparse.Namespace) -> None:
 
 
 def _made(name: str) -> dict[str, Any]:
-    """Calls a function MODULE:FUNCTION of the user, and returns its results by name."""
+    """Calls the user's MODULE:FUNCTION. Returns a dict of its model, optimizer and scheduler."""
     module, _, function = name.partition(":")
     sys.path.insert(0, os.getcwd())
     try:

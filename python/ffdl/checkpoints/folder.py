@@ -1,4 +1,4 @@
-"""The names in a folder of checkpoints, and their order; on a disk or in an object store."""
+"""Lists and sorts the checkpoints of a folder on a disk or in an object store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILE = re.compile(r"(shard|manifest|published)-.+")
 
 
 class StoredCheckpoint(NamedTuple):
-    """A published checkpoint of a folder."""
+    """A published checkpoint in a folder of checkpoints."""
 
     name: str  # of its own folder
     job: str
@@ -41,7 +41,10 @@ def mark_of(number: int, manifest: str) -> str:
 
 
 def parse(name: str, files: Iterable[str]) -> StoredCheckpoint | None:
-    """Returns the checkpoint in the folder `name` with these files. None: it is not published."""
+    """Returns the published checkpoint in the folder `name`. None: there is no such checkpoint.
+
+    files: the names of the folder's files.
+    """
     label = _FOLDER.fullmatch(name)
     marks = [(int(found[1]), found[2]) for found in map(_MARK.fullmatch, files) if found]
     if label is None or not marks:
@@ -58,7 +61,7 @@ def newest_first(folders: Mapping[str, Iterable[str]]) -> list[StoredCheckpoint]
 
 
 def job_of(name: str) -> str | None:
-    """Returns the job in a folder's name. None: the folder is not that of a checkpoint."""
+    """Reads the job from the name of a checkpoint's folder. None: the name has another format."""
     label = _FOLDER.fullmatch(name)
     return label and label[1]
 
@@ -86,8 +89,8 @@ def list_checkpoints(
 ) -> list[StoredCheckpoint]:
     """Returns the published checkpoints of a folder or fsspec URL, the newest first.
 
-    storage_options: options of fsspec for a URL. Raises NotFound (there is no such folder),
-    Unavailable, Unimplemented (the package for the URL is not installed).
+    storage_options: passed to fsspec if `folder` is a URL. Raises NotFound (there is no such
+    folder), Unavailable, Unimplemented (the package for the URL is not installed).
     """
     path = os.fspath(folder)
     if is_url(path):
@@ -112,7 +115,7 @@ def choose_removals(
     stored: list[StoredCheckpoint], keep_last: int, keep_best: int,
     metric_of: Callable[[StoredCheckpoint], float | None],
 ) -> list[StoredCheckpoint]:
-    """Returns the checkpoints to remove, by the rule of retention.cc for the disk."""
+    """Returns the checkpoints to remove from an object store, by the same rule as retention.cc."""
     alike = [one for one in stored if one.job == stored[0].job]
     kept = set(alike[: max(keep_last, 1)])
     if keep_best > 0:

@@ -1,4 +1,4 @@
-"""Uploads a folder's checkpoints to an object store during the training."""
+"""Uploads the checkpoints in a folder to an object store during training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATIENCE_MAX_S = 60.0
 
 
 class CheckpointUpload:
-    """Copies the checkpoints of a folder to an object store, and downloads them again.
+    """Uploads the checkpoints of a folder to an object store during training.
 
     ::
 
@@ -38,25 +38,25 @@ class CheckpointUpload:
             trainer = ffdl.torch.elastic(model, optimizer, loader, checkpoints=checkpoints)
             ...
 
-    The constructor downloads the newest complete checkpoint, unless the folder has that checkpoint
-    or a newer one. So a job with ``resume`` continues on a machine that has no checkpoint. A thread
-    uploads the newest checkpoint once it is published in the folder. The end of the block waits
-    until the newest checkpoint is uploaded, and raises the error if that fails. If an exception
-    ends the block, it does not wait. All workers create a CheckpointUpload. Among the processes
-    that share the folder, one process uploads at a time. When that process dies, another process
-    continues.
+    The constructor downloads the newest published checkpoint from the URL, unless the folder has
+    that checkpoint or a newer one. So a job with ``resume=True`` also continues on a machine whose
+    folder is empty. A thread checks the folder, and uploads the newest published checkpoint. The
+    end of the ``with`` block waits until the newest checkpoint is uploaded, and raises an error if
+    this upload fails. If an exception ends the block, the block does not wait. Create a
+    CheckpointUpload in every worker. Of the processes that share the folder, only one uploads at a
+    time. If that process dies, another process continues the uploads.
 
-    options: the options of the session. The folder in them is the staging folder. ``keep_last`` and
-    ``keep_best`` apply to the folder and to the URL. With ``skip_damaged`` an incomplete copy at
-    the URL is skipped.
-    url: a URL of fsspec, for one job at a time.
+    options: the CheckpointOptions of the session. The staging folder is ``options.folder``.
+    ``keep_last`` and ``keep_best`` apply to this folder and to the URL. If ``skip_damaged`` is set,
+    an incomplete copy at the URL is skipped.
+    url: a URL that fsspec supports. Only one job at a time may use the URL.
     interval_s: the seconds between two checks of the folder.
-    storage_options: options of fsspec for the URL.
+    storage_options: options that are passed to fsspec with the URL.
 
-    Raises InvalidArgument, Unavailable, Exhausted (a full disk), NotFound (no bucket) and Corrupt
-    (a copy at the URL is incomplete). Raises Conflict if another job uploads to the URL. Raises
-    Unimplemented if the package of fsspec for the URL is not installed. docs/guide/checkpoints.md
-    has more.
+    Raises InvalidArgument, Unavailable, Exhausted (a full disk), NotFound (the bucket does not
+    exist) and Corrupt (a copy at the URL is incomplete). Raises Conflict if another job uploads to
+    the URL. Raises Unimplemented if a package that fsspec needs for the URL is not installed. See
+    docs/guide/checkpoints.md.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class CheckpointUpload:
         return self._uploads
 
     def status(self) -> None:
-        """Raises the error of the last upload if it failed. The upload is retried."""
+        """Raises the error of the last upload if it failed. The thread retries failed uploads."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Waits until the newest checkpoint of the folder is uploaded, and ends the thread."""
+        """Ends the thread, and waits until the newest checkpoint in the folder is uploaded."""
         self._stop.set()
         self._thread.join()
         while not self._try(waits=True):
@@ -137,7 +137,7 @@ class CheckpointUpload:
                     lambda: self._upload_newest(waits=waits))
 
     def _upload_newest(self, *, waits: bool) -> bool:
-        """Uploads the newest checkpoint. False: the session removed it, for a newer checkpoint."""
+        """Uploads the newest checkpoint. Returns False if the session removed that checkpoint."""
         stored = list_folder(self._folder)
         if not stored or stored[0].name == self._is_there:
             return True
@@ -160,7 +160,7 @@ class CheckpointUpload:
             return True
 
     def _upload(self, one: StoredCheckpoint) -> bool:
-        """Uploads hard links of a checkpoint, so that the session may remove the checkpoint."""
+        """Uploads a checkpoint through hard links, so that the session may remove its files."""
         stage = os.path.join(self._folder, "uploading")
         shutil.rmtree(stage, ignore_errors=True)
         try:
@@ -229,7 +229,7 @@ class CheckpointUpload:
                 print(f"ffdl: {error}; the next older one is tried", file=sys.stderr)
 
     def _download(self, one: StoredCheckpoint, number: int) -> None:
-        """Downloads into a temporary folder, which gets the checkpoint's name when complete."""
+        """Downloads a checkpoint into a temporary folder, and renames the folder at the end."""
         stage = os.path.join(self._folder, "downloading")
         shutil.rmtree(stage, ignore_errors=True)
         os.makedirs(stage)
@@ -268,7 +268,7 @@ class CheckpointUpload:
 
 
 def _stage(folder: str, manifest: str, stage: str) -> dict[str, int] | None:
-    """Links a checkpoint's files, and returns their sizes. None: it was removed meanwhile."""
+    """Hard-links a checkpoint's files. Returns their sizes, or None if the checkpoint is gone."""
     os.makedirs(stage)
     try:
         with open(os.path.join(folder, manifest), "rb") as file:

@@ -1,7 +1,7 @@
-"""Samples for elastic training: a worker's samples are committed together with its gradients.
+"""Loads samples for elastic training. A worker's samples are committed together with its gradients.
 
-:class:`ElasticLoader` replaces PyTorch's ``DataLoader`` and ``DistributedSampler``. It needs only
-NumPy, and also handles tensors.
+:class:`ElasticLoader` replaces PyTorch's ``DataLoader`` and ``DistributedSampler``. The loader
+needs only NumPy, and also accepts PyTorch tensors.
 """
 
 from .copies import local_copies

@@ -18,20 +18,21 @@ def local_copies(
     urls: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str], *, max_bytes: int,
     storage_options: dict[str, Any] | None = None,
 ) -> list[str]:
-    """Returns local paths of files, which any library can open. Files at URLs are downloaded first.
+    """Returns the local paths of files. Files at URLs are downloaded first.
 
     ::
 
         paths = ffdl.data.local_copies(["s3://bucket/a.parquet"], "/scratch/data", max_bytes=10**12)
         data = ffdl.data.open_parquet(paths)
 
-    urls: URLs of fsspec. A path is returned unchanged.
-    folder: for the copies of one job. All processes of a host may share it. A copy is complete or
-    absent. A later call uses the copy again if the original is unchanged.
-    max_bytes: the maximum size of all copies in the folder together. To stay below it, copies that
-    this call does not name are removed, the longest unused first.
+    urls: URLs that fsspec supports, or local paths. Local paths are returned unchanged.
+    folder: the folder for the copies of one job. All processes of the job on a host may share the
+    folder. Only complete downloads count as copies. A later call reuses a copy if the file at the
+    URL is unchanged.
+    max_bytes: the maximum total size of all copies in the folder. To make room, the call removes
+    copies that it does not return, the least recently used first.
 
-    Raises Exhausted (these files need more, or the disk is full), NotFound, InvalidArgument,
+    Raises Exhausted (the files exceed max_bytes, or the disk is full), NotFound, InvalidArgument,
     Unavailable, Unimplemented.
     """
     if isinstance(urls, (str, os.PathLike)):
@@ -74,7 +75,7 @@ def _look_at(url: str, storage_options: dict[str, Any] | None) -> tuple[str, int
 
 
 def _make_room(folder: str, wanted: set[str], room: int) -> None:
-    """Removes unwanted copies, the longest unused first, until they take at most `room` bytes."""
+    """Removes unwanted copies, least recently used first, until at most `room` bytes remain."""
     others = []
     for entry in os.scandir(folder):
         if _COPY.fullmatch(entry.name) and entry.path not in wanted:

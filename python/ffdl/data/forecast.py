@@ -1,7 +1,7 @@
-"""Forecasts the samples of this worker's next steps, for the case that nothing changes. Pure.
+"""Forecasts this worker's samples in the next steps, if world and batch size stay the same. Pure.
 
-Batches that were read ahead are looked up by the ranges from the ledger. So a wrong forecast costs
-only time. SampleLedger.forecast() is the forecast for SampleOrder.GLOBAL.
+The loader discards a batch that it has read ahead if the ledger returns other ranges. So a wrong
+forecast costs only time. If the order is GLOBAL, use SampleLedger.forecast().
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Ranges = tuple[Range, ...]
 
 
 def of_leases(leases: Ranges, count: int, steps: int) -> list[Ranges]:
-    """Forecasts SampleOrder.ON_DEMAND: each later step takes `count` samples from the front."""
+    """Returns the ranges of the next `steps` steps, each with the next `count` leased samples."""
     ahead: list[Ranges] = []
     taken: list[Range] = []
     missing = count

@@ -1,4 +1,7 @@
-"""Seeds the generators that a data set may use. It runs before each batch, so it must be fast."""
+"""Seeds the random generators that a data set may use.
+
+Seeding runs before each batch, so it must be fast.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _numpys_generator = np.random.get_bit_generator
 
 
 def _find_state() -> int | None:
-    """Returns the address of the state of `random`: the position, then the words. None: unknown."""
+    """Returns the address at which `random` stores a position and then words. None: unknown."""
     begin, words = object.__basicsize__, 1 + _WORDS
     if sys.implementation.name != "cpython":
         return None
@@ -38,7 +41,10 @@ _position = ctypes.c_uint32() if _state is None else ctypes.c_uint32.from_addres
 
 
 def seed_generators(seed: int) -> None:
-    """Seeds `random`, `numpy.random` and, if loaded, PyTorch on the CPU; 0 <= seed < 2**32."""
+    """Seeds `random`, `numpy.random` and, if loaded, PyTorch on the CPU.
+
+    seed: 0 to 2**32 - 1.
+    """
     np.random.seed(seed)
     numpys = _numpys_generator()
     if _state is None or type(numpys) is not np.random.MT19937:

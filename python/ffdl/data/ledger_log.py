@@ -1,4 +1,4 @@
-"""Logs the workers' commits, if `ffdl run --ledger-log FOLDER` requests it."""
+"""Logs a worker's commits if `ffdl run` has the option `--ledger-log FOLDER`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _numbers = itertools.count()  # number of the logged ledgers of this process
 
 
 def logged(on_stable: _OnStable | None, **options: Any) -> _OnStable | None:
-    """Returns a ledger's `on_stable` that also writes this worker's log, if a log is requested.
+    """Returns a function that logs a commit and calls `on_stable`.
 
-    A worker's first ledger has the file ID.commits, and its next ledger ID.commits-1. The files
-    differ because an audit reads the logs of one data set. The worker's next incarnation appends to
-    the same files.
+    If no log is requested, returns `on_stable`. The worker ID logs its first ledger in ID.commits,
+    and its second ledger in ID.commits-1. Each ledger has its own file, because an audit reads the
+    logs of only one data set. The worker's next incarnation appends to the same files.
 
-    options: options of CommitLog.open(). Raises Unavailable.
+    options: passed to CommitLog.open(). Raises Unavailable.
     """
     environment = job_environment()
     if environment is None or not environment.ledger_log:

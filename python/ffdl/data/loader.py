@@ -1,4 +1,4 @@
-"""The samples of each step as batches, read ahead by other processes if requested."""
+"""Loads the batch of each step. Other processes can prefetch batches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OF_DATA_LOADER = {
 
 
 class ElasticLoader:
-    """Batches for elastic training, in place of ``DataLoader`` and ``DistributedSampler``.
+    """Loads batches for elastic training, like ``DataLoader`` with ``DistributedSampler``.
 
     ::
 
@@ -49,52 +49,57 @@ class ElasticLoader:
             trainer.step()
 
     The ledger commits the samples of a step together with the step's gradients. Each sample is used
-    once per epoch, whichever worker joins, leaves or dies. No sample is repeated or dropped to give
-    all workers equal shares. Without PyTorch pass ``loader.ledger`` to Session.open() and iterate
-    over batches().
+    once per epoch, even if workers join, leave or die. No sample is repeated or dropped to make the
+    workers' shares equal. If you do not use PyTorch, pass ``loader.ledger`` to Session.open(), and
+    iterate over batches().
 
-    dataset: an object with ``__len__`` and ``__getitem__``, and optionally ``__getitems__``, such
-    as data sets of PyTorch and Hugging Face. It may also be a NumPy array, a tuple of arrays with
-    equal numbers of rows, an ffdl.DataSource of files, or ffdl.data.IterableShards.
-    batch_samples: with SampleOrder.GLOBAL (the default): the number of samples in a step, over all
-    workers. A step has the same samples for any number of workers. With ON_DEMAND: the number of
-    samples that this worker takes at a time. A faster worker may pass a larger number to get more
-    samples. The last batch of an epoch may have fewer samples.
-    epochs: the number of epochs after which the training ends. None: 1, or no limit if `steps` is
-    given.
-    steps: the number of the session's steps after which batches() of a trainer or of this loader
-    ends the training. Only with a session.
-    sampler: an iterable of sample numbers in the order of an epoch. It may be a sampler of PyTorch
-    or your own, for example weighted or by length. Every worker creates the same sampler. Once per
-    epoch the loader seeds the generators from `seed` and the epoch, calls set_epoch() if it exists,
-    and reads all numbers. The ledger commits each position of that order once.
-    batch_sampler: a sampler of lists of sample numbers, in place of `sampler`. Each list is a step,
-    so each list but the last has batch_samples numbers.
+    dataset: an object with ``__len__`` and ``__getitem__``, such as a data set of PyTorch or
+    Hugging Face. ``__getitems__`` is called if it exists. NumPy arrays, tuples of arrays with equal
+    numbers of rows, ffdl.DataSource and ffdl.data.IterableShards also work.
+    batch_samples: the number of samples in a step, summed over all workers, if `order` is
+    SampleOrder.GLOBAL (the default). Each step then has the same samples for any number of workers.
+    If `order` is ON_DEMAND, batch_samples is the number of samples in a batch of this worker. A
+    faster worker may then pass a larger number to get more samples. The last batch of an epoch may
+    have fewer samples.
+    epochs: the number of epochs after which the training ends. None: 1 epoch, or no limit if
+    `steps` is given.
+    steps: the session's step after which the training ends. batches() of the trainer or of this
+    loader checks the limit. Only allowed with a session.
+    sampler: an iterable of the sample numbers of an epoch, such as a ``WeightedRandomSampler`` of
+    PyTorch. Every worker must create the same sampler. For each epoch the loader seeds the random
+    generators from `seed` and the epoch's number. The loader then calls the sampler's set_epoch(),
+    if this method exists, and reads all sample numbers. The ledger commits each position of this
+    order once.
+    batch_sampler: an iterable of lists of sample numbers, in place of `sampler`. Each list is the
+    batch of a step, so each list except the last must have batch_samples numbers.
     shuffle, seed, partition_samples, window_partitions, micro_batch_samples, batch_size_controller,
-    partitions_wanted, on_stable: options of make_session_ledger(). ON_DEMAND needs
-    partition_samples. window_partitions shuffles the samples of that many partitions together.
-    Under ``ffdl run --ledger-log FOLDER`` the arguments of on_stable are also logged in FOLDER.
-    store, id: for workers without a session. The ledger is in this Store, which the worker joins as
-    `id`. loader.ledger.commit() commits each batch. This needs ON_DEMAND.
-    job, lineage, from_, lease_s: options of make_store_ledger(). lineage and from_ are for a job
-    that continues from a checkpoint.
-    learner: for workers of a parameter server. The ledger belongs to this Learner. all_parts()
-    returns each batch with its ranges, and a push of these ranges commits the batch. This needs
-    ON_DEMAND.
-    collate_fn: makes a batch of a list of samples. None: ffdl.data.collate.
-    num_workers: the number of processes that load batches. 0: next() loads them. The processes
-    start here and end with the loader, so create the loader before the session.
+    partitions_wanted, on_stable: options of make_session_ledger(). ON_DEMAND requires
+    partition_samples. window_partitions is the number of partitions whose samples are shuffled
+    together. If ``ffdl run --ledger-log FOLDER`` starts the worker, the commits that on_stable
+    receives are also logged in FOLDER.
+    store, id: the Store of the ledger, and the worker's id in the ledger. Only for workers without
+    a session. loader.ledger.commit() commits a batch. `order` must be ON_DEMAND.
+    job, lineage, from_, lease_s: options of make_store_ledger(). Set lineage and from_ if the job
+    continues from a checkpoint.
+    learner: the worker's Learner, if the worker uses a parameter server. all_parts() returns each
+    batch with the ranges of its samples. A push with these ranges commits the batch. `order` must
+    be ON_DEMAND.
+    collate_fn: makes a batch from a list of samples. None: ffdl.data.collate.
+    num_workers: the number of processes that load batches. 0: next() loads them in this process.
+    Create the loader before the session. Otherwise these processes keep the session's connections
+    open.
     prefetch_factor: the number of batches that each process loads ahead.
-    worker_init_fn: called in each process with the number of the process.
-    multiprocessing_context: 'fork', 'spawn' or 'forkserver'.
-    pin_memory: tensors are in page-locked memory, if PyTorch has CUDA.
+    worker_init_fn: a function that each loading process calls first, with its number (from 0).
+    multiprocessing_context: 'fork', 'spawn' or 'forkserver'. None: the default of multiprocessing.
+    pin_memory: True: the tensors of a batch are copied to page-locked memory if CUDA is available.
 
-    Before each batch the generators of ``random``, ``numpy.random`` and PyTorch (on the CPU) are
-    seeded from `seed` and the batch's first sample. So augmentation does not depend on the process
-    that loads the batch. With ``seed_generators=False`` the generators are not seeded. The arrays
-    of a batch that a process has loaded are in shared memory. This memory is reused once none of
-    the arrays is in use.
-    Threads: one thread at a time, the thread of the session. Raises InvalidArgument.
+    If seed_generators is True (the default), the random generators are seeded before each batch
+    from `seed` and the position of the batch's first sample. These are the generators of
+    ``random``, ``numpy.random`` and PyTorch on the CPU. So random augmentation does not depend on
+    the process that loads the batch. If num_workers is above 0, large arrays of a batch are in
+    shared memory. This memory is reused when the program no longer refers to any array of the
+    batch.
+    Threads: one thread at a time. In a session, only the session's thread. Raises InvalidArgument.
     """
 
     def __init__(
@@ -201,7 +206,7 @@ class ElasticLoader:
 
     @property
     def taken(self) -> int:
-        """The number of samples that this step commits for this worker: its weight in the mean."""
+        """The number of this worker's samples in this step. This number weights the gradient."""
         return self.ledger.taken
 
     @property
@@ -216,9 +221,9 @@ class ElasticLoader:
 
     @property
     def skipped(self) -> int:
-        """The number of corrupt samples left out of the batches so far (skip_corrupt=True).
+        """The number of corrupt samples that were left out of batches (skip_corrupt=True).
 
-        The steps still commit these samples, and count them in the weight.
+        The steps still commit these samples, and count them in the worker's weight.
         """
         return self._skipped
 
@@ -228,17 +233,16 @@ class ElasticLoader:
         return self.ledger.is_done
 
     def __len__(self) -> int:
-        """The number of steps in an epoch with the present batch size, for SampleOrder.GLOBAL."""
+        """The number of steps in an epoch with the present batch size (SampleOrder.GLOBAL only)."""
         if not self._is_global:
             raise TypeError("the number of steps in an epoch is unknown with SampleOrder.ON_DEMAND")
         return -(-self._samples // self.ledger.batch_samples)
 
     def next(self) -> Any:
-        """Returns the batch of the present step. None: there is no sample, so call end_step(0).
+        """Returns the batch of the present step. None: this worker has no batch; call end_step(0).
 
-        If the step must be repeated, call next() again: it returns the samples that are due then.
-        Raises the errors of the data set and collate_fn, and PeerLost (a process that loads has
-        ended).
+        If the step is repeated, call next() again, because other samples may then be due. Raises
+        the errors of the data set and collate_fn, and PeerLost (a loading process has ended).
         """
         for _, batch in self.next_parts(parts.whole):
             return batch
@@ -247,14 +251,15 @@ class ElasticLoader:
     def next_parts(
         self, cut: parts.Cut, samples: int | None = None
     ) -> Iterator[tuple[forecast.Ranges, Any]]:
-        """Iterates over the parts of the step's batch, each with the ranges of its samples.
+        """Yields a pair for each part of the step's batch: the part's sample ranges, and the part.
 
-        cut: cuts a step's ranges into parts, as in ffdl.data.parts. Pass the same function in each
-        step, because parts are also loaded ahead.
-        samples: the number of samples in this step, with ON_DEMAND. None: batch_samples.
+        cut: a function that cuts the ranges of a step into parts, such as those in ffdl.data.parts.
+        Pass the same function in each step, because later steps are loaded ahead.
+        samples: the number of samples that this worker takes in this step, if `order` is ON_DEMAND.
+        None: batch_samples.
 
-        Empty if the step has no samples for this worker. If all samples of a part are corrupt and
-        left out, its batch is None. Raises the errors of next().
+        Yields nothing if this worker has no samples in the step. If all samples of a part are
+        corrupt and left out, the part is None. Raises the errors of next().
         """
         if samples is None:
             samples = self._batch_samples
@@ -288,10 +293,10 @@ class ElasticLoader:
                 if session.end_step() == ffdl.StepResult.LEFT:
                     break
 
-        In steps without samples it calls end_step(0) itself. If this worker leaves in such a step,
-        it ends before ``is_done``. When all epochs or steps are done, it makes the last step stable
-        and leaves the job. Raises InvalidArgument if the loop did not call end_step(), and the
-        errors of next().
+        In a step without samples for this worker, batches() calls end_step(0) itself. If the worker
+        leaves the job in such a step, the iteration ends, and ``is_done`` may be False. When all
+        epochs or steps are done, batches() makes the last step stable and leaves the job. Raises
+        InvalidArgument if the loop did not call end_step(), and the errors of next().
         """
         while True:
             while not self.is_done and (self._steps is None or session.step < self._steps):
@@ -315,15 +320,16 @@ class ElasticLoader:
     def all_parts(
         self, cut: parts.Cut = parts.whole, timeout_s: float = 30.0
     ) -> Iterator[tuple[forecast.Ranges, Any]]:
-        """Iterates over next_parts(cut), with a store or a learner, until all epochs are done.
+        """Yields the pairs of next_parts(cut) until all epochs are done.
 
         ::
 
             for ranges, (x, y) in loader.all_parts():
                 learner.push(gradient_of(x, y), ranges)
 
-        Commit each part before you take the next part. Waits in ledger.wait() if other workers hold
-        the rest of an epoch. Raises Timeout, the errors of ledger.wait(), and those of next().
+        Use all_parts() if the loader has a store or a learner. Commit each part before you request
+        the next part. If other workers hold the rest of an epoch, all_parts() calls ledger.wait().
+        Raises Timeout, the errors of ledger.wait(), and those of next().
         """
         while not self.is_done:
             is_given = False
@@ -334,11 +340,12 @@ class ElasticLoader:
                 self.ledger.wait(timeout_s)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the training's position for a checkpoint. After a step all workers have the same.
+        """Returns the position in the data, for a checkpoint.
 
-        With a store it holds the commits of all workers. No worker may commit while the model's
-        part of the checkpoint is taken. Raises InvalidArgument with a learner, because the server
-        has the state.
+        After a step, the position is equal at all workers. If the loader has a store, the position
+        includes the commits of all workers. No worker may commit samples while the program saves
+        the model for the same checkpoint. Raises InvalidArgument if the loader belongs to a
+        learner: save the cut of its parameter server, which contains the position.
         """
         if self._over == "learner":
             raise InvalidArgument(
@@ -348,10 +355,12 @@ class ElasticLoader:
         return {"ledger": self.ledger.save()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a position before the session opens, in a loader with the same options.
+        """Restores the position that state_dict() returned, before the session opens.
 
-        With a store, use ElasticLoader(lineage=, from_=state["ledger"]) at all workers instead,
-        with a larger lineage than before. Raises Corrupt, InvalidArgument (no session).
+        The saved loader must have had the same options. If the loader has a store, create
+        ElasticLoader(lineage=..., from_=state["ledger"]) at all workers instead. The lineage must
+        be larger than before. Raises Corrupt, InvalidArgument (the loader has a store or a
+        learner).
         """
         if self._over != "session":
             instead = "the parameter server's cut, from which it continues by itself"
@@ -361,7 +370,7 @@ class ElasticLoader:
         self.ledger.restore(state["ledger"])
 
     def close(self) -> None:
-        """Ends the processes. Deleting the last reference to the loader ends them, too."""
+        """Ends the loading processes. The loader's destructor ends these processes, too."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -396,7 +405,7 @@ class ElasticLoader:
 
 
 def _steps_ended(session: Session) -> int:
-    """Counts ended steps, applied or not. Each call of end_step() that returns ends a step."""
+    """Returns the number of ended steps, applied or not. An end_step() that returns ends a step."""
     stats = session.stats
     return stats.steps + stats.retried_steps
 

@@ -24,9 +24,10 @@ _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
 def collate(samples: Sequence[Any]) -> Any:
     """Makes a batch of samples that all have the same structure and shapes.
 
-    Numbers and arrays are stacked into an array. Tuples become a tuple of batches, and dicts a dict
-    of batches. All other samples become a list. PyTorch's ``default_collate`` handles samples that
-    are tensors or hold tensors. Raises InvalidArgument if shapes or lengths differ.
+    Numbers and arrays are stacked into an array. Tuples and lists become a tuple of batches, one
+    per field. Dicts become a dict of batches. Samples of other types are returned as a list.
+    PyTorch's ``default_collate`` handles samples that are tensors or hold tensors. Raises
+    InvalidArgument if the samples' shapes or lengths differ.
     """
     first = samples[0]
     torch = sys.modules.get("torch")
@@ -68,13 +69,13 @@ class Loaded(NamedTuple):
 
 
 class Loading:
-    """Converts sample numbers of a data set to a batch, here or in another process."""
+    """Loads the samples with given numbers as a batch, in this process or another process."""
 
     def __init__(
         self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int | None,
         order: SampledOrder | None = None, partition_samples: int = 1,
     ) -> None:
-        """order: the order of a sampler. The ledger then counts positions of it, unshuffled."""
+        """order: maps the ledger's sample numbers to the data set's. None: both are equal."""
         self.samples = size_of(dataset) if order is None else order.samples
         self._order = order
         self._partition_samples = partition_samples  # used only with an order
@@ -93,7 +94,7 @@ class Loading:
     def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Loaded:
         """Loads the samples with these numbers, and makes a batch of them.
 
-        first: partition and position of the first sample. The pair is unique over all epochs.
+        first: (partition, position) of the first sample. Positions continue from epoch to epoch.
         """
         if self._seed is not None:
             seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))
@@ -126,6 +127,6 @@ class Loading:
         return Loaded(samples, left_out)
 
     def _epoch_of(self, partition: int, begin: int) -> int:
-        """Returns the epoch: a partition of n samples has positions from e * n on in epoch e."""
+        """Returns the epoch. In a partition of n samples, epoch e begins at position e * n."""
         before = partition * self._partition_samples
         return begin // min(self._partition_samples, self.samples - before)

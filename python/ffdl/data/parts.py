@@ -15,17 +15,20 @@ def count(ranges: Ranges) -> int:
 
 
 def whole(ranges: Ranges) -> list[Ranges]:
-    """Returns all ranges as one part. Without samples there is no part."""
+    """Returns all ranges as one part. Returns no part if there are no ranges."""
     return [ranges] if ranges else []
 
 
 def of_one_range(ranges: Ranges) -> list[Ranges]:
-    """Returns parts of one range each, for a push that commits one range at a time."""
+    """Returns each range as a part, for pushes that commit one range at a time."""
     return [(one,) for one in ranges]
 
 
 def every(samples: int) -> Cut:
-    """Returns a cut into parts of that many samples. The last part may have fewer."""
+    """Returns a function that cuts ranges into parts of `samples` samples.
+
+    The last part may be smaller.
+    """
 
     def cut(ranges: Ranges) -> list[Ranges]:
         total = count(ranges)
@@ -35,7 +38,10 @@ def every(samples: int) -> Cut:
 
 
 def at_most(samples: int) -> Cut:
-    """Returns a cut into the fewest parts of at most that many samples, of nearly equal size."""
+    """Returns a function that cuts ranges into the fewest parts of at most `samples` samples.
+
+    The parts have nearly equal sizes.
+    """
 
     def cut(ranges: Ranges) -> list[Ranges]:
         total = count(ranges)

@@ -1,4 +1,4 @@
-"""Reads data sets of any kind: the number of their samples, and samples by number."""
+"""Returns the number of samples of any data set, and reads samples by their numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_arrays(dataset: Any) -> bool:
 
 
 def rows_of(dataset: Any, numbers: npt.NDArray[np.integer[Any]]) -> list[Any]:
-    """Returns the samples with these numbers as a list. Not for an ffdl.DataSource."""
+    """Returns the samples with these numbers as a list. `dataset` must be no DataSource."""
     if is_arrays(dataset):
         arrays = dataset if isinstance(dataset, tuple) else (dataset,)
         taken = [array[numbers] for array in arrays]

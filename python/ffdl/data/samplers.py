@@ -1,4 +1,4 @@
-"""The order of a user's own sampler, for a ledger."""
+"""Reads the order of samples from a sampler that the user passes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _HINT = (
 class SampledOrder:
     """Maps the positions of an epoch to the sample numbers that a sampler returns.
 
-    Each process reads its own copy of the sampler once per epoch, with generators that are seeded
-    from the epoch's number. So all processes have the same order, also after a restart.
+    Each process iterates over its copy of the sampler for each epoch. Before each iteration,
+    SampledOrder seeds the random generators from `seed` and the epoch's number. So all processes
+    have the same order, also after a restart.
     """
 
     def __init__(self, sampler: Iterable[Any], seed: int, dataset_samples: int,
                  batch_samples: int | None = None) -> None:
-        """batch_samples: the length of a batch sampler's lists. None: it is no batch sampler."""
+        """batch_samples: the length of the sampler's lists. None: the sampler yields numbers."""
         self._sampler = sampler
         self._name = type(sampler).__name__
         self._seed = seed
@@ -56,11 +57,11 @@ class SampledOrder:
 
     @property
     def checksum(self) -> int:
-        """The checksum of the first epoch's order. Workers compare it, as they need one order."""
+        """The checksum of the first epoch's order, which must be equal at all workers."""
         return zlib.crc32(self._of(0).tobytes())
 
     def numbers(self, places: npt.NDArray[np.int64], epoch: int) -> npt.NDArray[np.int64]:
-        """Returns the sample numbers at these positions of the epoch."""
+        """Returns the sample numbers at the positions `places` of the epoch."""
         return self._of(epoch)[places]
 
     def _of(self, epoch: int) -> npt.NDArray[np.int64]:
@@ -119,7 +120,7 @@ def _with_end(items: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
 
 
 def _nested(sampler: Any) -> Iterator[Any]:
-    """Iterates over a sampler and the samplers inside it, as in PyTorch's BatchSampler."""
+    """Yields a sampler and the samplers inside it, such as the sampler of a BatchSampler."""
     for _ in range(8):
         if sampler is None:
             return

@@ -1,4 +1,4 @@
-"""Mixes data sets, and splits a data set, by weight. The positions of samples are computed."""
+"""Mixes or splits data sets by weight. Sample positions are computed, not stored."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _Array = npt.NDArray[np.integer[Any]]
 
 
 def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Combines data sets by weight. Any run of samples has them in these proportions.
+    """Combines data sets by weight.
 
     ::
 
         data = ffdl.data.mix([web, books], weights=[3, 1])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64)
 
-    The mixture ends when each data set has been used up once. Until then, data sets with larger
-    weights for their size repeat. No sample is left out. Items are single samples, for the loader's
-    collate_fn. For several ffdl.DataSource the result is that of ffdl.mix_sources(). Raises
-    InvalidArgument.
+    In any run of consecutive samples, the share of each data set is proportional to its weight. The
+    mixture ends when each data set has been used completely. Until then, data sets that end earlier
+    repeat. No sample is left out. An item of the mixture is one sample. If all data sets are of
+    type ffdl.DataSource, mix() calls ffdl.mix_sources(). Raises InvalidArgument.
     """
     sources = [isinstance(dataset, DataSource) for dataset in datasets]
     if datasets and all(sources):
@@ -47,10 +47,10 @@ def split(dataset: Any, weights: Sequence[float], seed: int = 0) -> list[Any]:
 
         train, evaluate = ffdl.data.split(data, [0.9, 0.1])
 
-    Each sample is in exactly one part, which depends on `seed` and the number of samples. The size
-    of a part is its weight, to a 1000th of all samples. A part's samples are those of the whole.
-    For an ffdl.DataSource the result is that of ffdl.split_source(). Raises InvalidArgument, also
-    for a part without samples.
+    Each sample is in exactly one part. Calls with equal weights, seeds and numbers of samples
+    return equal parts. The size of a part is proportional to its weight, rounded to a 1000th of all
+    samples. If `dataset` is an ffdl.DataSource, split() calls ffdl.split_source(). Raises
+    InvalidArgument, for example if a part would have no samples.
     """
     if isinstance(dataset, DataSource):
         return list(split_source(dataset, list(weights), seed=seed))
@@ -58,7 +58,7 @@ def split(dataset: Any, weights: Sequence[float], seed: int = 0) -> list[Any]:
 
 
 class Part:
-    """A data set with some samples of the data set `whole`. Created by split()."""
+    """A data set with some samples of the data set `whole`, created by split()."""
 
     def __init__(self, whole: Any, weights: Sequence[float], seed: int, which: int) -> None:
         self.whole = whole
@@ -70,7 +70,7 @@ class Part:
         return self._numbers.samples
 
     def numbers(self, numbers: Sequence[int] | _Array) -> _Array:
-        """Maps sample numbers of the part to sample numbers of the whole."""
+        """Maps sample numbers of the part to sample numbers of `whole`."""
         return np.asarray(self._numbers.read(np.asarray(numbers, np.int64)))
 
     def __getitem__(self, number: int) -> Any:
@@ -84,7 +84,7 @@ class Part:
 
 
 class Mixture:
-    """A data set with the samples of several data sets. Created by mix()."""
+    """A data set with the samples of several data sets, created by mix()."""
 
     def __init__(self, datasets: Sequence[Any], weights: Sequence[float]) -> None:
         self.leaves_out = any(getattr(dataset, "leaves_out", False) for dataset in datasets)

@@ -18,15 +18,16 @@ class IterableShards:
         loader = ffdl.data.ElasticLoader(data, shuffle=ffdl.Shuffle.PARTITIONS,
                                          order=ffdl.SampleOrder.ON_DEMAND, partition_samples=1000)
 
-    shards: a list. Each shard is an iterable that returns the same samples in each iteration, or a
-    function that returns such an iterable.
-    counts: the number of samples of each shard. None: one iteration over all shards counts them.
+    shards: a list of iterables, or of functions that return iterables. Each iteration over a shard
+    must return the same samples.
+    counts: the number of samples of each shard. None: the constructor iterates over all shards once
+    and counts the samples.
 
-    A sample is found by iterating from the sample that was read last. If the sample comes before
-    that, the iteration begins at the start of its shard. So use an order in which samples of a
-    shard follow each other: Shuffle.NONE, or PARTITIONS with large partitions. Each process
-    iterates independently. Raises InvalidArgument. Reading raises Corrupt if a shard ends before
-    its count.
+    To find a sample, the iteration continues after the sample that was read last. If the requested
+    sample is earlier or in another shard, the iteration begins at the start of the sample's shard.
+    So read the samples of a shard in order: use Shuffle.NONE, or PARTITIONS with large partitions.
+    Each process iterates independently of other processes. Raises InvalidArgument. Reading raises
+    Corrupt if a shard has fewer samples than its count.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class IterableShards:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the state for another process, which starts its own iteration."""
+        """Returns the state without the iteration, which another process must restart."""
         return self.__dict__ | {"_open": -1, "_rest": iter(()), "_next": 0}
 
     def _begin(self, number: int) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files as data sets. They need pyarrow."""
+"""Opens Parquet and Arrow files as data sets, if pyarrow is installed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_parquet(
     paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
     skip_corrupt: bool = False,
 ) -> TableSource:
-    """Opens the rows of Parquet files, in the order of the files. See TableSource."""
+    """Opens Parquet files as a data set of rows, in the order of `paths`. See TableSource."""
     return TableSource(_ParquetFile, paths, columns, cached_bytes, skip_corrupt)
 
 
@@ -33,12 +33,12 @@ def open_arrow(
     paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
     skip_corrupt: bool = False,
 ) -> TableSource:
-    """Opens the rows of Arrow IPC files and streams (Feather, Hugging Face). See TableSource."""
+    """Opens Arrow IPC files and streams (Feather, Hugging Face) as a data set. See TableSource."""
     return TableSource(_ArrowFile, paths, columns, cached_bytes, skip_corrupt)
 
 
 class SkippedRows(NamedTuple):
-    """The rows that a TableSource has left out, like ffdl.SkippedData for a DataSource."""
+    """Counts of the data that a TableSource has left out. See TableSource.skipped."""
 
     samples: int
     bytes: int
@@ -46,38 +46,42 @@ class SkippedRows(NamedTuple):
 
 
 class TableSource:
-    """Rows of tables in files, for ElasticLoader or for direct use.
+    """A data set of the rows in table files, for ElasticLoader or for direct use.
 
     ::
 
         data = ffdl.data.open_parquet(["a.parquet", "b.parquet"], columns=["tokens", "label"])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64, partition_samples=10_000)
 
-    Created by open_parquet and open_arrow. A row is a sample. read() returns a dict of columns. A
-    column of numbers is an array. A column of fixed-size lists of numbers is an array of rows. Any
-    other column (text, bytes, lists, structures) is a list of Python values. A batch of
-    ElasticLoader has this form. A collate_fn receives rows as dicts.
+    Created by open_parquet() and open_arrow(). Each row is a sample. read() returns rows as a dict
+    of columns. A column of numbers is a NumPy array. A column of fixed-size lists of numbers is a
+    two-dimensional NumPy array. Any other column (text, bytes, lists, structures) is a list of
+    Python values. If no collate_fn is set, ElasticLoader returns a batch as a dict of columns. A
+    collate_fn receives a list of rows, each as a dict.
 
-    Files are read in pieces: row groups or record batches. A read of a row reads its whole piece.
-    The pieces used last stay in memory: up to ``cached_bytes``, and at least one piece. A shuffle
-    within partitions of about a row group reads each piece once per epoch. A shuffle over all rows
-    reads a piece for each row if not all pieces fit in memory.
+    A file consists of pieces: row groups (Parquet) or record batches (Arrow). Reading a row reads
+    the whole piece that contains the row. The most recently used pieces stay in memory, up to
+    ``cached_bytes``, but at least one piece. If rows are shuffled within partitions of about a
+    piece's size, each piece is read once per epoch. If all rows are shuffled together and not all
+    pieces fit in memory, a piece is read for each row.
 
-    Each piece is validated as a whole when it is read, before any of its values is used.
+    Each piece is validated as a whole before any of its values is used.
 
-    skip_corrupt: the rows of a corrupt piece are left out and counted (``skipped``). A file without
-    a readable schema is left out, too. ``read()`` then returns the other rows, and a single row
-    that is left out is None. Without skip_corrupt, reading a corrupt piece raises Corrupt. A piece
-    is corrupt if it cannot be read, or if its pages differ from the checksum of Parquet's writer.
+    skip_corrupt: True: the rows of a corrupt piece are left out, and ``skipped`` counts them. A
+    file whose schema is not readable is left out, too. ``read()`` returns only the other rows, and
+    ``data[i]`` returns None for a row that is left out. False (the default): a corrupt piece or
+    schema raises Corrupt. A piece is corrupt if pyarrow cannot decode it, or if a Parquet page does
+    not match its checksum.
 
-    Threads: any thread, also in forked processes. After unpickling it opens its files again.
-    pyarrow reads and unpacks without Python's lock. Two pieces of one file are read one after the
-    other.
+    Threads: any thread, also in forked processes. A TableSource opens its files again when it is
+    unpickled. pyarrow reads and decompresses without the GIL. Pieces of one file are read one at a
+    time.
 
-    Raises NotFound, Unavailable, Corrupt (names file and row group or record batch) and
-    Unimplemented (no pyarrow). Raises InvalidArgument for columns that a file lacks or has of
-    another type, and for numbers that are null. Raises Exhausted if a piece needs more memory than
-    there is.
+    Raises NotFound, Unavailable and Corrupt. If a piece is corrupt, the message names the file and
+    the piece. Raises Unimplemented if pyarrow is missing, or if a file's format or types are not
+    supported. Raises InvalidArgument if a file lacks a column, if the type of a column differs
+    between files, or if a number is null. Raises Exhausted if a piece does not fit in memory, or if
+    too many files are open.
     """
 
     def __init__(
@@ -120,24 +124,24 @@ class TableSource:
 
     @property
     def skipped(self) -> SkippedRows:
-        """The rows that were left out, in this process.
+        """Counts of the data that this process has left out.
 
-        samples: the number of rows that were requested and left out, counted at each request.
-        bytes: the size of the files without a readable schema.
-        first: the reason for the first row or file that was left out.
+        samples: the number of requested rows that were left out. A repeated request counts again.
+        bytes: the total size of the files whose schema is not readable.
+        first: the reason why the first file or row was left out.
         """
         with self._lock:
             rows, first = self._left_out
         return SkippedRows(rows, self._not_opened[0], self._not_opened[1] or first)
 
     def read(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> dict[str, Any]:
-        """Returns the rows with these numbers, as columns."""
+        """Returns the rows with the numbers `indices`, as a dict of columns."""
         return self.read_left(indices)[0]
 
     def read_left(
         self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]
     ) -> tuple[dict[str, Any], int]:
-        """Returns the rows as columns, and the number of corrupt rows that were left out."""
+        """Returns the result of read(), and the number of corrupt rows that are left out."""
         table, given = self._take(np.asarray(indices, np.int64))
         columns = {name: self._values(name, table.column(name)) for name in self._types}
         return columns, int(given.size - given.sum())
@@ -194,7 +198,7 @@ class TableSource:
             )
 
     def _take(self, numbers: npt.NDArray[np.int64]) -> tuple[Any, npt.NDArray[np.bool_]]:
-        """Returns the rows as a table, in the order of `numbers`, and a mask of the kept ones."""
+        """Returns the rows in the order of `numbers`, and a mask: False for rows left out."""
         if numbers.size and not (0 <= numbers.min() and numbers.max() < self.samples):
             raise InvalidArgument(
                 f"read rows {numbers.min()} to {numbers.max()} of '{self._files[0].path}' and "
@@ -225,7 +229,7 @@ class TableSource:
             lambda: _pyarrow().concat_tables(tables).take(rows))
 
     def _whole_piece(self, number: int, rows: int) -> Any:
-        """Returns a piece. None: it is corrupt, and `rows` of its rows are counted as left out."""
+        """Returns a piece. None: the piece is corrupt, and `rows` rows were counted as left out."""
         if not self.leaves_out:
             return self._piece(number)
         with self._lock:
@@ -279,7 +283,7 @@ class TableSource:
 
 
 class _File:
-    """One file: its schema, and the number of rows of each piece."""
+    """A table file, with its schema and the number of rows in each piece."""
 
     schema: Any
     piece_rows: list[int]
@@ -302,7 +306,7 @@ class _File:
         return self.schema.field(places[0]).type
 
     def read(self, piece: int, columns: list[str]) -> Any:
-        """Reads and validates a piece, because pyarrow does not validate while it reads."""
+        """Reads a piece, then validates its values, because pyarrow reads without validation."""
         def read_whole() -> Any:
             table = self._read(piece, columns)
             table.validate(full=True)
@@ -335,7 +339,7 @@ class _File:
         raise NotImplementedError
 
     def _begin(self, piece: int) -> int | None:
-        """Returns the piece's offset in the file, if it is known."""
+        """Returns the piece's offset in the file. None: the offset is unknown."""
         return None
 
     def _read(self, piece: int, columns: list[str]) -> Any:

@@ -17,7 +17,7 @@ _ALIGNMENT = 64
 
 
 class Packed(NamedTuple):
-    """Describes a batch in a message: its pickle, or the positions of pickle and arrays."""
+    """Describes a batch: the pickle if the pickle is small, and the places of parts in the file."""
 
     inline: bytes | None
     parts: list[tuple[int, int]]  # (offset, bytes): of the pickle if it is not inline, of arrays
@@ -25,9 +25,9 @@ class Packed(NamedTuple):
 
 
 def pack(batch: Any, file: int) -> Packed:
-    """Writes the large parts of a batch into the file, from its beginning on.
+    """Writes the large parts of a batch to `file`, from offset 0.
 
-    So the message is small for any batch, and its sender never waits for the receiver to read.
+    So the message about a batch is always small, and its sender never waits for the receiver.
     """
     buffers: list[memoryview] = []
 
@@ -59,7 +59,7 @@ def _write(file: int, view: memoryview, offset: int) -> None:
 
 
 class Slot:
-    """A file in memory that holds the arrays of one batch at a time."""
+    """A file in memory for the large parts of one batch at a time."""
 
     def __init__(self) -> None:
         self.file = os.memfd_create("ffdl-batch", os.MFD_CLOEXEC)
@@ -74,7 +74,7 @@ class Slot:
         return pickle.loads(pickled, buffers=views)
 
     def is_free(self) -> bool:
-        """True if no array of the last batch is in use any more."""
+        """Returns True if no array of the last batch is in use."""
         if self._mapping is None:
             return True
         try:
@@ -85,7 +85,7 @@ class Slot:
         return True
 
     def close(self) -> None:
-        """Closes the file. Arrays in use stay valid, because their mapping keeps the memory."""
+        """Closes the file. Arrays in use stay valid, because their memory stays mapped."""
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
@@ -95,7 +95,7 @@ class Slot:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles the values of tensors as NumPy arrays."""
+    """Pickles plain CPU tensors as NumPy arrays."""
 
     def reducer_override(self, thing: Any) -> Any:
         torch = sys.modules.get("torch")

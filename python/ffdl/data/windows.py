@@ -32,23 +32,23 @@ def windows(
         for x, y in trainer.batches():
             ...
 
-    A sample is a pair: block_size tokens from a position on, and the token that follows each of
-    them. Both are int64, and NumPy arrays or tensors like `tokens`.
+    A sample is a pair (x, y). x holds block_size consecutive tokens, and y[i] is the token after
+    x[i]. Each of x and y is an int64 array, or an int64 tensor if `tokens` is a tensor.
 
-    tokens: a NumPy array, which may be a mapped file, or a tensor. It has one dimension, and more
-    than block_size tokens.
-    stride: None: each sample begins at a random position, which depends only on its number and the
-    seed. A number: samples begin at all its multiples. Give block_size for an evaluation, which
-    then reads each token once.
-    samples: the number of random windows in an epoch. None: so many that a training of `steps=`
-    never ends an epoch. Each epoch has the same windows.
+    tokens: a NumPy array, a numpy.memmap or a tensor, of one dimension and with more than
+    block_size tokens.
+    stride: None: each sample begins at a random position, which depends only on the sample's number
+    and the seed. A number: samples begin at the multiples of this number. For an evaluation, use
+    stride=block_size, so that no token is predicted twice.
+    samples: the number of random windows in an epoch. None: 2**32, more than any training uses.
+    Then limit the training by the loader's `steps`. Each epoch has the same windows.
     Raises InvalidArgument.
     """
     return Windows(tokens, block_size, stride, samples, seed)
 
 
 class Windows:
-    """A data set of windows of a sequence of tokens. Created by windows()."""
+    """A data set of windows of a sequence of tokens, created by windows()."""
 
     def __init__(
         self, tokens: Any, block_size: int, stride: int | None, samples: int | None, seed: int
@@ -103,7 +103,7 @@ class Windows:
 
 
 def _mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
-    """Returns random bits for each number: SplitMix64 (Steele, Lea and Flood 2014, figure 17)."""
+    """Returns SplitMix64's random bits for each number (Steele, Lea and Flood 2014, figure 17)."""
     golden = 0x9E3779B97F4A7C15
     offset = np.uint64((seed + 1) * golden % (1 << 64))
     bits = numbers * np.uint64(golden) + _finished(np.full(1, offset))

@@ -1,4 +1,4 @@
-"""Processes that load batches ahead of the training process."""
+"""Loads batches in other processes before the training process needs the batches."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _perform(
 
 
 def _pickled(error: Exception) -> bytes | None:
-    """Pickles an exception. None: it is large or cannot be pickled, so only its text is sent."""
+    """Pickles an exception. None: the exception is too large, or cannot be pickled."""
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)
@@ -92,7 +92,7 @@ def _pickled(error: Exception) -> bytes | None:
 
 
 class _Worker:
-    """One process that loads, its tasks, and the slots that it writes batches into."""
+    """One loading process, its tasks, and the slots into which the process writes batches."""
 
     def __init__(
         self, context: Any, number: int, load: Callable[..., Any],
@@ -135,9 +135,9 @@ class _Worker:
             raise self._lost() from None
 
     def receive(self, is_wanted: Callable[[int], bool]) -> tuple[int, _Outcome]:
-        """Waits for the next task that is done, and returns its number and outcome.
+        """Waits until the next task is done, and returns the task's number and outcome.
 
-        The outcome is empty if the task is not wanted any more.
+        If the task's batch was dropped, the outcome is empty.
         """
         try:
             done = self.connection.recv()
@@ -170,7 +170,7 @@ class _Worker:
 
 
 def _error_of(done: _Done) -> Exception:
-    """Returns the exception of a task. The traceback in the loading process is its cause."""
+    """Returns a failed task's exception, with the traceback of the loading process."""
     text = f"in a process that loads:\n{done.text}"
     if done.error is None:
         return Error(text)
@@ -180,11 +180,13 @@ def _error_of(done: _Done) -> Exception:
 
 
 class WorkerPool:
-    """Loads batches in several processes, in the order of the requests.
+    """Loads batches in several processes.
 
-    Each batch has a key. A requested batch that is not kept any more is loaded and dropped.
-    Threads: one thread at a time. The processes start here, so create the pool before a session
-    opens. A child that is forked later would hold the session's connections.
+    Each process loads its batches in the order of the calls of start(). Each batch has a key. If
+    keep() drops a batch that is not loaded yet, the batch is loaded and then discarded. The
+    processes start when the pool is created, so create the pool before a session opens. A process
+    that is forked while a session is open would keep the session's connections open.
+    Threads: one thread at a time.
     """
 
     def __init__(
@@ -218,7 +220,7 @@ class WorkerPool:
             self._forget(key)
 
     def take(self, key: Hashable) -> Any:
-        """Waits for a batch that was started. Raises the errors of loading it, and PeerLost."""
+        """Waits for a batch, and returns the batch. Raises the errors of loading, and PeerLost."""
         number = self._number_of[key]
         worker = self._place_of[number]
         try:

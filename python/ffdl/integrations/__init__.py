@@ -1,1 +1,1 @@
-"""Adapters for the trainers of other libraries. Each adapter needs its library."""
+"""Adapters for trainers of other libraries, which must be installed separately."""

@@ -1,4 +1,4 @@
-"""Parts of the strategy for PyTorch Lightning: data, callbacks, and checks of its options."""
+"""Parts of ElasticStrategy for PyTorch Lightning: data, callbacks, and checks of options."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def schedulers_of(configs: list[Any]) -> dict[str, Any]:
 
 
 def metrics_of(trainer: Any, interval: str) -> Iterator[float]:
-    """Yields the metric of a ReduceLROnPlateau that is stepped at this interval."""
+    """Yields the metric of each ReduceLROnPlateau that Lightning steps at this interval."""
     for one in trainer.lr_scheduler_configs:
         if one.reduce_on_plateau and one.interval == interval:
             metric = trainer.callback_metrics.get(one.monitor)
@@ -90,10 +90,10 @@ def metrics_of(trainer: Any, interval: str) -> Iterator[float]:
 
 
 class Steps:
-    """The training set for Lightning, which counts a step of the job as one batch."""
+    """The training set that Lightning sees. Lightning counts a step of the job as one batch."""
 
     def __init__(self, given: Any, parts: int, take: Callable[[], Any]) -> None:
-        """given: the DataLoader. parts: the micro-batches of a step. take: returns a batch."""
+        """given: the DataLoader. parts: micro-batches per step. take: returns the next batch."""
         batches = getattr(given, "batch_sampler", None)
         sampler = getattr(batches, "sampler", None)
         expect(
@@ -130,7 +130,7 @@ class Steps:
         return self._take()
 
     def loader(self, max_steps: int, max_epochs: int, seed: int) -> ElasticLoader:
-        """Returns the job's loader. The training ends at the first limit reached; -1: no limit."""
+        """Returns the job's loader. Training ends at max_steps or max_epochs. -1: no limit."""
         given = self._given
         ends = [end for end in (max_steps, max_epochs * len(self)) if end >= 0]
         context = given.multiprocessing_context
@@ -147,7 +147,7 @@ class Steps:
 
 
 class Feed:
-    """Passes the job's steps to Lightning as batches, and sets Lightning's counts to the job's.
+    """Passes the job's steps to Lightning as batches, and updates Lightning's counters.
 
     rest: the batches of the present step that Lightning has not taken yet.
     """
@@ -167,7 +167,7 @@ class Feed:
         return self._elastic.step_number % self._of_epoch == 0
 
     def advance(self) -> bool:
-        """Takes the batches of the next step that has some here. False: the training is over."""
+        """Finds this worker's next step with batches. Returns False if the training is over."""
         if self._held is not None:
             return True
         for batches in self._steps:
@@ -179,7 +179,7 @@ class Feed:
         return False
 
     def begin(self, begun: int) -> Any:
-        """Returns the first batch. begun: 1 if Lightning has counted a batch of this step."""
+        """Returns the step's first batch. begun: 1 if Lightning has counted the step, else 0."""
         assert self._held is not None
         first, self.rest = self._held
         self._held = None
@@ -190,7 +190,7 @@ class Feed:
         self._set_epoch(self._elastic.step_number // self._of_epoch, begun=0)
 
     def expect_epoch(self) -> None:
-        """Ends Lightning's epoch if the next step is in another epoch, or if there is no step."""
+        """Ends Lightning's epoch if the next step is in another epoch, or if no step is left."""
         step = self._elastic.step_number
         epoch = step // self._of_epoch
         if self._held is None:
@@ -204,7 +204,7 @@ class Feed:
         raise StopIteration
 
     def _set_epoch(self, epoch: int, begun: int) -> None:
-        """Sets Lightning's counts of epochs. begun: 1 within an epoch, 0 before it."""
+        """Sets Lightning's epoch counters. begun: 1 if the epoch has begun, else 0."""
         progress = self._fit.epoch_progress
         for one in (progress.total, progress.current):
             one.ready = one.started = epoch + begun
@@ -227,7 +227,7 @@ class Feed:
 
 
 def on_device(trainer: Any, batch: Any) -> Any:
-    """Prepares a batch as Lightning prepares the batches that it takes itself."""
+    """Converts a batch and moves it to the device, as Lightning does for its own loaders."""
     batch = trainer.precision_plugin.convert_input(batch)
     batch = trainer.lightning_module._on_before_batch_transfer(batch, dataloader_idx=0)
     batch = call._call_strategy_hook(trainer, "batch_to_device", batch, dataloader_idx=0)
@@ -236,7 +236,7 @@ def on_device(trainer: Any, batch: Any) -> Any:
 
 
 class Callbacks(list):  # type: ignore[type-arg]
-    """The Trainer's callbacks. At a worker that does not call them the list is empty."""
+    """The Trainer's callbacks. At a worker that calls no callbacks, the iterator is empty."""
 
     def __init__(self, callbacks: list[Any], are_called: Callable[[], bool]) -> None:
         super().__init__(callbacks)
@@ -261,7 +261,7 @@ def take_over(trainer: Any) -> None:
 
 
 class Shared:
-    """Lightning's values that the workers of a job share through its store.
+    """Shares Lightning's broadcast values and callbacks' states through the job's store.
 
     A worker that trains alone has no store and shares nothing.
     """
@@ -282,9 +282,9 @@ class Shared:
         return self._store is None
 
     def broadcast(self, value: Any) -> Any:
-        """Returns the value that the first worker passed in the call of the same number.
+        """Returns the value that the first caller passed. Paths are returned as text.
 
-        Paths are returned as text.
+        The n-th call of every worker returns the same value.
         """
         if self._store is None:
             return value
@@ -302,7 +302,7 @@ class Shared:
         return json.loads(text)
 
     def put_states(self, trainer: Any) -> None:
-        """Stores the states of the callbacks for the worker that takes over."""
+        """Stores the callbacks' states in the job's store, for the next main worker."""
         if self._store is None:
             return
         image = io.BytesIO()

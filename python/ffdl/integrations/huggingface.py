@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer with workers that join, leave and die. Needs transformers 5.
+"""Hugging Face's Trainer with workers that join, leave and die. Requires transformers 5.
 
 Import this module before you create TrainingArguments.
 """
@@ -19,9 +19,9 @@ _APPLIED = (StepResult.CONTINUE, StepResult.WORLD_CHANGED)
 
 
 def _become_one_process() -> None:
-    """Hides the launcher's variables from accelerate, which would make a group of fixed size.
+    """Removes the launcher's variables, so that accelerate creates no process group.
 
-    A worker's GPU is that of its LOCAL_RANK. The Trainer sees only this GPU.
+    LOCAL_RANK selects the worker's GPU. The Trainer sees only this GPU.
     """
     if "FFDL_STORE" not in os.environ:
         return
@@ -42,7 +42,7 @@ import transformers  # noqa: E402  # reads the variables
 
 
 class _Loader:
-    """The loader for the Trainer, which counts each micro-batch of a step as a batch."""
+    """The loader for the Trainer. Its length is the number of micro-batches in an epoch."""
 
     def __init__(self, loader: ElasticLoader, dataset: Any, parts: int) -> None:
         self.loader = loader
@@ -54,7 +54,7 @@ class _Loader:
 
 
 class ElasticTrainer(transformers.Trainer):
-    """A ``transformers.Trainer`` whose workers join and leave. It has the same arguments.
+    """A ``transformers.Trainer`` whose workers join, leave and die.
 
     ::
 
@@ -63,17 +63,17 @@ class ElasticTrainer(transformers.Trainer):
         trainer = ElasticTrainer(model=model, args=arguments, train_dataset=dataset)
         trainer.train()
 
-    Start it with ``ffdl run --workers 1:4 train.py``. Without a launcher the process trains alone.
-    A step has per_device_train_batch_size * gradient_accumulation_steps samples in total, for any
-    number of workers. With gradient_accumulation_steps > 1 the workers divide the micro-batches of
-    a step. The weights then have the same bits for any number of workers.
-    One worker logs, evaluates and saves, after steps that were applied. A callback that stops the
-    training stops it at all workers.
+    Start the program with ``ffdl run --workers 1:4 train.py``. If there is no launcher, the process
+    trains alone. A step has per_device_train_batch_size * gradient_accumulation_steps samples in
+    total, for any number of workers. If gradient_accumulation_steps > 1, the workers divide the
+    micro-batches of a step. The weights then have the same bits for any number of workers. After an
+    applied step, only the main worker logs, evaluates and saves. If a callback stops the training
+    at one worker, all workers stop. The arguments are those of Trainer, and `elastic`.
 
-    elastic: options of ffdl.torch.elastic(), such as checkpoints=ffdl.CheckpointOptions(...,
-    resume=True), in place of resume_from_checkpoint.
+    elastic: a dict of options for ffdl.torch.elastic(). To resume, pass
+    {"checkpoints": ffdl.CheckpointOptions(..., resume=True)}, not resume_from_checkpoint.
     Not supported: DeepSpeed, FSDP, several GPUs per worker, training sets without a length, a
-    second train(), and the arguments that docs/guide/huggingface.md lists. They raise
+    second train(), and the arguments that docs/guide/huggingface.md lists. Each of these raises
     InvalidArgument.
     """
 
@@ -85,7 +85,7 @@ class ElasticTrainer(transformers.Trainer):
 
     @property
     def elastic(self) -> ffdl_torch.Elastic | None:
-        """The ffdl.torch.Elastic of this training. None before train()."""
+        """The ffdl.torch.Elastic object of this training, or None before train()."""
         return self._elastic
 
     def train(self, resume_from_checkpoint: Any = None, **kwargs: Any) -> Any:
@@ -185,7 +185,7 @@ class ElasticTrainer(transformers.Trainer):
         self, *, model: Any, train_dataloader: Any, trial: Any, ignore_keys_for_eval: Any,
         start_time: float, **_: Any
     ) -> None:
-        """Runs all epochs. A worker that joins later begins within an epoch."""
+        """Runs all epochs, because a worker that joins later begins within an epoch."""
         elastic = self._elastic
         assert elastic is not None
         callbacks = self.callback_handler
@@ -228,7 +228,7 @@ class ElasticTrainer(transformers.Trainer):
     def _evaluate(
         self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False
     ) -> dict[str, float]:
-        """Evaluates. Sends the metric to all workers instead of stepping the scheduler here."""
+        """Evaluates. Sends the metric to all workers, which then step their ReduceLROnPlateau."""
         metrics = super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler=True)
         if isinstance(_plain(self.lr_scheduler), torch.optim.lr_scheduler.ReduceLROnPlateau):
             name = self.args.metric_for_best_model or "loss"
@@ -238,14 +238,14 @@ class ElasticTrainer(transformers.Trainer):
         return metrics
 
     def _follow(self, of_epoch: int) -> None:
-        """Sets the Trainer's counts to those of the job."""
+        """Sets the Trainer's counts of steps and epochs to those of the job."""
         assert self._elastic is not None
         self.state.global_step = self._elastic.step_number
         self.state.epoch = self._elastic.step_number / of_epoch
         self.state.is_world_process_zero = self.state.is_local_process_zero = self._elastic.is_main
 
     def _leave_to_main(self) -> None:
-        """Lets another worker log, evaluate and save this step."""
+        """Leaves logging, evaluation and saving to the main worker."""
         if self.control.should_log:
             self._total_loss_scalar += self._tr_loss.item()
             self._tr_loss.zero_()
@@ -255,6 +255,6 @@ class ElasticTrainer(transformers.Trainer):
 
 
 def _plain(wrapped: Any) -> Any:
-    """Returns the optimizer or scheduler inside accelerate's wrapper."""
+    """Returns an optimizer or scheduler without accelerate's wrapper."""
     is_wrapped = type(wrapped).__module__.startswith("accelerate")
     return wrapped.optimizer if is_wrapped else wrapped

@@ -1,4 +1,4 @@
-"""PyTorch Lightning's Trainer with workers that join, leave and die. Needs lightning 2.6."""
+"""Elastic workers for PyTorch Lightning's Trainer. This module needs lightning 2.6."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ class ElasticStrategy(SingleDeviceStrategy):
         trainer = lightning.Trainer(strategy=ElasticStrategy(), max_epochs=3)
         trainer.fit(module, loader)
 
-    Start it with ``ffdl run --workers 1:4 train.py``. Without a launcher the process trains alone.
-    A step has batch_size * accumulate_grad_batches samples in total, for any number of workers.
-    Lightning counts a step as one batch. With accumulate_grad_batches > 1 the workers divide the
-    micro-batches of a step. The weights then have the same bits for any number of workers.
-    One worker runs callbacks, logging, validation and saving, after steps that were applied. A
-    worker that takes over continues with the callbacks' states. A callback that stops the training
-    stops it at all workers.
+    Start the program with ``ffdl run --workers 1:4 train.py``. If there is no launcher, the process
+    trains alone. A step has batch_size * accumulate_grad_batches samples in total, for any number
+    of workers. Lightning counts a step as one batch. If accumulate_grad_batches > 1, each worker
+    computes some of a step's micro-batches. The weights then have the same bits for any number of
+    workers.
+    Only the main worker runs callbacks, logging, validation and saving, after steps that were
+    applied. A new main worker loads the callbacks' states from the job's store. If a callback stops
+    the training, all workers stop.
 
-    options: options of ffdl.torch.elastic(), such as lease_s, or
-    checkpoints=ffdl.CheckpointOptions(..., resume=True) in place of ckpt_path.
+    options: options of ffdl.torch.elastic(), such as lease_s. In place of the ckpt_path of fit(),
+    use checkpoints=ffdl.CheckpointOptions(..., resume=True).
     Not supported: manual optimization, a second fit(), training sets without a length, and the
-    features that docs/guide/lightning.md lists. They raise InvalidArgument.
+    features that docs/guide/lightning.md lists. Each of these raises InvalidArgument.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class ElasticStrategy(SingleDeviceStrategy):
 
     @property
     def elastic(self) -> ffdl_torch.Elastic:
-        """The ffdl.torch.Elastic of this training, available from the hook on_fit_start on."""
+        """The ffdl.torch.Elastic of this training, available from on_fit_start on."""
         expect(self._elastic is not None, "the training has not begun", "call fit() first")
         return self._elastic
 
@@ -147,7 +148,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     def optimizer_step(
         self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        """Repeats a step of the job, with the samples that are due then, until it is applied."""
+        """Repeats a step of the job until it is applied. Each try uses the samples that are due."""
         feed = self._feed
         while True:
             loss = closure()
@@ -167,7 +168,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     def on_train_end(self) -> None:
         """Reports an early stop to the other workers, and leaves the job.
 
-        The report needs one more step.
+        The report is sent with one more step.
         """
         if self._trainer.should_stop:
             self.elastic.stop()
@@ -232,12 +233,12 @@ class ElasticStrategy(SingleDeviceStrategy):
             take_over(self._trainer)
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        """Calls the hooks that see the mean gradient, and clips it, before the optimizer steps."""
+        """Calls Lightning's hooks before an optimizer step, and clips the mean gradient."""
         if self._has_world:  # else elastic() makes the optimizer's state
             self.precision_plugin._after_closure(self.lightning_module, optimizer)
 
     def _report_metric(self, interval: str, update_plateau_schedulers: bool) -> None:
-        """Sends a ReduceLROnPlateau's metric to all workers. elastic() steps the schedulers."""
+        """Sends a ReduceLROnPlateau's metric to all workers, where ffdl steps the schedulers."""
         if update_plateau_schedulers and self.is_global_zero:
             for metric in metrics_of(self._trainer, interval):
                 self.elastic.report(metric)

@@ -1,4 +1,4 @@
-"""Draws the results of ``ffdl simulate``: ``--timeline FILE``."""
+"""Draws the results of ``ffdl simulate --timeline FILE``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROGRAMS_MAX = 12  # that have a colour each
 
 
 def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.inf) -> None:
-    """Draws the workers in use over time, with one colour for each program."""
+    """Draws the number of workers in use over time, with one colour for each program."""
     program_of = [job["application"] for job in report["per_job"]]
     programs = sorted(set(program_of))
     if len(programs) > _PROGRAMS_MAX:
@@ -38,7 +38,7 @@ def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.i
 
 
 def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) -> None:
-    """Draws a line for each job: grey while the job waits, and darker if it has more workers."""
+    """Draws a line for each job. Grey: the job waits. Darker colours: more workers."""
     from matplotlib import collections, colormaps
 
     most = max((count for *_, count in report["timeline"]), default=1)
@@ -69,7 +69,7 @@ def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) ->
 
 
 def draw(report: dict[str, Any], path: pathlib.Path) -> None:
-    """Draws the cluster in the upper part of a picture, and the jobs below it."""
+    """Draws the workers in use in the upper part of a picture, and the jobs below."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -100,7 +100,7 @@ def picture_of(arguments: list[str]) -> str:
 
 
 def in_place_of(picture: str, data: str, arguments: list[str]) -> list[str]:
-    """Returns the arguments with the file `data` in place of the picture."""
+    """Returns the arguments with the file `data` in place of the file `picture`."""
     words = list(arguments)
     for place, word in enumerate(words):
         if word == f"--timeline={picture}":
@@ -111,9 +111,9 @@ def in_place_of(picture: str, data: str, arguments: list[str]) -> list[str]:
 
 
 def main(program: pathlib.Path, arguments: list[str]) -> int:
-    """Runs ``ffdl simulate`` with a JSON file in the picture's place, and draws the result.
+    """Lets ``ffdl simulate`` write a JSON file, and draws the picture from this file.
 
-    Returns the exit code of the program, or 1 if the result cannot be drawn.
+    Returns the exit code of ``ffdl simulate``, or 1 if the picture cannot be drawn.
     """
     picture = pathlib.Path(picture_of(arguments))
     try:

@@ -12,14 +12,14 @@ from .summary import read_events, summarise
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code: 0 drawn; 1 no such run, or nothing to draw; 2 wrong command line."""
+    """Returns 0 if the run was drawn, else 1. Raises SystemExit(2) for wrong arguments."""
     parser = argparse.ArgumentParser(
         prog="ffdl report", description="Draw throughput, stalls, staleness and loss of a run in "
         "report.png, and in report.html, which needs no other file.")
     parser.add_argument("run", type=pathlib.Path, metavar="RUN",
-                        help="the folder that a run wrote lines of JSON to, or its file")
+                        help="folder or file with the run's lines of JSON")
     parser.add_argument("--out", type=pathlib.Path,
-                        help="folder for report.png and report.html (default: that of the run)")
+                        help="folder for report.png and report.html (default: the run's folder)")
     given = parser.parse_args(arguments)
     try:
         summary = summarise(read_events(given.run), given.run.resolve().name)

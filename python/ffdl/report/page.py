@@ -1,4 +1,4 @@
-"""Converts a summary to a picture, and to a web page that needs no other file."""
+"""Converts the summary of a run to a picture, and to a web page that needs no other file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def draw(summary: Summary) -> bytes:
 
 
 def page(summary: Summary, picture: bytes) -> str:
-    """Returns HTML that holds the picture and the numbers."""
+    """Returns an HTML page with the picture and the summary's tables."""
     escape = html.escape
     image = base64.b64encode(picture).decode()
     stalls = [(f"{stall.seconds:.2f} s", f"{stall.milliseconds:.1f} ms", stall.reason)
@@ -133,10 +133,10 @@ def _draw_staleness(axis: Any, summary: Summary) -> None:
 
 
 def label_shifts(places: list[float], width: float) -> list[float]:
-    """Returns how far each label moves to the right, so that labels do not overlap.
+    """Returns how far each label must move to the right to avoid overlaps.
 
-    places: the labels' positions from left to right, in points. A label that would leave the
-    panel's `width` does not move.
+    places: the labels' positions from left to right, in points.
+    width: the width of the panel, in points. A label that would leave the panel does not move.
     """
     shifts = []
     free_from = 0.0

@@ -1,4 +1,4 @@
-"""Writes the lines of JSON about a run that `ffdl report` reads."""
+"""Writes the events of a run as lines of JSON, which `ffdl report` reads."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from .._ffdl import job_environment
 
 
 class RunLog:
-    """Writes the events of one process of a run to its own file, as lines of JSON.
+    """Writes the events of one process of a run to a file, as lines of JSON.
 
     ::
 
         log = ffdl.report.RunLog("run")  # run/worker-0.jsonl under `ffdl run`
         log.write("step", step=session.step, samples=len(x), loss=loss, workers=session.world.size)
 
-    folder: the folder of the run, the same for all its processes. It is created.
-    name: the name of the process. None: the name of the worker, or ``process-PID``.
+    folder: the folder of all processes of the run. RunLog creates a missing folder.
+    name: the name of the process. None: the worker's id if `ffdl run` started this process,
+    otherwise ``process-PID``.
 
-    Lines are appended to an existing file. When write() returns, the operating system has the line.
-    Numbers that JSON lacks become null.
+    If the file exists, RunLog appends lines. When write() returns, the operating system has the
+    line. NaN and infinities are written as null, because JSON lacks them.
     Threads: one thread at a time. Raises OSError.
     """
 
@@ -36,7 +37,7 @@ class RunLog:
         self._file = (path / f"{self.name}.jsonl").open("a", encoding="utf-8")
 
     def write(self, event: str, **fields: Any) -> None:
-        """Writes one event. t_s: seconds of a clock that the processes of a host share."""
+        """Writes one event. The field ``t_s`` is the time in seconds, by the clock of the host."""
         line = {"event": event, "t_s": round(time.time(), 4), "worker": self.name, **fields}
         plain = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -46,7 +47,7 @@ class RunLog:
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file. It already has all lines."""
+        """Closes the file. All lines have already been written."""
         self._file.close()
 
     def __enter__(self) -> RunLog:

@@ -1,4 +1,4 @@
-"""Converts the lines of a run to a summary for drawing. Only read_events() reads files."""
+"""Converts the events of a run to a summary for drawing. Only read_events() reads files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HAPPENED = ("start", "kill", "death", "leave", "restart")
 
 
 def read_events(run: pathlib.Path) -> list[Event]:
-    """Reads all lines of a file, or of the files *.jsonl of a folder, sorted by time.
+    """Returns the events in a file, or in all files *.jsonl of a folder, sorted by time.
 
     The last line of a file may be incomplete if its writer was killed. Raises NotFound, Corrupt.
     """
@@ -60,7 +60,7 @@ def _read_file(path: pathlib.Path) -> list[Event]:
 
 @dataclass
 class Curve:
-    """Values over time in seconds."""
+    """A curve of values over the time in seconds."""
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -96,7 +96,8 @@ class Summary:
 def summarise(events: list[Event], name: str) -> Summary:
     """Returns the summary of a run.
 
-    name: the name of the run, used if its lines have no name. Raises Corrupt (nothing was trained).
+    name: the name of the run, used if no event names the run. Raises Corrupt if nothing was
+    trained.
     """
     steps = [event for event in events if event["event"] == "step"]
     progress = [event for event in events if event["event"] == "progress"]
@@ -135,7 +136,7 @@ def _title(events: list[Event], name: str) -> str:
 
 
 def _steps_of(steps: list[Event], run: str) -> list[Event]:
-    """Merges the events of each step: its first end, all its samples, and its losses by samples."""
+    """Merges each step's events: first time, total samples, most workers, weighted losses."""
     by_number: dict[int, Event] = {}
     for event in steps:
         if event.get("run", "") != run:
@@ -197,7 +198,7 @@ def _pauses(run: str, steps: list[Event]) -> Curve:
 
 
 def _stalls(pauses: list[Curve], happened: list[Event]) -> list[Stall]:
-    """Returns the longest pauses far above the usual pause, and the absences of dead servers."""
+    """Returns the longest stalls: pauses far above the median pause, and recoveries from deaths."""
     stalls = []
     for curve in pauses:
         usual = statistics.median(curve.values) if curve.values else 0.0

@@ -1,13 +1,14 @@
 """ffdl for PyTorch: training with workers that join and leave, and a torch.distributed back end.
 
-``elastic(model, optimizer, loader)``: an ordinary loop whose workers may join, leave and be killed.
-``local_sgd(model, inner, outer, loader, every=H)``: an elastic loop for slow links, with many local
-steps per average (DiLoCo).
-``ParameterServerOptimizer(optimizer, name)``: learners of one host that share their weights, and do
-not wait for each other.
-``init_process_group("ffdl")``, or ``"cpu:ffdl,cuda:nccl"``: the collectives of ffdl.Communicator
-for DDP, FSDP and all other users of torch.distributed. PyTorch finds an installed ffdl without this
-import.
+``elastic(model, optimizer, loader)``: makes a training loop elastic. Workers may join, leave and be
+killed.
+``local_sgd(model, inner, outer, loader, every=H)``: makes a loop elastic over slow links. Workers
+make many local steps per average (DiLoCo).
+``ParameterServerOptimizer(optimizer, name)``: trains with weights that the learners of one host
+share. By default no learner waits for another.
+``init_process_group("ffdl")``, or ``"cpu:ffdl,cuda:nccl"``: runs the collectives of DDP, FSDP and
+other code on torch.distributed with ffdl.Communicator. PyTorch finds this back end even if
+ffdl.torch is not imported.
 """
 
 from .. import _torch_backend

@@ -1,4 +1,4 @@
-"""Converts checkpoints of elastic() to and from PyTorch, Hugging Face and DCP.
+"""Converts checkpoints of elastic() to and from formats of PyTorch, Hugging Face and DCP.
 
 docs/guide/checkpoints.md#files-of-others lists the content of each format.
 """
@@ -57,17 +57,18 @@ def export_checkpoint(
 
     folder: the checkpoint folder of elastic() or local_sgd(), or the folder of one of its
     checkpoints.
-    target: a new file for ``torch``, otherwise a new folder. It is written completely or not at
-    all.
-    format: ``torch``: torch.load() reads ``{"model", "optimizer", "step", ...}``. ``hf``: weights
-    for from_pretrained(), with the config.json of the folder ``config``. ``dcp``: the content of
-    ``torch`` for torch.distributed.checkpoint, under the names of get_state_dict().
-    model, optimizer: built as for the training. They are needed if the folder has no layout.json,
-    or if the model has values that no checkpoint holds, such as buffers of bool.
+    target: a new file if `format` is ``torch``, otherwise a new folder. A failed export leaves no
+    target.
+    format: the format of the target. ``torch``: a file for torch.load(), with the entries
+    ``model``, ``optimizer``, ``step`` and others. ``hf``: weights for from_pretrained(), and the
+    config.json of the folder `config`, if set. ``dcp``: the content of ``torch``, for
+    torch.distributed.checkpoint, with the names of get_state_dict().
+    model, optimizer: built as for the training. Required if the folder has no layout.json, or if
+    the model has values that no checkpoint contains, such as buffers of bool.
 
-    Every byte is checked, and every value has the bits of the checkpoint. Raises NotFound (no
-    checkpoint), Corrupt, InvalidArgument (the checkpoint is of another model; the target exists),
-    Unavailable, Unimplemented (safetensors is not installed).
+    Every byte is checked, and every exported value has the same bits as in the checkpoint. Raises
+    NotFound (no checkpoint), Corrupt, InvalidArgument (the checkpoint is of another model; the
+    target exists), Unavailable, Unimplemented (safetensors is not installed).
     """
     folder, target = os.fspath(folder), os.fspath(target)
     doing = f"export a checkpoint of '{folder}'"
@@ -113,24 +114,27 @@ def import_checkpoint(
     step: int | None = None,
     job: str = "job",
 ) -> Checkpoint:
-    """Makes a folder of checkpoints from a file of PyTorch, Hugging Face or DCP.
+    """Converts a file or folder of PyTorch, Hugging Face or DCP to a checkpoint.
 
-    An elastic() with ``resume=True`` starts from the imported checkpoint. Its samples begin with
-    the first epoch.
+    An elastic() with this folder and ``resume=True`` starts from the imported checkpoint. The
+    training then begins at the first sample.
 
-    source: a file or folder in the format that `format` names. ``torch``: the file may also hold
-    only a model's state_dict. ``hf``: the weights may be in several files. ``dcp``: use only files
-    that you trust, because PyTorch unpickles them.
+    source: a file or folder in the format that `format` names. ``torch``: a file that contains just
+    a model's state_dict is also accepted. ``hf``: the weights may be in several files. ``dcp``: use
+    only files that you trust, because PyTorch unpickles them.
     folder: a new folder.
-    step: the number of the checkpoint's step. None: the step of the source, or 0 if it has none.
-    job: the job of the session. Its ``keep_last`` counts the imported checkpoint, too.
+    step: the number of the checkpoint's step. None: the step of the source, or 0 if the source has
+    no step.
+    job: the name of the job that starts from the checkpoint. The job's ``keep_last`` counts the
+    imported checkpoint.
 
-    The model, the optimizer and the other arguments are those of elastic(), on the CPU. They are
-    not changed. Values that the source lacks, such as the optimizer's state, are taken from them.
+    Pass the model, the optimizer and the other arguments as to elastic(). The model must be on the
+    CPU. These arguments stay unchanged, but missing optimizer state is added. Values that the
+    source lacks, such as the optimizer's state, are copied from these arguments.
 
-    Every value has the bits of the source. A value of another dtype or shape is refused. Raises
-    InvalidArgument (the source is of another model or optimizer; the folder has checkpoints),
-    NotFound, Corrupt, Unavailable, Unimplemented.
+    Every imported value has the same bits as in the source. Raises InvalidArgument (a value has
+    another dtype or shape; the source is of another model or optimizer; the folder has
+    checkpoints), NotFound, Corrupt, Unavailable, Unimplemented.
     """
     source, folder = os.fspath(source), os.fspath(folder)
     doing = f"import '{source}'"
@@ -219,7 +223,7 @@ def _layout_like(
 def _shaped(
     doing: str, flat: dict[str, torch.Tensor], layout: Layout
 ) -> dict[str, torch.Tensor]:
-    """Returns the tensors in their shapes. Tensors that are not in the layout stay flat."""
+    """Returns the tensors in the layout's shapes. Tensors that the layout lacks stay flat."""
     tensors = dict(flat)
     for name, shape in layout.shapes.items():
         if name not in flat:
@@ -240,7 +244,7 @@ def _weights(
     doing: str, tensors: dict[str, torch.Tensor], layout: Layout, model: torch.nn.Module | None,
     *, once: bool,
 ) -> dict[str, torch.Tensor]:
-    """Returns the model's state_dict. once: a tensor with several names has only its first name."""
+    """Returns the model's state_dict. once: returns each tensor under its first name only."""
     weights = {}
     seen: set[str] = set()
     own = {} if model is None else model.state_dict()
@@ -261,7 +265,7 @@ def _weights(
 def _training_of(
     doing: str, tensors: dict[str, torch.Tensor], layout: Layout, *, by_name: bool
 ) -> dict[str, Any]:
-    """Returns everything but the weights. Entries that this checkpoint lacks are omitted."""
+    """Returns the entries of an export except the weights. Omits entries without a value."""
     text = tensors[layout.settings].numpy().tobytes().rstrip(b"\0") \
         if layout.settings in tensors else b"null"
     settings = json.loads(text)
@@ -296,7 +300,7 @@ def _optimizer_of(
     groups: list[list[str | None]], settings: Iterator[dict[str, Any]],
     tensors: dict[str, torch.Tensor], by_name: bool,
 ) -> dict[str, Any]:
-    """Returns an optimizer's state_dict. by_name: it names its parameters instead of counting."""
+    """Returns an optimizer's state_dict. by_name: the keys are parameter names, not numbers."""
     places = _places(groups)
     own: dict[str, dict[str, torch.Tensor]] = {name: {} for name in places}
     for full, tensor in tensors.items():
@@ -320,7 +324,7 @@ def _places(groups: list[list[str | None]]) -> dict[str, int]:
 
 
 def _with_tuples(group: dict[str, Any]) -> dict[str, Any]:
-    """Undoes JSON's conversion of values such as betas."""
+    """Converts lists to tuples, because JSON stores tuples such as betas as lists."""
     return {key: tuple(value) if isinstance(value, list) and key != "param_names" else value
             for key, value in group.items()}
 
@@ -331,7 +335,7 @@ def _with_tuples(group: dict[str, Any]) -> dict[str, Any]:
 def _take(
     doing: str, state: dict[str, torch.Tensor], stored: str, name: str, value: Any
 ) -> None:
-    """Copies a value of the source into the state, if dtype and shape are equal."""
+    """Copies a value of the source into the state. The dtype and the shape must be equal."""
     if not isinstance(value, torch.Tensor) or stored not in state:
         raise InvalidArgument(
             f"{doing}: it has '{name}', and the state of this model and optimizer does not; give "
@@ -448,7 +452,7 @@ def _take_settings(doing: str, content: dict[str, Any], into: torch.Tensor) -> N
 
 
 def _write(doing: str, target: str, write: Callable[[str], None]) -> None:
-    """Writes to a temporary name beside the target, and then renames it to the target."""
+    """Writes a temporary file or folder beside the target, and then renames it to the target."""
     unfinished = f"{target}.unfinished"
     _remove(unfinished)
     try:
@@ -487,7 +491,7 @@ def _write_dcp(content: dict[str, Any], path: str) -> None:
 
 @contextlib.contextmanager
 def _quiet_dcp() -> Iterator[None]:
-    """Converts DCP's exceptions, which are not of class Exception, to OSError. Drops warnings."""
+    """Converts DCP's CheckpointException to OSError, which callers catch. Hides warnings."""
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:
@@ -499,7 +503,7 @@ def _quiet_dcp() -> Iterator[None]:
 
 
 def _read(doing: str, source: str, format: str) -> dict[str, Any]:
-    """Returns the content in the form of ``torch`` in export_checkpoint(), at least "model"."""
+    """Returns the entries of the source, as for ``torch``. "model" is always present."""
     if not os.path.exists(source):
         raise NotFound(f"{doing}: no such file or folder; check the path")
     try:
@@ -565,7 +569,7 @@ def _safetensors() -> Any:
 
 
 def _is_same(given: Any, mine: Any) -> bool:
-    """Compares the bits, because NaN differs from itself."""
+    """Compares the bits of tensors, because NaN is not equal to NaN."""
     if not isinstance(given, torch.Tensor) or not isinstance(mine, torch.Tensor):
         return bool(given == mine)
     return _form(given) == _form(mine) and torch.equal(_bytes(given), _bytes(mine))

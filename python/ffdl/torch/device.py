@@ -1,8 +1,8 @@
-"""The functions that differ for a model in a GPU's memory. All other code is the same.
+"""Functions that differ between models on the CPU and models on a GPU.
 
-ffdl orders its work after the GPU's default stream. PyTorch computes on its current stream, which
-may be another stream. Tests run without a GPU and replace these functions, so call them through the
-module.
+On a GPU, ffdl's work waits for earlier work on the default stream only. PyTorch computes on its
+current stream, which may be another stream. Tests without a GPU replace these functions, so import
+the module, not a function.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .. import InvalidArgument
 
 
 def is_gpu(device: torch.device) -> bool:
-    """True for a device that ffdl handles as a GPU: an NVIDIA GPU."""
+    """True for an NVIDIA GPU. ffdl supports no other GPUs."""
     return device.type == "cuda"
 
 
@@ -25,8 +25,8 @@ def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.
 
     tensors: pairs of name and tensor.
 
-    Raises InvalidArgument for several devices, and for other devices. The message begins with
-    `doing`.
+    Raises InvalidArgument if the tensors are on several devices, or on a device other than the CPU
+    or an NVIDIA GPU. The error message begins with `doing`.
     """
     found: tuple[str, torch.device] | None = None
     for name, tensor in tensors:
@@ -47,9 +47,10 @@ def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.
 
 
 def wait_for_current_stream(device: torch.device) -> None:
-    """Makes later work of ffdl wait for the work on PyTorch's current stream.
+    """Makes ffdl's later work wait for earlier work on PyTorch's current stream.
 
-    Call it before ffdl reads computed values. Only the GPU's default stream waits.
+    Call it before ffdl reads values that PyTorch computes. The GPU's default stream waits, not the
+    caller.
     """
     if is_gpu(device):
         current, default = _streams(device)
@@ -58,9 +59,10 @@ def wait_for_current_stream(device: torch.device) -> None:
 
 
 def wait_for_default_stream(device: torch.device) -> None:
-    """Makes later work on the current stream wait for ffdl's work on the default stream.
+    """Makes later work on the current stream wait for ffdl's earlier work on the default stream.
 
-    Call it before memory is written that ffdl may still read. Only the current stream waits.
+    Call it before PyTorch writes memory that ffdl may still read. The current stream waits, not the
+    caller.
     """
     if is_gpu(device):
         current, default = _streams(device)
@@ -73,22 +75,22 @@ def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream
 
 
 def stream_of(device: torch.device) -> int:
-    """Returns PyTorch's current stream on the device, as the number that Learner expects."""
+    """Returns the cudaStream_t of PyTorch's current stream on the device, as an integer."""
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def using(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Makes the GPU PyTorch's current device, because only its tensors can be exported."""
+    """Returns a context in which a GPU is current, so that the GPU's tensors can be exported."""
     return torch.cuda.device(device) if is_gpu(device) else contextlib.nullcontext()
 
 
 def zeros(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Returns a new array of zeros on the device."""
+    """Returns a new tensor of zeros on the device."""
     return torch.zeros(count, dtype=dtype, device=device)
 
 
 def seed(device: torch.device, number: int) -> None:
-    """Seeds PyTorch's generators of the CPU and of the model's GPU."""
+    """Seeds PyTorch's CPU generator and, if the device is a GPU, the GPU's generator."""
     # torch.manual_seed() is slow: it remembers each call for all devices.
     torch.default_generator.manual_seed(number)
     if is_gpu(device):

@@ -19,16 +19,17 @@ _moved: weakref.WeakValueDictionary[int, np.ndarray[Any, Any]] = weakref.WeakVal
 def ddp_hook(
     group: dist.ProcessGroup | None, bucket: dist.GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
-    """For ``model.register_comm_hook(group, ffdl.torch.ddp_hook)``: averages without a copy.
+    """Averages a DDP bucket of gradients without copies.
 
+    Use ``model.register_comm_hook(group, ffdl.torch.ddp_hook)``.
     model: a DistributedDataParallel over the back end ffdl, with ``gradient_as_bucket_view=True``.
-    When a bucket is full for the first time, it moves into shared memory in place, together with
-    the gradients that are views of it. From then on the ranks of a host add up this bucket in
-    place. Some buckets cannot be moved: without gradient_as_bucket_view, with a parameter that got
-    no gradient yet, or of bfloat16. They are averaged through copies. All buckets but the last are
-    averaged on a thread, beside backward.
-    group: the group of the model. None: the default group. Raises InvalidArgument for a group of
-    another back end.
+    When a bucket is full for the first time, the hook moves the bucket and the gradients in it into
+    shared memory. After that, the ranks of a host add up this bucket in place. A bucket is averaged
+    through copies if gradient_as_bucket_view is not set, if a parameter has no gradient yet, or if
+    the dtype is bfloat16. All buckets except the last are averaged on another thread, during
+    backward.
+    group: the process group of the model. None: the default group. Raises InvalidArgument for a
+    group of another back end.
     """
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, ProcessGroup):
@@ -55,7 +56,7 @@ def _gradients(bucket: dist.GradBucket) -> list[torch.Tensor | None]:
 
 
 def _may_move(bucket: dist.GradBucket, buffer: torch.Tensor) -> bool:
-    """True if all references into the bucket can be redirected."""
+    """Returns True if the bucket and all its gradients can be moved into shared memory."""
     storage = buffer.untyped_storage().data_ptr()
     return (
         buffer.device.type == "cpu"
@@ -69,7 +70,7 @@ def _may_move(bucket: dist.GradBucket, buffer: torch.Tensor) -> bool:
 
 
 def _move(bucket: dist.GradBucket, buffer: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Moves the bucket. DDP's own tensors move too: they are the objects `grad` and `buffer`."""
+    """Moves the bucket, with DDP's own tensors `buffer` and `grad`, into shared memory."""
     array = ffdl.shared_array(buffer.numel(), buffer.numpy().dtype)
     moved = torch.from_numpy(array)
     moved.copy_(buffer)

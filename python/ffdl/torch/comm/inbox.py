@@ -1,4 +1,4 @@
-"""The receives of one rank. A receive takes the next message of a given rank, or of any rank."""
+"""Receives messages at one rank. A receive accepts the next message of one rank or any rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_MAX_S = 0.05
 
 
 class Receive(Work):
-    """A receive into a tensor from the rank `source`. None: from any rank."""
+    """A receive into a tensor, from rank `source`, or from any rank if `source` is None."""
 
     def __init__(
         self, tensor: torch.Tensor, source: int | None, tag: int, timeout_s: float
@@ -38,19 +38,22 @@ class Receive(Work):
         self._sender = -1
 
     def source_rank(self) -> int:
-        """Returns the rank within the group that sent the message; -1 before it has arrived."""
+        """Returns the sender's rank within the group, or -1 before the message has arrived."""
         return self._sender
 
     _source_rank = source_rank  # torch.distributed.recv() calls this one
 
     def takes(self, sender: int, tag: int) -> bool:
-        """True if this receive takes the next message of rank `sender`, which has this tag."""
+        """True if this receive accepts the next message of rank `sender`, whose tag is `tag`."""
         return self.source == sender or (self.source is None and self.tag == tag)
 
     def read(
         self, communicator: ffdl.Communicator, sender: int, head: Any, timeout_s: float
     ) -> None:
-        """Receives the data after a header, and ends. Raises errors of the communicator."""
+        """Receives the data after a header, and ends this receive.
+
+        Raises the communicator's errors.
+        """
         (tensor,) = self._tensors
         out = tensor.detach().contiguous()
         body = operations.as_bytes(out)
@@ -80,7 +83,7 @@ class Receive(Work):
 
 
 class _Turn(Work):
-    """The work of a sender's lane: it waits for one message of that sender."""
+    """A Work that waits for one message of a sender, on the sender's lane."""
 
     def __init__(self, inbox: Inbox, sender: int) -> None:
         super().__init__("recv", None, [])
@@ -88,23 +91,24 @@ class _Turn(Work):
         self._sender = sender
 
     def run(self, communicator: Callable[[], ffdl.Communicator]) -> None:
-        """Does not raise exceptions of the communicator: the receives report them."""
+        """Waits for a message. The receives, and not run(), report the communicator's errors."""
         self._inbox._run(self._sender, communicator)
 
 
 class Inbox:
-    """Matches the messages to a rank with its receives, in the order in which both were called.
+    """Matches the messages that arrive at a rank with the rank's receives, in the order of calls.
 
-    A message begins with a header, which holds its dtype, tag and size. The sender's lane reads the
-    header if a waiting receive could take the message. Then the lane reads the data into the tensor
-    of the first receive that takes the message. A header that no receive takes is kept until a
-    receive takes it. So a receive without a source takes exactly one message, whichever rank sent
-    it. A rank that begins to send sets a key in c10d's store. The inbox looks for these keys while
-    a receive without a source waits. Once a key is found, the lane of that rank waits for messages.
+    A message begins with a header of the message's dtype, tag and size. The sender's lane reads the
+    header if a waiting receive could accept the message. Then the lane reads the data into the
+    tensor of the first receive that accepts the message. The inbox stores a header until a receive
+    accepts the message. So a receive whose source is None accepts exactly one message, from any
+    rank. A rank that begins to send sets a key in c10d's store. The inbox looks for these keys
+    while a receive from any rank waits. When the inbox has found a rank's key, the lane of that
+    rank waits for messages.
 
     members: the name of each rank, for error messages.
     lane: returns the lane for the messages of a rank.
-    calls: returns True if a rank has begun to send, and waits for the connection.
+    calls: returns True if a rank has begun to send, and waits for a connection to this rank.
 
     Threads: all methods from any thread. The first receive starts a thread for time-outs.
     """
@@ -167,7 +171,7 @@ class Inbox:
             receive._end(ffdl.Cancelled(f"{receive._doing}: {why}"))
 
     def close(self, why: str) -> None:
-        """Waits until all accepted receives have ended or timed out."""
+        """Waits until all started receives have ended or timed out."""
         if os.getpid() != self._process:
             return
         with self._changed:
@@ -184,7 +188,7 @@ class Inbox:
         self._lane = self._calls = None  # which refer to the group, which refers to this
 
     def _deadline(self, receive: Receive) -> float:
-        """Returns the receive's deadline, counted from its call or from the previous message."""
+        """Returns the deadline: timeout_s after the call or the source's last message, if later."""
         begin = max(receive.posted, self._arrived.get(receive.source, 0.0))
         return begin + receive.timeout_s
 
@@ -273,7 +277,7 @@ class Inbox:
             pass
 
     def _watch_once(self) -> bool:
-        """Ends receives that have timed out, and looks for ranks that begin to send."""
+        """Ends receives that have timed out, and looks for ranks that have begun to send."""
         with self._changed:
             if self._closed and not self._waiting:
                 return False

@@ -1,4 +1,4 @@
-"""Runs operations in order while the program computes, as the Work objects of c10d."""
+"""Runs operations in order while the program computes. Each operation is a Work object of c10d."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ KEPT_WORKS = 64 if torch.__version__ < (2, 7) else 0
 
 
 class Work(dist.Work):
-    """One operation, as torch.distributed returns it: supports wait() and a Future.
+    """The object that torch.distributed returns for one operation, with wait() and a Future.
 
-    Each call of wait() raises the operation's error, and the Future holds the error. It is a
-    torch.distributed.DistBackendError, whose cause is the exception of ffdl.
+    If the operation fails, each call of wait() raises a torch.distributed.DistBackendError, and the
+    Future reports this error. The cause of the error is the exception of ffdl.
     Threads: all methods from any thread.
     """
 
@@ -42,7 +42,7 @@ class Work(dist.Work):
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
 
     def run(self, communicator: Callable[[], ffdl.Communicator]) -> None:
-        """Runs the operation, once, on the calling thread."""
+        """Runs the operation on the calling thread. Call run() only once."""
         assert self._call is not None
         try:
             self._call(communicator())
@@ -73,7 +73,7 @@ class Work(dist.Work):
         return self._ended.is_set() and self._error is None
 
     def exception(self) -> Exception | None:
-        """Returns the exception that wait() raises, as a new object. None: there is no error."""
+        """Returns a copy of the exception that wait() raises. None: the operation did not fail."""
         if self._error is None:
             return None
         late = f"{self._doing}: its timeout has passed: " * isinstance(self._error, ffdl.Timeout)
@@ -90,8 +90,8 @@ class Work(dist.Work):
 
         timeout: timedelta(0): only the operation's own time-out limits the wait.
 
-        Raises DistBackendError if the operation failed, or if it has not ended in time. An
-        operation that has not ended continues. Ctrl-C ends the wait, not the operation.
+        Raises DistBackendError if the operation failed or has not ended in time. After a time-out
+        of wait() the operation continues. Ctrl-C ends the wait, not the operation.
         """
         limit_s = timeout.total_seconds() if timeout else 0.0
         if not self._ended.wait(limit_s if limit_s > 0 else None):
@@ -107,11 +107,15 @@ class Work(dist.Work):
         self.wait()
 
     def result(self) -> list[torch.Tensor]:
-        """The tensors that the operation writes."""
+        """Returns the tensors that the operation writes."""
         return self._tensors
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        """Returns a Future of result(). Its callbacks run on the thread that ran the operation."""
+        """Returns a Future whose value is result().
+
+        The Future's callbacks run on the thread that runs the operation. After the operation has
+        ended, a new callback runs at once.
+        """
         with self._lock:
             if self._future is not None:
                 return self._future
@@ -129,18 +133,17 @@ class Work(dist.Work):
 
 
 class Lane:
-    """Runs the operations of one communicator in the order in which they were passed.
+    """Runs the operations of one communicator in the order in which they were passed to give().
 
-    A thread runs the operations. It starts with the first operation whose caller does not wait at
-    once. If the caller waits at once and no earlier operation is pending, the caller's thread runs
-    the operation. This saves two thread switches.
+    A thread of the lane runs queued operations. An operation runs on the caller's thread instead,
+    if the caller waits at once, the lane is connected, and no earlier operation is pending.
     Threads: all methods from any thread.
     """
 
     def __init__(
         self, connect: Callable[[], ffdl.Communicator], give_up: Callable[[], None]
     ) -> None:
-        """Connects with the first operation. give_up: ends a connect() in progress."""
+        """connect: returns a new communicator. give_up: ends a connect() in progress."""
         self._connect: Callable[[], ffdl.Communicator] | None = connect
         self._give_up = give_up
         self._process = os.getpid()
@@ -155,7 +158,7 @@ class Lane:
         self._communicator: ffdl.Communicator | None = None
 
     def connect(self) -> ffdl.Communicator:
-        """Returns the communicator. The first call connects it."""
+        """Connects the communicator on the first call, and returns the communicator."""
         connect = self._connect
         if self._communicator is None:
             if connect is None:
@@ -169,7 +172,7 @@ class Lane:
         return self._communicator
 
     def check(self, doing: str) -> None:
-        """Raises Cancelled if this lane accepts no operation."""
+        """Raises Cancelled if this lane no longer accepts operations."""
         if os.getpid() != self._process:
             raise ffdl.Cancelled(
                 f"{doing}: this process is a fork of the one that made the group; call "
@@ -179,7 +182,7 @@ class Lane:
             raise ffdl.Cancelled(f"{doing}: {self._closed}")
 
     def give(self, work: Work, *, waits: bool) -> Work:
-        """Runs the operation, or queues it. waits: the caller will wait for it at once."""
+        """Runs or queues the operation. waits: the caller will wait for the operation at once."""
         self.check(work._doing)  # before the lock, which a thread may have held during a fork
         with self._lock:
             self.check(work._doing)
@@ -225,7 +228,7 @@ class Lane:
             communicator.abort(why)
 
     def close(self, why: str) -> None:
-        """Waits until accepted operations have ended or timed out, and leaves the communicator."""
+        """Waits until accepted operations have ended or time out. Releases the communicator."""
         if os.getpid() == self._process:
             with self._lock:
                 self._closed = self._closed or why

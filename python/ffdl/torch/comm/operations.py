@@ -1,4 +1,4 @@
-"""Operations of a communicator on tensors, of which c10d's collectives are made."""
+"""Applies a communicator's operations to tensors, to implement c10d's collectives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def even(tensors: list[torch.Tensor]) -> bool:
 
 
 def apart(given: torch.Tensor, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns `given`, or a copy of it if an output may share its memory."""
+    """Returns `given`, or a copy if an output may share memory with `given`."""
     return given.clone() if any(same_memory(given, out) for out in outputs) else given
 
 
@@ -33,7 +33,7 @@ def all_gather(
     own: torch.Tensor,
     timeout_s: float,
 ) -> None:
-    """Gathers `own` of ranks 0, 1, .. into `outputs` in this order. All `own` have one size."""
+    """Gathers `own` of all ranks into `outputs`, in rank order. All ranks pass the same size."""
     out = Elements(outputs)
     given = Elements([apart(own, outputs)])
     communicator.all_gather(given.arrays, out.arrays, timeout_s)
@@ -41,7 +41,7 @@ def all_gather(
 
 
 def _is_integer_mean(how: ffdl.ReduceOp, dtype: torch.dtype) -> bool:
-    """True for a mean of integers. It is computed here, because communicators have no such mean."""
+    """True for a mean of integers. Communicators have none, so this module computes the mean."""
     return how == ffdl.ReduceOp.MEAN and not (dtype.is_floating_point or dtype.is_complex)
 
 
@@ -60,7 +60,7 @@ def all_reduce(
     how: ffdl.ReduceOp,
     timeout_s: float,
 ) -> None:
-    """Reduces tensors of one dtype in place."""
+    """Reduces tensors of one dtype over all ranks, in place."""
     elements = Elements(tensors, compared=how in _COMPARES)
     communicator.all_reduce(elements.arrays, _sent_as(how, tensors[0].dtype), timeout_s)
     elements.put_back()
@@ -71,7 +71,7 @@ def all_reduce(
 def all_reduce_sparse(
     communicator: ffdl.Communicator, tensor: torch.Tensor, how: ffdl.ReduceOp, timeout_s: float
 ) -> None:
-    """Replaces a sparse tensor by its sum or mean over the ranks. All ranks gather all elements."""
+    """Replaces a sparse tensor by its sum or mean over the ranks. Ranks exchange all elements."""
     own = tensor.detach().coalesce()
     ranks = communicator.size
     shape = zlib.crc32(repr((own.sparse_dim(), *own.shape)).encode())
@@ -127,7 +127,7 @@ def reduce_scatter(
     how: ffdl.ReduceOp,
     timeout_s: float,
 ) -> None:
-    """Reduces `inputs` of all ranks, and writes block r to `output` of rank r.
+    """Reduces `inputs` of all ranks, and writes block r of the result to `output` of rank r.
 
     All blocks have the same size.
     """
@@ -145,9 +145,9 @@ def exchange(
     inputs: list[torch.Tensor],
     timeout_s: float,
 ) -> None:
-    """Exchanges blocks of any size between pairs of ranks.
+    """Exchanges blocks of any size between all pairs of ranks.
 
-    In turn t, two ranks exchange blocks if their sum equals t modulo the number of ranks.
+    In turn t, each rank exchanges blocks with rank (t - rank) % size.
     """
     rank, size = communicator.rank, communicator.size
     inputs = [apart(one, outputs) for one in inputs]
@@ -169,11 +169,11 @@ HEADER_WORDS = 3  # of 64 bits
 
 
 def header(tensor: torch.Tensor, tag: int) -> Any:
-    """Returns the words that precede a message: its dtype, tag and size in bytes."""
+    """Returns the header of a tensor's message: dtype, tag, and size in bytes."""
     dtype = zlib.crc32(str(tensor.dtype).encode())
     return np.array([dtype, tag, tensor.numel() * tensor.element_size()], np.int64)
 
 
 def as_bytes(tensor: torch.Tensor) -> Any:
-    """Returns the memory of a contiguous tensor as bytes."""
+    """Returns the memory of a contiguous tensor as an array of bytes."""
     return tensor.reshape(-1).view(torch.int8).numpy()

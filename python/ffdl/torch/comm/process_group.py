@@ -36,7 +36,7 @@ def _first_tensor(given: Any) -> torch.Tensor | None:
 
 
 def _of_the_cpu(method: Callable[..., Work]) -> Callable[..., Work]:
-    """Wraps a method: a call with tensors of another device goes to that device's back end."""
+    """Wraps a method. If tensors are not on the CPU, the back end of their device runs the call."""
 
     @functools.wraps(method)
     def call(self: ProcessGroup, *given: Any, **named: Any) -> Work:
@@ -50,20 +50,24 @@ def _of_the_cpu(method: Callable[..., Work]) -> Callable[..., Work]:
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """A group of ranks over an ffdl.Communicator: the result of ``init_process_group("ffdl")``.
+    """A process group whose ranks communicate through an ffdl.Communicator.
 
-    Use it through torch.distributed. The methods are those of c10d's ProcessGroup, and return a
-    Work at once. Collectives run one after another in the order of the calls. All ranks must call
-    them in the same order. send and recv run beside the collectives. Tensors are dense and on the
-    CPU. Operations that only move data accept any dtype. A tensor that is not contiguous is copied.
-    Tensors on another device go to the back end that the same init_process_group() names for that
-    device. A group that failed stays failed: destroy it and create another group.
+    Create the group with ``init_process_group("ffdl")``, and use it through torch.distributed. The
+    methods are those of c10d's ProcessGroup. Operations return a Work. Collectives run one after
+    another in the order of the calls. All ranks must call the collectives in the same order. send
+    and recv run concurrently with the collectives. Tensors on the CPU must be dense, except in
+    allreduce. Operations that only copy data accept any dtype. A tensor that is not contiguous is
+    copied. For tensors on another device, the group calls the back end that init_process_group()
+    names for that device. After a failure the group cannot be used again. Destroy the group, and
+    create another group.
 
-    Threads: all methods from any thread. The group starts its threads when they are first needed:
-    one for collectives, and one for each peer and direction of send and recv. They end with
-    destroy_process_group().
-    Errors: a call raises ffdl.InvalidArgument, Unimplemented or Cancelled (destroyed, aborted, or a
-    fork). Work.wait() raises DistBackendError, whose cause is the communicator's exception.
+    Threads: any thread may call any method. The group starts threads when first needed: one for
+    collectives, one per peer and direction of send and recv, and one for time-outs of recv.
+    These threads end in destroy_process_group().
+    Errors: creating the group raises the errors of ffdl.connect_communicator(). A call raises
+    InvalidArgument, or Cancelled if the group was destroyed or aborted, or if this process is a
+    fork. If an operation fails, Work.wait() raises DistBackendError. The cause of this error is the
+    communicator's exception.
     """
 
     def __init__(
@@ -122,7 +126,7 @@ class ProcessGroup(dist.ProcessGroup):
         return [torch.device(device) for device in self._back_ends()]
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Sets the time-out of operations that have no time-out of their own."""
+        """Sets the time-out of operations that are called without a time-out."""
         self._timeout = timeout
 
     def shutdown(self) -> None:
@@ -132,7 +136,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._end(lambda lane: lane.close(why))
 
     def abort(self) -> None:
-        """Ends the operations in progress. The other ranks lose this peer."""
+        """Ends the operations in progress. Other ranks' operations then fail with PeerLost."""
         why = "the process group was aborted"
         self._inbox.abort(why)
         self._end(lambda lane: lane.abort(why))
@@ -146,7 +150,7 @@ class ProcessGroup(dist.ProcessGroup):
     # --- collectives ---
 
     def register_memory(self, memory: Any) -> Work:
-        """Calls Communicator.register_memory(), in the order of the operations."""
+        """Calls Communicator.register_memory() after all earlier collectives have ended."""
         return self._start("register memory", lambda c, _: c.register_memory(memory), [], None)
 
     @_of_the_cpu
@@ -197,7 +201,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def reduce(self, tensors: _Tensors, opts: Any) -> Work:
-        """Reduces the tensors of all ranks into those of the root. Others stay unchanged."""
+        """Reduces all ranks' tensors into those of the root. Other ranks' tensors do not change."""
         check("reduce", tensors)
         root = opts.rootRank
         ops = [reduction("reduce", tensor.dtype, opts.reduceOp) for tensor in tensors]
@@ -211,7 +215,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def allgather(self, outputs: _TensorLists, inputs: _Tensors, opts: Any = None) -> Work:
-        """Gathers inputs[0] of ranks 0, 1, .. into outputs[0] at all ranks. Sizes may differ."""
+        """Gathers inputs[0] of rank r into outputs[0][r] at all ranks. The size may depend on r."""
         (own,), (gathered,) = inputs, outputs
         check("all_gather", [own, *gathered])
         self._check_count("all_gather", gathered)
@@ -233,7 +237,7 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather_coalesced(
         self, outputs: _TensorLists, inputs: _Tensors, opts: Any = None
     ) -> Work:
-        """Gathers inputs[i] of rank r into outputs[r][i]."""
+        """Gathers inputs[i] of rank r into outputs[r][i] at all ranks."""
         self._check_count("all_gather_coalesced", outputs)
         by_input = [list(of_ranks) for of_ranks in zip(*outputs, strict=True)]
         return self._gather_each("all_gather_coalesced", by_input, inputs, opts)
@@ -242,20 +246,20 @@ class ProcessGroup(dist.ProcessGroup):
     def all_gather_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> Work:
-        """Gathers `input` of ranks 0, 1, .. into `output`, in this order."""
+        """Gathers `input` of all ranks into `output`, in rank order."""
         return self._gather_each("all_gather_into_tensor", [[output]], [input], opts)
 
     @_of_the_cpu
     def all_gather_single_coalesced(
         self, outputs: _Tensors, inputs: _Tensors, opts: Any = None
     ) -> Work:
-        """Calls all_gather_single() for each pair."""
+        """Calls all_gather_single() for each pair of output and input."""
         each = [[output] for output in outputs]
         return self._gather_each("all_gather_into_tensor", each, inputs, opts)
 
     @_of_the_cpu
     def gather(self, outputs: _TensorLists, inputs: _Tensors, opts: Any) -> Work:
-        """Gathers inputs[0] of ranks 0, 1, .. into outputs[0] of the root."""
+        """Gathers inputs[0] of rank r into outputs[0][r] of the root."""
         (own,), gathered = inputs, outputs[0] if outputs else []
         check("gather", [own, *gathered])
         if self.rank() == opts.rootRank:
@@ -289,7 +293,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def reduce_scatter(self, outputs: _Tensors, inputs: _TensorLists, opts: Any = None) -> Work:
-        """Reduces inputs[0][r] of all ranks into outputs[0] of rank r. Sizes may differ."""
+        """Reduces inputs[0][r] of all ranks into outputs[0] of rank r. The size may depend on r."""
         (own,), (given,) = outputs, inputs
         check("reduce_scatter", [own, *given])
         self._check_count("reduce_scatter", given)
@@ -309,19 +313,19 @@ class ProcessGroup(dist.ProcessGroup):
     def reduce_scatter_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> Work:
-        """Reduces `input` of all ranks, and writes block r to `output` of rank r."""
+        """Reduces `input` of all ranks, and writes block r of the result to `output` of rank r."""
         return self._reduce_scatter_each([output], [input], opts)
 
     @_of_the_cpu
     def reduce_scatter_single_coalesced(
         self, outputs: _Tensors, inputs: _Tensors, opts: Any = None
     ) -> Work:
-        """Calls reduce_scatter_single() for each pair."""
+        """Calls reduce_scatter_single() for each pair of output and input."""
         return self._reduce_scatter_each(outputs, inputs, opts)
 
     @_of_the_cpu
     def alltoall(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Work:
-        """Copies inputs[r] of rank s to outputs[s] of rank r. Sizes may differ."""
+        """Copies inputs[r] of rank s to outputs[s] of rank r. The size may depend on r and s."""
         check("all_to_all", [*outputs, *inputs])
         self._check_count("all_to_all", outputs)
         self._check_count("all_to_all", inputs)
@@ -340,7 +344,7 @@ class ProcessGroup(dist.ProcessGroup):
         input_split_sizes: list[int],
         opts: Any = None,
     ) -> Work:
-        """Sends the rows of `input` to ranks 0, 1, .. by the split sizes. Default: equal parts."""
+        """Sends input_split_sizes[r] rows of `input` to each rank r. []: the parts are equal."""
         check("all_to_all_single", [output, input])
         splits = bool(output_split_sizes or input_split_sizes)
         blocks_out = self._split("all_to_all_single", output, output_split_sizes) if splits else []
@@ -367,7 +371,7 @@ class ProcessGroup(dist.ProcessGroup):
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        """Waits in a barrier whose error names missing ranks. wait_all_ranks has no effect."""
+        """Waits for all ranks. Time-out errors name missing ranks. wait_all_ranks has no effect."""
         limit_s = (self._timeout if timeout is None else timeout).total_seconds()
         work = Work("monitored_barrier", lambda c: c.barrier(limit_s), [])
         try:
@@ -406,13 +410,13 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def recv(self, tensors: _Tensors, src: int, tag: int) -> Work:
-        """Receives the next message of rank `src`. Its dtype, size and tag must match."""
+        """Receives rank `src`'s next message. The sender must pass the same dtype, size and tag."""
         self._check_peer("recv", src)
         return self._receive("recv", tensors, src, tag)
 
     @_of_the_cpu
     def recv_anysource(self, tensors: _Tensors, tag: int) -> Work:
-        """Receives from any rank whose next message has this tag."""
+        """Receives a message from any rank whose next message has the tag `tag`."""
         if self.size() == 1:
             raise refuse("recv from any rank", "the process group has no other rank")
         return self._receive("recv from any rank", tensors, None, tag)
@@ -475,7 +479,7 @@ class ProcessGroup(dist.ProcessGroup):
         return list(tensor.split(sizes))
 
     def _lane(self, pair: tuple[int, int] | None) -> Lane:
-        """Returns the lane of the collectives, or of the messages from one rank to another."""
+        """Returns the lane from rank pair[0] to rank pair[1]. None: the lane of the collectives."""
         with self._lock:
             if pair not in self._lanes:
                 store, rank, members = self._store, self.rank(), self._members
@@ -499,7 +503,7 @@ class ProcessGroup(dist.ProcessGroup):
     # --- other devices ---
 
     def _back_ends(self) -> dict[str, str]:
-        """Maps each device of init_process_group() to the name of its back end."""
+        """Maps each device type in init_process_group() to the name of its back end."""
         known = dist.distributed_c10d._world.pg_backend_config.get(self, "cpu:ffdl")
         return dict(one.split(":") for one in known.split(","))
 
@@ -529,7 +533,7 @@ def _op(opts: Any) -> Any:
 
 
 def create(opts: Any, options: ProcessGroupOptions | None) -> ProcessGroup:
-    """Creates and connects a group; for torch.distributed.Backend.register_backend()."""
+    """Creates and connects a group, for torch.distributed.Backend.register_backend()."""
     ranks = opts.global_ranks_in_group or range(opts.group_size)
     members = [f"global{rank}" for rank in ranks]
     if options is not None and not isinstance(options, ProcessGroupOptions):
@@ -547,7 +551,7 @@ _groups: weakref.WeakSet[ProcessGroup] = weakref.WeakSet()
 
 @atexit.register
 def _leave_all() -> None:
-    """Ends all groups, because their operations must end before the interpreter does."""
+    """Ends all groups, because their operations must end before the interpreter exits."""
     for group in list(_groups):
         group.abort()
         group.shutdown()

@@ -1,4 +1,4 @@
-"""The rendezvous of a group's ranks; docs/decisions/0013-pytorch.md has the reasons."""
+"""The rendezvous of a group's ranks. docs/decisions/0013-pytorch.md explains the design."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LOOK_S = 0.002  # between two polls of c10d's store: its own waits do not end o
 class ProcessGroupOptions:
     """Options for ``init_process_group("ffdl", pg_options=...)``.
 
-    All options but the address must be equal on all ranks.
+    All options except `address` must be equal on all ranks.
 
-    address: the IP address at which ranks on other hosts reach this host. A connection to it counts
-    only after the peer has proved that it is a rank. "": the address of FFDL_INTERFACE, or of the
-    route to MASTER_ADDR.
+    address: the IP address at which ranks on other hosts reach this host. A connection to this
+    address is accepted only after the peer has proved that it is a rank. "": the address that
+    FFDL_INTERFACE selects, or else the address from which this host reaches MASTER_ADDR.
     backend, tls, slot_bytes: passed to ffdl.connect_communicator().
     """
 
@@ -49,11 +49,10 @@ class Rendezvous:
         self._aborted = threading.Event()
 
     def connect(self, rank: int, members: Sequence[str], timeout_s: float) -> ffdl.Communicator:
-        """Returns the communicator once all members have joined.
+        """Waits until all members have joined, and returns the communicator.
 
-        Rank 0 waits for all members, and serves an ffdl store while they connect. Raises Timeout
-        (names the missing members), Cancelled (aborted), and the errors of
-        ffdl.connect_communicator().
+        Rank 0 serves an ffdl store while the members connect. Raises Timeout (the message names a
+        missing member), Cancelled (aborted), and the errors of ffdl.connect_communicator().
         """
         deadline = time.monotonic() + timeout_s
         address = self._options.address or _own_address(self._store)
@@ -75,7 +74,7 @@ class Rendezvous:
         return communicator
 
     def abort(self) -> None:
-        """Ends a wait of connect()."""
+        """Ends a connect() that waits for other ranks."""
         self._aborted.set()
 
     def _await(self, key: str, name: str, deadline: float) -> bytes:
@@ -116,13 +115,13 @@ class Rendezvous:
 
 
 def has_come(store: dist.Store) -> bool:
-    """True while rank 0 of the store's world is in connect()."""
+    """True while rank 0 of the ranks that share `store` is in connect()."""
     return store.check(["here/0"])
 
 
 @contextlib.contextmanager
 def _serve_store(address: str) -> Iterator[dict[str, Any]]:
-    """Serves an empty store. Yields the record that other ranks need to join store and world."""
+    """Serves an empty ffdl store. Yields the store's URL and secret, and the world's generation."""
     secret = secrets.token_hex(16)
     host = f"[{address}]" if ":" in address else address or "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="ffdl-") as folder:
@@ -136,7 +135,7 @@ def _serve_store(address: str) -> Iterator[dict[str, Any]]:
 def _own_address(store: dist.Store) -> str:
     """Returns the address at which ranks on other hosts reach this rank.
 
-    Returns "" for a store that serves only one host, and for a TCPStore on loopback.
+    Returns "" if `store` is not a TCPStore, or is a TCPStore at a loopback address.
     """
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store

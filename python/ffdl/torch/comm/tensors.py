@@ -1,4 +1,4 @@
-"""Converts tensors for a communicator: in place, or as copies if that is not possible."""
+"""Converts tensors to arrays for a communicator, without a copy where possible."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _OPS_OF_BOOL = {
 
 
 def refuse(doing: str, observed: str) -> ffdl.InvalidArgument:
-    """Returns the exception for a call that is wrong, regardless of the other ranks."""
+    """Returns the exception for a call that is invalid regardless of the other ranks' calls."""
     return ffdl.InvalidArgument(f"{doing}: {observed}")
 
 
 def check(doing: str, tensors: Iterable[torch.Tensor]) -> None:
-    """Raises InvalidArgument for tensors whose elements the communicator cannot access."""
+    """Raises InvalidArgument if the communicator cannot access the elements of a tensor."""
     for tensor in tensors:
         if tensor.device.type != "cpu":
             raise refuse(
@@ -62,7 +62,7 @@ def check(doing: str, tensors: Iterable[torch.Tensor]) -> None:
 
 
 def same_dtype(tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """Splits tensors into runs of one dtype, because an operation accepts only one dtype."""
+    """Splits tensors into consecutive groups of one dtype. An operation accepts only one dtype."""
     return [list(run) for _, run in groupby(tensors, lambda tensor: tensor.dtype)]
 
 
@@ -77,7 +77,7 @@ def same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def reduction(doing: str, dtype: torch.dtype, op: Any) -> ffdl.ReduceOp:
-    """Maps c10d's reduction to a communicator's. Raises InvalidArgument if there is none."""
+    """Maps `op` of c10d to a ReduceOp. Raises InvalidArgument if `dtype` does not allow `op`."""
     known = _OPS_OF_BOOL if dtype == torch.bool else _OPS
     found = next((ours for theirs, ours in known.items() if op == theirs), None)
     compares = found in (ffdl.ReduceOp.MIN, ffdl.ReduceOp.MAX) and dtype != torch.bool
@@ -94,7 +94,7 @@ def reduction(doing: str, dtype: torch.dtype, op: Any) -> ffdl.ReduceOp:
 
 
 def copy_to(target: torch.Tensor, given: torch.Tensor) -> None:
-    """Copies outside autograd, on any thread, also if `target` is an inference tensor."""
+    """Copies `given` to `target` without autograd. `target` may be an inference tensor."""
     with torch.inference_mode(target.is_inference()):
         target.detach().copy_(given.detach())
 
@@ -108,11 +108,12 @@ def divide(tensor: torch.Tensor, divisor: int) -> None:
 
 
 class Elements:
-    """The arrays that an operation reads or writes: one for each tensor, in the same order.
+    """The arrays that an operation reads or writes, one array for each tensor.
 
-    If a tensor cannot be used in place, its array is a copy, and put_back() writes the copy to the
-    tensor.
-    compared: the operation compares elements, so the sign matters.
+    The arrays are in the order of the tensors. If a tensor cannot be used in place, its array is a
+    copy, and put_back() writes the copy to the tensor.
+    compared: True if the operation compares elements. Unsigned integers are then converted to wider
+    integers.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor], *, compared: bool = False) -> None:
@@ -122,7 +123,7 @@ class Elements:
             self._add(tensor.detach(), compared)
 
     def put_back(self) -> None:
-        """Writes the copies back to their tensors, after the operation has written the arrays."""
+        """Writes the copies to their tensors. Call put_back() after the operation."""
         for tensor, copy in self._copies:
             copy_to(tensor, copy)
 

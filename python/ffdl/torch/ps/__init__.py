@@ -1,1 +1,1 @@
-"""Learners of one host that share their weights."""
+"""Learners on one host that share a model."""

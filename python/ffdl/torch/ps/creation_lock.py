@@ -1,4 +1,4 @@
-"""A lock among the processes of one user that create or end the same server."""
+"""A lock for the processes of one user that create or end the same parameter server."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ...errors import InvalidArgument, Unavailable
 
 @contextlib.contextmanager
 def creation_lock(server: str) -> Iterator[None]:
-    """Holds the lock of a server. This user's other processes wait until it is released.
+    """Holds a server's lock. Other processes of this user wait until the lock is released.
 
-    The lock is a file in the folder ``ffdl-UID`` of TMPDIR, or of /tmp. Waits without a limit.
+    The lock is a file in the folder ``$TMPDIR/ffdl-UID``. TMPDIR is /tmp by default. The wait has
+    no time limit.
 
     Raises InvalidArgument (another user owns the folder or the file, or can replace them),
-    Unavailable (the folder cannot be made).
+    Unavailable (the folder cannot be created).
     """
     name = f"{server.replace('/', '%')}.server-lock"
     with _own_folder() as folder:

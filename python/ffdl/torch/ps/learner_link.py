@@ -1,4 +1,4 @@
-"""The transfer of gradients and weights between a model and a parameter server's learner."""
+"""Transfers gradients and weights between a model and a learner of a parameter server."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Link(Protocol):
     _wait: Wait[Any]
 
     def begin_mini_batch(self) -> None:
-        """Waits while this learner is too far ahead."""
+        """Waits while this learner is too far ahead of the other learners."""
 
     def push(self, gradients: Gradients, samples: Sequence[Samples]) -> PushResult | None:
-        """Commits the gradients with their samples, now or before the next push ends.
+        """Commits the gradients with their samples, at the latest in the next push().
 
-        Returns the result of the last push that has ended. None: no push has ended.
+        Returns the result of the push that ended in this call. None: no push ended.
         """
 
     def push_rows(self, gradient: SparseGradient, samples: Sequence[Samples]) -> PushResult:
-        """Commits a gradient of rows with its samples, before it returns."""
+        """Commits a sparse gradient with its samples before the call returns."""
         try:
             return self._push_rows(gradient, samples)
         except Exhausted:  # together with the gradient that waits for the server: push that first
@@ -65,14 +65,14 @@ class Link(Protocol):
         """Waits for the push in progress, and returns its result. None: no push is in progress."""
 
     def pull(self, mode: PullMode) -> int:
-        """Sets the model's weights to those of the server. Returns the version of the weights."""
+        """Copies the server's weights to the model. Returns the version of these weights."""
 
     def settle(self) -> None:
         """Waits until all transfers have ended."""
 
 
 class HostLink(Link):
-    """The link of a model on the CPU. A call returns after its work is done."""
+    """The link of a model on the CPU. A call returns after its transfers have ended."""
 
     def __init__(
         self,
@@ -108,13 +108,13 @@ class HostLink(Link):
 
 
 class DeviceLink(Link):
-    """The link of a model on a GPU, with a learner of that device.
+    """The link of a model on a GPU. The learner uses the same GPU.
 
-    overlap: gradients and weights are transferred while the next mini-batch computes. Two arrays
-    alternate for the gradients. Weights arrive in another array than the model's. So a mini-batch
-    computes with weights that were requested when the previous mini-batch began (GaDei's loop, as
-    in learner.h). Gradients are sent in the type that the server keeps. With a 16-bit type they are
-    rounded on the GPU.
+    overlap: if True, gradients and weights are transferred while the next mini-batch computes. Two
+    arrays store gradients in turn. New weights arrive in a separate array. So a mini-batch uses
+    weights that were requested when the previous mini-batch began. learner.h shows this loop of
+    GaDei. Gradients are sent in the server's ``gradient_type``. If this type has 16 bits, the GPU
+    rounds the gradients.
     """
 
     def __init__(

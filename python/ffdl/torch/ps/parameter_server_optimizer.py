@@ -29,7 +29,7 @@ from .sparse_gradient import SparseGradient
 
 
 class ParameterServerOptimizer(torch.optim.Optimizer):
-    """GaDei for PyTorch: ``step()`` pushes a gradient to a parameter server and pulls weights.
+    """An optimizer whose ``step()`` pushes a gradient to a parameter server and pulls weights.
 
     ::
 
@@ -40,48 +40,52 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             opt.step()
         opt.close()
 
-    Learners are processes of one host that use the same name. You start them yourself or with
-    ``ffdl run``, and they join and leave at any time. The first learner creates the server from its
-    model's weights, and serves it on threads beside its own work. If that process dies, another
-    learner takes over the server, with all pushed gradients. With Synchrony.ASYNC (the default) no
-    learner waits for another.
+    Learners are processes on one host that pass the same `name`. Start learners with ``ffdl run``
+    or by other means. Learners may join and leave at any time. The first learner creates the server
+    with its model's weights, and runs the server on separate threads. If the first learner dies,
+    another learner takes over the server and all pushed gradients. If Synchrony.ASYNC is used (the
+    default), no learner waits for another learner.
 
-    optimizer: defines the server's update rule and hyperparameters. It is SGD (also with momentum
-    and nesterov), Adam, AdamW or Adagrad, with one parameter group. rule_of() maps it to the update
-    rule. The optimizer itself is not stepped.
+    optimizer: defines the server's update rule and hyperparameters. The optimizer is SGD, Adam,
+    AdamW, SparseAdam or Adagrad, with one parameter group. SGD may have momentum and nesterov.
+    rule_of() lists the update rules. ffdl never calls optimizer.step().
     scheduler: a scheduler of ``torch.optim.lr_scheduler`` that schedule_of() supports, or an
-    ffdl.LearningRateSchedule. Its steps are the server's updates, by all learners together. So the
-    loop does not step it. If the loop changes the learning rate, step() raises InvalidArgument.
-    slot: the slot of this learner, below learners_max. A process that replaces a killed process
-    uses the same slot, and continues at ``committed(slot)``. None: any free slot.
-    timeout_s: the longest time that a call waits for slower learners, with a synchrony other than
-    ASYNC.
+    ffdl.LearningRateSchedule. Each update of the server, from any learner's gradients, is one step
+    of the schedule. So the loop must not step the scheduler. If the loop changes the learning rate,
+    step() raises InvalidArgument.
+    slot: the number of this learner's slot, less than learners_max. A process that passes the slot
+    of a killed process can continue at the killed process's sample ``committed(slot)``. None: any
+    free slot.
+    timeout_s: the longest time that a call waits for the server or for other learners. close() can
+    wait longer.
     server_options: options of ParameterServer.create(), such as synchrony, staleness, learners_max,
-    clip_norm, non_finite, partitions and cut. The options of the process that creates the server
-    apply. With gradient_type="bfloat16" or "float16" gradients are sent as 16-bit numbers. This
-    halves the bytes that leave a GPU and the bytes that the server reads.
-    overlap: for a model on a GPU: gradients and weights are transferred while the next mini-batch
-    computes. A mini-batch then uses weights that were requested when the previous mini-batch began.
-    An error of a push is raised by the next step(). With batches() a gradient is sent before the
-    next batch is taken. None: on with Synchrony.ASYNC and without ``rows_max``. Otherwise overlap
-    is not possible.
+    clip_norm, non_finite, partitions and cut. Only the options of the process that creates the
+    server have an effect. If ``gradient_type`` is "bfloat16" or "float16", gradients are sent as
+    16-bit numbers. This halves the bytes that leave a GPU and the bytes that the server reads.
+    overlap: True: gradients and weights of a model on a GPU are transferred while the next
+    mini-batch computes. A mini-batch then uses weights that were requested when the previous
+    mini-batch began. If a push fails, the next step() raises the error. batches() waits for the
+    push before it takes the next batch. None: True if the model is on a GPU, Synchrony.ASYNC is
+    used, and ``rows_max`` is not set. If one of these conditions does not hold, None means False,
+    and True raises InvalidArgument.
 
-    Parameters are float32, all on the CPU or all on one GPU, which the learner uses. The server
-    folds on the CPU. With ``device`` among the server_options it folds on that GPU. Parameters
-    become views of one array. Gradients of several calls of backward() add up, as usual. Sparse
-    gradients, as of ``Embedding(sparse=True)``, are made dense, unless ``rows_max`` is among the
-    server_options. ``rows_max`` is the maximum number of rows and parameters in a gradient. It
-    includes those that are added to the gradient while the server is late. With ``rows_max``, rows
-    that no sample uses are not sent, and neither their weights nor their state change. This is as
-    with SparseAdam, not as with Adam.
+    All parameters must be float32, and all must be on the CPU or on one GPU. If the server option
+    ``device`` is set, the server applies gradients on that GPU, otherwise on the CPU. Parameters
+    become views of one array. Several calls of backward() accumulate gradients. Sparse gradients,
+    such as those of ``Embedding(sparse=True)``, are converted to dense gradients, unless
+    ``rows_max`` is among the server_options. ``rows_max`` is the maximum number of rows and dense
+    parameters in a gradient. While the server is late, a learner adds up gradients, and
+    ``rows_max`` also limits the sum. If ``rows_max`` is set, rows that no sample uses are not sent,
+    and their weights and state do not change. PyTorch's SparseAdam does not change such rows
+    either, but Adam does.
 
     server: the ParameterServer if this process serves it, else None.
-    version: the number of gradients in the weights of the last pull.
-    learner: the ffdl.Learner. For a model on a GPU its device is that GPU.
+    version: the number of gradients that the weights of the last pull contain.
+    learner: the ffdl.Learner. If the model is on a GPU, the learner's device is that GPU.
 
     Threads: one thread at a time. Raises InvalidArgument, Conflict, Exhausted (no free slot, no
-    memory) and Timeout. Raises Cancelled once the server has ended.
-    Source: GaDei (Zhang et al., ICDM 2017, arXiv 1611.06213), its shared-memory parameter server.
+    memory) and Timeout. Raises Cancelled after the server has ended.
+    Source: the parameter server of GaDei (Zhang et al., ICDM 2017, arXiv 1611.06213).
     """
 
     def __init__(
@@ -159,7 +163,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         return self._role.server
 
     def committed(self, partition: int) -> int:
-        """Returns the first sample of a partition that no learner has committed."""
+        """Returns the position of a partition's first uncommitted sample."""
         return self.learner.committed(partition)
 
     @torch.no_grad()
@@ -172,12 +176,13 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         """Commits the gradients together with their samples, and then pulls the weights.
 
         closure: called once to compute the loss, as in PyTorch.
-        samples: (partition, begin, end). Positions of a partition only grow. None: the samples of
-        the last batch of batches(). Without batches(): the next mini-batch of the partition whose
-        number is this learner's slot.
+        samples: a SampleRange or (partition, begin, end). Positions in a partition must increase
+        with each step. None: the samples of the last batch of batches(). If the loop does not use
+        batches(), None means the next position in the partition with the number of this learner's
+        slot.
 
-        Raises InvalidArgument (no gradient; values that were changed without the server; NaN or Inf
-        unless ``non_finite`` allows them).
+        Raises InvalidArgument (there is no gradient; the loop changed hyperparameters or moved
+        parameters; a gradient has NaN or Inf, and ``non_finite`` does not allow them).
         """
         loss = None
         if closure is not None:
@@ -208,7 +213,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         return loss
 
     def batches(self, loader: ElasticLoader) -> Iterator[Any]:
-        """Iterates over the loader's batches. Each step() commits the samples of the last batch.
+        """Iterates over the loader's batches. Each step() commits the samples of the present batch.
 
         ::
 
@@ -221,11 +226,12 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
                 opt.step()
             opt.close()
 
-        Ends when all epochs are done. Learners share the epochs of the data set. Each sample is in
-        the weights once per epoch, whichever process is killed. A learner that has no samples left
-        waits for the other learners. The server needs as many ``partitions`` as the data set has.
-        If all samples of a batch are corrupt, they are committed with a gradient of zeros. Raises
-        the errors of the loader, and Timeout.
+        The iteration ends when all epochs are done. The samples of each epoch are divided among the
+        learners. Each sample affects the weights once per epoch, even if processes are killed. A
+        learner that has no samples left waits for the other learners. The server option
+        ``partitions`` must be at least the number of the data set's partitions. If all samples of a
+        batch are corrupt, the samples are committed with a gradient of zeros. Raises the errors of
+        the loader, and Timeout.
         """
         try:
             while not loader.is_done:
@@ -244,7 +250,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             self._batch = None
 
     def flush(self) -> None:
-        """Waits until all pushed gradients are in the weights, and pulls the weights."""
+        """Waits until the server has applied all pushed gradients, and pulls the weights."""
         self._link.settle()
         self._wait(self.learner.flush)
         self.version = self._pull(PullMode.SNAPSHOT)
@@ -252,10 +258,11 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     def close(self) -> None:
         """Calls flush(), and releases the slot.
 
-        In the process that serves, it also waits until the other learners have closed or died, gets
-        the final weights, and ends the server. Under `ffdl run` the job is then done: a worker that
-        is started later raises JobDone. Without `ffdl run` a later learner creates a new server. If
-        Ctrl-C ends the wait, another call of close() continues it.
+        In the process that serves the server, close() also waits until the other learners have
+        closed or died. Then close() ends the server, and copies the final weights to the model.
+        Under `ffdl run` the job is then done, and a worker that starts later raises JobDone.
+        Without `ffdl run` a later learner creates a new server. If Ctrl-C ends the wait, another
+        call of close() continues the wait.
         """
         if not self._is_closed:
             self.flush()
@@ -279,11 +286,17 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             self.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the hyperparameters of the rule. ``server.cut()`` has weights and state."""
+        """Returns hyperparameters and version.
+
+        ``server.cut()`` returns the weights and the optimizer state.
+        """
         return {"settings": self._settings, "version": self.version}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Raises InvalidArgument if the state's hyperparameters are not those of this optimizer."""
+        """Compares the hyperparameters with those in `state_dict`, and loads nothing.
+
+        Raises InvalidArgument if the hyperparameters differ.
+        """
         if state_dict.get("settings") != self._settings:
             raise InvalidArgument(
                 "load the state of a parameter server's optimizer: it has "

@@ -1,4 +1,7 @@
-"""The role of the server: the first learner creates it, and another learner can take over."""
+"""Creates the server in the first learner's process.
+
+If this process dies, another learner's process takes over the server.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _LOOK_S = 5.0  # for a segment that exists: opening it waits for no other proces
 
 
 class _Job:
-    """The job of `ffdl run` that this worker belongs to. Its record outlives the server."""
+    """The job of `ffdl run` that this worker belongs to. The job's store records ended servers."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
@@ -55,9 +58,9 @@ class _Job:
 
 
 class ServerRole:
-    """A server by its name on this host. This process or another process holds the server.
+    """A server on this host, found by its name. One of the host's processes holds the server.
 
-    Threads: one thread at a time. The server has threads of its own.
+    Threads: one thread at a time. The server runs on separate threads.
     """
 
     def __init__(self, name: str) -> None:
@@ -67,12 +70,12 @@ class ServerRole:
         self._job = _Job.of_this_process()
 
     def attach(self, create: Callable[[], ParameterServer], learner: Callable[[], T]) -> T:
-        """Attaches a learner. Creates the server if there is none.
+        """Attaches a learner. Creates the server first, if it does not exist.
 
-        create: creates the server, writes its first weights and starts it.
+        create: creates the server, writes the first weights and starts the server.
         learner: attaches a learner and returns it.
 
-        Raises JobDone (in this job the server has ended with its training).
+        Raises JobDone if the server's training has already ended in this job.
         """
         with creation_lock(self._name):
             if self._job is not None:
@@ -85,9 +88,9 @@ class ServerRole:
             return learner()
 
     def end(self) -> bool:
-        """Stops the server that this process holds, and returns True.
+        """Stops the server if this process holds the server, and no learner is attached.
 
-        Returns False if a learner is attached, or if this process holds no server.
+        Returns True if the server was stopped.
         """
         with creation_lock(self._name):
             if self.server is None or any(one.attached for one in self.server.stats().learners):
@@ -98,10 +101,10 @@ class ServerRole:
         return True
 
     def wait(self, call: Callable[[float], T], timeout_s: float) -> T:
-        """Repeats a call with short time-outs until it succeeds, or until timeout_s has passed.
+        """Repeats a call with short time-outs until the call succeeds, or timeout_s has passed.
 
-        The call waits for other processes. If the server dies meanwhile, this process takes it
-        over. Raises Timeout.
+        Use wait() for calls that wait for other processes. If the server dies meanwhile, this
+        process takes over the server. Raises Timeout.
         """
         deadline = time.monotonic() + timeout_s
         while True:

@@ -17,13 +17,12 @@ def _refuse(what: object, why: str) -> InvalidArgument:
 def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
     """Returns the update rule with the same arithmetic as the optimizer.
 
-    SGD: ``sgd``; with momentum ``momentum``; with nesterov ``nesterov``.
-    Adam, AdamW, Adagrad: ``adam``, ``adamw``, ``adagrad``.
-    SparseAdam: ``adam``, for gradients of rows. SparseAdam and ``adam`` add epsilon at different
-    places.
+    SGD: ``sgd``, or ``momentum`` if momentum is not 0, or ``nesterov`` if nesterov is also set.
+    Adam: ``adam``. AdamW: ``adamw``. Adagrad: ``adagrad``.
+    SparseAdam: ``adam``. SparseAdam adds epsilon before the bias correction, ``adam`` after it.
 
-    The optimizer has one parameter group. Raises InvalidArgument for options that no rule has:
-    dampening, amsgrad, maximize, lr_decay, an initial accumulator, and other optimizers.
+    The optimizer must have one parameter group. Raises InvalidArgument for other optimizers, and if
+    dampening, amsgrad, maximize, lr_decay or initial_accumulator_value is set.
     """
     if len(optimizer.param_groups) != 1:
         raise _refuse(optimizer, f"it has {len(optimizer.param_groups)} parameter groups; give all "
@@ -57,11 +56,12 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
 
 
 def schedule_of(scheduler: Any) -> LearningRateSchedule:
-    """Returns the schedule with the same factors. Its steps are updates of the server.
+    """Returns the schedule that changes the learning rate as the scheduler does.
 
-    scheduler: CosineAnnealingLR, StepLR or LinearLR. After T_max steps of CosineAnnealingLR the
-    rate remains eta_min. A LinearLR is a warm-up that begins at 1 / (total_iters + 1), or a decay
-    that begins at 1. None: a constant rate.
+    A step is an update of the server.
+    scheduler: a CosineAnnealingLR, StepLR or LinearLR. None: a constant rate. After T_max steps of
+    CosineAnnealingLR, the rate stays at eta_min. A LinearLR must be a warm-up from the factor 1 /
+    (total_iters + 1) to 1, or a decay from the factor 1.
 
     Raises InvalidArgument for other schedulers.
     """

@@ -1,4 +1,4 @@
-"""PyTorch's gradients of some rows of tables, in the form that a parameter server accepts."""
+"""Converts PyTorch's sparse gradients to the form that a parameter server accepts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .. import device as gpu
 class SparseGradient(NamedTuple):
     """The arguments of Gradient.sparse(). Parameters without a gradient are omitted.
 
-    tables: (first parameter, int64[n] rows, float32[n, row_size] values).
-    parts: (first parameter, float32[m] values).
+    tables: tuples (first parameter, rows int64[n], values float32[n, row_size]).
+    parts: tuples (first parameter, values float32[m]).
 
-    Rows are in the host's memory. Values are in the model's memory: arrays on the CPU, tensors on a
-    GPU. On a GPU rows are distinct, because repeated rows are added up there.
+    Row numbers are in the host's memory. Values are arrays on the CPU or tensors on the GPU. On a
+    GPU, the values of repeated rows are added up, so each row occurs once.
     """
 
     tables: list[tuple[int, Any, Any]]
@@ -26,7 +26,7 @@ class SparseGradient(NamedTuple):
     def of(
         cls, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor | None]
     ) -> SparseGradient | None:
-        """Returns the gradient of consecutive parameters. None: no gradient is of rows."""
+        """Returns the gradient of the parameters. None: no parameter has a gradient of rows."""
         if not any(gradient is not None and _is_of_rows(gradient) for gradient in gradients):
             return None
         result = cls([], [])

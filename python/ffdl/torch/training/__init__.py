@@ -1,1 +1,1 @@
-"""Training loops with workers that join, leave and are killed."""
+"""Training loops whose workers may join, leave or be killed."""

@@ -19,7 +19,7 @@ SETTINGS_BYTES = 1 << 14
 
 
 def names_of(model: torch.nn.Module) -> dict[int, str]:
-    """Maps id(parameter) to the parameter's name. A compiled model gets the original names."""
+    """Maps id(parameter) to the parameter's name, without the prefix of a compiled model."""
     return {id(p): name.replace("_orig_mod.", "") for name, p in model.named_parameters()}
 
 
@@ -71,7 +71,7 @@ def name_state(
     settings: Settings,
     extra_state: Mapping[str, Any],
 ) -> dict[str, torch.Tensor]:
-    """Returns the tensors of an elastic training's state by name, in the order of the state."""
+    """Maps names to the tensors of an elastic training's state, in the order of the state."""
     names = names_of(model)
     state = {names[id(p)]: p.detach() for p in model.parameters()}
     state |= optimizer_state
@@ -81,7 +81,7 @@ def name_state(
 
 
 def with_names(options: CheckpointOptions, names: list[str]) -> CheckpointOptions:
-    """Returns a copy of the options. `names` are used if the options have no names."""
+    """Returns a copy of the options. If options.names is empty, the copy has `names`."""
     if not isinstance(options, CheckpointOptions):
         raise TypeError(
             f"keep checkpoints: 'checkpoints' is of type {type(options).__name__}; give "
@@ -94,7 +94,8 @@ def with_names(options: CheckpointOptions, names: list[str]) -> CheckpointOption
 def _buckets(tensors: list[torch.Tensor], bucket_bytes: int) -> Iterator[list[torch.Tensor]]:
     """Groups tensors into buckets as a session does.
 
-    All tensors of a bucket have one dtype. A bucket ends once it has bucket_bytes; 0: no limit.
+    All tensors of a bucket have one dtype. A bucket ends when its size reaches bucket_bytes. If
+    bucket_bytes is 0, the size is not limited.
     """
     bucket: list[torch.Tensor] = []
     has = 0
@@ -111,10 +112,10 @@ def _buckets(tensors: list[torch.Tensor], bucket_bytes: int) -> Iterator[list[to
 class Averaged:
     """The arrays that a session averages. Arrays on the CPU are in shared memory.
 
-    For each given tensor they hold a tensor of the same shape and dtype.
+    For each of `tensors`, the arrays contain a tensor of the same shape and dtype.
 
-    arrays: one for each bucket of the session. A bucket has tensors of one dtype, in their order.
-    With bucket_bytes=0 there is one array for each dtype.
+    arrays: one array for each bucket of the session. All tensors of a bucket have one dtype, and
+    are in the order of `tensors`. If bucket_bytes is 0, there is one array for each dtype.
     memory: the arrays on the CPU, as shared_array() returned them.
     """
 
@@ -151,7 +152,7 @@ class Averaged:
         return [self._like[id(one)] for one in tensors]
 
     def whole_arrays(self, ready: int) -> int:
-        """Returns how many arrays are complete once the first `ready` tensors are ready."""
+        """Returns how many arrays contain only tensors among the first `ready` tensors."""
         return bisect.bisect_right(self._ends, ready)
 
     def _allocate(self, count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -162,10 +163,10 @@ class Averaged:
 
 
 class Gradients:
-    """The gradients of the parameters. Backward allocates them, and collect() copies them.
+    """The parameters' gradients. collect() copies the gradients of backward to `views`.
 
-    Backward does not accumulate into the session's arrays. It would have to read and write them,
-    and the arrays would have to be zeroed first.
+    Backward does not accumulate into the session's arrays, because accumulation reads and writes
+    the arrays, and requires zeroed arrays.
 
     views: for each parameter, the view of the session's arrays that receives its gradient.
     """
@@ -189,7 +190,7 @@ class Gradients:
                 parameter.grad = view
 
     def collect(self) -> None:
-        """Copies the gradients that backward computed into the views."""
+        """Copies each parameter's gradient to the view of this parameter."""
         for parameter, view in zip(self._parameters, self.views, strict=True):
             self.collect_one(parameter, view)
 
@@ -231,7 +232,7 @@ class Gradients:
 
 
 class Buffers:
-    """The model's buffers. A step changes them by the mean of the workers' changes."""
+    """The model's buffers. A step changes each buffer by the mean of the workers' changes."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         saved = model.state_dict(keep_vars=True)
@@ -271,7 +272,7 @@ class Buffers:
 
 
 def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the values of `given` that differ from `present`, in the types of `present`."""
+    """Returns the values of `given` that differ from `present`, with the types of `present`."""
     return {
         key: _in_form_of(present.get(key), value) for key, value in given.items()
         if json.loads(json.dumps(present.get(key))) != value
@@ -279,7 +280,7 @@ def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_form_of(present: Any, given: Any) -> Any:
-    """Undoes JSON's conversion, because JSON has neither tuples nor numeric keys."""
+    """Restores tuples and numeric keys, which JSON converts to lists and strings."""
     if isinstance(present, dict) and isinstance(given, dict):
         keys = {next(iter(json.loads(json.dumps({key: 0})))): key for key in present}
         return type(present)({
@@ -321,7 +322,7 @@ def _expect_alike(argument: str, mine: Any, theirs: Any) -> None:
 class Settings:
     """The training's settings as bytes: hyperparameters, scheduler, GradScaler and seed.
 
-    may_differ: other members may have replaced the bytes since the last restore().
+    may_differ: True if another member may have replaced the bytes since the last restore().
     """
 
     def __init__(
@@ -345,7 +346,7 @@ class Settings:
         self.record()
 
     def record(self) -> None:
-        """Writes the values of optimizer, scheduler and GradScaler to the bytes."""
+        """Writes the present settings to `bytes`."""
         if self._is_present():
             return
         text = self._text()
@@ -360,7 +361,7 @@ class Settings:
         self._present = text
 
     def restore(self) -> None:
-        """Loads optimizer, scheduler and GradScaler from the bytes, if the bytes may differ."""
+        """Sets optimizer, scheduler, GradScaler and seed from `bytes`, if `may_differ` is True."""
         if not self.may_differ:
             return
         self.may_differ = False
@@ -387,19 +388,19 @@ class Settings:
         self._shown = repr(self._values())
 
     def advance(self) -> None:
-        """Steps the scheduler once without recording the step. rewind() undoes it."""
+        """Steps the scheduler once without a change of `bytes`. rewind() undoes this step."""
         if self._scheduler is not None:
             self._scheduler.step()
             self._shown = repr(self._values())
 
     def rewind(self) -> None:
-        """Loads optimizer, scheduler and GradScaler from the bytes, and so undoes advance()."""
+        """Sets optimizer, scheduler, GradScaler and seed from `bytes`. This undoes advance()."""
         self._present = b""
         self.may_differ = True
         self.restore()
 
     def step_scheduler(self, progress: float) -> None:
-        """Adds to the scheduler's progress, and steps the scheduler once for each whole step."""
+        """Counts `progress` more steps. Steps the scheduler once for each completed step."""
         if self._scheduler is None:
             return
         before = int(self._progress)
@@ -408,7 +409,7 @@ class Settings:
             self._scheduler.step()
 
     def step_with(self, metric: float | None) -> None:
-        """Steps the schedulers that take a metric, if a metric is given."""
+        """Steps the schedulers that need a metric, if `metric` is not None."""
         if metric is not None and isinstance(self._scheduler, Schedulers):
             self._scheduler.step_with(metric)
 
@@ -421,7 +422,7 @@ class Settings:
     def expect_unchanged(self, loop_may_set: bool = False) -> None:
         """Raises InvalidArgument if the loop changed a hyperparameter or the GradScaler's scale.
 
-        loop_may_set: without a scheduler the loop may change numeric hyperparameters.
+        loop_may_set: True: the loop may change numeric hyperparameters if there is no scheduler.
         """
         if self._is_present():
             return
@@ -439,12 +440,12 @@ class Settings:
         )
 
     def undo_changes(self) -> None:
-        """Loads optimizer, scheduler and GradScaler from the bytes if the loop changed them."""
+        """Calls rewind() if the loop changed a setting."""
         if not self._is_present():
             self.rewind()
 
     def _is_present(self) -> bool:
-        """True if the bytes hold the present values. This is faster than writing them as JSON."""
+        """True if `bytes` has the present settings. The check avoids a conversion to JSON."""
         return repr(self._values()) == self._shown
 
     def _values(self) -> dict[str, Any]:
@@ -458,7 +459,7 @@ class Settings:
                 "seed": self.seed}
 
     def _scale_state(self) -> dict[str, Any] | None:
-        """Returns the GradScaler's state, or None without an enabled GradScaler."""
+        """Returns the GradScaler's state, or None if no GradScaler is enabled."""
         return None if self._grad_scaler is None else self._grad_scaler.state_dict() or None
 
     def _text(self) -> bytes:

@@ -1,4 +1,4 @@
-"""An ordinary training loop whose workers may join, leave and die while it runs."""
+"""An ordinary training loop during which workers may join, leave and die."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def elastic(
     checkpoints: CheckpointOptions | None = None,
     **options: Any,
 ) -> Elastic:
-    """Makes a training loop elastic. Returns once this worker has joined the job.
+    """Makes a training loop elastic. Returns when this worker has joined the job.
 
     ::
 
@@ -89,87 +89,95 @@ def elastic(
             loss(model(images), labels).backward()
             trainer.step()
 
-    model: on the CPU, or on one GPU (see below). Every worker builds the same model and optimizer.
-    optimizer: an optimizer of the model's parameters that require gradients, or a list of
-    optimizers that divide these parameters. Frozen parameters are not changed. ``trainer.step()``
-    steps the optimizer; the loop does not. The optimizer's state is created here, before the first
-    step, because its shape must be fixed. This works for Adadelta, Adafactor, Adam, AdamW, Adamax,
-    ASGD, Muon, NAdam, RAdam, RMSprop, Rprop and SGD without dampening. It also works for optimizers
-    whose state exists before the first step, such as Adagrad.
-    reset_optimizer_state: for any other optimizer. Its state is created by a step with zero
-    gradients. This function is then called with each parameter and its state, a dict of tensors. It
-    sets the tensors in place to their values before the first step.
-    samples: a loader, or a ledger. With a ledger, the data set is passed to batches().
+    model: a model on the CPU or on one GPU. Every worker builds the same model and optimizer.
+    optimizer: an optimizer, or a list of optimizers. Each parameter that requires gradients must
+    belong to exactly one optimizer. Only ``trainer.step()`` may step the optimizer. Before the
+    first step, elastic() creates the optimizer's state, because the session needs state tensors of
+    fixed shapes. Supported are Adadelta, Adafactor, Adam, AdamW, Adamax, ASGD, Muon, NAdam, RAdam,
+    RMSprop, Rprop and SGD without dampening. Optimizers whose state exists before the first step,
+    such as Adagrad, also work.
+    reset_optimizer_state: a function that any other optimizer needs. The trainer makes a step with
+    zero gradients, and then calls the function with each parameter and the parameter's state, a
+    dict of tensors. The function sets the tensors in place to their values before the first step.
+    samples: an ElasticLoader or a SampleLedger. If it is a ledger, pass the data set to batches().
     scheduler: a scheduler of ``torch.optim.lr_scheduler``, or a list of schedulers. The trainer
-    steps it after each step, or after each epoch with ``scheduler_unit="epoch"``. A
-    ReduceLROnPlateau is stepped after a worker has called ``report()`` with a metric. The
-    scheduler's values are part of the state. Without a scheduler the loop may set the learning rate
-    and other numbers of the parameter groups in each step. The loop sets them before backward(), as
-    a function of ``trainer.step_number``. These numbers are part of the state, too. A worker
-    without samples in a step receives them from the other workers. step() raises InvalidArgument if
-    the numbers differ between workers.
-    clip_norm: the maximum norm of the mean gradient over all workers, as for
+    steps a scheduler after each step, or after each epoch if scheduler_unit is "epoch". A
+    ReduceLROnPlateau is stepped only after a worker has called ``report()`` with a metric. The
+    scheduler's values are part of the state. If there is no scheduler, the loop may set the
+    learning rate and other numeric hyperparameters in each step. The loop must set hyperparameters
+    before backward(), and compute them from ``trainer.step_number`` alone. Hyperparameters are part
+    of the state. A worker without samples in a step receives hyperparameters from other workers.
+    step() raises InvalidArgument if hyperparameters differ between workers.
+    clip_norm: the maximum norm of the mean gradient of all workers, as for
     ``torch.nn.utils.clip_grad_norm_``.
-    seed: the seed of PyTorch's generators, on the CPU and on the model's GPU. Before each batch
-    they are seeded from this seed, the step and the batch's first sample. So dropout does not
-    depend on the worker's earlier batches. The seed is part of the state.
-    overlap: True: gradients are averaged during backward. False: they are averaged in step(). None:
-    as True if the model is on a GPU, workers are on several hosts, or this host has a free
-    processor. Unless it is False, the loop must not read or change gradients between backward() and
-    step(). If a step has several backward(), all but the last are within ``trainer.no_sync()``.
-    Micro-batches, noise and a rule with ``micro_batch_max`` need whole gradients, so they work as
-    with False.
-    bucket_bytes: the number of bytes that are averaged at a time. The last parameters are averaged
-    first. All workers pass the same number.
-    micro_batch_samples: batches() returns this many samples at a time. step() after the last
-    micro-batch of this worker's share ends the step. The trained model has the same bits for any
-    number of workers, even if that number changes (virtual workers: docs/guide/sessions.md). Create
-    the loader or ledger with the same number, and with SampleOrder.GLOBAL.
-    batch_rule: adapts the batch size and the learning rate to the number of workers. The rule is
-    evaluated in each step (step_batch). A rule with ``workers`` needs ON_DEMAND, and each worker
-    takes its share of the samples. With ``micro_batch_max`` batches() returns at most that many
-    samples at a time, and their gradients are added up. While the optimizer applies a step, the
-    learning rate is multiplied by the rule's factor. A scheduler with the unit "step" advances by
-    the number of steps that the rule counts for this step.
+    seed: the seed of PyTorch's generators on the CPU and on the model's GPU. Before each batch, the
+    generators are seeded from this seed, the step and the batch's first sample. So dropout does not
+    depend on the worker's earlier batches.
+    overlap: True: gradients are averaged during backward. False: gradients are averaged in step().
+    None: like True if the model is on a GPU, workers are on several hosts, or this host has more
+    processors than compute threads. Otherwise like False. Unless `overlap` is False, the loop must
+    not read or change gradients between backward() and step(). If a step has several calls of
+    backward(), all calls except the last must be within ``trainer.no_sync()``. If a step has
+    micro-batches, or if gradient noise is measured, None is like False, and True raises
+    InvalidArgument.
+    bucket_bytes: the bytes of gradients that are averaged at a time. The gradients of the last
+    parameters are averaged first. All workers must pass the same number.
+    micro_batch_samples: the number of samples in a micro-batch. batches() returns one micro-batch
+    at a time. The call of step() after this worker's last micro-batch ends the step. The trained
+    model has the same bits for any number of workers, even if that number changes.
+    docs/guide/sessions.md explains how. The loader or ledger must have the same
+    micro_batch_samples, and SampleOrder.GLOBAL.
+    batch_rule: adapts the batch size and the learning rate to the number of workers. In each step,
+    the trainer calls step_batch() with the rule. If the rule sets ``workers``,
+    SampleOrder.ON_DEMAND is required. Each worker then takes as many samples as the rule computes.
+    If the rule sets ``micro_batch_max``, batches() returns at most that many samples at a time, and
+    the trainer adds up their gradients. During the optimizer's step, the learning rate is
+    multiplied by the rule's factor. If scheduler_unit is "step", each step advances the scheduler
+    by the ``progress`` that the rule computes.
     noise_interval: the number of steps between two measurements of gradient noise (GradientNoise).
-    ``trainer.noise_scale`` returns the result. None: noise is measured only for
-    LearningRateRule.ADA_SCALE, every 10 steps.
-    grad_scaler: for float16. bfloat16 needs no scaler. The loop only calls
-    ``grad_scaler.scale(loss).backward()``. In step() the trainer divides the mean gradient by the
-    scale, and updates the scale, which is part of the state. A step whose mean gradient is not
-    finite is skipped, but its samples still count. Either all workers pass a scaler, or no worker
-    does. A scaler cannot be combined with noise_interval.
+    ``trainer.noise_scale`` returns the result. None: 10 if the rule has LearningRateRule.ADA_SCALE.
+    Otherwise noise is not measured.
+    grad_scaler: a GradScaler for float16. bfloat16 needs no scaler. The loop calls
+    ``grad_scaler.scale(loss).backward()``, and no other method of the scaler. In step() the trainer
+    divides the mean gradient by the scale, and updates the scale. The scale is part of the state.
+    If the mean gradient is not finite, the optimizer is not stepped, but the step's samples are
+    committed. Either all workers pass a scaler, or no worker does. A scaler cannot be combined with
+    noise_interval.
     extra_state: maps names to objects with ``state_dict()``, such as an average of the weights
-    (``torch.optim.swa_utils.AveragedModel``). Their tensors are part of the state: newcomers
-    receive them, and checkpoints hold them. They must be changed in place, and only in after_step.
-    after_step: called at every worker when a step is applied, after the optimizer. A newcomer calls
-    it within elastic(). Its effect must depend on the state alone, so that it is equal at all
-    workers.
-    participants: further participants, such as a StragglerWatch. The trainer itself adds the
-    ledger, its batch_size_controller and the noise.
-    checkpoints: options for checkpoints of the whole state. A checkpoint uses the model's names,
-    and ``optimizer.NAME.KEY`` for the optimizer's state. It also holds the ledger, the seed and the
-    scheduler's state. With ``resume`` these values replace the values that the program passes.
+    (``torch.optim.swa_utils.AveragedModel``). The objects' tensors are part of the state. Newcomers
+    receive these tensors, and checkpoints contain them. Only after_step may change these tensors,
+    and only in place.
+    after_step: a function that every worker calls in each applied step, after the optimizer's step.
+    At a newcomer, the first call happens before elastic() returns. The function's effect must
+    depend on the state alone, because it must be equal at all workers.
+    participants: further participants of each step, such as a StragglerWatch. The trainer itself
+    adds the ledger, the ledger's batch_size_controller and the noise measurement.
+    checkpoints: options for checkpoints of the whole state. Checkpoints use the model's names for
+    tensors. ``optimizer.NAME.KEY`` names a tensor of the optimizer's state of parameter NAME. A
+    checkpoint also holds the ledger, the seed and the scheduler's state. If ``resume`` is set, the
+    checkpoint's values replace the program's values.
     options: options of Session.open(), such as ``verify_state``. If the program was not started by
-    ``ffdl run``, pass ``store`` and ``id``. Without a store and without any launcher, this worker
-    trains alone. ``non_finite`` decides about a step whose mean gradient holds NaN or Inf. An
-    enabled GradScaler skips such a step itself. With a GradScaler, buffers keep their values if
-    their changes are not finite.
+    ``ffdl run``, pass ``store`` and ``id``. If the program passes no store and has no launcher,
+    this worker trains alone. ``non_finite`` decides what happens if the mean gradient contains NaN
+    or Inf. An enabled GradScaler skips such a step itself. Buffers then keep their values if a
+    change of a buffer is not finite.
 
-    A model on a GPU trains through NCCL, or with ``backend=ffdl.Backend.DEVICE_SHM`` through memory
-    that the GPUs of one host share. Gradients and state stay on the GPU. PyTorch's current stream
-    may be any stream. docs/guide/gpu.md lists the requirements.
-    Gradients are stored in one array per bucket or dtype. Each ``parameter.grad`` is a view of such
-    an array. Buffers that ``state_dict()`` names, such as the running statistics of a batch norm,
-    change by the mean of their changes at all workers. The mean is weighted by samples, as for
-    gradients. Integers are rounded. Apart from that, results must not depend on the worker that
-    computes a mini-batch. docs/guide/sessions.md lists the conditions.
-    On the main thread, elastic() installs a handler of SIGTERM that asks this worker to leave.
-    ``ffdl run`` sends SIGTERM to end a worker. A handler that the loop installs later is called,
-    too.
-    Raises InvalidArgument (the model or loop cannot be trained in this way), and the errors of
-    Session.open(). Raises Unimplemented for a model on a GPU, if there is no GPU, driver, NCCL or
-    CUDA here.
+    If the model is on a GPU, workers exchange data through NCCL. If
+    ``backend=ffdl.Backend.DEVICE_SHM`` is passed, workers use memory that the GPUs of one host
+    share. Gradients and state stay on the GPU. PyTorch's current stream may be any stream.
+    docs/guide/gpu.md lists the requirements.
+    Gradients are stored in one array per bucket. If a step has micro-batches, or if noise is
+    measured, there is one array per dtype. During the optimizer's step, each ``parameter.grad`` is
+    a view of such an array. A buffer in ``state_dict()``, such as a running mean of a batch norm,
+    changes by the mean of its changes at all workers. This mean is weighted by samples, as for
+    gradients, and rounded if the buffer has integers. Apart from buffers, the results of a
+    mini-batch must not depend on the worker. docs/guide/sessions.md lists all conditions.
+    If elastic() is called on the main thread, it installs a handler of SIGTERM that asks this
+    worker to leave. ``ffdl run`` sends SIGTERM to end a worker. If the loop installs another
+    handler later, both handlers are called.
+    Raises InvalidArgument if elastic() does not support the model, the optimizer or an option, and
+    the errors of Session.open(). Raises Unimplemented for a model on a GPU, if the GPU, its driver,
+    NCCL or CUDA is missing.
     """
     if batch_rule is not None and batch_rule.learning_rate == LearningRateRule.ADA_SCALE:
         noise_interval = noise_interval or 10
@@ -181,7 +189,7 @@ def elastic(
 
 
 class Elastic(TrainingLoop):
-    """A worker's side of an elastic training; created by :func:`elastic`."""
+    """The object with which a worker trains, created by :func:`elastic`."""
 
     def __init__(
         self,
@@ -304,23 +312,23 @@ class Elastic(TrainingLoop):
 
     @property
     def noise_scale(self) -> NoiseScale:
-        """The noise scale: how much single samples' gradients differ. Needs ``noise_interval``."""
+        """The measured NoiseScale of the gradients, if ``noise_interval`` is set."""
         return self._plan.noise_scale()
 
     @property
     def mean_loss(self) -> float | None:
         """The mean loss over the samples of all workers in the last applied step.
 
-        Workers that passed no loss to step() do not count. None if no worker passed a loss, or
-        before this worker's first step.
+        Workers that passed no loss to step() are left out. None: no worker passed a loss, or this
+        worker has applied no step yet.
         """
         return self._loop_values.mean_loss
 
     def on_main(self, every: int = 1) -> bool:
-        """True at one worker, right after an applied step whose number is a multiple of `every`.
+        """Returns True at one worker, after an applied step with a number divisible by `every`.
 
-        Use it for work that is done once for all workers, such as an evaluation. Meanwhile the
-        other workers wait in their next step.
+        Use on_main() for work that is done once for all workers, such as an evaluation. Meanwhile,
+        the other workers wait in their next step.
         """
         return self.is_main and self._is_applied and self.step_number % every == 0
 
@@ -339,16 +347,16 @@ class Elastic(TrainingLoop):
     def stop(self) -> None:
         """Ends the training at all workers after the next step in which this worker has samples.
 
-        Use it for early stopping. The end is part of the state. So a job that resumes from its last
-        checkpoint makes no further step.
+        Use stop() for early stopping. The request to stop is part of the state. So a job that
+        resumes from its last checkpoint makes no further step.
         """
         self._loop_values.asks_to_stop = True
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
         """Lets backward() accumulate gradients of a step without averaging them yet.
 
-        Use it like no_sync() of DistributedDataParallel: around all but the last backward() of a
-        step.
+        Call each backward() of a step except the last within no_sync(), as with
+        DistributedDataParallel.
         """
         return self._overlap.no_sync()
 
@@ -360,7 +368,9 @@ class Elastic(TrainingLoop):
         steps: int | None = None,
         collate: Callable[[Sequence[Any]], Any] = default_collate,
     ) -> Iterator[Iterator[Any]]:
-        """Iterates over the steps in which this worker has samples. An item iterates over batches.
+        """Iterates over the steps in which this worker has samples.
+
+        Each item is an iterator over a step's batches.
 
         ::
 
@@ -369,24 +379,24 @@ class Elastic(TrainingLoop):
                     loss(model(x), y).backward()
                 trainer.step()
 
-        Use it for loops that add up the gradients of several micro-batches and do something once
-        per step. It has the arguments of batches(), and ends like batches(). Take all batches of a
-        step before you call step(). A loop that sets a learning rate sets it before the first
-        batch.
+        Use steps() if the loop adds up the gradients of several micro-batches and has other work to
+        do once per step. The arguments and the end of the iteration are those of batches(). Take
+        all batches of a step before you call step(). If the loop sets a learning rate, it must do
+        so before the first batch of the step.
         """
         self._begin_loop(dataset, samples, steps, collate)
         yield from self._until_over(lambda: self._whole_steps(dataset, samples, collate))
 
     def step(self, loss: torch.Tensor | float | None = None) -> StepResult | None:
-        """Averages the gradients, applies them, and changes the world if necessary.
+        """Averages the gradients, applies them, and switches to the next world if necessary.
 
-        loss: the mean over the samples of this batch, for ``mean_loss``. Do not pass it in a loop
-        over steps() with micro-batches.
+        loss: the mean loss over the samples of this batch, for ``mean_loss``. If the loop uses
+        steps() and micro_batch_samples, do not pass a loss.
 
-        Replaces ``optimizer.step()``. Afterwards the gradients are None. Returns None if the step
-        has more batches. Continue with the next batch whatever the result is. If a step was not
-        applied, the next batch has the samples that are due then. Raises the errors of
-        Session.end_step(), and those of optimizer and scheduler.
+        Replaces ``optimizer.step()``. Afterwards each ``parameter.grad`` is None. Returns None if
+        this worker has more batches in the step. Whatever step() returns, the loop continues with
+        the next batch. If a step was not applied, the next batch has the samples that are due then.
+        Raises the errors of Session.end_step(), and the errors of the optimizer and the scheduler.
         """
         self._settings.expect_unchanged(loop_may_set=True)
         is_last = self._is_due and self._rest == 0
@@ -491,7 +501,7 @@ class Elastic(TrainingLoop):
         self._is_complete = True
 
     def _add_part(self) -> None:
-        """Adds this batch's contribution to the step."""
+        """Adds this batch's gradients, buffer changes and loss to the step."""
         self._votes |= not self._is_empty
         self._watch.expect_unchanged()
         self._overlap.end_step()

@@ -1,4 +1,4 @@
-"""The state of a worker's own optimizer, as it was when a round began."""
+"""A copy of the inner optimizer's state from the beginning of a round."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 
 
 class InnerState:
-    """Keeps a copy of an optimizer's state from the beginning of a round, to restore it.
+    """Copies an optimizer's state at the beginning of a round, and can restore this state.
 
-    The copy is allocated in the first round. It does not hold the hyperparameters.
+    The copy is allocated in the first round. The copy does not hold the hyperparameters.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
@@ -27,13 +27,13 @@ class InnerState:
             self._is_kept = True
 
     def end_round(self, is_applied: bool) -> None:
-        """Restores the copy if the round was not applied."""
+        """Restores the copied state if the round was not applied."""
         if self._is_kept and not is_applied:
             self._set(self._kept)
         self._is_kept = False
 
     def begin_anew(self) -> None:
-        """Restores the state that the optimizer was created with."""
+        """Restores the state that the optimizer had when this object was created."""
         self._is_kept = False
         self._set(self._fresh)
 
@@ -45,7 +45,7 @@ class InnerState:
 
 @torch.no_grad()
 def _copy(state: Any, into: Any) -> dict[Any, dict[str, Any]]:
-    """Returns a copy of the state. Reuses the tensors of `into` that have the right form."""
+    """Returns a copy of the state. Reuses the matching tensors of `into`."""
     return {
         parameter: {
             key: _copy_value(value, into.get(parameter, {}).get(key))

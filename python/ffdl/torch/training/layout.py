@@ -1,4 +1,4 @@
-"""The names and shapes of a checkpoint's flat tensors in a model and its optimizer."""
+"""Maps a checkpoint's flat tensors to names and shapes in a model and its optimizer."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def keep_layout(
     checkpoints: CheckpointOptions | None, model: torch.nn.Module, optimizer: Any,
     state: Mapping[str, torch.Tensor], settings: str,
 ) -> None:
-    """Writes the layout into the checkpoint folder, unless the user named the arrays."""
+    """Writes the layout into the checkpoint folder, unless ``checkpoints.names`` is set."""
     if checkpoints is not None and not checkpoints.names:
         write_layout(checkpoints.folder, layout_of(model, optimizer, state, settings))
 
 
 def write_layout(folder: str, layout: Layout) -> None:
-    """Writes the layout. A failure does not stop training: an export can use the model instead."""
+    """Writes the layout. A failed write does not stop training. Exports then need the model."""
     if read_layout(folder) == layout:
         return
     path = os.path.join(folder, LAYOUT_FILE)

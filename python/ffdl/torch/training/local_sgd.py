@@ -1,4 +1,4 @@
-"""Training over slow links: each worker makes many local steps between two averages."""
+"""Trains over slow links. Each worker makes many local steps between two averages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def local_sgd(
     checkpoints: CheckpointOptions | None = None,
     **options: Any,
 ) -> LocalSgd:
-    """Makes a training loop elastic over slow links. Returns once this worker has joined the job.
+    """Makes a training loop elastic over slow links. Returns when this worker has joined the job.
 
     ::
 
@@ -64,42 +64,45 @@ def local_sgd(
             loss(model(images), labels).backward()
             trainer.step()
 
-    This is DiLoCo (arXiv 2311.08105). In a round, each worker makes up to `every` steps of the
-    inner optimizer with its own samples. Then the outer optimizer updates the outer weights. Its
-    gradient is the outer weights minus the mean of the workers' weights, weighted by samples. Once
-    per round the workers exchange data of the model's size. A round is one step of the session. The
-    round's outer gradient and all samples of its inner steps are committed together, once. Workers
-    join, leave and are killed as with elastic().
+    The method is DiLoCo (arXiv 2311.08105). In a round, each worker makes up to `every` steps of
+    the inner optimizer with its own samples. Then the outer optimizer updates the outer weights.
+    The outer gradient is the outer weights minus the mean of the workers' weights. The mean is
+    weighted by samples. Once per round the workers exchange data of the model's size. A round is
+    one step of the session. The round's outer gradient and all samples of its inner steps are
+    committed together, exactly once. Workers may join, leave and be killed as with elastic().
 
-    model: as with elastic(). Within a round each worker has its own parameters. After a step() that
-    returns a result, the parameters are the outer weights, equal at all workers. Evaluate the model
-    then.
-    inner: any optimizer that steps without a closure. Its state belongs to this worker, and is lost
-    if the worker dies. A newcomer begins with a fresh state. If the job goes back to a checkpoint,
-    each worker begins with a fresh state. If a round is not applied, the state from before the
-    round is restored.
-    outer: an optimizer of the same parameters. It is SGD without dampening, Adam, AdamW, RMSprop,
-    or an optimizer whose state exists before the first step. The paper uses SGD with Nesterov
-    momentum. The outer optimizer's state is equal at all workers.
-    samples: a loader, or a ledger, with SampleOrder.ON_DEMAND. In a round a worker takes up to
-    `every` times the loader's `batch_samples`, or the `samples` of batches(). A worker that holds
-    fewer samples makes fewer inner steps. A worker without samples makes no inner step. So choose
-    partitions of about one round's samples.
-    every: the number of inner steps in a round, at least 1 and equal at all workers.
+    model: as with elastic(). Within a round the parameters differ between workers. When step()
+    returns a result other than None, the parameters are the outer weights, which are equal at all
+    workers. Evaluate the model after such a result.
+    inner: any optimizer that steps without a closure. The inner optimizer's state belongs to this
+    worker, and is lost if the worker dies. A newcomer begins with a fresh inner state. If the job
+    goes back to a checkpoint, each worker begins with a fresh inner state. If a round is not
+    applied, the inner state from before the round is restored.
+    outer: an optimizer of the same parameters as `inner`. The outer optimizer must be of a kind
+    that elastic() accepts without ``reset_optimizer_state``, such as SGD without dampening, Adam,
+    AdamW or RMSprop. The paper uses SGD with Nesterov momentum. The outer optimizer's state is
+    equal at all workers.
+    samples: an ElasticLoader or a SampleLedger, with SampleOrder.ON_DEMAND. In a round a worker
+    takes up to `every` batches. The loader's `batch_samples` is the size of a batch. For a ledger,
+    the size is the argument `samples` of batches(). A worker that holds fewer samples makes fewer
+    inner steps, or none. So set partition_samples to about the number of samples that a worker
+    takes in a round.
+    every: the maximum number of inner steps in a round, at least 1 and equal at all workers.
     scheduler: a scheduler of ``torch.optim.lr_scheduler`` for the inner optimizer. The trainer
-    steps it after each inner step. A round advances the scheduler by `every` steps, equally at all
-    workers.
+    steps the scheduler after each inner step. An applied round advances the scheduler by `every`
+    steps at all workers, even after fewer inner steps.
     clip_norm: the maximum norm of the gradient of each inner step, as for
     ``torch.nn.utils.clip_grad_norm_``.
     seed, participants, checkpoints, options: as with elastic(). A checkpoint holds the outer
-    weights under the model's names, and the outer optimizer's state as ``optimizer.NAME.KEY``. It
-    does not hold the inner state. ``step_timeout_s`` and ``operation_timeout_s`` limit how much
-    later than the other workers a worker may end a round.
+    weights under the model's names, and the outer optimizer's state as ``optimizer.NAME.KEY``. A
+    checkpoint does not hold the inner optimizer's state. ``step_timeout_s`` and
+    ``operation_timeout_s`` limit how long the other workers wait for a slow worker at the end of a
+    round.
 
-    Beside the model and the inner optimizer, memory holds the outer weights, the outer gradient and
-    the outer optimizer's state. It also holds a second copy of the inner optimizer's state. Buffers
-    that ``state_dict()`` names change by the mean of their changes over a round. A model on a GPU
-    trains as with elastic(). Raises the errors of elastic(). docs/guide/slow_links.md has more.
+    Memory holds the model, the outer weights, the outer gradient, the outer optimizer's state, and
+    two copies of the inner optimizer's state. In a round, each buffer that ``state_dict()`` names
+    changes by the mean of this buffer's changes at all workers. A model on a GPU trains as with
+    elastic(). Raises the errors of elastic(). docs/guide/slow_links.md is the guide.
     """
     return LocalSgd(
         model, inner, outer, samples, every, scheduler, clip_norm, seed, participants, checkpoints,
@@ -108,7 +111,7 @@ def local_sgd(
 
 
 class LocalSgd(TrainingLoop):
-    """A worker's side of a training with local steps; created by :func:`local_sgd`."""
+    """The object with which a worker trains with local steps. Created by :func:`local_sgd`."""
 
     def __init__(
         self,
@@ -199,10 +202,10 @@ class LocalSgd(TrainingLoop):
 
     @property
     def mean_loss(self) -> float | None:
-        """The mean loss over the samples of all workers in the last round.
+        """The mean loss over the samples of all workers in the last applied round.
 
-        It is computed from the losses that are passed to step(), so pass them at all workers. None
-        before this worker's first round, or if this worker passed no loss.
+        The mean is computed from the losses passed to step(), so all workers must pass losses.
+        None: this worker has applied no round, or has passed no loss.
         """
         if self._mean_loss is None or not self._has_loss:
             return None
@@ -211,12 +214,12 @@ class LocalSgd(TrainingLoop):
     def step(self, loss: torch.Tensor | None = None) -> StepResult | None:
         """Makes an inner step. The last inner step of a round also ends the round.
 
-        loss: the mean over the samples of this batch, for ``mean_loss``.
+        loss: the mean loss over the samples of this batch, for ``mean_loss``.
 
         Replaces ``inner.step()``. Afterwards the gradients are None. Returns None if the round
-        continues. Otherwise returns the result of Session.end_step(). The model then has the outer
-        weights, whether the round was applied or not. Continue with the next batch whatever the
-        result is. Raises the errors of Session.end_step(), and those of the optimizers and the
+        continues. If the round ends, returns the result of Session.end_step(). The model then has
+        the outer weights, whether the round was applied or not. Continue with the next batch after
+        every result. Raises the errors of Session.end_step(), and those of the optimizers and the
         scheduler.
         """
         self._settings.expect_unchanged()
@@ -256,7 +259,7 @@ class LocalSgd(TrainingLoop):
     def _end_round(self) -> StepResult:
         """Ends the session's step.
 
-        Retries the step with the same inner steps while their samples are still due.
+        Retries the step without new inner steps while the samples of the inner steps are due.
         """
         taken = self._ledger.taken
         due = self._take_again()

@@ -28,21 +28,22 @@ def _is_number(value: Any) -> bool:
 
 
 class LoopValues:
-    """Exchanges the hyperparameters of an optimizer's groups with the gradients of a step.
+    """Sends the hyperparameters of an optimizer's groups along with the gradients of a step.
 
-    Each worker with samples sends the hyperparameters that its loop has set. They must be equal at
-    all these workers. The workers without samples receive them. Any worker may ask to stop the
-    training.
+    Each worker with samples sends the hyperparameters that its loop has set. The hyperparameters
+    must be equal at all these workers. The workers without samples receive the hyperparameters. Any
+    worker may ask to stop the training.
 
-    form: a tensor without memory, with the shape of the averaged values.
-    carried: the memory of the averaged values, once it is allocated.
-    asks_to_stop: this worker asks to stop the training.
-    has_set: the loop may set hyperparameters.
-    changes: grows with each step that changes a hyperparameter other than a learning rate.
-    mean_loss: the mean over the samples of the last applied step, at the workers that passed a
-    loss. None: no worker passed a loss.
-    metric: the metric that this worker reports next.
-    received_metric: the metric of the last applied step. None: no worker reported a metric.
+    form: a meta tensor with the shape of `carried`.
+    carried: the tensor that the session averages.
+    asks_to_stop: True if this worker asks to stop the training.
+    has_set: True if the loop may set hyperparameters.
+    changes: the number of steps that changed a hyperparameter other than a learning rate.
+    mean_loss: the mean loss over the samples of the last applied step. Only workers that passed a
+    loss contribute. None: no worker passed a loss.
+    metric: the metric that this worker sends with the next step.
+    received_metric: the mean of the metrics in the last applied step. None: no worker reported a
+    metric.
     """
 
     def __init__(self, optimizer: Any, has_set: bool) -> None:
@@ -67,8 +68,9 @@ class LoopValues:
 
         votes: False if the loop's body did not run, because all samples are corrupt. Then the other
         workers decide on the hyperparameters.
-        loss: the mean over this worker's samples. If only a `share` of them has a loss: the sum of
-        these losses, divided by the number of all samples. None: not known.
+        loss: the mean loss over this worker's samples. If only the fraction `share` of these
+        samples has a loss: the sum of the losses, divided by the number of all samples. None: the
+        loss is not known.
         """
         if votes:
             self._send_numbers()
@@ -109,9 +111,10 @@ class LoopValues:
         self.sent_metric = None
 
     def receive(self) -> bool:
-        """Sets the values of an applied step. Returns True if a worker asks to stop.
+        """Sets hyperparameters, mean_loss and received_metric to the averages of an applied step.
 
-        Raises InvalidArgument if workers sent different values.
+        Returns True if a worker asks to stop. Raises InvalidArgument if workers sent different
+        hyperparameters.
         """
         mean = self.carried.cpu()
         votes, stop, loss, with_loss, metric, with_metric = mean[:_HEAD].tolist()
@@ -166,9 +169,9 @@ class LoopValues:
             ) from error
 
     def _set(self, values: npt.NDArray[np.float64]) -> None:
-        """Sets all numbers, in the same types at all workers.
+        """Sets all hyperparameters, with the same types at all workers.
 
-        The numbers become bytes of the state, so their types must be equal.
+        The state contains the hyperparameters as JSON text, in which 1 and 1.0 differ.
         """
         groups = self._optimizer.param_groups
         for (group, key, index, kind), number in zip(self._places, values.tolist(), strict=True):
@@ -189,7 +192,7 @@ class LoopValues:
 
 
 def _in_type(kind: type, number: float) -> Any:
-    """Converts the number to its first type. An int that became a fraction stays a float."""
+    """Converts the number to `kind`. If `kind` is int, a number with a fraction stays a float."""
     if kind is int:
         return int(number) if number.is_integer() else number
     return kind(number)

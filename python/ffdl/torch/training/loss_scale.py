@@ -11,9 +11,9 @@ from .. import device as gpu
 
 
 class LossScale:
-    """Applies a step through a GradScaler. Without a GradScaler it only steps the optimizer.
+    """Steps the optimizer, through a GradScaler if there is one.
 
-    The GradScaler sees the mean gradient, whose bits are equal at all workers. So all workers find
+    The GradScaler gets the mean gradient, whose bits are equal at all workers. So all workers find
     the same infinities, skip the same steps and compute the same scale.
     """
 
@@ -57,7 +57,10 @@ class LossScale:
             ) from error
 
     def step(self) -> None:
-        """Steps the optimizer. A GradScaler skips gradients that are not finite, and is updated."""
+        """Steps the optimizer, and then updates the GradScaler if there is one.
+
+        The GradScaler skips the optimizer's step if a gradient is not finite.
+        """
         if self._scaler is None:
             self._optimizer.step()
             return

@@ -1,4 +1,4 @@
-"""Checks that a model is still the one that was made elastic."""
+"""Checks that a model has not changed since it was made elastic."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ register_module_module_registration_hook(_count)
 class ModelWatch:
     """Detects new parameters, moved parameters, and frozen parameters that now require gradients.
 
-    A full check in each step would take as long as a small step. So it runs only after a module has
-    registered something, or after a frozen parameter requires gradients.
+    A search for new parameters would take as long as a small step. So this search runs only after a
+    parameter or module was registered, or if a frozen parameter now requires gradients.
     """
 
     def __init__(self, model: torch.nn.Module, parameters: list[torch.nn.Parameter]) -> None:

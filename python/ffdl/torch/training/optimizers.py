@@ -1,4 +1,4 @@
-"""Optimizers whose state has a fixed shape from the start. Several can be used as one."""
+"""Creates optimizer state before the first step. Combines several optimizers into one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refuse(what: str, why: str) -> None:
 
 
 class Optimizers:
-    """Several optimizers that are stepped together. It has the part of Optimizer that ffdl uses."""
+    """Several optimizers as one object, with the members of Optimizer that ffdl uses."""
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._all = list(optimizers)
@@ -59,7 +59,7 @@ class Optimizers:
 
 
 class Schedulers:
-    """Several schedulers that are stepped together, or one that is stepped with a metric."""
+    """Several schedulers as one object, or a single scheduler that requires a metric."""
 
     def __init__(self, schedulers: Sequence[Any]) -> None:
         self._all = schedulers
@@ -70,7 +70,7 @@ class Schedulers:
                 one.step()
 
     def step_with(self, metric: float) -> None:
-        """Steps the schedulers that take a metric."""
+        """Steps the schedulers that require a metric."""
         for one in self._all:
             if _takes_metric(one):
                 one.step(metric)
@@ -84,7 +84,7 @@ class Schedulers:
 
 
 def as_one_optimizer(doing: str, given: Any) -> Any:
-    """Returns a single optimizer unchanged, and a sequence of optimizers as Optimizers."""
+    """Returns a single optimizer unchanged. Wraps a list or tuple in an Optimizers object."""
     if isinstance(given, torch.optim.Optimizer):
         return given
     if not isinstance(given, (list, tuple)) or not given or not all(
@@ -107,9 +107,9 @@ def _takes_metric(scheduler: Any) -> bool:
 
 
 def as_one_scheduler(optimizer: Any, scheduler: Any, has_metric: bool = False) -> Any:
-    """Returns None, a scheduler, or Schedulers. Checks that each changes this optimizer.
+    """Returns one scheduler object or None. Checks that each scheduler is for this optimizer.
 
-    has_metric: the trainer can step a scheduler with a metric.
+    has_metric: True if the trainer can step a scheduler with a metric.
     """
     if scheduler is None:
         return None
@@ -133,7 +133,7 @@ def parameters_of(
 ) -> list[torch.nn.Parameter]:
     """Returns the optimizer's parameters that require gradients, in the optimizer's order.
 
-    Raises InvalidArgument if they are not exactly `parameters`, which are those of the model.
+    Raises InvalidArgument unless these parameters are exactly `parameters`, each once.
     """
     given = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
     missing = {id(p) for p in parameters} - {id(p) for p in given}
@@ -180,7 +180,7 @@ def make_optimizer_state(
 def _make_state(
     optimizer: torch.optim.Optimizer, own: list[torch.nn.Parameter], reset: ResetState | None
 ) -> None:
-    """Creates the state by one step with zero gradients, and resets all values to those before."""
+    """Creates the state by a step with zero gradients. Then undoes the effects of the step."""
     name = type(optimizer).__name__
     known = _BEGIN.get(name) if type(optimizer).__module__.startswith("torch.optim") else None
     if known is None and reset is None:
@@ -215,8 +215,8 @@ def _make_state(
 class StateWatch:
     """Checks that a step changes the optimizer's state in place, as the session requires.
 
-    It checks after the first step, and after the loop has set a number other than the learning
-    rate. For example, an optimizer may need more state with another momentum.
+    The check runs after the first step, and after the loop has set a hyperparameter other than the
+    learning rate. For example, an optimizer may need more state if the loop sets another momentum.
     """
 
     def __init__(self, optimizer: Any, state: dict[str, torch.Tensor]) -> None:
@@ -227,7 +227,7 @@ class StateWatch:
     def expect_unmoved(self, change: int) -> None:
         """Checks the state if `change` differs from its value at the last check.
 
-        change: grows whenever the loop has set a number other than the learning rate.
+        change: a counter that grows when the loop sets a hyperparameter other than a learning rate.
         """
         if self._checked == change:
             return

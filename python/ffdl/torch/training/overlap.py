@@ -1,4 +1,4 @@
-"""Averages gradients while backward computes the rest."""
+"""Averages gradients while backward computes the other gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .common_state import Averaged, Gradients
 def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) -> bool:
     """True if averaging can use resources that the threads of backward leave free.
 
-    Free resources are the network between hosts, or a processor that no worker's threads use.
+    Such resources are the network between hosts, and a processor that no worker's thread uses.
     threads: the number of threads of each worker.
     """
     return workers > of_this_host or (workers > 1 and processors > workers * threads)
@@ -26,7 +26,8 @@ def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) 
 def _is_worth_it_here(session: Session, device: torch.device) -> bool:
     """Returns is_worth_it() for the present world.
 
-    If the job was started on one host, all its workers are counted as workers of this host.
+    If the model is on a GPU, returns True for two or more workers. If the job was started on one
+    host, all its workers are counted as workers of this host.
     """
     workers = session.world.size
     if gpu.is_gpu(device):  # its copies and sums run beside the processors
@@ -42,12 +43,12 @@ def _is_worth_it_here(session: Session, device: torch.device) -> bool:
 
 
 class Overlap:
-    """Reports to the session how many gradients of a step backward has computed.
+    """Reports to the session the number of gradients that backward has computed in a step.
 
-    Gradients are averaged in the order in which backward usually computes them, the last
-    parameter's gradient first (PyTorch Distributed, PVLDB 13(12), 2020, section 3.2.3). With
-    wanted=None backward is watched in the same way, but averaging during backward begins only if it
-    is worth it. With bucket_bytes=0 this does nothing.
+    Gradients are averaged from the last parameter to the first, because backward usually computes
+    them in this order (PyTorch Distributed, PVLDB 13(12), 2020, section 3.2.3). If `wanted` is
+    None, averaging starts during backward only in worlds where is_worth_it() is True. Gradients are
+    checked in all worlds. If `wanted` is False or `bucket_bytes` is 0, Overlap does nothing.
     """
 
     def __init__(
@@ -76,7 +77,10 @@ class Overlap:
             parameter.register_post_accumulate_grad_hook(functools.partial(self._note, place))
 
     def begin_step(self, session: Session, samples: int) -> None:
-        """Makes the next backward a part of this step, as a mean over `samples` samples."""
+        """Makes the next backward a part of this step.
+
+        samples: the number of samples over which the loss is a mean.
+        """
         self._is_step = True
         self._samples = samples
         if self._is_worth_it is None:
@@ -84,7 +88,7 @@ class Overlap:
         self._session = session if self._is_worth_it else None
 
     def change_world(self) -> None:
-        """Makes the first step of the new world check again if overlap is worth it."""
+        """Lets the first step in the new world check again whether overlap is worth its cost."""
         self._is_worth_it = self._wanted
 
     @contextlib.contextmanager

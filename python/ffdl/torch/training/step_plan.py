@@ -1,4 +1,4 @@
-"""The samples of a step, the parts in which they are computed, and the learning rate."""
+"""The number of samples, the micro-batches and the learning rate of a step."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ...data import parts
 class StepPlan:
     """The plan of a worker's steps in the present world.
 
-    world: set whenever the world changes. All members apply a step with the same world and the same
-    noise, so they compute the same learning rate.
+    world: the present world, which the trainer sets after each change. All members apply a step
+    with the same world and the same noise scale, so all members compute the same learning rate.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class StepPlan:
             )
 
     def samples(self, ledger: SampleLedger) -> int | None:
-        """Returns how many samples this worker takes. None: the default of ledger or loader."""
+        """Returns how many samples this worker takes. None: the ledger's or loader's default."""
         if self.rule is None or ledger.order == SampleOrder.GLOBAL:
             return None
         return self._batch().share
@@ -74,7 +74,7 @@ class StepPlan:
     def bucket_bytes(
         self, given: int, overlap: bool | None, participants: Sequence[StepParticipant]
     ) -> int:
-        """Returns the bucket size for averaging, or 0 if gradients are needed whole."""
+        """Returns the bucket size for averaging. 0: averaging starts after backward."""
         reader = None
         if self.measures_noise or any(isinstance(one, GradientNoise) for one in participants):
             reader = "the noise of gradients is measured"
@@ -84,7 +84,7 @@ class StepPlan:
             return given
         if overlap:
             raise InvalidArgument(
-                f"average gradients during backward: {reader}, which needs them whole; leave "
+                f"average gradients during backward: not possible, because {reader}; leave "
                 "'overlap' out"
             )
         return 0

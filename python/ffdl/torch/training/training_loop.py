@@ -33,7 +33,7 @@ _SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
 
 
 def alone_if_not_launched(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the session's options. A process without a launcher gets a store in memory."""
+    """Returns the session's options. If there is no launcher, adds a store in memory."""
     if options.get("store") is not None or job_environment() is not None:
         return options
     if any(os.environ.get(size, "1") != "1" for size in _SIZES):
@@ -44,11 +44,11 @@ def alone_if_not_launched(options: dict[str, Any]) -> dict[str, Any]:
 
 
 class TrainingLoop:
-    """Returns the batches of each step of a session, and ends the training.
+    """Iterates over the batches of a session's steps, and finishes the session.
 
     session: the ffdl.Session.
-    left: this worker was asked to leave, and has left. End the program then, without the work that
-    follows a finished training.
+    left: True if this worker was asked to leave and has left. The program should then exit without
+    the work that follows a finished training.
     """
 
     session: Session
@@ -83,10 +83,10 @@ class TrainingLoop:
     def is_main(self) -> bool:
         """True at the main worker of the present world, which logs and evaluates for all workers.
 
-        If the main worker dies or leaves, another worker becomes the main one, so ask each time.
-        After the training, the main worker of the last step stays the main one. If that worker dies
-        then, there is no main worker. A worker that has left is not the main one. Any thread may
-        ask.
+        If the main worker dies or leaves, another worker becomes the main worker, so read this
+        property each time. After the training, the main worker of the last step stays the main
+        worker. If that worker then dies, there is no main worker. A worker that has left is not the
+        main worker. Any thread may read this property.
         """
         return self._is_main and not self.left
 
@@ -98,21 +98,21 @@ class TrainingLoop:
         steps: int | None = None,
         collate: Callable[[Sequence[Any]], Any] = default_collate,
     ) -> Iterator[Any]:
-        """Iterates over this worker's batches: one for each step in which the worker has samples.
+        """Iterates over this worker's batches in all steps in which the worker has samples.
 
-        Call step() after each batch. A step of the session has several batches with micro-batches,
-        with a batch rule that divides a worker's share, and with local_sgd(). When the iteration
-        ends, it makes the last step stable and leaves the job.
+        Call step() after each batch. A step has several batches only if elastic() received
+        ``micro_batch_samples``, if a batch rule sets ``micro_batch_max``, or in local_sgd(). At the
+        end of the training, batches() makes the last step stable and leaves the job.
 
-        dataset: with a ledger: returns a sample by its number. A batch is the result of ``collate``
-        for a list of samples. None: a batch holds the sample numbers, int64[n]. With a loader omit
-        dataset, samples and collate.
-        samples: with a ledger: the maximum number of samples in a step. None: all samples that are
-        due, which is meant for SampleOrder.GLOBAL. local_sgd() requires it, as the number of
-        samples in an inner step.
+        If the trainer has a loader, omit dataset, samples and collate.
+        dataset: ``dataset[number]`` is the sample with this number. A batch is the result of
+        ``collate`` for a list of samples. None: a batch is a tensor of sample numbers, int64[n].
+        samples: the maximum number of this worker's samples in a step. If the ledger has
+        SampleOrder.GLOBAL, pass None, which takes all samples that are due. For local_sgd(), pass
+        the number of samples of an inner step.
         steps: the iteration ends when this many steps were applied since the training began, or
-        when all epochs are done. All workers pass the same number. None: the `steps` of the loader,
-        or no limit.
+        when all epochs are done. All workers must pass the same number. None: the loader's `steps`
+        if set, else no limit.
         """
         self._begin_loop(dataset, samples, steps, collate)
         yield from self._until_over(lambda: self._steps(dataset, samples, collate))
@@ -144,9 +144,9 @@ class TrainingLoop:
             self._is_main = world.rank == 0
 
     def _until_over(self, loop: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        """Iterates over the loop's batches, and ends the training.
+        """Iterates over the loop's batches, and finishes the session.
 
-        If all members went back to a checkpoint meanwhile, it runs the loop again.
+        If all members return to a checkpoint at the end, the loop runs again.
         """
         while True:
             yield from loop()
@@ -169,7 +169,7 @@ class TrainingLoop:
     def _plan_step(self, samples: int | None) -> tuple[int | None, parts.Cut]:
         """Returns the number of samples to take in this step, and the function that cuts them.
 
-        A number of None stands for the default. Each part of the cut is a batch.
+        None: the loader's or the ledger's default number. Each part of the cut is a batch.
         """
         raise NotImplementedError
 
@@ -189,7 +189,7 @@ class TrainingLoop:
         raise NotImplementedError
 
     def _leave_on_sigterm(self) -> None:
-        """On the main thread, installs a handler of SIGTERM that asks this worker to leave."""
+        """On the main thread, installs a SIGTERM handler that asks this worker to leave."""
         if threading.current_thread() is threading.main_thread():
             self._handler = self._on_sigterm
             signal.signal(signal.SIGTERM, self._handler)
@@ -197,7 +197,7 @@ class TrainingLoop:
     def _keep_sigterm(self) -> None:
         """Installs the SIGTERM handler again if the loop replaced it.
 
-        The loop's handler is called, too.
+        On SIGTERM, the loop's handler is called, too.
         """
         if self._handler is None or threading.current_thread() is not threading.main_thread():
             return
@@ -218,7 +218,7 @@ class TrainingLoop:
     def _steps(
         self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
     ) -> Iterator[Any]:
-        """Iterates over the batches until all epochs are done, or this worker has left."""
+        """Iterates over the batches until the training is over, or this worker has left."""
         while not self._is_over():
             step = self.session.step
             self._keep_sigterm()
@@ -250,7 +250,7 @@ class TrainingLoop:
     def _parts(
         self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
     ) -> Iterator[tuple[parts.Ranges, Any]]:
-        """Iterates over the batches of the present step, each with the ranges of its samples."""
+        """Yields (ranges of the batch's samples, batch) for each batch of the present step."""
         planned, cut = self._plan_step(samples)
         if self._loader is not None:
             for ranges, batch in self._loader.next_parts(cut, planned):
