@@ -107,7 +107,7 @@ void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
   replay
       ->add_option(
           "--window", arguments->window_s,
-          "An opposite change within this number of seconds after a change counts as a reversal")
+          "Maximum seconds between two opposite changes of size that count as a reversal")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   replay

@@ -108,8 +108,9 @@ void add_profile_command(CLI::App& app, Status& outcome, int& exit_code) {
   command->add_option("--output", arguments->output,
                       "File for the profile (default: standard output)");
   command->footer(
-      "The program must pass a StepMetrics to its session (docs/guide/policies.md). The option\n"
-      "--workers MIN:MAX sets MIN and MAX. The program must train until all sizes are measured.\n"
+      "The program must pass a StepMetrics to its session (docs/guide/policies.md). --workers\n"
+      "MIN:MAX gives the smallest and the largest number of workers to measure. The program must\n"
+      "train until all sizes are measured.\n"
       "Then 'ffdl profile' asks the workers to end. The profile follows the program's output on\n"
       "standard output. To separate the profile from this output, use --output or --log-dir.\n\n"
       "Exit codes:\n"

@@ -20,7 +20,7 @@ _FILE = re.compile(r"(shard|manifest|published)-.+")
 
 
 class StoredCheckpoint(NamedTuple):
-    """A published checkpoint in a folder of checkpoints."""
+    """A complete checkpoint in a folder of checkpoints, with a file ``published-...``."""
 
     name: str  # of its own folder
     job: str

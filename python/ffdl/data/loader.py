@@ -359,8 +359,8 @@ class ElasticLoader:
 
         The saved loader must have had the same options. If the loader has a store, create
         ElasticLoader(lineage=..., from_=state["ledger"]) at all workers instead. The lineage must
-        be larger than before. Raises Corrupt, InvalidArgument (the loader has a store or a
-        learner).
+        be larger than that of the ledger in the store. Raises Corrupt, InvalidArgument (the loader
+        has a store or a learner).
         """
         if self._over != "session":
             instead = "the parameter server's cut, from which it continues by itself"

@@ -121,7 +121,7 @@ def has_come(store: dist.Store) -> bool:
 
 @contextlib.contextmanager
 def _serve_store(address: str) -> Iterator[dict[str, Any]]:
-    """Serves an empty ffdl store. Yields the store's URL and secret, and the world's generation."""
+    """Serves an empty ffdl store. Yields its URL, its secret, and a random first generation."""
     secret = secrets.token_hex(16)
     host = f"[{address}]" if ":" in address else address or "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="ffdl-") as folder:

@@ -89,8 +89,8 @@ def local_sgd(
     takes in a round.
     every: the maximum number of inner steps in a round, at least 1 and equal at all workers.
     scheduler: a scheduler of ``torch.optim.lr_scheduler`` for the inner optimizer. The trainer
-    steps the scheduler after each inner step. An applied round advances the scheduler by `every`
-    steps at all workers, even after fewer inner steps.
+    steps the scheduler after each inner step. After an applied round the scheduler is, at all
+    workers, `every` steps further than before the round, even if a worker made fewer inner steps.
     clip_norm: the maximum norm of the gradient of each inner step, as for
     ``torch.nn.utils.clip_grad_norm_``.
     seed, participants, checkpoints, options: as with elastic(). A checkpoint holds the outer
