@@ -640,7 +640,7 @@ def test_the_mean_loss_of_all_workers(micro, in_steps):
         x, y = make_data()
         for batch in next(trainer.steps()):
             loss_of(model(x[batch]), y[batch]).backward()
-        with pytest.raises(ffdl.InvalidArgument, match="use batches"):
+        with pytest.raises(ffdl.InvalidArgument, match="iterate over batches"):
             trainer.step(0.5)
         return
     store = ffdl.open_store("mem://")
