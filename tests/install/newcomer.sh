@@ -1,6 +1,6 @@
 #!/bin/bash
-# newcomer.sh: what README.md tells a newcomer to type, in a new clone and a new virtual environment. Packages of Debian
-# are those of this machine. The last line has the seconds of each part.
+# newcomer.sh: the commands of README.md, in a new clone and a new virtual environment. Packages of Debian are those of
+# this machine. The last line has the seconds of each part.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly kRoot=$PWD
