@@ -90,15 +90,9 @@ TEST_F(StatusTest, AJobWhoseStateIsLostFailsIfItIsToldTo) {
   StartedProgram job(kProgram + " run --job digits --max-restarts 1 --on-lost-state fail -- " +
                          kMemberWorker,
                      temporary_.file("out"));
-  const auto worker = [] {
-    const Json now = status();
-    return now.is_discarded() || now["workers"].empty() ? Json() : now["workers"][0];
-  };
-  ASSERT_TRUE(comes_true([&] {
-    const Json now = worker();
-    return now.contains("step") && now["step"].is_number() && now["step"] > 1;
-  })) << job.output();
-  ::kill(worker()["process"].get<int>(), SIGKILL);
+  ASSERT_TRUE(becomes_world_of({"worker-0"})) << job.output();
+  ASSERT_TRUE(comes_true([] { return status()["workers"][0]["step"] > 1; })) << job.output();
+  ::kill(status()["workers"][0]["process"].get<int>(), SIGKILL);
   ASSERT_TRUE(comes_true([&] { return job.wrote("because on_lost_state is 'fail'"); }))
       << job.output();
   EXPECT_TRUE(job.wrote("no member and no checkpoint has the state")) << job.output();

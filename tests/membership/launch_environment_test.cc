@@ -105,30 +105,33 @@ TEST(LaunchEnvironment, AWorldOfFixedSize) {
             (std::vector<Member>{{"worker-0", 3}, {"worker-1", 3}, {"worker-2", 3}}));
 }
 
-TEST(JobEnvironment, WhatIsSetIsWhatIsRead) {
-  const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3",         2, 8,
-                               "worker-1",   "/logs",  OnLostState::kFail};
+// Each value differs from its default.
+const JobEnvironment kToldJob = {"tcp:///a/b", "secret", "digits", "worker-3",         2, 8,
+                                 "worker-1",   "/logs",  OnLostState::kFail};
+
+Variables variables_of(const JobEnvironment& job) {
   Variables variables;
-  for (const std::string& variable : job_variables(told)) {
+  for (const std::string& variable : job_variables(job)) {
     const size_t equals = variable.find('=');
     variables[variable.substr(0, equals)] = variable.substr(equals + 1);
   }
-  ASSERT_OK_AND_ASSIGN(const auto read, parse_job_environment(variables));
-  EXPECT_EQ(read, told);
+  return variables;
+}
+
+TEST(JobEnvironment, WhatIsSetIsWhatIsRead) {
+  ASSERT_OK_AND_ASSIGN(const auto read, parse_job_environment(variables_of(kToldJob)));
+  EXPECT_EQ(read, kToldJob);
 }
 
 // The process environment is read once, so this needs a process of its own.
 TEST(JobEnvironmentDeathTest, WhatALauncherSetsReachesAWorkersMembership) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto exit_with_whether_it_matches = [] {
-    const JobEnvironment told = {"tcp:///a/b", "secret", "digits", "worker-3",         2, 8,
-                                 "worker-1",   "/logs",  OnLostState::kFail};
-    for (const std::string& variable : job_variables(told)) {
-      const size_t equals = variable.find('=');
-      ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+    for (const auto& [name, value] : variables_of(kToldJob)) {
+      ::setenv(name.c_str(), value.c_str(), 1);
     }
     const auto read = job_environment();
-    if (!read.ok() || *read != told) std::exit(1);
+    if (!read.ok() || *read != kToldJob) std::exit(1);
     const MembershipOptions options = membership_options(**read);
     const bool is_all = options.job == "digits" && options.min_workers == 2 &&
                         options.max_workers == 8 && options.takes_over_from == "worker-1" &&
