@@ -14,6 +14,7 @@ or ffdl has no GPU here.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -26,7 +27,8 @@ import time
 
 AROUND = 3  # steps on each side that a change may prolong
 SAMPLES = 1 << 20  # in an epoch that does not end here
-NCCL_THAT_SHARES = (2, 30, 7)  # lets ranks share a GPU
+NCCL_THAT_SHARES = (2, 30, 7)  # lets ranks share a GPU, with this environment:
+SHARING = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "4"}
 
 
 def parse_arguments(arguments=None):
@@ -34,6 +36,8 @@ def parse_arguments(arguments=None):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="NCCL", choices=["NCCL", "DEVICE_SHM", "AUTO"],
                         help="AUTO: of the CPU [%(default)s]")
+    parser.add_argument("--gpu-worlds", default="FRESH", choices=["FRESH", "REUSE"],
+                        help="REUSE: NCCL grows and shrinks the present world [%(default)s]")
     parser.add_argument("--device", default="cuda", help="cpu tries this program out [%(default)s]")
     parser.add_argument("--layers", type=int, default=12, help="[%(default)s]")
     parser.add_argument("--width", type=int, default=768, help="[%(default)s]")
@@ -111,7 +115,8 @@ def work(arguments):
         batch_samples=arguments.batch, on_stable=log.write)
     trainer = ffdl.torch.elastic(
         model, torch.optim.AdamW(model.parameters(), 1e-4), ledger,
-        backend=ffdl.Backend[arguments.backend])
+        backend=ffdl.Backend[arguments.backend],
+        gpu_worlds=ffdl.GpuWorlds[arguments.gpu_worlds])
     for batch in trainer.batches():
         model.loss(len(batch)).backward()
         trainer.step()
@@ -213,6 +218,26 @@ class Workers:
             time.sleep(0.05)
 
 
+def nccl_version():
+    """Returns the version of the NCCL that ffdl loads, which may be another one than PyTorch's.
+
+    PyTorch must have been imported, whose library ffdl takes if NCCL_ROOT names none.
+    """
+    root = os.environ.get("NCCL_ROOT")
+    places = [f"{root}/lib/libnccl.so.2", f"{root}/libnccl.so.2"] if root else ["libnccl.so.2"]
+    for place in places:
+        try:
+            library = ctypes.CDLL(place)
+            break
+        except OSError as error:
+            last = error
+    else:
+        raise last
+    number = ctypes.c_int()
+    library.ncclGetVersion(ctypes.byref(number))
+    return number.value // 10_000, number.value % 10_000 // 100, number.value % 100
+
+
 def sharing(number, arguments):
     """Returns the settings of NCCL that let two workers share a GPU."""
     if arguments.backend != "NCCL":
@@ -221,8 +246,8 @@ def sharing(number, arguments):
 
     if torch.cuda.device_count() > 1:
         return {}
-    if torch.cuda.nccl.version() >= NCCL_THAT_SHARES:
-        return {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "4"}
+    if nccl_version() >= NCCL_THAT_SHARES:
+        return SHARING
     return {"NCCL_HOSTID": f"worker-{number}"}
 
 
@@ -256,14 +281,16 @@ def page(arguments, records, audit):
     import torch
 
     chip = torch.cuda.get_device_name() if arguments.device == "cuda" else "the CPU"
-    nccl = ".".join(map(str, torch.cuda.nccl.version())) if arguments.backend == "NCCL" else ""
+    nccl = ""
+    if arguments.backend == "NCCL":
+        nccl = f", NCCL {'.'.join(map(str, nccl_version()))}, gpu_worlds {arguments.gpu_worlds}"
     count = sum(p.numel() for p in make_model(arguments).parameters()) / 1e6
     whats = ["one comes", "one leaves", "one comes", "one is killed"]
     return "\n".join([
         f"### {arguments.backend}",
         "",
         f"{count:.0f} million parameters, {arguments.batch} sequences of {arguments.context} tokens a "
-        f"step, AdamW; {chip}, PyTorch {torch.__version__}{nccl and ', NCCL ' + nccl}. "
+        f"step, AdamW; {chip}, PyTorch {torch.__version__}{nccl}. "
         f"{arguments.steps} steps from one change to the next.",
         "",
         "| change | step before, ms | step after, ms | longest around it, ms | stop, ms |",

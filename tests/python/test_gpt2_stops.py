@@ -1,5 +1,6 @@
 """The benchmark of stops of a model on a GPU, tried out on the CPU."""
 
+import importlib.metadata
 import importlib.util
 import pathlib
 import re
@@ -45,6 +46,18 @@ def test_a_stop_is_what_the_longest_step_has_beyond_a_normal_one():
     assert [round(one["before"], 6) for one in found] == [10, 16, 10, 16]
     assert [round(one["after"], 6) for one in found] == [16, 10, 16, 10]
     assert round(found[0]["longest"], 6) == 30
+
+
+def test_the_version_is_that_of_the_library_that_ffdl_loads(monkeypatch):
+    package = importlib.util.find_spec("nvidia.nccl")
+    if package is None:
+        pytest.skip("NCCL is not installed")
+    monkeypatch.setenv("NCCL_ROOT", package.submodule_search_locations[0])
+    wanted = importlib.metadata.version("nvidia-nccl-cu13")
+    assert ".".join(map(str, load().nccl_version())) == wanted
+    monkeypatch.setenv("NCCL_ROOT", "/nowhere")
+    with pytest.raises(OSError, match="/nowhere/libnccl.so.2"):
+        load().nccl_version()
 
 
 @pytest.mark.slow

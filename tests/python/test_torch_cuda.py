@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import sys
 
 import pytest
 import test_torch_parameter_server as servers
@@ -23,6 +24,9 @@ from test_torch_elastic import (  # noqa: E402
 from test_torch_parameter_server import weights_of  # noqa: E402
 
 import ffdl.torch  # noqa: E402
+
+sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "benchmarks")]
+import gpt2_stops  # noqa: E402
 
 
 def why_not():
@@ -331,10 +335,10 @@ def test_gradients_of_rows_are_pushed_as_rows(name):
 @pytest.mark.parametrize("backend", ["NCCL", "DEVICE_SHM"])
 def test_workers_on_one_gpu_come_leave_and_are_killed(backend, tmp_path, monkeypatch):
     if backend == "NCCL":
-        if torch.cuda.nccl.version() < (2, 30, 7):
+        if gpt2_stops.nccl_version() < gpt2_stops.NCCL_THAT_SHARES:
             pytest.skip("this NCCL lets no two ranks share a GPU")
-        for name, value in {"MULTI_RANK_GPU_ENABLE": "1", "NVLS_ENABLE": "0", "MAX_CTAS": "4"}.items():
-            monkeypatch.setenv(f"NCCL_{name}", value)
+        for name, value in gpt2_stops.SHARING.items():
+            monkeypatch.setenv(name, value)
     monkeypatch.setenv("FFDL_TEST_DEVICE", "cuda:0")
     monkeypatch.setenv("FFDL_TEST_BACKEND", backend)
     assert len(churn(tmp_path, WORKER)) == 5
