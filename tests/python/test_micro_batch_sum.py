@@ -74,6 +74,8 @@ def test_a_wrong_call_changes_nothing():
         total.add(np.ones(5))
     with pytest.raises(ffdl.InvalidArgument):
         total.finish(np.zeros(4))  # before its micro-batch
+    total.add(np.full(4, 9.0))
+    total.clear()
     total.add(np.full(4, 3.0))
     out = np.zeros(4)
     total.finish(out)

@@ -83,6 +83,8 @@ class FFDL_API MicroBatchSum {
   // overwritten when this returns.
   Status add(std::span<const Buffer> gradient);
   Status add(Buffer gradient) { return add(std::span<const Buffer>(&gradient, 1)); }
+  // Drops the gradients that this rank added in this step. Add all of them again before finish().
+  void clear();
 
   // Ends the step. Every rank receives the reduction of all micro-batches. A mean is divided once,
   // by `weight` if given: for example the tokens of all micro-batches, the same at all ranks. If

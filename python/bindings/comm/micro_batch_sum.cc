@@ -59,6 +59,11 @@ class SumHandle {
     check(without_lock([&] { return sum_->add(given.buffers); }));
   }
 
+  void clear() {
+    const Exclusive one_thread(handle_.busy);
+    sum_->clear();
+  }
+
   void finish(const py::object& out, double timeout_s, std::optional<double> weight) {
     const Exclusive one_thread(handle_.busy);
     const Time deadline = deadline_after(timeout_s);
@@ -124,6 +129,10 @@ header is ffdl/comm/micro_batch_sum.h.)")
 
 In a GPU's memory the default stream adds it, before any later work on that stream. Another
 stream that changes the gradient must wait for the default stream.)")
+      .def("clear", &SumHandle::clear,
+           R"(Drops the gradients that this rank added in this step.
+
+Add all of them again before finish().)")
       .def("finish", &SumHandle::finish, py::arg("out"), py::arg("timeout_s") = kDefaultTimeoutS,
            py::kw_only(), py::arg("weight") = py::none(),
            R"(Ends the step: `out` of every rank becomes the reduction of all micro-batches.

@@ -85,6 +85,7 @@ class MicroBatchSum::Impl {
   uint64_t begin() const { return begin_; }
   uint64_t end() const { return begin_ + share(); }
   Status add(std::span<const Buffer> gradient);
+  void clear();
   Status finish(std::span<const Buffer> out, Time deadline, std::optional<double> weight);
 
  private:
@@ -186,6 +187,11 @@ Status MicroBatchSum::Impl::add(std::span<const Buffer> gradient) {
   return {};
 }
 
+void MicroBatchSum::Impl::clear() {
+  mine_->clear();
+  added_ = 0;
+}
+
 Status MicroBatchSum::Impl::finish(std::span<const Buffer> out, Time deadline,
                                    std::optional<double> weight) {
   constexpr std::string_view kFinishing = "finish a step of micro-batches";
@@ -202,8 +208,7 @@ Status MicroBatchSum::Impl::finish(std::span<const Buffer> out, Time deadline,
     return invalid_argument("{}: the weight {}; give a number above 0", kFinishing, divisor);
   }
   Status status = reduce(out, deadline, divisor);
-  mine_->clear();
-  added_ = 0;
+  clear();
   return status;
 }
 
@@ -318,6 +323,8 @@ uint64_t MicroBatchSum::begin() const { return impl_->begin(); }
 uint64_t MicroBatchSum::end() const { return impl_->end(); }
 
 Status MicroBatchSum::add(std::span<const Buffer> gradient) { return impl_->add(gradient); }
+
+void MicroBatchSum::clear() { impl_->clear(); }
 
 Status MicroBatchSum::finish(std::span<const Buffer> out, Time deadline,
                              std::optional<double> weight) {

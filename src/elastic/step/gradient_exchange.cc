@@ -8,6 +8,13 @@
 namespace ffdl::elastic {
 namespace {
 
+Status check_sum(uint64_t samples, uint64_t added) {
+  if (samples == 0 || samples == added) return {};
+  return base::invalid_argument(
+      "end a step of {} samples: micro-batches of {} were added; give end_step() their sum",
+      samples, added);
+}
+
 // Exchanges gradients that a member gives at once, or in parts that it adds up.
 class WholeExchange : public GradientExchange {
  public:
@@ -26,11 +33,7 @@ class WholeExchange : public GradientExchange {
  protected:
   bool has_parts() const { return parts_.samples() > 0; }
   Status check_added(uint64_t samples) const override {
-    const uint64_t added = parts_.samples();
-    if (added == 0 || samples == 0 || samples == added) return {};
-    return base::invalid_argument(
-        "end a step of {} samples: micro-batches of {} were added; give end_step() their sum",
-        samples, added);
+    return has_parts() ? check_sum(samples, parts_.samples()) : Status();
   }
 
  private:
@@ -72,6 +75,10 @@ class MicroBatchExchange final : public GradientExchange {
     return failed_.ok() ? micro_batches_.add(samples) : Status();
   }
   bool has_begun() const override { return micro_batches_.has_added(); }
+  Status combine(uint64_t samples) override {
+    if (samples == 0) micro_batches_.clear();
+    return {};
+  }
   Status take_failure() override { return std::exchange(failed_, Status()); }
   Status begin_step() override {
     FFDL_ASSIGN_OR_RETURN(const auto communicator, seams_.arrive());
@@ -87,6 +94,11 @@ class MicroBatchExchange final : public GradientExchange {
   void change_world() override {
     GradientExchange::change_world();
     micro_batches_.drop();
+  }
+
+ protected:
+  Status check_added(uint64_t samples) const override {
+    return failed_.ok() ? check_sum(samples, micro_batches_.samples()) : Status();
   }
 
  private:

@@ -82,12 +82,13 @@ Status MicroBatches::add_weighted(uint64_t samples) {
     FFDL_RETURN_IF_ERROR(sums_[i]->add(runs_[i]));
   }
   ++added_;
+  samples_ += samples;
   return {};
 }
 
 Status MicroBatches::finish(uint64_t samples, Time deadline) {
   while (added_ < share()) FFDL_RETURN_IF_ERROR(add_weighted(0));
-  added_ = 0;
+  added_ = samples_ = 0;
   for (size_t i = 0; i < sums_.size(); ++i) {
     FFDL_RETURN_IF_ERROR(
         sums_[i]->finish(runs_[i], deadline, static_cast<double>(samples) / whole_));
@@ -95,9 +96,14 @@ Status MicroBatches::finish(uint64_t samples, Time deadline) {
   return {};
 }
 
+void MicroBatches::clear() {
+  for (const auto& sum : sums_) sum->clear();
+  added_ = samples_ = 0;
+}
+
 void MicroBatches::drop() {
   sums_.clear();
-  added_ = 0;
+  added_ = samples_ = 0;
 }
 
 }  // namespace ffdl::elastic

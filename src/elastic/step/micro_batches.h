@@ -37,10 +37,14 @@ class MicroBatches {
   // Sets the buffers to the mean over all `samples` samples. Adds empty micro-batches for those
   // that this member did not add. Blocks until the other members arrive.
   Status finish(uint64_t samples, Time deadline);
-  // Drops what was added. The next step makes new sums.
+  // Drops what this member added in this step. The sums are kept.
+  void clear();
+  // Drops the sums, too. The next step makes new ones.
   void drop();
   // Reports whether a step has begun.
   bool has_added() const { return added_ > 0; }
+  // Returns the samples that this member added in this step.
+  uint64_t samples() const { return samples_; }
 
  private:
   uint64_t share() const;  // of this member
@@ -55,6 +59,7 @@ class MicroBatches {
   std::vector<uint64_t> present_;         // shares that the sums were made for
   std::vector<std::unique_ptr<MicroBatchSum>> sums_;
   uint64_t added_ = 0;
+  uint64_t samples_ = 0;
 };
 
 }  // namespace ffdl::elastic

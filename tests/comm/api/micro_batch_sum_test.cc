@@ -354,6 +354,20 @@ TEST(MicroBatchSum, AWrongCallChangesNothing) {
   EXPECT_EQ(values[2], 6);
 }
 
+TEST(MicroBatchSum, ARankBeginsItsStepAgain) {
+  on_each(make_local(2), [](Communicator& communicator, int rank) {
+    const MicroBatchOptions options = {.shares = {2, 1}, .count = 1, .op = ReduceOp::kSum};
+    ASSERT_OK_AND_ASSIGN(const auto sum, MicroBatchSum::create(communicator, options, soon()));
+    float value = 100;
+    ASSERT_OK(sum->add({&value, 1}));
+    sum->clear();
+    value = 3;
+    for (uint64_t i = sum->begin(); i < sum->end(); ++i) ASSERT_OK(sum->add({&value, 1}));
+    ASSERT_OK(sum->finish({&value, 1}, soon()));
+    EXPECT_EQ(value, 9) << "at rank " << rank;
+  });
+}
+
 TEST(EvenShares, GiveTheFirstRanksOneMore) {
   EXPECT_EQ(even_shares(8, 3), (std::vector<uint64_t>{3, 3, 2}));
   EXPECT_EQ(even_shares(2, 4), (std::vector<uint64_t>{1, 1, 0, 0}));

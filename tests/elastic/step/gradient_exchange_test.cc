@@ -136,6 +136,25 @@ TEST(GradientExchange, HasOneMeanInEveryForm) {
   }
 }
 
+// A member that added parts may still end its step without samples, such as after a failed check.
+TEST(GradientExchange, LeavesOutThePartsOfAMemberWithoutSamples) {
+  for (const bool has_micro_batches : {false, true}) {
+    const auto world = ranks(2);
+    on_each(world, [&](Communicator& communicator, int rank) {
+      One one(communicator, has_micro_batches ? with_micro_batches({2, 1}) : with_buckets(0));
+      const float value = rank == 0 ? 1 : 3;
+      for (const uint64_t given : {0, 2, 0}) {
+        one.compute(value);
+        ASSERT_OK(one.exchange->add(2));
+        ASSERT_OK(one.end(rank == 0 ? 2 : given));
+        EXPECT_EQ(one.values(), given == 0 ? (std::vector<float>{1, 2, 3})
+                                           : (std::vector<float>{2, 4, 6}));
+        EXPECT_FALSE(one.exchange->has_begun());
+      }
+    });
+  }
+}
+
 TEST(GradientExchange, RefusesFormsThatExcludeEachOther) {
   const auto world = ranks(1);
   for (auto options : {with_buckets(0), with_micro_batches({1})}) {
@@ -166,6 +185,13 @@ TEST(GradientExchange, ChecksTheSamplesOfAStep) {
   EXPECT_OK(one.exchange->check_samples(5));
   EXPECT_OK(one.exchange->combine(0));  // drops them
   EXPECT_FALSE(one.exchange->has_begun());
+  One other(*world[0], with_micro_batches({2}));
+  ASSERT_OK(other.exchange->add(2));
+  ASSERT_OK(other.exchange->add(1));
+  EXPECT_FAILS(other.exchange->check_samples(2), StatusCode::kInvalidArgument,
+               "micro-batches of 3 were added");
+  EXPECT_OK(other.exchange->check_samples(3));
+  EXPECT_OK(other.exchange->check_samples(0));
 }
 
 // A member reports the failure of a world at the end of its step, not where it adds.
