@@ -9,8 +9,8 @@ namespace ffdl {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Receives one line without its newline. The thread that logs calls it, one call at a time. It must
-// not call ffdl.
+// Receives one line without its newline. The thread that logs calls the sink, one call at a time.
+// The sink must not call ffdl.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
 // Sends log lines to `sink` instead of standard error; an empty function restores standard error.

@@ -15,11 +15,11 @@
 #include "ffdl/store.h"
 #include "ffdl/types.h"
 
-// The members of a job, agreed on by all and numbered. docs/internals/protocol-step.md defines the
-// rules.
+// The members of a job and their ranks, on which all members agree.
+// docs/internals/protocol-step.md defines the rules.
 namespace ffdl {
 
-// The place of a published checkpoint, and the state that it holds.
+// The place of a published checkpoint, and the label of its state.
 struct CheckpointPointer {
   uint64_t lineage = 0;
   uint64_t generation = 0;
@@ -30,11 +30,11 @@ struct CheckpointPointer {
   bool operator==(const CheckpointPointer&) const = default;
 };
 
-// The end of a job's training: the step after which all members reported that it is done, and their
-// state at that step.
+// The end of a job's training: the step after which all members reported that the training is done,
+// and the state after that step.
 struct Completion {
   uint64_t lineage = 0;
-  uint64_t generation = 0;  // of the world that agreed on it
+  uint64_t generation = 0;  // of the world whose members agreed on the end
   uint64_t step = 0;
   uint64_t hash = 0;  // of the state
 
@@ -43,59 +43,60 @@ struct Completion {
 
 // The state from which the remaining members continue after an unannounced death or hang.
 enum class Recovery {
-  kForward,     // the newest step that any of them holds: nothing is lost, no disk is read
-  kConsistent,  // the newest published checkpoint, at all of them, as after the death of all;
+  kForward,     // the newest state that any of them has: nothing is lost, no disk is read
+  kConsistent,  // the newest published checkpoint, as after the death of all members;
                 // without a checkpoint, the initial state
 };
 
-// The action of a job whose state is lost: no member holds it, and no checkpoint was published.
+// The action of a job whose state is lost: no member has it, and no checkpoint was published.
 enum class OnLostState {
   kRestart,  // starts again from the initial state, with a warning
   kFail,     // ends its members with kCancelled; the job's record is unchanged
 };
 
-// The options of one member. docs/reference/timeouts.md explains each time and the dependencies.
-// join() refuses times whose order cannot work.
+// The options of one member. docs/reference/timeouts.md explains each time and the limits between
+// times. join() refuses times that break these limits.
 struct MembershipOptions {
   std::string job = "job";                             // unique within one store
   Recovery recovery = Recovery::kForward;              // the same at all members of a job
   OnLostState on_lost_state = OnLostState::kRestart;   // the same at all members of a job
   int min_workers = 1;                                 // with fewer, no world is formed
-  int max_workers = 256;                               // with more, the latest wait
+  int max_workers = 256;                               // with more, the last to join wait
   Duration heartbeat = std::chrono::milliseconds(75);  // between two renewals of the lease
   Duration lease = std::chrono::milliseconds(300);     // a member silent this long is suspected
-  Duration gather = std::chrono::milliseconds(100);    // a newcomer waits this long for others
+  Duration gather = std::chrono::milliseconds(100);    // a newcomer waits this long for more
   Duration step_timeout = std::chrono::minutes(5);     // a member behind this long is suspected
   Duration fence_after = std::chrono::seconds(30);     // without renewal this long: drop the state
   Duration fence_margin = std::chrono::seconds(2);     // for the drift between two clocks
-  // The id of a member that this one replaces, in the life that it has at this join. Empty: none.
-  // The next world has this member in its place. Once that world is active the other one may leave,
-  // though it never asked to. If this member dies before, the other one stays. If the other one is
-  // gone, this member is an ordinary newcomer.
+  // The id of an old member that this member replaces; empty: none. Only the old member's present
+  // life is replaced. The next world has this member in the old member's place. Once that world is
+  // active, the old member may leave, though it never asked to. If this member dies before, the old
+  // member stays. If the old member is gone, this member is an ordinary newcomer.
   std::string takes_over_from{};
 };
 
-// One life of one member. It begins with join() and ends with leave(), with the fence, or with the
-// destructor, which the others observe as a death.
+// One life of one member. It begins with join(). It ends with leave(), at the fence, or with the
+// destructor, which other members observe as a death.
 //
-// The leader forms a world, its members connect and equalise states, and one of them activates it:
-//   world = wait_world_after(generation)         FORMING; settle the old world, connect this one,
-//                                                compare labels, heal
+// The leader forms a world. Its members connect and equalise states, and one of them activates it:
+//   world = wait_world_after(generation)         FORMING; settle the old world, connect the new
+//                                                world, compare labels, heal
 //   ... all members are equal, after a barrier
 //   activate(world.generation)
 //   wait_active(world.generation)                before the first collective may return ok
-// A newer world may appear at any of these points; the old one is then over.
+// A newer world may appear at any of these points. The older world is then over.
 //
-// Threads: all methods from any thread. One task of the runtime renews the lease and leads.
-// Owns: its lease. `store` and `runtime` must outlive it.
+// Threads: all methods from any thread. One task of the runtime renews the lease and, as leader,
+//          forms worlds.
+// Owns: its lease. `store` and `runtime` must outlive this object.
 // Blocks: activate, wait_active, wait_world_after, publish_checkpoint and leave until their
 //         deadline; the destructor until the task's present call to the store returns.
-// Errors: kCancelled once this life is over (left, fenced, or replaced by a newer incarnation; the
-//         message names the reason): drop the state; joining again is allowed. kCorrupt: the record
-//         of the world cannot be read. The methods name further ones.
+// Errors: kCancelled once this life is over (left, fenced, reported dead, or replaced by a newer
+//         incarnation; the message names the reason): drop the state; joining again is allowed.
+//         kCorrupt: the record of the world cannot be read. The methods name further errors.
 class FFDL_API Membership {
  public:
-  // Takes the next incarnation of `self.id` (self.incarnation is ignored) and becomes a candidate.
+  // Begins the next incarnation of `self.id`, as a candidate. self.incarnation is ignored.
   // Errors: kInvalidArgument, and those of Store. If the job's recovery differs from these options,
   // this life ends with kInvalidArgument as soon as the job's record is read.
   static Result<std::unique_ptr<Membership>> join(Store& store, Runtime& runtime, Member self,
@@ -110,63 +111,65 @@ class FFDL_API Membership {
   bool is_leader() const;
   // Returns true if this incarnation of a member had an unexpired lease at the last observation.
   bool is_candidate(const Member& member) const;
-  // Returns true if this incarnation of a member works in `generation` no more: it has reported,
-  // for two leases, that it works in a newer one, or its lease had ended at an observation and the
-  // newest world is without it. The former is known only while a newer generation forms than the
-  // one that this member works in.
+  // Returns true if this incarnation of a member no longer works in `generation`, for one of two
+  // reasons. It has reported a newer generation for two leases. Or its lease had ended at an
+  // observation, and the newest world is without it. If this member is not the leader, it knows the
+  // first reason only while a newer generation than its own forms.
   bool has_gone_on(const Member& member, uint64_t generation) const;
-  // Returns an error when this life is over. Call it before each contribution and after each
-  // result: it also ends this life when the lease could not be renewed for `fence_after`.
+  // Returns an error if this life is over. Call it before each contribution and after each result:
+  // it also ends this life if the lease could not be renewed for `fence_after`.
   Status life_status() const;
 
   // Waits for a world newer than `generation`; this member may be absent from it. Errors: kTimeout.
   Result<World> wait_world_after(uint64_t generation, Time deadline);
-  // Makes the members of this world its state holders. Call it when all of them have equal states.
-  // Errors: kWorldChanged (a newer one is forming), kTimeout.
+  // Makes this world active, and its members the state holders. Call it when all members have equal
+  // states. Errors: kWorldChanged (a newer world forms), kInvalidArgument (not a member), kTimeout.
   Status activate(uint64_t generation, Time deadline);
-  // Waits until this world is, or was, active. Errors: kWorldChanged (it never will be), kTimeout.
+  // Waits until this is the newest active world. Errors: kWorldChanged (a newer world forms before
+  // this one is active, or is active already), kTimeout.
   Status wait_active(uint64_t generation, Time deadline);
 
-  // Reports the step that this member has begun in that generation. Step 0: it has taken note of
-  // the world, which need not contain it. A member that stays behind others for step_timeout is
-  // suspected until it reports again. Costs nothing: heartbeats carry it.
+  // Reports the step that this member has begun in that generation. Step 0: it has seen the world,
+  // possibly without being a member of it. A member that is behind others for step_timeout is
+  // suspected until it reports again. The next heartbeat sends the report.
   void report_progress(uint64_t generation, uint64_t step);
-  // Reports that the members of this world cannot work together though all may live: a connection
-  // broke, or a deadline passed. Requests a newer world, of the same members if nothing else has
-  // changed. `unreached`: the members that this one could not connect to. After three such worlds
-  // one of the two is left out, at growing intervals, until a world with both was connected.
+  // Reports that the members of this world cannot work together, though all may be alive: a
+  // connection broke, or a deadline passed. Requests a newer world, of the same members if nothing
+  // else has changed. `unreached`: the members to which this member could not connect. If a pair
+  // fails in three worlds, one of the two is left out, for growing times, until a world connects
+  // both.
   void report_failure(uint64_t generation, const std::vector<Member>& unreached = {});
   // Reports that this member could connect to all members of that world.
   void report_connected(const World& world);
 
   // Returns the checkpoint from which a restarted job would continue. restart_base() returns the
-  // one from which the present lineage started. None: the initial state.
+  // checkpoint from which the present lineage started. None: the initial state.
   std::optional<CheckpointPointer> checkpoint() const;
   std::optional<CheckpointPointer> restart_base() const;
-  // Publishes a checkpoint. Its state must be settled: a later step of the same world returned ok.
-  // Errors: kWorldChanged (the job restarted since), kConflict (there is a newer one), kTimeout.
+  // Publishes a checkpoint. Its state must be stable: a later step of the same world returned ok.
+  // Errors: kWorldChanged (the job restarted since), kConflict (a newer one exists), kTimeout.
   Status publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline);
 
-  // Records that the training is done: all members of a world reported so after the same step, and
-  // hold its state. After that the job starts no lineage; worlds only hand this state over.
-  // Errors: kWorldChanged (a later world became active since, or the job restarted), kInternal (it
-  // ended with another state), kTimeout.
+  // Records that the training is done. Requires that all members of a world reported this after the
+  // same step, and have its state. From then on the job starts no lineage; worlds only copy this
+  // state. Errors: kWorldChanged (a later world became active since, or the job restarted),
+  // kInternal (the job ended with another state), kTimeout.
   Status complete(const Completion& end, Time deadline);
-  // Returns none while the job trains.
+  // Returns the end of the training; none while the job trains.
   std::optional<Completion> completion() const;
-  // Returns true if a member that is present, or may still come back, holds the job's state.
+  // Returns true if a member that is present, or may still return, has the job's state.
   bool is_state_held() const;
 
-  // Requests a world without this member. The member continues as before until may_leave(), because
-  // others may need its state.
+  // Requests a world without this member. The member continues as before until may_leave() returns
+  // true, because others may need its state.
   void ask_to_leave();
-  // Returns true if it has asked to leave, and no present or future world needs this member or no
-  // other member stays in the job. Also true if another member has taken over from it.
+  // Returns true after ask_to_leave() if no present or future world needs this member, or no other
+  // member stays in the job. Also true if another member has replaced this member.
   bool may_leave() const;
-  // Asks to leave, waits until it may, and ends this life. The other members learn this reliably.
-  // Errors: kTimeout (it may not leave yet).
+  // Asks to leave, waits until may_leave() is true, and ends this life. Other members then know
+  // that it left and did not die. Errors: kTimeout (may_leave() is false).
   Status leave(Time deadline);
-  // Returns true if leave() has ended this life but the store does not know yet: call it again.
+  // Returns true if leave() ended this life but could not write this to the store: call it again.
   bool has_ended_by_leaving() const;
 
  private:
@@ -176,11 +179,12 @@ class FFDL_API Membership {
 };
 
 // Reports that this incarnation of a member, and all before, are dead: their process has ended.
-// For launchers: a lease that ended is no proof of death. Errors: those of Store.
+// For launchers, because the end of a lease does not prove a death. Errors: those of Store.
 FFDL_API Status report_death(Store& store, std::string_view job, const Member& member);
 
 // Clears the end of a job that is done. Its next members train it again from its initial state, in
-// a new lineage. Does nothing if the job is not done. Errors: kCorrupt, and those of Store.
+// a new lineage. If the job is not done, only removes the records of record_server_end(). Errors:
+// kCorrupt, and those of Store.
 FFDL_API Status begin_again(Store& store, std::string_view job);
 
 }  // namespace ffdl
@@ -190,10 +194,10 @@ namespace ffdl {
 
 struct MemberStatus {
   Member member{};
-  int rank = -1;            // in the newest world; -1: it is not in it
+  int rank = -1;            // in the newest world; -1: not a member of it
   bool is_alive = false;    // its lease has not ended
   bool is_leaving = false;  // it has asked to leave
-  uint64_t generation = 0;  // of the step that it has begun last
+  uint64_t generation = 0;  // of the last step that it has begun
   uint64_t step = 0;
 };
 
@@ -206,13 +210,13 @@ struct JobStatus {
   std::optional<Completion> completion{};         // set once the training of its sessions is done
   // The job's parameter servers whose training is done: name -> last version.
   std::map<std::string, uint64_t> ended_servers{};
-  // The members of the world, by rank; then the other members that have joined, by id.
+  // The members of the world, by rank; then other members with a valid lease, by id.
   std::vector<MemberStatus> members{};
 };
 
 // Records that the training of this parameter server of the job is done, with its last version. A
-// later learner then has nothing to do. begin_again() removes the record. Call it before the server
-// stops, while no other process can create a server of that name.
+// later learner then has no work. begin_again() removes the record. Call record_server_end() before
+// the server stops, while no other process can create a server of that name.
 // Errors: kInvalidArgument (no name), and those of Store.
 FFDL_API Status record_server_end(Store& store, std::string_view job, std::string_view name,
                                   uint64_t version);
@@ -221,8 +225,8 @@ FFDL_API Status record_server_end(Store& store, std::string_view job, std::strin
 // Errors: kCorrupt (the record of the world cannot be read), and those of Store.
 FFDL_API Result<JobStatus> read_job(Store& store, std::string_view job);
 
-// Returns the last incarnation of a member, 0 if it had none. After its process has ended, and
-// before the next one starts under the same id, pass it to report_death().
+// Returns the last incarnation of a member, 0 if it had none. Pass it to report_death() after the
+// member's process has ended, and before the next process starts under the same id.
 // Errors: kCorrupt, and those of Store.
 FFDL_API Result<uint64_t> last_incarnation(Store& store, std::string_view job, std::string_view id);
 

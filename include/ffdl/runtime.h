@@ -21,11 +21,11 @@ class FFDL_API Event {
   virtual ~Event() = default;
   virtual void set() = 0;
   virtual void reset() = 0;
-  // Returns true when set, false when the deadline came first. Blocks: until `deadline`.
+  // Returns true when the event is set, false at `deadline`. Blocks: at most until `deadline`.
   virtual bool wait_until(Time deadline) = 0;
 };
 
-// A thread of the control plane. The destructor requests it to stop and joins it.
+// A thread of the control plane. The destructor requests the thread to stop and joins it.
 // Threads: request_stop from any thread. Blocks: the destructor, until the body returns.
 class FFDL_API Task {
  public:
@@ -33,11 +33,11 @@ class FFDL_API Task {
   virtual void request_stop() = 0;
 };
 
-// Everything in the control plane that is not deterministic, besides Store and Communicator: time,
+// The sources of nondeterminism in the control plane, besides Store and Communicator: time,
 // randomness, waiting, threads. A simulation implements its own Runtime.
 // Threads: all methods from any thread.
-// Owns: nothing; Events and Tasks must be destroyed before it.
-// Errors: spawn() returns null where no thread can start.
+// Owns: nothing; Events and Tasks must be destroyed before their Runtime.
+// Errors: spawn() returns null if no thread can start.
 class FFDL_API Runtime {
  public:
   virtual ~Runtime() = default;
@@ -47,7 +47,7 @@ class FFDL_API Runtime {
   virtual std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) = 0;
 };
 
-// Returns the real runtime: the monotonic clock, the kernel's random numbers, threads.
+// Returns the runtime of this machine: monotonic clock, the kernel's random numbers, threads.
 FFDL_API Runtime& system_runtime();
 
 }  // namespace ffdl

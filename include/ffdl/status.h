@@ -11,7 +11,7 @@
 
 namespace ffdl {
 
-// The reason of a failure. Each code exists because some caller handles it differently;
+// The reason of a failure. Each code exists because some callers handle it differently;
 // docs/reference/errors.md explains how. In Python each code is an exception (ffdl.errors).
 enum class StatusCode : uint8_t {
   kOk = 0,
@@ -20,9 +20,9 @@ enum class StatusCode : uint8_t {
   kConflict,         // lost a race, or the name is in use: read again, then decide
   kTimeout,          // the deadline passed; the effect is unknown
   kUnavailable,      // nothing happened; try again later, with backoff
-  kExhausted,        // a stated limit is reached: wait or reduce
+  kExhausted,        // a limit is reached: wait, or use less
   kPeerLost,         // a member died during this call
-  kWorldChanged,     // the caller's generation is old: take the new one
+  kWorldChanged,     // the caller's generation is old: use the new one
   kCancelled,        // stopped by the caller or the owner
   kCorrupt,          // stored or shared bytes fail their check
   kUnimplemented,    // this build lacks the back end; the message names the CMake option
@@ -33,11 +33,11 @@ enum class StatusCode : uint8_t {
 FFDL_API std::string_view to_string(StatusCode code);
 
 // The outcome of a call that can fail. Success is a null pointer, so it costs nothing. A failure
-// holds a code to branch on and a sentence of the form
+// has a code to branch on, and a message of the form
 //   <doing> '<which>': <observed>; <what to try>
-// The sentence may contain a key, a name or an answer of another process. Its control characters
-// are therefore escaped as by printable() (diagnose.h).
-// Threads: a value; two threads must not change one object at once.
+// The message may contain another process's text, such as a key, a name or an answer. Control
+// characters are therefore escaped as by printable() (diagnose.h).
+// Threads: a value; while a thread changes an object, no other thread may use it.
 class [[nodiscard]] FFDL_API Status {
  public:
   Status() = default;  // ok
@@ -66,7 +66,7 @@ class [[nodiscard]] FFDL_API Status {
   std::unique_ptr<Failure> failure_;
 };
 
-// A T, or the Status (never ok) that explains why there is none.
+// A value of type T, or the Status (never ok) that explains why there is no value.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -99,7 +99,7 @@ class [[nodiscard]] Result {
 #define FFDL_CONCAT_INNER(a, b) a##b
 #define FFDL_CONCAT(a, b) FFDL_CONCAT_INNER(a, b)
 
-// Returns the Status of `expression` from the enclosing function unless it is ok.
+// Returns the Status of `expression` from the enclosing function, unless that Status is ok.
 #define FFDL_RETURN_IF_ERROR(expression)                                \
   do {                                                                  \
     if (::ffdl::Status ffdl_status = (expression); !ffdl_status.ok()) { \

@@ -12,8 +12,8 @@
 
 namespace ffdl {
 
-// The records of one participant at all members of a step, by rank; all have the same size. They
-// may also hold the number of samples that each member's gradients are the mean of.
+// The records that one participant wrote for a step at all members, in the order of the ranks. All
+// have the same size. May also contain the number of samples in each member's gradients.
 class StepRecords {
  public:
   StepRecords(std::span<const std::byte> all, size_t record_bytes, size_t stride,
@@ -28,59 +28,58 @@ class StepRecords {
 
  private:
   std::span<const std::byte>
-      all_;  // begins with the record of rank 0, may end with that of the last
+      all_;  // begins with the record of rank 0, may end right after the last rank's record
   size_t record_bytes_;
-  size_t stride_;  // from one rank's record to the next one's
+  size_t stride_;  // bytes from one rank's record to the next rank's
   std::span<const uint64_t> samples_;
 };
 
-// An object whose data is committed with each step of a session (session.h). A few bytes of each
-// member travel with the gradients, and each member that applies the mean receives those of all. A
-// participant's data is part of the state that members hold in common, so it must be equal at all
-// members. It changes in applied() and world_changed() only, and depends on their arguments alone
-// (except World::rank).
+// An object whose data is committed with each step of a session (session.h). Each member sends a
+// record of a few bytes with its gradients. Each member that applies the mean receives all records.
+// A participant's data is part of the state, so it must be equal at all members. It may change only
+// in applied() and world_changed(), and only by their arguments (except World::rank).
 // Threads: the thread that calls the session calls all methods, one at a time.
 class FFDL_API StepParticipant {
  public:
   virtual ~StepParticipant() = default;
 
-  // Returns the bytes of one record: the same at all members, constant for life.
+  // Returns the size of one record in bytes. It is equal at all members, and constant.
   virtual size_t record_bytes() const = 0;
-  // Writes this member's record for the step that it is about to contribute to. Called before its
-  // first gradient is averaged, and again when the step is repeated.
+  // Writes this member's record for the next step. Called before the step's first gradient is
+  // averaged, and again if the step is repeated.
   virtual void write_record(std::span<std::byte> record) = 0;
-  // Runs when all members have contributed: the gradients hold their mean and are about to be
-  // applied. Not called for a step without samples.
+  // Runs when the gradients hold the mean over all members, before they are applied. Not called for
+  // a step without samples.
   virtual void averaged() {}
-  // Runs when the step was applied here. Until it is stable, restore() may undo it once.
+  // Runs when this member has applied `step`. Until `step` is stable, restore() may undo it once.
   virtual void applied(uint64_t step, const StepRecords& records) = 0;
   // Runs when the members have changed, before the next step.
   virtual void world_changed(const World& world) = 0;
-  // Runs when all members of a world have applied `step` and all before it: it can no longer be
-  // undone. Effects outside the process must wait for this.
+  // Runs when all members of a world have applied `step` and all earlier steps. These steps can no
+  // longer be undone. Delay effects outside the process until then.
   virtual void stable(uint64_t step) = 0;
 
-  // Returns true if write_record() or averaged() reads the gradients. A session that receives them
-  // by micro-batches, or averages them in buckets, refuses such a participant.
+  // Returns true if write_record() or averaged() reads the gradients. Session::open() refuses such
+  // a participant if micro_batch_shares or bucket_bytes is set.
   virtual bool reads_gradients() const { return false; }
-  // Returns true if the gradients that it reads may be in a GPU's memory.
+  // Returns true if this participant can read gradients in a GPU's memory.
   virtual bool reads_gradients_on_device() const { return false; }
-  // Returns an error if the participant has failed; this member's session then ends with it. Called
-  // after averaged().
+  // Returns an error if the participant has failed. This member's session then ends with that
+  // error. Called after averaged().
   virtual Status life_status() const { return {}; }
 
-  // Returns true if the contribution that this member has computed for its present step, but not
-  // yet contributed, is still the right one after world_changed(). False: end_step() returns
-  // kRetryStep, as the session cannot repeat the step itself.
+  // Returns true if the gradients that this member computed for its present step are still due
+  // after world_changed(). The session can then repeat the step itself. False: end_step() returns
+  // kRetryStep.
   virtual bool is_contribution_due() const { return true; }
 
-  // Returns the number of samples in this member's contribution to its present step, if this
-  // participant knows it, as a ledger does. The first participant of a session that knows decides
-  // the number that Session::end_step() accepts.
+  // Returns the number of samples of this member in its present step, if this participant knows the
+  // number, as a ledger does. Session::end_step() accepts only the number of the first participant
+  // that knows it, or 0.
   virtual std::optional<uint64_t> step_samples() const { return std::nullopt; }
 
-  // Returns the state as bytes. restore() sets it from them. Errors of restore(): kCorrupt,
-  // kInvalidArgument (of a participant with other options); the state is then unchanged.
+  // Returns the participant's data as bytes. restore() sets the data from such bytes. Errors of
+  // restore(): kCorrupt, kInvalidArgument (from other options); the data is then unchanged.
   virtual std::vector<std::byte> save() const = 0;
   virtual Status restore(std::span<const std::byte> bytes) = 0;
 };

@@ -8,8 +8,8 @@
 
 namespace ffdl {
 
-// A point in time of the monotonic clock, and the difference of two. In a simulation the Runtime
-// generates the time. Neither is ever compared with a wall clock.
+// `Time`: a point in time of the monotonic clock. `Duration`: the difference of two. In a
+// simulation the Runtime generates the time. Neither type is ever compared with a wall clock.
 using Time = std::chrono::steady_clock::time_point;
 using Duration = std::chrono::nanoseconds;
 
@@ -20,8 +20,8 @@ inline constexpr Time kNoDeadline = Time::max();
 inline Time deadline_in(Duration wait) { return std::chrono::steady_clock::now() + wait; }
 
 // Samples [begin, end) of one partition of a data set. Positions of a partition only grow: each
-// epoch continues the count of the last one. So a position identifies one use of one sample.
-// A range may be empty (begin == end). A push whose ranges contain no sample is refused.
+// epoch continues the count of the epoch before. So a position identifies one use of one sample. A
+// range may be empty (begin == end). A push whose ranges contain no sample is refused.
 struct SampleRange {
   uint32_t partition = 0;
   uint64_t begin = 0;
@@ -42,7 +42,7 @@ enum class DType : uint32_t {
   kFloat64,
 };
 
-// Returns the bytes of one element; 0 for a value that is not a DType.
+// Returns the number of bytes of one element, or 0 for a value that is not a DType.
 constexpr uint64_t element_bytes(DType type) {
   switch (type) {
     case DType::kInt8:
@@ -84,53 +84,55 @@ constexpr std::string_view to_string(DType type) {
   return "unknown";
 }
 
-// Elements in the caller's memory, at any address. During a call that uses them the caller keeps
-// them alive and does not touch them.
+// Elements in the caller's memory, with any alignment. During a call that uses a Buffer, its memory
+// must stay valid, and the caller must not touch it.
 struct Buffer {
   void* data = nullptr;
   uint64_t count = 0;  // of elements
   DType dtype = DType::kFloat32;
 };
 
-// One process or thread of a job. A new life under an old id is another member: it has a larger
+// One process or thread of a job. A new life under an old id is another member, with a larger
 // incarnation.
 struct Member {
   std::string id{};
   uint64_t incarnation = 0;
-  std::string address{};  // where others reach it; not part of its identity
+  std::string address{};  // where other members reach it; not part of its identity
 
   bool operator==(const Member& other) const {
     return id == other.id && incarnation == other.incarnation;
   }
 };
 
-// The state of a world: its members still equalise their states (forming), or all have (active).
+// The phase of a world. In kForming its members still make their states equal; in kActive all
+// states are equal.
 enum class Phase : uint32_t { kForming, kActive };
 
-// The members of one generation of a job, in the order of their ranks, seen by one of them.
+// The members of one generation of a job, in the order of their ranks, seen by one member.
 struct World {
   uint64_t generation = 0;
   int rank = 0;  // index of this member in `members`; -1: it is not a member
   std::vector<Member> members{};
   uint64_t lineage = 0;  // number of restarts, from the initial state or from a checkpoint
   Phase phase = Phase::kActive;
-  // The members of the last active world. Each of them has every step that is settled. Empty: no
-  // member has the state.
+  // The members of the last active world. Each of them has every stable step. Empty: no member has
+  // the state.
   std::vector<Member> state_holders{};
-  // This world abandons the lineage of the state holders, and the job goes back.
+  // This world abandons the state holders' lineage. The job returns to a checkpoint or its initial
+  // state.
   bool gives_up = false;
-  // The job of this world. Its members meet in the store under this name. Worlds with the same
-  // members and generation in one store need different names.
+  // The job. Its members meet in the store under this name. Worlds with equal members and
+  // generation in one store need different names.
   std::string job{};
 
-  // Returns true when all members restart the training and any state that they hold is void.
+  // Returns true if all members restart the training, so that their present states are void.
   bool begins_anew() const { return state_holders.empty() || gives_up; }
   int size() const { return static_cast<int>(members.size()); }
 };
 
 // The treatment of a gradient that contains NaN or Inf. A learner applies it before it publishes. A
-// session applies it to the mean of a step, before the update. The mean has the same bits at all
-// members.
+// session applies it to the mean gradient of a step, before the update. The mean has the same bits
+// at all members.
 enum class NonFinite : uint32_t {
   kReject,  // the call fails with kInvalidArgument; nothing is committed or applied
   kSkip,    // the gradient is dropped; its samples are committed and counted as skipped

@@ -18,14 +18,14 @@ namespace ffdl {
 
 // The transport between the members of a communicator.
 enum class Backend : uint32_t {
-  kAuto,          // detected: kShm where all share memory, else kHierarchical
+  kAuto,          // kShm if all members share memory, else kHierarchical
   kShm,           // shared memory of one host
   kTcp,           // TCP connections, also inside a host
-  kGloo,          // the same through gloo, for comparison
+  kGloo,          // TCP connections through the gloo library, for comparison
   kHierarchical,  // shared memory inside a host, TCP between hosts
   kLocal,         // the threads of one process: make_local_communicators()
-  kNccl,          // NVIDIA's GPUs through NCCL; for host memory, the result of kAuto
-  kDeviceShm,     // GPUs of one host through their own memory, up to 8 ranks; ranks may share a GPU
+  kNccl,          // NVIDIA's GPUs through NCCL; buffers in host memory as with kAuto
+  kDeviceShm,     // one host's GPUs through their memory; up to 8 ranks, which may share a GPU
 };
 
 // Returns true if the operations accept buffers in a GPU's memory.
@@ -33,18 +33,18 @@ inline bool reaches_devices(Backend backend) {
   return backend == Backend::kNccl || backend == Backend::kDeviceShm;
 }
 
-// The moment at which kNccl connects the GPUs of a job's next world.
+// The way in which kNccl connects the GPUs of a job's next world.
 enum class GpuWorlds : uint32_t {
-  kFresh,  // from nothing, while the present world works: no member waits
-  kReuse,  // in continue_from(): grown or shrunk from the present world where NCCL can, else
-           // from nothing; all members wait for it
+  kFresh,  // with new connections, while the present world works: no member waits
+  kReuse,  // in continue_from(), for which all members wait: NCCL grows or shrinks the present
+           // world where it can; otherwise all connections are new
 };
 
 enum class ReduceOp : uint32_t {
   kSum,   // integers wrap around
   kMean,  // floating point only
-  kMin,   // NaN if any is NaN
-  kMax,   // NaN if any is NaN
+  kMin,   // NaN if any input is NaN
+  kMax,   // NaN if any input is NaN
   kProduct,
 };
 
@@ -57,22 +57,23 @@ enum class Collective : uint32_t {
   kBroadcast,      // `out` of all ranks: the `in` of the root
   kScatter,        // `out` of rank r: block r of the root's `in`
   kAllToAll,       // `out` of rank r: block r of the `in` of rank 0, 1, ..
-  kBarrier,        // no buffers; ok when all have called
+  kBarrier,        // no buffers; ok when all members have called
   kSend,           // between two members only: sends `in` to the peer
   kRecv,           // between two members only: receives `out` from the peer
 };
 
-// The request of one member. All members must agree on it, except for the addresses of their
-// buffers. A send and its recv concern only those two members. A list of buffers counts as the
+// The request of one member. All members must pass equal requests, except for the addresses of
+// their buffers. A send and its recv concern only two members. A list of buffers counts as the
 // concatenation of their elements, so that one operation takes many tensors without a copy. Each
-// member may divide it differently. All buffers have one DType; blocks are of equal size.
+// member may divide the elements among buffers differently. All buffers have one DType; blocks are
+// of equal size.
 struct Operation {
   Collective kind = Collective::kBarrier;
-  std::span<const Buffer> in{};   // empty if this member gives nothing, or all_reduce is in place
+  std::span<const Buffer> in{};   // empty if this member sends nothing, or all_reduce is in place
   std::span<const Buffer> out{};  // empty if this member receives nothing
   ReduceOp reduce = ReduceOp::kSum;
   int root = 0;
-  int peer = 0;  // of send and recv: the other member
+  int peer = 0;  // the other member of a send or recv
 };
 
 }  // namespace ffdl
@@ -83,64 +84,64 @@ namespace ffdl {
 
 // The collectives of one world. All members call them in the same order.
 // A sum has the same bits at every member, on every back end and in every order of arrival. It is
-// added along a fixed tree over the ranks. Sums by kNccl in the memory of GPUs are an exception:
-// they use NCCL's own order, and may lose a NaN in a minimum or maximum.
+// added along a fixed tree over the ranks. kNccl is an exception for buffers in the memory of GPUs:
+// sums have NCCL's own order, and a minimum or maximum may lose a NaN.
 // With kNccl and kDeviceShm the buffers of an operation are all in the GPU's memory, or all in the
-// host's. Those in the GPU's memory are filled by earlier work on its default stream, or by work
-// that the caller has waited for. docs/guide/gpu.md has the rest.
-// After its first failure a communicator stays failed: connect another one, of a newer world.
+// host's. The operation runs after earlier work of the GPU's default stream. The caller must wait
+// for other work that fills its buffers. docs/guide/gpu.md has the rest.
+// After its first failure every operation fails: connect a communicator of a newer world.
 // Threads: one thread at a time runs operations; abort() from any thread, at any time.
-// Blocks: every operation waits for the others until its deadline; abort() until no thread reads or
-//         writes the caller's buffers for this member.
-// Errors: kTimeout (this member's deadline passed), kPeerLost (another died, failed or left),
-//         kCancelled (aborted here), kInvalidArgument (the call itself, detected before any data is
-//         sent: the communicator stays usable; or members that disagree: the message names both),
-//         kCorrupt (with kTcp: another sent what no member sends; the message names it). After an
-//         error in-place outputs are undefined. Other inputs are never changed.
+// Blocks: every operation waits for the other members until its deadline; abort() until no thread
+//         reads or writes the caller's buffers for this member.
+// Errors: kTimeout (this member's deadline passed), kPeerLost (another member died, failed or
+//         left), kCancelled (aborted here), kInvalidArgument (a wrong call, detected before any
+//         data is sent: the communicator stays usable; or members disagree: the message names
+//         both), kCorrupt (a member sent invalid data; the message names it). After an error
+//         outputs are undefined, also in-place buffers. Other inputs are never changed.
 class FFDL_API Communicator {
  public:
   virtual ~Communicator() = default;
 
   virtual const World& world() const = 0;
-  // Returns the back end in use, never kAuto. kTcp also if kAuto or kHierarchical cannot form two
-  // levels.
+  // Returns the back end in use, never kAuto. Returns kTcp also if kAuto or kHierarchical cannot
+  // form two levels.
   virtual Backend backend() const = 0;
   virtual Status run(const Operation& operation, Time deadline) = 0;
-  // Ends this member's part. After it every operation here fails; the others fail with kPeerLost.
+  // Ends this member's part. Afterwards every operation here fails; other members get kPeerLost.
   virtual void abort(Status why) = 0;
 
   // Continues from this member's communicator of the previous world, which is over. `before` is
-  // null at a newcomer. All members may call it, before their first operation. With
-  // GpuWorlds::kReuse they must call it, because it connects their GPUs. Operations of `before`
-  // have ended, and later ones fail with kCancelled. The caller owns `before` and may destroy it
+  // null at a newcomer. All members may call this function, before their first operation. With
+  // GpuWorlds::kReuse they must, because it connects their GPUs. Operations of `before` must have
+  // ended; with kNccl later ones fail with kCancelled. The caller owns `before` and may destroy it
   // afterwards. Errors: those of an operation and of connect_communicator().
   virtual Status continue_from(Communicator* /*before*/, Time /*deadline*/) { return {}; }
 
   // Releases this back end's GPU memory until resume(), for other work on the GPUs. All members
-  // call both, in turns and between operations. Between the two, operations on buffers in a GPU's
-  // memory return kInvalidArgument; abort() works as always. kNccl releases copies of lists and,
-  // with NCCL 2.29.7 or later, the memory that NCCL itself can release. Other back ends have none.
-  // Call resume() before destroying the communicator, or NCCL may keep the rest. Errors: those of
-  // an operation.
+  // call suspend() and resume() in turns, between operations. Until resume(), operations on buffers
+  // in a GPU's memory return kInvalidArgument; abort() works as always. kNccl releases copies of
+  // lists and, with NCCL 2.29.7 or later, the memory that NCCL itself can release. Other back ends
+  // release nothing. Call resume() before destroying the communicator, or NCCL may not free the
+  // rest. Errors: those of an operation.
   virtual Status suspend(Time /*deadline*/) { return {}; }
   virtual Status resume(Time /*deadline*/) { return {}; }
 
-  // Allows an in-place all_reduce of one buffer that is all of `memory` to run without a copy.
-  // If every rank passes such a buffer, back ends of one host read and write the buffers in place.
-  // If that is impossible (another host, user or pid namespace), only the speed differs.
-  // Call it between operations. The registration ends when the caller destroys the memory. After an
-  // error the buffer is undefined, as always in place.
+  // Registers memory. An in-place all_reduce then runs without a copy, if every rank passes one
+  // buffer that is all of a registered memory. Back ends of one host read and write these buffers
+  // in place. If that is impossible (another host, user or pid namespace), only the speed differs.
+  // Call this function between operations. The registration ends when the caller destroys the
+  // memory. After an error the buffer is undefined, as always in place.
   virtual Status register_memory(const std::shared_ptr<SharedMemory>& /*memory*/) { return {}; }
 
   // Publishes the result of every later all_reduce: each member also copies its share into a ring
-  // in shared memory. Any AllReduceSubscriber may read it (all_reduce_subscriber.h), and the
-  // members wait for none. All members call it at the same place in the order of operations, with
-  // the same options; likewise close_to_subscribers(). `store` must stay until then. `ring_bytes`:
-  // the size of the ring, all of it reserved now. Results stay in it until newer ones need the
-  // room: use several times the largest result, such as 64 MiB. Errors: those of an operation.
-  // After kExhausted (no memory), kUnavailable (members cannot open each other's memory: users, pid
-  // namespaces), kInvalidArgument (ring_bytes differ) and kUnimplemented the communicator stays
-  // usable, without subscribers.
+  // in shared memory. Any AllReduceSubscriber (all_reduce_subscriber.h) may read the ring, and
+  // members never wait for subscribers. All members call this function at the same place in the
+  // order of operations, with equal options, and later close_to_subscribers(). `store` must live
+  // until then. `ring_bytes`: the size of the ring, all of it reserved now. A result stays in the
+  // ring until newer results need the room: use several times the largest result, such as 64 MiB.
+  // Errors: those of an operation. After kExhausted (no memory), kUnavailable (members cannot open
+  // each other's memory: users, pid namespaces), kInvalidArgument (ring_bytes differ) and
+  // kUnimplemented the communicator stays usable, without subscribers.
   virtual Status open_to_subscribers(Store& /*store*/, uint64_t /*ring_bytes*/, Time /*deadline*/) {
     return Status(StatusCode::kUnimplemented,
                   "open to subscribers: this back end has none; use Backend::kShm");
@@ -157,7 +158,7 @@ class FFDL_API Communicator {
   Status all_reduce(Buffer in, Buffer out, ReduceOp op, Time deadline) {
     return run({Collective::kAllReduce, {&in, 1}, {&out, 1}, op}, deadline);
   }
-  // Requires in `in` size() times the elements of `out`.
+  // Requires `in` to have world().size() times the elements of `out`.
   Status reduce_scatter(Buffer in, Buffer out, ReduceOp op, Time deadline) {
     return run({Collective::kReduceScatter, {&in, 1}, {&out, 1}, op}, deadline);
   }
@@ -165,7 +166,7 @@ class FFDL_API Communicator {
   Status reduce(Buffer in, Buffer out, ReduceOp op, int root, Time deadline) {
     return run({Collective::kReduce, {&in, 1}, at_root(out, root), op, root}, deadline);
   }
-  // Requires in `out` size() times the elements of `in`.
+  // Requires `out` to have world().size() times the elements of `in`.
   Status all_gather(Buffer in, Buffer out, Time deadline) {
     return run({Collective::kAllGather, {&in, 1}, {&out, 1}}, deadline);
   }
@@ -185,10 +186,10 @@ class FFDL_API Communicator {
   }
   Status barrier(Time deadline) { return run({}, deadline); }
 
-  // Sends to one member, which calls recv() with as many elements of the same dtype. Messages of a
-  // pair arrive in order. Ok at the sender means that all data has been received. Even with 0
-  // elements, send() never ends before recv() has begun. So two members that both send first wait
-  // for each other until a deadline: one of them must receive first.
+  // Sends to one member, which calls recv() with the same number of elements and dtype. Messages of
+  // a pair arrive in order. Ok at the sender means that all data has been received. Even with 0
+  // elements, send() never ends before recv() has begun. So if two members both send first, each
+  // waits until its deadline: one of them must receive first.
   Status send(Buffer in, int to, Time deadline) {
     return send(std::span<const Buffer>(&in, 1), to, deadline);
   }
@@ -210,60 +211,62 @@ class FFDL_API Communicator {
 
 struct CommunicatorOptions {
   Backend backend = Backend::kAuto;  // the same at all members
-  // The IP address of this host at which members on other hosts reach it. Each connection must
-  // prove that it belongs to a member. Empty: see own_address().
+  // The IP address at which members on other hosts reach this host. Each connection must prove that
+  // it belongs to a member. Empty: see own_address().
   std::string address{};
-  // Encrypts the connections of kTcp and of kHierarchical by TLS 1.3, with keys of this world. Also
-  // if the variable FFDL_TLS is 1. The same at all members. kGloo has no encryption, nor has kNccl
-  // between hosts; they are refused with it.
+  // Encrypts the connections of kTcp and of kHierarchical by TLS 1.3, with keys of this world. The
+  // environment variable FFDL_TLS=1 does the same. Equal at all members. kGloo, and kNccl between
+  // hosts, have no encryption, and are refused with TLS.
   bool tls = false;
-  // Bytes per rank for data in transit to the others. The segment has four times this per rank.
+  // Bytes of a rank's buffer for data in transit to others. The segment has four such buffers per
+  // rank.
   uint64_t slot_bytes = uint64_t{128} << 10;
-  // The GPU of this member, with kNccl and kDeviceShm. -1: the one that the connecting thread uses;
-  // in a session, the thread that opens it.
+  // The GPU of this member, with kNccl and kDeviceShm. -1: the GPU that the connecting thread uses.
+  // In a session: the GPU that the thread of Session::open() uses.
   int device = -1;
   GpuWorlds gpu_worlds = GpuWorlds::kFresh;  // with kNccl; the same at all members
-  // Returns an error to end a wait, as abort() does. The waiting thread calls it about every 100
-  // ms: while it waits in the store for the other members, and during an operation, except with
-  // kGloo, and with kNccl between hosts. Use it for events that only that thread can see: in
-  // Python, signals. Empty: no check.
+  // Returns an error to end a wait, as abort() does. The waiting thread calls it every 50 to 100 ms
+  // while it waits in the store for other members, and during operations except with kGloo. Use it
+  // for events that only that thread can see, such as signals in Python. Empty: no check.
   std::function<Status()> interrupt_check{};
-  // Receives each rank that had come, but that this member could not connect to over the network. A
-  // failed connect_communicator() calls it, on its own thread. May be empty.
+  // Receives each rank that had joined, but that this member could not connect to over the network.
+  // A failing connect_communicator() calls it, on the caller's thread. May be empty.
   std::function<void(int rank)> unreached{};
 };
 
-// Returns the IP address at which members on other hosts reach this one: `options.address`, or that
-// of the interface or network in the variable FFDL_INTERFACE, or else Store::local_address(). Empty
-// if none of these is known: members of one host then use the loopback interface.
+// Returns the IP address at which members on other hosts reach this host. It is the first of these
+// that is set: `options.address`, the address of the interface or network in the environment
+// variable FFDL_INTERFACE, Store::local_address(). Empty if none is set: members of one host then
+// use the loopback interface.
 // Errors: kInvalidArgument (no interface has that name, or an address in that network).
 FFDL_API Result<std::string> own_address(const Store& store, const CommunicatorOptions& options);
-// Returns the IP address at which other hosts reach this one: that of the interface or network in
-// FFDL_INTERFACE, or else the one from which this host sends to that server. Empty if the server is
-// on loopback, or not known. Nothing is sent.
-// Blocks: as long as the machine's resolver, unless `host` is a number.
+// Returns the IP address at which other hosts reach this host. It is that of the interface or
+// network in FFDL_INTERFACE, or else the one from which this host sends to the server
+// `host`:`port`. Empty if the server is on loopback, or not known. Nothing is sent.
+// Blocks: for the machine's resolver, unless `host` is an IP address.
 // Errors: kInvalidArgument (no interface has that name, or an address in that network).
 FFDL_API Result<std::string> own_address(std::string_view host, uint16_t port);
 
 // Creates one communicator per rank of a world with these members, for the threads of one process.
-// It is the simplest back end, for tests and simulations: the last rank to arrive does the work.
+// Backend::kLocal is the simplest one, for tests and simulations: the last rank to arrive computes
+// the results of all.
 FFDL_API Result<std::vector<std::unique_ptr<Communicator>>> make_local_communicators(
     uint64_t generation, std::span<const Member> members);
 
-// Connects this process or thread to the other ranks, which meet in `store`. Every member calls it
-// with the same members and generation, and its own rank.
+// Connects this process or thread to the other ranks, which find each other in `store`. Every
+// member passes the same members and generation, and its own rank.
 // Blocks: until all members have joined, or the deadline.
-// Errors: kTimeout (names the missing members), kPeerLost (a member came and died),
-//         kInvalidArgument (not a member, options out of range, members that disagree on the
-//         back end or cannot reach each other by it), kWorldChanged (another process has begun this
+// Errors: kTimeout (names the missing members), kPeerLost (a member joined and died),
+//         kInvalidArgument (not a member, options out of range, members that disagree on the back
+//         end or cannot reach each other with it), kWorldChanged (another process has begun this
 //         generation as this rank), kUnimplemented (not built: the message names the CMake option),
 //         kExhausted (no room in /dev/shm), and those of Store.
-//         With kNccl also kUnimplemented if a member has no GPU or no NCCL (the message names the
-//         places that were searched), and kInvalidArgument if two have the same GPU.
+//         With kNccl also kUnimplemented if a member has no GPU or no NCCL (its message names the
+//         places that were searched), and kInvalidArgument if two members have the same GPU.
 //         With kDeviceShm kInvalidArgument if members are on several hosts or more than 8,
-//         kUnimplemented if one has no GPU or cannot reach the memory of another's, and kExhausted
-//         if a GPU's memory is full.
-//         Members that were given different member lists never meet: kTimeout.
+//         kUnimplemented if a member has no GPU or cannot reach another's GPU memory, and
+//         kExhausted if a GPU's memory is full.
+//         Members with different member lists never meet: kTimeout.
 FFDL_API Result<std::unique_ptr<Communicator>> connect_communicator(
     const World& world, Store& store, Time deadline, const CommunicatorOptions& options = {});
 

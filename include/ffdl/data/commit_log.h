@@ -18,7 +18,8 @@ namespace ffdl {
 // Threads: one at a time.
 class FFDL_API CommitLog {
  public:
-  // Opens a log, and appends if it exists. Errors: kUnavailable.
+  // Opens a log, and appends if it exists. Errors: kInvalidArgument (invalid options, or a path
+  // that is no regular file), kUnavailable (the file cannot be written).
   static Result<std::unique_ptr<CommitLog>> open(const std::string& path,
                                                  const LedgerOptions& ledger);
   ~CommitLog();

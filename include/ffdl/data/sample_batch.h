@@ -15,30 +15,30 @@ namespace base {
 class DeviceSide;
 }
 
-// The memory into which samples are read: PinnedMemory, or the caller's own, such as memory that is
-// registered with a network card. DataPipelineOptions::memory selects it.
-// Threads: any; a DataPipeline calls it on its reading threads and on that of next().
+// An allocator of memory for samples: PinnedMemory, or the caller's own, such as one of memory that
+// is registered with a network card. DataPipelineOptions::memory selects it.
+// Threads: any; a DataPipeline calls it on its reading threads and on the thread of next().
 class FFDL_API SampleMemory {
  public:
   virtual ~SampleMemory() = default;
 
-  // Returns at least this many bytes (more than 0), aligned to 16. All returned bytes are used.
-  // Returns an empty span if it has no more; the memory then comes from the heap.
+  // Returns at least this many bytes (more than 0), aligned to 16; all of them may be used. Returns
+  // an empty span if it has no more; SampleBatch then uses the heap.
   virtual std::span<std::byte> allocate(size_t bytes) = 0;
-  // Takes back the result of an allocate(), which is no longer read or written.
+  // Frees memory that allocate() returned, and that is no longer read or written.
   virtual void give_back(std::span<std::byte> memory) = 0;
 };
 
-// Pinned memory, if there is a GPU: copies to the GPU do not block, and its copy engines make them
-// alone. Without a GPU, or once the system refuses to pin more, it is ordinary memory. Then the
-// copies work, but slower, and the log reports it once.
+// Pinned memory, if there is a GPU. Copies from it to the GPU do not block, and the GPU's copy
+// engines make them without the CPU. Without a GPU, or once the system refuses to pin more, it is
+// ordinary memory. Copies then work, but slower, and the log reports it once.
 // Threads: any.
-// Owns: the pinning, not the memory: all memory must be given back before the destructor. Copies
-//       from it must have ended by then.
+// Owns: the pinning, not the memory. Before the destructor all memory must be given back, and all
+//       copies from it must have ended.
 // Blocks: allocate() while pages are pinned, which may also delay the GPU.
 class FFDL_API PinnedMemory final : public SampleMemory {
  public:
-  // Pins for the GPU that this thread uses. `devices`: another machine's, for tests; outlives this.
+  // Pins for the GPU that this thread uses. `devices`: GPUs for tests, which outlive this object.
   explicit PinnedMemory(base::DeviceSide* devices = nullptr);
   ~PinnedMemory() override;
   PinnedMemory(const PinnedMemory&) = delete;
@@ -57,31 +57,31 @@ class FFDL_API PinnedMemory final : public SampleMemory {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Samples that were read. Each is in a mapped file, in memory of this object, or in memory of the
-// caller of DataSource::read_into().
+// Samples that were read. Each sample is in a mapped file, in memory of this object, or in the
+// memory that was passed to DataSource::read_into().
 // Threads: one at a time.
 class FFDL_API SampleBatch {
  public:
   SampleBatch() = default;
-  // Takes its own memory from `memory`, which outlives it.
+  // Allocates its memory from `memory`, which must outlive the batch.
   explicit SampleBatch(SampleMemory* memory) : memory_(memory) {}
 
   size_t size() const { return samples_.size(); }
   std::span<const std::byte> operator[](size_t i) const { return samples_[i]; }
   bool is_skipped(size_t i) const { return samples_[i].data() == nullptr; }
-  // Returns all samples; those that are left out have no data.
+  // Returns all samples; a sample that is left out has a null data().
   std::span<const std::span<const std::byte>> samples() const { return samples_; }
   size_t skipped() const { return skipped_; }
-  // Removes the samples. Keeps the memory for the next ones.
+  // Removes the samples. Keeps the memory for the next samples.
   void clear();
 
-  // Adds a sample; for sources. It stays valid as long as the source does, or is in memory of
-  // allocate() or place(). A sample without data is one of no bytes; skip() leaves one out.
+  // Adds a sample; for sources. Its bytes must stay valid as long as the source, or be in memory of
+  // allocate() or place(). A null span is a sample of 0 bytes; skip() leaves a sample out.
   void add(std::span<const std::byte> sample) {
     samples_.push_back(sample.data() == nullptr ? std::span(&kNowhere, 0) : sample);
     if (puts_) put_from(samples_.size() - 1);
   }
-  // Adds many samples, which is faster than one by one: sample i of them is sample(i).
+  // Adds many samples, which is faster than one by one. The function sample(i) returns the i-th.
   template <class Sample>
   void add_each(size_t count, Sample&& sample) {
     const size_t first = samples_.size();
@@ -96,21 +96,22 @@ class FFDL_API SampleBatch {
     samples_.emplace_back();
     ++skipped_;
   }
-  // Adds a range of bytes that contains samples of this batch in another order than that of their
-  // use; for sources of tiny samples. All of it may be read. It is read from front to end before
-  // the first of the samples is used, which is faster than one memory access after another.
+  // Adds a range of bytes that contains samples of this batch, but not in the order of their use;
+  // for sources of tiny samples. All of the range may be read. Before the first of these samples is
+  // used, the range is read from front to end. This is faster than one memory access after another.
   void add_stretch(std::span<const std::byte> bytes) { stretches_.push_back(bytes); }
   std::span<const std::span<const std::byte>> stretches() const { return stretches_; }
   // Reorders samples; for sources that read in another order than the requested one.
-  // begin_arranging() returns `first`, the number of samples so far. arrange() moves the samples
-  // added since then: first + places[i] comes to first + i.
+  // begin_arranging() returns `first`, the number of samples so far. arrange() reorders the samples
+  // added since then: sample first + places[i] moves to first + i.
   size_t begin_arranging();
   void arrange(size_t first, std::span<const size_t> places);
   // Returns memory that is valid until clear(), aligned to 16 bytes.
   std::span<std::byte> allocate(size_t bytes);
-  // Returns memory for the samples that are added next, which fill it in this order from front to
-  // end. If the destination of read_into() is known, the memory is there. It is not aligned. Gaps
-  // between samples, and samples left out, cost a copy of all that follow.
+  // Returns memory for the samples that are added next, which fill it from front to end in the
+  // order in which they are added. If the destination of read_into() is known, the memory is there,
+  // and not aligned. A gap between samples, or a sample left out, costs a copy of all later
+  // samples.
   std::span<std::byte> place(size_t bytes);
 
  private:

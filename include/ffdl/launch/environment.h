@@ -9,17 +9,17 @@
 #include "ffdl/status.h"
 #include "ffdl/types.h"
 
-// The environment of a process: the launcher that started it, and its job.
+// The environment of a process: its launcher and its job.
 namespace ffdl {
 
 // The values that a launcher passes to its processes. torchrun sets twelve environment variables,
-// which are read first. Open MPI, Slurm and launchers that use PMI set fewer.
+// which have priority. Open MPI, Slurm and launchers that use PMI set fewer variables.
 struct LaunchEnvironment {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 0;  // 0: not set
-  int group_rank = 0;        // of the node
+  int group_rank = 0;        // rank of the node
   int role_rank = 0;
   int role_world_size = 0;  // 0: not set
   int restart_count = 0;
@@ -31,14 +31,14 @@ struct LaunchEnvironment {
   bool operator==(const LaunchEnvironment&) const = default;
 };
 
-// Reads the variables of a launcher. None: no such launcher started this process.
-// Errors: kInvalidArgument (a variable is not a number, is missing or contradicts another).
+// Reads the variables of a launcher. Returns none if no such launcher started this process.
+// Errors: kInvalidArgument (a variable is not a number, is missing or contradicts another one).
 FFDL_API Result<std::optional<LaunchEnvironment>> launch_environment();
 // Returns torchrun's twelve variables as "NAME=value", for starting processes.
 FFDL_API std::vector<std::string> launch_variables(const LaunchEnvironment& environment);
 
-// Returns the world of a launcher that starts a fixed number of workers, "worker-0" and so on. A
-// restart of all of them is the next generation.
+// Returns the world of a launcher with a fixed number of workers, "worker-0" and so on. A restart
+// of all workers begins the next generation.
 FFDL_API World world_of(const LaunchEnvironment& environment);
 
 // The values that `ffdl run` passes to its workers besides torchrun's variables;
@@ -59,12 +59,12 @@ struct JobEnvironment {
   bool operator==(const JobEnvironment&) const = default;
 };
 
-// Reads the variables of `ffdl run`. None: FFDL_STORE is not set.
-// Errors: kInvalidArgument (another variable is missing, or is not a number).
+// Reads the variables of `ffdl run`. Returns none if FFDL_STORE is not set.
+// Errors: kInvalidArgument (another variable is missing, or has no valid value).
 FFDL_API Result<std::optional<JobEnvironment>> job_environment();
-// Returns these variables as "NAME=value", for starting workers.
+// Returns the variables of `ffdl run` as "NAME=value", for starting workers.
 FFDL_API std::vector<std::string> job_variables(const JobEnvironment& environment);
-// Returns the options with which a worker joins that job. Times have their defaults.
+// Returns the options with which a worker joins the job. Times have their defaults.
 FFDL_API MembershipOptions membership_options(const JobEnvironment& environment);
 
 }  // namespace ffdl
