@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
     if error.name != f"{__name__}._ffdl":
         raise
     raise ImportError(
-        "import ffdl: this is its source, without the compiled part; install it, e.g. with "
+        "import ffdl: this folder has the source of ffdl without its compiled module; run "
         "'pip install .', and start Python in another folder"
     ) from error
 from ._ffdl import (

@@ -29,7 +29,7 @@ def open_url(url: str, storage_options: dict[str, Any] | None = None) -> tuple[A
         return url_to_fs(url, **(storage_options or {}))  # type: ignore[no-any-return]
     except ImportError as error:
         raise Unimplemented(
-            f"open '{url}': {error}; pip install 'ffdl[s3]', or the package of fsspec for that URL"
+            f"open '{url}': {error}; pip install 'ffdl[s3]', or fsspec's package for this URL"
         ) from error
     except (ValueError, TypeError) as error:
         raise InvalidArgument(
@@ -46,7 +46,7 @@ def call(doing: str, function: Callable[[], _Value]) -> _Value:
         raise NotFound(f"{doing}: {error or 'no such file'}; check the URL") from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Exhausted(f"{doing}: {error}; free some, or use another disk") from error
+            raise Exhausted(f"{doing}: {error}; free disk space, or use another disk") from error
         raise Unavailable(
             f"{doing}: {type(error).__name__}: {error}; check the URL, the access and the network"
         ) from error

@@ -151,7 +151,7 @@ def train_in_parts(parts):
                 gradient[:] = part.mean(axis=0)
                 session.add_micro_batch(len(part))
             session.end_step(len(share))
-        with pytest.raises(ffdl.InvalidArgument, match="micro-batches of 4 were added"):
+        with pytest.raises(ffdl.InvalidArgument, match="micro-batches with 4 samples were added"):
             session.add_micro_batch(4)
             session.end_step(5)
         session.end_step(0)

@@ -38,7 +38,7 @@ def test_arrays_are_views_that_keep_their_batch(numbers):
     part = rows[1:]
     del batch, rows
     gc.collect()
-    with pytest.raises(ffdl.Timeout, match="has not let go"):  # `part` is in use
+    with pytest.raises(ffdl.Timeout, match="had not released a batch"):  # `part` is in use
         ring.put(numbers.read([2]), timeout_s=0)
     np.testing.assert_array_equal(part, [[9, 10, 11]])
     del part
@@ -71,7 +71,7 @@ def test_samples_of_different_sizes_and_what_is_left_out():
     with pytest.raises(ffdl.Timeout, match="take batch 1"):
         consumer.next(timeout_s=0)
     del ring
-    with pytest.raises(ffdl.PeerLost, match="gave up|is gone"):
+    with pytest.raises(ffdl.PeerLost, match="ended it without finish|is gone"):
         consumer.next()
     with pytest.raises(ffdl.InvalidArgument, match="place"):
         ffdl.BatchConsumer.attach("nowhere")
@@ -128,7 +128,7 @@ def test_processes_use_what_is_read_once(numbers):
         process.start()
     for begin in range(0, 100, 10):
         ring.put(numbers.read(range(begin, begin + 10)), timeout_s=60)
-    with pytest.raises(ffdl.PeerLost, match="were not used"):
+    with pytest.raises(ffdl.PeerLost, match="a consumer ended before it had used"):
         ring.wait_used(timeout_s=60)
     ring.finish()
     assert [told.get(timeout=60) for _ in processes] == [float(np.arange(300).sum())] * 2

@@ -321,7 +321,7 @@ def test_what_no_checkpoint_holds_comes_from_the_model(tmp_path):
         model, optimizer, checkpoints=ffdl.CheckpointOptions(tmp_path / "folder"))
     trainer.session.end_step(0)
     trainer.session.finish()
-    with pytest.raises(ffdl.InvalidArgument, match="no checkpoint holds 'mask'"):
+    with pytest.raises(ffdl.InvalidArgument, match="checkpoints do not contain 'mask'"):
         export_checkpoint(tmp_path / "folder", tmp_path / "file.pt")
     other = Masked()
     export_checkpoint(tmp_path / "folder", tmp_path / "file.pt", model=other,
@@ -332,7 +332,7 @@ def test_what_no_checkpoint_holds_comes_from_the_model(tmp_path):
     import_checkpoint(tmp_path / "file.pt", tmp_path / "back", model=again,
                       optimizer=torch.optim.SGD(again.parameters(), lr=0.1))
     wrong = Masked(2)
-    with pytest.raises(ffdl.InvalidArgument, match="'mask' differs from this model's"):
+    with pytest.raises(ffdl.InvalidArgument, match="'mask' differs in this model"):
         import_checkpoint(tmp_path / "file.pt", tmp_path / "other", model=wrong,
                           optimizer=torch.optim.SGD(wrong.parameters(), lr=0.1))
 
@@ -346,7 +346,7 @@ def test_a_folder_without_layout_needs_the_model(trained, tmp_path):
     with pytest.raises(ffdl.InvalidArgument, match=r"has no layout.json.*--model"):
         export_checkpoint(alone, tmp_path / "file.pt")
     other = Parts(scale=2)
-    with pytest.raises(ffdl.InvalidArgument, match="optimizer is asked for and not known"):
+    with pytest.raises(ffdl.InvalidArgument, match="the optimizer is unknown; pass"):
         export_checkpoint(alone, tmp_path / "file.pt", model=other.model)
     export_checkpoint(alone, tmp_path / "file.pt", model=other.model, optimizer=other.optimizer)
     export_checkpoint(folder / stored.name, tmp_path / "one.pt")  # of one, by its own folder
@@ -373,15 +373,15 @@ def test_wrong_exports(trained, tmp_path):
         export_checkpoint(folder, tmp_path / "x", format="onnx")
     with pytest.raises(ffdl.InvalidArgument, match="exists; name another"):
         export_checkpoint(folder, tmp_path)
-    with pytest.raises(ffdl.NotFound, match="none was published there"):
+    with pytest.raises(ffdl.NotFound, match="has no published checkpoint"):
         export_checkpoint(tmp_path, tmp_path / "x")
     with pytest.raises(ffdl.InvalidArgument, match="has no config.json"):
         export_checkpoint(folder, tmp_path / "x", format="hf", config=tmp_path)
     other = torch.nn.Linear(3, 3)
-    with pytest.raises(ffdl.InvalidArgument, match="it has no 'weight'; it has '0.weight'"):
+    with pytest.raises(ffdl.InvalidArgument, match="has no 'weight', but '0.weight'"):
         export_checkpoint(folder, tmp_path / "x", format="hf", model=other)
     other = torch.nn.Sequential(other)
-    with pytest.raises(ffdl.InvalidArgument, match="has 48 elements, and the model's shape"):
+    with pytest.raises(ffdl.InvalidArgument, match="has 48 elements, but its shape in the model"):
         export_checkpoint(folder, tmp_path / "x", format="hf", model=other)
     (tmp_path / "file").write_text("")
     with pytest.raises(ffdl.Unavailable, match="check the disk"):
@@ -420,24 +420,24 @@ def test_wrong_imports(trained, tmp_path):
     with refused("it has 'weights'; write"):
         importing({"weights": 1})
     half = content["model"]["0.bias"].half()
-    with refused(r"'0.bias' is float16 of shape \[8\] there and float32 of shape \[8\]"):
+    with refused(r"'0.bias' is float16 of shape \[8\] in the source and float32 of shape \[8\]"):
         importing(changed("0.bias", half))
-    with refused("it has 'more', and the state"):
+    with refused("it has 'more', which this model"):
         importing(changed("more", half))
     with refused("'0.weight' and 'again.weight' differ"):
         importing(changed("again.weight", content["model"]["0.weight"] + 1))
     less = {name: one for name, one in content["model"].items() if name != "3.bias"}
     with refused("lacks 1 tensors of this model, such as '3.bias'"):
         importing(content | {"model": less})
-    with refused(r"groups of \[\[2, 5\]\] parameters, and this training \[\[7\]\]"):
+    with refused(r"groups of \[\[2, 5\]\] parameters, but the passed optimizers \[\[7\]\]"):
         importing(content, optimizer=OPTIMIZERS["adamw"](parts.model.parameters()), scheduler=None)
-    with refused("has 'optimizer.0.weight.exp_avg', and the state"):
+    with refused("has 'optimizer.0.weight.exp_avg', which this model"):
         other = Parts("sgd")
         importing(content, model=other.model, optimizer=other.optimizer, scheduler=other.scheduler)
     state = {place: {"step": one["step"]} for place, one in content["optimizer"]["state"].items()}
-    with refused("lacks 'optimizer.0.bias.exp_avg' of this training's optimizer"):
+    with refused("lacks 'optimizer.0.bias.exp_avg' of the passed optimizer"):
         importing(content | {"optimizer": content["optimizer"] | {"state": state}})
-    with refused("has a scheduler, and this training none"):
+    with refused("has the state of a scheduler; pass scheduler= too"):
         importing(content, scheduler=None)
     with refused("its step is -1; give step="):
         importing(content | {"step": -1})

@@ -263,7 +263,7 @@ def test_iterable_data_sets_of_pytorch():
             rows = torch.cat(run(loader))
         assert sorted(rows[:, 0].tolist()) == list(range(20)) and not rows.sum()
     for iterable in (Shard(0, 7), Counted(7, 12)):
-        with pytest.raises(ffdl.InvalidArgument, match="make a data set .*IterableShards"):
+        with pytest.raises(ffdl.InvalidArgument, match="convert an iterable .*IterableShards"):
             ElasticLoader(iterable, batch_samples=4)
 
 
@@ -299,7 +299,7 @@ def test_collate():
     assert collate([b"ab", b"c"]) == [b"ab", b"c"] and collate([None]) == [None]
     assert collate([(1, "a"), (2, "b")])[1] == ["a", "b"]
     for wrong in ([np.ones(2), np.ones(3)], [(1, 2), (1,)], [{"a": 1}, {"b": 1}]):
-        with pytest.raises(ffdl.InvalidArgument, match="give a collate_fn"):
+        with pytest.raises(ffdl.InvalidArgument, match="pass a collate_fn"):
             collate(wrong)
 
 
@@ -357,7 +357,7 @@ def test_what_is_packed_comes_out_again():
 def test_an_exception_that_cannot_travel_is_told():
     with ElasticLoader(FailingOddly(4), batch_samples=4, num_workers=1) as loader:
         session = open_session(loader)
-        with pytest.raises(ffdl.Error, match=r"(?s)in a process that loads:.*two\n$"):
+        with pytest.raises(ffdl.Error, match=r"(?s)in a loading process:.*two\n$"):
             loader.next()
         assert session.step == 0
 
@@ -450,7 +450,7 @@ def test_a_forgotten_end_step_is_told():
     next(batches)
     session.end_step(loader.taken)
     next(batches)
-    with pytest.raises(ffdl.InvalidArgument, match=r"end_step\(\) was not called .* of step 2"):
+    with pytest.raises(ffdl.InvalidArgument, match=r"end_step\(\) was not called in step 2"):
         next(batches)
 
 
@@ -505,7 +505,7 @@ def test_a_loader_that_is_gone_leaves_no_process():
     [
         ({"num_workers": -1}, "at least 0, 1, 1 and 0"),
         ({"epochs": -1}, "epochs -1; give at least 0, 1, 1 and 0"),
-        ({"order": ON_DEMAND}, "no partition_samples"),
+        ({"order": ON_DEMAND}, "partition_samples is missing"),
         ({"micro_batch_samples": 3}, "micro"),
     ],
 )
@@ -518,7 +518,7 @@ def test_what_would_be_wrong_is_said(options, message):
     ("options", "message"),
     [
         ({"batch_size": 4}, "there is no option 'batch_size'; use 'batch_samples'"),
-        ({"drop_last": True}, "no option 'drop_last'; each sample of an epoch is used, so leave"),
+        ({"drop_last": True}, "no option 'drop_last'; leave it out, because each sample"),
         ({"window_partition": 2}, "no option 'window_partition'; use 'window_partitions'"),
         ({"anything": 2}, "no option 'anything'; leave it out"),
         ({"shuffle": True}, "shuffle is True; use ffdl.Shuffle.SAMPLES"),
@@ -541,7 +541,7 @@ def test_workers_come_leave_and_are_killed(tmp_path):
 def test_tensors_come_as_tensors():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     for wrong in ([torch.ones(2), torch.ones(3)], [{"a": torch.ones(2)}, {"a": torch.ones(3)}]):
-        with pytest.raises(ffdl.InvalidArgument, match="give a collate_fn"):
+        with pytest.raises(ffdl.InvalidArgument, match="pass a collate_fn"):
             collate(wrong)
 
     class Tensors(Rows):
@@ -668,14 +668,14 @@ def test_memory_that_samples_cannot_come_into(tmp_path):
             (frozen, "read-only"),
             (bytes(24), "read-only"),
             ([0.0] * 6, "a list; give one array"),
-            (np.zeros(5, np.float32), "read 2 samples into memory of 20 bytes: they have 24")):
+            (np.zeros(5, np.float32), "into memory of 20 bytes: the samples have 24")):
         with pytest.raises(ffdl.InvalidArgument, match=complaint):
             rows.read([7, 2], out=memory)
     lines = ffdl.open_lines(files["lines.txt"])
     with pytest.raises(ffdl.InvalidArgument, match="give .u1"):
         lines.read([0], out=np.zeros(6, np.float32))
     text = bytearray(12)
-    with pytest.raises(ffdl.InvalidArgument, match="memory of 12 bytes: they have 13"):
+    with pytest.raises(ffdl.InvalidArgument, match="memory of 12 bytes: the samples have 13"):
         lines.read([11, 0], out=text)
     assert bytes(lines.read([11], out=text)[0]) == b"line 11"
 

@@ -220,11 +220,11 @@ class Growing:
     ({"sampler": Drifting()}, "two orders for epoch 0"),
     ({"sampler": [0, 20]}, "from 0 to 20"),
     ({"sampler": [-1, 2]}, "from -1 to 2"),
-    ({"sampler": []}, "its samples are none"),
-    ({"sampler": [1], "batch_sampler": [[1]]}, "either sampler or batch_sampler"),
+    ({"sampler": []}, "it returned no samples"),
+    ({"sampler": [1], "batch_sampler": [[1]]}, "only one of sampler and batch_sampler"),
     ({"sampler": [1], "shuffle": ffdl.Shuffle.SAMPLES}, "no shuffle"),
-    ({"batch_sampler": [[1, 2], [3, 4, 5]]}, "one has 2 samples and batch_samples is 5"),
-    ({"batch_sampler": [[1, 2, 3, 4, 5, 6]]}, "one has 6 samples"),
+    ({"batch_sampler": [[1, 2], [3, 4, 5]]}, "a batch has 2 samples, and batch_samples is 5"),
+    ({"batch_sampler": [[1, 2, 3, 4, 5, 6]]}, "a batch has 6 samples"),
     ({"batch_sampler": [[1]], "order": ON_DEMAND, "partition_samples": 4}, "only with"),
 ])
 def test_wrong_samplers(options, message):
@@ -234,7 +234,7 @@ def test_wrong_samplers(options, message):
 
 def test_an_epoch_of_another_length_is_refused():
     loader = ElasticLoader(np.arange(20), batch_samples=5, epochs=2, sampler=Growing())
-    with pytest.raises(ffdl.InvalidArgument, match="epoch 1 has 11 samples, one before 10"):
+    with pytest.raises(ffdl.InvalidArgument, match="epoch 1 has 11 samples, an earlier epoch 10"):
         run(loader)
 
 

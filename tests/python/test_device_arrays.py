@@ -155,12 +155,12 @@ def test_the_producer_is_told_of_the_default_stream():
         (CudaArray(shape=(2, 2), strides=(4, 8)), "not C-contiguous"),
         (CudaArray(data=(NOWHERE, True)), "read-only"),
         (CudaArray(mask=object()), "has a mask"),
-        (CudaArray(stream=0x5000), "of a stream other than the default one"),
-        (CudaArray(stream=2), "of a stream other than the default one"),
+        (CudaArray(stream=0x5000), "a stream other than the default stream"),
+        (CudaArray(stream=2), "a stream other than the default stream"),
         (DeviceTensor(type=4), "other than an NVIDIA GPU"),
         (DeviceTensor(flags=1), "read-only"),
         (DeviceTensor(np.zeros(4, np.uint8), type_code=1), "elements of"),
-        ([DeviceTensor(), DeviceTensor(device=1)], "GPU 1, and others in that of GPU 0"),
+        ([DeviceTensor(), DeviceTensor(device=1)], "GPU 1, and other arrays are in that of GPU 0"),
         ([DeviceTensor(device=2), CudaArray(), DeviceTensor(device=1)], "GPU 1, .* that of GPU 2"),
     ],
 )
@@ -172,9 +172,9 @@ def test_what_is_wrong_with_them_is_said(wrong, complaint, tmp_path):
 
 def test_a_session_has_one_gpu():
     nccl = {"backend": ffdl.Backend.NCCL}
-    with pytest.raises(ffdl.InvalidArgument, match="'state' .* GPU 1, and this member's is GPU 0"):
+    with pytest.raises(ffdl.InvalidArgument, match="'state' .* GPU 1, but this member uses GPU 0"):
         open_session(DeviceTensor(device=1), DeviceTensor(), device=0, **nccl)
-    with pytest.raises(ffdl.InvalidArgument, match="'gradients' .* GPU 0, .* member's is GPU 1"):
+    with pytest.raises(ffdl.InvalidArgument, match="'gradients' .* GPU 0, .* member uses GPU 1"):
         open_session(DeviceTensor(device=1), DeviceTensor(), **nccl)
 
 
@@ -220,9 +220,9 @@ def update(kind="adam", **changed):
         ({"gradient": np.zeros(4, np.float32)}, "'gradient': .* the host's memory"),
         ({"weights": np.zeros(4, np.float32)}, "'weights': .* the host's memory"),
         ({"state": [np.zeros(4, np.float32)] * 2}, "'state': .* the host's memory"),
-        ({"weights": CudaArray(shape=(5,))}, "'weights': 5 elements, and others have 4"),
+        ({"weights": CudaArray(shape=(5,))}, "'weights': 5 elements, and other arrays have 4"),
         ({"state": [DeviceTensor(), CudaArray(shape=(3,))]}, "'state': 3 elements"),
-        ({"weights": DeviceTensor(device=1)}, "'weights': .* GPU 1, and others in that of GPU 0"),
+        ({"weights": DeviceTensor(device=1)}, "'weights': .* GPU 1, .* in that of GPU 0"),
         ({"gradient": [DeviceTensor(), DeviceTensor()]}, "'gradient': 2 arrays; give one"),
         ({"weights": CudaArray(typestr="<f8")}, "'weights': elements of float64; give float32"),
         ({"state": [CudaArray(typestr="<f2")] * 2}, "'state': elements of float16; give float32"),

@@ -150,4 +150,4 @@ def test_epochs_a_plateau_and_columns_that_the_model_does_not_take(tmp_path):
     steps = [4, 8, 12, 16, 18]
     assert lines[:-2] == [f"{what} {step}" for step in steps for what in ("evaluated", "saved")]
     assert lines[-2].split()[:2] == ["scheduler", "4"]  # the last metric comes after the last step
-    assert "this one has trained already" in lines[-1]
+    assert "this trainer has trained already" in lines[-1]

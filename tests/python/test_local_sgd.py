@@ -421,13 +421,13 @@ def refused(match, error=ffdl.InvalidArgument, **options):
 
 
 @pytest.mark.parametrize("options, match", [
-    ({"every": 0}, "'every' is 0; give the inner steps of a round, at least 1"),
+    ({"every": 0}, "'every' is 0; give at least 1 inner step per round"),
     ({"every": 2.5}, "'every' is 2.5"),
     ({"every": True}, "'every' is True"),
     ({"inner": "adam"}, "'inner' is a str; give an optimizer of torch.optim"),
     ({"outer": None}, "'outer' is a NoneType"),
     ({"clip_norm": 0.0}, "clip_norm is 0.0; give a norm above 0, or None"),
-    ({"samples": [1, 2]}, "the samples are a list; give an ffdl.data.ElasticLoader"),
+    ({"samples": [1, 2]}, "the samples are a list; pass an ffdl.data.ElasticLoader"),
     ({"inner": make_inner(make_model())}, "it lacks 4 parameters of the model"),
     ({"outer": make_outer(make_model())}, "it lacks 4 parameters of the model"),
     ({"checkpoints": "folder"}, "'checkpoints' is of type str"),
@@ -440,8 +440,8 @@ def test_wrong_arguments(options, match):
 def test_wrong_arguments_that_need_the_model():
     model = make_model()
     both = make_inner(model)
-    refused("'inner' and 'outer' are one optimizer", model=model, inner=both, outer=both)
-    refused("give SampleOrder.ON_DEMAND", samples=ffdl.make_session_ledger(
+    refused("'inner' and 'outer' are the same object", model=model, inner=both, outer=both)
+    refused("use SampleOrder.ON_DEMAND", samples=ffdl.make_session_ledger(
         samples=SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=BATCH))
     refused("dampening", model=model, outer=torch.optim.SGD(
         model.parameters(), lr=0.7, momentum=0.9, dampening=0.5))
@@ -454,14 +454,14 @@ def test_wrong_arguments_that_need_the_model():
 
 def test_wrong_use_in_the_loop():
     worker = Worker()
-    with pytest.raises(ffdl.InvalidArgument, match="give the number of samples of an inner step"):
+    with pytest.raises(ffdl.InvalidArgument, match="pass at least 1 sample per inner step"):
         next(iter(worker.trainer.batches()))
     for optimizer in (worker.inner, worker.outer):
         with pytest.raises(ffdl.InvalidArgument, match="call trainer.step.. instead"):
             optimizer.step()
     batches = worker.trainer.batches(samples=BATCH)
     next(batches)
-    with pytest.raises(ffdl.InvalidArgument, match="was not called for the one of step 1"):
+    with pytest.raises(ffdl.InvalidArgument, match="was not called in step 1"):
         next(batches)
     worker.trainer.step()
     worker.inner.param_groups[0]["lr"] = 0.5

@@ -288,7 +288,7 @@ def test_an_incomplete_copy_is_not_taken(tmp_path, capfd):
         ffdl.CheckpointUpload(save(tmp_path / "folder", step), url).close()
     [shard] = (tmp_path / "remote").glob("*.000000000002.*/*.safetensors")
     shard.write_bytes(shard.read_bytes()[:-1])
-    with pytest.raises(ffdl.Corrupt, match=f"{shard.name}': .* bytes, where its manifest has"):
+    with pytest.raises(ffdl.Corrupt, match=f"{shard.name}': .* bytes, but its manifest has"):
         ffdl.CheckpointUpload(ffdl.CheckpointOptions(tmp_path / "fresh"), url)
     assert os.listdir(tmp_path / "fresh") == [".lock"]
     skipping = ffdl.CheckpointOptions(tmp_path / "fresh", skip_damaged=True)
@@ -320,7 +320,7 @@ def test_two_jobs_at_one_url_are_refused(tmp_path):
     upload = ffdl.CheckpointUpload(other, url, interval_s=60)
     ffdl.CheckpointUpload(save(tmp_path / "folder", 1), url).close()
     save(tmp_path / "other", 100)
-    with pytest.raises(ffdl.Conflict, match="use a URL for one job at a time"):
+    with pytest.raises(ffdl.Conflict, match="use a URL for only one job at a time"):
         upload.close()
     assert steps_at(url) == [1]
 
@@ -339,7 +339,7 @@ def test_wrong_uses(tmp_path, bucket):
     with pytest.raises(ffdl.NotFound, match="list 's3://absent/line': .*check the URL"):
         ffdl.CheckpointUpload(options, "s3://absent/line", storage_options=storage)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ffdl.InvalidArgument, match="name a folder that can be made"):
+    with pytest.raises(ffdl.InvalidArgument, match="name a folder that can be created"):
         ffdl.CheckpointUpload(ffdl.CheckpointOptions(tmp_path / "file"), url)
 
 
@@ -400,7 +400,7 @@ def test_copies_stay_within_their_bound(tmp_path):
         copy("ab", 150)
     with pytest.raises(ffdl.NotFound, match="/none"):
         copy(["none"])
-    with pytest.raises(ffdl.InvalidArgument, match="give a list of them"):
+    with pytest.raises(ffdl.InvalidArgument, match="pass a list of URLs"):
         ffdl.data.local_copies("memory://x", folder, max_bytes=1)
 
 

@@ -94,7 +94,7 @@ def test_a_queue_is_bounded():
     first, second = shared_ranks(2)
     queue = ffdl.OperationQueue(first, operations_max=2)
     tickets = [queue.barrier(), queue.barrier()]
-    with pytest.raises(ffdl.Exhausted, match="2 have been started"):
+    with pytest.raises(ffdl.Exhausted, match="2 operations were started"):
         queue.barrier()
     second.barrier()
     second.barrier()
@@ -128,7 +128,7 @@ def test_a_queue_has_its_communicator_for_itself():
     (communicator,) = shared_ranks(1)
     queue = ffdl.OperationQueue(communicator)
     for call in (communicator.barrier, lambda: ffdl.OperationQueue(communicator)):
-        with pytest.raises(ffdl.InvalidArgument, match="OperationQueue has it"):
+        with pytest.raises(ffdl.InvalidArgument, match="OperationQueue uses the object"):
             call()
     del queue
     communicator.barrier()

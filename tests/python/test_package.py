@@ -40,7 +40,7 @@ def test_the_source_says_that_it_is_to_be_installed():
     done = subprocess.run([sys.executable, "-c", "import ffdl"], cwd=source, capture_output=True,
                           text=True, timeout=300, check=False)
     assert done.returncode == 1
-    assert "install it, e.g. with 'pip install .'" in done.stderr
+    assert "run 'pip install .'" in done.stderr
 
 
 def test_every_public_name_exists_and_is_listed_once():

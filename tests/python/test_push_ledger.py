@@ -148,7 +148,7 @@ def test_what_a_ledger_refuses(server):
         ledger_of(learner, partition_samples=4)
     ledger = ledger_of(learner)
     assert (ledger.epoch, ledger.committed, ledger.taken, ledger.leases) == (0, 0, 0, [])
-    with pytest.raises(ffdl.InvalidArgument, match="has one"):
+    with pytest.raises(ffdl.InvalidArgument, match="already has a ledger"):
         ledger_of(learner)
     learner.detach(SOON_S)
     with pytest.raises(ffdl.Cancelled, match="detached"):

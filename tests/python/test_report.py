@@ -102,14 +102,14 @@ def test_lines_that_a_kill_has_cut(tmp_path):
         ("[1]\n", ffdl.Corrupt, "no object with an 'event'"),
         ('{"event": "step"}\n', ffdl.Corrupt, "t_s"),
         ("", ffdl.Corrupt, "are empty"),
-        ('{"event": "start", "t_s": 1}\n', ffdl.Corrupt, "nothing was trained"),
+        ('{"event": "start", "t_s": 1}\n', ffdl.Corrupt, "no event is 'step' or 'progress'"),
     ],
 )
 def test_what_is_no_run(text, error, message, tmp_path):
     (tmp_path / "run.jsonl").write_text(text)
     with pytest.raises(error, match=message):
         summarise(read_events(tmp_path), "run")
-    with pytest.raises(ffdl.NotFound, match="no file in .jsonl"):
+    with pytest.raises(ffdl.NotFound, match=r"no \*\.jsonl file"):
         read_events(tmp_path / "elsewhere")
 
 
@@ -125,7 +125,7 @@ def test_the_command_draws_a_picture_and_a_page(tmp_path, capsys):
     assert "data:image/png;base64," in text and "http" not in text and "src=\"/" not in text
     assert "&lt;b&gt;" in text and "<b>" not in text
     assert main([str(tmp_path / "none")]) == 1
-    assert "no file in .jsonl" in capsys.readouterr().err
+    assert "no *.jsonl file" in capsys.readouterr().err
 
 
 def simulated():

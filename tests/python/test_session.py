@@ -151,7 +151,7 @@ def test_one_member_trains_alone():
 
 def test_members_go_back_alike(tmp_path):
     store = ffdl.open_store("mem://")
-    with pytest.raises(ffdl.InvalidArgument, match="no folder of checkpoints"):
+    with pytest.raises(ffdl.InvalidArgument, match="needs checkpoints, but no folder is set"):
         Model().open(store, "a", recovery=ffdl.Recovery.CONSISTENT)
     session = Model().open(
         store, "a", recovery=ffdl.Recovery.CONSISTENT, checkpoints=ffdl.CheckpointOptions(tmp_path)
@@ -225,7 +225,7 @@ def test_buckets_are_averaged_before_the_step_ends():
     with pytest.raises(ffdl.InvalidArgument, match="there are 2"):
         session.begin_average(3, 4)
     session.begin_average(2, 4)
-    with pytest.raises(ffdl.InvalidArgument, match="begun with 4"):
+    with pytest.raises(ffdl.InvalidArgument, match="was called with 4"):
         session.end_step(5)
     session.end_step(4)
     session.finish()
@@ -462,7 +462,7 @@ def test_a_worker_ends_with_its_launcher(tmp_path, monkeypatch):
             wait_for(lambda: '"step"' in log.read_text(), "the worker trains")
             launcher.kill()
             launcher.wait()
-            said = f"its launcher, 'ffdl run' as process {launcher.pid}, has ended"
+            said = f"its launcher, 'ffdl run' with process id {launcher.pid}, has ended"
             wait_for(lambda: said in log.read_text(), "the worker ends")
             assert "Cancelled" in log.read_text()
     finally:

@@ -98,7 +98,7 @@ def test_a_mixture_of_kinds(tmp_path):
     assert pickle.loads(pickle.dumps(data))[7] == data[7]
     with pytest.raises(IndexError):
         data[60]
-    with pytest.raises(ffdl.InvalidArgument, match="all of one kind"):
+    with pytest.raises(ffdl.InvalidArgument, match="only one kind"):
         mix([Rows(0, 3), npy(tmp_path, "a.npy", range(3))], [1, 1])
     with pytest.raises(ffdl.InvalidArgument, match="weights"):
         mix([Rows(0, 3)], [1, 1])

@@ -78,9 +78,9 @@ def test_a_restart_goes_on_from_a_checkpoint():
     train(anew, 8)
     assert {step.lineage for step in told} == {2}
     old.take(5)
-    with pytest.raises(ffdl.Cancelled, match="began anew"):
+    with pytest.raises(ffdl.Cancelled, match="larger lineage of the job has begun"):
         old.commit()
-    with pytest.raises(ffdl.InvalidArgument, match="give a larger lineage"):
+    with pytest.raises(ffdl.InvalidArgument, match="use a larger lineage"):
         join(store, "b", lineage=2, from_=anew.save())
 
 
@@ -107,7 +107,7 @@ def test_waiting_and_leaving():
     assert len(waiting.take(2)) == 1
     with pytest.raises(ffdl.Cancelled, match="has left"):
         holder.take()
-    with pytest.raises(ffdl.InvalidArgument, match="not a name"):
+    with pytest.raises(ffdl.InvalidArgument, match="not a valid name"):
         join(store, "a/b")
 
 

@@ -71,7 +71,7 @@ def test_micro_batches_that_cannot_be():
     model = make_model()
     with pytest.raises(ffdl.InvalidArgument, match="SampleOrder.GLOBAL"):
         open_trainer(model, ledger=on_demand(), micro_batch_samples=3)
-    with pytest.raises(ffdl.InvalidArgument, match="was created with 1; give both the same"):
+    with pytest.raises(ffdl.InvalidArgument, match="was created with 1; use one value for both"):
         open_trainer(make_model(), micro_batch_samples=3)
     with pytest.raises(ffdl.InvalidArgument, match="leave one of them out"):
         open_trainer(make_model(), ledger=make_ledger(micro_batch_samples=3), noise_interval=1,

@@ -216,7 +216,7 @@ def test_a_loaders_batches_lie_in_pinned_memory(workers):
 def test_a_model_on_both_sides_is_refused():
     model = make_model()
     model[0].to(GPU)
-    with pytest.raises(ffdl.InvalidArgument, match="move all of it to one device"):
+    with pytest.raises(ffdl.InvalidArgument, match="move the whole model to one device"):
         open_trainer(model)
 
 

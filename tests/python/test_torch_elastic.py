@@ -301,7 +301,7 @@ def test_batches_of_a_loader(workers):
     expect_equal(train_from(dropout), train_from(dropout, num_workers=workers))
     trainer = open_trainer(make_model(), ledger=ffdl.data.ElasticLoader(
         np.arange(SAMPLES), batch_samples=BATCH))
-    with pytest.raises(ffdl.InvalidArgument, match="give no arguments here"):
+    with pytest.raises(ffdl.InvalidArgument, match="already has the data set"):
         next(trainer.batches(make_data()[0]))
 
 
@@ -384,15 +384,15 @@ def test_a_newcomers_scheduler_goes_on_where_the_others_are(name):
 def test_schedulers_that_cannot_be():
     model, other = make_model(), make_model()
     optimizer, another = (OPTIMIZERS["sgd"](one.parameters()) for one in (model, other))
-    with pytest.raises(ffdl.InvalidArgument, match="changes another optimizer"):
+    with pytest.raises(ffdl.InvalidArgument, match="belongs to another optimizer"):
         open_trainer(model, optimizer, scheduler=lr.StepLR(another, 3))
 
 
 @pytest.mark.parametrize("mine, theirs, message", [
-    ({}, {"scheduler"}, "it has a scheduler, and this worker none"),
-    ({"scheduler"}, {}, "it has no scheduler, and this worker one"),
-    ({}, {"grad_scaler"}, "it has a grad_scaler, and this worker none"),
-    ({"grad_scaler"}, {}, "it has no grad_scaler, and this worker one"),
+    ({}, {"scheduler"}, "it has a scheduler, and this worker has none"),
+    ({"scheduler"}, {}, "it has no scheduler, and this worker has one"),
+    ({}, {"grad_scaler"}, "it has a grad_scaler, and this worker has none"),
+    ({"grad_scaler"}, {}, "it has no grad_scaler, and this worker has one"),
 ])
 def test_settings_of_a_training_of_another_kind(mine, theirs, message):
     def make(kinds):
@@ -422,7 +422,7 @@ def test_what_would_be_wrong_is_said():
     with pytest.raises(ffdl.InvalidArgument, match="call trainer.step"):
         optimizer.step()
     optimizer.param_groups[0]["lr"] = 1.0
-    with pytest.raises(ffdl.InvalidArgument, match="give a scheduler"):
+    with pytest.raises(ffdl.InvalidArgument, match="pass a scheduler"):
         trainer.step()
     optimizer.param_groups[0]["lr"] = 0.02
     trainer.step()
@@ -442,7 +442,7 @@ def test_options_that_there_are_not_are_named():
     data = torch.utils.data.TensorDataset(*make_data())
     for options, kind, message in (
             ({"ledger": torch.utils.data.DataLoader(data)}, ffdl.InvalidArgument,
-             "the samples are a DataLoader; give an ffdl.data.ElasticLoader"),
+             "the samples are a DataLoader; pass an ffdl.data.ElasticLoader"),
             ({"checkpoint": "here"}, TypeError, "there is no option 'checkpoint'; use 'checkpoints'"),
             ({"checkpoints": "here"}, TypeError, "'checkpoints' is of type str; give ffdl.Checkp"),
             ({"lease_s": "5"}, TypeError, "an option has a wrong type"),
@@ -462,7 +462,7 @@ def test_a_model_that_is_given_other_parameters_is_refused():
     model[0] = torch.nn.Linear(6, 8)
     one_batch(trainer, model)
     for _ in range(2):  # each time
-        with pytest.raises(ffdl.InvalidArgument, match="'0.weight', which would not be trained"):
+        with pytest.raises(ffdl.InvalidArgument, match="trainable parameters, such as '0.weight'"):
             trainer.step()
 
 
@@ -475,7 +475,7 @@ def test_a_parameter_that_is_unfrozen_is_refused():
     trainer.step()
     model[0].bias.requires_grad_(True)
     one_batch(trainer, model)
-    with pytest.raises(ffdl.InvalidArgument, match="'0.bias', which would not be trained"):
+    with pytest.raises(ffdl.InvalidArgument, match="trainable parameters, such as '0.bias'"):
         trainer.step()
     model[0].bias.requires_grad_(False)
     trainer.step()
@@ -537,13 +537,13 @@ class OwnSgd(torch.optim.SGD):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: OwnSgd(p, lr=1, momentum=0.9), "its first step makes its state"),
+        (lambda p: OwnSgd(p, lr=1, momentum=0.9), "its first step creates its state"),
         (lambda p: torch.optim.SGD(p, lr=1, momentum=0.9, dampening=0.1), "dampening"),
         (lambda p: torch.optim.SGD(list(p)[:1], lr=1), "lacks 3 parameters .* such as '0.bias'"),
-        (lambda p: torch.optim.SGD([*p, torch.nn.Parameter(torch.ones(1))], lr=1), "not the model's"),
+        (lambda p: torch.optim.SGD([*p, torch.nn.Parameter(torch.ones(1))], lr=1), "do not belong"),
         (lambda p: [torch.optim.SGD(p, lr=1), "another"], "the optimizer is a list; give"),
         (lambda p: [], "the optimizer is a list; give"),
-        (lambda p: torch.optim.Adam(p, lr=torch.tensor(0.1)), "plain numbers"),
+        (lambda p: torch.optim.Adam(p, lr=torch.tensor(0.1)), "no JSON form"),
     ],
 )
 def test_optimizers_that_cannot_be(make, message):

@@ -204,7 +204,7 @@ def test_workers_that_do_not_scale_alike_are_refused():
 
     def come(**options):
         model = make_model()
-        with pytest.raises(ffdl.InvalidArgument, match="give elastic\\(\\) the same grad_scaler="):
+        with pytest.raises(ffdl.InvalidArgument, match="pass the same grad_scaler="):
             open_trainer(model, store=store, id="b", ledger=make_ledger(epochs=0), **options)
         refused.append(options)
 
@@ -235,13 +235,13 @@ def begin_step(**options):
 
 def test_what_the_loop_leaves_to_the_trainer():
     _, scaler, optimizer = begin_step()
-    with pytest.raises(ffdl.InvalidArgument, match="give a GradScaler to elastic"):
+    with pytest.raises(ffdl.InvalidArgument, match="pass a GradScaler to elastic"):
         scaler.step(optimizer)
 
     for overlap in (False, True):
         trainer, scaler, optimizer = begin_step(overlap=overlap)
         scaler.unscale_(optimizer)
-        with pytest.raises(ffdl.InvalidArgument, match="nothing but the GradScaler's scale"):
+        with pytest.raises(ffdl.InvalidArgument, match="only the GradScaler's scale"):
             trainer.step()
 
     trainer, scaler, _ = begin_step()
@@ -253,7 +253,7 @@ def test_what_the_loop_leaves_to_the_trainer():
 def test_noise_of_scaled_gradients_is_refused():
     rule = ffdl.BatchRule(samples=BATCH, learning_rate=ffdl.LearningRateRule.ADA_SCALE)
     for options in ({"noise_interval": 2}, {"batch_rule": rule}):
-        with pytest.raises(ffdl.InvalidArgument, match="a GradScaler scales them"):
+        with pytest.raises(ffdl.InvalidArgument, match="the GradScaler's scale differs"):
             open_trainer(make_model(), grad_scaler=make_scaler(), **options)
     trainer = open_trainer(
         make_model(), grad_scaler=make_scaler(enabled=False), noise_interval=2)

@@ -180,7 +180,7 @@ def test_a_momentum_that_comes_later_is_refused():
     def set_momentum(trainer, optimizer):
         optimizer.param_groups[0]["momentum"] = 0.9 if trainer.step_number >= 2 else 0
 
-    with pytest.raises(ffdl.InvalidArgument, match="set from the start what needs more of it"):
+    with pytest.raises(ffdl.InvalidArgument, match="such as momentum, from the start"):
         train_with_rates(open_trainer(model, optimizer), model, optimizer, set_momentum)
 
 
@@ -374,7 +374,7 @@ def test_an_optimizer_of_the_users_own():
     model = make_model()
     trainer = open_trainer(
         model, Lion(model.parameters(), replaces=True), reset_optimizer_state=reset)
-    with pytest.raises(ffdl.InvalidArgument, match="its step makes its state 'average' anew"):
+    with pytest.raises(ffdl.InvalidArgument, match="another tensor for its state 'average'"):
         train(trainer, model)
 
 
@@ -497,13 +497,13 @@ def test_wrong_use_of_steps():
         model, ledger=make_ledger(micro_batch_samples=4), micro_batch_samples=4)
     steps = trainer.steps()
     next(next(steps))
-    with pytest.raises(ffdl.InvalidArgument, match="not taken all of its batches"):
+    with pytest.raises(ffdl.InvalidArgument, match="not used all batches"):
         trainer.step()
     model = make_model()
     trainer = open_trainer(model)
     steps = trainer.steps()
     batches = next(steps)
-    with pytest.raises(ffdl.InvalidArgument, match="not taken all of its batches"):
+    with pytest.raises(ffdl.InvalidArgument, match="not used all batches"):
         trainer.step()
     for batch in batches:
         loss_of(model(x[batch]), y[batch]).backward()
@@ -566,7 +566,7 @@ def test_an_average_has_the_common_statistics_of_a_batch_norm():
 
 
 @pytest.mark.parametrize("state, message", [
-    ({"best": 1.0}, "'best' of extra_state 'own' is a float; keep it in a tensor"),
+    ({"best": 1.0}, "'best' of extra_state 'own' is a float; store the value in a tensor"),
     ({"0.weight": torch.zeros(1)}, None),
     (lambda: {"sum": torch.zeros(2)}, "a copy that state_dict"),
 ])
@@ -581,7 +581,7 @@ def test_extra_state_that_cannot_be(state, message):
             open_trainer(model, extra_state={"own": Object()})
         return
     named = torch.nn.ModuleDict({"own": make_model()})
-    with pytest.raises(ffdl.InvalidArgument, match="have both 'own.0.weight'"):
+    with pytest.raises(ffdl.InvalidArgument, match="both have 'own.0.weight'"):
         open_trainer(named, extra_state={"own": Object()})
 
 

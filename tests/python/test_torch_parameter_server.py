@@ -129,7 +129,7 @@ def test_what_would_be_wrong_is_said(name):
         opt.step()
     backward(model, 0)
     opt.param_groups[0]["lr"] = 1.0
-    with pytest.raises(ffdl.InvalidArgument, match="give scheduler="):
+    with pytest.raises(ffdl.InvalidArgument, match="create the optimizer with scheduler="):
         opt.step()
     opt.param_groups[0]["lr"] = 0.1
     with pytest.raises(ffdl.InvalidArgument, match="of fixed size"):
@@ -137,13 +137,13 @@ def test_what_would_be_wrong_is_said(name):
     with pytest.raises(ffdl.InvalidArgument, match="cut="):
         opt.load_state_dict({"settings": {"lr": 3}})
     opt.load_state_dict(opt.state_dict())
-    with pytest.raises(ffdl.InvalidArgument, match="the model 650"):
+    with pytest.raises(ffdl.InvalidArgument, match="the model has 650"):
         make(name, torch.nn.Linear(64, 10))
     with pytest.raises(TypeError, match="there is no option 'learner_max'; use 'learners_max'"):
         make(name + "-2", learner_max=3)
     opt.step()
     model.double()
-    with pytest.raises(ffdl.InvalidArgument, match="in other memory"):
+    with pytest.raises(ffdl.InvalidArgument, match="moved or converted"):
         opt.step()
     with pytest.raises(ffdl.InvalidArgument, match="make it float32"):
         make(name, model)

@@ -182,7 +182,7 @@ def mix_up_messages(rank):
         dist.send(torch.full((2,), 5.0), dst=1, tag=2)
     else:
         for source in (0, 0, 0, None):
-            with pytest.raises(dist.DistBackendError, match="sent another dtype or size, .*tag [12]"):
+            with pytest.raises(dist.DistBackendError, match="[0-9]+ bytes with tag [12], perhaps"):
                 dist.recv(torch.zeros(3), src=source, tag=2)
         got = torch.zeros(2)
         dist.recv(got, src=0, tag=2)  # the wrong ones are gone
@@ -309,7 +309,7 @@ def test_a_receive_ends_at_its_time_out_and_takes_nothing(source):
     if not source:
         a.set_timeout(datetime.timedelta(seconds=1))
         b.send([got], 0, 4)
-        with pytest.raises(dist.DistBackendError, match="'global1' has sent one with tag 4"):
+        with pytest.raises(dist.DistBackendError, match="'global1' has sent a message with tag 4"):
             a.recv_anysource([got], 3).wait()
     end(groups)
 
@@ -465,12 +465,12 @@ def call_wrongly(rank):
     for call, match in [
         (lambda: dist.all_reduce(torch.ones(2, device="meta")), "a tensor on 'meta'; copy it"),
         (lambda: dist.broadcast(ones.to_sparse(), src=0), "x.to_dense"),
-        (lambda: dist.all_reduce(ones.to_sparse(), dist.ReduceOp.MAX), "have SUM and AVG"),
+        (lambda: dist.all_reduce(ones.to_sparse(), dist.ReduceOp.MAX), "use SUM or AVG"),
         (lambda: dist.all_reduce(ones, dist.ReduceOp.BAND), "use one of SUM, AVG, MIN"),
         (lambda: dist.all_reduce(ones.to(torch.float8_e4m3fn)), "convert them"),
         (lambda: dist.all_reduce(ones > 0, dist.ReduceOp.AVG), "use one of SUM"),
         (lambda: dist.all_reduce(ones + 1j, dist.ReduceOp.MAX), "complex"),
-        (lambda: dist.all_gather([ones.clone()], ones), "give one per rank"),
+        (lambda: dist.all_gather([ones.clone()], ones), "pass one item per rank"),
     ]:
         with pytest.raises(ValueError, match=match):
             call()
@@ -649,7 +649,7 @@ def call_in_a_fork(port):
     dist.barrier(async_op=True).wait()
     child = os.fork()
     if child == 0:
-        with pytest.raises(ffdl.Cancelled, match="init_process_group in the child"):
+        with pytest.raises(ffdl.Cancelled, match="init_process_group in this process"):
             dist.barrier()
         dist.destroy_process_group()  # waits for no thread that is not here
         os._exit(42)

@@ -230,7 +230,7 @@ rows("store", [
     ("put_of_a_number", T, ("put(): incompatible", "Invoked with types: "),
      lambda: mem().put("a", 3)),
     ("put_of_too_much", I, ("put 'a'",
-      "the most is 1048576, as a store is not for data"),
+      "the most is 1048576, because a store is not for large data"),
      lambda: mem().put("a", b"x" * (64 << 20))),
     ("put_with_a_lease_that_is_not_there", "NotFound", ("put under lease 77",
       "grant another and put the keys again"),

@@ -18,8 +18,9 @@ void add_device(int device, const char* name, Memory memory, Elements& elements)
   if (memory == Memory::kHost) refuse_device(name, device);
   const int before = elements.device.value_or(kDeviceInUse);
   if (before != kDeviceInUse && device != kDeviceInUse && device != before) {
-    refuse_array(name, "it is in the memory of " + gpu_of(device) + ", and others in that of " +
-                           gpu_of(before) + "; give all of them one GPU");
+    refuse_array(name, "it is in the memory of " + gpu_of(device) +
+                           ", and other arrays are in that of " + gpu_of(before) +
+                           "; put all of them into the memory of one GPU");
   }
   elements.device = std::max(before, device);
 }

@@ -144,12 +144,12 @@ ForeignArray cuda_array(const py::object& object, const char* name) {
   const auto field = [&](const char* key) -> py::object {
     return told.contains(key) ? py::object(told[key]) : py::none();
   };
-  if (!field("mask").is_none()) refuse_array(name, "it has a mask; give one without");
+  if (!field("mask").is_none()) refuse_array(name, "it has a mask; give an array without a mask");
   const py::object stream = field("stream");
   if (!stream.is_none() && !stream.equal(py::int_(dlpack::kDefaultStream))) {
     refuse_array(name,
-                 "it is of a stream other than the default one; wait for that stream, and give the "
-                 "array without a stream, or through DLPack");
+                 "it is used by a stream other than the default stream; wait for that stream, and "
+                 "give the array without a stream, or through DLPack");
   }
   const auto [address, read_only] = field("data").cast<std::pair<uint64_t, bool>>();
   const auto type = field("typestr").cast<std::string>();

@@ -20,9 +20,8 @@ Time deadline_after(double timeout_s) {
 Exclusive::Exclusive(bool& busy) : busy_(busy) {
   if (busy) {
     raise_invalid_argument(
-        "call: another thread is inside a call of the same object, or an OperationQueue has it; "
-        "give "
-        "each thread its own");
+        "call: another thread is inside a call of the same object, or an OperationQueue uses the "
+        "object; create one object for each thread");
   }
   busy = true;
 }

@@ -79,7 +79,7 @@ class SumHandle {
     raise_invalid_argument(std::string("add up micro-batches: an array is in the ") +
                            (is_on_device_ ? "host's memory, and 'like' in a GPU's"
                                           : "memory of a GPU, and 'like' in the host's") +
-                           "; give both the same");
+                           "; put both into the same memory");
   }
 
   const py::object communicator_;
@@ -93,8 +93,8 @@ class SumHandle {
 void bind_micro_batch_sum(py::module_& module) {
   const auto share_out = [](uint64_t micro_batches, int ranks) {
     if (ranks >= 1) return even_shares(micro_batches, ranks);
-    raise_invalid_argument("share out " + std::to_string(micro_batches) + " micro-batches among " +
-                           std::to_string(ranks) + " ranks; give 1 or more");
+    raise_invalid_argument("divide " + std::to_string(micro_batches) + " micro-batches among " +
+                           std::to_string(ranks) + " ranks; give 1 rank or more");
   };
   module.def("even_shares", share_out, py::arg("micro_batches"), py::arg("ranks"),
              "Returns shares as even as possible: if it does not divide, the first ranks\n"

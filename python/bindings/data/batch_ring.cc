@@ -110,7 +110,7 @@ void put_batch(RingHandle& handle, const py::object& samples,
                double timeout_s) {
   const Exclusive one_thread(handle.busy);
   if (py::isinstance<py::bytes>(samples) || py::isinstance<py::bytearray>(samples)) {
-    refuse_array(kSamples, "bytes are one sample; give a list of samples");
+    refuse_array(kSamples, "bytes or a bytearray is one sample; give a list of samples");
   }
   GivenSamples given;
   if (is_array(samples)) {
@@ -121,9 +121,9 @@ void put_batch(RingHandle& handle, const py::object& samples,
   for (const auto& sample : given.places) {
     if (handle.format.is_fixed && sample.size() != handle.format.bytes) {
       raise_invalid_argument("put a batch: a sample of " + std::to_string(sample.size()) +
-                             " bytes, and the ring is of samples of " +
+                             " bytes, but the ring was created for samples of " +
                              std::to_string(handle.format.bytes) +
-                             "; give it the format of what you put");
+                             " bytes; create the ring with the format of your samples");
     }
   }
   DataBatch batch;

@@ -36,7 +36,7 @@ once per epoch. One thread at a time. The header is ffdl/data/commit_log.h.)")
           py::arg("path"), py::kw_only(), py::arg("samples"),
           py::arg("partition_samples") = py::none(), py::arg("epochs") = LedgerOptions{}.epochs,
           "Opens a log, and continues one that exists. The options are those of the ledger.\n"
-          "Raises Unavailable.")
+          "Raises InvalidArgument, Unavailable.")
       .def(
           "write",
           [](CommitLog& log, const CommittedParts& step) {

@@ -302,7 +302,8 @@ void bind_push_ledger(py::module_& module) {
             samples, partition_samples, epochs, seed, shuffle, window_partitions, order);
         return use_exclusively(learner, [&]() -> std::unique_ptr<LedgerHandle> {
           if (learner.ledger != nullptr) {
-            raise_invalid_argument("make a push ledger: the learner has one; drop that one before");
+            raise_invalid_argument(
+                "make a push ledger: the learner already has a ledger; drop that ledger first");
           }
           learner.raised->rethrow();
           learner.raised = std::make_shared<Raised>();

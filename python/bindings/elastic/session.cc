@@ -33,8 +33,9 @@ void bind_session_values(py::module_& module) {
 
 CONTINUE: it was applied. WORLD_CHANGED: it was applied, and the next one has other members.
 RETRY_STEP: it was not applied: compute the gradients again, of the samples that are due now.
-HEALED: it was not applied, and the state is that of other members now: drop the gradients. LEFT:
-this member is out of the job, because it asked to leave or another has taken over; the step
+HEALED: the state is that of another member or of a checkpoint now, with the steps up to
+Session.step: drop the gradients.
+LEFT: this member is out of the job, because it asked to leave or another has taken over; the step
 counts if Session.step has moved.)")
       .value("CONTINUE", StepResult::kContinue)
       .value("WORLD_CHANGED", StepResult::kWorldChanged)
@@ -151,7 +152,7 @@ void take_shares(const py::object& given, const SessionHandle& handle, SessionOp
       raise_invalid_argument("open a session: 'micro_batch_samples' is " +
                              std::to_string(options.micro_batch_samples) +
                              ", and the ledger was created with " + std::to_string(counted) +
-                             "; give both the same");
+                             "; use one value for both");
     }
     options.micro_batch_shares = [ledger = &given.cast<LedgerHandle&>().ledger()] {
       return ledger->shares();
@@ -191,10 +192,10 @@ void take_device(const Elements& arrays, const char* name, CommunicatorOptions& 
   }
   if (options.device != kDeviceInUse && *arrays.device != kDeviceInUse &&
       options.device != *arrays.device) {
-    raise_invalid_argument(
-        doing + "is in the memory of GPU " + std::to_string(*arrays.device) +
-        ", and this member's is GPU " + std::to_string(options.device) +
-        "; put all arrays of GPUs into the memory of one, and name that GPU or none");
+    raise_invalid_argument(doing + "is in the memory of GPU " + std::to_string(*arrays.device) +
+                           ", but this member uses GPU " + std::to_string(options.device) +
+                           "; put all GPU arrays into the memory of one GPU, and set 'device' to "
+                           "that GPU or leave it out");
   }
   options.device = std::max(options.device, *arrays.device);
 }
@@ -433,9 +434,10 @@ fewer gradients, or other samples were passed in this step).)")
             Session& used = handle.use();
             check(run_session(handle, [&] { return used.finish(); }));
           },
-          "Ends the training: makes the last step stable, takes a checkpoint of it, records that\n"
-          "the job is done, and leaves. Called by all members after the same step. Raises\n"
-          "WorldChanged if a member died and, with Recovery.CONSISTENT, all went back.");
+          "Ends the training: makes the last step stable, takes a checkpoint of it with\n"
+          "CheckpointOptions.at_end, records that the job is done, and leaves. Called by all\n"
+          "members after the same step. Raises WorldChanged if a member died and, with\n"
+          "Recovery.CONSISTENT, all went back.");
 }
 
 void bind_session_pauses(py::class_<SessionHandle>& session) {

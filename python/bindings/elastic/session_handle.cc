@@ -71,13 +71,14 @@ Status SessionHandle::look() {
 InsideSession::InsideSession(SessionHandle& handle) : handle_(handle) {
   if (handle.inside.load(std::memory_order_relaxed) != nullptr) {
     raise_invalid_argument(
-        "call a session: a thread is inside a call of it, which ends first; a callback or the "
-        "handler of a signal may only call ask_to_leave()");
+        "call a session: a thread is still inside a call of it; wait for that call, and call only "
+        "ask_to_leave() from a callback or the handler of a signal");
   }
   for (const auto& [object, one] : handle.participants) {
     if (one->inside == nullptr) continue;
     raise_invalid_argument(
-        "call a session: another session uses its participant; give each its own");
+        "call a session: another session uses one of its participants; create participants for "
+        "each session");
   }
   for (const auto& [object, one] : handle.participants) one->inside = this_thread();
   handle.inside.store(this_thread(), std::memory_order_relaxed);

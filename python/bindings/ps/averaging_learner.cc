@@ -72,7 +72,8 @@ rule, schedule: of the local steps.
 period: mini-batches from one exchange to the next.
 elasticity: the part of the distance to the centre that an exchange moves, in (0, 1].
 
-Raises Timeout, Exhausted, Corrupt; InvalidArgument for a server that does not average.)")
+Raises Timeout, Exhausted (no free slot), Conflict (the given slot is in use), Corrupt;
+InvalidArgument for a server that does not average, or clips.)")
       .def_static(
           "attach",
           [](const ServerHandle& handle, double timeout_s, const UpdateRuleOptions& rule,

@@ -49,12 +49,13 @@ class Arrays {
     const int device = *given.device;
     const Buffer& array = given.buffers.front();
     if (count_ && array.count != *count_) {
-      refuse_array(name, std::to_string(array.count) + " elements, and others have " +
+      refuse_array(name, std::to_string(array.count) + " elements, and other arrays have " +
                              std::to_string(*count_) + "; give all of them the same number");
     }
     if (device_ != kDeviceInUse && device != kDeviceInUse && device != device_) {
-      refuse_array(name, "it is in the memory of " + gpu_of(device) + ", and others in that of " +
-                             gpu_of(device_) + "; give all of them one GPU");
+      refuse_array(name, "it is in the memory of " + gpu_of(device) +
+                             ", and other arrays are in that of " + gpu_of(device_) +
+                             "; put all of them into the memory of one GPU");
     }
     count_ = array.count;
     device_ = std::max(device_, device);

@@ -128,8 +128,9 @@ void bind_attach(py::class_<LearnerHandle>& learner) {
           R"(Waits for the server with that name, and for a free slot (or the one given).
 
 device: the number of the GPU whose memory start_push() and start_pull() use; -1: the one that this
-thread uses; None: the host's memory. Raises Timeout, Exhausted, InvalidArgument, Corrupt; with a
-device also Unimplemented: no GPU, no driver, or a build without CUDA.)")
+thread uses; None: the host's memory. Raises Timeout, Exhausted (no free slot), Conflict (the given
+slot is in use), InvalidArgument, Corrupt; with a device also Unimplemented: no GPU, no driver, or a
+build without CUDA.)")
       .def_static(
           "attach",
           [](const ServerHandle& handle, double timeout_s, std::optional<int> slot,
@@ -148,8 +149,9 @@ void bind_pushes(py::class_<LearnerHandle>& learner) {
            R"(Commits a gradient together with the samples that made it.
 
 gradient: an array of the host's memory, or a Gradient. samples: a SampleRange, or several separate
-ones in the order of their use. A float32 array is copied once; 16 bits are fastest in the server's
-gradient_type. Raises InvalidArgument for NaN or Inf with NonFinite.REJECT.)")
+ones in the order of their use. A float32 array is copied once. 16-bit numbers are converted to
+float32, then to the server's gradient_type. Raises InvalidArgument for NaN or Inf with
+NonFinite.REJECT.)")
       .def("start_push", &start_push<Samples>, py::arg("gradient"), py::arg("samples"),
            py::kw_only(), py::arg("stream") = 0,
            R"(Starts push(gradient, samples) on a thread of the learner's own, and returns.
@@ -179,7 +181,8 @@ void bind_gradients(py::class_<LearnerHandle>& learner) {
           },
           py::arg("timeout_s") = kDefaultTimeoutS,
           "float32[parameters] for this mini-batch's gradient: overwrite it whole, push(), and do\n"
-          "not touch it again. Shared memory, no copy. Raises Timeout.")
+          "not touch it again. Shared memory, no copy; private memory if the server is late or\n"
+          "gradients have 16 bits. Raises Timeout.")
       .def(
           "finish_push",
           [](LearnerHandle& handle, double timeout_s) {
@@ -189,8 +192,8 @@ void bind_gradients(py::class_<LearnerHandle>& learner) {
             return result;
           },
           py::arg("timeout_s") = kDefaultTimeoutS,
-          "Waits for start_push(), and returns the result of the push. Raises Timeout, and the\n"
-          "errors of push() and of the GPU: then nothing of that push was committed.")
+          "Waits for start_push(), and returns the result of the push. Raises Timeout (it has not\n"
+          "ended), and the errors of push() and of the GPU: then nothing of it was committed.")
       .def(
           "flush",
           [](LearnerHandle& handle, double timeout_s) {
@@ -289,7 +292,7 @@ which is slower; "" if it is pinned. The header, with the loop, is ffdl/ps/learn
       .def_property_readonly(
           "gradient_type",
           [](const LearnerHandle& h) { return to_string(h.learner->gradient_type()); },
-          "The type of the server's slots, such as \"float32\": the best one for pushes, too.")
+          "The type of the server's slots, such as \"float32\", to which pushes are converted.")
       .def_property_readonly("not_pinned",
                              [](const LearnerHandle& h) { return h.learner->not_pinned(); })
       .def(

@@ -218,7 +218,7 @@ Unimplemented (no GPU, driver or CUDA).)");
             take(without_lock([&] { return ParameterServer::adopt(name); })));
       },
       py::arg("name"),
-      "Takes over the segment of a dead server and finishes the fold in progress. Raises\n"
+      "Takes over the segment of a dead server; start() finishes the fold in progress. Raises\n"
       "Conflict (its server lives), NotFound, Corrupt, InvalidArgument.");
 }
 

@@ -196,8 +196,10 @@ header is ffdl/store.h.)");
     file:///a/folder  for the processes of one host
     tcp://host:port   served by a StoreServer with that `secret`
     tcp:///a/folder   for the processes of one host and user, with a secret of its own there
+    etcd://host:port  an etcd server, in a build that has it
 
-Raises InvalidArgument (no such URL, another secret), Unavailable (no such folder, no answer).)");
+Raises InvalidArgument (no such URL, another secret), Unavailable (no such folder, no answer),
+Unimplemented (etcd:// in a build without it).)");
 }
 
 }  // namespace ffdl::python

@@ -80,7 +80,7 @@ def _import(given: argparse.Namespace) -> None:
     made = _made(given.model)
     if "optimizer" not in made:
         raise InvalidArgument(
-            f"call '{given.model}': it returns a model alone; return (model, optimizer)")
+            f"call '{given.model}': it returns only a model; return (model, optimizer)")
     done = import_checkpoint(
         given.source, given.folder, format=given.format, step=given.step, job=given.job, **made)
     print(f"step {done.step} of job {done.job}: {done.folder}")
@@ -94,7 +94,7 @@ def _made(name: str) -> dict[str, Any]:
         make = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidArgument(
-            f"find '{name}': {error}; give MODULE:FUNCTION, as Python imports it here") from error
+            f"find '{name}': {error}; pass MODULE:FUNCTION that Python can import here") from error
     made = make()
     parts = made if isinstance(made, tuple) else (made,)
     return dict(zip(("model", "optimizer", "scheduler"), parts, strict=False))

@@ -108,7 +108,7 @@ def parse_manifest(text: bytes, path: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         pass
     raise Corrupt(
-        f"read manifest '{path}': its {len(text)} bytes are no manifest of ffdl; restore the file")
+        f"read manifest '{path}': it is no manifest of ffdl ({len(text)} bytes); restore the file")
 
 
 def choose_removals(

@@ -84,7 +84,7 @@ class CheckpointUpload:
         except OSError as error:
             raise InvalidArgument(
                 f"upload checkpoints of '{self._folder}': {error.strerror}; name a folder that can "
-                "be made"
+                "be created"
             ) from error
         with folder_lock(self._folder, waits=True):
             self._bring_newest()
@@ -128,7 +128,7 @@ class CheckpointUpload:
                 pause = self._interval_s
             except Error as error:
                 if str(error) != str(self._failure):
-                    print(f"ffdl: {error}; it is tried again", file=sys.stderr)
+                    print(f"ffdl: {error}; the upload is retried", file=sys.stderr)
                 self._failure = error
                 pause = min(2 * pause, max(_PATIENCE_MAX_S, self._interval_s))
 
@@ -150,7 +150,8 @@ class CheckpointUpload:
                 if remote and remote[0].number >= newest.number:
                     raise Conflict(
                         f"upload checkpoint '{newest.name}' to '{self._remote.url}': "
-                        f"'{remote[0].name}' came there meanwhile; use a URL for one job at a time"
+                        f"another process uploaded '{remote[0].name}'; use a URL for only one job "
+                        "at a time"
                     )
                 if not self._upload(newest):
                     return False
@@ -185,8 +186,8 @@ class CheckpointUpload:
         for file, size in sizes.items():
             if found.get(file) != size:
                 raise Corrupt(
-                    f"upload '{self._remote.url}/{name}/{file}': {found.get(file)} bytes arrived "
-                    f"of {size}; see that nothing else writes there"
+                    f"upload '{self._remote.url}/{name}/{file}': {found.get(file)} of {size} "
+                    "bytes arrived; let no other process write there"
                 )
 
     def _remove_old(self) -> None:
@@ -260,8 +261,8 @@ class CheckpointUpload:
         self._remote.download(f"{name}/{file}", path)
         if os.path.getsize(path) != size:
             raise Corrupt(
-                f"download '{self._remote.url}/{name}/{file}': {os.path.getsize(path)} bytes, "
-                f"where its manifest has {size}; restore it, or set skip_damaged to take an older "
+                f"download '{self._remote.url}/{name}/{file}': {os.path.getsize(path)} bytes, but "
+                f"its manifest has {size}; restore it, or set skip_damaged to take an older "
                 "one"
             )
         _sync(path)

@@ -36,7 +36,7 @@ def local_copies(
     Unavailable, Unimplemented.
     """
     if isinstance(urls, (str, os.PathLike)):
-        raise InvalidArgument(f"copy files: urls are {urls!r}; give a list of them")
+        raise InvalidArgument(f"copy files: 'urls' is {urls!r}; pass a list of URLs")
     folder = os.fspath(folder)
     wanted: list[tuple[str, str, int]] = []  # URL, path here, bytes
     for url in map(os.fspath, urls):
@@ -50,7 +50,7 @@ def local_copies(
     if total > max_bytes:
         raise Exhausted(
             f"copy {len(wanted)} files to '{folder}': they have {total} bytes, and max_bytes is "
-            f"{max_bytes}; raise it, or give fewer files"
+            f"{max_bytes}; raise max_bytes, or pass fewer files"
         )
     call(f"make '{folder}'", lambda: os.makedirs(folder, exist_ok=True))
     with folder_lock(folder, waits=True):
@@ -95,5 +95,5 @@ def _copy(url: str, path: str, size: int, storage_options: dict[str, Any] | None
     unfinished = path + ".unfinished"
     files.get_file(remote, unfinished)
     if os.path.getsize(unfinished) != size:
-        raise OSError(f"{os.path.getsize(unfinished)} bytes arrived of {size}")
+        raise OSError(f"{os.path.getsize(unfinished)} of {size} bytes arrived")
     os.replace(unfinished, path)

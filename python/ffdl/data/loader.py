@@ -30,10 +30,10 @@ from .workers import WorkerPool
 
 # Arguments of a DataLoader that this loader does not take.
 _OF_DATA_LOADER = {
-    "batch_size": "use 'batch_samples', the samples of all workers",
-    "drop_last": "each sample of an epoch is used, so leave it out",
+    "batch_size": "use 'batch_samples', which counts the samples of all workers",
+    "drop_last": "leave it out, because each sample of an epoch is used",
     "generator": "use 'seed'",
-    "persistent_workers": "processes always live as long as the loader, so leave it out",
+    "persistent_workers": "leave it out, because processes live as long as the loader",
 }
 
 
@@ -130,8 +130,8 @@ class ElasticLoader:
             epochs = 1 if steps is None else 0
         if steps is not None and (steps < 1 or store is not None or learner is not None):
             raise InvalidArgument(
-                f"make a loader: steps is {steps}; give at least 1, and only to workers of a "
-                "session"
+                f"make a loader: steps is {steps}; give at least 1, and leave 'store' and "
+                "'learner' out"
             )
         if num_workers < 0 or prefetch_factor < 1 or batch_samples < 1 or epochs < 0:
             raise InvalidArgument(
@@ -148,16 +148,16 @@ class ElasticLoader:
             )
         if order == SampleOrder.ON_DEMAND and partition_samples is None:
             raise InvalidArgument(
-                "make a loader: no partition_samples; give the number of samples that a worker "
-                "gets at a time, the same at all workers"
+                "make a loader: partition_samples is missing; pass the number of samples that a "
+                "worker leases at a time, equal at all workers"
             )
         if sampled is not None and (
             shuffle != Shuffle.NONE or (sampler is not None and batch_sampler is not None)
             or (batch_sampler is not None and order != SampleOrder.GLOBAL)
         ):
             raise InvalidArgument(
-                "make a loader: a sampler decides on the order of the samples; give either sampler "
-                "or batch_sampler, no shuffle, and batch_sampler only with SampleOrder.GLOBAL"
+                "make a loader: a sampler sets the order of the samples; pass only one of sampler "
+                "and batch_sampler, no shuffle, and batch_sampler only with SampleOrder.GLOBAL"
             )
         sampled_order = None
         if sampled is not None:
@@ -306,8 +306,8 @@ class ElasticLoader:
                     yield batch
                     if _steps_ended(session) == ended:
                         raise InvalidArgument(
-                            f"take the next batch: end_step() was not called for the one of step "
-                            f"{session.step + 1}; call session.end_step() after each"
+                            f"take the next batch: end_step() was not called in step "
+                            f"{session.step + 1}; call session.end_step() after each batch"
                         )
                 elif session.end_step(0) == StepResult.LEFT:  # the samples taken may be corrupt
                     return
@@ -349,8 +349,8 @@ class ElasticLoader:
         """
         if self._over == "learner":
             raise InvalidArgument(
-                "save a loader over a learner: the parameter server's cut records the samples in "
-                "the weights; save that"
+                "save a loader over a learner: the parameter server's cut contains the position in "
+                "the data; save the cut"
             )
         return {"ledger": self.ledger.save()}
 
@@ -363,10 +363,11 @@ class ElasticLoader:
         has a store or a learner).
         """
         if self._over != "session":
-            instead = "the parameter server's cut, from which it continues by itself"
+            instead = "create the parameter server with its cut, which has the position"
             if self._over == "store":
-                instead = "lineage= and from_= when the loader is made"
-            raise InvalidArgument(f"load the state of a loader over a {self._over}: give {instead}")
+                instead = "create the loader with lineage= and from_="
+            raise InvalidArgument(
+                f"load the state of a loader over a {self._over}: not supported; {instead}")
         self.ledger.restore(state["ledger"])
 
     def close(self) -> None:

@@ -49,8 +49,8 @@ def collate(samples: Sequence[Any]) -> Any:
         if isinstance(error, InvalidArgument):
             raise
         raise InvalidArgument(
-            f"collate {len(samples)} samples: {error}; give a collate_fn that converts them to one "
-            "form"
+            f"collate {len(samples)} samples: {error}; pass a collate_fn that converts samples to "
+            "one structure and shape"
         ) from None
     return list(samples)
 

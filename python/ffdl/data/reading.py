@@ -34,7 +34,8 @@ def size_of(dataset: Any) -> int:
     if is_arrays(dataset):
         sizes = {len(array) for array in (dataset if isinstance(dataset, tuple) else (dataset,))}
         if len(sizes) > 1:
-            raise InvalidArgument(f"{what}: arrays of {sorted(sizes)} rows; give as many of each")
+            raise InvalidArgument(
+                f"{what}: arrays of {sorted(sizes)} rows; pass equal numbers of rows")
         return sizes.pop()
     if isinstance(dataset, DataSource):
         return dataset.samples
@@ -44,7 +45,7 @@ def size_of(dataset: Any) -> int:
         is_map = False  # it has inherited a __getitem__ that only raises
     if not is_map:
         raise InvalidArgument(
-            f"{what}: it has no __len__ or no __getitem__; make a data set of an iterable with "
+            f"{what}: it has no __len__ or no __getitem__; convert an iterable to a data set with "
             "ffdl.data.IterableShards"
         )
     return len(dataset)

@@ -17,8 +17,8 @@ from ..errors import InvalidArgument
 from .generators import seed_generators
 
 _HINT = (
-    "a sampler must return the same order at each worker: draw from PyTorch's, NumPy's or "
-    "random's generator, which are seeded for each epoch, or from the number given to set_epoch()"
+    "return the same order at each worker: draw random numbers from the default generator of "
+    "PyTorch, NumPy or random, seeded for each epoch, or from the number passed to set_epoch()"
 )
 
 
@@ -41,7 +41,7 @@ class SampledOrder:
         if any(hasattr(one, "num_replicas") for one in _nested(sampler)):
             raise InvalidArgument(
                 f"take the order of '{self._name}': it returns one worker's share of an epoch; "
-                "give the sampler of all samples, which the loader shares among the workers"
+                "pass a sampler of all samples, because the loader divides them among the workers"
             )
         first = self._ask(0)
         if not np.array_equal(first, self._ask(0)):
@@ -70,7 +70,7 @@ class SampledOrder:
             if len(order) != self.samples:
                 raise InvalidArgument(
                     f"take the order of '{self._name}': epoch {epoch} has {len(order)} samples, "
-                    f"one before {self.samples}; return as many in each epoch"
+                    f"an earlier epoch {self.samples}; return equally many in each epoch"
                 )
             while len(self._known) > 1:  # samples are read ahead into the next epoch
                 del self._known[min(self._known)]
@@ -91,9 +91,9 @@ class SampledOrder:
             order = np.fromiter(
                 given if self._batch_samples is None else self._samples_of(given), np.int64)
         if len(order) == 0 or order.min() < 0 or order.max() >= self._dataset_samples:
-            seen = f"from {order.min()} to {order.max()}" if len(order) else "none"
+            seen = f"numbers from {order.min()} to {order.max()}" if len(order) else "no samples"
             raise InvalidArgument(
-                f"take the order of '{self._name}': its samples are {seen}; give numbers of the "
+                f"take the order of '{self._name}': it returned {seen}; return numbers of the "
                 f"{self._dataset_samples} samples of the data set"
             )
         return order
@@ -104,9 +104,9 @@ class SampledOrder:
             size = len(numbers)
             if size > self._batch_samples or (size < self._batch_samples and not is_last):
                 raise InvalidArgument(
-                    f"take the batches of '{self._name}': one has {size} samples and batch_samples "
-                    f"is {self._batch_samples}; all but the last must have as many, since a batch "
-                    "is a step of all workers; leave out or fill up others (drop_last=True)"
+                    f"take the batches of '{self._name}': a batch has {size} samples, and "
+                    f"batch_samples is {self._batch_samples}; make all batches except the last "
+                    "this large (drop_last=True), because a batch is a step of all workers"
                 )
             yield from numbers
 

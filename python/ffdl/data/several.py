@@ -34,8 +34,8 @@ def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
         return mix_sources(list(datasets), list(weights))
     if any(sources):
         raise InvalidArgument(
-            "mix data sets: some are of files (ffdl.DataSource) and some are not; give all of one "
-            "kind, or your own data sets that read the files"
+            "mix data sets: some are of type ffdl.DataSource and some are not; pass only one "
+            "kind, e.g. your own data sets that read the files"
         )
     return Mixture(datasets, weights)
 

@@ -40,8 +40,8 @@ class IterableShards:
             counts = [sum(1 for _ in self._begin(number)) for number in range(len(self._shards))]
         if len(counts) != len(self._shards) or any(count < 0 for count in counts):
             raise InvalidArgument(
-                f"put {len(self._shards)} shards together: counts are {list(counts)}; give the "
-                "number of samples of each"
+                f"combine {len(self._shards)} shards: 'counts' is {list(counts)}; pass the number "
+                "of samples of each shard"
             )
         self._ends = list(itertools.accumulate(counts))
         self._open = -1  # the shard of _rest
@@ -64,9 +64,9 @@ class IterableShards:
             return sample
         self._open = -1
         raise Corrupt(
-            f"read sample {number - begin} of shard {shard}: it ends before that, and was counted "
-            f"as {self._ends[shard] - begin} samples; count again, and return the same samples "
-            "each time"
+            f"read sample {number - begin} of shard {shard}: the shard ended before this sample, "
+            f"but was counted as {self._ends[shard] - begin} samples; count again, and return the "
+            "same samples in each iteration"
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -188,13 +188,13 @@ class TableSource:
             if (found := file.type_of(name)) != wanted:
                 raise InvalidArgument(
                     f"open tables: column '{name}' is {found} in '{file.path}' and {wanted} in "
-                    f"'{first}'; write them alike, or leave it out with columns="
+                    f"'{first}'; write equal types, or leave the column out with columns="
                 )
         more = [name for name in file.schema.names if name not in self._types]
         if all_of_them and more:
             raise InvalidArgument(
-                f"open tables: '{file.path}' has column '{more[0]}' and '{first}' has none; choose "
-                "columns with columns="
+                f"open tables: '{file.path}' has a column '{more[0]}', which '{first}' lacks; "
+                "choose columns with columns="
             )
 
     def _take(self, numbers: npt.NDArray[np.int64]) -> tuple[Any, npt.NDArray[np.bool_]]:
@@ -300,8 +300,8 @@ class _File:
         places = self.schema.get_all_field_indices(name)
         if len(places) != 1:
             raise InvalidArgument(
-                f"open tables: '{self.path}' has {len(places) or 'no'} column '{name}'; it has "
-                f"{', '.join(self.schema.names)}"
+                f"open tables: '{self.path}' has {len(places) or 'no'} column '{name}'; choose "
+                f"from {', '.join(self.schema.names)}"
             )
         return self.schema.field(places[0]).type
 
@@ -426,7 +426,7 @@ def _call(doing: str, call: Any, advice: str = "copy or write it again") -> Any:
     except FileNotFoundError:
         raise NotFound(f"{doing}: no such file; check the path") from None
     except arrow.ArrowNotImplementedError as error:
-        raise Unimplemented(f"{doing}: {error}; write it otherwise") from error
+        raise Unimplemented(f"{doing}: {error}; write other types or compression") from error
     except MemoryError as error:
         raise Exhausted(
             f"{doing}: {error or 'there is no memory left'}; write it again in smaller pieces, ask "

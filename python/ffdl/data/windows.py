@@ -57,13 +57,13 @@ class Windows:
         if len(shape) != 1 or block_size < 1 or shape[0] <= block_size:
             raise InvalidArgument(
                 f"make windows of {block_size} tokens: the tokens are a "
-                f"'{type(tokens).__name__}' of shape {list(shape)}; give an array or a tensor of "
-                "one dimension with more tokens than a window, and windows of at least 1"
+                f"'{type(tokens).__name__}' of shape {list(shape)}; pass a one-dimensional array "
+                "or tensor of more than block_size tokens, and a block_size of at least 1"
             )
         if stride is not None and (stride < 1 or samples is not None):
             raise InvalidArgument(
-                f"make windows: stride is {stride}, samples {samples}; give a stride of at least "
-                "1, or the number of random windows"
+                f"make windows: stride is {stride}, samples {samples}; pass only one of them, and "
+                "a stride of at least 1"
             )
         if samples is not None and samples < 1:
             raise InvalidArgument(f"make windows: samples is {samples}; give at least 1, or None")

@@ -107,8 +107,8 @@ class _Worker:
             self._process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InvalidArgument(
-                f"start a process that loads: {error}; give a data set and functions that can be "
-                "pickled, or the multiprocessing_context 'fork'"
+                f"start a loading process: {error}; pass a data set and functions that can be "
+                "pickled, or multiprocessing_context='fork'"
             ) from error
         theirs.close()
         self._slots: list[Slot] = []
@@ -155,10 +155,10 @@ class _Worker:
     def _lost(self) -> Error:
         self._process.join(_END_S)
         code = self._process.exitcode
-        how = f"was killed by signal {-code}" if code and code < 0 else f"ended with {code}"
+        how = f"was killed by signal {-code}" if code and code < 0 else f"exited with {code}"
         return PeerLost(
-            f"load a batch: the process {self._process.pid} {how}; check its last lines and the "
-            "machine's memory, and make another loader"
+            f"load a batch: the loading process {self._process.pid} {how}; check its last output "
+            "and the machine's memory, and create another loader"
         )
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class _Worker:
 
 def _error_of(done: _Done) -> Exception:
     """Returns a failed task's exception, with the traceback of the loading process."""
-    text = f"in a process that loads:\n{done.text}"
+    text = f"in a loading process:\n{done.text}"
     if done.error is None:
         return Error(text)
     error: Exception = pickle.loads(done.error)

@@ -50,18 +50,18 @@ def expect_supported(trainer: Any, parts: int, options: dict[str, Any]) -> None:
         (trainer._accelerator_connector._layer_sync is not None, "sync_batchnorm is set",
          "leave it out: running statistics are averaged over the workers"),
         (torch.distributed.is_available() and torch.distributed.is_initialized(),
-         "a process group exists", "leave it out: the workers find each other without one"),
+         "a process group exists", "create none: the workers connect without a process group"),
         (options.get("batch_rule") is not None, "batch_rule is given",
-         "leave it out: Lightning counts steps of one size"),
+         "leave it out: Lightning needs steps of equal size"),
         (bool(changers), f"the Trainer has {', '.join(changers)}",
-         "leave it out: it would change one worker alone"),
+         "leave it out: it would change only one worker"),
         (is_param_in_hook_signature(module.training_step, "dataloader_iter", explicit=True),
-         "training_step takes dataloader_iter", "let it take the batch"),
+         "training_step takes dataloader_iter", "use the parameter 'batch' instead"),
         (is_overridden("lr_scheduler_step", module), "the module defines lr_scheduler_step",
          "use a scheduler of torch.optim.lr_scheduler"),
         (type(every) is int and every % parts != 0,
          f"val_check_interval is {every}, and a step has {parts} batches",
-         "give a multiple, or a fraction of an epoch"),
+         "set a multiple of these batches, or a fraction of an epoch"),
     ):
         expect(not is_there, seen, advice)
 
@@ -72,7 +72,8 @@ def schedulers_of(configs: list[Any]) -> dict[str, Any]:
     expect(len(units) <= 1 and all(one.frequency == 1 for one in configs)
            and sum(one.reduce_on_plateau for one in configs) <= 1,
            "the schedulers differ in 'interval', have a 'frequency' other than 1, or several are a "
-           "ReduceLROnPlateau", "give one interval, the frequency 1, and one ReduceLROnPlateau")
+           "ReduceLROnPlateau",
+           "use one interval, frequency 1, and at most one ReduceLROnPlateau")
     options: dict[str, Any] = {"scheduler": [one.scheduler for one in configs] or None}
     return options | ({"scheduler_unit": units.pop()} if units else {})
 
@@ -83,8 +84,8 @@ def metrics_of(trainer: Any, interval: str) -> Iterator[float]:
         if one.reduce_on_plateau and one.interval == interval:
             metric = trainer.callback_metrics.get(one.monitor)
             expect(metric is not None or not one.strict,
-                   f"a ReduceLROnPlateau needs '{one.monitor}', which nothing has logged",
-                   "log it, or give strict=False with the scheduler")
+                   f"a ReduceLROnPlateau needs '{one.monitor}', which was not logged",
+                   "log it, or set strict=False for the scheduler")
             if metric is not None and math.isfinite(metric):
                 yield float(metric)
 
@@ -100,21 +101,21 @@ class Steps:
             type(batches) is BatchSampler and not isinstance(given.dataset, IterableDataset)
             and type(sampler) in (RandomSampler, SequentialSampler)
             and not getattr(sampler, "replacement", False) and len(sampler) == len(given.dataset),
-            f"the training batches come from a {type(given).__name__} that does not give each "
-            "sample of a data set once",
-            "give a DataLoader with shuffle=True or False and no sampler, of a data set with a "
-            "length")
+            f"the training batches come from a {type(given).__name__} that does not return each "
+            "sample of a data set exactly once",
+            "use a DataLoader with shuffle=True or False, without a sampler, over a data set with "
+            "a length")
         self.dataset, self.batch_size, self.drop_last = given.dataset, batches.batch_size, False
         samples = len(given.dataset)
         expect(not batches.drop_last or samples % self.batch_size == 0,
                f"drop_last is set, and {samples} samples are no multiple of {self.batch_size}",
-               "leave it out: each sample of an epoch is used")
+               "leave drop_last out: each sample of an epoch is used")
         expect(samples > 0, "the training data set is empty", "give one with samples")
         expect(given.generator is None and getattr(sampler, "generator", None) is None,
                "the training DataLoader has a generator",
-               "leave it out: the seed of seed_everything() orders the samples")
+               "leave the generator out: seed_everything() seeds the order of the samples")
         expect(given.timeout == 0, f"the training DataLoader has timeout={given.timeout}",
-               "leave it out: a step waits for its samples")
+               "leave the timeout out: a step waits for its samples")
         self._given = given
         self._is_shuffled = isinstance(sampler, RandomSampler)
         self._parts = parts
@@ -292,7 +293,7 @@ class Shared:
             text = json.dumps(value, default=os.fspath)
         except (TypeError, ValueError) as error:
             expect(False, f"a {type(value).__name__} is broadcast before the training ({error})",
-                   "broadcast what JSON can hold: numbers, text, lists and dictionaries of them")
+                   "broadcast only values of JSON: numbers, text, lists and dictionaries")
         self._broadcasts += 1
         key = f"{self._prefix}broadcast/{self._broadcasts}"
         try:
@@ -313,7 +314,7 @@ class Shared:
         try:
             self._store.put(f"{self._prefix}callbacks", self._states)
         except Error as error:
-            rank_zero_warn(f"ffdl: another worker would not know the callbacks' states: {error}")
+            rank_zero_warn(f"ffdl: other workers will not have the callbacks' states: {error}")
 
     def take_states(self, trainer: Any) -> None:
         if self._store is None:
@@ -324,6 +325,6 @@ class Shared:
         except NotFound:
             return
         except Exception as error:  # of a store, or of a state that holds more than plain values
-            rank_zero_warn(f"ffdl: the callbacks begin anew at this worker: {error}")
+            rank_zero_warn(f"ffdl: the callbacks start without their stored states here: {error}")
             return
         call._call_callbacks_load_state_dict(trainer, {"callbacks": states})

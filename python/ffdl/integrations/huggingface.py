@@ -96,14 +96,14 @@ class ElasticTrainer(transformers.Trainer):
             )
         if self._elastic is not None:
             raise InvalidArgument(
-                "train by ElasticTrainer: this one has trained already; make another")
+                "train by ElasticTrainer: this trainer has trained already; create another")
         return super().train(**kwargs)
 
     def get_train_dataloader(self) -> Any:
         if not hasattr(self.train_dataset, "__len__"):
             raise InvalidArgument(
-                "train by ElasticTrainer: the training set has no length; give one that has, or "
-                "ffdl.data.IterableShards to ffdl.torch.elastic()"
+                "train by ElasticTrainer: the training set has no length; use a data set with a "
+                "length, or pass ffdl.data.IterableShards to ffdl.torch.elastic()"
             )
         arguments = self.args
         parts = arguments.gradient_accumulation_steps

@@ -103,19 +103,19 @@ class ElasticStrategy(SingleDeviceStrategy):
         if not self._fits:
             super().setup(trainer)
             return
-        expect(self._elastic is None, "this one has trained already", "make another")
+        expect(self._elastic is None, "this strategy has trained already", "create another")
         expect_supported(trainer, trainer.accumulate_grad_batches, self._options)
         self._parts, trainer.accumulate_grad_batches = trainer.accumulate_grad_batches, 1
         if type(trainer.val_check_interval) is int:
             trainer.val_check_interval //= self._parts
         super().setup(trainer)
         expect(not isinstance(self.optimizers[0], _MockOptimizer),
-               "configure_optimizers() gives no optimizer", "give one")
+               "configure_optimizers() returned no optimizer", "return one")
         fit = trainer.fit_loop
         fit.setup_data()  # unless estimated_stepping_batches was asked for
         data = fit._combined_loader.iterables
         expect(isinstance(data, Steps), "there are several training loaders",
-               "give one, of a data set that has the samples of all")
+               "use one loader over a data set with all samples")
         trainer.callbacks = Callbacks(
             trainer.callbacks, lambda: trainer.state.status != "running" or self._is_main)
         checks_now = fit.epoch_loop._should_check_val_fx

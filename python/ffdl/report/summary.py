@@ -29,8 +29,8 @@ def read_events(run: pathlib.Path) -> list[Event]:
     paths = sorted(run.glob("*.jsonl")) if run.is_dir() else [run]
     if not paths or not run.exists():
         raise NotFound(
-            f"report run '{run}': there is no file in .jsonl; give the folder that the run wrote "
-            "to, or its file"
+            f"report run '{run}': there is no *.jsonl file; pass the folder or the file that the "
+            "run wrote"
         )
     events = [event for path in paths for event in _read_file(path)]
     if not events:
@@ -52,8 +52,8 @@ def _read_file(path: pathlib.Path) -> list[Event]:
         except (ValueError, KeyError, TypeError) as error:
             if not line.endswith("\n") or line.count('"event"') > 1:
                 continue  # cut by a kill; the next life may have continued in the same line
-            raise Corrupt(f"report run: '{path}', line {number}: {error}; give lines of JSON with "
-                          "'event' and 't_s'") from None
+            raise Corrupt(f"report run: '{path}', line {number}: {error}; write each line as JSON "
+                          "with 'event' and 't_s'") from None
         events.append(event)
     return events
 
@@ -102,7 +102,7 @@ def summarise(events: list[Event], name: str) -> Summary:
     steps = [event for event in events if event["event"] == "step"]
     progress = [event for event in events if event["event"] == "progress"]
     if not steps and not progress:
-        raise Corrupt("report run: it has no 'step' and no 'progress'; nothing was trained")
+        raise Corrupt("report run: no event is 'step' or 'progress'; pass a run that has trained")
     # The first line of an example describes the run and belongs to no worker.
     happened = [event for event in events
                 if event["event"] in HAPPENED and not event.get("options")]

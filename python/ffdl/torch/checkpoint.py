@@ -74,7 +74,7 @@ def export_checkpoint(
     doing = f"export a checkpoint of '{folder}'"
     _expect_format(doing, format)
     if os.path.lexists(target):
-        raise InvalidArgument(f"{doing}: '{target}' exists; name another, or remove it")
+        raise InvalidArgument(f"{doing}: '{target}' exists; name another target, or remove it")
     if config is not None and not os.path.isfile(os.path.join(config, "config.json")):
         raise InvalidArgument(f"{doing}: '{os.fspath(config)}' has no config.json; name its folder")
     loaded, flat, layout = _load(doing, folder)
@@ -82,8 +82,8 @@ def export_checkpoint(
         layout = _layout_like(doing, model, optimizer, flat)
     if layout is None:
         raise InvalidArgument(
-            f"{doing}: it has no layout.json, which elastic() writes; give the model (--model), "
-            "and its optimizer"
+            f"{doing}: the folder has no layout.json, which elastic() writes; pass the model "
+            "(--model) and its optimizer"
         )
     tensors = _shaped(doing, flat, layout)
     weights = _weights(doing, tensors, layout, model, once=format == "hf")
@@ -147,7 +147,7 @@ def import_checkpoint(
     made = make_optimizer_state(one, parameters, names_of(model), reset_optimizer_state)
     live = name_state(doing, model, made, Buffers(model), settings, extra_state or {})
     if any(value.device.type != "cpu" for value in live.values()):
-        raise InvalidArgument(f"{doing}: the model is not on the CPU; build it there")
+        raise InvalidArgument(f"{doing}: the model is not on the CPU; build it on the CPU")
     layout = layout_of(model, one, live, SETTINGS)
     state = {name: value.clone() for name, value in live.items()}
     content = _read(doing, source, format)
@@ -188,13 +188,14 @@ def _load(doing: str, folder: str) -> tuple[Checkpoint, dict[str, torch.Tensor],
 def _load_newest(doing: str, folder: str) -> tuple[Checkpoint, dict[str, torch.Tensor]]:
     stored = list_folder(folder)
     if not stored:
-        raise NotFound(f"{doing}: none was published there; name the folder that they are in")
+        raise NotFound(
+            f"{doing}: the folder has no published checkpoint; name the folder of checkpoints")
     path = os.path.join(folder, stored[0].name, stored[0].manifest)
     try:
         with open(path, "rb") as file:
             facts = parse_manifest(file.read(), path)["tensors"]
     except OSError as error:
-        raise Corrupt(f"read manifest '{path}': {error.strerror}; restore that file") from error
+        raise Corrupt(f"read manifest '{path}': {error.strerror}; restore the file") from error
     flat = {one["name"]: torch.empty(one["count"], dtype=_dtype(one["dtype"])) for one in facts}
     options = CheckpointOptions(folder, names=list(flat))
     return load_checkpoint(options, list(flat.values())), flat
@@ -228,13 +229,13 @@ def _shaped(
     for name, shape in layout.shapes.items():
         if name not in flat:
             raise InvalidArgument(
-                f"{doing}: it has no '{name}'; it has {_some(flat)}; give the model that it is of "
-                "(--model)"
+                f"{doing}: the checkpoint has no '{name}', but {_some(flat)}; pass the model of "
+                "this checkpoint (--model)"
             )
         if flat[name].numel() != torch.Size(shape).numel():
             raise InvalidArgument(
-                f"{doing}: '{name}' has {flat[name].numel()} elements, and the model's shape is "
-                f"{shape}; give the model that it is of (--model)"
+                f"{doing}: '{name}' has {flat[name].numel()} elements, but its shape in the "
+                f"model is {shape}; pass the model of this checkpoint (--model)"
             )
         tensors[name] = flat[name].view(shape)
     return tensors
@@ -252,8 +253,8 @@ def _weights(
         if stored is None:
             if name not in own:
                 raise InvalidArgument(
-                    f"{doing}: no checkpoint holds '{name}' of the model, as elastic() does not "
-                    "train it; give the model (--model)"
+                    f"{doing}: checkpoints do not contain '{name}' of the model, because elastic() "
+                    "does not train it; pass the model (--model)"
                 )
             weights[name] = own[name]
         elif not once or stored not in seen:
@@ -271,8 +272,8 @@ def _training_of(
     settings = json.loads(text)
     if settings is None or not layout.optimizers:
         raise InvalidArgument(
-            f"{doing}: the state of its optimizer is asked for and not known; give the optimizer "
-            "too, as the second value that --model returns, or format 'hf'"
+            f"{doing}: this format has the optimizer's state, and the optimizer is unknown; pass "
+            "the optimizer too, as the second value of --model, or use format 'hf'"
         )
     groups = iter(settings["groups"])
     made = [_optimizer_of(one, groups, tensors, by_name) for one in layout.optimizers]
@@ -338,14 +339,14 @@ def _take(
     """Copies a value of the source into the state. The dtype and the shape must be equal."""
     if not isinstance(value, torch.Tensor) or stored not in state:
         raise InvalidArgument(
-            f"{doing}: it has '{name}', and the state of this model and optimizer does not; give "
-            "those that it is of"
+            f"{doing}: it has '{name}', which this model and optimizer do not have; pass the model "
+            "and optimizer of the source"
         )
     mine = state[stored]
     if value.shape != mine.shape or value.dtype != mine.dtype:
         raise InvalidArgument(
-            f"{doing}: '{name}' is {_form(value)} there and {_form(mine)} in this model; build the "
-            "model alike"
+            f"{doing}: '{name}' is {_form(value)} in the source and {_form(mine)} in this model; "
+            "build the same model"
         )
     mine.copy_(value)
 
@@ -362,13 +363,13 @@ def _take_weights(
         if stored is None and name in layout.model:
             if not _is_same(value, own[name]):
                 raise InvalidArgument(
-                    f"{doing}: '{name}' differs from this model's, and no checkpoint holds it; "
-                    "build the model with that value"
+                    f"{doing}: '{name}' differs in this model, and checkpoints do not contain it; "
+                    "build the model with the source's value"
                 )
             continue
         if stored in taken and not _is_same(value, state[stored]):
             raise InvalidArgument(
-                f"{doing}: '{taken[stored]}' and '{name}' differ, and are one tensor of this "
+                f"{doing}: '{taken[stored]}' and '{name}' differ, but are one tensor in this "
                 "model; build the model without tied weights"
             )
         _take(doing, state, stored or name, name, value)
@@ -376,8 +377,8 @@ def _take_weights(
     missing = sorted({one for one in layout.model.values() if one is not None} - taken.keys())
     if missing:
         raise InvalidArgument(
-            f"{doing}: it lacks {len(missing)} tensors of this model, such as '{missing[0]}'; it "
-            f"has {_some(given)}; give the model that it is of"
+            f"{doing}: it lacks {len(missing)} tensors of this model, such as '{missing[0]}', but "
+            f"has {_some(given)}; pass the model of the source"
         )
 
 
@@ -392,8 +393,8 @@ def _take_optimizer(
     theirs = [[len(group["params"]) for group in one["param_groups"]] for one in parts]
     if mine != theirs:
         raise InvalidArgument(
-            f"{doing}: its optimizers have groups of {theirs} parameters, and this training "
-            f"{mine}; build them alike"
+            f"{doing}: its optimizers have groups of {theirs} parameters, but the passed "
+            f"optimizers {mine}; build the same optimizers"
         )
     owners = _owners(state, layout)
     for one, groups in zip(parts, several, strict=True):
@@ -411,8 +412,8 @@ def _take_optimizer(
         # An optimizer that has made no step yet has no state.
         if found and found != wanted:
             raise InvalidArgument(
-                f"{doing}: it lacks '{min(wanted - found)}' of this training's optimizer; build "
-                "the optimizer alike"
+                f"{doing}: it lacks '{min(wanted - found)}' of the passed optimizer; build the "
+                "same optimizer"
             )
 
 
@@ -431,7 +432,7 @@ def _take_settings(doing: str, content: dict[str, Any], into: torch.Tensor) -> N
             continue
         if settings[key] is None:
             raise InvalidArgument(
-                f"{doing}: it has a {key}, and this training none; give {key}= too")
+                f"{doing}: it has the state of a {key}; pass {key}= too")
         settings[key] = content[key]
     loop = content.get("training", {})
     settings |= {key: loop[key] for key in _LOOP if key in loop}
@@ -439,11 +440,11 @@ def _take_settings(doing: str, content: dict[str, Any], into: torch.Tensor) -> N
         text = json.dumps(settings, sort_keys=True).encode()
     except TypeError as error:
         raise InvalidArgument(
-            f"{doing}: its hyperparameters are not plain numbers and names ({error}); write them so"
+            f"{doing}: its hyperparameters have no JSON form ({error}); save numbers and text only"
         ) from error
     if len(text) > SETTINGS_BYTES:
         raise InvalidArgument(
-            f"{doing}: its settings take {len(text)} bytes; at most {SETTINGS_BYTES} can be")
+            f"{doing}: its settings take {len(text)} bytes; save at most {SETTINGS_BYTES}")
     into.zero_()
     into[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.int8)
 

@@ -39,8 +39,8 @@ def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.
             found = name, device
         elif device != found[1]:
             raise InvalidArgument(
-                f"{doing}: '{found[0]}' is on '{found[1]}', and '{name}' on '{device}'; move all "
-                "of it to one device, e.g. with "
+                f"{doing}: '{found[0]}' is on '{found[1]}', and '{name}' on '{device}'; move "
+                "the whole model to one device, e.g. with "
                 f"model.to('{device if is_gpu(device) else found[1]}')"
             )
     return torch.device("cpu") if found is None else found[1]

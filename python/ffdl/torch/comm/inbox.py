@@ -76,8 +76,8 @@ class Receive(Work):
         self._end(
             refuse(
                 f"recv {tensor.numel()} {tensor.dtype} with tag {self.tag} from rank {sender}",
-                f"it sent another dtype or size, {size} bytes, or tag {tag}; let send and recv "
-                "be called in one order, with the same dtypes, sizes and tags",
+                f"the rank sent {size} bytes with tag {tag}, perhaps in another dtype; call send "
+                "and recv in the same order, with the same dtypes, sizes and tags",
             )
         )
 
@@ -318,14 +318,14 @@ class Inbox:
 
     def _timeout(self, receive: Receive) -> ffdl.Timeout:
         known = [
-            *(f"{self._name(sender)} has sent one with tag {head[1]}"
+            *(f"{self._name(sender)} has sent a message with tag {head[1]}"
               for sender, head in self._heads.items()),
             *(f"{self._name(sender)} is lost" for sender in self._lost),
         ]
         return ffdl.Timeout(
-            f"{self._doing(receive)}: no message has come"
+            f"{self._doing(receive)}: no message has arrived"
             + "".join(f", {one}" for one in known if receive.source is None)
-            + "; call send there, or give the process group a longer timeout"
+            + "; call send at the sender, or set a longer timeout for the process group"
         )
 
     def _doing(self, receive: Receive) -> str:

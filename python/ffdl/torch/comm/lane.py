@@ -175,8 +175,8 @@ class Lane:
         """Raises Cancelled if this lane no longer accepts operations."""
         if os.getpid() != self._process:
             raise ffdl.Cancelled(
-                f"{doing}: this process is a fork of the one that made the group; call "
-                "init_process_group in the child, or start it with multiprocessing's 'spawn'"
+                f"{doing}: this process was forked after the group was created; call "
+                "init_process_group in this process, or start it with multiprocessing's 'spawn'"
             )
         if self._closed:
             raise ffdl.Cancelled(f"{doing}: {self._closed}")

@@ -80,7 +80,7 @@ def all_reduce_sparse(
     if not (told[:, 1] == shape).all():
         raise refuse(
             f"all_reduce a sparse tensor of shape {tuple(own.shape)}",
-            "another rank has another shape; give tensors of one shape and one sparse_dim",
+            "another rank has another shape; pass tensors of equal shape and sparse_dim",
         )
     counts = told[:, 0].tolist()
     parts = []

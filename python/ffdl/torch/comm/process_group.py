@@ -174,8 +174,8 @@ class ProcessGroup(dist.ProcessGroup):
         if tensor.dtype == torch.bool or how not in (ffdl.ReduceOp.SUM, ffdl.ReduceOp.MEAN):
             raise refuse(
                 "all_reduce",
-                f"reduction {_op(opts)} of a sparse tensor of {tensor.dtype}; sparse numbers have "
-                "SUM and AVG",
+                f"reduction {_op(opts)} of a sparse tensor of {tensor.dtype}; use SUM or AVG, and "
+                "a dtype of numbers",
             )
 
         def call(communicator: ffdl.Communicator, timeout_s: float) -> None:
@@ -467,7 +467,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _check_count(self, doing: str, of_ranks: Sequence[Any]) -> None:
         if len(of_ranks) != self.size():
-            raise refuse(doing, f"a list of {len(of_ranks)}; give one per rank, {self.size()}")
+            raise refuse(doing, f"a list of {len(of_ranks)}; pass one item per rank, {self.size()}")
 
     def _split(self, doing: str, tensor: torch.Tensor, sizes: list[int]) -> _Tensors:
         rows = tensor.size(0) if tensor.dim() > 0 else 1

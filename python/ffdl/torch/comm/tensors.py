@@ -85,7 +85,7 @@ def reduction(doing: str, dtype: torch.dtype, op: Any) -> ffdl.ReduceOp:
         wanted = ", ".join(str(theirs).rsplit(".", 1)[1] for theirs in known)
         raise refuse(doing, f"reduction {op} of {dtype}; use one of {wanted}")
     if dtype.is_complex and found not in (ffdl.ReduceOp.SUM, ffdl.ReduceOp.MEAN):
-        raise refuse(doing, f"{found.name} of {dtype}; complex numbers have SUM and AVG")
+        raise refuse(doing, f"{found.name} of {dtype}; use SUM or AVG for complex numbers")
     if dtype == torch.uint64 and compares:
         raise refuse(doing, f"{found.name} of {dtype}; give int64")
     if not (dtype in _NATIVE or dtype in _UNSIGNED or dtype.is_complex or dtype == torch.bool):

@@ -47,10 +47,10 @@ def _own_folder() -> Iterator[int]:
     except OSError as error:
         raise Unavailable(
             f"find the folder for temporary files: '{above}': {error.strerror}; create it, or set "
-            "TMPDIR to another"
+            "TMPDIR to another folder"
         ) from None
     if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-        raise _refused(above, "other users may replace what is in it, for it has no sticky bit")
+        raise _refused(above, "other users may replace its files, because it has no sticky bit")
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)

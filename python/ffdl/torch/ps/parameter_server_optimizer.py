@@ -113,8 +113,8 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         waits = self._pushes_rows or synchrony != Synchrony.ASYNC
         if overlap and (waits or not gpu.is_gpu(device)):
             raise InvalidArgument(
-                "push beside the next mini-batch: that needs a model on a GPU, Synchrony.ASYNC and "
-                "no rows_max; leave 'overlap' out"
+                "push during the next mini-batch: 'overlap' needs a model on a GPU, "
+                "Synchrony.ASYNC and no rows_max; leave 'overlap' out"
             )
         self._weights = _flatten(self._parameters)
         self._places = [p.data_ptr() for p in self._parameters]
@@ -149,8 +149,8 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         if self.learner.parameters != len(self._weights):
             raise InvalidArgument(
                 f"learn from parameter server '{name}': it has {self.learner.parameters} "
-                f"parameters, and the model {len(self._weights)}; give another name, or the same "
-                "model"
+                f"parameters, and the model has {len(self._weights)}; use another server name, or "
+                "the server's model"
             )
         self._is_closed = False
         self._next_sample = self.committed(self.learner.slot)
@@ -191,7 +191,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         self._expect_unchanged()
         if samples is None and self._batch == ():
             raise InvalidArgument(
-                "step: the samples of this batch were committed before; take the next batch first"
+                "step: the samples of this batch were already committed; take the next batch first"
             )
         gradients = self._present_gradients()
         sparse = SparseGradient.of(self._parameters, gradients) if self._pushes_rows else None
@@ -300,14 +300,14 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         if state_dict.get("settings") != self._settings:
             raise InvalidArgument(
                 "load the state of a parameter server's optimizer: it has "
-                f"{state_dict.get('settings')}, and this one has {self._settings}; make it with "
-                "the same numbers, and its server with cut=ffdl.ParameterServerCut.load(path)"
+                f"{state_dict.get('settings')}, and this optimizer {self._settings}; use the same "
+                "numbers, and create the server with cut=ffdl.ParameterServerCut.load(path)"
             )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         if self.param_groups:
             raise InvalidArgument(
-                "add a parameter group: a parameter server has one, of fixed size; make the "
+                "add a parameter group: a parameter server has one group of fixed size; create the "
                 "optimizer with all parameters"
             )
         super().add_param_group(param_group)
@@ -338,13 +338,13 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             raise InvalidArgument("step: the optimizer was closed; make another to continue")
         if self._present_settings() != self._settings:
             raise InvalidArgument(
-                "step: the optimizer's hyperparameters were changed, and the server does not get "
-                "the change; give scheduler= when you make the optimizer, and do not step it"
+                "step: the optimizer's hyperparameters were changed, which the server does not "
+                "see; create the optimizer with scheduler=, and do not step the scheduler"
             )
         if [p.data_ptr() for p in self._parameters] != self._places:
             raise InvalidArgument(
-                "step: the model's parameters are in other memory than when the optimizer was "
-                "made; move or convert the model before"
+                "step: the model's parameters were moved or converted after the optimizer was "
+                "created; move or convert the model before that"
             )
 
 

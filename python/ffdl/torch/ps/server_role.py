@@ -49,8 +49,8 @@ class _Job:
     def expect_under_way(self, server: str) -> None:
         if server in ended_servers(self._store, self._name):
             raise JobDone(
-                f"learn from parameter server '{server}': in job '{self._name}' it has ended after "
-                "its training; give `ffdl run --again` to train it again"
+                f"learn from parameter server '{server}': in job '{self._name}' its training is "
+                "complete; run `ffdl run --again` to train it again"
             )
 
     def record_end(self, server: str, version: int) -> None:

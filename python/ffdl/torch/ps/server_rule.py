@@ -11,7 +11,7 @@ from ... import Decay, InvalidArgument, LearningRateSchedule, UpdateRuleOptions
 
 
 def _refuse(what: object, why: str) -> InvalidArgument:
-    return InvalidArgument(f"let a parameter server do '{type(what).__name__}': {why}")
+    return InvalidArgument(f"use '{type(what).__name__}' at a parameter server: {why}")
 
 
 def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
@@ -25,8 +25,8 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
     dampening, amsgrad, maximize, lr_decay or initial_accumulator_value is set.
     """
     if len(optimizer.param_groups) != 1:
-        raise _refuse(optimizer, f"it has {len(optimizer.param_groups)} parameter groups; give all "
-                                 "parameters the same numbers, in one group")
+        raise _refuse(optimizer, f"it has {len(optimizer.param_groups)} parameter groups; put all "
+                                 "parameters in one group, with the same numbers")
     group = optimizer.param_groups[0]
     for option in ("dampening", "amsgrad", "maximize", "lr_decay", "initial_accumulator_value"):
         if group.get(option):
@@ -68,7 +68,7 @@ def schedule_of(scheduler: Any) -> LearningRateSchedule:
     if scheduler is None:
         return LearningRateSchedule()
     if scheduler.last_epoch != 0:
-        raise _refuse(scheduler, "it was stepped; give a new one, as the server steps it")
+        raise _refuse(scheduler, "it was stepped; pass a new one, because the server steps it")
     kind = type(scheduler)
     if kind is lr_scheduler.CosineAnnealingLR:
         return LearningRateSchedule(Decay.COSINE, decay_steps=scheduler.T_max,
@@ -83,7 +83,7 @@ def schedule_of(scheduler: Any) -> LearningRateSchedule:
                                         final_factor=scheduler.end_factor)
         if scheduler.end_factor == 1 and abs(scheduler.start_factor * (steps + 1) - 1) < 1e-6:
             return LearningRateSchedule(warmup_steps=steps + 1)
-        raise _refuse(scheduler, f"a warm-up of {steps} steps begins at the factor 1 / "
-                                 f"{steps + 1} and ends at 1")
+        raise _refuse(scheduler, f"no schedule has its factors; for a warm-up of {steps} "
+                                 f"steps, begin at the factor 1 / {steps + 1} and end at 1")
     raise _refuse(scheduler, "no schedule is equivalent; use CosineAnnealingLR, StepLR or "
                              "LinearLR, or give an ffdl.LearningRateSchedule")

@@ -31,7 +31,7 @@ def expect_trainable(model: torch.nn.Module, parameters: list[torch.nn.Parameter
     name = type(model).__name__
     for parameter in model.parameters():
         if not parameter.is_contiguous():
-            refuse(name, "a parameter is not contiguous; make it so")
+            refuse(name, "a parameter is not contiguous; set its data to data.contiguous()")
     if not parameters:
         refuse(name, "no parameter requires gradients")
 
@@ -47,17 +47,17 @@ def extra_tensors(
             full = f"{name}.{key}"
             if not isinstance(value, torch.Tensor):
                 raise InvalidArgument(
-                    f"{doing}: '{key}' of extra_state '{name}' is a {type(value).__name__}; keep "
-                    "it in a tensor that changes in place"
+                    f"{doing}: '{key}' of extra_state '{name}' is a {type(value).__name__}; "
+                    "store the value in a tensor that changes in place"
                 )
             if value.data_ptr() != again[key].data_ptr():
                 raise InvalidArgument(
-                    f"{doing}: '{key}' of extra_state '{name}' is a copy that state_dict() makes; "
-                    "give an object whose state_dict() has its own tensors"
+                    f"{doing}: '{key}' of extra_state '{name}' is a copy that state_dict() made; "
+                    "let state_dict() return the object's own tensors"
                 )
             if full in known:
                 raise InvalidArgument(
-                    f"{doing}: the model and extra_state have both '{full}'; use another name"
+                    f"{doing}: the model and extra_state both have '{full}'; use another name"
                 )
             tensors[full] = value.detach()
     return tensors
@@ -313,9 +313,9 @@ def _zeros_for_numbers(value: Any) -> Any:
 def _expect_alike(argument: str, mine: Any, theirs: Any) -> None:
     if (mine is None) != (theirs is None):
         raise InvalidArgument(
-            f"take over the state of a training: it has {'no' if theirs is None else 'a'} "
-            f"{argument}, and this worker {'none' if mine is None else 'one'}; give the same "
-            f"{argument}= at all workers, and after a checkpoint"
+            f"load the state of a training: it has {'no' if theirs is None else 'a'} "
+            f"{argument}, and this worker has {'none' if mine is None else 'one'}; pass the same "
+            f"{argument}= at all workers, also after a resume"
         )
 
 
@@ -352,7 +352,7 @@ class Settings:
         text = self._text()
         if len(text) > SETTINGS_BYTES:
             refuse(type(self._scheduler or self._optimizer).__name__,
-                    f"its settings take {len(text)} bytes; at most {SETTINGS_BYTES}")
+                    f"its settings take {len(text)} bytes; use at most {SETTINGS_BYTES}")
         self._shown = repr(self._values())
         if text == self._present:
             return
@@ -434,9 +434,9 @@ class Settings:
                 return
         raise InvalidArgument(
             "end a step: the loop changed the optimizer's hyperparameters or a GradScaler's "
-            "scale, and a newcomer would not get the change; give a scheduler to elastic() or "
-            "local_sgd(), and do not step it, or, without one, set numbers that depend on "
-            "trainer.step_number alone; call only scale() of a GradScaler"
+            "scale, which a newcomer would not receive; pass a scheduler to elastic() or "
+            "local_sgd(), and do not step it; without a scheduler, set only numbers that depend "
+            "on trainer.step_number alone; call only scale() of a GradScaler"
         )
 
     def undo_changes(self) -> None:
@@ -467,5 +467,5 @@ class Settings:
             return json.dumps(self._values(), sort_keys=True).encode()
         except TypeError as error:
             refuse(type(self._scheduler or self._optimizer).__name__,
-                    f"its settings are not plain numbers and names ({error}); use others")
+                    f"its settings have no JSON form ({error}); use numbers and text only")
             raise

@@ -304,7 +304,7 @@ class Elastic(TrainingLoop):
                 if "non_finite is another" not in str(error):
                     raise
                 raise InvalidArgument(
-                    f"{error}, and give elastic() the same grad_scaler= and non_finite="
+                    f"{error}, and pass the same grad_scaler= and non_finite= to elastic()"
                 ) from error
         keep_layout(checkpoints, model, self._optimizer, state, SETTINGS)
         self._settle()
@@ -402,8 +402,8 @@ class Elastic(TrainingLoop):
         is_last = self._is_due and self._rest == 0
         if self._is_open and not self._is_complete and not is_last:
             raise InvalidArgument(
-                f"end step {self.session.step + 1}: the loop has not taken all of its batches; "
-                "take all of them, and call step() once after the last"
+                f"end step {self.session.step + 1}: the loop has not used all batches of the "
+                "step; iterate over all batches, and call step() once after the last"
             )
         if loss is not None:
             self._note_loss(loss)
@@ -428,8 +428,8 @@ class Elastic(TrainingLoop):
     def _expect_samples(self, samples: int | None) -> None:
         if samples is not None and self._plan.rule is not None:
             raise InvalidArgument(
-                "iterate over batches: the batch rule sets the samples of a step; leave 'samples' "
-                "out"
+                "iterate over batches: the batch rule sets the number of samples of a step; leave "
+                "'samples' out"
             )
 
     def _plan_step(self, samples: int | None) -> tuple[int | None, parts.Cut]:
@@ -483,8 +483,8 @@ class Elastic(TrainingLoop):
                 yield self._batches_of(itertools.chain([first], parts_of_step))
                 if self._is_open:
                     raise InvalidArgument(
-                        f"take the next step: step() was not called for step {step + 1}; call it "
-                        "once after its last batch"
+                        f"take the next step: step() was not called for step {step + 1}; call "
+                        "step() once after the last batch of a step"
                     )
             if self.left:
                 return
@@ -578,6 +578,6 @@ class Elastic(TrainingLoop):
     def _refuse_step(self, *_: Any) -> None:
         if not self._is_applying:
             raise InvalidArgument(
-                "step the optimizer: an elastic trainer does that, with the gradients of all "
-                "workers; call trainer.step() instead, and give a GradScaler to elastic()"
+                "step the optimizer: an elastic trainer steps it, with the gradients of all "
+                "workers; call trainer.step() instead, and pass a GradScaler to elastic()"
             )

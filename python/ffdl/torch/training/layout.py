@@ -68,7 +68,8 @@ def write_layout(folder: str, layout: Layout) -> None:
             json.dump({"format": _FORMAT, **layout._asdict()}, file)
         os.replace(unfinished, path)
     except OSError as error:
-        print(f"ffdl: write '{path}': {error.strerror}; exports of its checkpoints need the model",
+        print(f"ffdl: write '{path}': {error.strerror}; pass the model to export checkpoints of "
+              "this folder",
               file=sys.stderr)
 
 

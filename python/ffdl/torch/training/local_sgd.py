@@ -132,9 +132,9 @@ class LocalSgd(TrainingLoop):
         _expect_arguments(doing, inner, outer, every, clip_norm)
         if self._ledger.order == SampleOrder.GLOBAL:
             raise InvalidArgument(
-                f"{doing}: the samples have a global order, which divides each round anew whenever "
-                "a worker comes or dies; give SampleOrder.ON_DEMAND, batch_samples of one inner "
-                f"step of one worker, and about {every} times as many as partition_samples"
+                f"{doing}: SampleOrder.GLOBAL divides a round again when a worker joins or dies; "
+                "use SampleOrder.ON_DEMAND, set batch_samples for one inner step of one worker, "
+                f"and set partition_samples to about {every} times that number"
             )
         parameters = [p for p in model.parameters() if p.requires_grad]
         expect_trainable(model, parameters)
@@ -234,8 +234,8 @@ class LocalSgd(TrainingLoop):
     def _expect_samples(self, samples: int | None) -> None:
         if self._loader is None and (samples is None or samples < 1):
             raise InvalidArgument(
-                f"iterate over batches: 'samples' is {samples}; give the number of samples of an "
-                "inner step, at least 1, or an ElasticLoader to local_sgd()"
+                f"iterate over batches: 'samples' is {samples}; pass at least 1 sample per inner "
+                "step, or pass an ElasticLoader to local_sgd()"
             )
 
     def _plan_step(self, samples: int | None) -> tuple[int | None, parts.Cut]:
@@ -367,12 +367,12 @@ def _expect_arguments(
             )
     if inner is outer:
         raise InvalidArgument(
-            f"{doing}: 'inner' and 'outer' are one optimizer; make two with the same parameters, "
-            "such as AdamW and SGD(lr=0.7, momentum=0.9, nesterov=True)"
+            f"{doing}: 'inner' and 'outer' are the same object; create two optimizers of the same "
+            "parameters, such as AdamW and SGD(lr=0.7, momentum=0.9, nesterov=True)"
         )
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
         raise InvalidArgument(
-            f"{doing}: 'every' is {every!r}; give the inner steps of a round, at least 1"
+            f"{doing}: 'every' is {every!r}; give at least 1 inner step per round"
         )
     if clip_norm is not None and not clip_norm > 0:
         raise InvalidArgument(

@@ -103,7 +103,7 @@ class LoopValues:
         if self._has_set and self._has_sent and self._present().tobytes() != self._values.tobytes():
             raise InvalidArgument(
                 "end a step: the loop set a hyperparameter after the last batch of the step; set "
-                "it before the first"
+                "it before the first batch"
             )
 
     def begin_step(self) -> None:
@@ -141,10 +141,10 @@ class LoopValues:
         if received is not None:
             place = int(np.nonzero(received.view(np.uint64) != self._values.view(np.uint64))[0][0])
             group, key, _, _ = self._places[place]
-            which = f"'{key}' of parameter group {group}, here {self._values[place]}"
+            which = f"'{key}' of parameter group {group} ({self._values[place]} here)"
         raise InvalidArgument(
             f"end a step: the loops of the workers have set different values of {which}; compute "
-            "them from trainer.step_number alone"
+            "the values from trainer.step_number alone"
         )
 
     def _find(self) -> Iterator[_Place]:
@@ -164,8 +164,8 @@ class LoopValues:
                 for group, key, index, _ in self._places], np.float64)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InvalidArgument(
-                "end a step: the loop took a number out of the optimizer's parameter groups, or "
-                f"set something else in its place ({error}); set numbers only"
+                "end a step: the loop removed a number from the optimizer's parameter groups, or "
+                f"replaced a number by another type ({error}); set numbers only"
             ) from error
 
     def _set(self, values: npt.NDArray[np.float64]) -> None:

@@ -40,8 +40,8 @@ class LossScale:
             return
         if measures or any(isinstance(one, GradientNoise) for one in participants):
             raise InvalidArgument(
-                "measure the noise of gradients: a GradScaler scales them, differently from step "
-                "to step; leave it out, e.g. with bfloat16, or measure none"
+                "measure the noise of gradients: the GradScaler's scale differs between steps; "
+                "leave the GradScaler out, e.g. with bfloat16, or do not measure the noise"
             )
 
     def unscale(self) -> None:
@@ -52,8 +52,8 @@ class LossScale:
         except (RuntimeError, ValueError) as error:
             seen = str(error).rstrip(".")
             raise InvalidArgument(
-                f"unscale the mean gradient: {seen}; call nothing but the GradScaler's scale() in "
-                "the loop, clip with clip_norm=, and let the parameters be float32"
+                f"unscale the mean gradient: {seen}; call only the GradScaler's scale() in the "
+                "loop, clip with clip_norm=, and use float32 parameters"
             ) from error
 
     def step(self) -> None:

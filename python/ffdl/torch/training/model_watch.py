@@ -43,9 +43,9 @@ class ModelWatch:
         places = [p.data_ptr() for p in self._parameters]
         if places != self._places:
             raise InvalidArgument(
-                f"end a step: the model's parameter {self._first_moved(places)} is in other memory "
-                "than when it was made elastic; move or convert the model before, as by "
-                "model.to() or model.double()"
+                f"end a step: the model's parameter {self._first_moved(places)} was moved or "
+                "converted after the trainer was created; call model.to(), model.double() and "
+                "the like before you create the trainer"
             )
         if self._seen == _registrations and not any(p.requires_grad for p in self._frozen):
             return
@@ -53,8 +53,8 @@ class ModelWatch:
                if one.requires_grad and id(one) not in self._known]
         if new:
             raise InvalidArgument(
-                "end a step: the model has new parameters since it was made elastic, such as "
-                f"'{new[0]}', which would not be trained; complete the model before"
+                "end a step: the model has new trainable parameters, such as "
+                f"'{new[0]}'; add or unfreeze parameters before you create the trainer"
             )
         self._seen = _registrations
 

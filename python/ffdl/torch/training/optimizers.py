@@ -92,7 +92,7 @@ def as_one_optimizer(doing: str, given: Any) -> Any:
     ):
         raise InvalidArgument(
             f"{doing}: the optimizer is a {type(given).__name__}; give an optimizer of "
-            "torch.optim, or a list of several"
+            "torch.optim, or a list of optimizers"
         )
     return Optimizers(given)
 
@@ -118,11 +118,11 @@ def as_one_scheduler(optimizer: Any, scheduler: Any, has_metric: bool = False) -
     for one in scheduler if several else [scheduler]:
         if not any(getattr(one, "optimizer", other) is other for other in of):
             refuse(type(one).__name__,
-                    "it changes another optimizer; make it for the optimizer that is given here")
+                    "it belongs to another optimizer; create it for the optimizer passed here")
         if _takes_metric(one) and not has_metric:
             refuse(type(one).__name__,
-                    "it is stepped with a metric, which newcomers do not have; use one that "
-                    "depends only on steps or epochs")
+                    "it is stepped with a metric, which newcomers do not have; use a scheduler "
+                    "that depends only on steps or epochs")
     if several:
         return Schedulers(scheduler)
     return Schedulers([scheduler]) if _takes_metric(scheduler) else scheduler
@@ -142,13 +142,13 @@ def parameters_of(
         which = ", ".join(repr(names[one]) for one in sorted(missing, key=names.__getitem__)[:3])
         refuse(type(optimizer).__name__,
                 f"it lacks {len(missing)} parameters of the model that require gradients, such as "
-                f"{which}; give it these too, or call requires_grad_(False) for them")
+                f"{which}; add them, or call requires_grad_(False) for them")
     if others:
         refuse(type(optimizer).__name__,
-                f"{len(others)} of its parameters are not the model's; make them part of the "
+                f"{len(others)} of its parameters do not belong to the model; add them to the "
                 "model, or leave them out")
     if len({id(p) for p in given}) < len(given):
-        refuse(type(optimizer).__name__, "it has a parameter twice; give each once")
+        refuse(type(optimizer).__name__, "it has a parameter twice; pass each parameter once")
     return given
 
 
@@ -173,7 +173,7 @@ def make_optimizer_state(
             elif value is not None:
                 refuse(type(optimizer).__name__,
                         f"its state '{key}' is a {type(value).__name__}; use an optimizer whose "
-                        "state is tensors")
+                        "state has only tensors")
     return tensors
 
 
@@ -184,12 +184,12 @@ def _make_state(
     name = type(optimizer).__name__
     known = _BEGIN.get(name) if type(optimizer).__module__.startswith("torch.optim") else None
     if known is None and reset is None:
-        refuse(name, "its first step makes its state; make that before, give "
+        refuse(name, "its first step creates its state; create the state before, pass "
                       "reset_optimizer_state= to elastic(), or use one of " + ", ".join(_BEGIN))
     if any(group.get("dampening", 0) and group["momentum"] for group in optimizer.param_groups):
         refuse(name, "dampening makes its first step different; use dampening=0")
     if any(optimizer.state.get(p) for p in own):
-        refuse(name, "it has state for some parameters only; give it for all, or for none")
+        refuse(name, "it has state for some parameters only; create state for all, or for none")
     weights = [p.detach().clone() for p in own]
     groups = [dict(group) for group in optimizer.param_groups]
     for parameter in own:
@@ -236,6 +236,6 @@ class StateWatch:
             for key, value in state.items():
                 if isinstance(value, torch.Tensor) and id(value) not in self._known:
                     refuse(type(self._optimizer).__name__,
-                            f"its step makes its state '{key}' anew; use an optimizer that changes "
-                            "its state in place, and set from the start what needs more of it, "
-                            "such as a momentum")
+                            f"its step creates another tensor for its state '{key}'; use an "
+                            "optimizer that changes its state in place, and set options that need "
+                            "more state, such as momentum, from the start")

@@ -110,7 +110,7 @@ class Overlap:
             if version is not None and (parameter.grad is not view or view._version != version):
                 raise InvalidArgument(
                     "end a step: a gradient was changed after backward(), while it is averaged; "
-                    "clip with clip_norm= of elastic(), or give it overlap=False"
+                    "clip with clip_norm= of elastic(), or pass overlap=False to elastic()"
                 )
         self._session = None
         self._forget()
@@ -145,7 +145,7 @@ class Overlap:
     def _refuse_second(self) -> None:
         self._failed = True
         raise InvalidArgument(
-            "run backward: it reached a parameter for the second time in a step, and its gradient "
-            "may be averaged by now; run all but the last within trainer.no_sync(), or give "
-            "elastic() overlap=False"
+            "run backward: a parameter got a second gradient in a step, and the first may be "
+            "averaged by now; run all passes except the last within trainer.no_sync(), or pass "
+            "overlap=False to elastic()"
         )

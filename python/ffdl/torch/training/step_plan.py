@@ -37,8 +37,8 @@ class StepPlan:
     ) -> None:
         if rule is not None and micro_batch_samples is not None:
             raise InvalidArgument(
-                "plan the steps: there are micro_batch_samples and a batch_rule; the former fix "
-                "the batch size for any number of workers, so leave one of them out"
+                "plan the steps: micro_batch_samples and batch_rule are both set, but "
+                "micro_batch_samples needs a fixed batch size; leave one of them out"
             )
         self.rule = rule
         self.measures_noise = measures_noise
@@ -56,7 +56,7 @@ class StepPlan:
         is_global = ledger.order == SampleOrder.GLOBAL
         if self.has_micro_batches and not is_global:
             raise InvalidArgument(
-                "train in micro-batches: the ledger gives samples on demand; use "
+                "train in micro-batches: the ledger has SampleOrder.ON_DEMAND; use "
                 "SampleOrder.GLOBAL, with the same micro_batch_samples"
             )
         if self.rule is not None and self.rule.workers > 0 and is_global:

@@ -58,8 +58,8 @@ class TrainingLoop:
     def __init__(self, doing: str, samples: ElasticLoader | SampleLedger) -> None:
         if not isinstance(samples, (ElasticLoader, SampleLedger)):
             raise InvalidArgument(
-                f"{doing}: the samples are a {type(samples).__name__}; give an "
-                "ffdl.data.ElasticLoader, as in place of a DataLoader, or a SampleLedger"
+                f"{doing}: the samples are a {type(samples).__name__}; pass an "
+                "ffdl.data.ElasticLoader, which replaces a DataLoader, or a SampleLedger"
             )
         self._loader = samples if isinstance(samples, ElasticLoader) else None
         self._ledger = samples if self._loader is None else self._loader.ledger
@@ -127,8 +127,8 @@ class TrainingLoop:
         if self._loader is not None:
             if dataset is not None or samples is not None or collate is not default_collate:
                 raise InvalidArgument(
-                    "iterate over batches: the loader has the data set and its options; give no "
-                    "arguments here"
+                    "iterate over batches: the loader already has the data set and its options; "
+                    "leave dataset, samples and collate out"
                 )
             if steps is None:
                 steps = self._loader.steps
@@ -235,8 +235,8 @@ class TrainingLoop:
                 yield batch
                 if self._is_due:
                     raise InvalidArgument(
-                        f"take the next batch: step() was not called for the one of step "
-                        f"{step + 1}; call it once after each backward()"
+                        f"take the next batch: step() was not called in step "
+                        f"{step + 1}; call step() once after each backward()"
                     )
             if not has_part:
                 self.step()
