@@ -12,8 +12,8 @@ LauncherWatch::LauncherWatch(const std::map<std::string, std::string>& variables
 Status LauncherWatch::check(std::string_view member) const {
   if (!launcher_ || !launcher_->is_gone()) return {};
   return base::make_error(StatusCode::kCancelled,
-                          "member '{}': its launcher, 'ffdl run' as process {}, has ended without "
-                          "it; end, and run the job again",
+                          "member '{}': its launcher, 'ffdl run' with process id {}, has ended, "
+                          "but this member still runs; end this member, and run the job again",
                           member, launcher_->process());
 }
 

@@ -140,8 +140,8 @@ Status Membership::Impl::take_incarnation() {
     if (put.status().code() != StatusCode::kConflict) return put.status();
   }
   return make_error(StatusCode::kUnavailable,
-                    "take an incarnation of '{}': other processes took {} meanwhile; give each "
-                    "member a different id",
+                    "take an incarnation of '{}': other processes took {} incarnations meanwhile; "
+                    "give each member a different id",
                     self_.id, base::kContentionMax);
 }
 
@@ -158,16 +158,16 @@ Status Membership::Impl::look() {
   for (const auto& candidate : facts.candidates) {
     if (candidate.member.id == self_.id && candidate.member.incarnation > self_.incarnation) {
       return make_error(StatusCode::kCancelled,
-                        "member '{}': incarnation {} has taken the place of {}; end, or join again "
-                        "under another id",
+                        "member '{}': incarnation {} has replaced this member's incarnation {}; "
+                        "end, or join again under another id",
                         self_.id, candidate.member.incarnation, self_.incarnation);
     }
   }
   const auto& record = sightings_.record();
   if (record && record->protocol != membership::kProtocolVersion && is_anyone_of_it_here()) {
     return base::invalid_argument(
-        "join job '{}' as '{}': its members use version {} of the protocol, this one {}; run one "
-        "version",
+        "join job '{}' as '{}': its members use version {} of the protocol, this member {}; use "
+        "one version of ffdl at all members",
         options_.job, self_.id, record->protocol, membership::kProtocolVersion);
   }
   if (record && record->recovery != options_.recovery) {
@@ -376,10 +376,10 @@ Status Membership::Impl::wait_for(std::string_view doing, Time deadline, Done&& 
     }
     if (!outcome.ok() || is_done) break;
     if (runtime_.now() >= deadline) {
-      outcome = make_error(
-          StatusCode::kTimeout,
-          "{} in job '{}': not before the deadline; wait longer, or check the leader's log", doing,
-          options_.job);
+      outcome = make_error(StatusCode::kTimeout,
+                           "{} in job '{}': it did not happen by the deadline; wait longer, or "
+                           "check the leader's log",
+                           doing, options_.job);
       break;
     }
     event->wait_until(std::min(deadline, fence));
@@ -416,8 +416,8 @@ Status Membership::Impl::life_status() const {
   }
   if (!fenced) return {};
   end(make_error(StatusCode::kCancelled,
-                 "member '{}': the store did not answer for {} s, so others may begin again "
-                 "without it; drop the state and join again",
+                 "member '{}': the store did not answer for {} s, so other members may continue "
+                 "without this member; drop the state and join again",
                  self_.id,
                  std::chrono::duration_cast<std::chrono::seconds>(options_.fence_after).count()));
   MutexLock lock(mutex_);
@@ -439,7 +439,8 @@ Status Membership::Impl::activate(uint64_t generation, Time deadline) {
         if (record.active_generation == generation) return std::optional<WorldRecord>();
         if (record.generation != generation) {
           return make_error(StatusCode::kWorldChanged,
-                            "activate generation {} of job '{}': {} is forming; take that one",
+                            "activate generation {} of job '{}': generation {} is forming; "
+                            "continue in that generation",
                             generation, options_.job, record.generation);
         }
         if (!contains(record.members, self_)) {
@@ -465,8 +466,8 @@ Status Membership::Impl::wait_active(uint64_t generation, Time deadline) {
   }));
   if (is_active) return {};
   return make_error(StatusCode::kWorldChanged,
-                    "wait until generation {} of job '{}' is active: a newer one is forming; take "
-                    "that one",
+                    "wait until generation {} of job '{}' is active: a newer generation is "
+                    "forming; continue in that generation",
                     generation, options_.job);
 }
 

@@ -83,8 +83,8 @@ Status Membership::Impl::put_candidate(LeaseId lease) {
     const auto other = parse_candidate(entry->value);
     if (other.ok() && other->incarnation > self_.incarnation) {
       return make_error(StatusCode::kCancelled,
-                        "member '{}': incarnation {} has taken the place of {}; end, or join again "
-                        "under another id",
+                        "member '{}': incarnation {} has replaced this member's incarnation {}; "
+                        "end, or join again under another id",
                         self_.id, other->incarnation, self_.incarnation);
     }
   }

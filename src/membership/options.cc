@@ -36,22 +36,22 @@ Status check_options(const MembershipOptions& options) {
       {options.heartbeat > Duration::zero(), "0 < heartbeat", {}, options.heartbeat},
       {options.gather >= Duration::zero(), "0 <= gather", {}, options.gather},
       // One heartbeat may be lost, and the next be late.
-      {3 * options.heartbeat <= options.lease, "3 heartbeat <= lease", options.heartbeat,
+      {3 * options.heartbeat <= options.lease, "3 * heartbeat <= lease", options.heartbeat,
        options.lease},
       {options.lease < options.step_timeout, "lease < step_timeout", options.lease,
        options.step_timeout},
-      {2 * options.lease <= options.fence_after, "2 lease <= fence_after", options.lease,
+      {2 * options.lease <= options.fence_after, "2 * lease <= fence_after", options.lease,
        options.fence_after},
       // Clocks may differ by one part in fifty.
-      {options.fence_after <= 50 * options.fence_margin, "fence_after <= 50 fence_margin",
+      {options.fence_after <= 50 * options.fence_margin, "fence_after <= 50 * fence_margin",
        options.fence_after, options.fence_margin},
       {options.lease <= base::kLeaseMax, "lease <= 24 h", options.lease, base::kLeaseMax},
   };
   for (const Order& order : orders) {
     if (order.holds) continue;
     return base::invalid_argument(
-        "join job '{}': times are {} ms and {} ms, but must keep {}; docs/reference/timeouts.md "
-        "says why",
+        "join job '{}': times of {} ms and {} ms do not satisfy '{}'; change the options in this "
+        "rule as docs/reference/timeouts.md explains",
         options.job, milliseconds(order.shorter), milliseconds(order.longer), order.rule);
   }
   return {};

@@ -133,8 +133,9 @@ void Connection::send(std::string_view message) {
   if (closed_ || failing_) return;
   if (const size_t bytes = unsent() + message.size(); bytes > base::kUnsentMax) {
     return fail_soon(base::make_error(
-        StatusCode::kExhausted, "write to '{}': it does not read, {} bytes wait; is it stopped",
-        peer_, bytes));
+        StatusCode::kExhausted,
+        "write to '{}': it does not read, and {} bytes wait for it; is its process stopped", peer_,
+        bytes));
   }
   append_frame(next_, message);
   if (writing_.empty()) write();

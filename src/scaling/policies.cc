@@ -189,7 +189,7 @@ Result<std::unique_ptr<ElasticPolicy>> efficiency_policy(double grow_above, doub
       trusted_for <= Duration::zero()) {
     return base::invalid_argument(
         "make an efficiency policy: grow_above is {}, shrink_below {}, trusted_for {} s; give 0 <= "
-        "shrink_below <= grow_above, and above 0 s",
+        "shrink_below <= grow_above, and trusted_for above 0 s",
         grow_above, shrink_below, std::chrono::duration<double>(trusted_for).count());
   }
   return std::unique_ptr<ElasticPolicy>(
@@ -199,8 +199,9 @@ Result<std::unique_ptr<ElasticPolicy>> efficiency_policy(double grow_above, doub
 Result<std::unique_ptr<ElasticPolicy>> queue_policy(double per_worker, std::string metric) {
   if (metric.empty() || !is_above_zero(per_worker)) {
     return base::invalid_argument(
-        "make a queue policy: metric '{}', per_worker {}; give a name, and above 0", metric,
-        per_worker);
+        "make a queue policy: metric is '{}' and per_worker is {}; give the name of a metric, and "
+        "a number above 0",
+        metric, per_worker);
   }
   return std::unique_ptr<ElasticPolicy>(
       std::make_unique<QueuePolicy>(per_worker, std::move(metric)));
@@ -209,8 +210,9 @@ Result<std::unique_ptr<ElasticPolicy>> queue_policy(double per_worker, std::stri
 Result<std::unique_ptr<ElasticPolicy>> noise_policy(double samples_per_worker, std::string metric) {
   if (metric.empty() || !is_above_zero(samples_per_worker)) {
     return base::invalid_argument(
-        "make a noise policy: metric '{}', samples_per_worker {}; give a name, and above 0", metric,
-        samples_per_worker);
+        "make a noise policy: metric is '{}' and samples_per_worker is {}; give the name of a "
+        "metric, and a number above 0",
+        metric, samples_per_worker);
   }
   return std::unique_ptr<ElasticPolicy>(
       std::make_unique<NoisePolicy>(samples_per_worker, std::move(metric)));
@@ -220,16 +222,15 @@ Result<std::unique_ptr<ElasticPolicy>> schedule_policy(std::vector<std::pair<Dur
                                                        Duration utc_offset) {
   if (sizes.empty() || utc_offset <= -kDay || utc_offset >= kDay) {
     return base::invalid_argument(
-        "make a schedule policy: {} sizes, utc_offset {} s; give one size or more, and less than a "
-        "day",
+        "make a schedule policy: {} sizes, utc_offset {} s; give one size or more, and an offset "
+        "of less than a day",
         sizes.size(), std::chrono::duration<double>(utc_offset).count());
   }
   for (const auto& [from, workers] : sizes) {
     if (from < Duration::zero() || from >= kDay || workers < 0) {
       return base::invalid_argument(
-          "make a schedule policy: {} workers from {} s after midnight on; give 0 or more, within "
-          "a "
-          "day",
+          "make a schedule policy: {} workers from {} s after midnight on; give 0 workers or more, "
+          "and a time within a day",
           workers, std::chrono::duration<double>(from).count());
     }
   }

@@ -192,8 +192,9 @@ class PolicyFile {
       return finish(root, {{"keep_idle", whole(keep_idle)}},
                     [&] { return idle_policy(keep_idle); });
     }
-    return error_at(kind && kind.IsScalar() ? kind : root,
-                    "no policy; write policy: efficiency, queue, noise, schedule or idle");
+    return error_at(
+        kind && kind.IsScalar() ? kind : root,
+        "no known policy; write 'policy:' and one of efficiency, queue, noise, schedule and idle");
   }
 
   const std::string path_;

@@ -141,7 +141,8 @@ Result<std::unique_ptr<PolicyFollower>> PolicyFollower::start(
   FFDL_RETURN_IF_ERROR(check_steady(options.steady));
   if (options.interval < Duration::zero() || !options.clock) {
     return base::invalid_argument(
-        "follow a policy: an interval of {} s, or no clock; give 0 or more, and one",
+        "follow a policy: the interval is {} s, or there is no clock; give an interval of 0 s or "
+        "more, and a clock",
         std::chrono::duration<double>(options.interval).count());
   }
   // The measurement of an earlier run of this name is ignored.

@@ -84,7 +84,7 @@ Result<std::vector<Observation>> load_policy_trace(const std::filesystem::path& 
     if (!*seen) continue;
     if (!trace.empty() && (*seen)->at < trace.back().at) {
       return base::invalid_argument(
-          "read '{}': line {}: it is earlier than the one before; sort the lines by 't_s'",
+          "read '{}': line {}: it is earlier than the line before; sort the lines by 't_s'",
           file.string(), number);
     }
     trace.push_back(*std::move(*seen));
@@ -102,8 +102,8 @@ Result<PolicyReplay> replay_policy(std::span<const Observation> trace, const Ela
   FFDL_RETURN_IF_ERROR(check_steady(steady));
   if (trace.empty() || reversal_window < Duration::zero() || first_workers.value_or(1) < 1) {
     return base::invalid_argument(
-        "replay a policy: {} points, first_workers {}, a window of {} s; give 1 or more, 1 or "
-        "more, 0 or more",
+        "replay a policy: {} points, first_workers {}, a window of {} s; give 1 point or more, 1 "
+        "worker or more, and 0 s or more",
         trace.size(), first_workers.value_or(1),
         std::chrono::duration<double>(reversal_window).count());
   }

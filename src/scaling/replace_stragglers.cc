@@ -92,8 +92,8 @@ class ReplacingWatch final : public StragglerWatch {
       }
     });
     if (task_) return;
-    base::log_warning("straggler '{}' of job '{}': {}; it stays", straggler.member.id, job_,
-                      base::no_thread("ffdl-replace").message());
+    base::log_warning("straggler '{}' of job '{}': {}; the straggler is not replaced",
+                      straggler.member.id, job_, base::no_thread("ffdl-replace").message());
     base::MutexLock lock(mutex_);
     due_.reset();
   }
@@ -109,8 +109,8 @@ class ReplacingWatch final : public StragglerWatch {
     const Status outcome = replace_now(*due);
     if (outcome.code() == StatusCode::kUnavailable) return false;
     if (outcome.ok()) return true;  // it is due until the world has changed
-    base::log_warning("straggler '{}' of job '{}': {}; it stays", due->member.id, job_,
-                      outcome.message());
+    base::log_warning("straggler '{}' of job '{}': {}; the straggler is not replaced",
+                      due->member.id, job_, outcome.message());
     base::MutexLock lock(mutex_);
     due_.reset();
     return true;
@@ -119,7 +119,8 @@ class ReplacingWatch final : public StragglerWatch {
   Status replace_now(const Straggler& due) {
     const std::string& id = due.member.id;
     const auto number = number_of(id);
-    if (!number) return base::invalid_argument("replace it: 'ffdl run' has not started it");
+    if (!number)
+      return base::invalid_argument("replace it: 'ffdl run' has not started this member");
     FFDL_ASSIGN_OR_RETURN(
         const int to, migrate_worker(store_, job_, *number, std::nullopt, DuringChange::kRefuse));
     base::log_info(

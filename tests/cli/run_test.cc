@@ -282,7 +282,7 @@ TEST_F(RunTest, KilledItsWorkersInShellsEndToo) {
     EXPECT_TRUE(comes_true([&] { return !exists(process); })) << process;
     const std::string said = read(file(std::string("said-") + rank));
     EXPECT_NE(said.find("Cancelled: member 'worker-"), std::string::npos) << said;
-    EXPECT_NE(said.find("its launcher, 'ffdl run' as process "), std::string::npos) << said;
+    EXPECT_NE(said.find("its launcher, 'ffdl run' with process id "), std::string::npos) << said;
   }
   EXPECT_EQ(run("--job wrapped true").exit_code, 0);
 }

@@ -440,7 +440,7 @@ TEST_P(CommunicatorConformance, AWrongCallChangesNothing) {
     const Buffer two = {values.data(), 2, DType::kFloat32};
     const Buffer null = {nullptr, 3, DType::kFloat32};
     EXPECT_FAILS(communicator.all_reduce(three, two, ReduceOp::kSum, soon()),
-                 StatusCode::kInvalidArgument, "all_reduce: 2 elements to get");
+                 StatusCode::kInvalidArgument, "all_reduce: 2 elements to receive");
     EXPECT_FAILS(communicator.reduce_scatter(three, two, ReduceOp::kSum, soon()),
                  StatusCode::kInvalidArgument, "reduce_scatter");
     EXPECT_FAILS(communicator.broadcast(three, 2, soon()), StatusCode::kInvalidArgument, "root 2");

@@ -315,7 +315,7 @@ TEST_P(SampleLedgerConformance, RefusesOptionsThatMakeNoSense) {
            {[](auto& o) { o.partition_samples = 0; }, "partition_samples is 0"},
            {[](auto& o) { o.epochs = (uint64_t{1} << 31) + 1; }, "epochs is"},
            {[](auto& o) { o.window_partitions = 2; }, "window_partitions is 2"},
-           {[](auto& o) { o.batch_samples = 8; }, "no meaning on demand"}}) {
+           {[](auto& o) { o.batch_samples = 8; }, "no effect with SampleOrder::kOnDemand"}}) {
     LedgerOptions changed = data_;
     change(changed);
     EXPECT_FAILS(job->make(changed, {}), StatusCode::kInvalidArgument, text);

@@ -115,7 +115,8 @@ class Member {
     FFDL_ASSIGN_OR_RETURN(Communicator* const communicator, present(order));
     std::string anew;
     set_log_sink([&](LogLevel, std::string_view line) {
-      if (line.find("connect anew") != line.npos || line.find("connected anew") != line.npos) {
+      if (line.find("make new connections") != line.npos ||
+          line.find("get new connections") != line.npos) {
         anew = line;
       }
     });

@@ -37,7 +37,7 @@ TEST(LauncherWatch, TheEndOfTheLauncherIsSaid) {
   ::waitpid(launcher, nullptr, 0);
   EXPECT_FAILS(
       watch.check("worker-1"), StatusCode::kCancelled,
-      "member 'worker-1': its launcher, 'ffdl run' as process " + std::to_string(launcher));
+      "member 'worker-1': its launcher, 'ffdl run' with process id " + std::to_string(launcher));
 }
 
 }  // namespace

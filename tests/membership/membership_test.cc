@@ -192,7 +192,7 @@ TEST_P(MembershipTest, EachLifeIsAnother) {
   EXPECT_EQ(again->self().incarnation, 2U);
   EXPECT_NE(again->self(), first);
   EXPECT_FAILS(a->wait_world_after(1000, soon()), StatusCode::kCancelled,
-               "incarnation 2 has taken");
+               "incarnation 2 has replaced");
   EXPECT_FAILS(a->life_status(), StatusCode::kCancelled, "'a'");
 }
 
@@ -384,7 +384,7 @@ TEST_P(MembershipTest, AMemberOfAnotherVersionIsRefusedAlone) {
   {
     const auto b = join("b");
     EXPECT_FAILS(b->wait_world_after(1000, soon()), StatusCode::kInvalidArgument,
-                 "run one version");
+                 "use one version of ffdl");
   }
   EXPECT_EQ(record(), other) << "the job goes on as it was";
   // Once all members of that version are gone, the job belongs to the other version.

@@ -24,10 +24,10 @@ TEST(MembershipOptions, TimesThatCannotWorkTogetherAreNamed) {
   } cases[] = {
       {[](auto& o) { o.heartbeat = 0ns; }, "0 < heartbeat"},
       {[](auto& o) { o.gather = -1ns; }, "0 <= gather"},
-      {[](auto& o) { o.heartbeat = 101ms; }, "3 heartbeat <= lease"},
+      {[](auto& o) { o.heartbeat = 101ms; }, "3 * heartbeat <= lease"},
       {[](auto& o) { o.step_timeout = 300ms; }, "lease < step_timeout"},
-      {[](auto& o) { o.fence_after = 599ms; }, "2 lease <= fence_after"},
-      {[](auto& o) { o.fence_margin = 599ms; }, "fence_after <= 50 fence_margin"},
+      {[](auto& o) { o.fence_after = 599ms; }, "2 * lease <= fence_after"},
+      {[](auto& o) { o.fence_margin = 599ms; }, "fence_after <= 50 * fence_margin"},
       {[](auto& o) {
          o.lease = 25h;
          o.step_timeout = o.fence_after = 100h;

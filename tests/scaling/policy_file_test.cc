@@ -73,17 +73,17 @@ TEST_F(PolicyFileTest, SaysWhereAndWhatIsWrong) {
     const char* says;
   };
   const Case cases[] = {
-      {"", "line 1, column 1: no policy; write policy: efficiency, queue"},
-      {"[1]", "no policy"},
-      {"policy: [1]", "no policy"},
-      {"policy: quick", "line 1, column 9: no policy"},
+      {"", "line 1, column 1: no known policy; write 'policy:' and one of efficiency"},
+      {"[1]", "no known policy"},
+      {"policy: [1]", "no known policy"},
+      {"policy: quick", "line 1, column 9: no known policy"},
       {"policy: idle\nper_worker: 3", "line 2, column 1: 'per_worker' is not known here"},
       {"policy: idle\nkeep_idle: some", "line 2, column 12: this does not fit 'keep_idle'"},
       {"policy: idle\nkeep_idle: 1.5", "this does not fit 'keep_idle'"},
       {"policy: idle\ncooldown_s: .nan", "this does not fit 'cooldown_s'"},
       {"policy: idle\ncooldown_s: 1e30", "this does not fit 'cooldown_s'"},
       {"policy: idle\ncooldown_s: -1", "cooldown -1 s"},
-      {"policy: queue", "per_worker 0"},
+      {"policy: queue", "per_worker is 0"},
       {"policy: queue\nmetric: [a]", "this does not fit 'metric'"},
       {"policy: schedule", "0 sizes"},
       {"policy: schedule\nsizes: 3", "line 2, column 8: not a list"},

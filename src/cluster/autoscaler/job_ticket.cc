@@ -25,8 +25,9 @@ Status check_request(const JobRequest& request) {
                                   request.name);
   }
   if (request.only_nodes.size() > 1) {
-    return base::invalid_argument("queue job '{}': {} nodes; name one, or none for all",
-                                  request.name, request.only_nodes.size());
+    return base::invalid_argument(
+        "queue job '{}': only_nodes names {} nodes; name one node, or none to allow all",
+        request.name, request.only_nodes.size());
   }
   const JobRequest sizes{.name = request.name, .sizes = request.sizes};
   return plan_jobs(std::span(&sizes, 1), {}).status();

@@ -44,8 +44,8 @@ Status check_places_of(const PlacedRequest& job) {
                                     [&](const Place& other) { return other.node == place.node; });
     if (same == 1 && place.workers > 0) continue;
     return base::invalid_argument(
-        "plan job '{}': {} workers are on a node now, listed {} times; list each node once, with 1 "
-        "or more",
+        "plan job '{}': a current node has {} workers, and is listed {} times; list each node "
+        "once, with 1 worker or more",
         job.name, place.workers, same);
   }
   return {};
@@ -59,8 +59,8 @@ Status check_sizes_of(const PlacedRequest& job) {
   for (const SizeOption& size : job.sizes) {
     if (size.workers >= 1 && size.nodes_max >= 0 && size.per_node_max >= 0) continue;
     return base::invalid_argument(
-        "plan job '{}': a size of {} workers on {} nodes, {} each, at most; give 1 or more, and 0 "
-        "for no limit",
+        "plan job '{}': a size has {} workers, nodes_max {} and per_node_max {}; give 1 worker or "
+        "more, and limits from 1 on, or 0 for no limit",
         job.name, size.workers, size.nodes_max, size.per_node_max);
   }
   for (const SizeOption& size : job.sizes) {

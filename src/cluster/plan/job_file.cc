@@ -130,7 +130,7 @@ class JobFile {
                              return true;
                            });
     if (!read.ok()) return read;
-    if (size.workers == 0) return error_at(node, "a size without workers; write how many");
+    if (size.workers == 0) return error_at(node, "a size has no 'workers'; add 'workers' to it");
     return size;
   }
 
@@ -223,14 +223,14 @@ class JobFile {
   Status check_limits(const YAML::Node& job, bool has_profile, const ProfileLimits& limits) const {
     const bool any = limits.min_batch > 0 || limits.max_batch > 0 || limits.device_memory > 0;
     if (!has_profile && any) {
-      return error_at(job, "min_batch, max_batch or device_memory, and no profile; give one");
+      return error_at(job, "min_batch, max_batch and device_memory need a profile; add 'profile'");
     }
     if (limits.max_batch > 0 && limits.max_batch < limits.min_batch) {
-      return error_at(job, "a max_batch below the min_batch; exchange them");
+      return error_at(job, "max_batch is smaller than min_batch; swap their values");
     }
     if (has_profile && limits.max_workers >= UINT16_MAX) {
-      return error_at(job, fmt::format("max_workers of {}; at most {} are possible",
-                                       limits.max_workers, UINT16_MAX - 1));
+      return error_at(job, fmt::format("max_workers is {}; write at most {}", limits.max_workers,
+                                       UINT16_MAX - 1));
     }
     return {};
   }
@@ -247,7 +247,9 @@ class JobFile {
                                job.name = value.Scalar();
                              } else if (key == "scaling" || key == "sizes") {
                                if (!job.sizes.empty())
-                                 return error_at(value, "sizes twice; give scaling or sizes");
+                                 return error_at(value,
+                                                 "the job lists its sizes twice; write either "
+                                                 "'scaling' or 'sizes', and only once");
                                FFDL_RETURN_IF_ERROR(read_sizes(value, key == "scaling", job.sizes));
                              } else if (key == "profile") {
                                FFDL_ASSIGN_OR_RETURN(profile, read_profile_of(value));
@@ -277,22 +279,27 @@ class JobFile {
     if (max_workers < INT32_MAX) limits.max_workers = max_workers;
     FFDL_RETURN_IF_ERROR(check_limits(node, profile.has_value(), limits));
     if (profile) {
-      if (!job.sizes.empty()) return error_at(node, "sizes twice; give a profile or sizes");
+      if (!job.sizes.empty())
+        return error_at(node,
+                        "the job has a profile and also lists its sizes; leave one of them out");
       job.sizes = sizes_of(*profile, limits);
     }
     std::erase_if(job.sizes, [&](const SizeOption& size) {
       return size.workers < min_workers || size.workers > max_workers;
     });
     if (job.sizes.empty()) {
-      return error_at(node,
-                      fmt::format("job '{}' has no size within its limits; list one", job.name));
+      return error_at(
+          node, fmt::format(
+                    "job '{}' has no size within its limits; add such a size, or change the limits",
+                    job.name));
     }
     return job;
   }
 
   // Reads the profile that a job names; its path is relative to the job's file.
   Result<FiledProfile> read_profile_of(const YAML::Node& node) const {
-    if (!node.IsScalar()) return error_at(node, "not the name of a file; write one");
+    if (!node.IsScalar())
+      return error_at(node, "not the name of a file; write the path of a profile");
     const auto path = std::filesystem::path(path_).parent_path() / node.Scalar();
     return JobFile(path.string()).read<FiledProfile>(&JobFile::read_profile);
   }
@@ -305,7 +312,7 @@ class JobFile {
   Result<std::vector<JobRequest>> read_jobs(const YAML::Node& root) const {
     const YAML::Node list = root.IsMap() ? root["jobs"] : YAML::Node();
     if (!list || !list.IsSequence() || list.size() == 0) {
-      return error_at(root, "no list of jobs; write jobs: and one entry for each");
+      return error_at(root, "no list of jobs; write 'jobs:' and one entry for each job");
     }
     std::vector<JobRequest> jobs;
     for (const YAML::Node& node : list) {

@@ -145,8 +145,9 @@ namespace {
 
 Status check_options(const PlanOptions& options) {
   if (options.plans_max >= 1 && options.placements_max >= 1) return {};
-  return base::invalid_argument("plan jobs: {} plans and {} steps each; give at least 1 of both",
-                                options.plans_max, options.placements_max);
+  return base::invalid_argument(
+      "plan jobs: plans_max is {} and placements_max is {}; give at least 1 for both",
+      options.plans_max, options.placements_max);
 }
 
 // Plans for one node. None: a request depends on nodes.

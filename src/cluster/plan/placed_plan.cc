@@ -383,11 +383,14 @@ class Planner {
 
   Plan finished(double open, double unresolved) const {
     if (!best_) {
-      Plan none =
-          refused(std::max(open, unresolved) > -HUGE_VAL
-                      ? fmt::format("none of {} plans could be placed; allow more of them", plans_)
-                      : "the jobs' sizes do not fit on these nodes together; let some wait, or "
-                        "demand less");
+      Plan none = refused(
+          std::max(open, unresolved) > -HUGE_VAL
+              ? fmt::format(
+                    "none of {} plans could be placed on the nodes; raise PlanOptions::plans_max "
+                    "or placements_max",
+                    plans_)
+              : "the jobs' sizes do not fit on these nodes together; let some wait, or "
+                "demand less");
       none.plans_tried = plans_;
       return none;
     }

@@ -59,8 +59,8 @@ Result<Application> Application::from_table(const ApplicationProfile& profile) {
     for (const auto& [workers, rate] : rates) {
       if (workers > 0 && batch > 0 && rate > 0 && std::isfinite(rate)) continue;
       return base::invalid_argument(
-          "use profile '{}': {} steps per second of batch {} on {} workers; leave out what is not "
-          "possible",
+          "use profile '{}': {} steps per second with batch {} on {} workers; leave out sizes that "
+          "are not possible",
           profile.name, rate, batch, workers);
     }
     app.batches_.push_back(batch);

@@ -21,13 +21,14 @@ Status check_options(const ClusterOptions& options) {
                             options.nodes, options.gpus_per_node);
   }
   if (options.job_workers_max < 1) {
-    return invalid_argument("simulate a cluster: at most {} workers of a job; give at least 1",
+    return invalid_argument("simulate a cluster: job_workers_max is {}; give at least 1",
                             options.job_workers_max);
   }
   if (!(options.interval_s > 0) || !(options.restart_s >= 0) ||
       !std::isfinite(options.interval_s) || !std::isfinite(options.restart_s)) {
     return invalid_argument(
-        "simulate a cluster: an interval of {} s and restarts of {} s; give above 0 and 0 or more",
+        "simulate a cluster: interval_s is {} and restart_s is {}; give an interval above 0, and a "
+        "restart of 0 or more",
         options.interval_s, options.restart_s);
   }
   if (!(options.horizon_s >= 0) || !std::isfinite(options.horizon_s)) {
@@ -108,8 +109,8 @@ class Simulation {
     const double decisions = (request.submitted_s + options_.horizon_s) / options_.interval_s;
     if (request.submitted_s >= 0 && decisions <= kSimulatedDecisionsMax) return {};
     return job_error(request, request.source.time_column,
-                     "it arrives at {} s, and a simulation until {} s later takes {:g} decisions, "
-                     "of at most {:g}; give an earlier time, or a longer interval",
+                     "it arrives at {} s, and a simulation until {} s later needs {:g} decisions, "
+                     "and at most {:g} are possible; give an earlier time, or a longer interval",
                      request.submitted_s, options_.horizon_s, decisions, kSimulatedDecisionsMax);
   }
 
@@ -126,7 +127,7 @@ class Simulation {
                        request.batch, limits.global_min, limits.global_max);
     }
     if (!std::isfinite(request.duration_s) || request.duration_s < 0) {
-      return job_error(request, 0, "it takes {} s; give 0 or more", request.duration_s);
+      return job_error(request, 0, "its duration is {} s; give 0 or more", request.duration_s);
     }
     const bool is_table = application.is_table();
     if (!is_table && request.duration_s == 0) return {};

@@ -89,15 +89,14 @@ Status AllReduceSubscriber::Impl::find_end() const {
     const std::string& id = world_.members[static_cast<size_t>(rank)].id;
     // The member may have left in order between the two reads, of its state and of its lock.
     if (words.state.load(std::memory_order_seq_cst) == RingState::kLeft) {
-      return make_error(
-          StatusCode::kWorldChanged,
-          "subscribe to generation {}: rank {} '{}' has left it, or closed to subscribers; "
-          "attach to the next",
-          world_.generation, rank, id);
+      return make_error(StatusCode::kWorldChanged,
+                        "subscribe to generation {}: rank {} '{}' has left this world, or closed "
+                        "it to subscribers; attach to the next world",
+                        world_.generation, rank, id);
     }
     return make_error(StatusCode::kPeerLost,
-                      "subscribe to generation {}: rank {} '{}' {} before it had given its share "
-                      "of a sum; attach to the next",
+                      "subscribe to generation {}: rank {} '{}' {} before it had contributed to "
+                      "the next sum; attach to the next world",
                       world_.generation, rank, id, dead ? "died" : "failed");
   }
   return {};
@@ -112,9 +111,10 @@ Status AllReduceSubscriber::Impl::wait_for_sum(Time deadline) {
     failure_ = find_end();
     if (!failure_.ok()) return failure_;
     if (std::chrono::steady_clock::now() >= deadline) {
-      return make_error(StatusCode::kTimeout,
-                        "subscribe to generation {}: no other sum by the deadline; wait longer",
-                        world_.generation);
+      return make_error(
+          StatusCode::kTimeout,
+          "subscribe to generation {}: no new sum arrived by the deadline; wait longer",
+          world_.generation);
     }
   }
 }
@@ -129,18 +129,17 @@ Status AllReduceSubscriber::Impl::check_fit(const SumHeader& header,
   }
   if (fits && count == header.count) return {};
   return base::invalid_argument(
-      "subscribe to generation {}: sum {} is {} {}; there is room for "
-      "{} {}",
+      "subscribe to generation {}: sum {} has {} {}; the memory has room for {} {}",
       world_.generation, header.number, header.count, to_string(header.dtype), count,
       out.empty() ? "elements" : to_string(out.front().dtype));
 }
 
 Status AllReduceSubscriber::Impl::lost_place() const {
-  return make_error(StatusCode::kExhausted,
-                    "subscribe to generation {}: the ring of {} MiB has gone over the sum that was "
-                    "next; drop what you have received and attach again, or open with larger "
-                    "ring_bytes",
-                    world_.generation, view_.config().ring_bytes >> 20);
+  return make_error(
+      StatusCode::kExhausted,
+      "subscribe to generation {}: newer sums have overwritten the next sum in the ring of {} MiB; "
+      "drop the received sums and attach again, or open with larger ring_bytes",
+      world_.generation, view_.config().ring_bytes >> 20);
 }
 
 Result<uint64_t> AllReduceSubscriber::Impl::next(std::span<const Buffer> out, Time deadline) {
@@ -193,8 +192,8 @@ Result<std::unique_ptr<AllReduceSubscriber>> AllReduceSubscriber::attach(const W
   FFDL_ASSIGN_OR_RETURN(Revision seen, store.wait_change(key, 0, deadline));
   while (true) {
     Status why(StatusCode::kTimeout,
-               "its members have not opened to subscribers; have each call "
-               "open_to_subscribers(), or wait longer");
+               "its members have not opened to subscribers; call open_to_subscribers() at each "
+               "member, or wait longer");
     const Result<Entry> entry = store.get(key);
     if (entry.ok()) {
       Result<shm::Segment> segment = comm::open_ring(shm::segment_place_of(entry->value), world);

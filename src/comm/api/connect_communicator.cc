@@ -29,11 +29,11 @@ Status check_options(const World& world, const CommunicatorOptions& options) {
         world.generation);
   }
   if (options.backend > Backend::kDeviceShm) {
-    return invalid_argument("connect generation {}: backend {}; there is none of that number",
+    return invalid_argument("connect generation {}: backend {} is unknown; use one of Backend",
                             world.generation, static_cast<uint32_t>(options.backend));
   }
   if (options.gpu_worlds > GpuWorlds::kReuse) {
-    return invalid_argument("connect generation {}: gpu_worlds {}; there is none of that number",
+    return invalid_argument("connect generation {}: gpu_worlds {} is unknown; use one of GpuWorlds",
                             world.generation, static_cast<uint32_t>(options.gpu_worlds));
   }
   if (options.slot_bytes >= base::kSlotBytesMin && options.slot_bytes <= base::kSlotBytesMax &&

@@ -90,7 +90,8 @@ Status check_members(const World& world, const std::vector<Introduction>& member
   for (size_t rank = 1; rank < members.size(); ++rank) {
     if (members[rank].backend == first.backend) continue;
     return invalid_argument(
-        "connect generation {}: {} wants backend {}, {} wants {}; give all members the same",
+        "connect generation {}: {} wants backend {}, {} wants {}; set the same backend at all "
+        "members",
         world.generation, id_of(world, 0), backend_name(first.backend), id_of(world, rank),
         backend_name(members[rank].backend));
   }
@@ -118,8 +119,9 @@ Status check_members(const World& world, const std::vector<Introduction>& member
   const auto no_network = elsewhere(&HostIdentity::network);
   if (first.backend == Backend::kDeviceShm && no_network != members.end()) {
     return invalid_argument(
-        "connect generation {}: {} and {} are in different network namespaces, between which GPUs' "
-        "memory is not passed on; give their containers one, or use the backend nccl",
+        "connect generation {}: {} and {} are in different network namespaces, and GPU memory can "
+        "be shared only within one; run their containers in one network namespace, or use the "
+        "backend nccl",
         world.generation, id_of(world, 0),
         id_of(world, static_cast<size_t>(no_network - members.begin())));
   }
@@ -134,8 +136,8 @@ Status check_members(const World& world, const std::vector<Introduction>& member
   const auto local = std::ranges::find_if(members, &Introduction::loopback);
   if (no_network == members.end() || local == members.end()) return {};
   return invalid_argument(
-      "connect generation {}: {} has given no address that other hosts reach, and the members are "
-      "on several hosts; set CommunicatorOptions::address to one that they reach",
+      "connect generation {}: {} has no address that other hosts can reach, but the members are on "
+      "several hosts; set CommunicatorOptions::address to an address that they can reach",
       world.generation, id_of(world, static_cast<size_t>(local - members.begin())));
 }
 

@@ -22,7 +22,7 @@ constexpr std::string_view kCreating = "create a sum of micro-batches";
 
 Status check_options(const MicroBatchOptions& options, const World& world) {
   if (options.shares.size() != world.members.size()) {
-    return invalid_argument("{}: {} shares for {} ranks; give one to each", kCreating,
+    return invalid_argument("{}: {} shares for {} ranks; give one share for each rank", kCreating,
                             options.shares.size(), world.size());
   }
   uint64_t micro_batches = 0;
@@ -30,8 +30,9 @@ Status check_options(const MicroBatchOptions& options, const World& world) {
     micro_batches += std::min(share, base::kMicroBatchesMax + 1);
   }
   if (micro_batches == 0 || micro_batches > base::kMicroBatchesMax) {
-    return invalid_argument("{}: {} in a step; share out 1 to {}", kCreating,
-                            micro_batches == 0 ? "none" : "too many", base::kMicroBatchesMax);
+    return invalid_argument("{}: the shares have {} micro-batches in a step; give 1 to {} in all",
+                            kCreating, micro_batches == 0 ? "no" : "too many",
+                            base::kMicroBatchesMax);
   }
   // Only checked: describes an all_reduce of that many elements at any address.
   const Buffer any = {&micro_batches, options.count, options.dtype};
@@ -44,16 +45,17 @@ Status check_device(const MicroBatchOptions& options, Backend backend) {
   if (!options.device) return {};
   if (!reaches_devices(backend)) {
     return invalid_argument(
-        "{}: gradients in a GPU's memory, and a communicator that works in the host's; give it one "
-        "of kNccl or kDeviceShm",
+        "{}: the gradients are in a GPU's memory, but the communicator uses the host's; use a "
+        "communicator of kNccl or kDeviceShm",
         kCreating);
   }
   const bool is_sum = options.op == ReduceOp::kSum || options.op == ReduceOp::kMean;
   if (is_sum && options.dtype >= DType::kFloat16) return {};
-  return base::make_error(StatusCode::kUnimplemented,
-                          "{}: a GPU adds up floating point numbers alone; bring others to the "
-                          "host's memory",
-                          kCreating);
+  return base::make_error(
+      StatusCode::kUnimplemented,
+      "{}: a GPU adds up only floating point numbers; for other types or reductions, copy the "
+      "gradients to the host's memory",
+      kCreating);
 }
 
 // Returns what all ranks must agree on, as they exchange it.
@@ -173,14 +175,16 @@ Status MicroBatchSum::Impl::agree(Time deadline) {
 Status MicroBatchSum::Impl::check_list(std::span<const Buffer> list, std::string_view doing) const {
   FFDL_ASSIGN_OR_RETURN(const uint64_t count, comm::count_elements(list, options_.dtype, doing));
   if (count == options_.count) return {};
-  return invalid_argument("{}: {} elements; gradients have {} here", doing, count, options_.count);
+  return invalid_argument("{}: {} elements were given; gradients of this sum have {}", doing, count,
+                          options_.count);
 }
 
 Status MicroBatchSum::Impl::add(std::span<const Buffer> gradient) {
   FFDL_RETURN_IF_ERROR(check_list(gradient, "add a micro-batch"));
   if (added_ == share()) {
-    return invalid_argument("add a micro-batch: all {} of rank {} are there; finish the step",
-                            share(), rank());
+    return invalid_argument(
+        "add a micro-batch: all {} micro-batches of rank {} were added; finish the step", share(),
+        rank());
   }
   FFDL_RETURN_IF_ERROR(mine_->add(begin_ + added_, micro_batches_, gradient));
   ++added_;
@@ -197,15 +201,18 @@ Status MicroBatchSum::Impl::finish(std::span<const Buffer> out, Time deadline,
   constexpr std::string_view kFinishing = "finish a step of micro-batches";
   FFDL_RETURN_IF_ERROR(check_list(out, kFinishing));
   if (added_ != share()) {
-    return invalid_argument("{}: {} of the {} of rank {} have been added; add the others",
-                            kFinishing, added_, share(), rank());
+    return invalid_argument(
+        "{}: {} of the {} micro-batches of rank {} were added; add the remaining ones", kFinishing,
+        added_, share(), rank());
   }
   if (weight.has_value() && options_.op != ReduceOp::kMean) {
-    return invalid_argument("{}: a weight, but no mean to divide by it", kFinishing);
+    return invalid_argument(
+        "{}: a weight was given, but the reduction is not a mean; leave the weight out",
+        kFinishing);
   }
   const double divisor = weight.value_or(static_cast<double>(micro_batches_));
   if (!(divisor > 0 && std::isfinite(divisor))) {
-    return invalid_argument("{}: the weight {}; give a number above 0", kFinishing, divisor);
+    return invalid_argument("{}: the weight is {}; give a number above 0", kFinishing, divisor);
   }
   Status status = reduce(out, deadline, divisor);
   clear();

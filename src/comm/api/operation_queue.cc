@@ -76,9 +76,10 @@ Result<OperationQueue::Ticket> OperationQueue::Impl::start(const Operation& oper
   FFDL_RETURN_IF_ERROR(begun_);
   base::MutexLock lock(mutex_);
   if (started_.size() >= operations_max_) {
-    return make_error(StatusCode::kExhausted,
-                      "start an operation: {} have been started and not waited for; wait for some",
-                      started_.size());
+    return make_error(
+        StatusCode::kExhausted,
+        "start an operation: {} operations were started and not waited for; wait for some of them",
+        started_.size());
   }
   Started& fresh = started_[++last_];
   fresh.operation = operation;

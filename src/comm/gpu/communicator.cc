@@ -84,8 +84,8 @@ Result<bool> DeviceCommunicator::is_on_device(const Request& request) {
   }
   if (!host || !device) return device;
   return base::invalid_argument(
-      "{} at rank {}: some buffers are in a GPU's memory and some in the host's; copy them to one "
-      "side",
+      "{} at rank {}: some buffers are in a GPU's memory and some in the host's; put all of them "
+      "into one of the two",
       describe(request.signature), world_.rank);
 }
 
@@ -169,11 +169,10 @@ Status DeviceCommunicator::pause(Wait& wait) {
     FFDL_RETURN_IF_ERROR(look_());
   }
   if (at >= wait.deadline) {
-    return make_error(
-        StatusCode::kTimeout,
-        "{} at rank {}: the GPUs were not done by the deadline, and no member is known to "
-        "be lost; wait longer, or see what nvidia-smi reports of each",
-        wait.doing, world_.rank);
+    return make_error(StatusCode::kTimeout,
+                      "{} at rank {}: the GPUs had not finished by the deadline, and no member is "
+                      "known to be lost; wait longer, or see what nvidia-smi reports of each",
+                      wait.doing, world_.rank);
   }
   if (at - wait.began < base::kDeviceSpinMax) {
     std::this_thread::yield();

@@ -103,8 +103,8 @@ Result<std::vector<DeviceShmCommunicator::Card>> DeviceShmCommunicator::tell(con
     const auto outcome = static_cast<StatusCode>(cards[rank].outcome);
     if (outcome == StatusCode::kOk) continue;
     return base::make_error(outcome,
-                            "{} at rank {}: rank {} '{}' cannot share its GPU's memory; its own "
-                            "message names the reason",
+                            "{} at rank {}: rank {} '{}' cannot share its GPU's memory; read the "
+                            "error message of that rank",
                             kConnect, world_.rank, rank, world_.members[rank].id);
   }
   return cards;

@@ -102,9 +102,10 @@ Status LinkAgreement::agree(const Request& request, Time deadline) {
         comes_along(request) && gives(request.signature, rank, world_.rank, world_.size(), block);
     const uint64_t expected = given ? request.block_bytes() : 0;
     if (theirs.bytes == expected) continue;
-    return base::make_error(StatusCode::kCorrupt,
-                            "{} at rank {}: rank {} '{}' gives {} bytes of {}; form a new world",
-                            kOperate, world_.rank, rank, id_of(rank), theirs.bytes, expected);
+    return base::make_error(
+        StatusCode::kCorrupt,
+        "{} at rank {}: rank {} '{}' sends {} bytes in place of {}; form a new world", kOperate,
+        world_.rank, rank, id_of(rank), theirs.bytes, expected);
   }
   return {};
 }

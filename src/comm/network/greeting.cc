@@ -68,9 +68,10 @@ Result<int> LinkGreeter::check(const LinkChallenge& challenge, const LinkProof& 
   if (fits && net::same_mac(view(proof.mac), view(mac_of(kCaller, challenge, proof)))) {
     return proof.from;
   }
-  return base::make_error(StatusCode::kPeerLost,
-                          "connect {} as rank {}: a process that is not a member of it has called",
-                          name_of(world_), world_.rank);
+  return base::make_error(
+      StatusCode::kPeerLost,
+      "connect {} as rank {}: a process that is not a member of it has connected", name_of(world_),
+      world_.rank);
 }
 
 LinkWelcome LinkGreeter::welcome(const LinkChallenge& challenge, const LinkProof& proof) const {

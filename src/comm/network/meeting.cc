@@ -235,8 +235,8 @@ Status Round::unproved() {
     const bool is_connected =
         call.step == Call::Step::kAwaitsChallenge || call.step == Call::Step::kAwaitsWelcome;
     if (!is_connected || now < call.since + base::kLinkSilenceMax / 2) continue;
-    return refused(call.rank, fmt::format("what listens there has accepted a connection and not "
-                                          "proved in {} s that it is that member",
+    return refused(call.rank, fmt::format("the process that listens there accepted a connection, "
+                                          "but did not prove within {} s that it is that member",
                                           base::kLinkSilenceMax / 1s));
   }
   return late();
@@ -372,8 +372,9 @@ Status Round::answer(Call& call) {
 // next try finds no listener. Otherwise another program has the port.
 Status Round::closed(Call& call) {
   if (++call.closed >= base::kLinkClosedMax) {
-    return refused(call.rank, fmt::format("what listens there has closed {} connections in a row",
-                                          call.closed));
+    return refused(call.rank,
+                   fmt::format("the process that listens there has closed {} connections in a row",
+                               call.closed));
   }
   drop(call);
   return {};
@@ -447,8 +448,9 @@ Status Round::take(Visitor& visitor) {
   Greeting& greeting = visitor.greeting;
   const std::optional<bool> whole = receive(greeting, greeting.proof);
   if (whole == false) return {};
-  const Result<int> rank = whole ? greeter_.check(greeting.challenge, greeting.proof)
-                                 : Result<int>(Status(StatusCode::kPeerLost, "it has gone"));
+  const Result<int> rank =
+      whole ? greeter_.check(greeting.challenge, greeting.proof)
+            : Result<int>(Status(StatusCode::kPeerLost, "it has closed its connection"));
   if (!rank.ok()) {
     greeting.fd.close();
     ++strangers_;

@@ -41,12 +41,11 @@ Status LinkPairs::agree(const Request& request, Time deadline) {
   FFDL_RETURN_IF_ERROR(heard);
   const Status told = told_->wait(deadline);
   if (!is_pair(theirs_.kind) || theirs_.root != world_.rank) {
-    return base::make_error(
-        StatusCode::kCorrupt,
-        "run {} at rank {}: rank {} '{}' offers {}, which is not with this rank; form a new "
-        "world",
-        describe(mine_), world_.rank, peer, world_.members[static_cast<size_t>(peer)].id,
-        describe(theirs_));
+    return base::make_error(StatusCode::kCorrupt,
+                            "run {} at rank {}: rank {} '{}' offers {}, which does not name this "
+                            "rank; form a new world",
+                            describe(mine_), world_.rank, peer,
+                            world_.members[static_cast<size_t>(peer)].id, describe(theirs_));
   }
   if (sends(mine_) == sends(theirs_)) return wait_in_vain(deadline);
   if (!fit(mine_, theirs_)) return disagreement(mine_, world_.rank, theirs_, peer);

@@ -62,7 +62,7 @@ bool is_integer(DType type) { return type <= DType::kInt64; }
 Status check_blocks(std::string_view doing, std::string_view side, uint64_t elements,
                     uint64_t blocks, uint64_t block) {
   if (elements == blocks * block) return {};
-  return invalid_argument("{}: {} elements {}; this rank has {} blocks of {} there", doing,
+  return invalid_argument("{}: {} elements {}; this rank needs {} blocks of {} elements", doing,
                           elements, side, blocks, block);
 }
 
@@ -72,7 +72,7 @@ Result<uint64_t> count_elements(std::span<const Buffer> list, DType type, std::s
   uint64_t count = 0;
   for (const Buffer& buffer : list) {
     if (element_bytes(buffer.dtype) == 0) {
-      return invalid_argument("{}: a buffer of dtype {}, which is none", doing,
+      return invalid_argument("{}: a buffer has the dtype {}, which does not exist", doing,
                               static_cast<uint32_t>(buffer.dtype));
     }
     if (buffer.dtype != type) {
@@ -136,8 +136,8 @@ Result<Request> check_buffers(const Operation& operation, const World& world) {
   } else if (blocks_out > 0) {
     signature.block = out / blocks_out;
   }
-  FFDL_RETURN_IF_ERROR(check_blocks(doing, "to give", in, blocks_in, signature.block));
-  FFDL_RETURN_IF_ERROR(check_blocks(doing, "to get", out, blocks_out, signature.block));
+  FFDL_RETURN_IF_ERROR(check_blocks(doing, "to send", in, blocks_in, signature.block));
+  FFDL_RETURN_IF_ERROR(check_blocks(doing, "to receive", out, blocks_out, signature.block));
   return request;
 }
 
@@ -151,8 +151,8 @@ Result<Request> check_operation(const Operation& operation, const World& world) 
   }
   if (is_pair(operation.kind)) {
     return base::make_error(StatusCode::kUnimplemented,
-                            "{}: this back end has none; use one that goes through the memory of "
-                            "one host",
+                            "{}: this back end has no such operation; use a back end that works in "
+                            "the memory of one host",
                             name_of(operation.kind));
   }
   return check_buffers(operation, world);

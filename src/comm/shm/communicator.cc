@@ -284,9 +284,9 @@ Status ShmCommunicator::take_back(const shm::SegmentPlace& place) {
     if (now >= last) {
       return base::make_error(
           StatusCode::kExhausted,
-          "take the buffer back at rank {}: a rank that is stopped may still write to it when it "
-          "goes on, and there is no other memory for it: {}; end that process before the buffer is "
-          "used again",
+          "take the buffer back at rank {}: a stopped rank may still write to the buffer when it "
+          "continues, and no other memory could be allocated: {}; end the process of that rank "
+          "before the buffer is used again",
           world_.rank, taken.message());
     }
     next = now + base::kTakeBackPatience;

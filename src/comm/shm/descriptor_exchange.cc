@@ -165,7 +165,7 @@ Result<std::vector<base::ForkPrivateFd>> DescriptorExchange::run(const World& wo
           "{} at rank {}: by the deadline rank {} '{}' had {}{}; wait longer, or find out what it "
           "does",
           kExchange, world.rank, *missing, world.members[*missing].id,
-          told[*missing] ? "sent none" : "taken none",
+          told[*missing] ? "sent no descriptor" : "received no descriptor",
           hindrance != 0 ? ": " + base::errno_text(hindrance) : "");
     }
     FFDL_RETURN_IF_ERROR(status);

@@ -52,7 +52,7 @@ Result<ShmConfig> read_config(const shm::Segment& segment, const World& world) {
   if (readable) std::memcpy(&config, segment.data() + kConfigAt, sizeof config);
   if (readable && config.job != job_hash(world)) {
     return base::make_error(StatusCode::kCorrupt,
-                            "open segment '{}': it is that of another job than {}; has something "
+                            "open segment '{}': it belongs to another job than {}; has something "
                             "written over it, or to the store",
                             segment.name(), name_of(world));
   }
@@ -63,7 +63,7 @@ Result<ShmConfig> read_config(const shm::Segment& segment, const World& world) {
                      segment.bytes() == segment_bytes(config);
   if (whole) return config;
   return base::make_error(StatusCode::kCorrupt,
-                          "open segment '{}': it is not that of {} and its {} members; has "
+                          "open segment '{}': it does not belong to {} with {} members; has "
                           "something written over it, or to the store",
                           segment.name(), name_of(world), world.members.size());
 }

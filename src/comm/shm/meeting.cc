@@ -117,8 +117,8 @@ Result<shm::Segment> ShmMeeting::open(const World& world, Store& store, const En
   FFDL_ASSIGN_OR_RETURN(const Entry now, store.get(told.key));
   if (now.revision != told.revision) return Status(StatusCode::kNotFound, "the record changed");
   return make_error(StatusCode::kPeerLost,
-                    "connect generation {} as rank {}: rank 0 '{}' has died, or lets no other "
-                    "process open what it has open: {}; form a new world",
+                    "connect generation {} as rank {}: rank 0 '{}' has died, or this process may "
+                    "not open its memory: {}; form a new world",
                     world.generation, world.rank, world.members.front().id,
                     segment.status().message());
 }
@@ -143,8 +143,8 @@ Result<std::unique_ptr<ShmMeeting>> ShmMeeting::enter(const World& world, shm::S
   // A new rank's words would be untouched: the others may rely on what the previous process did.
   if (has_joined(world.rank)) {
     return make_error(StatusCode::kConflict,
-                      "connect generation {} as rank {}: another process was this rank, and is "
-                      "gone; form a new world, with a new incarnation of '{}'",
+                      "connect generation {} as rank {}: another process joined as this rank, and "
+                      "is gone; form a new world, with a new incarnation of '{}'",
                       world.generation, world.rank,
                       world.members[static_cast<size_t>(world.rank)].id);
   }

@@ -77,7 +77,7 @@ Status ShmPairs::wait_until_taken(const Request& request, uint64_t parts, Time d
     return disagreement(request.signature, rank_, box.wanted, receiver);
   }
   if (taken <= box.filled.load(std::memory_order_relaxed)) return {};
-  return corrupt(request, receiver, "has taken more than there was");
+  return corrupt(request, receiver, "has received more than was sent");
 }
 
 Status ShmPairs::corrupt(const Request& request, int other, std::string_view what) const {

@@ -35,10 +35,10 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
   const World& world = communicator.world();
   FFDL_RETURN_IF_ERROR(check_ring_bytes(world, ring_bytes));
   std::unique_ptr<SumPublisher> own;
-  Status why = base::make_error(
-      StatusCode::kUnavailable,
-      "open generation {} to subscribers: rank 0 '{}' could not make the ring; read its error",
-      world.generation, world.members.front().id);
+  Status why = base::make_error(StatusCode::kUnavailable,
+                                "open generation {} to subscribers: rank 0 '{}' could not create "
+                                "the ring; read the error of that rank",
+                                world.generation, world.members.front().id);
   const auto keep = [&](Result<std::unique_ptr<SumPublisher>> made) {
     why = made.status();
     if (made.ok()) own = std::move(made).value();
@@ -63,8 +63,8 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
   if (invitation.ring_bytes != static_cast<int64_t>(ring_bytes)) {
     own.reset();
     why = base::invalid_argument(
-        "open generation {} to subscribers: ring_bytes is {} at rank {} and "
-        "{} at rank 0; give all members the same",
+        "open generation {} to subscribers: ring_bytes is {} at rank {} and {} at rank 0; set the "
+        "same value at all members",
         world.generation, ring_bytes, world.rank, invitation.ring_bytes);
   } else if (world.rank != 0 && invitation.pid != 0) {
     const shm::SegmentPlace place = {.segment = static_cast<uint64_t>(invitation.segment),
@@ -78,10 +78,10 @@ Result<std::unique_ptr<SumPublisher>> SumPublisher::open(Communicator& communica
                                                {all.data(), all.size(), DType::kInt8}, deadline));
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] != 0 || own == nullptr) continue;
-    return base::make_error(StatusCode::kUnavailable,
-                            "open generation {} to subscribers: rank {} '{}' could not; read its "
-                            "error",
-                            world.generation, rank, world.members[rank].id);
+    return base::make_error(
+        StatusCode::kUnavailable,
+        "open generation {} to subscribers: rank {} '{}' failed; read the error of that rank",
+        world.generation, rank, world.members[rank].id);
   }
   if (own == nullptr) return why;
   return own;

@@ -73,7 +73,7 @@ Result<shm::Segment> open_ring(const shm::SegmentPlace& place, const World& worl
   const RingConfig config = readable ? config_of(segment) : RingConfig{};
   if (readable && config.job != job_hash(world)) {
     return base::make_error(StatusCode::kCorrupt,
-                            "open the ring of process {}: it is that of another job than {}; has "
+                            "open the ring of process {}: it belongs to another job than {}; has "
                             "something written over it, or to the store",
                             place.pid, name_of(world));
   }
@@ -83,7 +83,7 @@ Result<shm::Segment> open_ring(const shm::SegmentPlace& place, const World& worl
     return segment;
   }
   return base::make_error(StatusCode::kCorrupt,
-                          "open the ring of process {}: it is not that of {} and its {} members; "
+                          "open the ring of process {}: it does not belong to {} with {} members; "
                           "has something written over it, or to the store",
                           place.pid, name_of(world), world.members.size());
 }

@@ -37,8 +37,8 @@ class JoinedSource final : public DataSource {
       if (index < begin || index >= ends_[source]) {
         const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
         if (end == ends_.end()) {
-          return invalid_argument("read sample {}: there are {}; ask for one of them", index,
-                                  samples());
+          return invalid_argument("read sample {}: there are {} samples; ask for one of them",
+                                  index, samples());
         }
         source = static_cast<size_t>(end - ends_.begin());
         begin = source == 0 ? 0 : ends_[source - 1];

@@ -55,8 +55,8 @@ Result<std::unique_ptr<DataSource>> mix_sources(std::vector<std::unique_ptr<Data
                                                 const std::vector<double>& weights) {
   if (sources.empty() || sources.size() != weights.size()) {
     return base::invalid_argument(
-        "mix data sources: there are {} and {} weights; give one for each", sources.size(),
-        weights.size());
+        "mix data sources: there are {} sources and {} weights; give one weight for each source",
+        sources.size(), weights.size());
   }
   FFDL_RETURN_IF_ERROR(data::have_one_format(sources, "mix data sources"));
   FFDL_ASSIGN_OR_RETURN(WeightedCycle cycle, WeightedCycle::make(weights, "mix data sources"));

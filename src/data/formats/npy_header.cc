@@ -71,7 +71,7 @@ class DictReader {
       if (!take(",") && peek() != '}') return corrupt("its header lacks a ','");
     }
     if (!has_dtype || !has_order || !has_shape) return corrupt("its header lacks a key");
-    if (!rest().empty()) return corrupt("its header goes on after its '}'");
+    if (!rest().empty()) return corrupt("its header has text after its '}'");
     return header;
   }
 
@@ -113,7 +113,7 @@ class DictReader {
                               "its elements are Python objects; save numbers or texts");
     }
     const auto bytes = npy_item_bytes(*name);
-    if (!bytes) return corrupt("its dtype is none that can be read");
+    if (!bytes) return corrupt("its dtype cannot be read");
     header.dtype = *name;
     header.item_bytes = *bytes;
     return {};
@@ -137,7 +137,7 @@ class DictReader {
 
 Result<uint64_t> npy_header_bytes(std::string_view begin) {
   if (begin.size() < 12 || !begin.starts_with(kNpyMagic)) {
-    return corrupt("it does not begin as a .npy file");
+    return corrupt("its first bytes are not those of a .npy file");
   }
   const auto byte = [&](size_t i) { return static_cast<uint64_t>(static_cast<uint8_t>(begin[i])); };
   const uint64_t version = byte(6);
@@ -145,7 +145,7 @@ Result<uint64_t> npy_header_bytes(std::string_view begin) {
   const uint64_t bytes = version == 1
                              ? 10 + byte(8) + (byte(9) << 8)
                              : 12 + byte(8) + (byte(9) << 8) + (byte(10) << 16) + (byte(11) << 24);
-  if (bytes > base::kHeaderTextMax) return corrupt("its header is longer than any");
+  if (bytes > base::kHeaderTextMax) return corrupt("its header is too long");
   return bytes;
 }
 

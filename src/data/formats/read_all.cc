@@ -9,14 +9,16 @@ Status data::read_all(const DataSource& source, std::span<const uint64_t> indice
   FFDL_RETURN_IF_ERROR(source.read(indices, batch));
   if (batch.size() == indices.size()) return {};
   return base::invalid_argument(
-      "read {} samples: the data source gave {}; let its read() add or skip one for each",
+      "read {} samples: the data source returned {}; let its read() add or skip one sample for "
+      "each number",
       indices.size(), batch.size());
 }
 
 Status data::check_room(size_t samples, uint64_t bytes, size_t room) {
   if (bytes <= room) return {};
   return base::invalid_argument(
-      "read {} samples into memory of {} bytes: they have {}; give as much, or ask for fewer",
+      "read {} samples into memory of {} bytes: the samples have {} bytes; give larger memory, or "
+      "ask for fewer samples",
       samples, room, bytes);
 }
 

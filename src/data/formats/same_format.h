@@ -24,7 +24,7 @@ inline Status have_one_format(const std::vector<std::unique_ptr<DataSource>>& so
     }
     return base::invalid_argument(
         "{}: samples of source {} are {} bytes of '{}' and those of source 0 are {} of '{}'; give "
-        "what has one format",
+        "sources of one format",
         doing, i, format.bytes, format.dtype, first.bytes, first.dtype);
   }
   return {};

@@ -69,7 +69,7 @@ Status read_digests(const IndexJson& hashes, std::vector<Digest>& digests) {
 // Reads {"basename": ..., "bytes": ..., "hashes": {...}}.
 Status read_file(const IndexJson& file, ShardFile& made, uint64_t& bytes) {
   if (!read_text(file, "basename", made.name) || !is_below(made.name)) {
-    return bad_index("a file of it has no name below its folder");
+    return bad_index("one of its files has no name, or a name outside its folder");
   }
   if (!read_count(file, "bytes", bytes)) {
     return bad_index(fmt::format("'{}' has no size", made.name));
@@ -96,7 +96,7 @@ Result<std::vector<ShardColumn>> read_columns(const IndexJson& shard) {
     ShardColumn column;
     const bool is_sized = sizes[i].is_number_unsigned();
     if (!names[i].is_string() || !encodings[i].is_string() || !(is_sized || sizes[i].is_null())) {
-      return bad_index(fmt::format("its column {} is none", i));
+      return bad_index(fmt::format("its column {} has no valid name, encoding or size", i));
     }
     column.name = names[i].get<std::string>();
     column.encoding = encodings[i].get<std::string>();
@@ -121,7 +121,8 @@ Status have_same_columns(const std::vector<ShardColumn>& first,
   };
   if (std::equal(first.begin(), first.end(), columns.begin(), columns.end(), is_same)) return {};
   return base::invalid_argument(
-      "the columns of '{}' are ({}) and those of the first shard ({}); give what has the same",
+      "the columns of '{}' are ({}) and those of the first shard ({}); give shards with the same "
+      "columns",
       name, text_of(columns), text_of(first));
 }
 
@@ -205,7 +206,8 @@ Result<ShardIndex> read_litdata(const IndexJson& json) {
   ShardIndex index;
   const auto names = names_in(member_of(config, "data_spec"), encodings.size());
   for (size_t i = 0; i < encodings.size(); ++i) {
-    if (!encodings[i].is_string()) return bad_index(fmt::format("its data_format {} is none", i));
+    if (!encodings[i].is_string())
+      return bad_index(fmt::format("its data_format {} is not text", i));
     index.columns.push_back({names[i], encodings[i].get<std::string>(), 0});
   }
   std::string compression;
@@ -217,7 +219,7 @@ Result<ShardIndex> read_litdata(const IndexJson& json) {
     Shard shard;
     std::string name;
     if (!read_text(chunk, "filename", name) || !is_below(name)) {
-      return bad_index("a file of it has no name below its folder");
+      return bad_index("one of its files has no name, or a name outside its folder");
     }
     if (!read_count(chunk, "chunk_bytes", shard.bytes) ||
         !read_count(chunk, "chunk_size", shard.samples)) {

@@ -66,8 +66,9 @@ Result<std::vector<std::unique_ptr<DataSource>>> split_source(const DataSource& 
     parts.push_back(std::make_unique<PartSource>(whole, cycle, part, seed));
     if (parts.back()->samples() > 0) continue;
     return base::invalid_argument(
-        "split a data source: part {} of {} has none of its {} samples; split a larger one", part,
-        weights.size(), whole.samples());
+        "split a data source: part {} of {} has none of the {} samples; split a larger data "
+        "source, or give this part more weight",
+        part, weights.size(), whole.samples());
   }
   return parts;
 }

@@ -130,7 +130,7 @@ Result<std::optional<TarMember>> read_tar_member(uint64_t offset, const ReadTar&
     const Header header = block.first<kBlock>();
     if (is_zero(header)) {
       if (offset == member.begin) return std::optional<TarMember>();
-      return no_archive("a header of which nothing follows");
+      return no_archive("a header without the member that it announces");
     }
     const auto size = number_of(header, 124, 12);
     if (!has_checksum(header) || !size)

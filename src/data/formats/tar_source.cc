@@ -74,7 +74,7 @@ Result<SampleTable> find_members(FileScanner& file, bool skip_corrupt) {
     if (member.end > file.size()) {
       problem = fmt::format("the file ends within '{}'", member.path);
     } else if (!samples.add(member)) {
-      problem = fmt::format("'{}' is there twice in one sample", member.path);
+      problem = fmt::format("'{}' occurs twice in one sample", member.path);
     }
     if (!problem.empty()) {
       FFDL_RETURN_IF_ERROR(give_up(at, problem));
@@ -106,7 +106,7 @@ Result<std::vector<TarField>> tar_fields(std::span<const std::byte> sample) {
     if (!member.ok() || !member->has_value() || (*member)->end > sample.size()) {
       return base::make_error(StatusCode::kCorrupt,
                               "take a sample of an archive apart: there is no whole member at byte "
-                              "{} of {}; give what open_tar_shards() read",
+                              "{} of {}; give a sample of open_tar_shards()",
                               at, sample.size());
     }
     const data::TarName path = data::split_tar_path((*member)->path);

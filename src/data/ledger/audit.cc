@@ -23,7 +23,7 @@ bool is_before(const Use& a, const Use& b) {
 void Audit::add(const CommittedStep& step, const std::string& where, size_t job) {
   const auto [known, is_new] = told_[{job, step.lineage}].try_emplace(step.step, Told{step, where});
   if (is_new || known->second.step == step) return;
-  problem(fmt::format("step {} is reported in one way by {} and in another by {}", step.step,
+  problem(fmt::format("step {} has different records in {} and in {}", step.step,
                       known->second.where, where));
 }
 

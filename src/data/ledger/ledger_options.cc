@@ -14,9 +14,8 @@ Status check_batch(const LedgerOptions& options, const LedgerMemberOptions& memb
   if (options.order == SampleOrder::kOnDemand) {
     if (batch == 0 && micro_batch == 1 && !member.batch_size_controller) return {};
     return invalid_argument(
-        "make a ledger: batch_samples {}, micro_batch_samples {} and "
-        "batch_size_controller have "
-        "no meaning on demand; give the number of samples of a member to take(), or use "
+        "make a ledger: batch_samples {}, micro_batch_samples {} and batch_size_controller have no "
+        "effect with SampleOrder::kOnDemand; give take() the number of samples of a member, or use "
         "SampleOrder::kGlobal",
         batch, micro_batch);
   }
@@ -24,8 +23,8 @@ Status check_batch(const LedgerOptions& options, const LedgerMemberOptions& memb
     return {};
   }
   return invalid_argument(
-      "make a ledger: batch_samples is {} and micro_batch_samples {}; give at least 1 "
-      "of each, and at most {}, the first a multiple of the second",
+      "make a ledger: batch_samples is {} and micro_batch_samples {}; give 1 to {} for both, and "
+      "make the first a multiple of the second",
       batch, micro_batch, base::kSamplesMax);
 }
 
@@ -51,8 +50,8 @@ Status check_options(const LedgerOptions& options, const LedgerMemberOptions& me
   if (options.window_partitions < 1 ||
       (options.window_partitions > 1 && options.shuffle != Shuffle::kSamples)) {
     return invalid_argument(
-        "make a ledger: window_partitions is {} and samples are {}; give 1, or more and "
-        "Shuffle::kSamples",
+        "make a ledger: window_partitions is {} and samples are {}; give 1, or more "
+        "with Shuffle::kSamples",
         options.window_partitions,
         options.shuffle == Shuffle::kSamples ? "shuffled" : "not shuffled");
   }

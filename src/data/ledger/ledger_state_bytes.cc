@@ -56,8 +56,9 @@ Status expect_same(const OrderFields& here, const OrderFields& saved) {
   }
   if (differences.empty()) return {};
   return base::make_error(StatusCode::kInvalidArgument,
-                          "restore a ledger: in the state of the job {}; give each worker the same "
-                          "data set and options, and a checkpoint those that it was saved with",
+                          "restore a ledger: in the job's state, {}; use the same data set and "
+                          "options at each worker, and with a checkpoint those that it was saved "
+                          "with",
                           differences);
 }
 
@@ -166,7 +167,7 @@ Result<LedgerState> LedgerState::decode(std::span<const std::byte> bytes,
   }
   if (!in.problem().empty()) return is_corrupt(in.problem());
   FFDL_RETURN_IF_ERROR(expect_same(rules.order_fields(), saved));
-  if (!state.is_possible()) return is_corrupt("it is none that a ledger can have");
+  if (!state.is_possible()) return is_corrupt("a ledger cannot have this state");
   return state;
 }
 

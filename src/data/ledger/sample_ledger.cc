@@ -3,6 +3,7 @@
 #include "base/errors.h"
 
 // The functions that only some ledgers have.
+// The ledgers themselves are in push_ledger.cc, session_ledger.cc and store_ledger.cc.
 namespace ffdl {
 
 using base::invalid_argument;
@@ -17,7 +18,8 @@ uint64_t SampleLedger::repeated() const { return 0; }
 
 Result<std::vector<std::byte>> SampleLedger::save() {
   return invalid_argument(
-      "save a ledger: this one keeps its progress elsewhere; with a parameter server, save a cut");
+      "save a ledger: the progress of this ledger is in the parameter server; save a cut of the "
+      "server");
 }
 Status SampleLedger::commit() {
   return invalid_argument(

@@ -73,10 +73,10 @@ class LedgerParticipant final : public StepParticipant {
 
   Result<std::vector<SampleRange>> take(uint64_t count) {
     if (agreed_batch_ && state_.whole_micro_batches(agreed_batch_()) != state_.batch()) {
-      fail(
-          invalid_argument("take samples of a step of {}: {} are agreed, since that step was cut; "
-                           "put what agrees on them before the ledger among the participants",
-                           state_.batch(), agreed_batch_()));
+      fail(invalid_argument(
+          "take samples of a step of {}: the batch size is now {}, agreed after that step was "
+          "divided; put the BatchSizeController before the ledger in the list of participants",
+          state_.batch(), agreed_batch_()));
     }
     if (!failure_.ok()) return failure_;
     spanned_ = rules_.data.partitions_for(count);
@@ -179,17 +179,17 @@ class LedgerParticipant final : public StepParticipant {
     Record record;
     std::memcpy(&record, bytes.data(), sizeof record);
     if (record.rules != rules_digest_) {
-      fail(invalid_argument(
-          "commit samples of '{}': it has other options than this member; give the same "
-          "LedgerOptions to all",
-          state_.members()[rank].id));
+      fail(
+          invalid_argument("commit samples of '{}': its LedgerOptions differ from those of this "
+                           "member; use the same LedgerOptions at all members",
+                           state_.members()[rank].id));
       return {0, 0};
     }
     if (record.samples > state_.held(rank) ||
         record.ranges != checksum(state_.front(rank, record.samples))) {
       fail(make_error(StatusCode::kInternal,
-                      "commit {} samples of '{}': they are not the next that it holds; restore a "
-                      "checkpoint, and report it",
+                      "commit {} samples of '{}': they are not the next samples of its sample "
+                      "leases; restore a checkpoint, and report it",
                       record.samples, state_.members()[rank].id));
       return {0, 0};
     }

@@ -28,8 +28,8 @@ Status check(const LedgerOptions& data, const StoreLedgerOptions& options) {
   }
   if (!base::is_name(options.job) || !base::is_name(options.id)) {
     return invalid_argument(
-        "join the ledger of job '{}' as '{}': one of them is not a name; use 1 to {} letters, "
-        "digits and signs except '/'",
+        "join the ledger of job '{}' as '{}': the job or the id is not a valid name; use 1 to {} "
+        "letters, digits and signs except '/'",
         options.job, options.id, base::kMemberIdMax);
   }
   if (options.lease <= Duration::zero() || options.lease > base::kLeaseMax) {
@@ -162,8 +162,8 @@ class StoreLedger final : public SampleLedger {
   }
   Status end(std::string_view why) {
     over_ = make_error(StatusCode::kCancelled,
-                       "use the ledger of job '{}' as '{}', life {}: {}; what it had taken is "
-                       "another's. Join again, or end",
+                       "use the ledger of job '{}' as '{}', life {}: {}, so other workers may get "
+                       "the samples that it has leased; join again, or end",
                        job_, self_.id, self_.incarnation, why);
     return over_;
   }
@@ -184,8 +184,9 @@ class StoreLedger final : public SampleLedger {
   Status began_from(std::span<const std::byte> from, const data::Lineage& lineage) const {
     if (from.empty() || StoreLedgerState::origin_of(from) == lineage.origin) return {};
     return invalid_argument(
-        "join the ledger of job '{}' from a saved state: its lineage {} is under way and did not "
-        "begin there; give a larger lineage to put the ledger back, or no saved state to go on",
+        "join the ledger of job '{}' from a saved state: its lineage {} has already begun from "
+        "another state; use a larger lineage to reset the ledger to the saved state, or give no "
+        "saved state to continue",
         job_, lineage.number);
   }
 
@@ -202,8 +203,8 @@ class StoreLedger final : public SampleLedger {
       if (next.turns(*rank) > turns_) return Change::kNone;
       if (done > next.under_way(*rank)) {
         return base::make_error(StatusCode::kConflict,
-                                "commit {} samples as '{}' of job '{}': its store has {} that "
-                                "this worker had announced; has the store lost its newest writes",
+                                "commit {} samples as '{}' of job '{}': in its store this worker "
+                                "has announced only {}; has the store lost its newest writes",
                                 done, self_.id, job_, next.under_way(*rank));
       }
       next.take_turn(*rank, {done, next_count, partitions_for(next_count)});
@@ -244,8 +245,8 @@ class StoreLedger final : public SampleLedger {
       if (put.status().code() != StatusCode::kConflict) return put.status();
     }
     return make_error(StatusCode::kUnavailable,
-                      "write the ledger of job '{}': others were faster {} times; commit more "
-                      "samples at a time",
+                      "write the ledger of job '{}': other workers wrote first in {} attempts; "
+                      "commit more samples at a time",
                       job_, base::kContentionMax);
   }
 
@@ -266,7 +267,7 @@ class StoreLedger final : public SampleLedger {
     is_shared_ = ledger->revision != revision_;
     if (is_shared_) {
       FFDL_ASSIGN_OR_RETURN(StoreLedgerState read, StoreLedgerState::decode(ledger->value, rules_));
-      if (read.lineage().number > lineage_) return end("the job began anew");
+      if (read.lineage().number > lineage_) return end("a larger lineage of the job has begun");
       note(std::move(read), ledger->revision);
     }
     dead_.clear();

@@ -15,7 +15,7 @@ constexpr std::string_view kStoredMagic = "ffdlsto2";
 
 Status is_no_ledger(std::string_view what) {
   return base::make_error(StatusCode::kCorrupt,
-                          "read the ledger of a store: {}; give it the name of a job of its own",
+                          "read the ledger of a store: {}; use a job name that nothing else uses",
                           what);
 }
 
@@ -111,7 +111,7 @@ Result<StoreLedgerState> StoreLedgerState::decode(std::string_view bytes,
     worker.under_way = in.number();
     worker.turns = in.number();
     if (worker.under_way > ledger.state_.held(rank)) {
-      return is_no_ledger("a worker is at work on more than it holds");
+      return is_no_ledger("a worker has announced more samples than it has leased");
     }
     ledger.workers_.push_back(worker);
   }

@@ -21,7 +21,8 @@ Status AskedSamples::read(const std::vector<std::unique_ptr<DataSource>>& source
     FFDL_RETURN_IF_ERROR(sources[source]->read(asked.numbers, batch));
     if (batch.size() != first + read + asked.numbers.size()) {
       return base::invalid_argument(
-          "read {} samples of source {} of {}: it gave {}; let its read() add or skip one for each",
+          "read {} samples of source {} of {}: it returned {}; let its read() add or skip one "
+          "sample for each number",
           asked.numbers.size(), source, whole, batch.size() - first - read);
     }
     for (const size_t place : asked.places) read_as[place] = read++;

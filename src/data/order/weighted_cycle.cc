@@ -35,15 +35,17 @@ Result<WeightedCycle> WeightedCycle::make(const std::vector<double>& weights,
   });
   if (weights.empty() || !are_weights || !std::isfinite(sum)) {
     return base::invalid_argument(
-        "{}: there are {} weights, all of which must be above 0; give them so", doing,
-        weights.size());
+        "{}: {} weights were given; give one weight or more, all of them finite and above 0, with "
+        "a finite sum",
+        doing, weights.size());
   }
   const std::vector<uint64_t> slots =
       weights.size() > kSlots ? std::vector<uint64_t>(1, 0) : slots_of(weights, sum);
   const auto none = std::find(slots.begin(), slots.end(), uint64_t{0});
   if (none != slots.end()) {
     return base::invalid_argument(
-        "{}: weight {} of {} is too small, or there are too many; give each at least a {}th of all",
+        "{}: weight {} of {} is too small, or there are too many weights; give each at least a "
+        "{}th of their sum",
         doing, none - slots.begin(), weights.size(), kSlots);
   }
   WeightedCycle cycle;

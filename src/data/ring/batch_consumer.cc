@@ -36,9 +36,9 @@ class BatchConsumer::Impl {
   // Waits until the next batch is published. Returns false after the last one.
   Result<bool> wait_for_next(Time deadline) {
     if (!lock_.held()) {
-      return make_error(StatusCode::kCancelled,
-                        "take a batch: this process is a fork of the one that attached; attach "
-                        "in it");
+      return make_error(
+          StatusCode::kCancelled,
+          "take a batch: this process is a fork of the one that attached; attach in the child");
     }
     const auto is_over = [&] {
       return view_.reader().state.load(std::memory_order_seq_cst) != data::RingState::kOpen;
@@ -54,9 +54,10 @@ class BatchConsumer::Impl {
       if (is_there()) break;
       if (state == data::RingState::kFinished) return false;
       if (state == data::RingState::kGivenUp || is_dead) {
-        return make_error(StatusCode::kPeerLost,
-                          "take batch {}: the process that reads {}; attach to the ring of another",
-                          next_, state == data::RingState::kGivenUp ? "gave up" : "is gone");
+        return make_error(
+            StatusCode::kPeerLost,
+            "take batch {}: the process that fills the ring {}; attach to another ring", next_,
+            state == data::RingState::kGivenUp ? "ended it without finish()" : "is gone");
       }
       if (look == deadline) {
         return make_error(StatusCode::kTimeout,

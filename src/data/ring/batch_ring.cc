@@ -56,8 +56,8 @@ class BatchRing::Impl {
     const uint64_t newly = abandoned - std::exchange(told_, abandoned);
     if (newly == 0) return {};
     return make_error(StatusCode::kPeerLost,
-                      "wait for consumers: {} batches were not used by one that is gone now; "
-                      "put them again, or go on without",
+                      "wait for consumers: a consumer ended before it had used {} batches; put "
+                      "them again, or continue without them",
                       newly);
   }
 
@@ -112,13 +112,13 @@ class BatchRing::Impl {
     const uint32_t there = view_.consumers();
     if (there == 0 || who == none()) {
       return make_error(StatusCode::kTimeout,
-                        "{}: {} consumers are attached by the deadline and {} are needed; wait "
-                        "longer, or start one",
+                        "{}: {} consumers were attached by the deadline, and {} are needed; wait "
+                        "longer, or start more consumers",
                         doing, there, batches() == 0 ? consumers_ : 1);
     }
     return make_error(StatusCode::kTimeout,
-                      "{}: consumer {} of {} has not let go of a batch by the deadline; wait "
-                      "longer, find out why it is slow, or give more slots than {}",
+                      "{}: consumer {} of {} had not released a batch by the deadline; wait "
+                      "longer, find out why it is slow, or use more than {} slots",
                       doing, who, there, view_.config().slots);
   }
 

@@ -228,13 +228,12 @@ Result<DataBatch> BatchRingView::read(uint64_t number,
   BatchHead head = {};
   std::memcpy(&head, from, sizeof head);
   const auto corrupt = [&](const char* what) {
-    return base::make_error(
-        StatusCode::kCorrupt,
-        "take batch {} of a ring: {} in its slot of {} bytes; something wrote over it: "
-        "begin anew with another ring",
-        number, what, config_.slot_bytes);
+    return base::make_error(StatusCode::kCorrupt,
+                            "take batch {} of a ring: {} in its slot of {} bytes; something wrote "
+                            "over it: create another ring",
+                            number, what, config_.slot_bytes);
   };
-  if (head.number != number) return corrupt("there is another one");
+  if (head.number != number) return corrupt("there is another batch");
   if (!fits(head, config_.slot_bytes)) return corrupt("its header does not fit");
   const SlotParts parts(head);
   DataBatch batch;
@@ -282,7 +281,7 @@ Result<BatchRingView> view_of(const shm::Segment& segment) {
   }
   return base::make_error(StatusCode::kCorrupt,
                           "open a ring of batches: {} bytes that are not {} slots of {}; something "
-                          "wrote over it: begin anew with another ring",
+                          "wrote over it: create another ring",
                           segment.bytes(), config.slots, config.slot_bytes);
 }
 

@@ -63,7 +63,7 @@ Result<Checkpoint> save_checkpoint(const CheckpointOptions& options,
   const std::string note = options.note ? options.note() : std::string();
   if (note.size() > base::kNoteBytesMax) {
     return base::make_error(StatusCode::kExhausted,
-                            "save a checkpoint in '{}': a note of {} bytes, at most {} can be",
+                            "save a checkpoint in '{}': the note has {} bytes; give at most {}",
                             options.folder, note.size(), base::kNoteBytesMax);
   }
   FFDL_ASSIGN_OR_RETURN(const uint64_t hash,

@@ -22,11 +22,12 @@ Status check_tensors(std::span<const TensorFacts> stored, std::span<const Tensor
     if (i < stored.size() && i < wanted.size() && stored[i] == wanted[i]) continue;
     const auto text = [&](std::span<const TensorFacts> all) {
       if (i >= all.size()) return fmt::format("{} tensors", all.size());
-      return fmt::format("'{}' of {} {} as number {}", all[i].name, all[i].count,
+      return fmt::format("'{}' of {} {} as tensor {}", all[i].name, all[i].count,
                          to_string(all[i].dtype), i);
     };
-    return base::invalid_argument("it has {}, this model {}; load it into the model that it is of",
-                                  text(stored), text(wanted));
+    return base::invalid_argument(
+        "it has {}, but this model has {}; load the checkpoint into the model that wrote it",
+        text(stored), text(wanted));
   }
   return {};
 }
@@ -113,7 +114,7 @@ Result<WrittenManifest> CheckpointFolder::write_manifest(Manifest manifest, int 
   // looks for one.
   for (int author = 0; author < ranks; ++author) {
     if (has_shard(manifest.label, author, ranks)) continue;
-    return base::make_error(StatusCode::kPeerLost, "{}: the member of rank {} gave its share up",
+    return base::make_error(StatusCode::kPeerLost, "{}: the member of rank {} abandoned its share",
                             writing(folder), author);
   }
   return WrittenManifest{path_in(folder_name(manifest.label), name), hash};
@@ -283,9 +284,10 @@ Result<Checkpoint> CheckpointFolder::load_parts(const WrittenManifest& written,
     FFDL_RETURN_IF_ERROR(loader.read(shard, path_in(folder, facts.name), checkpoint));
   }
   if (loader.is_whole()) return checkpoint;
-  return base::make_error(StatusCode::kCorrupt,
-                          "read checkpoint file '{}': its {} shards are not each element once",
-                          path_in(path_, written.path), manifest.shards.size());
+  return base::make_error(
+      StatusCode::kCorrupt,
+      "read checkpoint file '{}': its {} shards do not contain each element exactly once",
+      path_in(path_, written.path), manifest.shards.size());
 }
 
 Result<Checkpoint> CheckpointFolder::load(const WrittenManifest& manifest,

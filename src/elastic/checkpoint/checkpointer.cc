@@ -247,8 +247,8 @@ void Checkpointer::run(const StopToken& stop) {
       case CheckpointAction::kDrop:
         give_up(*pending,
                 base::make_error(StatusCode::kPeerLost,
-                                 "write checkpoint '{}': a member that has a share in it died, "
-                                 "could not write it, or is at another step",
+                                 "write checkpoint '{}': a member that writes a share of it died, "
+                                 "could not write its share, or is at another step",
                                  path_in(folder_.path(), folder_name(pending->label))));
         break;
     }
@@ -258,11 +258,11 @@ void Checkpointer::run(const StopToken& stop) {
 Status Checkpointer::write(const Pending& pending) const {
   if (pending.note.size() > base::kNoteBytesMax) {
     return base::make_error(StatusCode::kExhausted,
-                            "write a checkpoint in '{}': a note of {} bytes, at most {} can be",
+                            "write a checkpoint in '{}': the note has {} bytes; give at most {}",
                             folder_.path(), pending.note.size(), base::kNoteBytesMax);
   }
   const Status removed = folder_.remove_abandoned(pending.label);
-  if (!removed.ok()) base::log_warning("{}; what was given up stays", removed.message());
+  if (!removed.ok()) base::log_warning("{}; abandoned files stay in the folder", removed.message());
   return folder_.write_shard(pending.label, pending.rank, static_cast<int>(pending.authors.size()),
                              pending.parts);
 }
@@ -312,7 +312,8 @@ Status Checkpointer::publish(const Pending& pending) const {
   if (!job_.publish(pointer, runtime_.now() + base::kPublishPatience).ok()) return {};
   const Status removed =
       folder_.remove_old({label.job, folder_name(label), options_.keep_last, options_.keep_best});
-  if (!removed.ok()) base::log_warning("{}; it stays", removed.message());
+  if (!removed.ok())
+    base::log_warning("{}; the old checkpoint stays in the folder", removed.message());
   return {};
 }
 
@@ -320,13 +321,15 @@ Status Checkpointer::publish(const Pending& pending) const {
 void Checkpointer::give_up(const Pending& pending, const Status& why) {
   const Status removed =
       folder_.discard_share(pending.label, pending.rank, static_cast<int>(pending.authors.size()));
-  if (!removed.ok()) base::log_warning("{}; its share stays", removed.message());
+  if (!removed.ok())
+    base::log_warning("{}; this member's share stays in the folder", removed.message());
   end(why);
 }
 
 void Checkpointer::end(const Status& outcome) {
   if (!outcome.ok()) {
-    base::log_warning("{}; the one before stays, and training goes on", outcome.message());
+    base::log_warning("{}; the previous checkpoint stays valid, and training continues",
+                      outcome.message());
   }
   MutexLock lock(mutex_);
   if (outcome.ok()) {

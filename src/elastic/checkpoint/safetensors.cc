@@ -77,7 +77,8 @@ Result<TensorEntry> parse_tensor(const std::string& name, const OrderedJson& jso
   for (const uint64_t size : entry.shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) return wrong(name, "is too large");
   }
-  if (entry.end - entry.begin != bytes) return wrong(name, "has other bytes than its shape");
+  if (entry.end - entry.begin != bytes)
+    return wrong(name, "has another number of bytes than its shape needs");
   return entry;
 }
 
@@ -104,7 +105,8 @@ std::string encode(const SafetensorsHead& head) {
 
 Result<uint64_t> parse_head_length(std::string_view first_bytes, uint64_t file_bytes) {
   uint64_t length = 0;
-  if (first_bytes.size() < sizeof length) return corrupt(0, "it is too short to be one");
+  if (first_bytes.size() < sizeof length)
+    return corrupt(0, "it is too short for a safetensors file");
   std::memcpy(&length, first_bytes.data(), sizeof length);
   if (length < 2 || length > base::kSafetensorsHeadMax || length > file_bytes - kHeadLengthBytes) {
     return corrupt(0, fmt::format("a head of {} bytes in a file of {}", length, file_bytes));
@@ -125,7 +127,8 @@ Result<SafetensorsHead> parse_head(std::string_view text, uint64_t data_bytes) {
     }
     if (!value.is_object()) return corrupt(kHeadLengthBytes, "its metadata is not an object");
     for (const auto& [key, one] : value.items()) {
-      if (!one.is_string()) return corrupt(kHeadLengthBytes, "its metadata is not of texts");
+      if (!one.is_string())
+        return corrupt(kHeadLengthBytes, "its metadata has a value that is not text");
       head.metadata[key] = one.get<std::string>();
     }
   }
@@ -139,8 +142,9 @@ Result<SafetensorsHead> parse_head(std::string_view text, uint64_t data_bytes) {
     next = tensor.end;
   }
   if (next != data_bytes) {
-    return corrupt(kHeadLengthBytes + text.size(),
-                   fmt::format("{} bytes of tensors, where the head gives {}", data_bytes, next));
+    return corrupt(
+        kHeadLengthBytes + text.size(),
+        fmt::format("there are {} bytes of tensors, but the head describes {}", data_bytes, next));
   }
   return head;
 }

@@ -46,8 +46,8 @@ Result<std::vector<TensorFacts>> describe_tensors(std::span<const Buffer> buffer
                                                   std::span<const std::string> names) {
   if (!names.empty() && names.size() != buffers.size()) {
     return base::invalid_argument(
-        "name the tensors of a checkpoint: {} names for {} tensors; give one to each", names.size(),
-        buffers.size());
+        "name the tensors of a checkpoint: {} names for {} tensors; give one name for each tensor",
+        names.size(), buffers.size());
   }
   std::vector<TensorFacts> tensors;
   std::set<std::string_view> seen;
@@ -65,8 +65,8 @@ Result<std::vector<TensorFacts>> describe_tensors(std::span<const Buffer> buffer
       continue;
     }
     return base::invalid_argument(
-        "name the tensors of a checkpoint '{}': each needs a name of its own, and this is none, or "
-        "another's; use printable ASCII without spaces that does not begin with 'ffdl.' or '__' "
+        "name the tensors of a checkpoint '{}': the name is invalid, or another tensor has it; use "
+        "unique names, in printable ASCII without spaces, that do not begin with 'ffdl.' or '__' "
         "nor end with ']'",
         tensor.name);
   }

@@ -26,8 +26,8 @@ class Plan {
     for (size_t rank = 0; rank < reports_.size(); ++rank) {
       if (reports_[rank].format == kReportFormat) continue;
       return base::invalid_argument(
-          "begin generation {}: '{}' speaks version {} of the session's protocol, this member {}; "
-          "run one version",
+          "begin generation {}: '{}' uses version {} of the session's protocol, this member {}; "
+          "use one version of ffdl at all members",
           world_.generation, name(rank), reports_[rank].format, kReportFormat);
     }
     FFDL_ASSIGN_OR_RETURN(const size_t base, find_base());

@@ -22,21 +22,23 @@ Status check(const SessionOptions& options, Trainable& trainable) {
   }
   if (options.micro_batch_samples == 0) {
     return base::invalid_argument(
-        "open a session as '{}': micro_batch_samples is 0; give those of a whole micro-batch",
+        "open a session as '{}': micro_batch_samples is 0; give the number of samples of a whole "
+        "micro-batch",
         options.self.id);
   }
   if (options.micro_batch_shares && options.bucket_bytes > 0) {
     return base::invalid_argument(
-        "open a session as '{}': micro_batch_shares and bucket_bytes; leave one of them out",
+        "open a session as '{}': micro_batch_shares and bucket_bytes are both set; leave one of "
+        "them out",
         options.self.id);
   }
   const bool has_whole_gradients = !options.micro_batch_shares && options.bucket_bytes == 0;
   for (const StepParticipant* participant : options.participants) {
     if (has_whole_gradients || !participant->reads_gradients()) continue;
     return base::invalid_argument(
-        "open a session as '{}': {}, and a participant that reads whole gradients, such as "
-        "GradientNoise; leave one of them out",
-        options.self.id, options.bucket_bytes > 0 ? "bucket_bytes" : "micro-batches");
+        "open a session as '{}': {} is set, and a participant reads whole gradients, as "
+        "GradientNoise does; leave one of them out",
+        options.self.id, options.bucket_bytes > 0 ? "bucket_bytes" : "micro_batch_shares");
   }
   const CheckpointOptions& checkpoints = options.checkpoints;
   if (!checkpoints.folder.empty()) {
@@ -45,21 +47,22 @@ Status check(const SessionOptions& options, Trainable& trainable) {
   }
   if (checkpoints.keep_last < 1 || checkpoints.keep_best < 0 || checkpoints.every < Duration{}) {
     return base::invalid_argument(
-        "open a session as '{}': of its checkpoints keep_last is {}, keep_best {} and every {:g} "
-        "s; give at least 1, 0 and 0",
+        "open a session as '{}': for checkpoints, keep_last is {}, keep_best {} and every {:g} s; "
+        "give at least 1, 0 and 0 s",
         options.self.id, checkpoints.keep_last, checkpoints.keep_best,
         std::chrono::duration<double>(checkpoints.every).count());
   }
   if (checkpoints.folder.empty() && options.membership.recovery == Recovery::kConsistent) {
     return base::invalid_argument(
-        "open a session as '{}': consistent recovery, and no folder of checkpoints to go back to; "
-        "name one",
+        "open a session as '{}': consistent recovery needs checkpoints, but no folder is set; set "
+        "the folder of the checkpoints",
         options.self.id);
   }
   if (options.operation_timeout <= options.membership.step_timeout) {
     return base::invalid_argument(
         "open a session as '{}': operation_timeout is {:g} s, and membership.step_timeout, which "
-        "finds out who stands still, {:g} s; make the first longer",
+        "detects members that do not progress, is {:g} s; make operation_timeout longer than "
+        "step_timeout",
         options.self.id, std::chrono::duration<double>(options.operation_timeout).count(),
         std::chrono::duration<double>(options.membership.step_timeout).count());
   }

@@ -242,8 +242,8 @@ Result<StepResult> Session::Impl::end_step() {
     return end_step(known.value_or(0));
   }
   return base::invalid_argument(
-      "end a step of samples that are not given: no ledger is among the participants; give "
-      "end_step() the samples of this member's gradients");
+      "end a step: end_step() was called without samples, and no ledger is among the participants; "
+      "give end_step() the number of samples in this member's gradients");
 }
 
 Result<StepResult> Session::Impl::end_step(uint64_t samples) {
@@ -489,8 +489,8 @@ Status Session::Impl::end_training() {
     if (entry == Entry::kLeft) return {};
     if (world().lineage != lineage) {
       return make_error(StatusCode::kWorldChanged,
-                        "finish job '{}': a member died, and all went back to step {}; train on "
-                        "from there, and finish again",
+                        "finish job '{}': a member died, and all members went back to step {}; "
+                        "train again from there, and call finish() again",
                         options_.membership.job, step());
     }
   }

@@ -24,12 +24,13 @@ Status check_users_of_gradients(const SessionOptions& options) {
   for (const StepParticipant* participant : options.participants) {
     if (!participant->reads_gradients() || participant->reads_gradients_on_device()) continue;
     return base::invalid_argument(
-        "gradients in a GPU's memory, and a participant that reads those in the host's, such as a "
-        "GradientNoise whose options name no device; name it there");
+        "the gradients are in a GPU's memory, but a participant reads gradients in the host's, "
+        "as a GradientNoise without a device does; set the device in its options");
   }
   if (options.shared_memory.empty()) return {};
   return base::invalid_argument(
-      "gradients in a GPU's memory, and shared_memory for them to lie in; leave one of them out");
+      "the gradients are in a GPU's memory, and shared_memory of the host is set for them; leave "
+      "one of them out");
 }
 
 }  // namespace
@@ -55,8 +56,9 @@ Result<SessionMemory> find_memory(const SessionOptions& options, Trainable& trai
       std::ranges::count_if(gradients, [](const Buffer& buffer) { return buffer.count > 0; }));
   if (of_gradients > 0 && of_gradients < all) {
     return base::invalid_argument(
-        "{} of {} gradients lie in a GPU's memory; give all of them to one side", of_gradients,
-        all);
+        "{} of {} gradients are in a GPU's memory; put all of them into a GPU's memory, or all "
+        "into the host's",
+        of_gradients, all);
   }
   if (of_gradients > 0) {
     FFDL_RETURN_IF_ERROR(check_users_of_gradients(options));

@@ -159,8 +159,8 @@ Result<Entry> WorldChange::enter(Connected next) {
 Status WorldChange::check_reach() {
   if (!needs_device_reach_ || reaches_devices(communicator()->backend())) return {};
   return base::invalid_argument(
-      "join job '{}' as '{}': gradients lie in a GPU's memory, and what SessionOptions::connect "
-      "made is a communicator that works in the host's; make one of kNccl or kDeviceShm",
+      "join job '{}' as '{}': the gradients are in a GPU's memory, but SessionOptions::connect "
+      "made a communicator that uses the host's; make a communicator of kNccl or kDeviceShm",
       options_.membership.job, options_.self.id);
 }
 
@@ -180,7 +180,7 @@ Status WorldChange::begin_anew() {
   if (base && checkpoints_ == nullptr) {
     return base::invalid_argument(
         "begin lineage {} of job '{}' from checkpoint '{}': this session has no folder of "
-        "checkpoints; name the one that it lies in",
+        "checkpoints; set the folder that contains this checkpoint",
         world_.lineage, options_.membership.job, base->manifest);
   }
   held_.give_up();
@@ -241,14 +241,14 @@ Status WorldChange::check_fit(const RescalePlan& plan) const {
   for (const int rank : plan.refused) {
     if (rank == world_.rank) {
       return base::invalid_argument(
-          "join job '{}' as '{}': the others' state, gradients, buckets or participants have other "
-          "shapes, their gradients lie in another kind of memory, or their non_finite is another; "
-          "run the same program with the same model everywhere",
+          "join job '{}' as '{}': this member's state, gradients, buckets or participants have "
+          "other shapes than those of the job, its gradients are in another kind of memory, or its "
+          "non_finite is another value; run the same program with the same model everywhere",
           options_.membership.job, options_.self.id);
     }
   }
   if (plan.refused.empty()) return {};
-  return make_error(StatusCode::kPeerLost, "'{}' has a model of other shapes",
+  return make_error(StatusCode::kPeerLost, "'{}' has a different model, or different options",
                     world_.members[static_cast<size_t>(plan.refused.front())].id);
 }
 

@@ -220,7 +220,8 @@ Status replace_file(FileSystem& files, const std::string& folder, const std::str
 Result<std::string> read_text(FileSystem& files, const std::string& path, uint64_t bytes_max) {
   FFDL_ASSIGN_OR_RETURN(const auto file, files.open(path));
   if (file->size() > bytes_max) {
-    return base::make_error(StatusCode::kCorrupt, "read '{}': {} bytes, at most {} can be", path,
+    return base::make_error(StatusCode::kCorrupt,
+                            "read '{}': it has {} bytes, and at most {} are possible", path,
                             file->size(), bytes_max);
   }
   std::string text(file->size(), '\0');

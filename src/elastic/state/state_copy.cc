@@ -18,14 +18,15 @@ Status check_header(const StateHeader& header, const StateLabel& wanted) {
   if (label != wanted) {
     return base::make_error(StatusCode::kInternal,
                             "take over the state of step {} of generation {} from rank {} as rank "
-                            "{}: rank {} gave rank {} that of step {} of generation {}",
+                            "{}: rank {} sent rank {} the state of step {} of generation {}",
                             wanted.step, wanted.generation, wanted.from, wanted.to, label.from,
                             label.to, label.step, label.generation);
   }
   if (header.beside_bytes <= base::kParticipantBytesMax) return {};
-  return base::make_error(StatusCode::kInternal,
-                          "take over the state: {} bytes of participants, at most {} can be",
-                          header.beside_bytes, base::kParticipantBytesMax);
+  return base::make_error(
+      StatusCode::kInternal,
+      "take over the state: the participants have {} bytes, and at most {} are possible",
+      header.beside_bytes, base::kParticipantBytesMax);
 }
 
 }  // namespace

@@ -60,13 +60,13 @@ Status Averaging::note(size_t end, uint64_t samples) {
   size_t buffers = 0;
   for (const auto bucket : buckets_) buffers += bucket.size();
   if (end > buffers) {
-    return base::invalid_argument("begin to average {} gradients: there are {}; name at most those",
-                                  end, buffers);
+    return base::invalid_argument(
+        "begin to average {} gradients: there are {}; name at most that many", end, buffers);
   }
   if (noted_samples_ && *noted_samples_ != samples) {
     return base::invalid_argument(
-        "average gradients over {} samples: this step was begun with {}; give one number in a "
-        "step, that of all of this member's samples in it",
+        "average gradients over {} samples: this step was begun with {}; give the same number in "
+        "each call of a step: all of this member's samples in that step",
         samples, *noted_samples_);
   }
   noted_samples_ = samples;

@@ -11,7 +11,8 @@ namespace {
 Status check_sum(uint64_t samples, uint64_t added) {
   if (samples == 0 || samples == added) return {};
   return base::invalid_argument(
-      "end a step of {} samples: micro-batches of {} were added; give end_step() their sum",
+      "end a step of {} samples: micro-batches with {} samples were added; give end_step() the sum "
+      "of their samples",
       samples, added);
 }
 
@@ -48,14 +49,14 @@ class BucketExchange final : public WholeExchange {
   Status add(uint64_t samples) override {
     if (!has_noted()) return WholeExchange::add(samples);
     return base::invalid_argument(
-        "add a micro-batch: begin_average() was called in this step, and the others may have what "
-        "it named; give each step one of the two");
+        "add a micro-batch: begin_average() was called in this step, and other members may have "
+        "received those gradients; use only one of the two calls in a step");
   }
   Status note(size_t end, uint64_t samples) override {
     if (has_parts()) {
       return base::invalid_argument(
-          "begin to average: micro-batches of this step were added, which end_step() brings "
-          "together; give each step one of the two");
+          "begin to average: micro-batches were added in this step, and end_step() averages them; "
+          "use only one of the two calls in a step");
     }
     FFDL_RETURN_IF_ERROR(check_known("average gradients over", samples));
     return averaging_.note(end, samples);
@@ -126,7 +127,8 @@ GradientExchange::GradientExchange(const Options& options, Seams seams)
 
 Status GradientExchange::note(size_t /*end*/, uint64_t /*samples*/) {
   return base::invalid_argument(
-      "begin to average: the session was opened without SessionOptions::bucket_bytes; give them");
+      "begin to average: the session was opened without SessionOptions::bucket_bytes; set "
+      "bucket_bytes");
 }
 
 void GradientExchange::run_early(const std::function<FirstOperation()>& first) {
@@ -151,8 +153,8 @@ Status GradientExchange::check_samples(uint64_t samples) const {
   const auto noted = averaging_.noted_samples();
   if (noted && *noted != samples) {
     return base::invalid_argument(
-        "end a step of {} samples: it was begun with {}; give begin_average() those of all of this "
-        "member's gradients of the step",
+        "end a step of {} samples: begin_average() was called with {}; give both calls the number "
+        "of all of this member's samples of the step",
         samples, *noted);
   }
   return check_added(samples);

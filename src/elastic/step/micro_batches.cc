@@ -70,8 +70,8 @@ Status MicroBatches::begin_step(Communicator& communicator, Time deadline) {
 
 Status MicroBatches::add(uint64_t samples) {
   if (added_ < share()) return add_weighted(samples);
-  return base::invalid_argument("add a micro-batch: all {} of this member are there; end the step",
-                                share());
+  return base::invalid_argument(
+      "add a micro-batch: all {} micro-batches of this member were added; end the step", share());
 }
 
 // Adds in units of a whole micro-batch, so that a whole one is not scaled.

@@ -41,7 +41,7 @@ Status check_options(const AveragingOptions& options) {
 Status check_server(const ps::Config& config) {
   if (config.custom_rule != 0 || config.rule.kind != UpdateRuleKind::kAverage) {
     return invalid_argument(
-        "attach an averaging learner: the server's rule is '{}', which would take an exchange for "
+        "attach an averaging learner: the server's rule is '{}', which would apply an exchange as "
         "a gradient; create the server with the built-in rule '{}'",
         config.rule_name, to_string(UpdateRuleKind::kAverage));
   }

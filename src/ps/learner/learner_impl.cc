@@ -217,7 +217,7 @@ Result<PushResult> Learner::Impl::push(const Gradient& gradient,
     case Gradient::Form::kSparse:
       return push_sparse(gradient, samples, version);
   }
-  return invalid_argument("push: a gradient of no form; make it with the functions of Gradient");
+  return invalid_argument("push: the gradient has no form; make it with the functions of Gradient");
 }
 
 Result<PushResult> Learner::Impl::push_slot(std::span<const SampleRange> samples,
@@ -358,8 +358,8 @@ Status Learner::Impl::check_room(const ps::IncomingGradient& incoming, double la
   const std::vector<ps::TouchedRange> touched = pending_.touched_with(incoming.ranges);
   if (is_dense(touched) || touched.size() <= config_.rows_max) return {};
   return make_error(StatusCode::kExhausted,
-                    "push a sparse gradient: with what waits for the server it touches {} separate "
-                    "rows or parts, and rows_max is {}; {}",
+                    "push a sparse gradient: together with the pushes that wait for the server it "
+                    "touches {} separate rows or parts, and rows_max is {}; {}",
                     touched.size(), config_.rows_max,
                     pending_.mini_batches > 0 ? "flush() and push again, or raise rows_max"
                                               : "push fewer rows, or raise rows_max");

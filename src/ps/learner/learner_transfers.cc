@@ -35,7 +35,7 @@ Status Learner::Impl::check_landing(const Gradient& gradient) const {
   for (const PartGradient& part : gradient.parts()) floats += part.values.size();
   if (floats <= config_.parameters) return {};
   return invalid_argument(
-      "start_push: {} floats for {} parameters; add up on the device rows that come again", floats,
+      "start_push: {} floats for {} parameters; add up repeated rows on the device first", floats,
       config_.parameters);
 }
 

@@ -40,9 +40,8 @@ Status State::check_entry(std::string_view key, std::string_view value) {
   }
   if (value.size() > base::kStoreValueMax) {
     return invalid_argument(
-        "put '{}': a value of {} bytes; the most is {}, as a store is not for "
-        "data",
-        key, value.size(), base::kStoreValueMax);
+        "put '{}': a value of {} bytes; the most is {}, because a store is not for large data", key,
+        value.size(), base::kStoreValueMax);
   }
   return {};
 }

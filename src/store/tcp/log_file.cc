@@ -62,7 +62,7 @@ Result<size_t> LogFile::read(std::string_view bytes, const OnRecord& on_record) 
   if (!bytes.starts_with(kLogMagic.substr(0, bytes.size()))) {
     return is_corrupt("its first bytes are wrong", 0);
   }
-  if (bytes.size() < kLogMagic.size()) return is_corrupt("it has no more bytes", bytes.size());
+  if (bytes.size() < kLogMagic.size()) return is_corrupt("it ends too early", bytes.size());
   size_t place = kLogMagic.size();
   while (place < bytes.size()) {
     const std::string_view rest = bytes.substr(place);

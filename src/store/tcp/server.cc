@@ -25,8 +25,8 @@ constexpr size_t kRefusalMax = base::kStoreHelloMax / 2;
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Runtime& runtime) {
   if (options.secret.empty() && !options.address.is_loopback()) {
     return base::invalid_argument(
-        "serve a store at '{}': other machines reach it, and there is no secret; pass the job's "
-        "secret, or listen on 127.0.0.1",
+        "serve a store at '{}': other machines can reach this address, but the store has no "
+        "secret; pass the job's secret, or listen on 127.0.0.1",
         options.address.text());
   }
   FFDL_ASSIGN_OR_RETURN(auto durable, DurableService::open({options.folder, options.secret,
@@ -263,9 +263,9 @@ void Server::bound_unsent(const Peer& receiver, size_t just_sent) {
       if (most == nullptr || unread(peer) > unread(*most)) most = &peer;
     }
     if (unread(*most) == 0) return;  // a single connection has its own bound
-    most->connection->fail_soon(make_error(StatusCode::kExhausted,
-                                           "it has not read {} bytes, and {} wait for all clients",
-                                           most->connection->unsent(), *unsent_));
+    most->connection->fail_soon(make_error(
+        StatusCode::kExhausted, "it has not read {} bytes, and {} bytes wait for all clients",
+        most->connection->unsent(), *unsent_));
   }
 }
 

@@ -39,7 +39,7 @@ TEST_F(JobTicketTest, MayListASizeTwiceThatLiesOtherwise) {
   SizeOption wrong = together;
   wrong.nodes_max = -1;
   EXPECT_FAILS(JobTicket::enter(*store_, system_runtime(), {"b", {wrong}}),
-               StatusCode::kInvalidArgument, "on -1 nodes");
+               StatusCode::kInvalidArgument, "nodes_max -1");
   EXPECT_FAILS(JobTicket::enter(*store_, system_runtime(), {"b", {}}), StatusCode::kInvalidArgument,
                "no size");
 }

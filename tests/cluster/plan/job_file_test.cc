@@ -56,9 +56,9 @@ TEST(JobFile, ComplaintsNameFileLineAndColumn) {
     const char* text;
     const char* message;
   } cases[] = {
-      {"", "line 1, column 1: no list of jobs; write jobs: and one entry for each"},
-      {"jobs: []", "line 1, column 1: no list of jobs; write jobs: and one entry for each"},
-      {"[1, 2]", "line 1, column 1: no list of jobs; write jobs: and one entry for each"},
+      {"", "line 1, column 1: no list of jobs; write 'jobs:' and one entry for each job"},
+      {"jobs: []", "line 1, column 1: no list of jobs; write 'jobs:' and one entry for each job"},
+      {"[1, 2]", "line 1, column 1: no list of jobs; write 'jobs:' and one entry for each job"},
       {"jobs:\n  - 3\n",
        "line 2, column 5: a job is not a map; write name, scaling, sizes, profile, min_workers, "
        "max_workers, min_batch, max_batch, device_memory, may_wait, current_workers, switch_cost"},
@@ -74,21 +74,23 @@ TEST(JobFile, ComplaintsNameFileLineAndColumn) {
        "switch_cost"},
       {"jobs:\n  - scaling: [1]\n", "line 2, column 5: a job without a name; write one"},
       {"jobs:\n  - name: a\n    scaling: [1]\n    min_workers: 2\n",
-       "line 2, column 5: job 'a' has no size within its limits; list one"},
+       "line 2, column 5: job 'a' has no size within its limits; add such a size, or change the "
+       "limits"},
       {"jobs:\n  - name: a\n    scaling: [1]\n    min_workers: two\n",
        "line 4, column 18: not a whole number from 1 on; write one"},
       {"jobs:\n  - name: a\n    scaling: [1]\n    may_wait: perhaps\n",
        "line 4, column 15: neither true nor false; write one of them"},
       {"jobs:\n  - name: a\n    scaling: [1]\n    sizes: [{workers: 1}]\n",
-       "line 4, column 12: sizes twice; give scaling or sizes"},
+       "line 4, column 12: the job lists its sizes twice; write either 'scaling' or 'sizes', and "
+       "only once"},
       {"jobs:\n  - name: a\n    sizes: [{workers: 2, scaling: 1}, {workers: 2}]\n",
        "line 3, column 39: 2 workers are listed twice; list each size once"},
       {"jobs:\n  - name: a\n    sizes: [{scaling: 1}]\n",
-       "line 3, column 13: a size without workers; write how many"},
+       "line 3, column 13: a size has no 'workers'; add 'workers' to it"},
       {"jobs:\n  - {name: a, scaling: [1], device_memory: 5}\n",
-       "line 2, column 5: min_batch, max_batch or device_memory, and no profile; give one"},
+       "line 2, column 5: min_batch, max_batch and device_memory need a profile; add 'profile'"},
       {"jobs:\n  - {name: a, scaling: [1], min_batch: 5, max_batch: 4}\n",
-       "line 2, column 5: min_batch, max_batch or device_memory, and no profile; give one"},
+       "line 2, column 5: min_batch, max_batch and device_memory need a profile; add 'profile'"},
       {"{\"jobs\": [\n  {\"name\": \"a\",\n",
        "line 3, column 1: end of map flow not found; correct the syntax"},
   };
@@ -139,10 +141,11 @@ TEST(JobFile, ComplaintsOfAProfileNameItsFileLineAndColumn) {
         folder.write("jobs.yaml", "jobs: [{name: x, profile: p.json, " + limits + "}]\n");
     return std::string(load_job_requests(jobs).status().message());
   };
-  EXPECT_NE(limited("min_batch: 5, max_batch: 4").find("column 8: a max_batch below"),
+  EXPECT_NE(limited("min_batch: 5, max_batch: 4").find("column 8: max_batch is smaller"),
             std::string::npos);
-  EXPECT_NE(limited("max_workers: 65535").find("column 8: max_workers of 65535; at most 65534"),
-            std::string::npos);
+  EXPECT_NE(
+      limited("max_workers: 65535").find("column 8: max_workers is 65535; write at most 65534"),
+      std::string::npos);
   EXPECT_EQ(limited("min_batch: 16, max_workers: 3"), "");
   const auto job = load_job_requests(file);
   ASSERT_TRUE(job.ok()) << job.status().message();

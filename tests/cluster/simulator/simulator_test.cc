@@ -286,7 +286,7 @@ TEST(Simulate, RefusesWhatMakesNoSense) {
             "read 'w.csv': line 3, column 4: job 'rigid0': it asks for 65 workers of 64; ask for "
             "fewer");
   EXPECT_EQ(message([](auto& job, auto&) { job.duration_s = -1; }, jobs[0]),
-            "simulate job 'rigid0': it takes -1 s; give 0 or more");
+            "simulate job 'rigid0': its duration is -1 s; give 0 or more");
   EXPECT_EQ(message([](auto& job, auto&) { job.batch = 65; }, jobs[0]),
             "simulate job 'rigid0': a batch of 65; its profile has 64 to 64");
   const auto late = [](auto& job, auto&) {
@@ -295,15 +295,16 @@ TEST(Simulate, RefusesWhatMakesNoSense) {
   };
   EXPECT_EQ(message(late, jobs[0]),
             "read 'w.csv': line 3, column 2: job 'rigid0': it arrives at 1000000000 s, and a "
-            "simulation until 2592000 s later takes 1.67099e+07 decisions, of at most 1e+06; give "
-            "an earlier time, or a longer interval");
+            "simulation until 2592000 s later needs 1.67099e+07 decisions, and at most 1e+06 are "
+            "possible; give an earlier time, or a longer interval");
   EXPECT_EQ(message([](auto&, auto& options) { options.horizon_s = HUGE_VAL; }, jobs[0]),
             "simulate a cluster: a horizon of inf s; give 0 or more");
   EXPECT_EQ(message([](auto&, auto& options) { options.nodes = 0; }, jobs[0]),
             "simulate a cluster: 0 nodes of 4 GPUs; give at least 1 of each");
   EXPECT_EQ(
       message([](auto&, auto& options) { options.interval_s = 0; }, jobs[0]),
-      "simulate a cluster: an interval of 0 s and restarts of 30 s; give above 0 and 0 or more");
+      "simulate a cluster: interval_s is 0 and restart_s is 30; give an interval above 0, and a "
+      "restart of 0 or more");
 }
 
 // The public workloads: 16 nodes of 4 GPUs, 60 s intervals, 30 s restarts.

@@ -140,10 +140,10 @@ TEST_F(ListenerOfThreads, OnlySumsAreToldOfAnySize) {
 TEST_F(ListenerOfThreads, ATimeoutAndAWrongBufferChangeNothing) {
   open();
   const auto listener = attach();
-  EXPECT_FAILS(hear(*listener, deadline_in(10ms)), StatusCode::kTimeout, "no other sum");
+  EXPECT_FAILS(hear(*listener, deadline_in(10ms)), StatusCode::kTimeout, "no new sum arrived");
   add_up_all(0, 1);
   EXPECT_FAILS(hear(*listener, soon(), 5), StatusCode::kInvalidArgument,
-               "sum 0 is 3001 float32; there is room for 5 float32");
+               "sum 0 has 3001 float32; the memory has room for 5 float32");
   std::vector<int32_t> integers(kElements);
   EXPECT_FAILS(listener->next({integers.data(), kElements, DType::kInt32}, soon()),
                StatusCode::kInvalidArgument, "room for 3001 int32");
@@ -155,7 +155,7 @@ TEST_F(ListenerOfThreads, WhoIsSlowLosesItsPlaceAndMayBeginAnew) {
   open();
   const auto slow = attach();
   add_up_all(0, 6);
-  EXPECT_FAILS(hear(*slow, soon()), StatusCode::kExhausted, "has gone over the sum");
+  EXPECT_FAILS(hear(*slow, soon()), StatusCode::kExhausted, "sums have overwritten the next sum");
   const auto again = attach();
   add_up_all(6, 7);
   EXPECT_EQ(hear(*again, soon()).value(), 6U);
@@ -218,7 +218,8 @@ TEST_F(ListenerOfThreads, WhatIsWholeIsHeardBeforeTheEndOfTheWorld) {
   ranks_[1].reset();
   EXPECT_EQ(hear(*listener, soon()).value(), 0U);
   EXPECT_EQ(hear(*listener, soon()).value(), 1U);
-  EXPECT_FAILS(hear(*listener, kNoDeadline), StatusCode::kWorldChanged, "rank 1 'm1' has left it");
+  EXPECT_FAILS(hear(*listener, kNoDeadline), StatusCode::kWorldChanged,
+               "rank 1 'm1' has left this");
   EXPECT_FAILS(hear(*listener, soon()), StatusCode::kWorldChanged, "rank 1 'm1'");
 }
 
@@ -240,7 +241,7 @@ TEST_F(ListenerOfThreads, ClosingEndsItAndOpeningAgainBeginsAtZero) {
     ASSERT_OK(add_up(communicator, 1));
   });
   EXPECT_EQ(hear(*first, soon()).value(), 0U);
-  EXPECT_FAILS(hear(*first, soon()), StatusCode::kWorldChanged, "or closed to subscribers");
+  EXPECT_FAILS(hear(*first, soon()), StatusCode::kWorldChanged, "or closed it to subscribers");
   EXPECT_EQ(store_->list("")->size(), 0U);
   open();
   const auto second = attach();
@@ -379,7 +380,7 @@ TEST_F(ListenerOfProcesses, AKilledMemberIsALostPeer) {
   while (board_->told.load() < 2 && std::chrono::steady_clock::now() < patience) sched_yield();
   EXPECT_EQ(board_->told.load(), 2);
   listening.join();
-  EXPECT_FAILS(status, StatusCode::kPeerLost, "before it had given its share");
+  EXPECT_FAILS(status, StatusCode::kPeerLost, "before it had contributed to the next sum");
   EXPECT_EQ(listen_until_it_ends().code(), StatusCode::kPeerLost);
 }
 

@@ -126,7 +126,7 @@ TEST(Introduction, SeveralHostsNeedAddressesUnlessTheyShareALoopback) {
   EXPECT_OK(check({kHere, kContainer}));
   const Introduction reachable = with(kHere, Backend::kAuto, false);
   EXPECT_FAILS(check({reachable, kOtherHost}), StatusCode::kInvalidArgument,
-               "rank 1 'm1' has given no address");
+               "rank 1 'm1' has no address that other hosts can reach");
   EXPECT_OK(check({reachable, with(kOtherHost, Backend::kAuto, false)}));
 }
 

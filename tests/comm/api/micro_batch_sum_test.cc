@@ -219,9 +219,9 @@ TEST_P(MicroBatches, AMeanIsDividedByTheWeightThatIsGiven) {
       }
       Elements out(DType::kFloat32, 100);
       EXPECT_FAILS(sum->finish(out.buffer(), soon(), 0), StatusCode::kInvalidArgument,
-                   "the weight 0");
+                   "the weight is 0");
       EXPECT_FAILS(sum->finish(out.buffer(), soon(), NAN), StatusCode::kInvalidArgument,
-                   "the weight nan");
+                   "the weight is nan");
       ASSERT_OK(sum->finish(out.buffer(), soon(), 37));
       EXPECT_TRUE(same_bits(out.buffer(), wanted.buffer()));
     });
@@ -322,9 +322,9 @@ TEST(MicroBatchOptions, ThatMakeNoSenseAreRefused) {
   };
   fails({.shares = {1, 2, 3}, .count = 1}, "3 shares for 2 ranks");
   fails({.shares = {}, .count = 1}, "0 shares for 2 ranks");
-  fails({.shares = {0, 0}, .count = 1}, "none in a step");
-  fails({.shares = {4096, 1}, .count = 1}, "too many in a step");
-  fails({.shares = {UINT64_MAX, 2}, .count = 1}, "too many in a step");
+  fails({.shares = {0, 0}, .count = 1}, "no micro-batches in a step");
+  fails({.shares = {4096, 1}, .count = 1}, "too many micro-batches in a step");
+  fails({.shares = {UINT64_MAX, 2}, .count = 1}, "too many micro-batches in a step");
   fails({.shares = {1, 1}, .count = UINT64_MAX}, "more than");
   fails({.shares = {1, 1}, .count = 1, .dtype = static_cast<DType>(99)}, "dtype 99");
   fails({.shares = {1, 1}, .count = 1, .dtype = DType::kInt8}, "integers have no mean");
@@ -347,9 +347,9 @@ TEST(MicroBatchSum, AWrongCallChangesNothing) {
   ASSERT_OK(sum->add(right));
   EXPECT_FAILS(sum->finish(right, soon()), StatusCode::kInvalidArgument, "1 of the 2");
   ASSERT_OK(sum->add(right));
-  EXPECT_FAILS(sum->add(right), StatusCode::kInvalidArgument, "all 2 of rank 0");
+  EXPECT_FAILS(sum->add(right), StatusCode::kInvalidArgument, "all 2 micro-batches of rank 0");
   EXPECT_FAILS(sum->finish({values, 2}, soon()), StatusCode::kInvalidArgument, "2 elements");
-  EXPECT_FAILS(sum->finish(right, soon(), 3), StatusCode::kInvalidArgument, "no mean");
+  EXPECT_FAILS(sum->finish(right, soon(), 3), StatusCode::kInvalidArgument, "not a mean");
   ASSERT_OK(sum->finish(right, soon()));
   EXPECT_EQ(values[2], 6);
 }
@@ -413,14 +413,14 @@ TEST(MicroBatchesOnAGpu, WhatCannotBeIsSaid) {
   MicroBatchOptions options = {.shares = {1, 1}, .count = 4, .device = 0, .devices = &device};
   on_each(make_local(2), [&](Communicator& communicator, int) {
     EXPECT_FAILS(MicroBatchSum::create(communicator, options, soon()), StatusCode::kInvalidArgument,
-                 "give it one of kNccl or kDeviceShm");
+                 "use a communicator of kNccl or kDeviceShm");
   });
   const Ranks ranks = testing::nccl_ranks(1, testing::members_named(2));
   on_each(ranks, [&](Communicator& communicator, int rank) {
     MicroBatchOptions greatest = options;
     greatest.op = ReduceOp::kMax;
     EXPECT_FAILS(MicroBatchSum::create(communicator, greatest, soon()), StatusCode::kUnimplemented,
-                 "adds up floating point numbers alone");
+                 "adds up only floating point numbers");
     MicroBatchOptions one_here = options;
     if (rank == 1) one_here.device.reset();
     EXPECT_FAILS(MicroBatchSum::create(communicator, one_here, soon()),

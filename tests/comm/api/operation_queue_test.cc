@@ -74,7 +74,7 @@ TEST(OperationQueue, IsBounded) {
   OperationQueue queue(*ranks[0], 2);
   ASSERT_OK(queue.start({}, soon()));
   ASSERT_OK(queue.start({}, soon()));
-  EXPECT_FAILS(queue.start({}, soon()), StatusCode::kExhausted, "2 have been started");
+  EXPECT_FAILS(queue.start({}, soon()), StatusCode::kExhausted, "2 operations were started");
 }
 
 TEST(OperationQueue, OneForNoOperationSaysSo) {

@@ -57,7 +57,7 @@ TEST_F(LinkGreeting, AProofThatIsChangedOrWasMeantForAnotherChallengeIsNone) {
   for (size_t at = 0; at < sizeof proof_; ++at) {
     bytes[at] ^= 1;
     EXPECT_FAILS(zero_.check(challenge_, proof_), StatusCode::kPeerLost,
-                 "a process that is not a member of it has called");
+                 "a process that is not a member of it has connected");
     bytes[at] ^= 1;
   }
   ASSERT_OK_AND_ASSIGN(const LinkChallenge later, LinkGreeter::challenge());

@@ -244,7 +244,8 @@ TEST_F(LinkMeetingTest, WhatNeverProvesItselfIsKnownInTime) {
       const std::string place = "127.0.0.1 port " + std::to_string(squatted.port());
       EXPECT_FAILS(made, StatusCode::kPeerLost,
                    "rank 0 'm0' cannot be reached: " + place +
-                       ": what listens there has accepted a connection and not proved in 2 s");
+                       ": the process that listens there accepted a connection, but did not prove "
+                       "within 2 s");
     } else if (does == Does::kClose) {
       EXPECT_FAILS(made, StatusCode::kPeerLost, "has closed 5 connections in a row");
     } else {

@@ -55,7 +55,7 @@ TEST(CheckOperation, RefusesWhatCannotBe) {
   fails({Collective::kAllReduce, {}, huge}, "more than");
   fails({static_cast<Collective>(99), {}, {}}, "operation 99");
   fails({Collective::kBroadcast, {}, {&integers, 1}, {}, -1}, "root -1");
-  fails({Collective::kBarrier, {}, {&integers, 1}}, "4 elements to get");
+  fails({Collective::kBarrier, {}, {&integers, 1}}, "4 elements to receive");
 }
 
 TEST(CheckOperation, NoBackEndSendsUnasked) {
@@ -68,7 +68,7 @@ TEST(CheckOperation, NoBackEndSendsUnasked) {
   EXPECT_EQ(describe(request.signature), "send of 1 int8 to rank 2");
   const Operation wrong = {.kind = Collective::kRecv, .in = {&buffer, 1}, .peer = 2};
   EXPECT_FAILS(check_pair_operation(wrong, world), StatusCode::kInvalidArgument,
-               "recv: 1 elements to give");
+               "recv: 1 elements to send");
 }
 
 TEST(CheckOperation, AMessageFitsWhoWantsAsMuchOfTheSameType) {

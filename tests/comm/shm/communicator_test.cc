@@ -189,7 +189,7 @@ TEST_F(ShmProcesses, ABufferThatCannotBeTakenBackFromAStoppedRankIsToldInTime) {
     EXPECT_EQ(exit_code(victim), -SIGKILL);
     ++generation_;
   }
-  EXPECT_FAILS(status, StatusCode::kExhausted, "may still write to it when it goes on");
+  EXPECT_FAILS(status, StatusCode::kExhausted, "may still write to the buffer when it continues");
 }
 
 TEST_F(ShmProcesses, AForkOfAMemberIsNoMember) {

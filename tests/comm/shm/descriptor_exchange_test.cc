@@ -119,10 +119,10 @@ TEST(DescriptorExchange, WhoIsWaitedForIsNamed) {
   std::vector<Rank> ranks(2);
   const auto all = addresses_of(ranks);
   EXPECT_FAILS(ranks[0].exchange.run(world_at(0, 2), all, ranks[0].own.get(), too_late),
-               StatusCode::kTimeout, "rank 1 'm1' had sent none");
+               StatusCode::kTimeout, "rank 1 'm1' had sent no descriptor");
   ranks.pop_back();
   EXPECT_FAILS(ranks[0].exchange.run(world_at(0, 2), all, ranks[0].own.get(), too_late),
-               StatusCode::kTimeout, "rank 1 'm1' had taken none: Connection refused");
+               StatusCode::kTimeout, "rank 1 'm1' had received no descriptor: Connection refused");
   EXPECT_FAILS(ranks[0].exchange.run(world_at(0, 2), all, ranks[0].own.get(),
                                      [] { return Status(StatusCode::kPeerLost, "it is gone"); }),
                StatusCode::kPeerLost, "it is gone");

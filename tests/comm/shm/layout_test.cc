@@ -76,22 +76,23 @@ TEST(ShmLayout, OnlyTheSegmentOfTheWorldIsTaken) {
   ASSERT_OK_AND_ASSIGN(const shm::Segment right, segment_with(config, bytes));
   ASSERT_OK_AND_ASSIGN(const ShmConfig read, read_config(right, testing::world_of(2)));
   EXPECT_EQ(read.slot_bytes, config.slot_bytes);
-  EXPECT_FAILS(read_config(right, testing::world_of(3)), StatusCode::kCorrupt, "and its 3 members");
+  EXPECT_FAILS(read_config(right, testing::world_of(3)), StatusCode::kCorrupt, "with 3 members");
   World stranger = testing::world_of(2);
   stranger.job = "b";
   EXPECT_FAILS(read_config(right, stranger), StatusCode::kCorrupt,
-               "that of another job than generation 9 of job 'b'");
+               "belongs to another job than generation 9 of job 'b'");
   World next = testing::world_of(2);
   next.generation = 10;
   EXPECT_FAILS(read_config(right, next), StatusCode::kCorrupt, "generation 10");
   ASSERT_OK_AND_ASSIGN(const shm::Segment small, segment_with(config, bytes - 4096));
-  EXPECT_FAILS(read_config(small, testing::world_of(2)), StatusCode::kCorrupt, "not that of");
+  EXPECT_FAILS(read_config(small, testing::world_of(2)), StatusCode::kCorrupt,
+               "does not belong to");
   ASSERT_OK_AND_ASSIGN(const shm::Segment tiny, segment_with(config, 128));
-  EXPECT_FAILS(read_config(tiny, testing::world_of(2)), StatusCode::kCorrupt, "not that of");
+  EXPECT_FAILS(read_config(tiny, testing::world_of(2)), StatusCode::kCorrupt, "does not belong to");
   ShmConfig zero = config;
   zero.slot_bytes = 0;
   ASSERT_OK_AND_ASSIGN(const shm::Segment none, segment_with(zero, segment_bytes(zero)));
-  EXPECT_FAILS(read_config(none, testing::world_of(2)), StatusCode::kCorrupt, "not that of");
+  EXPECT_FAILS(read_config(none, testing::world_of(2)), StatusCode::kCorrupt, "does not belong to");
 }
 
 }  // namespace

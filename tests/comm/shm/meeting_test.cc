@@ -214,7 +214,7 @@ class ShmMeetingProcesses : public ::testing::Test {
 TEST_F(ShmMeetingProcesses, NobodyTakesTheRankOfOneWhoIsGone) {
   join_and_die(Way::kName);
   EXPECT_FAILS(ShmMeeting::join(world_, *store_, soon(), {}, Way::kName), StatusCode::kConflict,
-               "another process was this rank");
+               "another process joined as this rank");
   segment_.unlink();
 }
 

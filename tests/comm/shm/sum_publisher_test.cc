@@ -63,7 +63,7 @@ TEST_F(SumPublisherTest, AllOpenOrNoneAndTheCommunicatorLivesOn) {
     if (rank == 1) {
       EXPECT_FAILS(opened, StatusCode::kInvalidArgument, "131072 at rank 1 and 65536 at rank 0");
     } else {
-      EXPECT_FAILS(opened, StatusCode::kUnavailable, "rank 1 'm1' could not");
+      EXPECT_FAILS(opened, StatusCode::kUnavailable, "rank 1 'm1' failed");
     }
     EXPECT_OK(communicator.barrier(soon()));
   });
@@ -80,7 +80,7 @@ TEST_F(SumPublisherTest, WithoutTheFirstThereIsNoRing) {
     if (rank == 0) {
       EXPECT_FAILS(opened, StatusCode::kUnavailable, "does its folder exist");
     } else {
-      EXPECT_FAILS(opened, StatusCode::kUnavailable, "rank 0 'm0' could not make the ring");
+      EXPECT_FAILS(opened, StatusCode::kUnavailable, "rank 0 'm0' could not create the ring");
     }
     EXPECT_OK(communicator.barrier(soon()));
   });

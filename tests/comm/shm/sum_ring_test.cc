@@ -84,16 +84,16 @@ TEST(SumRing, OnlyTheRingOfTheWorldIsTaken) {
   const shm::SegmentPlace place = place_of(segment);
   ASSERT_OK_AND_ASSIGN(const shm::Segment opened, open_ring(place, world));
   EXPECT_EQ(config_of(opened).ring_bytes, kRingBytes);
-  EXPECT_FAILS(open_ring(place, testing::world_of(3)), StatusCode::kCorrupt, "its 3 members");
+  EXPECT_FAILS(open_ring(place, testing::world_of(3)), StatusCode::kCorrupt, "with 3 members");
   EXPECT_FAILS(open_ring({}, world), StatusCode::kUnavailable, "process 0");
   RingConfig larger = config_for(world);
   larger.ring_bytes *= 2;
   ASSERT_OK_AND_ASSIGN(const shm::Segment lying, create_ring(larger));
   reinterpret_cast<RingConfig*>(lying.data() + sizeof(shm::SegmentHeader))->ring_bytes = kRingBytes;
-  EXPECT_FAILS(open_ring(place_of(lying), world), StatusCode::kCorrupt, "not that of");
+  EXPECT_FAILS(open_ring(place_of(lying), world), StatusCode::kCorrupt, "does not belong to");
   World stranger = world;
   stranger.job = "b";
-  EXPECT_FAILS(open_ring(place, stranger), StatusCode::kCorrupt, "that of another job than");
+  EXPECT_FAILS(open_ring(place, stranger), StatusCode::kCorrupt, "belongs to another job than");
 }
 
 }  // namespace

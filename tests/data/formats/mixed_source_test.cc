@@ -96,11 +96,11 @@ TEST_F(MixSources, ReadsIntoMemoryOfTheCaller) {
 }
 
 TEST_F(MixSources, SaysWhatItCannotDo) {
-  EXPECT_FAILS(mix_sources({}, {}), StatusCode::kInvalidArgument, "0 and 0 weights");
+  EXPECT_FAILS(mix_sources({}, {}), StatusCode::kInvalidArgument, "0 sources and 0 weights");
   EXPECT_FAILS(mix_sources(of(lines('a', 3)), {1, 1}), StatusCode::kInvalidArgument,
-               "1 and 2 weights");
+               "1 sources and 2 weights");
   EXPECT_FAILS(mix_sources(of(lines('a', 3), lines('b', 3)), {1, 0}), StatusCode::kInvalidArgument,
-               "mix data sources: there are 2 weights");
+               "mix data sources: 2 weights were given");
   EXPECT_FAILS(mix_sources(of(lines('a', 3), std::make_unique<NumberedSource>(3)), {1, 1}),
                StatusCode::kInvalidArgument,
                "mix data sources: samples of source 1 are 8 bytes of '<u8'");

@@ -59,7 +59,7 @@ TEST(NpyHeader, RefusesAllElse) {
                StatusCode::kUnimplemented, "Python objects");
   EXPECT_FAILS(parse("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,)}"),
                StatusCode::kUnimplemented, "structures");
-  EXPECT_FAILS(npy_header_bytes("PK\x03\x04........"), StatusCode::kCorrupt, "begin as a .npy");
+  EXPECT_FAILS(npy_header_bytes("PK\x03\x04........"), StatusCode::kCorrupt, "not those of a .npy");
   EXPECT_FAILS(npy_header_bytes("\x93NUMPY\x04\x01....."), StatusCode::kCorrupt, "version");
 }
 

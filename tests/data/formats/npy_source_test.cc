@@ -57,7 +57,8 @@ TEST(OpenNpy, SaysWhatIsWrongWithWhichFile) {
   EXPECT_FAILS(opened(npy(kShape32, "aabbccddeeffgg")), StatusCode::kCorrupt, "the file has 142");
   EXPECT_FAILS(opened(npy(kShape32, "aabbccddee")), StatusCode::kCorrupt,
                "FileOptions::skip_corrupt");
-  EXPECT_FAILS(opened("short"), StatusCode::kCorrupt, "a.npy': it does not begin as a .npy");
+  EXPECT_FAILS(opened("short"), StatusCode::kCorrupt,
+               "a.npy': its first bytes are not those of a .npy");
   EXPECT_FAILS(opened(npy(kShape32, "").substr(0, 60)), StatusCode::kCorrupt, "within its header");
   EXPECT_FAILS(opened(npy("{'descr': '<u2', 'fortran_order': True, 'shape': (3, 2)}", "")),
                StatusCode::kUnimplemented, "Fortran order");

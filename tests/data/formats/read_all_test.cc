@@ -79,7 +79,7 @@ TEST(ReadInto, TooLittleMemoryIsAnErrorThatSaysHowMuchIsNeeded) {
     for (const size_t room : {0, 1, 3, 8}) {
       EXPECT_FAILS(
           source.read_into(std::vector<uint64_t>{0, 1, 2}, std::span(memory).first(room), batch),
-          StatusCode::kInvalidArgument, "they have 9; give as much");
+          StatusCode::kInvalidArgument, "the samples have 9 bytes; give larger memory");
       for (size_t i = room; i < 9; ++i) EXPECT_EQ(memory[i], kUntouched);
     }
     ASSERT_OK_AND_ASSIGN(const auto all,
@@ -95,7 +95,8 @@ TEST(ReadInto, WhereAllSamplesHaveOneSizeNothingIsReadInVain) {
   std::vector<std::byte> memory(5);
   SampleBatch batch;
   EXPECT_FAILS(source.read_into(std::vector<uint64_t>{0, 1}, memory, batch),
-               StatusCode::kInvalidArgument, "read 2 samples into memory of 5 bytes: they have 6");
+               StatusCode::kInvalidArgument,
+               "read 2 samples into memory of 5 bytes: the samples have 6");
   EXPECT_EQ(source.reads, 0);
   ASSERT_OK(source.read_into(std::vector<uint64_t>{1}, memory, batch));
   EXPECT_EQ(text_of(batch[0]), "two");
@@ -131,10 +132,10 @@ TEST(ReadInto, ASourceMustGiveOneForEach) {
   std::vector<std::byte> memory(10);
   SampleBatch batch;
   EXPECT_FAILS(source.read_into(std::vector<uint64_t>{1, 2, 3}, memory, batch),
-               StatusCode::kInvalidArgument, "read 3 samples: the data source gave 2");
+               StatusCode::kInvalidArgument, "read 3 samples: the data source returned 2");
   batch.clear();
   EXPECT_FAILS(data::read_all(source, std::vector<uint64_t>{1, 2, 3}, batch),
-               StatusCode::kInvalidArgument, "read 3 samples: the data source gave 2");
+               StatusCode::kInvalidArgument, "read 3 samples: the data source returned 2");
 }
 
 }  // namespace

@@ -65,9 +65,10 @@ TEST(SplitSource, GivesInTheOrderAskedFor) {
 
 TEST(SplitSource, SaysWhatItCannotDo) {
   const NumberedSource whole(3);
-  EXPECT_FAILS(split_source(whole, {}), StatusCode::kInvalidArgument, "split a data source: there");
+  EXPECT_FAILS(split_source(whole, {}), StatusCode::kInvalidArgument,
+               "split a data source: 0 weights");
   EXPECT_FAILS(split_source(whole, {0.99, 0.01}), StatusCode::kInvalidArgument,
-               "part 1 of 2 has none of its 3 samples");
+               "part 1 of 2 has none of the 3 samples");
   ASSERT_OK_AND_ASSIGN(const auto parts, split_source(whole, {2, 1}));
   SampleBatch batch;
   EXPECT_FAILS(parts[1]->read(std::vector<uint64_t>{1}, batch), StatusCode::kInvalidArgument,

@@ -87,7 +87,7 @@ TEST(TarMember, RefusesWhatIsNoArchive) {
   EXPECT_FAILS(member_at(0, tar_member("x", "99 path=a\n", 'x') + good), StatusCode::kCorrupt,
                "a bad header");
   EXPECT_FAILS(member_at(0, pax("path=abc") + tar_end()), StatusCode::kCorrupt,
-               "of which nothing follows");
+               "without the member that it announces");
   EXPECT_FAILS(member_at(0, pax("GNU.sparse.major=1") + good), StatusCode::kCorrupt, "bad header");
 }
 

@@ -100,7 +100,7 @@ TEST_F(OpenTarShards, ASampleThatLacksAFileIsLeftOut) {
 
 TEST_F(OpenTarShards, SaysWhatItCannotRead) {
   EXPECT_FAILS(open(tar_member("1.a", "") + tar_member("1.a", "") + tar_end()),
-               StatusCode::kCorrupt, "'1.a' is there twice in one sample at byte 512");
+               StatusCode::kCorrupt, "'1.a' occurs twice in one sample at byte 512");
   EXPECT_FAILS(open(tar_member("1.a", "", '1') + tar_end()), StatusCode::kUnimplemented,
                "file.tar': a link");
   EXPECT_FAILS(open(tar_end()), StatusCode::kInvalidArgument, "no sample in its 1 files; name");

@@ -85,7 +85,7 @@ TEST(Audit, MembersMustTellTheSame) {
   EXPECT_EQ(audit(epoch_and({kEpoch[0]})).problems, 0U);
   const CommitAudit made = audit(epoch_and({{2, {{0, 2, 3}}}}));
   ASSERT_EQ(made.problems, 1U);
-  EXPECT_EQ(made.first_problems[0], "step 2 is reported in one way by log and in another by log");
+  EXPECT_EQ(made.first_problems[0], "step 2 has different records in log and in log");
 }
 
 TEST(Audit, AnotherLineageTakesBack) {

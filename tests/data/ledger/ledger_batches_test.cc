@@ -99,7 +99,7 @@ TEST(LedgerBatches, ABatchThatIsAgreedTooLateIsTold) {
   all[0]->batch->want(6, 1);
   step_together(all, 1);
   EXPECT_FAILS(all[0]->ledger->take(), StatusCode::kInvalidArgument,
-               "put what agrees on them before the ledger");
+               "put the BatchSizeController before the ledger");
 }
 
 // Simulates members that join, leave and request batch sizes at random.

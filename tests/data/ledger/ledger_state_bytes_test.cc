@@ -89,7 +89,7 @@ TEST(LedgerStateBytes, TheBatchOfTheStepIsPartOfIt) {
   };
   EXPECT_EQ(rewritten(12)->encode(), bytes);
   for (const uint64_t wrong : {uint64_t{0}, uint64_t{3}, ~uint64_t{0}}) {
-    EXPECT_FAILS(rewritten(wrong), StatusCode::kCorrupt, "none that a ledger");
+    EXPECT_FAILS(rewritten(wrong), StatusCode::kCorrupt, "a ledger cannot have this");
   }
 }
 
@@ -119,7 +119,7 @@ TEST(LedgerStateBytes, MoreEpochsMayFollowAndNothingElseMayChange) {
     change(changed);
     EXPECT_FAILS(LedgerState::decode(bytes, changed), StatusCode::kInvalidArgument, message);
   };
-  refuse("the job samples is 52, here 51;", [](LedgerRules& r) { r.data.samples = 51; });
+  refuse("the job's state, samples is 52, here 51;", [](LedgerRules& r) { r.data.samples = 51; });
   refuse("partition_samples is 4, here 5", [](LedgerRules& r) { r.data.partition_samples = 5; });
   refuse("seed is 1, here 2", [](LedgerRules& r) { r.data.seed = 2; });
   refuse("shuffle is partitions, here samples",
@@ -193,7 +193,7 @@ TEST(LedgerStateBytes, WhatNoLedgerCanHaveIsRefused) {
       decode(1, 1, {}, "a"),                   // one member twice
   };
   for (const Status& status : refused) {
-    EXPECT_FAILS(status, StatusCode::kCorrupt, "none that a ledger can have");
+    EXPECT_FAILS(status, StatusCode::kCorrupt, "a ledger cannot have this");
   }
 }
 

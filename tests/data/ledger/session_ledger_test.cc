@@ -110,10 +110,10 @@ TEST(SessionLedger, RefusesOptionsThatMakeNoSense) {
         o.window_partitions = 0;
       },
       "window_partitions is 0 and samples are shuffled; give 1, or more");
-  refuse([](auto& o) { o.batch_samples = 8; }, "no meaning on demand");
+  refuse([](auto& o) { o.batch_samples = 8; }, "no effect with SampleOrder::kOnDemand");
   EXPECT_FAILS(
       make_session_ledger(options(), {.batch_size_controller = [] { return uint64_t{8}; }}),
-      StatusCode::kInvalidArgument, "no meaning on demand");
+      StatusCode::kInvalidArgument, "no effect with SampleOrder::kOnDemand");
   refuse([](auto& o) { o.order = SampleOrder::kGlobal; }, "batch_samples is 0");
   refuse(
       [](auto& o) {
@@ -295,8 +295,8 @@ TEST(SessionLedger, OtherOptionsAreFoundInTheFirstStep) {
     static_cast<void>(take(all[0]));
     static_cast<void>(take(all[1]));
     all.step(1);
-    EXPECT_FAILS(all[0].take(), StatusCode::kInvalidArgument, "'b': it has other options");
-    EXPECT_FAILS(all[1].take(), StatusCode::kInvalidArgument, "'a': it has other options");
+    EXPECT_FAILS(all[0].take(), StatusCode::kInvalidArgument, "'b': its LedgerOptions differ");
+    EXPECT_FAILS(all[1].take(), StatusCode::kInvalidArgument, "'a': its LedgerOptions differ");
   }
 }
 
@@ -330,7 +330,7 @@ TEST(SessionLedger, ARestoredStateEndsAFailure) {
   all.describe();
   std::fill(all.record(1).begin(), all.record(1).end(), std::byte{0xff});
   all.apply(1);
-  EXPECT_FAILS(all[0].take(), StatusCode::kInvalidArgument, "other options");
+  EXPECT_FAILS(all[0].take(), StatusCode::kInvalidArgument, "its LedgerOptions differ");
   ASSERT_OK(all[0].participant()->restore(before));
   EXPECT_EQ(take(all[0]), "0:0-4");
 }

@@ -190,7 +190,7 @@ TEST_F(StoreLedgerTest, ARestartFromACheckpointRollsItBack) {
   ASSERT_OK_AND_ASSIGN(const auto first, make_store_ledger(data_, again, *store_));
   used_ = at_checkpoint;
   EXPECT_EQ(first->committed(), 10U);
-  EXPECT_FAILS(old->commit(), StatusCode::kCancelled, "the job began anew");
+  EXPECT_FAILS(old->commit(), StatusCode::kCancelled, "a larger lineage of the job has begun");
   train(*first, 10);
   again.id = "b";  // the second worker continues at the position of the first
   ASSERT_OK_AND_ASSIGN(const auto second, make_store_ledger(data_, again, *store_));
@@ -201,7 +201,7 @@ TEST_F(StoreLedgerTest, ARestartFromACheckpointRollsItBack) {
   }
   expect_each_once(2);
   EXPECT_FAILS(make_store_ledger(data_, options("a"), *store_), StatusCode::kCancelled,
-               "the job began anew");
+               "a larger lineage of the job has begun");
 }
 
 // The worker would train with old weights and new samples, which would stay unnoticed.
@@ -215,7 +215,7 @@ TEST_F(StoreLedgerTest, ARestartThatForgetsItsLineageIsRefused) {
   StoreLedgerOptions again = options("a");
   again.from = checkpoint;
   EXPECT_FAILS(make_store_ledger(data_, again, *store_), StatusCode::kInvalidArgument,
-               "its lineage 1 is under way and did not begin there; give a larger lineage");
+               "its lineage 1 has already begun from another state; use a larger lineage");
   again.lineage = 2;
   ASSERT_OK_AND_ASSIGN(const auto first, make_store_ledger(data_, again, *store_));
   EXPECT_EQ(first->committed(), 10U);
@@ -223,7 +223,7 @@ TEST_F(StoreLedgerTest, ARestartThatForgetsItsLineageIsRefused) {
   other.id = "b";
   other.from = later;
   EXPECT_FAILS(make_store_ledger(data_, other, *store_), StatusCode::kInvalidArgument,
-               "its lineage 2 is under way and did not begin there");
+               "its lineage 2 has already begun from another state");
   other.from.clear();
   EXPECT_OK(make_store_ledger(data_, other, *store_));
 }
@@ -237,8 +237,8 @@ TEST_F(StoreLedgerTest, RefusesWhatItCannotDo) {
     change(changed);
     EXPECT_FAILS(make_store_ledger(changed, options("b"), *store_), code, text);
   };
-  fails(options("a/b"), StatusCode::kInvalidArgument, "not a name");
-  fails(options(""), StatusCode::kInvalidArgument, "not a name");
+  fails(options("a/b"), StatusCode::kInvalidArgument, "not a valid name");
+  fails(options(""), StatusCode::kInvalidArgument, "not a valid name");
   StoreLedgerOptions bad = options("a");
   bad.lease = 0s;
   fails(bad, StatusCode::kInvalidArgument, "lease");

@@ -60,7 +60,7 @@ TEST_F(AskedSamplesTest, SayWhichSourceFailed) {
   sources_[1] = std::make_unique<ForgetfulSource>(100);
   batch_.clear();
   EXPECT_FAILS(asked.read(sources_, "a whole", batch_), StatusCode::kInvalidArgument,
-               "read 3 samples of source 1 of a whole: it gave 2");
+               "read 3 samples of source 1 of a whole: it returned 2");
 }
 
 }  // namespace

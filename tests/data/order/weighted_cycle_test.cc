@@ -45,12 +45,12 @@ TEST(WeightedCycle, RefusesWhatAreNoWeights) {
   const auto refuse = [](const std::vector<double>& weights, const char* text) {
     EXPECT_FAILS(WeightedCycle::make(weights, "cut it"), StatusCode::kInvalidArgument, text);
   };
-  refuse({}, "cut it: there are 0 weights");
-  refuse({1, 0}, "all of which must be above 0");
-  refuse({1, -1}, "all of which must be above 0");
-  refuse({1, std::nan("")}, "all of which must be above 0");
-  refuse({1, INFINITY}, "all of which must be above 0");
-  refuse({1e308, 1e308}, "all of which must be above 0");
+  refuse({}, "cut it: 0 weights were given");
+  refuse({1, 0}, "all of them finite and above 0");
+  refuse({1, -1}, "all of them finite and above 0");
+  refuse({1, std::nan("")}, "all of them finite and above 0");
+  refuse({1, INFINITY}, "all of them finite and above 0");
+  refuse({1e308, 1e308}, "all of them finite and above 0");
   refuse({1, 1e-5}, "cut it: weight 1 of 2 is too small");
   refuse(std::vector<double>(1001, 1.0), "of 1001 is too small, or there are too many");
 }

@@ -482,7 +482,7 @@ TEST(DataPipelineOfAUser, ASourceMustGiveOneForEach) {
   ASSERT_OK_AND_ASSIGN(const auto pipeline, DataPipeline::create(source, *ledger, {.threads = 0}));
   DataBatch batch;
   EXPECT_FAILS(pipeline->next(batch), StatusCode::kInvalidArgument,
-               "read 10 samples: the data source gave 9");
+               "read 10 samples: the data source returned 9");
 }
 
 }  // namespace

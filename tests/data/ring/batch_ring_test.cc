@@ -71,7 +71,7 @@ TEST(BatchRing, ABatchStaysUntilItGoes) {
   first.reset();  // releases both
   ASSERT_OK(ring->put(TextBatch(3).batch, soon()));
   ASSERT_OK(ring->put(TextBatch(4).batch, soon()));
-  EXPECT_FAILS(ring->wait_used(deadline_in(0ms)), StatusCode::kTimeout, "has not let go");
+  EXPECT_FAILS(ring->wait_used(deadline_in(0ms)), StatusCode::kTimeout, "had not released a batch");
   ASSERT_OK_AND_ASSIGN(const auto last, consumer->next(soon()));
   ring.reset();
   consumer.reset();
@@ -82,7 +82,7 @@ TEST(BatchRing, WaitsForTheConsumersThatItNeeds) {
   const auto ring = make_ring({.slots = 2, .slot_bytes = 4096, .consumers = 2});
   ASSERT_OK_AND_ASSIGN(auto one, BatchConsumer::attach(ring->place()));
   EXPECT_FAILS(ring->put(TextBatch(0).batch, deadline_in(0ms)), StatusCode::kTimeout,
-               "1 consumers are attached by the deadline and 2 are needed");
+               "1 consumers were attached by the deadline, and 2 are needed");
   std::thread late([&] { ASSERT_OK(ring->put(TextBatch(0).batch, soon())); });
   ASSERT_OK_AND_ASSIGN(auto other, BatchConsumer::attach(ring->place()));
   late.join();
@@ -90,8 +90,9 @@ TEST(BatchRing, WaitsForTheConsumersThatItNeeds) {
   ASSERT_OK(ring->put(TextBatch(1).batch, soon()));  // one is enough now
   one.reset();
   EXPECT_FAILS(ring->put(TextBatch(2).batch, deadline_in(0ms)), StatusCode::kTimeout,
-               "0 consumers are attached by the deadline and 1 are needed");
-  EXPECT_FAILS(ring->wait_used(soon()), StatusCode::kPeerLost, "3 batches were not used");
+               "0 consumers were attached by the deadline, and 1 are needed");
+  EXPECT_FAILS(ring->wait_used(soon()), StatusCode::kPeerLost,
+               "a consumer ended before it had used 3 batches");
   ASSERT_OK(ring->wait_used(soon()));  // the loss is reported once
   EXPECT_EQ(ring->stats().abandoned, 3);
 }
@@ -170,7 +171,7 @@ TEST(BatchRing, AForkedChildIsNobody) {
   }
   EXPECT_EQ(exit_code(child), 0);
   EXPECT_EQ(ring->stats().consumers, 1);
-  EXPECT_FAILS(ring->wait_used(deadline_in(0ms)), StatusCode::kTimeout, "has not let go");
+  EXPECT_FAILS(ring->wait_used(deadline_in(0ms)), StatusCode::kTimeout, "had not released a batch");
   EXPECT_FAILS(consumer->next(deadline_in(0ms)), StatusCode::kTimeout, "take batch 1");
 }
 
@@ -236,7 +237,8 @@ TEST(BatchRing, ADeadConsumerIsToldOnceAndHoldsUpNobody) {
   for (uint64_t number = 0; number < 100; ++number) {
     ASSERT_OK(ring->put(TextBatch(number).batch, soon()));
   }
-  EXPECT_FAILS(ring->wait_used(soon()), StatusCode::kPeerLost, "were not used");
+  EXPECT_FAILS(ring->wait_used(soon()), StatusCode::kPeerLost,
+               "a consumer ended before it had used");
   ASSERT_OK(ring->wait_used(soon()));
   EXPECT_GE(ring->stats().abandoned, 1);
   EXPECT_LE(ring->stats().abandoned, 3) << "what fits into the ring";

@@ -124,9 +124,11 @@ TEST_F(Folder, TooFewShardsAreNoState) {
   };
   EXPECT_OK(load_as());
   manifest.shards.push_back(manifest.shards[1]);
-  EXPECT_FAILS(load_as(), StatusCode::kCorrupt, "its 4 shards are not each element once");
+  EXPECT_FAILS(load_as(), StatusCode::kCorrupt,
+               "its 4 shards do not contain each element exactly once");
   manifest.shards.resize(2);
-  EXPECT_FAILS(load_as(), StatusCode::kCorrupt, "its 2 shards are not each element once");
+  EXPECT_FAILS(load_as(), StatusCode::kCorrupt,
+               "its 2 shards do not contain each element exactly once");
 }
 
 TEST_F(Folder, AnotherModelIsRefused) {
@@ -136,9 +138,9 @@ TEST_F(Folder, AnotherModelIsRefused) {
   const auto buffers = state.buffers();
   const auto tensors = describe_tensors(buffers, {}).value();
   const auto published = folder_.list_published().value();
-  EXPECT_FAILS(folder_.load_first(published, true, tensors, memory_, buffers),
-               StatusCode::kInvalidArgument,
-               "it has 'state.1' of 37 float32 as number 1, this model 'state.1' of 10 float32");
+  EXPECT_FAILS(
+      folder_.load_first(published, true, tensors, memory_, buffers), StatusCode::kInvalidArgument,
+      "it has 'state.1' of 37 float32 as tensor 1, but this model has 'state.1' of 10 float32");
 }
 
 TEST_F(Folder, DamageIsNamedAndSkippedOnlyWhenTold) {

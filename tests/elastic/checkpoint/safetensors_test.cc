@@ -62,7 +62,7 @@ TEST(Safetensors, WhatIsNoHeadIsRefused) {
       {"", 0, "byte 8: there is no object"},
       {" {}", 0, "there is no object"},
       {"{", 0, "not a JSON object"},
-      {"{}", 1, "byte 10: 1 bytes of tensors, where the head gives 0"},
+      {"{}", 1, "byte 10: there are 1 bytes of tensors, but the head describes 0"},
       {R"({"a":3})", 0, "'a' is not an object"},
       {R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4, "'a' has no dtype"},
       {R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4, "'a' has no shape"},
@@ -70,7 +70,7 @@ TEST(Safetensors, WhatIsNoHeadIsRefused) {
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "no data_offsets"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "ends before it begins"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4,
-       "other bytes than its shape"},
+       "another number of bytes than its shape"},
       {R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0,
        "is too large"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8, "does not begin where"},
@@ -78,7 +78,7 @@ TEST(Safetensors, WhatIsNoHeadIsRefused) {
        R"("b":{"dtype":"I8","shape":[2],"data_offsets":[1,3]}})",
        3, "'b' does not begin where"},
       {R"({"__metadata__":[]})", 0, "metadata is not an object"},
-      {R"({"__metadata__":{"a":1}})", 0, "metadata is not of texts"},
+      {R"({"__metadata__":{"a":1}})", 0, "metadata has a value that is not text"},
   };
   for (const auto& one : cases) {
     SCOPED_TRACE(one.text);

@@ -75,7 +75,7 @@ TEST(Shares, NamesAreChecked) {
     EXPECT_FAILS(describe_tensors(buffers, names), StatusCode::kInvalidArgument, why);
   };
   fails({"a"}, "1 names for 2 tensors");
-  fails({"a", "a"}, "'a': each needs a name of its own");
+  fails({"a", "a"}, "'a': the name is invalid, or another tensor has it");
   fails({"a", ""}, "''");
   fails({"a", "b c"}, "'b c'");
   fails({"a", "ffdl.note"}, "'ffdl.note'");

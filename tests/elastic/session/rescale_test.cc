@@ -113,7 +113,7 @@ TEST(PlanRescale, OneVersionOnly) {
   Report other = at(5);
   other.format = 9;
   EXPECT_FAILS(plan_rescale(std::vector{at(5), other}, world_of(2)), StatusCode::kInvalidArgument,
-               "'m1' speaks version 9");
+               "'m1' uses version 9");
 }
 
 }  // namespace

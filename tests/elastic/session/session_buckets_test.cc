@@ -169,7 +169,7 @@ TEST_F(SessionBuckets, WhatCannotBeIsSaid) {
     EXPECT_FAILS(session->begin_average(3, 1), StatusCode::kInvalidArgument, "there are 2");
     ASSERT_OK(session->begin_average(1, 5));
     EXPECT_FAILS(session->begin_average(2, 6), StatusCode::kInvalidArgument, "begun with 5");
-    EXPECT_FAILS(session->end_step(6), StatusCode::kInvalidArgument, "begun with 5");
+    EXPECT_FAILS(session->end_step(6), StatusCode::kInvalidArgument, "was called with 5");
     ASSERT_OK_AND_ASSIGN(const StepResult result, session->end_step(5));
     EXPECT_EQ(result, StepResult::kContinue);
     ASSERT_OK(session->finish());
@@ -180,7 +180,7 @@ TEST_F(SessionBuckets, WhatCannotBeIsSaid) {
   ASSERT_OK_AND_ASSIGN(const auto noise, GradientNoise::create(of_gradients));
   mine.participants = {noise.get()};
   EXPECT_FAILS(open(mine, model), StatusCode::kInvalidArgument,
-               "bucket_bytes, and a participant that reads whole gradients");
+               "bucket_bytes is set, and a participant reads whole gradients");
   mine.participants = {};
   mine.micro_batch_shares = [] { return std::vector<uint64_t>{1}; };
   EXPECT_FAILS(open(mine, model), StatusCode::kInvalidArgument,

@@ -336,7 +336,8 @@ TEST_F(SessionCheckpoints, WithConsistentRecoveryThereIsAFolder) {
   Told told;
   const auto store = new_store();
   const std::vector<Status> outcomes = run(*store, 1, told);
-  EXPECT_FAILS(outcomes[0], StatusCode::kInvalidArgument, "no folder of checkpoints to go back to");
+  EXPECT_FAILS(outcomes[0], StatusCode::kInvalidArgument,
+               "needs checkpoints, but no folder is set");
 }
 
 TEST_F(SessionCheckpoints, WithoutAFolderItSaysWhatIsMissing) {

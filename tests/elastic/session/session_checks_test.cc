@@ -157,7 +157,7 @@ TEST_F(SessionChecks, WithoutALedgerAStepIsGivenItsSamples) {
   ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store_));
   model.compute(0);
   EXPECT_FAILS(session->end_step(), StatusCode::kInvalidArgument,
-               "no ledger is among the participants; give end_step() the samples");
+               "no ledger is among the participants; give end_step() the number of samples");
   ASSERT_OK(session->end_step(7));
   EXPECT_EQ(session->step(), 1U);
   ASSERT_OK(session->finish());
@@ -176,7 +176,7 @@ TEST_F(SessionChecks, MembersOfOneJobSayTheSameOfNonFiniteGradients) {
     others.self.id = "b";
     others.non_finite = NonFinite::kSkip;
     EXPECT_FAILS(Session::open(others, its, *store_), StatusCode::kInvalidArgument,
-                 "their non_finite is another");
+                 "its non_finite is another value");
     is_done = true;
   });
   while (!is_done) {

@@ -264,22 +264,22 @@ TEST_F(SessionMemory, WhatCannotBeIsSaid) {
   ASSERT_OK_AND_ASSIGN(const auto noise, GradientNoise::create({.gradients = model.gradients()}));
   refused([&](SessionOptions& options) { options.participants = {noise.get()}; },
           StatusCode::kInvalidArgument,
-          "open a session as 'a': gradients in a GPU's memory, and a participant that reads those");
+          "open a session as 'a': the gradients are in a GPU's memory, but a participant reads");
   refused(
       [](SessionOptions& options) {
         options.shared_memory = {SharedMemory::allocate(4096).value()};
       },
-      StatusCode::kInvalidArgument, "and shared_memory for them to lie in");
+      StatusCode::kInvalidArgument, "and shared_memory of the host is set for them");
   refused(
       [this](SessionOptions& options) {
         options.connect = [this](const World& world, Time deadline, const ConnectWatch&) {
           return connect_communicator(world, *store_, deadline);
         };
       },
-      StatusCode::kInvalidArgument, "is a communicator that works in the host's");
+      StatusCode::kInvalidArgument, "made a communicator that uses the host's");
   HalfOnDevice half(stream);
   EXPECT_FAILS(open(options_of({.id = "a"}, stream), half, stream), StatusCode::kInvalidArgument,
-               "1 of 2 gradients lie in a GPU's memory");
+               "1 of 2 gradients are in a GPU's memory");
 }
 
 // Uses the device of this machine. Runs only if the machine has no GPU.

@@ -69,7 +69,8 @@ TEST(SessionParts, WhatCannotBeIsSaid) {
     ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store));
     ASSERT_OK(session->add_micro_batch(2));
     ASSERT_OK(session->add_micro_batch(1));
-    EXPECT_FAILS(session->end_step(4), StatusCode::kInvalidArgument, "micro-batches of 3 were");
+    EXPECT_FAILS(session->end_step(4), StatusCode::kInvalidArgument,
+                 "micro-batches with 3 samples were");
     ASSERT_OK_AND_ASSIGN(const StepResult result, session->end_step(3));
     EXPECT_EQ(result, StepResult::kContinue);
     ASSERT_OK(session->finish());
@@ -93,7 +94,8 @@ TEST(SessionParts, WhatCannotBeIsSaid) {
     ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store));
     ASSERT_OK(session->add_micro_batch(1));
     ASSERT_OK(session->add_micro_batch(1));
-    EXPECT_FAILS(session->add_micro_batch(1), StatusCode::kInvalidArgument, "all 2 of this member");
+    EXPECT_FAILS(session->add_micro_batch(1), StatusCode::kInvalidArgument,
+                 "all 2 micro-batches of this member");
     ASSERT_OK_AND_ASSIGN(const StepResult result, session->end_step(2));
     EXPECT_EQ(result, StepResult::kContinue);
     ASSERT_OK(session->finish());
@@ -103,7 +105,7 @@ TEST(SessionParts, WhatCannotBeIsSaid) {
   ASSERT_OK_AND_ASSIGN(const auto noise, GradientNoise::create(of_gradients));
   options.participants = {noise.get()};
   EXPECT_FAILS(Session::open(options, model, *store), StatusCode::kInvalidArgument,
-               "a participant that reads whole gradients");
+               "a participant reads whole gradients");
   options.participants = {};
   options.micro_batch_samples = 0;
   EXPECT_FAILS(Session::open(options, model, *store), StatusCode::kInvalidArgument,

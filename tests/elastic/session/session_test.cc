@@ -578,7 +578,7 @@ TEST_F(SessionTest, WhatCannotBeIsSaid) {
   options.participants = {};
   options.operation_timeout = 1s;
   EXPECT_FAILS(Session::open(options, model, *store_), StatusCode::kInvalidArgument,
-               "make the first longer");
+               "make operation_timeout longer than step_timeout");
 }
 
 }  // namespace

@@ -189,7 +189,7 @@ TEST(GradientExchange, ChecksTheSamplesOfAStep) {
   ASSERT_OK(other.exchange->add(2));
   ASSERT_OK(other.exchange->add(1));
   EXPECT_FAILS(other.exchange->check_samples(2), StatusCode::kInvalidArgument,
-               "micro-batches of 3 were added");
+               "micro-batches with 3 samples were added");
   EXPECT_OK(other.exchange->check_samples(3));
   EXPECT_OK(other.exchange->check_samples(0));
 }

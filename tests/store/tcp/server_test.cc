@@ -582,7 +582,7 @@ TEST_F(ServerTest, OthersMayNotReachItWithoutASecret) {
   const TempFolder folder;
   ServerOptions options{.folder = folder.path(), .address = {"0.0.0.0", 0}};
   EXPECT_FAILS(Server::start(options, system_runtime()), StatusCode::kInvalidArgument,
-               "there is no secret");
+               "the store has no secret");
   options.secret = "s";
   EXPECT_OK(Server::start(options, system_runtime()));
 }

@@ -54,7 +54,7 @@ TEST(StoreServer, WhereItCannotListenIsSaid) {
                  StatusCode::kInvalidArgument, address);
   }
   EXPECT_FAILS(StoreServer::start({.folder = folder.path(), .address = "0.0.0.0:0"}),
-               StatusCode::kInvalidArgument, "there is no secret");
+               StatusCode::kInvalidArgument, "the store has no secret");
 }
 
 // Stored values remain and revisions continue. A lease that could not be kept alive gets a whole

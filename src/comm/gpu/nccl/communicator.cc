@@ -104,8 +104,9 @@ Status NcclCommunicator::resume(Time deadline) { return bring(Memory::kKept, dea
 Status NcclCommunicator::bring(Memory to, Time deadline) {
   FFDL_RETURN_IF_ERROR(check_process());
   if (memory_ == to) {
-    return base::invalid_argument("{} at rank {}: it is{} suspended; call the two in turns",
-                                  name_of(to), world_.rank, to == Memory::kKept ? " not" : "");
+    return base::invalid_argument(
+        "{} at rank {}: it is{} suspended; call suspend() and resume() in turns", name_of(to),
+        world_.rank, to == Memory::kKept ? " not" : "");
   }
   memory_ = to;  // also on failure: the two calls alternate
   FFDL_RETURN_IF_ERROR(gate_.enter());
@@ -128,9 +129,10 @@ Status NcclCommunicator::bring_together(Memory to, Time deadline) {
   FFDL_ASSIGN_OR_RETURN(const std::vector<Card> cards, gather_from_all(*host_, mine, deadline));
   for (size_t rank = 0; rank < cards.size(); ++rank) {
     if (cards[rank].to == to) continue;
-    return base::invalid_argument("{} at rank {}: rank {} '{}' calls {}; call them in one order",
-                                  name_of(to), world_.rank, rank, world_.members[rank].id,
-                                  name_of(cards[rank].to));
+    return base::invalid_argument(
+        "{} at rank {}: rank {} '{}' calls {}; call suspend() and resume() in the same order at "
+        "all ranks",
+        name_of(to), world_.rank, rank, world_.members[rank].id, name_of(cards[rank].to));
   }
   if (!resumes && exchange_ != nullptr) exchange_->drop_copies();
   if (!std::ranges::all_of(cards, &Card::can)) return {};
@@ -166,7 +168,7 @@ Status NcclCommunicator::check_on_device(const Request& request) const {
   if (link_ != nullptr) return {};
   return base::invalid_argument(
       "{} at rank {}: the GPUs are not connected; call continue_from() at all ranks first, as "
-      "GpuWorlds::kReuse asks for",
+      "GpuWorlds::kReuse requires",
       describe(request.signature), world_.rank);
 }
 

@@ -29,8 +29,8 @@ struct NcclConnector::Told {
 
 Status NcclConnector::lacks(size_t rank) const {
   return make_error(StatusCode::kUnimplemented,
-                    "connect generation {} as rank {}: rank {} '{}' has no GPU or no NCCL that can "
-                    "be used; its own message names what it lacks",
+                    "connect generation {} as rank {}: rank {} '{}' has no usable GPU or no usable "
+                    "NCCL; read the error message of that rank",
                     world_.generation, world_.rank, rank, world_.members[rank].id);
 }
 
@@ -44,15 +44,15 @@ Status NcclConnector::agree(const Status& mine, const Result<Library>& library, 
     if (cards[rank].version == 0) return lacks(rank);
     if (cards[rank].version != card.version) {
       return base::invalid_argument(
-          "connect generation {} as rank {}: rank {} '{}' has NCCL {}, this one has {}; give all "
-          "members the same",
+          "connect generation {} as rank {}: rank {} '{}' has NCCL {}, this rank has {}; install "
+          "the same NCCL at all members",
           world_.generation, world_.rank, rank, id, nccl_version_text(cards[rank].version),
           nccl_version_text(card.version));
     }
     if (cards[rank].worlds == worlds) continue;
     return base::invalid_argument(
-        "connect generation {} as rank {}: gpu_worlds of rank {} '{}' is {}, that of this one {}; "
-        "give all members the same",
+        "connect generation {} as rank {}: gpu_worlds of rank {} '{}' is {}, and of this rank {}; "
+        "set the same value at all members",
         world_.generation, world_.rank, rank, id, static_cast<uint32_t>(cards[rank].worlds),
         static_cast<uint32_t>(worlds));
   }
@@ -98,7 +98,7 @@ NcclLink::Made NcclConnector::named(NcclLink::Made made) const {
     return world_.members[static_cast<size_t>(rank)].id;
   };
   return Status(made.status())
-      .with_context(fmt::format("connect generation {}: '{}' and '{}' have one GPU",
+      .with_context(fmt::format("connect generation {}: '{}' and '{}' use the same GPU",
                                 world_.generation, id(ranks->first), id(ranks->second)));
 }
 
@@ -108,7 +108,7 @@ NcclLink::Made NcclConnector::derive(const Library& library, const NcclPast& min
   NcclPlan plan = plan_nccl_world(pasts);
   if (plan.way == NcclPlan::Way::kFresh) {
     if (world_.rank == 0) {
-      base::log_info("generation {}: GPUs are connected anew, as {}", world_.generation,
+      base::log_info("generation {}: all GPUs get new connections, because {}", world_.generation,
                      plan.reason);
     }
     return connect(library, deadline);
@@ -121,14 +121,14 @@ NcclLink::Made NcclConnector::derive(const Library& library, const NcclPast& min
                         gather_from_all(host_, static_cast<int8_t>(made.ok()), deadline));
   if (!std::ranges::count(outcomes, int8_t{0})) {
     if (world_.rank == 0) {
-      base::log_info("generation {}: GPUs were {} the world before", world_.generation,
+      base::log_info("generation {}: GPUs were {} the previous world", world_.generation,
                      grows ? "added to those of" : "taken out of");
     }
     return made;
   }
   if (!made.ok()) {
-    base::log_warning("generation {} as rank {}: {}; all connect anew", world_.generation,
-                      world_.rank, made.status().message());
+    base::log_warning("generation {} as rank {}: {}; all ranks make new connections",
+                      world_.generation, world_.rank, made.status().message());
   } else {
     std::move(made).value()->abort();
   }

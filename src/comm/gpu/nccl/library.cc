@@ -81,8 +81,8 @@ void add_packages(const std::string& prefix, std::vector<std::string>& places) {
 Status check_version(const std::string& path, int version) {
   if (version >= kVersionMin) return {};
   return base::make_error(StatusCode::kUnimplemented,
-                          "{} '{}': it is version {}, and {} is the least that can be waited for "
-                          "with a deadline; install a newer one, or set NCCL_ROOT to where one is",
+                          "{} '{}': it is version {}, but calls with a deadline need {} or newer; "
+                          "install a newer version, or set NCCL_ROOT to the folder of one",
                           kDoing, path, nccl_version_text(version), nccl_version_text(kVersionMin));
 }
 
@@ -135,7 +135,7 @@ Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::load(
     if (missing != nullptr) {
       return base::make_error(StatusCode::kUnimplemented,
                               "{} '{}': version {} has no {}; install NVIDIA's own build of it, or "
-                              "set NCCL_ROOT to where one is",
+                              "set NCCL_ROOT to the folder of one",
                               kDoing, loaded->path_, nccl_version_text(loaded->version_), missing);
     }
     find_later_ones(library, loaded->functions_);

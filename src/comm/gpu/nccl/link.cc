@@ -82,7 +82,7 @@ Status NcclLink::failure(std::string_view doing, Code code) const {
 Result<nccl::UniqueId> NcclLink::get_grow_id() {
   nccl::UniqueId id{};
   const Code code = (*library_)->get_grow_id(comm_, &id);
-  if (code != Code::kSuccess) return failure("make an id to grow by", code);
+  if (code != Code::kSuccess) return failure("make an id to grow a world", code);
   return id;
 }
 
@@ -128,12 +128,13 @@ bool NcclLink::can_suspend() const {
 
 Status NcclLink::suspend(const Pause& pause) {
   is_suspended_ = true;  // a part of it on failure
-  return settle("give back the memory of NCCL", (*library_)->suspend(comm_, nccl::kSuspendMemory),
+  return settle("free the memory of NCCL", (*library_)->suspend(comm_, nccl::kSuspendMemory),
                 pause);
 }
 
 Status NcclLink::resume(const Pause& pause) {
-  FFDL_RETURN_IF_ERROR(settle("take the memory of NCCL again", (*library_)->resume(comm_), pause));
+  FFDL_RETURN_IF_ERROR(
+      settle("allocate the memory of NCCL again", (*library_)->resume(comm_), pause));
   is_suspended_ = false;
   return {};
 }
@@ -144,7 +145,7 @@ void NcclLink::revoke() {
   if ((*library_)->revoke == nullptr || is_suspended_) return abort();
   const Time latest = deadline_in(base::kNcclLeaveMax);
   const Code code = (*library_)->revoke(comm_, 0);
-  const Status ended = settle("end what runs", begun(code), [latest]() -> Status {
+  const Status ended = settle("end the running operations", begun(code), [latest]() -> Status {
     std::this_thread::yield();
     if (std::chrono::steady_clock::now() < latest) return {};
     return Status(StatusCode::kTimeout, "it does not end");

@@ -17,7 +17,7 @@ NcclPlan plan_grown(std::span<const NcclPast> ranks) {
     if ((past.calls & NcclPast::kGrow) == 0) return anew("this NCCL cannot grow a world");
     if (!is_member(past)) continue;
     if (past.rank != static_cast<int32_t>(rank)) return anew("a member has another rank");
-    if (past.state == State::kRevoked) return anew("what failed cannot be grown");
+    if (past.state == State::kRevoked) return anew("a world that has failed cannot be grown");
   }
   return {.way = NcclPlan::Way::kGrow};
 }
@@ -49,7 +49,7 @@ uint32_t nccl_calls(const nccl::Functions& library) {
 
 NcclPlan plan_nccl_world(std::span<const NcclPast> ranks) {
   const auto first = std::ranges::find_if(ranks, is_member);
-  if (first == ranks.end()) return anew("no member was in a world before");
+  if (first == ranks.end()) return anew("no member was in a previous world");
   int32_t members = 0;
   for (const NcclPast& past : ranks) {
     if (!is_member(past)) continue;
@@ -57,13 +57,14 @@ NcclPlan plan_nccl_world(std::span<const NcclPast> ranks) {
     if (past.generation != first->generation || past.size != first->size) {
       return anew("the members are from several worlds");
     }
-    if (past.state == State::kGone) return anew("a member has nothing left of the world before");
+    if (past.state == State::kGone)
+      return anew("a member has no communicator of the previous world left");
   }
   // One rank has no connections. (NCCL has also failed to grow from one.)
   if (first->size == 1 || ranks.size() == 1) return anew("one rank has no connections to keep");
   const bool has_newcomers = std::ssize(ranks) > members;
   if (!has_newcomers) return plan_shrunk(ranks);
-  if (members < first->size) return anew("some have left and others joined");
+  if (members < first->size) return anew("some members left and others joined");
   return plan_grown(ranks);
 }
 

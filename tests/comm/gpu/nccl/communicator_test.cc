@@ -192,7 +192,8 @@ TEST_F(NcclCommunicatorTest, ARankWithoutNcclIsNamedToTheOthers) {
     if (rank == 1) library = Status(StatusCode::kUnimplemented, "load NCCL: it is not here");
     EXPECT_FAILS(connect_nccl({1, rank, members_named(3)}, *store, soon(), std::move(library)),
                  StatusCode::kUnimplemented,
-                 rank == 1 ? "load NCCL: it is not here" : "rank 1 'm1' has no GPU or no NCCL");
+                 rank == 1 ? "load NCCL: it is not here"
+                           : "rank 1 'm1' has no usable GPU or no usable NCCL");
   });
 }
 
@@ -203,7 +204,7 @@ TEST_F(NcclCommunicatorTest, TwoMembersWithOneGpuAreNamed) {
   fake.last_error = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 3b000";
   on_threads(2, [&](int rank) {
     const auto made = connect_nccl({1, rank, members_named(2)}, *store, soon());
-    for (const char* text : {"'m1' and 'm0' have one GPU", "both on CUDA device 3b000",
+    for (const char* text : {"'m1' and 'm0' use the same GPU", "both on CUDA device 3b000",
                              "'ffdl run --nproc-per-node gpu'", "Backend::kDeviceShm"}) {
       EXPECT_FAILS(made, StatusCode::kInvalidArgument, text);
     }
@@ -219,8 +220,8 @@ TEST_F(NcclCommunicatorTest, UnlikeVersionsAreRefused) {
     const auto& library = rank == 0 ? newer : older;
     EXPECT_FAILS(connect_nccl({1, rank, members_named(2)}, *store, soon(), library),
                  StatusCode::kInvalidArgument,
-                 rank == 0 ? "rank 1 'm1' has NCCL 2.28.9, this one has 2.30.7"
-                           : "rank 0 'm0' has NCCL 2.30.7, this one has 2.28.9");
+                 rank == 0 ? "rank 1 'm1' has NCCL 2.28.9, this rank has 2.30.7"
+                           : "rank 0 'm0' has NCCL 2.30.7, this rank has 2.28.9");
   });
 }
 

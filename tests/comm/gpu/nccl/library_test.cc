@@ -63,7 +63,7 @@ TEST(NcclLibrary, OneThatIsMissingIsNamedWithAllPlaces) {
 
 TEST(NcclLibrary, OneThatCannotDoIsRefused) {
   EXPECT_FAILS(NcclLibrary::load({kFakeNcclOld}), StatusCode::kUnimplemented,
-               "it is version 2.10.3, and 2.14.0 is the least");
+               "it is version 2.10.3, but calls with a deadline need 2.14.0 or newer");
   EXPECT_FAILS(NcclLibrary::load({kFakeNcclBroken}), StatusCode::kUnimplemented,
                "version 2.21.5 has no ncclGetUniqueId");
   EXPECT_FAILS(NcclLibrary::load({"libm.so.6"}), StatusCode::kUnimplemented,

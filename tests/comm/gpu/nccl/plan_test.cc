@@ -50,22 +50,22 @@ TEST(NcclPlan, WhateverElseItIsAllConnectAnewAndSayWhy) {
     std::vector<NcclPast> ranks;
     std::string reason;
   } cases[] = {
-      {{newcomer(), newcomer()}, "no member was in a world before"},
-      {{newcomer()}, "no member was in a world before"},
+      {{newcomer(), newcomer()}, "no member was in a previous world"},
+      {{newcomer()}, "no member was in a previous world"},
       {{member(0, 3), elsewhere}, "the members are from several worlds"},
       {{member(0, 3), member(1, 2)}, "the members are from several worlds"},
-      {{member(0, 3), member(1, 3, PastState::kGone)}, "nothing left of the world before"},
-      {{member(0, 2), member(1, 2, PastState::kGone), newcomer()}, "nothing left"},
+      {{member(0, 3), member(1, 3, PastState::kGone)}, "of the previous world left"},
+      {{member(0, 2), member(1, 2, PastState::kGone), newcomer()}, "previous world left"},
       {{member(0, 1), newcomer()}, "one rank has no connections"},
       {{member(1, 3)}, "one rank has no connections"},
-      {{member(0, 3), member(1, 3), newcomer()}, "some have left and others joined"},
+      {{member(0, 3), member(1, 3), newcomer()}, "some members left and others joined"},
       {{member(0, 2), member(1, 2)}, "the members are the same"},
       {{member(2, 3), member(0, 3)}, "the members have another order"},
       {{member(1, 3), member(1, 3)}, "the members have another order"},
       {{newcomer(), member(0, 2), member(1, 2)}, "a member has another rank"},
       {{member(1, 2), member(0, 2), newcomer()}, "a member has another rank"},
       {{member(0, 2, PastState::kRevoked), member(1, 2), newcomer()},
-       "what failed cannot be grown"},
+       "a world that has failed cannot be grown"},
       {{member(0, 2), member(1, 2), newcomer(NcclPast::kShrink)}, "cannot grow a world"},
       {{member(0, 3), member(1, 3, PastState::kQuiet, NcclPast::kGrow)}, "cannot shrink a world"},
   };
