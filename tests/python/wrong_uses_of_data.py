@@ -21,7 +21,7 @@ rows("ledger", [
       "give 1 to 281474976710656 for both, and make the first"),
      lambda: ledger(
         order=ffdl.SampleOrder.GLOBAL, batch_samples=5, micro_batch_samples=2)),
-    ("of_windows_of_0", I, ("make a ledger", "give 1, or use Shuffle::kSamples"),
+    ("of_windows_of_0", I, ("make a ledger", "give 1, or more with Shuffle::kSamples"),
      lambda: ledger(
         shuffle=ffdl.Shuffle.SAMPLES, window_partitions=0)),
     ("of_a_shuffle_of_text", T, ("make_session_ledger(): incompatible", "Invoked with types: "),
