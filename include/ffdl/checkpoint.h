@@ -91,8 +91,10 @@ FFDL_API Result<Checkpoint> save_checkpoint(const CheckpointOptions& options,
                                             const std::string& job = "job");
 
 // Loads the newest checkpoint in the options' folder into `tensors`. Any number of members may have
-// written it, from any memory. Checks every byte against its hash. After an error `tensors` are
-// undefined. On return, tensors in a GPU's memory are valid for all streams.
+// written it, from any memory. With options.names `tensors` may be some of the checkpoint's, in any
+// order, such as the weights without the optimizer's state. Without names they are all of them.
+// Checks every byte that it reads against its hash. After an error `tensors` are undefined. On
+// return, tensors in a GPU's memory are valid for all streams.
 // Errors: kNotFound (no checkpoint), kCorrupt (damaged; the message names the file),
 //         kInvalidArgument (the checkpoint has other tensors), kUnavailable, with a device also
 //         kUnimplemented.

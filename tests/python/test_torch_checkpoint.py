@@ -110,6 +110,15 @@ def test_another_model_is_refused(tmp_path):
         open_trainer(make_model(), checkpoints=ffdl.CheckpointOptions(tmp_path, resume=True))
 
 
+def test_weights_are_loaded_alone(tmp_path):
+    at_checkpoint = stop_in_the_middle(tmp_path)
+    model, *_ = make_parts()
+    names = [name for name, _ in model.named_parameters()]
+    ffdl.load_checkpoint(
+        ffdl.CheckpointOptions(tmp_path, names=names), [one.data for one in model.parameters()])
+    expect_equal(dict(model.named_parameters()), {name: at_checkpoint[name] for name in names})
+
+
 def test_names_that_were_given_stay(tmp_path):
     model = torch.nn.Linear(2, 1)
     names = ["w", "b", "settings"]

@@ -381,6 +381,65 @@ def test_a_newcomers_scheduler_goes_on_where_the_others_are(name):
         assert mine == theirs
 
 
+def a_group_for_each(layers):
+    """A model, its parameters by name in a group for each, and the scheduler of 1,000 rates."""
+    model = torch.nn.Sequential(*[torch.nn.Linear(1, 1) for _ in range(layers)])
+    optimizer = torch.optim.SGD(
+        [{"params": [(name, one)], "lr": 0.1 * 0.99**i, "momentum": 0.9}
+         for i, (name, one) in enumerate(model.named_parameters())])
+    return model, optimizer, lr.ExponentialLR(optimizer, 0.9)
+
+
+def test_settings_have_room_for_a_thousand_groups():
+    _, optimizer, scheduler = a_group_for_each(500)
+    first = Settings(optimizer, scheduler, 0)
+    for _ in range(20):  # the rates get longer as text
+        optimizer.step()
+        scheduler.step()
+    first.record()
+    _, optimizer, scheduler = a_group_for_each(500)
+    second = Settings(optimizer, scheduler, 1 << 62)
+    second.bytes.copy_(first.bytes)
+    second.may_differ = True
+    second.restore()
+    assert [group["lr"] for group in optimizer.param_groups] == first._scheduler.get_last_lr()
+    assert second.seed == 0
+
+
+def test_a_thousand_groups_go_on_from_a_checkpoint(tmp_path):
+    def train_to(steps, **options):
+        torch.manual_seed(3)
+        model, optimizer, scheduler = a_group_for_each(500)
+        trainer = open_trainer(model, optimizer, scheduler=scheduler, **options)
+        for _ in trainer.batches():
+            model(torch.ones(1, 1)).sum().backward()
+            trainer.step()
+            if trainer.session.step == steps:
+                break
+        return trainer, model, optimizer
+
+    options = ffdl.CheckpointOptions(str(tmp_path), every_steps=2)
+    trainer, *_ = train_to(4, checkpoints=options)
+    wait_for(lambda: trainer.session.stats.checkpoints == 2, "there is a checkpoint")
+    del trainer
+    _, *undisturbed = train_to(6)
+    _, *resumed = train_to(6, checkpoints=options)
+    expect_equal(*(state_of(model) for model, _ in (undisturbed, resumed)))
+    first, second = ([group["lr"] for group in optimizer.param_groups]
+                     for _, optimizer in (undisturbed, resumed))
+    assert first == second
+
+
+def test_a_scheduler_that_grows_is_refused():
+    optimizer = OPTIMIZERS["sgd"](make_model().parameters())
+    scheduler = lr.ExponentialLR(optimizer, 0.9)
+    scheduler.past = []  # state_dict() has it
+    settings = Settings(optimizer, scheduler, 0)
+    scheduler.past = [0.5] * 20000
+    with pytest.raises(ffdl.InvalidArgument, match="grows with the steps"):
+        settings.record()
+
+
 def test_schedulers_that_cannot_be():
     model, other = make_model(), make_model()
     optimizer, another = (OPTIMIZERS["sgd"](one.parameters()) for one in (model, other))

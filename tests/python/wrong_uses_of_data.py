@@ -229,7 +229,7 @@ rows("policy", [
      lambda: ffdl.load_checkpoint(
         ffdl.CheckpointOptions(folder()), [floats()])),
     ("checkpoint_of_another_model", I,
-     ("restore that file, or set skip_damaged to take an older one",),
+     ("load the checkpoint into the model that wrote it",),
      lambda: [
         options := ffdl.CheckpointOptions(folder()), ffdl.save_checkpoint(options, [floats(4)]),
         ffdl.load_checkpoint(options, [floats(5)])]),

@@ -210,8 +210,10 @@ driver or CUDA.)");
       py::arg("options"), py::arg("tensors"),
       R"(Loads the newest checkpoint in the options' folder into arrays; returns a Checkpoint.
 
-It may have been written by any number of members, of a session or by save_checkpoint(). Every
-byte is checked; the arrays are undefined after an exception. They may be in a GPU's memory,
+It may have been written by any number of members, of a session or by save_checkpoint(). With
+options.names the arrays may be some of the checkpoint's tensors, such as the weights without the
+optimizer's state, in any order. Without names they are all of them. Every byte that is read is
+checked; the arrays are undefined after an exception. They may be in a GPU's memory,
 wherever the saved arrays were; there, they are ready for all streams. Lets other threads run.
 Raises NotFound (there is none), Corrupt (file and byte), InvalidArgument (it holds other
 tensors), Unavailable, Unimplemented (as save_checkpoint).)");

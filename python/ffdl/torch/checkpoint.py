@@ -29,7 +29,14 @@ from .. import (
     save_checkpoint,
 )
 from ..checkpoints.folder import job_of, list_folder, parse_manifest
-from .training.common_state import SETTINGS, SETTINGS_BYTES, Buffers, Settings, name_state, names_of
+from .training.common_state import (
+    SETTINGS,
+    Buffers,
+    Settings,
+    name_state,
+    names_of,
+    write_settings,
+)
 from .training.layout import Layout, layout_of, read_layout, write_layout
 from .training.optimizers import (
     ResetState,
@@ -442,11 +449,11 @@ def _take_settings(doing: str, content: dict[str, Any], into: torch.Tensor) -> N
         raise InvalidArgument(
             f"{doing}: its hyperparameters have no JSON form ({error}); save numbers and text only"
         ) from error
-    if len(text) > SETTINGS_BYTES:
-        raise InvalidArgument(
-            f"{doing}: its settings take {len(text)} bytes; save at most {SETTINGS_BYTES}")
-    into.zero_()
-    into[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.int8)
+
+    def refuse(why: str) -> None:
+        raise InvalidArgument(f"{doing}: {why}")
+
+    write_settings(text, into, refuse)
 
 
 # --- the files of others --------------------------------------------------------------------------

@@ -94,8 +94,10 @@ Result<Checkpoint> load_checkpoint(const CheckpointOptions& options,
   FFDL_ASSIGN_OR_RETURN(const auto on_gpu, memory_of(options));
   elastic::HostMemory on_host;
   elastic::UserMemory& memory = on_gpu ? *on_gpu : on_host;
-  FFDL_ASSIGN_OR_RETURN(auto loaded,
-                        folder.load_first(published, options.skip_damaged, facts, memory, tensors));
+  using Selection = elastic::CheckpointFolder::Selection;
+  FFDL_ASSIGN_OR_RETURN(
+      auto loaded, folder.load_first(published, options.skip_damaged, facts, memory, tensors,
+                                     options.names.empty() ? Selection::kAll : Selection::kNamed));
   if (loaded) return *std::move(loaded);
   return base::make_error(StatusCode::kNotFound,
                           "load a checkpoint from '{}': none was published there; name the folder "

@@ -1,6 +1,7 @@
 #include "elastic/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "base/errors.h"
@@ -32,7 +33,33 @@ Status check_tensors(std::span<const TensorFacts> stored, std::span<const Tensor
   return {};
 }
 
-// Reads shards into a state, and the bytes beside it.
+// Returns where each stored tensor is read to: the buffer of the wanted tensor of that name, or one
+// without data.
+Result<std::vector<Buffer>> choose_by_name(std::span<const TensorFacts> stored,
+                                           std::span<const TensorFacts> wanted,
+                                           std::span<const Buffer> into) {
+  std::map<std::string_view, size_t> places;
+  for (size_t i = 0; i < stored.size(); ++i) places.emplace(stored[i].name, i);
+  std::vector<Buffer> targets(stored.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto place = places.find(wanted[i].name);
+    if (place == places.end()) {
+      return base::invalid_argument(
+          "it has no '{}', but {} tensors, the first of them '{}'; give names of these",
+          wanted[i].name, stored.size(), stored.empty() ? "" : stored.front().name);
+    }
+    const TensorFacts& found = stored[place->second];
+    if (found != wanted[i]) {
+      return base::invalid_argument(
+          "it has '{}' of {} {}, but the given tensor has {} {}; give one like it", found.name,
+          found.count, to_string(found.dtype), wanted[i].count, to_string(wanted[i].dtype));
+    }
+    targets[place->second] = into[i];
+  }
+  return targets;
+}
+
+// Reads shards into a state, and the bytes beside it. Skips tensors whose buffer has no data.
 class Loader {
  public:
   Loader(std::span<const TensorFacts> tensors, UserMemory& memory, std::span<const Buffer> into)
@@ -68,6 +95,7 @@ class Loader {
     }
     auto* const data = static_cast<std::byte*>(into_[piece->tensor].data);
     pieces_.push_back(*piece);
+    if (data == nullptr) return {};
     return shard.read(
         entry, memory_,
         {data + piece->begin * element_bytes(entry.dtype), piece->count, entry.dtype});
@@ -270,15 +298,20 @@ Result<Manifest> CheckpointFolder::read_manifest(const WrittenManifest& manifest
 
 Result<Checkpoint> CheckpointFolder::load_parts(const WrittenManifest& written,
                                                 std::span<const TensorFacts> tensors,
-                                                UserMemory& memory,
-                                                std::span<const Buffer> into) const {
+                                                UserMemory& memory, std::span<const Buffer> into,
+                                                Selection selection) const {
   FFDL_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(written));
-  FFDL_RETURN_IF_ERROR(check_tensors(manifest.tensors, tensors));
+  std::vector<Buffer> targets(into.begin(), into.end());
+  if (selection == Selection::kAll) {
+    FFDL_RETURN_IF_ERROR(check_tensors(manifest.tensors, tensors));
+  } else {
+    FFDL_ASSIGN_OR_RETURN(targets, choose_by_name(manifest.tensors, tensors, into));
+  }
   const std::string folder = path_in(path_, folder_part(written.path));
   const CheckpointLabel& label = manifest.label;
   Checkpoint checkpoint = {
       folder, label.job, label.lineage, label.generation, label.step, manifest.metric, {}, {}};
-  Loader loader(tensors, memory, into);
+  Loader loader(manifest.tensors, memory, targets);
   for (const ShardFacts& facts : manifest.shards) {
     FFDL_ASSIGN_OR_RETURN(const ShardReader shard, ShardReader::open(files_, folder, facts));
     FFDL_RETURN_IF_ERROR(loader.read(shard, path_in(folder, facts.name), checkpoint));
@@ -292,8 +325,9 @@ Result<Checkpoint> CheckpointFolder::load_parts(const WrittenManifest& written,
 
 Result<Checkpoint> CheckpointFolder::load(const WrittenManifest& manifest,
                                           std::span<const TensorFacts> tensors, UserMemory& memory,
-                                          std::span<const Buffer> into) const {
-  auto loaded = load_parts(manifest, tensors, memory, into);
+                                          std::span<const Buffer> into,
+                                          Selection selection) const {
+  auto loaded = load_parts(manifest, tensors, memory, into, selection);
   if (loaded.ok()) return loaded;
   Status failure = std::move(loaded).status().with_context(
       fmt::format("load checkpoint '{}'", path_in(path_, folder_part(manifest.path))));
@@ -303,23 +337,24 @@ Result<Checkpoint> CheckpointFolder::load(const WrittenManifest& manifest,
 
 Result<std::optional<Checkpoint>> CheckpointFolder::load_first(
     std::span<const WrittenManifest> candidates, bool skip_damaged,
-    std::span<const TensorFacts> tensors, UserMemory& memory, std::span<const Buffer> into) const {
+    std::span<const TensorFacts> tensors, UserMemory& memory, std::span<const Buffer> into,
+    Selection selection) const {
   Status first;
   for (const WrittenManifest& candidate : candidates) {
-    auto loaded = load(candidate, tensors, memory, into);
+    auto loaded = load(candidate, tensors, memory, into, selection);
     if (loaded.ok()) return std::optional(std::move(loaded).value());
     Status failure = std::move(loaded).status();
-    const bool is_damaged = failure.code() != StatusCode::kInvalidArgument;
-    if (is_damaged && skip_damaged)
-      base::log_warning("{}; the next older one is tried", failure.message());
+    if (failure.code() == StatusCode::kInvalidArgument) return failure;
+    if (!skip_damaged) {
+      return base::make_error(failure.code(),
+                              "{}; restore that file, or set skip_damaged to take an older one",
+                              failure.message());
+    }
+    base::log_warning("{}; the next older one is tried", failure.message());
     if (first.ok()) first = std::move(failure);
-    if (!is_damaged || !skip_damaged) break;
   }
   if (first.ok()) return std::optional<Checkpoint>();
-  if (skip_damaged) return first;
-  return base::make_error(first.code(),
-                          "{}; restore that file, or set skip_damaged to take an older one",
-                          first.message());
+  return first;
 }
 
 }  // namespace ffdl::elastic

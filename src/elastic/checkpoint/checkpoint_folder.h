@@ -58,18 +58,22 @@ class CheckpointFolder {
   // --- reading ---
   // Lists the manifests of the published checkpoints, the newest first.
   Result<std::vector<WrittenManifest>> list_published() const;
-  // Loads a checkpoint and checks every byte. `into` is in `memory` and is undefined after an
-  // error. Errors: also those of `memory`, kCorrupt (a file is missing or differs; names it and the
-  // byte), kInvalidArgument (it has other tensors).
+  // kAll: the wanted tensors are all tensors of the checkpoint, in its order. kNamed: they may be
+  // fewer, in any order.
+  enum class Selection { kAll, kNamed };
+  // Loads a checkpoint and checks every byte that it reads. `into` is in `memory` and is undefined
+  // after an error. Errors: also those of `memory`, kCorrupt (a file is missing or differs; names
+  // it and the byte), kInvalidArgument (it has other tensors).
   Result<Checkpoint> load(const WrittenManifest& manifest, std::span<const TensorFacts> tensors,
-                          UserMemory& memory, std::span<const Buffer> into) const;
+                          UserMemory& memory, std::span<const Buffer> into,
+                          Selection selection = Selection::kAll) const;
   // Loads the first candidate; if `skip_damaged`, the first undamaged one. Returns nothing if there
   // is no candidate.
   Result<std::optional<Checkpoint>> load_first(std::span<const WrittenManifest> candidates,
                                                bool skip_damaged,
                                                std::span<const TensorFacts> tensors,
-                                               UserMemory& memory,
-                                               std::span<const Buffer> into) const;
+                                               UserMemory& memory, std::span<const Buffer> into,
+                                               Selection selection = Selection::kAll) const;
 
  private:
   struct Listed {
@@ -83,7 +87,7 @@ class CheckpointFolder {
   Result<Manifest> read_manifest(const WrittenManifest& manifest) const;
   Result<Checkpoint> load_parts(const WrittenManifest& manifest,
                                 std::span<const TensorFacts> tensors, UserMemory& memory,
-                                std::span<const Buffer> into) const;
+                                std::span<const Buffer> into, Selection selection) const;
   bool has_manifest(const std::string& path) const;
   Status discard_shard(const std::string& path, const std::string& name) const;
   Status remove_if_empty(const std::string& path) const;

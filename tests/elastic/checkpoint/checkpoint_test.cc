@@ -57,6 +57,31 @@ TEST_F(CheckpointTest, WhatWasSavedIsLoaded) {
   EXPECT_TRUE(std::filesystem::is_directory(loaded.folder));
 }
 
+// Weights alone, without the rest of a training's state.
+TEST_F(CheckpointTest, NamedTensorsAreLoadedAlone) {
+  ASSERT_OK(save(7));
+  weights_.assign(1000, -1);
+  steps_ = -1;
+  const auto load_as = [&](std::vector<std::string> names, std::vector<Buffer> into) {
+    options_.names = std::move(names);
+    return load_checkpoint(options_, into).status();
+  };
+  const Buffer weights = buffers()[0];
+  const Buffer steps = buffers()[1];
+  EXPECT_OK(load_as({"steps"}, {steps}));
+  EXPECT_EQ(steps_, 7);
+  EXPECT_EQ(weights_, std::vector<float>(1000, -1)) << "nobody asked for it";
+  steps_ = -1;
+  EXPECT_OK(load_as({"steps", "weights"}, {steps, weights}));
+  EXPECT_EQ(steps_, 7);
+  EXPECT_EQ(weights_, std::vector<float>(1000, 7));
+  EXPECT_FAILS(load_as({"bias"}, {steps}), StatusCode::kInvalidArgument,
+               "it has no 'bias', but 2 tensors, the first of them 'weights'");
+  EXPECT_FAILS(load_as({"weights"}, {{weights_.data(), 10}}), StatusCode::kInvalidArgument,
+               "it has 'weights' of 1000 float32, but the given tensor has 10 float32");
+  EXPECT_FAILS(load_as({}, {steps}), StatusCode::kInvalidArgument, "this model has 'state.0'");
+}
+
 TEST_F(CheckpointTest, TheLastAndTheBestStay) {
   double metric = 0;
   options_.metric = [&] { return metric; };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from .. import device as gpu
 from .optimizers import Schedulers, refuse
 
 SETTINGS = "elastic.settings"  # the name of their tensor
-SETTINGS_BYTES = 1 << 14
+_SETTINGS_UNIT = 1 << 14
+_NUMBER_WIDTH = 24  # the longest repr() of a float, and more than that of a 64-bit integer
 
 
 def names_of(model: torch.nn.Module) -> dict[int, str]:
@@ -310,6 +311,35 @@ def _zeros_for_numbers(value: Any) -> Any:
     return 0 if isinstance(value, (int, float)) else value
 
 
+def _room_for(values: dict[str, Any]) -> int:
+    """Returns the size in bytes of the tensor for the settings, a multiple of _SETTINGS_UNIT.
+
+    The size depends on the names and on how many values there are, not on the numbers, so that all
+    members and later checkpoints of one program have the same size.
+    """
+    return -(-_widest(values) // _SETTINGS_UNIT) * _SETTINGS_UNIT
+
+
+def _widest(value: Any) -> int:
+    """Returns the most bytes that a value of this form can have as JSON."""
+    if isinstance(value, dict):
+        return 2 + sum(len(json.dumps(str(key))) + _widest(one) + 4 for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return 2 + sum(_widest(one) + 2 for one in value)
+    return len(json.dumps(value)) if isinstance(value, str) else _NUMBER_WIDTH
+
+
+def write_settings(text: bytes, into: torch.Tensor, refuse: Callable[[str], None]) -> None:
+    """Writes settings to their tensor. Calls refuse(why) if the tensor is too small."""
+    if len(text) > into.numel():
+        refuse(
+            f"its settings take {len(text)} bytes, and there is room for {into.numel()}, by the "
+            "settings at the start; keep no value in a scheduler that grows with the steps"
+        )
+    into.zero_()
+    into[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.int8)
+
+
 def _expect_alike(argument: str, mine: Any, theirs: Any) -> None:
     if (mine is None) != (theirs is None):
         raise InvalidArgument(
@@ -332,7 +362,6 @@ class Settings:
         seed: int,
         grad_scaler: torch.amp.GradScaler | None = None,
     ) -> None:
-        self.bytes = torch.zeros(SETTINGS_BYTES, dtype=torch.int8, device="cpu")
         self.may_differ = False
         self._optimizer = optimizer
         self._scheduler = scheduler
@@ -343,6 +372,7 @@ class Settings:
         self.has_stopped = False  # a worker has asked for the end of the training
         self._present = b""
         self._shown = ""  # the source of `_present`
+        self.bytes = torch.zeros(_room_for(self._values()), dtype=torch.int8, device="cpu")
         self.record()
 
     def record(self) -> None:
@@ -350,14 +380,9 @@ class Settings:
         if self._is_present():
             return
         text = self._text()
-        if len(text) > SETTINGS_BYTES:
-            refuse(type(self._scheduler or self._optimizer).__name__,
-                    f"its settings take {len(text)} bytes; use at most {SETTINGS_BYTES}")
+        if text != self._present:
+            write_settings(text, self.bytes, self._refuse)
         self._shown = repr(self._values())
-        if text == self._present:
-            return
-        self.bytes.zero_()
-        self.bytes[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.int8)
         self._present = text
 
     def restore(self) -> None:
@@ -366,7 +391,7 @@ class Settings:
             return
         self.may_differ = False
         image = self.bytes.numpy().tobytes()
-        if image == self._present.ljust(SETTINGS_BYTES, b"\0"):
+        if image == self._present.ljust(len(image), b"\0"):
             return
         settings = json.loads(image.rstrip(b"\0"))
         given_scale = settings.get("grad_scaler")  # missing in older checkpoints
@@ -466,6 +491,8 @@ class Settings:
         try:
             return json.dumps(self._values(), sort_keys=True).encode()
         except TypeError as error:
-            refuse(type(self._scheduler or self._optimizer).__name__,
-                    f"its settings have no JSON form ({error}); use numbers and text only")
+            self._refuse(f"its settings have no JSON form ({error}); use numbers and text only")
             raise
+
+    def _refuse(self, why: str) -> None:
+        refuse(type(self._scheduler or self._optimizer).__name__, why)
