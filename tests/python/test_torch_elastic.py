@@ -305,7 +305,8 @@ def test_batches_of_a_loader(workers):
         next(trainer.batches(make_data()[0]))
 
 
-def test_a_batch_that_is_corrupt_as_a_whole_gives_nothing(tmp_path):
+@pytest.mark.parametrize("scale", [None, 1024.0])
+def test_a_batch_that_is_corrupt_as_a_whole_gives_nothing(tmp_path, scale):
     path = tmp_path / "numbers.json"
     path.write_text("".join("{\n" if 12 <= i < 24 else f"{i}\n" for i in range(36)))
     loader = ffdl.data.ElasticLoader(
@@ -313,16 +314,82 @@ def test_a_batch_that_is_corrupt_as_a_whole_gives_nothing(tmp_path):
         batch_samples=12, shuffle=ffdl.Shuffle.NONE,
         collate_fn=lambda samples: torch.tensor([[float(one)] * 6 for one in samples]) / 36)
     model, alone = make_model(), make_model()
-    trainer = open_trainer(model, "sgd", ledger=loader)
-    optimizer = OPTIMIZERS["sgd"](alone.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale or 1.0, enabled=scale is not None)
+    trainer = open_trainer(model, "momentum", ledger=loader, grad_scaler=scaler)
+    optimizer = OPTIMIZERS["momentum"](alone.parameters())
     for x in trainer.batches():
-        model(x).square().mean().backward()
+        scaler.scale(model(x).square().mean()).backward()
         trainer.step()
         optimizer.zero_grad()
         alone(x).square().mean().backward()
         optimizer.step()
     assert loader.skipped == 12 and loader.is_done
     expect_close(state_of(alone), state_of(model))
+
+
+class TwoHeads(torch.nn.Module):
+    """A model whose second head is used only if `both` is True."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.last = make_model(), torch.nn.Linear(1, 1)
+        with torch.no_grad():
+            for parameter in self.last.parameters():
+                parameter.fill_(0.5)
+
+    def forward(self, x, both):
+        out = self.body(x)
+        return out + self.last(out) if both else out
+
+
+UNUSED = {
+    "the second head is used late": lambda model, step: step >= 3,
+    "the second head is used at times": lambda model, step: step % 2 == 0,
+    "the body is frozen, and trained again": lambda model, step: [
+        model.body.requires_grad_(step not in (3, 4)), True],
+}
+
+
+@pytest.mark.parametrize("case", UNUSED)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("options", [{}, {"micro_batch_samples": BATCH}], ids=["whole", "in parts"])
+def test_a_parameter_without_a_gradient_stays(name, case, options):
+    """The same bits as plain PyTorch after each step, also where no gradient is not zero."""
+    elastic, alone = TwoHeads(), TwoHeads()
+    optimizer = OPTIMIZERS[name](alone.parameters())
+    trainer = open_trainer(elastic, name, ledger=make_ledger(**options), **options)
+    x, y = make_data()
+    for step, batch in enumerate(trainer.batches()):
+        for model in (elastic, alone):
+            both = UNUSED[case](model, step)
+            loss_of(model(x[batch], both), y[batch]).backward()
+        trainer.step()
+        optimizer.step()
+        optimizer.zero_grad()
+        expect_equal(state_of(alone), state_of(elastic))
+
+
+def test_a_parameter_that_one_worker_uses_is_used():
+    """The second worker's samples never use the second head, and the first worker's do at times."""
+    def worker(rank):
+        model = TwoHeads()
+        trainer = open_trainer(
+            model, "adamw", store, id="ab"[rank], min_workers=2)
+        last = []
+        x, y = make_data()
+        for batch in trainer.batches():
+            both = rank == 0 and trainer.step_number % 2 == 1
+            loss_of(model(x[batch], both), y[batch]).backward()
+            trainer.step()
+            last.append(model.last.weight.item())
+        return state_of(model), last
+
+    store = ffdl.open_store("mem://")
+    (first, of_first), (second, of_second) = on_threads(range(2), worker)
+    expect_equal(first, second)
+    assert of_first == of_second
+    moved = [now != before for before, now in zip([0.5, *of_first], of_first)]
+    assert moved == [step % 2 == 1 for step in range(len(moved))]
 
 
 def test_a_scheduler_of_epochs():

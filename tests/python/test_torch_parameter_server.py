@@ -148,6 +148,24 @@ def test_what_would_be_wrong_is_said(name):
     with pytest.raises(ffdl.InvalidArgument, match="make it float32"):
         make(name, model)
     opt.close()
+
+
+def test_frozen_parameters_are_refused(name):
+    model, opt = make(name)
+    backward(model, 0)
+    opt.step()
+    frozen = next(model.parameters()).requires_grad_(False)
+    backward(model, 1)
+    with pytest.raises(ffdl.InvalidArgument, match="parameter 0 of shape .* was frozen after"):
+        opt.step()
+    frozen.requires_grad_(True)
+    backward(model, 1)
+    opt.step()
+    opt.close()
+    with pytest.raises(ffdl.InvalidArgument, match="parameter 1 of shape .* requires no gradient"):
+        model = make_model()
+        list(model.parameters())[1].requires_grad_(False)
+        make(name + "-2", model)
     with pytest.raises(ffdl.InvalidArgument, match="was closed"):
         opt.step()
 

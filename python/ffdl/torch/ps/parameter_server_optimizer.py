@@ -116,6 +116,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
                 "push during the next mini-batch: 'overlap' needs a model on a GPU, "
                 "Synchrony.ASYNC and no rows_max; leave 'overlap' out"
             )
+        _expect_trainable(self._parameters)
         self._weights = _flatten(self._parameters)
         self._places = [p.data_ptr() for p in self._parameters]
         self._settings = self._present_settings()
@@ -345,6 +346,23 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             raise InvalidArgument(
                 "step: the model's parameters were moved or converted after the optimizer was "
                 "created; move or convert the model before that"
+            )
+        for place, parameter in enumerate(self._parameters):
+            if not parameter.requires_grad:
+                raise InvalidArgument(
+                    f"step: parameter {place} of shape {tuple(parameter.shape)} was frozen after "
+                    "the optimizer was created, but the server's momentum and weight decay would "
+                    "still change it; create an optimizer without it, under another name"
+                )
+
+
+def _expect_trainable(parameters: list[torch.nn.Parameter]) -> None:
+    for place, parameter in enumerate(parameters):
+        if not parameter.requires_grad:
+            raise InvalidArgument(
+                f"put weights into a parameter server: parameter {place} of shape "
+                f"{tuple(parameter.shape)} requires no gradient, but the server's weight decay "
+                "would change it; pass the optimizer only parameters that require gradients"
             )
 
 

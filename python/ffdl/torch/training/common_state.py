@@ -170,6 +170,8 @@ class Gradients:
     the arrays, and requires zeroed arrays.
 
     views: for each parameter, the view of the session's arrays that receives its gradient.
+    used: for each parameter, True if it had a gradient in this step. PyTorch's optimizers leave a
+    parameter without a gradient as it is, and a gradient of zeros would change it.
     """
 
     def __init__(
@@ -183,16 +185,26 @@ class Gradients:
         self.views = views
         self._aside: list[torch.Tensor] = []
         self._has_aside = False
+        self.used = [False] * len(parameters)
         self.drop()
 
-    def attach(self) -> None:
-        for parameter, view in zip(self._parameters, self.views, strict=True):
-            if parameter.grad is not view:
+    def begin_step(self) -> None:
+        self.drop_aside()
+        self.used = [False] * len(self.used)
+
+    def attach(self, used: list[bool]) -> None:
+        """Sets the gradient of each used parameter to its view, and others to None."""
+        for parameter, view, is_used in zip(self._parameters, self.views, used, strict=True):
+            if not is_used:
+                parameter.grad = None
+            elif parameter.grad is not view:
                 parameter.grad = view
 
     def collect(self) -> None:
         """Copies each parameter's gradient to the view of this parameter."""
-        for parameter, view in zip(self._parameters, self.views, strict=True):
+        for place, (parameter, view) in enumerate(zip(self._parameters, self.views, strict=True)):
+            if parameter.grad is not None:
+                self.used[place] = True
             self.collect_one(parameter, view)
 
     @staticmethod

@@ -168,10 +168,12 @@ def elastic(
     docs/guide/gpu.md lists the requirements.
     Gradients are stored in one array per bucket. If a step has micro-batches, or if noise is
     measured, there is one array per dtype. During the optimizer's step, each ``parameter.grad`` is
-    a view of such an array. A buffer in ``state_dict()``, such as a running mean of a batch norm,
-    changes by the mean of its changes at all workers. This mean is weighted by samples, as for
-    gradients, and rounded if the buffer has integers. Apart from buffers, the results of a
-    mini-batch must not depend on the worker. docs/guide/sessions.md lists all conditions.
+    a view of such an array. It is None if no worker's samples used the parameter in this step, and
+    the optimizer then leaves the parameter as it is, as in PyTorch. A buffer in ``state_dict()``,
+    such as a running mean of a batch norm, changes by the mean of its changes at all workers. This
+    mean is weighted by samples, as for gradients, and rounded if the buffer has integers. Apart
+    from buffers, the results of a mini-batch must not depend on the worker. docs/guide/sessions.md
+    lists all conditions.
     If elastic() is called on the main thread, it installs a handler of SIGTERM that asks this
     worker to leave. ``ffdl run`` sends SIGTERM to end a worker. If the loop installs another
     handler later, both handlers are called.
@@ -243,7 +245,8 @@ class Elastic(TrainingLoop):
              *zip(self._buffers.names, self._buffers.settled, strict=True)])
         self._loss_scale = LossScale(grad_scaler, self._optimizer, self._device)
         self._loss_scale.expect_no_noise(noise_interval is not None, participants)
-        self._loop_values = LoopValues(self._optimizer, has_set=self._scheduler is None)
+        self._loop_values = LoopValues(
+            self._optimizer, self._scheduler is None, len(parameters))
         averaged = Averaged(
             [*parameters[::-1], self._loop_values.form, *self._buffers.forms], bucket_bytes,
             self._device)
@@ -437,7 +440,7 @@ class Elastic(TrainingLoop):
         return samples if planned is None else planned, self._plan.cut
 
     def _begin_step(self) -> None:
-        self._gradients.drop_aside()
+        self._gradients.begin_step()
         self._loop_values.begin_step()
         self._is_applied = False
         self._votes = False
@@ -463,7 +466,7 @@ class Elastic(TrainingLoop):
         self._loss = given if self._loss is None else self._loss + given
         self._loss_share += share
         if not self._is_due:  # its batches are added up, and not sent yet
-            self._loop_values.send(self._votes, self._loss, self._loss_share)
+            self._send_loop_values()
 
     def _whole_steps(
         self, dataset: Any, samples: int | None, collate: Callable[[Sequence[Any]], Any]
@@ -508,7 +511,7 @@ class Elastic(TrainingLoop):
         self._gradients.collect()
         if self._plan.has_micro_batches:
             self._buffers.collect()
-            self._loop_values.send(not self._is_empty, self._loss)
+            self._loop_values.send(not self._is_empty, self._gradients.used, self._loss)
             self._loss = None
             gpu.wait_for_current_stream(self._device)
             self.session.add_micro_batch(self._part)
@@ -524,7 +527,10 @@ class Elastic(TrainingLoop):
         if self._part < taken:
             self._gradients.bring_back()
         self._buffers.collect()
-        self._loop_values.send(self._votes, self._loss, self._loss_share)
+        self._send_loop_values()
+
+    def _send_loop_values(self) -> None:
+        self._loop_values.send(self._votes, self._gradients.used, self._loss, self._loss_share)
 
     def _on_world(self, world: World) -> None:
         self._note_world(world)
@@ -542,14 +548,16 @@ class Elastic(TrainingLoop):
             self._settings.has_stopped = True
         if self._each_epoch:
             self._settings.step_epochs(self._ledger.epoch)
-        self._gradients.attach()
-        self._loss_scale.unscale()
+        self._gradients.attach(self._loop_values.used)
+        has_gradient = any(self._loop_values.used)
+        if has_gradient:
+            self._loss_scale.unscale()
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
         self._is_applying = True
         try:
             with self._plan.learning_rate(self._optimizer):
-                self._loss_scale.step()
+                self._loss_scale.step(has_gradient)
         finally:
             self._is_applying = False
         self._buffers.apply()

@@ -1,4 +1,4 @@
-"""Exchanges the decisions of the workers' loops: hyperparameters, and requests to stop."""
+"""Exchanges the decisions of the workers' loops: hyperparameters, used parameters, and the end."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ def _is_number(value: Any) -> bool:
 class LoopValues:
     """Sends the hyperparameters of an optimizer's groups along with the gradients of a step.
 
+    Also sends which parameters the loop has used, that is, which have a gradient.
+
     Each worker with samples sends the hyperparameters that its loop has set. The hyperparameters
     must be equal at all these workers. The workers without samples receive the hyperparameters. Any
     worker may ask to stop the training.
@@ -38,6 +40,7 @@ class LoopValues:
     carried: the tensor that the session averages.
     asks_to_stop: True if this worker asks to stop the training.
     has_set: True if the loop may set hyperparameters.
+    used: for each parameter, True if a worker's samples used it in the last applied step.
     changes: the number of steps that changed a hyperparameter other than a learning rate.
     mean_loss: the mean loss over the samples of the last applied step. Only workers that passed a
     loss contribute. None: no worker passed a loss.
@@ -46,10 +49,12 @@ class LoopValues:
     metric.
     """
 
-    def __init__(self, optimizer: Any, has_set: bool) -> None:
+    def __init__(self, optimizer: Any, has_set: bool, parameters: int) -> None:
         self._optimizer = optimizer
         self._places = list(self._find())
-        self.form = torch.empty(_HEAD + 16 * len(self._places), dtype=torch.float32, device="meta")
+        self._end = _HEAD + 16 * len(self._places)  # of the numbers
+        self.form = torch.empty(self._end + parameters, dtype=torch.float32, device="meta")
+        self.used = [False] * parameters
         self.carried: torch.Tensor
         self.asks_to_stop = False
         self.changes = 0
@@ -60,20 +65,24 @@ class LoopValues:
         self._has_set = has_set
         self._sent = torch.zeros(0)
         self._values: npt.NDArray[np.float64] = np.zeros(0)  # that were sent last
+        self._sent_used: list[bool] = []
         self._has_sent = False  # in this step
         self._others: list[float] = []  # the last numbers that are no learning rates
 
-    def send(self, votes: bool, loss: torch.Tensor | float | None, share: float = 1.0) -> None:
+    def send(
+        self, votes: bool, used: list[bool], loss: torch.Tensor | float | None, share: float = 1.0
+    ) -> None:
         """Writes this worker's values for a step in which it has samples.
 
         votes: False if the loop's body did not run, because all samples are corrupt. Then the other
         workers decide on the hyperparameters.
+        used: for each parameter, whether it has a gradient.
         loss: the mean loss over this worker's samples. If only the fraction `share` of these
         samples has a loss: the sum of the losses, divided by the number of all samples. None: the
         loss is not known.
         """
         if votes:
-            self._send_numbers()
+            self._send_numbers(used)
         else:
             self.carried.zero_()
         self.carried[1] = float(self.asks_to_stop)
@@ -87,14 +96,16 @@ class LoopValues:
             self.carried[4] = self.metric
             self.carried[5] = 1
 
-    def _send_numbers(self) -> None:
+    def _send_numbers(self, used: list[bool]) -> None:
         values = self._present()
-        if self._sent.numel() == 0 or values.tobytes() != self._values.tobytes():
+        is_sent = self._sent.numel() > 0 and used == self._sent_used
+        if not is_sent or values.tobytes() != self._values.tobytes():
             self._values = values
+            self._sent_used = list(used)
             pieces = np.frombuffer(values.tobytes(), np.uint8).astype(np.float32) - _MIDDLE
             head = [1.0] + [0.0] * (_HEAD - 1)
             self._sent = torch.from_numpy(
-                np.concatenate([head, pieces, pieces * pieces]).astype(np.float32))
+                np.concatenate([head, pieces, pieces * pieces, used]).astype(np.float32))
         self._has_sent = True
         self.carried.copy_(self._sent)
 
@@ -111,7 +122,7 @@ class LoopValues:
         self.sent_metric = None
 
     def receive(self) -> bool:
-        """Sets hyperparameters, mean_loss and received_metric to the averages of an applied step.
+        """Sets hyperparameters, mean_loss, received_metric and `used` to those of an applied step.
 
         Returns True if a worker asks to stop. Raises InvalidArgument if workers sent different
         hyperparameters.
@@ -120,10 +131,12 @@ class LoopValues:
         votes, stop, loss, with_loss, metric, with_metric = mean[:_HEAD].tolist()
         self.mean_loss = loss / with_loss if with_loss > 0 else None
         self.received_metric = metric / with_metric if with_metric > 0 else None
-        if self._has_set and self._has_sent and torch.equal(mean[_HEAD:], self._sent[_HEAD:]):
+        self.used = (mean[self._end:] > 0).tolist()
+        numbers = slice(_HEAD, self._end)
+        if self._has_set and self._has_sent and torch.equal(mean[numbers], self._sent[numbers]):
             self._set(self._values)
         elif self._has_set and votes > 0:  # else no loop has run
-            self._take(mean[_HEAD:].numpy().astype(np.float64) / votes)
+            self._take(mean[numbers].numpy().astype(np.float64) / votes)
         return stop > 0
 
     def _take(self, values: npt.NDArray[np.float64]) -> None:

@@ -56,12 +56,14 @@ class LossScale:
                 "loop, clip with clip_norm=, and use float32 parameters"
             ) from error
 
-    def step(self) -> None:
+    def step(self, has_gradient: bool) -> None:
         """Steps the optimizer, and then updates the GradScaler if there is one.
 
         The GradScaler skips the optimizer's step if a gradient is not finite.
+        has_gradient: False if no parameter has a gradient. The GradScaler is then left out, as it
+        refuses such a step.
         """
-        if self._scaler is None:
+        if self._scaler is None or not has_gradient:
             self._optimizer.step()
             return
         self._scaler.step(self._optimizer)
