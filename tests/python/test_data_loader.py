@@ -211,9 +211,17 @@ def test_data_sets_of_many_kinds():
     seen = run(ElasticLoader(x, batch_samples=7, shuffle=ffdl.Shuffle.NONE,
                              collate_fn=lambda rows: [len(rows), rows[1].tolist()]))
     assert seen == [[7, [2, 3]]]
-    for dataset in ((x, y[:5]), iter(x), [x for x in ()]):
+    columns = {"rows": x, "label": y, "text": [f"query {n}" for n in range(7)]}
+    for batch in run(ElasticLoader(columns, batch_samples=4)):
+        assert (batch["rows"][:, 0] * 5 == batch["label"]).all()
+        assert batch["text"] == [f"query {n // 10}" for n in batch["label"]]
+    by_number = {n: n * 10 for n in range(7)}
+    assert sorted(np.concatenate(run(ElasticLoader(by_number, batch_samples=4)))) == y.tolist()
+    for dataset in ((x, y[:5]), {"x": x, "y": y[:5]}, iter(x), [x for x in ()]):
         with pytest.raises(ffdl.InvalidArgument):
             ElasticLoader(dataset, batch_samples=4)
+    with pytest.raises(ffdl.InvalidArgument, match="write 'for batch in trainer.batches"):
+        list(ElasticLoader(x, batch_samples=4))
 
 
 def test_shards_that_are_iterated_over():

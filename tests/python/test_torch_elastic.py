@@ -551,6 +551,10 @@ def test_what_would_be_wrong_is_said():
     with pytest.raises(ffdl.InvalidArgument, match="pass a scheduler"):
         trainer.step()
     optimizer.param_groups[0]["lr"] = 0.02
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
+    with pytest.raises(ffdl.InvalidArgument, match="has 2 parameter groups, but had 1"):
+        trainer.step()
+    del optimizer.param_groups[1]
     trainer.step()
     one_batch(trainer, model)
     model.double()

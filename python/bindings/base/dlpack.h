@@ -18,6 +18,8 @@ inline constexpr uint8_t kInt = 0;
 inline constexpr uint8_t kUInt = 1;
 inline constexpr uint8_t kFloat = 2;
 inline constexpr uint8_t kBFloat = 4;
+inline constexpr uint8_t kComplex = 5;
+inline constexpr uint8_t kBool = 6;
 
 struct Tensor {
   void* data;

@@ -90,6 +90,14 @@ py::object dlpack_capsule(const py::object& object, const char* name) {
   return method(**options);  // the producer does not know versions
 }
 
+// Returns the name of a type that no array may have.
+std::string name_of_type(uint8_t code, uint8_t bits) {
+  if (code == dlpack::kBool) return "bool";
+  if (code == dlpack::kComplex) return "complex" + std::to_string(bits);
+  return "a type of " + std::to_string(bits) + " bits (DLPack's number " + std::to_string(code) +
+         ")";
+}
+
 void set_dlpack_type(const dlpack::Tensor& tensor, ForeignArray& array) {
   const uint8_t code = tensor.type_code;
   array.item_bytes = int64_t{tensor.type_bits} * tensor.type_lanes / 8;
@@ -100,8 +108,7 @@ void set_dlpack_type(const dlpack::Tensor& tensor, ForeignArray& array) {
                : code == dlpack::kBFloat ? kBFloatKind
                                          : kOtherKind;
   if (array.dtype()) return;
-  array.type_name = "DLPack's type " + std::to_string(code) + " with " +
-                    std::to_string(tensor.type_bits) + " bits";
+  array.type_name = name_of_type(code, tensor.type_bits);
 }
 
 // Leaves the capsule unmarked, so that it releases the tensor when it is destroyed.

@@ -24,7 +24,7 @@ from ..errors import InvalidArgument, WorldChanged
 from . import forecast, parts
 from .ledger_log import logged
 from .loading import Loading
-from .reading import size_of
+from .reading import by_rows, size_of
 from .samplers import SampledOrder
 from .workers import WorkerPool
 
@@ -55,7 +55,8 @@ class ElasticLoader:
 
     dataset: an object with ``__len__`` and ``__getitem__``, such as a data set of PyTorch or
     Hugging Face. ``__getitems__`` is called if it exists. NumPy arrays, tuples of arrays with equal
-    numbers of rows, ffdl.DataSource and ffdl.data.IterableShards also work.
+    numbers of rows, dicts of columns, ffdl.DataSource and ffdl.data.IterableShards also work. A
+    sample of a dict of columns is a dict of a row's values.
     batch_samples: the number of samples in a step, summed over all workers, if `order` is
     SampleOrder.GLOBAL (the default). Each step then has the same samples for any number of workers.
     If `order` is ON_DEMAND, batch_samples is the number of samples in a batch of this worker. A
@@ -126,6 +127,7 @@ class ElasticLoader:
         learner: Learner | None = None,
         **ledger_options: Any,
     ) -> None:
+        dataset = by_rows(dataset)
         if epochs is None:
             epochs = 1 if steps is None else 0
         if steps is not None and (steps < 1 or store is not None or learner is not None):
@@ -237,6 +239,14 @@ class ElasticLoader:
         if not self._is_global:
             raise TypeError("the number of steps in an epoch is unknown with SampleOrder.ON_DEMAND")
         return -(-self._samples // self.ledger.batch_samples)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Raises InvalidArgument, because the samples are committed step by step."""
+        raise InvalidArgument(
+            "iterate over a loader: it does not know which samples are committed; write 'for batch "
+            "in trainer.batches()' with the trainer of ffdl.torch.elastic(model, optimizer, "
+            "loader), or 'for batch in loader.batches(session)'"
+        )
 
     def next(self) -> Any:
         """Returns the batch of the present step. None: this worker has no batch; call end_step(0).

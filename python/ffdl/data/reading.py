@@ -12,6 +12,34 @@ from .._ffdl import DataSource
 from ..errors import InvalidArgument
 
 
+class Columns:
+    """A data set whose samples are the rows of a dict of columns, as dicts."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        sizes = {name: len(column) for name, column in columns.items()}
+        if len(set(sizes.values())) > 1:
+            raise InvalidArgument(
+                f"load from a 'dict': its columns have {sizes} rows; pass equal numbers of rows")
+        self._columns = columns
+        self._size = next(iter(sizes.values()))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return {name: column[number] for name, column in self._columns.items()}
+
+
+def by_rows(dataset: Any) -> Any:
+    """Returns a dict of columns as a data set of rows, and other data sets unchanged.
+
+    A dict is one of columns if its keys are texts. A dict with numbers as keys is a data set.
+    """
+    if isinstance(dataset, dict) and dataset and all(isinstance(key, str) for key in dataset):
+        return Columns(dataset)
+    return dataset
+
+
 def is_arrays(dataset: Any) -> bool:
     if isinstance(dataset, tuple) and dataset:
         return all(isinstance(array, np.ndarray) for array in dataset)

@@ -466,6 +466,14 @@ class Settings:
         text = self._text()
         if text == self._present:
             return
+        groups = len(self._optimizer.param_groups)
+        before = len(json.loads(self._present)["groups"])
+        if groups != before:
+            raise InvalidArgument(
+                f"end a step: the optimizer has {groups} parameter groups, but had {before} when "
+                "the trainer was created; add all groups before that, also of layers to be "
+                "unfrozen later"
+            )
         if loop_may_set and self._scheduler is None:
             if _without_numbers(text) == _without_numbers(self._present):
                 return
