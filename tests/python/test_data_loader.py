@@ -224,6 +224,27 @@ def test_data_sets_of_many_kinds():
         list(ElasticLoader(x, batch_samples=4))
 
 
+def test_what_pytorch_tells_in_loading_processes():
+    data = pytest.importorskip("torch", reason="PyTorch is not installed").utils.data
+
+    class Known(Rows):
+        begin = None
+
+        def __getitem__(self, number):
+            info = data.get_worker_info()
+            return self.begin, info.id, info.num_workers
+
+    def init(number):
+        info = data.get_worker_info()
+        assert info.id == number
+        info.dataset.begin = 10 * number
+
+    with ElasticLoader(Known(8), batch_samples=4, num_workers=2, worker_init_fn=init) as loader:
+        seen = {tuple(int(one[0]) for one in batch) for batch in run(loader)}
+    assert seen == {(0, 0, 2), (10, 1, 2)}
+    assert data.get_worker_info() is None
+
+
 def test_shards_that_are_iterated_over():
     begun = []
 

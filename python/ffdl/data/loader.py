@@ -23,7 +23,7 @@ from .._options import call_with
 from ..errors import InvalidArgument, WorldChanged
 from . import forecast, parts
 from .ledger_log import logged
-from .loading import Loading
+from .loading import Loading, enter_process
 from .reading import by_rows, size_of
 from .samplers import SampledOrder
 from .workers import WorkerPool
@@ -90,7 +90,8 @@ class ElasticLoader:
     Create the loader before the session. Otherwise these processes keep the session's connections
     open.
     prefetch_factor: the number of batches that each process loads ahead.
-    worker_init_fn: a function that each loading process calls first, with its number (from 0).
+    worker_init_fn: a function that each loading process calls first, with its number (from 0). In
+    these processes ``torch.utils.data.get_worker_info()`` works as with a DataLoader.
     multiprocessing_context: 'fork', 'spawn' or 'forkserver'. None: the default of multiprocessing.
     pin_memory: True: the tensors of a batch are copied to page-locked memory if CUDA is available.
 
@@ -204,7 +205,8 @@ class ElasticLoader:
         self._pool: WorkerPool | None = None
         if num_workers > 0:
             self._pool = WorkerPool(
-                self._load, num_workers, context=multiprocessing_context, init=worker_init_fn)
+                self._load, num_workers, context=multiprocessing_context,
+                init=partial(enter_process, dataset, num_workers, seed, worker_init_fn))
 
     @property
     def taken(self) -> int:

@@ -63,6 +63,22 @@ def _holds_tensor(sample: Any, torch: Any) -> bool:
         _holds_tensor(field, torch) for field in fields)
 
 
+def enter_process(
+    dataset: Any, workers: int, seed: int, init: Callable[[int], Any] | None, number: int
+) -> None:
+    """Begins a loading process: sets what get_worker_info() of PyTorch returns, and calls `init`.
+
+    PyTorch is left out if neither the data set nor the functions have imported it.
+    """
+    if "torch" in sys.modules:
+        from torch.utils.data._utils import worker
+
+        worker._worker_info = worker.WorkerInfo(
+            id=number, num_workers=workers, seed=seed + number, dataset=dataset)
+    if init is not None:
+        init(number)
+
+
 class Loaded(NamedTuple):
     batch: Any  # None if all its samples are left out
     skipped: int = 0  # samples that are corrupt and left out
