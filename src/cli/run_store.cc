@@ -18,7 +18,7 @@
 namespace ffdl::cli {
 namespace {
 
-// Limits the wait for workers without a launcher to end (membership/launcher_watch.h).
+// Limits the wait for workers without a launcher to end (base/launcher_watch.h).
 constexpr Duration kOrphansPatience = std::chrono::seconds(5);
 
 // Serves the store, with retries. Workers whose launcher was killed end soon. One of them may serve

@@ -108,8 +108,8 @@ int wait_for_exec(const ForkPrivateFd& report) {
   return count == static_cast<ssize_t>(sizeof error) ? error : 0;
 }
 
-// Adds the variable that the library in the worker watches (launcher_watch.h). A shell around the
-// worker does not end with the launcher, nor do the programs that the shell has started.
+// Adds the variable that the library in the worker watches (base/launcher_watch.h). A shell around
+// the worker does not end with the launcher, nor do the programs that the shell has started.
 std::vector<std::string> variables_of(const WorkerCommand& command) {
   std::vector<std::string> variables = command.environment;
   variables.push_back("FFDL_LAUNCHER=" + base::mark_of_this_process());

@@ -8,11 +8,11 @@
 #include <string>
 
 #include "base/env.h"
+#include "base/launcher_watch.h"
 #include "base/mutex.h"
 #include "ffdl/membership.h"
 #include "membership/decide_world.h"
 #include "membership/keys.h"
-#include "membership/launcher_watch.h"
 #include "membership/membership_observer.h"
 #include "membership/round_trips.h"
 
@@ -128,7 +128,7 @@ class Membership::Impl {
   std::optional<Member> takes_over_from_;  // fixed as early as self_
   const MembershipOptions options_;
   const membership::Keys keys_;
-  const membership::LauncherWatch launcher_{base::environment().launcher};
+  const base::LauncherWatch launcher_{base::environment().launcher};
 
   // Used by the task, and by start() before it.
   LeaseId lease_ = kNoLease;

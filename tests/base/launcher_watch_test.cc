@@ -1,4 +1,4 @@
-#include "membership/launcher_watch.h"
+#include "base/launcher_watch.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include "support/fork_child.h"
 #include "support/status_matchers.h"
 
-namespace ffdl::membership {
+namespace ffdl::base {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -17,7 +17,7 @@ TEST(LauncherWatch, WithoutALauncherNothingIsWatched) {
   EXPECT_OK(LauncherWatch(Variables{}).check("a"));
   EXPECT_OK(LauncherWatch(Variables{{"FFDL_LAUNCHER", ""}}).check("a"));
   EXPECT_OK(LauncherWatch(Variables{{"FFDL_LAUNCHER", "no mark"}}).check("a"));
-  EXPECT_OK(LauncherWatch(Variables{{"FFDL_LAUNCHER", base::mark_of_this_process()}}).check("a"));
+  EXPECT_OK(LauncherWatch(Variables{{"FFDL_LAUNCHER", mark_of_this_process()}}).check("a"));
 }
 
 TEST(LauncherWatch, TheEndOfTheLauncherIsSaid) {
@@ -25,7 +25,7 @@ TEST(LauncherWatch, TheEndOfTheLauncherIsSaid) {
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t launcher = testing::fork_child();
   if (launcher == 0) {
-    const std::string mark = base::mark_of_this_process();
+    const std::string mark = mark_of_this_process();
     if (::write(ends[1], mark.data(), mark.size()) < 0) ::_exit(1);
     while (true) ::pause();
   }
@@ -41,4 +41,4 @@ TEST(LauncherWatch, TheEndOfTheLauncherIsSaid) {
 }
 
 }  // namespace
-}  // namespace ffdl::membership
+}  // namespace ffdl::base

@@ -8,7 +8,7 @@
 #include "base/process.h"
 #include "ffdl/status.h"
 
-namespace ffdl::membership {
+namespace ffdl::base {
 
 // Watches the launcher that started this process, such as `ffdl run`. The kernel kills a worker
 // with its launcher, but not a program that a shell around the worker has started. Without a
@@ -24,7 +24,7 @@ class LauncherWatch {
   Status check(std::string_view member) const;
 
  private:
-  std::optional<base::ProcessWatch> launcher_;
+  std::optional<ProcessWatch> launcher_;
 };
 
-}  // namespace ffdl::membership
+}  // namespace ffdl::base
