@@ -30,6 +30,9 @@ inline constexpr auto kLivenessInterval = 5ms;
 // within it.
 inline constexpr auto kLookInterval = 100ms;
 
+// Interval between questions to the kernel whether this process's launcher still runs.
+inline constexpr auto kLauncherInterval = 50ms;
+
 // Longest sleep on a futex before its condition is checked again. A waker may have been killed
 // between its store and its wake.
 inline constexpr auto kFutexSleepMax = 50ms;

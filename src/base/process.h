@@ -25,7 +25,10 @@ class ProcessWatch {
   static std::optional<ProcessWatch> of(std::string_view mark);
 
   pid_t process() const { return process_; }
+  // Always false in a fork, where the object was copied.
   bool is_gone() const;
+  // Returns false in a fork, except if the process had ended before.
+  bool can_tell() const { return had_ended_ || end_.valid(); }
 
  private:
   explicit ProcessWatch(pid_t process) : process_(process), had_ended_(true) {}

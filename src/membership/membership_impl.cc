@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -60,7 +61,7 @@ Membership::Impl::~Impl() {
 }
 
 Status Membership::Impl::start() {
-  FFDL_RETURN_IF_ERROR(launcher_.check(self_.id));
+  FFDL_RETURN_IF_ERROR(base::launcher_watch().check("member '{}'", self_.id));
   FFDL_RETURN_IF_ERROR(find_predecessor());
   FFDL_RETURN_IF_ERROR(take_incarnation());
   FFDL_RETURN_IF_ERROR(read_reached());
@@ -95,7 +96,7 @@ void Membership::Impl::run(const StopToken& stop) {
 }
 
 Status Membership::Impl::turn() {
-  FFDL_RETURN_IF_ERROR(launcher_.check(self_.id));
+  FFDL_RETURN_IF_ERROR(base::launcher_watch().check("member '{}'", self_.id));
   FFDL_RETURN_IF_ERROR(life_status());
   if (lease_ != kNoLease && runtime_.now() >= next_beat_) FFDL_RETURN_IF_ERROR(beat());
   if (lease_ == kNoLease) FFDL_RETURN_IF_ERROR(enter());

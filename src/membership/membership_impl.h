@@ -7,8 +7,6 @@
 #include <set>
 #include <string>
 
-#include "base/env.h"
-#include "base/launcher_watch.h"
 #include "base/mutex.h"
 #include "ffdl/membership.h"
 #include "membership/decide_world.h"
@@ -128,7 +126,6 @@ class Membership::Impl {
   std::optional<Member> takes_over_from_;  // fixed as early as self_
   const MembershipOptions options_;
   const membership::Keys keys_;
-  const base::LauncherWatch launcher_{base::environment().launcher};
 
   // Used by the task, and by start() before it.
   LeaseId lease_ = kNoLease;

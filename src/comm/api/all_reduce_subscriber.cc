@@ -1,11 +1,14 @@
 #include "ffdl/comm/all_reduce_subscriber.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
+#include "comm/api/interruptible_store.h"
 #include "comm/operation/buffer_pieces.h"
 #include "comm/operation/request.h"
 #include "comm/shm/sum_ring.h"
@@ -17,6 +20,14 @@ using base::make_error;
 using comm::RingState;
 using comm::RingWords;
 using comm::SumHeader;
+
+namespace {
+
+Status check_launcher(uint64_t generation) {
+  return base::launcher_watch().check("subscriber to generation {}", generation);
+}
+
+}  // namespace
 
 class AllReduceSubscriber::Impl {
  public:
@@ -109,6 +120,7 @@ Status AllReduceSubscriber::Impl::wait_for_sum(Time deadline) {
     view_.bell().wait_until([&] { return is_there() || is_hopeless(); }, look);
     if (is_there()) return {};
     failure_ = find_end();
+    if (failure_.ok()) failure_ = check_launcher(world_.generation);
     if (!failure_.ok()) return failure_;
     if (std::chrono::steady_clock::now() >= deadline) {
       return make_error(
@@ -184,9 +196,14 @@ Result<uint64_t> AllReduceSubscriber::next(std::span<const Buffer> out, Time dea
 
 // Waits while the key names a ring that is gone: it is from an earlier opening that was not closed.
 Result<std::unique_ptr<AllReduceSubscriber>> AllReduceSubscriber::attach(const World& world,
-                                                                         Store& store,
+                                                                         Store& given,
                                                                          Time deadline) {
   FFDL_RETURN_IF_ERROR(comm::check_world(world));
+  std::function<Status()> check;
+  if (base::launcher_watch().has_launcher()) {
+    check = [generation = world.generation] { return check_launcher(generation); };
+  }
+  comm::InterruptibleStore store(given, check);
   const std::string key = comm::ring_key(world);
   const std::string doing = fmt::format("subscribe to generation {}", world.generation);
   FFDL_ASSIGN_OR_RETURN(Revision seen, store.wait_change(key, 0, deadline));

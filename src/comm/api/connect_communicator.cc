@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "base/env.h"
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "comm/api/hierarchical_communicator.h"
 #include "comm/api/interruptible_store.h"
@@ -9,6 +12,7 @@
 #include "comm/gpu/nccl/communicator.h"
 #include "comm/gpu/shm_communicator.h"
 #include "comm/operation/rendezvous.h"
+#include "comm/operation/request.h"
 #include "comm/shm/communicator.h"
 #include "net/address.h"
 #include "net/local_address.h"
@@ -129,6 +133,15 @@ Result<std::unique_ptr<WatchedCommunicator>> connect_known(
   return connect_hosts(world, store, deadline, options, members);
 }
 
+// Returns a check that also ends a wait when the launcher of this process has ended.
+std::function<Status()> with_launcher(const World& world, std::function<Status()> check) {
+  if (!base::launcher_watch().has_launcher()) return check;
+  return [world, check = std::move(check)]() -> Status {
+    FFDL_RETURN_IF_ERROR(check_launcher(world));
+    return check ? check() : Status();
+  };
+}
+
 // Returns a variable of the launcher; empty: it is not set.
 std::string variable(const std::string& name) {
   const auto& variables = base::environment().launcher;
@@ -170,6 +183,7 @@ Result<std::unique_ptr<Communicator>> connect_communicator(const World& world, S
   FFDL_ASSIGN_OR_RETURN(options.address, own_address(store, given));
   FFDL_ASSIGN_OR_RETURN(const bool chosen_tls, comm::chosen_tls());
   options.tls = options.tls || chosen_tls;
+  options.interrupt_check = comm::with_launcher(world, given.interrupt_check);
   comm::InterruptibleStore interruptible(store, options.interrupt_check);
   FFDL_ASSIGN_OR_RETURN(comm::HostIdentity host, comm::host_identity());
   const std::string record = comm::to_record({.backend = options.backend,

@@ -39,7 +39,8 @@ Status LinkedCommunicator::run(const Operation& operation, Time deadline) {
   FFDL_ASSIGN_OR_RETURN(const Request request, pair ? check_pair_operation(operation, world_)
                                                     : check_operation(operation, world_));
   FFDL_RETURN_IF_ERROR(gate_.enter());
-  Status status = pair ? run_pair(request, deadline) : execute(request, deadline);
+  Status status = check_launcher(world_);
+  if (status.ok()) status = pair ? run_pair(request, deadline) : execute(request, deadline);
   if (!status.ok()) {
     // The others learn of the failure, and no transfer to or from the caller's buffers is left.
     stop();

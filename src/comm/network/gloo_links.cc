@@ -22,6 +22,7 @@
 #include "base/errors.h"
 #include "base/fork_private_fd.h"
 #include "base/held_signal.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "base/mutex.h"
 #include "base/resource_limit.h"
@@ -208,7 +209,8 @@ class GlooLinks final : public Links {
   Status open();
   // Adopts the connections, by rank; the one at this rank is not used.
   void adopt(std::vector<base::ForkPrivateFd> connections);
-  // Begins to end links whose other host is silent. Errors: kExhausted (descriptors).
+  // Begins to end links whose other host is silent, and waits of a process whose launcher has
+  // ended. Errors: kExhausted (descriptors).
   Status watch();
 
   std::unique_ptr<Place> make_place(std::byte* data, uint64_t bytes) override;
@@ -221,7 +223,7 @@ class GlooLinks final : public Links {
   // Finds the rank whose connection is broken, and returns the error.
   Status lost(std::string_view doing);
   std::string_view id_of(int rank) const { return world_.members[static_cast<size_t>(rank)].id; }
-  int rank() const { return world_.rank; }
+  const World& world() const { return world_; }
   // Tells the sender that a message of `tag` has arrived.
   Status confirm(int to, Tag tag);
   bool is_fork() const { return getpid() != pid_; }
@@ -320,13 +322,16 @@ class GlooPlace final : public Place {
       failed = true;  // timed out, or a connection that this waits for is broken
     }
     goes_on = links_.set_waiting(nullptr) && goes_on;
-    if (!goes_on) return make_error(StatusCode::kCancelled, "{}: stopped", kOperate);
+    if (!goes_on) {
+      FFDL_RETURN_IF_ERROR(check_launcher(links_.world()));
+      return make_error(StatusCode::kCancelled, "{}: stopped", kOperate);
+    }
     if (!failed) return {};
     if (std::chrono::steady_clock::now() < deadline) return links_.lost(kOperate);
     return make_error(StatusCode::kTimeout,
                       "{} at rank {}: the deadline passed before all data had been received and "
                       "sent; wait longer",
-                      kOperate, links_.rank());
+                      kOperate, links_.world().rank);
   }
 
   GlooLinks& links_;
@@ -357,6 +362,7 @@ void GlooLinks::adopt(std::vector<base::ForkPrivateFd> connections) {
 
 Status GlooLinks::watch() {
   watch_ = LoopTimer::start(device_, Duration(base::kPeerSilentMax) / 20, [this] {
+    if (base::launcher_watch().has_ended()) stop();
     for (int rank = 0; rank < world_.size(); ++rank) {
       if (rank != world_.rank) pair_of(rank).end_if_silent();
     }

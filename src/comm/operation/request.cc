@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "base/names.h"
 #include "comm/operation/collective_blocks.h"
@@ -160,6 +161,12 @@ Result<Request> check_operation(const Operation& operation, const World& world) 
 
 Result<Request> check_pair_operation(const Operation& operation, const World& world) {
   return check_buffers(operation, world);
+}
+
+Status check_launcher(const World& world) {
+  return base::launcher_watch().check("rank {} '{}' of generation {}", world.rank,
+                                      world.members[static_cast<size_t>(world.rank)].id,
+                                      world.generation);
 }
 
 Status aborted() {

@@ -39,6 +39,10 @@ struct Request {
 Result<Request> check_operation(const Operation& operation, const World& world);
 // Checks a send or recv. Errors: kInvalidArgument.
 Result<Request> check_pair_operation(const Operation& operation, const World& world);
+// Checks that the launcher of this process still runs. Called at the start of each operation: an
+// operation whose members are all there does not wait, and so checks nothing else.
+// Errors: kCancelled.
+Status check_launcher(const World& world);
 // Returns the status of an operation at a rank that was aborted without a reason.
 Status aborted();
 

@@ -42,7 +42,10 @@ Status ShmCommunicator::run(const Operation& operation, Time deadline) {
   FFDL_ASSIGN_OR_RETURN(const Request request, pair ? check_pair_operation(operation, world_)
                                                     : check_operation(operation, world_));
   FFDL_RETURN_IF_ERROR(gate_.enter());
-  Status status = pair ? pairs_.run(request, deadline) : run_collective(request, deadline);
+  Status status = check_launcher(world_);
+  if (status.ok()) {
+    status = pair ? pairs_.run(request, deadline) : run_collective(request, deadline);
+  }
   if (!status.ok()) meeting_->stop();
   if (publisher_ != nullptr) {
     if (!status.ok()) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "base/names.h"
 #include "data/ledger/ledger_options.h"
@@ -119,10 +120,18 @@ class StoreLedger final : public SampleLedger {
   Status wait(Time deadline) override {
     FFDL_RETURN_IF_ERROR(life_status());
     if (state().is_done() || !leases_.empty()) return {};
-    FFDL_ASSIGN_OR_RETURN(const Revision now, store_.wait_change(prefix_, seen_, deadline));
-    seen_ = std::max(seen_, now);
-    must_look_ = true;
-    return {};
+    while (true) {
+      const Time look = runtime_.now() + base::kLookInterval;
+      const bool is_last = deadline <= look || !base::launcher_watch().has_launcher();
+      const auto now = store_.wait_change(prefix_, seen_, is_last ? deadline : look);
+      if (now.ok()) {
+        seen_ = std::max(seen_, *now);
+        must_look_ = true;
+        return {};
+      }
+      if (is_last || now.status().code() != StatusCode::kTimeout) return now.status();
+      FFDL_RETURN_IF_ERROR(life_status());
+    }
   }
 
   Status leave() override {
@@ -158,6 +167,8 @@ class StoreLedger final : public SampleLedger {
 
   Status life_status() const {
     FFDL_RETURN_IF_ERROR(over_);
+    FFDL_RETURN_IF_ERROR(
+        base::launcher_watch().check("worker '{}' of job '{}' and its ledger", self_.id, job_));
     return lease_->life_status();
   }
   Status end(std::string_view why) {

@@ -1,10 +1,12 @@
 #include "data/ledger/worker_lease.h"
 
+#include <algorithm>
 #include <chrono>
 #include <stop_token>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "base/thread.h"
 
@@ -52,8 +54,13 @@ void WorkerLease::run(const StopToken& stop) {
   const std::stop_callback wake(stop, [&event] { event->set(); });
   Time next = runtime_.now() + duration_ / 4;
   while (!stop.stop_requested()) {
-    if (event->wait_until(next)) return;
-    const Status renewed = renew();
+    // A lease may be long, and the launcher's end is to be found soon.
+    const Time look =
+        base::launcher_watch().has_launcher() ? runtime_.now() + base::kLookInterval : kNoDeadline;
+    if (event->wait_until(std::min<Time>(next, look))) return;
+    Status renewed = base::launcher_watch().check("holder of '{}'", key_);
+    if (renewed.ok() && runtime_.now() < next) continue;
+    if (renewed.ok()) renewed = renew();
     next = runtime_.now() + (renewed.ok() ? duration_ / 4 : Duration(base::kStoreRetry));
     if (renewed.code() != StatusCode::kCancelled) continue;
     const base::MutexLock lock(mutex_);

@@ -26,7 +26,7 @@ class WorkerLease {
   // Starts the renewals. If the store has lost the lease, the key is put again, unless another life
   // has put it.
   Status begin(uint64_t incarnation);
-  // Errors: kCancelled (another life has the key).
+  // Errors: kCancelled (another life has the key, or this process's launcher has ended).
   Status life_status() const;
 
  private:

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "base/mutex.h"
 #include "data/ring/batch_ring_layout.h"
@@ -59,6 +60,7 @@ class BatchConsumer::Impl {
             "take batch {}: the process that fills the ring {}; attach to another ring", next_,
             state == data::RingState::kGivenUp ? "ended it without finish()" : "is gone");
       }
+      FFDL_RETURN_IF_ERROR(base::launcher_watch().check("consumer of a ring of batches"));
       if (look == deadline) {
         return make_error(StatusCode::kTimeout,
                           "take batch {}: the deadline passed before it was put; wait longer",

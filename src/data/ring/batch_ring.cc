@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "data/ring/batch_ring_layout.h"
 #include "shm/liveness.h"
@@ -93,7 +94,7 @@ class BatchRing::Impl {
       if (view_.reader().released.wait_until(ready, look)) return true;
       for (uint32_t i = 0; i < none(); ++i) drop_if_dead(i);
       if (ready()) return true;
-      if (look == deadline) return false;
+      if (look == deadline || base::launcher_watch().has_ended()) return false;
     }
   }
 
@@ -109,6 +110,7 @@ class BatchRing::Impl {
   }
 
   Status late(std::string_view doing, uint32_t who) const {
+    FFDL_RETURN_IF_ERROR(base::launcher_watch().check("ring of batches"));
     const uint32_t there = view_.consumers();
     if (there == 0 || who == none()) {
       return make_error(StatusCode::kTimeout,

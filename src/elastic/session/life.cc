@@ -1,6 +1,7 @@
 #include "elastic/session/life.h"
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 
 namespace ffdl::elastic {
@@ -40,7 +41,7 @@ Time Life::next_look() const {
 
 bool Life::is_final(const Status& status) {
   return ends_by_itself(status.code()) || !membership_->life_status().ok() || !look().ok() ||
-         !participants_.are_alive();
+         !participants_.are_alive() || base::launcher_watch().has_ended();
 }
 
 void Life::ask_to_leave() {
@@ -58,6 +59,8 @@ void Life::record_left() {
 Status Life::end(Status why) {
   if (!ends_by_itself(why.code()) && interrupted_.ok()) {
     Status standing = membership_->life_status();
+    // The communicator may have found the launcher's end before the membership's next heartbeat.
+    if (standing.ok()) standing = base::launcher_watch().check("member '{}'", self_.id);
     if (!standing.ok()) why = std::move(standing);
   }
   over_ = why;

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/half_kernels.h"
+#include "base/launcher_watch.h"
 #include "ps/learner/learner_impl.h"
 #include "ps/learner/local_model.h"
 #include "ps/learner/pending_gradient.h"
@@ -96,6 +97,8 @@ class AveragingLearner::Impl {
 };
 
 Result<std::span<const float>> AveragingLearner::Impl::begin_mini_batch(Time deadline) {
+  // Within a period nothing else of this process may wait for another one.
+  FFDL_RETURN_IF_ERROR(base::launcher_watch().check("averaging learner {}", learner_->slot()));
   if (period_is_over() && last_exchange_is_folded()) FFDL_RETURN_IF_ERROR(exchange());
   if (period_.empty()) {
     FFDL_RETURN_IF_ERROR(learner_->begin_mini_batch(deadline));

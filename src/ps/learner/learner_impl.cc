@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/errors.h"
 #include "base/half_kernels.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "ffdl/runtime.h"
 #include "ps/learner/transfer.h"
@@ -115,6 +116,10 @@ Status Learner::Impl::check_usable(std::string_view doing) const {
       doing, l_);
 }
 
+Status Learner::Impl::check_launcher() const {
+  return base::launcher_watch().check("learner {} of parameter server '{}'", l_, segment_->name());
+}
+
 Status Learner::Impl::server_is_gone(std::string_view doing) const {
   return make_error(StatusCode::kCancelled, "{}: parameter server '{}' has ended", doing,
                     segment_->name());
@@ -155,6 +160,7 @@ bool Learner::Impl::within_staleness_bound() const {
 
 Status Learner::Impl::begin_mini_batch(Time deadline) {
   FFDL_RETURN_IF_ERROR(check_usable("begin a mini-batch"));
+  FFDL_RETURN_IF_ERROR(check_launcher());
   if (!pending_.empty()) FFDL_RETURN_IF_ERROR(publish_if_free().status());
   if (config_.synchrony == Synchrony::kAsync) return {};
   Status failure;
@@ -163,6 +169,7 @@ Status Learner::Impl::begin_mini_batch(Time deadline) {
   const auto ready = [&] {
     if (server.closing.load(std::memory_order_seq_cst) != 0)
       failure = server_is_gone("begin a mini-batch");
+    if (failure.ok()) failure = check_launcher();
     if (failure.ok() && !pending_.empty()) failure = publish_if_free().status();
     if (!failure.ok() || within_staleness_bound()) return true;
     waited = true;
@@ -209,6 +216,7 @@ Status Learner::Impl::check_dense(const Gradient& gradient) const {
 Result<PushResult> Learner::Impl::push(const Gradient& gradient,
                                        std::span<const SampleRange> samples, uint64_t version) {
   FFDL_RETURN_IF_ERROR(check_usable("push"));
+  FFDL_RETURN_IF_ERROR(check_launcher());
   switch (gradient.form()) {
     case Gradient::Form::kSlot:
       return push_slot(samples, version);
@@ -448,6 +456,7 @@ Result<bool> Learner::Impl::publish_if_free() {
 
 Result<uint64_t> Learner::Impl::pull(std::span<float> weights, PullMode mode) const {
   FFDL_RETURN_IF_ERROR(check_usable("pull"));
+  FFDL_RETURN_IF_ERROR(check_launcher());
   FFDL_RETURN_IF_ERROR(ps::check_pull_size(region_, weights.size()));
   return ps::pull_weights(region_, weights, mode);
 }
@@ -470,6 +479,7 @@ Status Learner::Impl::flush(Time deadline) {
     if (!pending_.empty()) failure = publish_if_free().status();
     if (!failure.ok() || (pending_.empty() && other_buffer_is_free())) return true;
     if (server.ended.load(std::memory_order_seq_cst) != 0) failure = server_is_gone("flush");
+    if (failure.ok()) failure = check_launcher();
     return !failure.ok();
   };
   if (server.progress.wait_until(ready, deadline) || !failure.ok()) return failure;
@@ -519,6 +529,7 @@ Result<std::unique_ptr<Learner::Impl>> Learner::Impl::attach_slot(
                             wanted_slot, region.learners_max());
   }
   while (true) {
+    FFDL_RETURN_IF_ERROR(base::launcher_watch().check("learner of '{}'", segment->name()));
     int slot = wanted_slot;
     Result<shm::RoleLock> lock =
         slot == kAnySlot ? lock_any_slot(*segment, region, slot)

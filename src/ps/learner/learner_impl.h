@@ -101,6 +101,8 @@ class Learner::Impl {
   std::optional<ps::LastRecord> last_record(int l) const;
   Status check_records(std::string_view doing) const;
   Status check_usable(std::string_view doing) const;
+  // Not called while a thread of this learner may use the caller's arrays.
+  Status check_launcher() const;
   Status check_samples(std::span<const SampleRange> samples) const;
   void note_positions(std::span<const SampleRange> samples);
   Status server_is_gone(std::string_view doing) const;

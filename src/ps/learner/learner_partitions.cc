@@ -146,6 +146,7 @@ Status Learner::Impl::rest_until(const std::function<bool()>& ready, Time deadli
   bool rests = false;
   const auto done = [&] {
     if (server.closing.load(std::memory_order_seq_cst) != 0) failure = server_is_gone("rest");
+    if (failure.ok()) failure = check_launcher();
     if (failure.ok() && !pending_.empty()) failure = publish_if_free().status();
     if (!failure.ok()) return true;
     if (!rests && pending_.empty() && other_buffer_is_free() &&

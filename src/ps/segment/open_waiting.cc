@@ -3,12 +3,14 @@
 #include <thread>
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 
 namespace ffdl::ps {
 
 Result<shm::Segment> open_waiting(std::string_view name, Time deadline) {
   while (true) {
+    FFDL_RETURN_IF_ERROR(base::launcher_watch().check("open parameter server '{}'", name));
     Result<shm::Segment> opened = open_segment(name);
     if (opened.ok() || opened.status().code() != StatusCode::kNotFound) return opened;
     if (std::chrono::steady_clock::now() >= deadline) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "ps/server/server_impl.h"
@@ -263,9 +264,13 @@ Status ParameterServer::serve(const StopToken& stop) {
   FFDL_RETURN_IF_ERROR(start());
   const auto event = system_runtime().make_event();
   const std::stop_callback wake(stop, [&event] { event->set(); });
-  while (!event->wait_until(deadline_in(base::kFutexSleepMax)) && !impl_->failed()) {
+  Status launcher;
+  while (launcher.ok() && !impl_->failed() &&
+         !event->wait_until(deadline_in(base::kFutexSleepMax))) {
+    launcher = base::launcher_watch().check("parameter server '{}'", name());
   }
-  return this->stop();
+  const Status stopped = this->stop();
+  return launcher.ok() ? stopped : launcher;
 }
 
 std::span<float> ParameterServer::weights() {
