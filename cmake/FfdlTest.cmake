@@ -5,8 +5,8 @@ add_custom_target(tests-concurrency)
 
 # tests/support/programs.h. ffdl_uses(test target...): those must be built before the test, which starts or loads them.
 set(definitions "")
-foreach(program FfdlProgram:ffdl_cli MemberWorker:member_worker SampleWorker:sample_worker SteeredWorker:steered_worker
-                DigitsProgram:digits NlcProgram:nlc FakeNccl:fake_nccl FakeNcclWithoutGrow:fake_nccl_without_grow
+foreach(program FfdlProgram:ffdl_cli MemberWorker:member_worker RoleWorker:role_worker SampleWorker:sample_worker
+                SteeredWorker:steered_worker DigitsProgram:digits NlcProgram:nlc FakeNccl:fake_nccl FakeNcclWithoutGrow:fake_nccl_without_grow
                 FakeNcclOld:fake_nccl_old FakeNcclBroken:fake_nccl_broken FakeCudnn:fake_cudnn FakeCudnnOld:fake_cudnn_old)
   string(REPLACE ":" ";" program "${program}")
   list(GET program 0 constant)

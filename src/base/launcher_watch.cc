@@ -37,6 +37,12 @@ bool LauncherWatch::has_ended() const {
   const int64_t later = now + std::chrono::nanoseconds(kLauncherInterval).count();
   // Another thread that is first asks for all.
   if (!next_.compare_exchange_strong(next, later, std::memory_order_relaxed)) return false;
+  return has_ended_now();
+}
+
+bool LauncherWatch::has_ended_now() const {
+  if (mark_.empty()) return false;
+  if (has_ended_.load(std::memory_order_relaxed)) return true;
   if (!ask()) return false;
   has_ended_.store(true, std::memory_order_relaxed);
   return true;

@@ -31,11 +31,19 @@ class LauncherWatch {
   bool has_launcher() const { return !mark_.empty(); }
   // Asks the kernel at most once per kLauncherInterval, and not again after the launcher's end.
   bool has_ended() const;
-  // Formats the name of the caller's object only after the launcher's end.
+  // Asks the kernel in every call. For callers that have found another process's end: the end of
+  // the launcher may be its cause, and is then the better reason.
+  bool has_ended_now() const;
+  // Format the name of the caller's object only after the launcher's end.
   // Errors: kCancelled (the launcher has ended).
   template <class... Args>
   Status check(fmt::format_string<Args...> object, Args&&... args) const {
     if (!has_ended()) return {};
+    return ended(fmt::format(object, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  Status check_now(fmt::format_string<Args...> object, Args&&... args) const {
+    if (!has_ended_now()) return {};
     return ended(fmt::format(object, std::forward<Args>(args)...));
   }
 

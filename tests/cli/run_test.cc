@@ -11,13 +11,17 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "comm/network/links.h"
+#include "ffdl/ps/learner.h"
 #include "ffdl/runtime.h"
 #include "ffdl/store.h"
 #include "support/etcd_server.h"
 #include "support/private_files.h"
 #include "support/program.h"
 #include "support/programs.h"
+#include "support/segment_name.h"
 #include "support/started_program.h"
+#include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -25,6 +29,7 @@ namespace {
 
 const std::string kRun = std::string(kFfdlProgram) + " run ";
 const std::string kMember = kMemberWorker;
+using testing::SegmentName;
 
 class RunTest : public ::testing::Test {
  protected:
@@ -265,27 +270,89 @@ TEST_F(RunTest, KilledItTakesItsWorkersAlong) {
   EXPECT_EQ(again.exit_code, 0) << again.out;
 }
 
+// An object of a worker that a shell has started, and how its last message names it.
+struct Role {
+  const char* name;
+  std::string command;
+  const char* says;
+  Synchrony synchrony = Synchrony::kAsync;  // of the server that outlives the job
+  UpdateRuleKind rule = UpdateRuleKind::kSgd;
+};
+
+const std::string kWorkerRole = std::string(kRoleWorker) + " ";
+const Role kRoles[] = {
+    {"AMember", kMember, "member 'worker-"},
+    {"ALearner", kWorkerRole + "learner NAME", "learner "},
+    {"ALearnerThatWaits", kWorkerRole + "learner NAME", "learner ", Synchrony::kBulk},
+    {"AnAveragingLearner", kWorkerRole + "averaging NAME", "averaging learner ", Synchrony::kAsync,
+     UpdateRuleKind::kAverage},
+    {"ALearnerWithoutAServer", kWorkerRole + "attach NAME-none", "open parameter server '"},
+    {"AServer", kWorkerRole + "server NAME", "parameter server '"},
+    {"ALedger", kWorkerRole + "ledger NAME", "worker 'worker-"},
+    {"ACommunicator", kWorkerRole + "sum shm", "rank "},
+    {"ACommunicatorOverTcp", kWorkerRole + "sum tcp", "rank "},
+    {"AReceiver", kWorkerRole + "receive shm", "rank "},
+    {"AReceiverOverTcp", kWorkerRole + "receive tcp", "rank "},
+    {"AReceiverOverGloo", kWorkerRole + "receive gloo", "rank "},
+    {"AConnection", kWorkerRole + "connect shm", "rank "},
+    {"ASubscriber", kWorkerRole + "subscribe NAME", "subscriber to generation "},
+    {"ARing", kWorkerRole + "put NAME", "ring of batches: "},
+};
+
+class RunRoleTest : public RunTest, public ::testing::WithParamInterface<Role> {
+ protected:
+  static std::string command_for(const SegmentName& server) {
+    std::string command = GetParam().command;
+    const size_t at = command.find("NAME");
+    return at == command.npos ? command : command.replace(at, 4, server.text());
+  }
+  // Returns the server of the learners, which outlives the job.
+  static std::unique_ptr<ParameterServer> serve(const std::string& name) {
+    ParameterServerOptions options;
+    options.name = name;
+    options.parameters = 100;
+    options.rule.kind = GetParam().rule;
+    options.synchrony = GetParam().synchrony;
+    auto server = ParameterServer::create(options);
+    EXPECT_OK(server);
+    EXPECT_OK((*server)->start());
+    return std::move(*server);
+  }
+};
+
 // The kernel kills the shells with the program, but not the processes that the shells started.
-TEST_F(RunTest, KilledItsWorkersInShellsEndToo) {
-  StartedProgram job(kRun + "--job wrapped --workers 2 -- sh -c '" + kMember + " 2>" +
-                         file("said-") + "$RANK >" + file("joined-") + "$RANK & echo $! >" +
+TEST_P(RunRoleTest, KilledItsWorkersInShellsEndToo) {
+  if (const Status gloo = comm::have_gloo();
+      !gloo.ok() && GetParam().command.ends_with("gloo")) {
+    GTEST_SKIP() << gloo.to_string();
+  }
+  const SegmentName name;
+  const auto server = serve(name);
+  // With Synchrony::kBulk the others wait for this learner.
+  ASSERT_OK_AND_ASSIGN(const auto idle, Learner::attach(*server, deadline_in({}), {}));
+  StartedProgram job(kRun + "--job wrapped --workers 2 -- sh -c '" + command_for(name) + " 2>" +
+                         file("said-") + "$RANK >" + file("up-") + "$RANK & echo $! >" +
                          file("pid-") + "$RANK; wait; exit 1'",
                      file("out"));
-  const auto joined = [&](const char* rank) {
-    return read(file(std::string("joined-") + rank)).find("joined") != std::string::npos;
+  const auto is_up = [&](const std::string& rank) {
+    return read(file("up-" + rank)).ends_with("\n") && read(file("pid-" + rank)).ends_with("\n");
   };
-  ASSERT_TRUE(comes_true([&] { return joined("0") && joined("1"); })) << job.output();
+  ASSERT_TRUE(comes_true([&] { return is_up("0") && is_up("1"); })) << job.output();
   job.signal(SIGKILL);
   EXPECT_EQ(job.wait(), -SIGKILL);
   for (const char* rank : {"0", "1"}) {
     const int process = std::stoi(read(file(std::string("pid-") + rank)));
     EXPECT_TRUE(comes_true([&] { return !exists(process); })) << process;
     const std::string said = read(file(std::string("said-") + rank));
-    EXPECT_NE(said.find("Cancelled: member 'worker-"), std::string::npos) << said;
+    EXPECT_NE(said.find("Cancelled: "), std::string::npos) << said;
+    EXPECT_NE(said.find(GetParam().says), std::string::npos) << said;
     EXPECT_NE(said.find("its launcher, 'ffdl run' with process id "), std::string::npos) << said;
   }
   EXPECT_EQ(run("--job wrapped true").exit_code, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Roles, RunRoleTest, ::testing::ValuesIn(kRoles),
+                         [](const auto& role) { return role.param.name; });
 
 TEST_F(RunTest, TheProcessThatHasANameIsNamed) {
   StartedProgram job(kRun + "--job held -- sh -c 'echo up; exec sleep 1000'", file("out"));

@@ -6,6 +6,7 @@ namespace ffdl {
 // they are not built. They are no macros: a compiler's cache then serves other folders too.
 extern const char* const kFfdlProgram;
 extern const char* const kMemberWorker;
+extern const char* const kRoleWorker;
 extern const char* const kSampleWorker;
 extern const char* const kSteeredWorker;
 extern const char* const kDigitsProgram;

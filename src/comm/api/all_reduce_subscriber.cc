@@ -24,7 +24,7 @@ using comm::SumHeader;
 namespace {
 
 Status check_launcher(uint64_t generation) {
-  return base::launcher_watch().check("subscriber to generation {}", generation);
+  return base::launcher_watch().check_now("subscriber to generation {}", generation);
 }
 
 }  // namespace
@@ -119,8 +119,9 @@ Status AllReduceSubscriber::Impl::wait_for_sum(Time deadline) {
     const Time look = std::min<Time>(deadline, now + base::kLivenessInterval);
     view_.bell().wait_until([&] { return is_there() || is_hopeless(); }, look);
     if (is_there()) return {};
-    failure_ = find_end();
-    if (failure_.ok()) failure_ = check_launcher(world_.generation);
+    Status lost = find_end();
+    failure_ = check_launcher(world_.generation);
+    if (failure_.ok()) failure_ = std::move(lost);
     if (!failure_.ok()) return failure_;
     if (std::chrono::steady_clock::now() >= deadline) {
       return make_error(

@@ -66,7 +66,10 @@ Status DeviceCommunicator::run(const Operation& operation, Time deadline) {
   if (on_device) FFDL_RETURN_IF_ERROR(check_on_device(request));
   FFDL_RETURN_IF_ERROR(gate_.enter());
   Status status = on_device ? use_device_for(request, deadline) : host_->run(operation, deadline);
-  if (!status.ok()) give_up(status);
+  if (!status.ok()) {
+    status = reason_of(world_, std::move(status));
+    give_up(status);
+  }
   return gate_.leave(std::move(status));
 }
 

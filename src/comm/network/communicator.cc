@@ -47,6 +47,7 @@ Status LinkedCommunicator::run(const Operation& operation, Time deadline) {
     links_->close();
     exchange_.let_go();
     pairs_.let_go();
+    status = reason_of(world_, std::move(status));
   }
   return gate_.leave(std::move(status));
 }

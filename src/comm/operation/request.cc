@@ -1,6 +1,7 @@
 #include "comm/operation/request.h"
 
 #include <set>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/launcher_watch.h"
@@ -167,6 +168,12 @@ Status check_launcher(const World& world) {
   return base::launcher_watch().check("rank {} '{}' of generation {}", world.rank,
                                       world.members[static_cast<size_t>(world.rank)].id,
                                       world.generation);
+}
+
+Status reason_of(const World& world, Status status) {
+  const bool may_be_older =
+      status.code() == StatusCode::kPeerLost && base::launcher_watch().has_ended_now();
+  return may_be_older ? check_launcher(world) : status;
 }
 
 Status aborted() {

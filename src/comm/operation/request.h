@@ -43,6 +43,9 @@ Result<Request> check_pair_operation(const Operation& operation, const World& wo
 // operation whose members are all there does not wait, and so checks nothing else.
 // Errors: kCancelled.
 Status check_launcher(const World& world);
+// Returns the reason for the failure of an operation: the end of this process's launcher, if
+// `status` reports a lost member, which may have ended for that. Otherwise returns `status`.
+Status reason_of(const World& world, Status status);
 // Returns the status of an operation at a rank that was aborted without a reason.
 Status aborted();
 

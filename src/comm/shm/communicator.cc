@@ -46,7 +46,10 @@ Status ShmCommunicator::run(const Operation& operation, Time deadline) {
   if (status.ok()) {
     status = pair ? pairs_.run(request, deadline) : run_collective(request, deadline);
   }
-  if (!status.ok()) meeting_->stop();
+  if (!status.ok()) {
+    meeting_->stop();
+    status = reason_of(world_, std::move(status));
+  }
   if (publisher_ != nullptr) {
     if (!status.ok()) {
       publisher_->fail();

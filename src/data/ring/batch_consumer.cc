@@ -54,13 +54,14 @@ class BatchConsumer::Impl {
       const auto state = view_.reader().state.load(std::memory_order_seq_cst);
       if (is_there()) break;
       if (state == data::RingState::kFinished) return false;
+      // The other process may have ended with the launcher.
+      FFDL_RETURN_IF_ERROR(base::launcher_watch().check_now("consumer of a ring of batches"));
       if (state == data::RingState::kGivenUp || is_dead) {
         return make_error(
             StatusCode::kPeerLost,
             "take batch {}: the process that fills the ring {}; attach to another ring", next_,
             state == data::RingState::kGivenUp ? "ended it without finish()" : "is gone");
       }
-      FFDL_RETURN_IF_ERROR(base::launcher_watch().check("consumer of a ring of batches"));
       if (look == deadline) {
         return make_error(StatusCode::kTimeout,
                           "take batch {}: the deadline passed before it was put; wait longer",

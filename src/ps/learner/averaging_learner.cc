@@ -97,7 +97,7 @@ class AveragingLearner::Impl {
 };
 
 Result<std::span<const float>> AveragingLearner::Impl::begin_mini_batch(Time deadline) {
-  // Within a period nothing else of this process may wait for another one.
+  // Within a period no other call reaches `learner_`, which checks this too.
   FFDL_RETURN_IF_ERROR(base::launcher_watch().check("averaging learner {}", learner_->slot()));
   if (period_is_over() && last_exchange_is_folded()) FFDL_RETURN_IF_ERROR(exchange());
   if (period_.empty()) {

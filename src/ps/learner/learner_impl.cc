@@ -121,6 +121,8 @@ Status Learner::Impl::check_launcher() const {
 }
 
 Status Learner::Impl::server_is_gone(std::string_view doing) const {
+  FFDL_RETURN_IF_ERROR(base::launcher_watch().check_now("learner {} of parameter server '{}'", l_,
+                                                        segment_->name()));
   return make_error(StatusCode::kCancelled, "{}: parameter server '{}' has ended", doing,
                     segment_->name());
 }

@@ -105,6 +105,7 @@ class Learner::Impl {
   Status check_launcher() const;
   Status check_samples(std::span<const SampleRange> samples) const;
   void note_positions(std::span<const SampleRange> samples);
+  // Returns the end of the launcher instead, if the server may have ended with it.
   Status server_is_gone(std::string_view doing) const;
   Status check_room(const ps::IncomingGradient& incoming, double largest) const;
   struct Verdict {
