@@ -3,6 +3,8 @@
 import concurrent.futures
 import multiprocessing
 import os
+import pathlib
+import subprocess
 
 import ffdl
 
@@ -37,6 +39,22 @@ def exit_code(process):
         process.kill()
         process.join()
     return code
+
+
+class Launcher:
+    """Stands for `ffdl run`: the processes that start meanwhile take it for their launcher."""
+
+    def __init__(self, monkeypatch):
+        self._process = subprocess.Popen(["sleep", "1000"])
+        self.pid = self._process.pid
+        stat = pathlib.Path(f"/proc/{self.pid}/stat").read_text()
+        started = stat.rpartition(")")[2].split()[19]
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+        monkeypatch.setenv("FFDL_LAUNCHER", f"{self.pid}:{started}:{namespace}")
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
 
 
 class Processes:

@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 from elastic_jobs import Job, churn, committed_steps, expect_each_sample_once, wait_for
-from ranks import SOON_S, on_threads
+from ranks import SOON_S, Launcher, on_threads
 
 import ffdl
 
@@ -450,21 +450,15 @@ def test_workers_come_leave_and_are_killed(tmp_path):
 
 def test_a_worker_ends_with_its_launcher(tmp_path, monkeypatch):
     """As one that a shell has started, which the kernel does not kill with `ffdl run`."""
-    launcher = subprocess.Popen(["sleep", "1000"])
+    launcher = Launcher(monkeypatch)
     try:
-        stat = pathlib.Path(f"/proc/{launcher.pid}/stat").read_text()
-        started = stat.rpartition(")")[2].split()[19]
-        namespace = os.stat("/proc/self/ns/pid").st_ino
-        monkeypatch.setenv("FFDL_LAUNCHER", f"{launcher.pid}:{started}:{namespace}")
         worker = pathlib.Path(__file__).with_name("elastic_worker.py")
         with Job(tmp_path, worker, tmp_path / "never") as job:
             log = job.start(0)
             wait_for(lambda: '"step"' in log.read_text(), "the worker trains")
             launcher.kill()
-            launcher.wait()
             said = f"its launcher, 'ffdl run' with process id {launcher.pid}, has ended"
             wait_for(lambda: said in log.read_text(), "the worker ends")
             assert "Cancelled" in log.read_text()
     finally:
         launcher.kill()
-        launcher.wait()

@@ -13,7 +13,7 @@ import weakref
 
 import pytest
 from interrupts import ENOUGH_S, expect_ctrl_c_to_end
-from ranks import SOON_S, exit_code, on_threads, start_process
+from ranks import SOON_S, Launcher, exit_code, on_threads, start_process
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch.distributed as dist  # noqa: E402
@@ -640,6 +640,43 @@ def test_a_killed_peer_is_lost(torch_processes):
         assert exit_code(survivor) == 0
     finally:
         for process in (victim, survivor):
+            process.kill()
+            process.join()
+
+
+def outlive_the_launcher(port, rank, result):
+    connect("ffdl", rank, 2, port, "launcher")
+    dist.barrier()
+    result.send_bytes(b"up")
+    if rank == 1:
+        threading.Event().wait()  # takes no part any more
+    try:
+        dist.all_reduce(torch.ones(1000))
+    except dist.DistBackendError as error:
+        assert isinstance(error.__cause__, ffdl.Cancelled), error
+        result.send_bytes(str(error).encode())
+    dist.destroy_process_group()
+
+
+def test_the_end_of_the_launcher_ends_a_wait(torch_processes, monkeypatch):
+    launcher = Launcher(monkeypatch)
+    pipes = [multiprocessing.Pipe() for _ in range(2)]
+    ranks = [
+        start_process(outlive_the_launcher, torch_processes.port, rank, pipes[rank][1])
+        for rank in range(2)
+    ]
+    try:
+        for result, _ in pipes:
+            assert result.poll(SOON_S) and result.recv_bytes() == b"up"
+        launcher.kill()
+        result = pipes[0][0]
+        assert result.poll(SOON_S)
+        said = f"its launcher, 'ffdl run' with process id {launcher.pid}, has ended"
+        assert said in result.recv_bytes().decode()
+        assert exit_code(ranks[0]) == 0
+    finally:
+        launcher.kill()
+        for process in ranks:
             process.kill()
             process.join()
 
