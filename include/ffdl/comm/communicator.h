@@ -94,10 +94,11 @@ namespace ffdl {
 // Blocks: every operation waits for the other members until its deadline; abort() until no thread
 //         reads or writes the caller's buffers for this member.
 // Errors: kTimeout (this member's deadline passed), kPeerLost (another member died, failed or
-//         left), kCancelled (aborted here), kInvalidArgument (a wrong call, detected before any
-//         data is sent: the communicator stays usable; or members disagree: the message names
-//         both), kCorrupt (a member sent invalid data; the message names it). After an error
-//         outputs are undefined, also in-place buffers. Other inputs are never changed.
+//         left), kCancelled (aborted here, or this process's launcher has ended),
+//         kInvalidArgument (a wrong call, detected before any data is sent: the communicator stays
+//         usable; or members disagree: the message names both), kCorrupt (a member sent invalid
+//         data; the message names it). After an error outputs are undefined, also in-place buffers.
+//         Other inputs are never changed.
 class FFDL_API Communicator {
  public:
   virtual ~Communicator() = default;

@@ -69,7 +69,7 @@ class FFDL_API BatchRing final {
 
   // Copies a batch into the ring. Errors: kTimeout (no effect; the message names a consumer that
   // put() waits for), kInvalidArgument (the batch is larger than a slot, or the ring is finished),
-  // kCancelled (in a forked child).
+  // kCancelled (in a forked child, or the launcher has ended).
   Status put(const DataBatch& batch, Time deadline);
 
   // Waits until every consumer has used all batches, that is, released them or requested the next
@@ -116,7 +116,7 @@ class FFDL_API BatchConsumer final {
   // earlier ones are dropped. The ring reuses a slot when all consumers have released it. Threads:
   // a batch may be used and dropped on any, and may outlive this consumer. Errors: kTimeout,
   // kPeerLost (the reading process died or gave up; earlier batches are returned first), kCorrupt,
-  // kCancelled (in a forked child).
+  // kCancelled (in a forked child, or the launcher has ended).
   Result<std::shared_ptr<const DataBatch>> next(Time deadline);
 
  private:

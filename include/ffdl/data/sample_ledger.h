@@ -232,8 +232,9 @@ struct StoreLedgerOptions {
 //         other options), kCancelled (a larger lineage has started), kCorrupt (the store's record
 //         is not a ledger; `from` is invalid), kExhausted (256 workers), and those of Store.
 //         Methods: kCancelled once this life is over: its lease has ended and others hold its
-//         samples, another worker joined under its id, or the job restarted. The worker may join
-//         again: samples taken and not committed are counted as repeated.
+//         samples, another worker joined under its id, the job restarted, or its launcher has
+//         ended. The worker may join again: samples taken and not committed are counted as
+//         repeated.
 FFDL_API Result<std::unique_ptr<SampleLedger>> make_store_ledger(
     const LedgerOptions& options, const StoreLedgerOptions& worker, Store& store,
     Runtime& runtime = system_runtime());

@@ -136,8 +136,8 @@ struct LearnerStats {
 //         start_push() in progress, and the destructor waits for all transfers.
 // Errors: kTimeout, kExhausted (no free slot; too many sample ranges or rows for one gradient),
 //         kConflict (the fixed slot is in use), kInvalidArgument, kCorrupt, kCancelled (the server
-//         ended, or this learner is detached or a forked copy); attach() with a device also
-//         kUnimplemented (no GPU, no driver, or a build without CUDA).
+//         or this process's launcher has ended, or this learner is detached or a forked copy);
+//         attach() with a device also kUnimplemented (no GPU, no driver, or a build without CUDA).
 class FFDL_API Learner {
  public:
   // Waits until the server's name exists and a slot is free. A dead learner's slot is free.

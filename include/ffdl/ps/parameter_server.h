@@ -155,7 +155,9 @@ class FFDL_API ParameterServer {
 
   Status start();
   Status stop();
-  Status serve(const StopToken& stop);  // start(), wait for `stop`, stop()
+  // Calls start(), waits for `stop` and calls stop(). Errors: also kCancelled (this process's
+  // launcher has ended; all published gradients are folded).
+  Status serve(const StopToken& stop);
 
   // Returns the shared weights. Write the initial values there before start().
   std::span<float> weights();
