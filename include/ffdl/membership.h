@@ -96,9 +96,11 @@ struct MembershipOptions {
 //         kCorrupt: the record of the world cannot be read. The methods name further errors.
 class FFDL_API Membership {
  public:
-  // Begins the next incarnation of `self.id`, as a candidate. self.incarnation is ignored.
-  // Errors: kInvalidArgument, and those of Store. If the job's recovery differs from these options,
-  // this life ends with kInvalidArgument as soon as the job's record is read.
+  // Begins the next incarnation of `self.id`, as a candidate. self.incarnation is ignored. A member
+  // that is refused writes nothing, so that the others do not notice it.
+  // Errors: kInvalidArgument (also: the living members use another version of the protocol, or the
+  // job's recovery differs from these options), kCorrupt, and those of Store. If that becomes true
+  // later, this life ends with the same error.
   static Result<std::unique_ptr<Membership>> join(Store& store, Runtime& runtime, Member self,
                                                   const MembershipOptions& options = {});
   ~Membership();

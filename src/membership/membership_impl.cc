@@ -62,6 +62,9 @@ Membership::Impl::~Impl() {
 
 Status Membership::Impl::start() {
   FFDL_RETURN_IF_ERROR(base::launcher_watch().check("member '{}'", self_.id));
+  // A member that is refused writes nothing: a candidate would be part of the next world.
+  FFDL_RETURN_IF_ERROR(observe());
+  FFDL_RETURN_IF_ERROR(check_record());
   FFDL_RETURN_IF_ERROR(find_predecessor());
   FFDL_RETURN_IF_ERROR(take_incarnation());
   FFDL_RETURN_IF_ERROR(read_reached());
@@ -146,9 +149,13 @@ Status Membership::Impl::take_incarnation() {
                     self_.id, base::kContentionMax);
 }
 
-Status Membership::Impl::look() {
+Status Membership::Impl::observe() {
   FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> entries, store_.list(keys_.prefix()));
-  FFDL_RETURN_IF_ERROR(sightings_.update(entries, runtime_.now()));
+  return sightings_.update(entries, runtime_.now());
+}
+
+Status Membership::Impl::look() {
+  FFDL_RETURN_IF_ERROR(observe());
   must_look_ = false;
   const membership::Facts& facts = sightings_.facts();
   if (facts.is_dead(self_)) {
@@ -164,6 +171,25 @@ Status Membership::Impl::look() {
                         self_.id, candidate.member.incarnation, self_.incarnation);
     }
   }
+  FFDL_RETURN_IF_ERROR(check_record());
+  const auto& record = sightings_.record();
+  std::vector<Member> candidates;
+  for (const auto& candidate : facts.candidates) candidates.push_back(candidate.member);
+  {
+    MutexLock lock(mutex_);
+    view_.is_needed = sightings_.needs(self_);
+    view_.state_held_until = state_held_until();
+    view_.candidates = std::move(candidates);
+    if (record) note_missed(record->members, record->generation);
+  }
+  // Last: a record that reports the job as done must not be visible before the view that belongs to
+  // it.
+  if (record) note_record(*record, sightings_.record_revision());
+  wake();
+  return {};
+}
+
+Status Membership::Impl::check_record() const {
   const auto& record = sightings_.record();
   if (record && record->protocol != membership::kProtocolVersion && is_anyone_of_it_here()) {
     return base::invalid_argument(
@@ -178,19 +204,6 @@ Status Membership::Impl::look() {
         options_.job, self_.id, membership::to_string(record->recovery),
         membership::to_string(options_.recovery));
   }
-  std::vector<Member> candidates;
-  for (const auto& candidate : facts.candidates) candidates.push_back(candidate.member);
-  {
-    MutexLock lock(mutex_);
-    view_.is_needed = sightings_.needs(self_);
-    view_.state_held_until = state_held_until();
-    view_.candidates = std::move(candidates);
-    if (record) note_missed(record->members, record->generation);
-  }
-  // Last: a record that reports the job as done must not be visible before the view that belongs to
-  // it.
-  if (record) note_record(*record, sightings_.record_revision());
-  wake();
   return {};
 }
 

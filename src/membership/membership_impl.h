@@ -24,7 +24,8 @@ class Membership::Impl {
   Impl(Store& store, Runtime& runtime, Member self, const MembershipOptions& options);
   ~Impl();
 
-  // Becomes a candidate and starts the task. Errors: kCancelled (its launcher has ended).
+  // Becomes a candidate and starts the task. Errors: kCancelled (its launcher has ended), those of
+  // check_record().
   Status start();
 
   const Member& self() const { return self_; }
@@ -95,7 +96,11 @@ class Membership::Impl {
   void note_reached(const membership::Progress& progress);
   Status tell_progress();
   Status read_progress();
+  // Reads the members' keys.
+  Status observe();
   Status look();
+  // Errors: kInvalidArgument (the members have another version, or recover in another way).
+  Status check_record() const;
   bool is_anyone_of_it_here() const;
   Status lead();
   void warn_of_left_out(const membership::WorldDecision& decision);

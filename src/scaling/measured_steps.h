@@ -15,6 +15,7 @@ struct MeterWord {
   double communication_s = 0;  // seconds of its last step; NaN: not known
   uint64_t host_memory_bytes = 0;
 };
+static_assert(sizeof(MeterWord) == 16, "a change needs another base::kProtocolVersion");
 
 // Adds the steps of a world up to measurements of `steps` steps each. Times are arguments, in
 // seconds.

@@ -58,7 +58,7 @@ void read_reports(std::span<const uint8_t> bytes) {
   }
   if ((kind & 1) != 0) world.state_holders = world.members;
   if ((kind & 4) != 0) {
-    for (elastic::Report& report : reports) report.format = elastic::kReportFormat;
+    for (elastic::Report& report : reports) report.format = base::kProtocolVersion;
   }
   const auto plan = elastic::plan_rescale(reports, world);
   if (!plan.ok()) return;

@@ -360,9 +360,10 @@ TEST_P(MembershipTest, WhoRecoversInAnotherWayIsRefused) {
   activate({a.get()});
   MembershipOptions options = patient();
   options.recovery = Recovery::kConsistent;
-  const auto b = join("b", options);
-  EXPECT_FAILS(b->wait_world_after(1000, soon()), StatusCode::kInvalidArgument,
+  EXPECT_FAILS(Membership::join(store(), system_runtime(), {"b"}, options),
+               StatusCode::kInvalidArgument,
                "its recovery from a death is forward, this member's consistent");
+  EXPECT_FAILS(store().get(membership::Keys("job").candidate("b")), StatusCode::kNotFound, "");
   EXPECT_OK(a->life_status());
 }
 
@@ -381,11 +382,8 @@ TEST_P(MembershipTest, AMemberOfAnotherVersionIsRefusedAlone) {
   ASSERT_OK_AND_ASSIGN(const LeaseId lease, store().grant_lease(1h));
   ASSERT_OK(store().put(keys.candidate("living"), encode(membership::CandidateRecord{3}), lease));
   ASSERT_OK(store().put(keys.world(), encode(other), kNoLease));
-  {
-    const auto b = join("b");
-    EXPECT_FAILS(b->wait_world_after(1000, soon()), StatusCode::kInvalidArgument,
-                 "use one version of ffdl");
-  }
+  EXPECT_FAILS(Membership::join(store(), system_runtime(), {"b"}, patient()),
+               StatusCode::kInvalidArgument, "use one version of ffdl");
   EXPECT_EQ(record(), other) << "the job goes on as it was";
   // Once all members of that version are gone, the job belongs to the other version.
   ASSERT_OK(store().end_lease(lease));

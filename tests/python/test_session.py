@@ -158,7 +158,7 @@ def test_members_go_back_alike(tmp_path):
     )
     with pytest.raises(ffdl.InvalidArgument, match="is consistent, this member's forward"):
         Model().open(store, "b", recovery=ffdl.Recovery.FORWARD, lease_s=2.0)
-    session.finish()  # once the lease of the refused one has ended
+    session.finish()  # at once: the refused one was never a candidate
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

@@ -16,7 +16,7 @@ struct alignas(64) Header {
   Signature signature;
   uint64_t bytes;  // of the contents that follow
 };
-static_assert(sizeof(Header) == 64);
+static_assert(sizeof(Header) == 64, "a change needs another base::kProtocolVersion");
 
 constexpr uint64_t kRoom = sizeof(Header) + base::kEagerBytesMax;
 

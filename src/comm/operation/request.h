@@ -23,7 +23,7 @@ struct Signature {
 
   bool operator==(const Signature&) const = default;
 };
-static_assert(sizeof(Signature) == 24);
+static_assert(sizeof(Signature) == 24, "a change needs another base::kProtocolVersion");
 
 struct Request {
   Signature signature{};

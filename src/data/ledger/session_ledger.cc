@@ -33,7 +33,7 @@ struct Record {
   uint64_t ranges;  // checksum of the ranges
   uint64_t partitions;
 };
-static_assert(sizeof(Record) == 32);
+static_assert(sizeof(Record) == 32, "a change needs another base::kProtocolVersion");
 
 uint64_t checksum(const std::vector<SampleRange>& ranges) {
   uint64_t sum = 0;

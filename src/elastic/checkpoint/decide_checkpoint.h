@@ -13,7 +13,7 @@ struct CheckpointWord {
   uint64_t pending = 0;    // the step of the last one that it took, while undecided
   uint64_t published = 0;  // the step of the last one that it saw published
 };
-static_assert(sizeof(CheckpointWord) == 24);
+static_assert(sizeof(CheckpointWord) == 24, "a change needs another base::kProtocolVersion");
 
 // Returns true if a member wants a checkpoint after this step, and no earlier one is pending. All
 // members have the same words, and so decide alike.

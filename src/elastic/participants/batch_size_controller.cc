@@ -21,7 +21,7 @@ class AgreedController final : public BatchSizeController {
     uint64_t samples = 0;
     uint64_t members = 0;
   };
-  static_assert(sizeof(Wish) == 16);
+  static_assert(sizeof(Wish) == 16, "a change needs another base::kProtocolVersion");
 
   explicit AgreedController(uint64_t samples) : samples_(samples) {}
 

@@ -5,16 +5,12 @@
 
 #include "base/check.h"
 #include "base/errors.h"
-#include "base/protocol_version.h"
 
 namespace ffdl::elastic {
 
-// The record of the world has the version. So a member of another version is refused before its
-// report, which may differ in size, is part of a collective.
-static_assert(kReportFormat == base::kProtocolVersion);
-
 namespace {
 
+using base::kProtocolVersion;
 using Label = std::pair<uint64_t, uint64_t>;
 
 class Plan {
@@ -23,12 +19,13 @@ class Plan {
 
   Result<RescalePlan> make() {
     FFDL_CHECK(reports_.size() == world_.members.size(), "each member reports, and nobody else");
+    // Membership has refused members of another version before: their reports may differ in size.
     for (size_t rank = 0; rank < reports_.size(); ++rank) {
-      if (reports_[rank].format == kReportFormat) continue;
+      if (reports_[rank].format == kProtocolVersion) continue;
       return base::invalid_argument(
           "begin generation {}: '{}' uses version {} of the session's protocol, this member {}; "
           "use one version of ffdl at all members",
-          world_.generation, name(rank), reports_[rank].format, kReportFormat);
+          world_.generation, name(rank), reports_[rank].format, kProtocolVersion);
     }
     FFDL_ASSIGN_OR_RETURN(const size_t base, find_base());
     RescalePlan plan;

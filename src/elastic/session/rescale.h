@@ -4,15 +4,15 @@
 #include <span>
 #include <vector>
 
+#include "base/protocol_version.h"
 #include "ffdl/status.h"
 #include "ffdl/types.h"
 
 namespace ffdl::elastic {
 
-// A member's report of its state as it enters a world. It is sent as raw bytes; `format` identifies
-// members of another version.
+// A member's report of its state as it enters a world. It is sent as raw bytes.
 struct Report {
-  uint64_t format = 0;
+  uint64_t format = 0;  // base::kProtocolVersion
   uint64_t model = 0;  // a hash of the layout of state and gradients
   uint64_t holds = 0;  // 1: it holds the state with the label below
   uint64_t lineage = 0;
@@ -21,9 +21,7 @@ struct Report {
   uint64_t history = 0;  // a hash of the contents of the steps
   uint64_t hash = 0;     // of the state; 0: not computed
 };
-static_assert(sizeof(Report) == 64);
-
-inline constexpr uint64_t kReportFormat = 2;
+static_assert(sizeof(Report) == 64, "a change needs another base::kProtocolVersion");
 
 // The source of each member's state when a world begins.
 struct RescalePlan {

@@ -225,8 +225,8 @@ Result<std::vector<Report>> WorldChange::gather_reports() {
   FFDL_RETURN_IF_ERROR(life_.membership().life_status());
   const bool must_hash = options_.verify_state || world_.begins_anew();
   const HeldState::Label& label = held_.label();
-  Report mine = {kReportFormat,    model_,     label.holds ? 1U : 0U, label.lineage,
-                 label.generation, label.step, label.history,         0};
+  Report mine = {base::kProtocolVersion, model_,     label.holds ? 1U : 0U, label.lineage,
+                 label.generation,       label.step, label.history,         0};
   if (must_hash) {
     FFDL_ASSIGN_OR_RETURN(mine.hash, held_.hash_with_participants());
   }

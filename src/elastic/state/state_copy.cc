@@ -11,7 +11,7 @@ struct StateHeader {
   StateLabel label;
   uint64_t beside_bytes = 0;
 };
-static_assert(sizeof(StateHeader) == 40, "it travels as it is");
+static_assert(sizeof(StateHeader) == 40, "a change needs another base::kProtocolVersion");
 
 Status check_header(const StateHeader& header, const StateLabel& wanted) {
   const StateLabel& label = header.label;

@@ -28,7 +28,7 @@ struct StepHeader {
   uint64_t generation = 0;  // of the world of this step
   uint64_t bytes = 0;       // size of a member's message, set by StepMessages::describe()
 };
-static_assert(sizeof(StepHeader) == 72);
+static_assert(sizeof(StepHeader) == 72, "a change needs another base::kProtocolVersion");
 
 // The message of one member for a step: the header, then the record of each participant, each at a
 // multiple of 8. After an all_gather, it holds the messages of all members.

@@ -24,9 +24,9 @@ World world_of(int size, bool with_state_holders = true) {
 
 // Returns the report of a member that holds the state of `step` of this generation, lineage 2.
 Report at(uint64_t step, uint64_t generation = 6) {
-  return {kReportFormat, 11, 1, 2, generation, step, 1000 * generation + step, 0};
+  return {base::kProtocolVersion, 11, 1, 2, generation, step, 1000 * generation + step, 0};
 }
-Report newcomer() { return {kReportFormat, 11, 0, 0, 0, 0, 0, 0}; }
+Report newcomer() { return {base::kProtocolVersion, 11, 0, 0, 0, 0, 0, 0}; }
 
 RescalePlan plan(const std::vector<Report>& reports) {
   auto made = plan_rescale(reports, world_of(static_cast<int>(reports.size())));
@@ -113,7 +113,8 @@ TEST(PlanRescale, OneVersionOnly) {
   Report other = at(5);
   other.format = 9;
   EXPECT_FAILS(plan_rescale(std::vector{at(5), other}, world_of(2)), StatusCode::kInvalidArgument,
-               "'m1' uses version 9");
+               "'m1' uses version 9 of the session's protocol, this member " +
+                   std::to_string(base::kProtocolVersion));
 }
 
 }  // namespace

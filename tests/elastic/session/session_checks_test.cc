@@ -9,8 +9,10 @@
 #include <limits>
 #include <thread>
 
+#include "base/protocol_version.h"
 #include "ffdl/data/sample_ledger.h"
 #include "ffdl/session.h"
+#include "support/other_version_store.h"
 #include "support/small_model.h"
 #include "support/status_matchers.h"
 
@@ -250,6 +252,50 @@ TEST_F(SessionChecks, AMemberAtAnotherStepIsNamedByAll) {
       EXPECT_FAILS(outcome, StatusCode::kInternal, text);
     }
   }
+}
+
+// Two members train on in their world while a process of another version tries to join.
+TEST_F(SessionChecks, AnotherVersionIsRefusedAloneAndTheWorldStays) {
+  std::atomic<bool> is_refused = false;
+  std::atomic<uint64_t> end = ~uint64_t{0};
+  std::promise<void> trains;
+  const auto train = [&](const std::string& id) {
+    SmallModel model;
+    SessionOptions options;
+    options.self.id = id;
+    options.membership = patient(2);
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::open(options, model, *store_));
+    uint64_t generation = 0;
+    while (session->step() < end) {
+      model.compute(session->step());
+      ASSERT_OK(session->end_step(1));
+      if (id == "b") continue;
+      if (generation == 0) {
+        generation = session->world().generation;
+        trains.set_value();
+      }
+      if (is_refused && end == ~uint64_t{0}) end = session->step() + 10;
+    }
+    if (id == "a") {
+      EXPECT_EQ(session->world().generation, generation);
+    }
+    EXPECT_OK(session->finish());
+  };
+  std::thread a(train, "a");
+  std::thread b(train, "b");
+  trains.get_future().wait();
+  testing::OtherVersionStore other(*store_);
+  SmallModel model;
+  SessionOptions options;
+  options.self.id = "c";
+  options.membership = patient(1);
+  EXPECT_FAILS(Session::open(options, model, other), StatusCode::kInvalidArgument,
+               "use version " + std::to_string(base::kProtocolVersion + 1) +
+                   " of the protocol, this member " + std::to_string(base::kProtocolVersion));
+  EXPECT_FAILS(store_->get("ffdl/job/who/members/c"), StatusCode::kNotFound, "");
+  is_refused = true;
+  a.join();
+  b.join();
 }
 
 }  // namespace
