@@ -132,9 +132,9 @@ class Round {
     enum class Step { kIdle, kConnecting, kAwaitsChallenge, kAwaitsWelcome, kDone };
     int rank = 0;
     Step step = Step::kIdle;
-    Time next{};     // of the next try
-    Time since{};    // when the connection was made
-    int closed = 0;  // tries in a row that the other side closed without a message
+    Time next{};                  // of the next try
+    std::optional<Time> since{};  // when the first try was accepted
+    int closed = 0;               // tries in a row that the other side closed without a message
     Greeting greeting{};
   };
   // A connection from a process that has not proved which member it is.
@@ -227,14 +227,13 @@ Status Round::late() const {
                     record.port);
 }
 
-// The patience with silent connections is over. A process that accepts a call and does not prove
-// itself is no member that runs.
+// The patience with silent connections is over. A process that accepts calls and does not prove
+// itself is no member that runs, even if it closes some of them.
 Status Round::unproved() {
   const Time now = std::chrono::steady_clock::now();
   for (const Call& call : calls_) {
-    const bool is_connected =
-        call.step == Call::Step::kAwaitsChallenge || call.step == Call::Step::kAwaitsWelcome;
-    if (!is_connected || now < call.since + base::kLinkSilenceMax / 2) continue;
+    const bool is_accepted = call.step != Call::Step::kDone && call.since;
+    if (!is_accepted || now < *call.since + base::kLinkSilenceMax / 2) continue;
     return refused(call.rank, fmt::format("the process that listens there accepted a connection, "
                                           "but did not prove within {} s that it is that member",
                                           base::kLinkSilenceMax / 1s));
@@ -353,7 +352,7 @@ Status Round::check_connected(Call& call) {
   if (getsockopt(call.greeting.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
   if (error != 0) return refused(call.rank, base::errno_text(error));
   call.step = Call::Step::kAwaitsChallenge;
-  call.since = std::chrono::steady_clock::now();
+  if (!call.since) call.since = std::chrono::steady_clock::now();
   return {};
 }
 
