@@ -1,6 +1,7 @@
 """Checkpoints in the files of PyTorch, Hugging Face and DCP, and back, to the last bit."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import ffdl
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import ffdl.torch  # noqa: E402
 from ffdl.torch.checkpoint import export_checkpoint, import_checkpoint  # noqa: E402
+from ffdl.torch.training.layout import Layout, read_layout, write_layout  # noqa: E402
 from test_torch_elastic import (  # noqa: E402
     OPTIMIZERS,
     expect_equal,
@@ -335,6 +337,18 @@ def test_what_no_checkpoint_holds_comes_from_the_model(tmp_path):
     with pytest.raises(ffdl.InvalidArgument, match="'mask' differs in this model"):
         import_checkpoint(tmp_path / "file.pt", tmp_path / "other", model=wrong,
                           optimizer=torch.optim.SGD(wrong.parameters(), lr=0.1))
+
+
+def test_the_layout_is_not_written_through_a_link(tmp_path):
+    (tmp_path / "own").write_text("mine")
+    for name in ("layout.json", f"layout.json.{os.getpid()}.unfinished"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).symlink_to(tmp_path / "own")
+        layout = Layout({"a": [1]}, {"a": "a"}, [], "settings")
+        write_layout(folder, layout)
+        assert (tmp_path / "own").read_text() == "mine"
+        assert read_layout(folder) == layout
 
 
 def test_a_folder_without_layout_needs_the_model(trained, tmp_path):

@@ -352,6 +352,19 @@ def test_layout_travels_with_the_checkpoints(tmp_path):
     assert (tmp_path / "fresh" / "layout.json").read_text() == "{}"
 
 
+def test_a_layout_is_not_written_through_a_link(tmp_path):
+    url = f"memory://{tmp_path}"
+    options = save(tmp_path / "folder", 1)
+    (tmp_path / "folder" / "layout.json").write_text("{}")
+    ffdl.CheckpointUpload(options, url).close()
+    (tmp_path / "own").write_text("mine")
+    (tmp_path / "fresh").mkdir()
+    (tmp_path / "fresh" / "layout.json").symlink_to(tmp_path / "own")
+    ffdl.CheckpointUpload(ffdl.CheckpointOptions(tmp_path / "fresh"), url).close()
+    assert (tmp_path / "own").read_text() == "mine"
+    assert (tmp_path / "fresh" / "layout.json").read_text() == "{}"
+
+
 def test_copies_of_data(tmp_path, place):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     import pyarrow

@@ -8,7 +8,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from ..errors import Corrupt, NotFound
 from ..remote import RemoteFolder, is_url
@@ -33,6 +33,13 @@ class StoredCheckpoint(NamedTuple):
     def mark(self) -> str:
         """The name of the empty file that marks the checkpoint as published."""
         return mark_of(self.number, self.manifest)
+
+
+def create_file(path: str) -> BinaryIO:
+    """Creates an empty file, in place of an earlier one. Follows no link."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)
+    return open(path, "xb")
 
 
 def mark_of(number: int, manifest: str) -> str:

@@ -17,6 +17,7 @@ from .folder import (
     LAYOUT_FILE,
     StoredCheckpoint,
     choose_removals,
+    create_file,
     is_checkpoint_file,
     job_of,
     list_folder,
@@ -291,7 +292,7 @@ def _stage(folder: str, manifest: str, stage: str) -> dict[str, int] | None:
 
 
 def _write(path: str, content: bytes) -> None:
-    with open(path, "wb") as file:
+    with create_file(path) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "base/held_signal.h"
+#include "base/limits.h"
 #include "base/resource_limit.h"
 
 namespace ffdl::elastic {
@@ -41,11 +42,9 @@ class Descriptor {
 // without a copy in the system's cache. The bytes before and after them go through the cache.
 class SystemOutputFile final : public OutputFile {
  public:
-  SystemOutputFile(std::string path, int fd)
-      : path_(std::move(path)),
-        fd_(fd),
-        direct_(::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)),
-        is_direct_(direct_.get() >= 0) {}
+  // `direct` writes to the same file as `fd`, or is -1.
+  SystemOutputFile(std::string path, int fd, int direct)
+      : path_(std::move(path)), fd_(fd), direct_(direct), is_direct_(direct >= 0) {}
 
   Status write(uint64_t offset, std::span<const std::byte> bytes) override {
     const base::HeldSignal file_size_signal(SIGXFSZ);
@@ -91,6 +90,34 @@ class SystemOutputFile final : public OutputFile {
   bool is_direct_;
 };
 
+// Opens an earlier file of this user that has no second name, and empties it. Returns -1 if there
+// is none. A pipe does not hold it up.
+int open_earlier(int folder, const char* name) {
+  const int fd = ::openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  struct stat facts = {};
+  const bool is_own = fd >= 0 && ::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) &&
+                      facts.st_nlink == 1 && facts.st_uid == ::geteuid();
+  if (is_own && ::ftruncate(fd, 0) == 0) return fd;
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+// Opens the file of `fd` again, for writes that go directly to the disk. Returns -1 if that is not
+// possible, or if the name is of another file by now.
+int open_direct(int folder, const char* name, int fd) {
+  const int direct =
+      ::openat(folder, name, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (direct < 0) return -1;
+  struct stat one = {};
+  struct stat other = {};
+  if (::fstat(fd, &one) == 0 && ::fstat(direct, &other) == 0 && one.st_dev == other.st_dev &&
+      one.st_ino == other.st_ino) {
+    return direct;
+  }
+  ::close(direct);
+  return -1;
+}
+
 class SystemStoredFile final : public StoredFile {
  public:
   SystemStoredFile(std::string path, int fd, uint64_t size)
@@ -122,9 +149,35 @@ class SystemStoredFile final : public StoredFile {
 class SystemFiles final : public FileSystem {
  public:
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return failed("create", path, errno);
-    return std::unique_ptr<OutputFile>(std::make_unique<SystemOutputFile>(path, fd));
+    const std::filesystem::path whole(path);
+    const std::string above = whole.has_parent_path() ? whole.parent_path().string() : ".";
+    const std::string name = whole.filename().string();
+    const Descriptor folder(
+        ::open(above.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (folder.get() < 0 && (errno == ENOTDIR || errno == ELOOP)) {
+      return base::make_error(StatusCode::kUnavailable,
+                              "create '{}': its folder is a link, or no folder; remove the link, "
+                              "or choose a folder to which no other user may write",
+                              path);
+    }
+    if (folder.get() < 0) return failed("create", path, errno);
+    for (int tries = 0; tries < base::kContentionMax; ++tries) {
+      int fd = ::openat(folder.get(), name.c_str(),
+                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+      if (fd < 0 && errno != EEXIST) return failed("create", path, errno);
+      if (fd < 0) fd = open_earlier(folder.get(), name.c_str());
+      if (fd >= 0) {
+        const int direct = open_direct(folder.get(), name.c_str(), fd);
+        return std::unique_ptr<OutputFile>(std::make_unique<SystemOutputFile>(path, fd, direct));
+      }
+      if (::unlinkat(folder.get(), name.c_str(), 0) != 0 && errno != ENOENT) {
+        return failed("replace what another process has placed at", path, errno);
+      }
+    }
+    return base::make_error(StatusCode::kUnavailable,
+                            "create '{}': another process has placed a file or link there {} times "
+                            "meanwhile; choose a folder to which no other user may write",
+                            path, base::kContentionMax);
   }
 
   Result<std::unique_ptr<StoredFile>> open(const std::string& path) override {

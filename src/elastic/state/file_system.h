@@ -41,7 +41,8 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // Creates an empty file, in place of any earlier one.
+  // Creates an empty file, in place of any earlier one. Follows no link, neither of the file nor of
+  // its folder. A link, a pipe, and a file of another user or with a second name are replaced.
   virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
   virtual Result<std::unique_ptr<StoredFile>> open(const std::string& path) = 0;
   // Renames a file, in place of any other with that name. Durable once sync_folder() has returned.

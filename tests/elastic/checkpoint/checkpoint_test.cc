@@ -82,6 +82,49 @@ TEST_F(CheckpointTest, NamedTensorsAreLoadedAlone) {
   EXPECT_FAILS(load_as({}, {steps}), StatusCode::kInvalidArgument, "this model has 'state.0'");
 }
 
+// Another process knows the names that the next checkpoint gets, and has placed a link to a file of
+// this user at each of them.
+TEST_F(CheckpointTest, WritesThroughNoLink) {
+  ASSERT_OK_AND_ASSIGN(const Checkpoint first, save(7));
+  std::vector<std::string> names;  // of its files
+  for (const auto& entry : std::filesystem::directory_iterator(first.folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  ASSERT_EQ(names.size(), 3U) << "a shard, a manifest and a mark";
+  std::vector<std::string> links;  // also the names of unfinished files
+  for (const std::string& name : names) {
+    links.push_back(name);
+    links.push_back(name + ".unfinished");
+    links.push_back(name + ".00000.unfinished");
+  }
+  const std::string own = temp_.write("own", "mine");
+  for (const std::string& name : links) {
+    std::filesystem::remove_all(options_.folder);
+    std::filesystem::create_directories(first.folder);
+    std::filesystem::create_symlink(own, first.folder + "/" + name);
+    ASSERT_OK(save(7));
+    EXPECT_EQ(std::filesystem::file_size(own), 4U) << name;
+    for (const std::string& file : names) {
+      if (file.starts_with("published-")) continue;  // the next mark has another number
+      EXPECT_FALSE(std::filesystem::is_symlink(first.folder + "/" + file)) << name;
+    }
+    ASSERT_OK(load_checkpoint(options_, buffers()));
+  }
+  std::filesystem::remove_all(first.folder);
+  std::filesystem::create_directories(temp_.file("elsewhere"));
+  std::filesystem::create_symlink(temp_.file("elsewhere"), first.folder);
+  EXPECT_FAILS(save(7), StatusCode::kUnavailable, "its folder is a link");
+  EXPECT_TRUE(std::filesystem::is_empty(temp_.file("elsewhere")));
+}
+
+// The user may name the folder of checkpoints by a link.
+TEST_F(CheckpointTest, TheFolderMayBeALink) {
+  std::filesystem::create_directories(temp_.file("disk"));
+  std::filesystem::create_symlink(temp_.file("disk"), options_.folder);
+  ASSERT_OK(save(7));
+  ASSERT_OK(load_checkpoint(options_, buffers()));
+}
+
 TEST_F(CheckpointTest, TheLastAndTheBestStay) {
   double metric = 0;
   options_.metric = [&] { return metric; };

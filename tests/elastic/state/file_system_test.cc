@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
+#include <functional>
 
 #include "support/exit_code.h"
 #include "support/fork_child.h"
@@ -91,6 +93,49 @@ TEST(FileSystem, ErrorsNameThePath) {
   EXPECT_FAILS(files.list("/no/such"), StatusCode::kNotFound, "list '/no/such'");
   EXPECT_FAILS(files.sync_folder("/no/such"), StatusCode::kNotFound, "'/no/such'");
   EXPECT_FAILS(files.make_folder("/proc/no"), StatusCode::kNotFound, "make the folder '/proc/no'");
+}
+
+// Each kind of thing that another process may have placed at the name of a file.
+TEST(FileSystem, NothingPlacedInTheWayIsWrittenTo) {
+  const TempFolder temp;
+  const std::string path = temp.file("folder/file");
+  const std::string own = temp.write("own", "mine");
+  ASSERT_OK(system_files().make_folder(temp.file("folder")));
+  const auto content = [&](const std::string& of) { return read_text(system_files(), of, 99); };
+  const std::vector<std::function<int()>> places = {
+      [&] { return symlink(own.c_str(), path.c_str()); },
+      [&] { return symlink("nowhere", path.c_str()); },
+      [&] { return link(own.c_str(), path.c_str()); },
+      [&] { return mkfifo(path.c_str(), 0666); },
+  };
+  for (size_t i = 0; i < places.size(); ++i) {
+    ASSERT_EQ(places[i](), 0);
+    {
+      ASSERT_OK_AND_ASSIGN(const auto file, system_files().create(path));
+      ASSERT_OK(file->write(0, std::as_bytes(std::span(std::string_view("new")))));
+    }
+    EXPECT_EQ(content(own).value(), "mine") << i;
+    EXPECT_EQ(content(path).value(), "new") << i;
+    struct stat facts = {};
+    EXPECT_EQ(lstat(path.c_str(), &facts), 0);
+    EXPECT_TRUE(S_ISREG(facts.st_mode)) << i;
+    EXPECT_FALSE(system_files().exists(temp.file("folder/nowhere")));
+    ASSERT_OK(system_files().remove_file(path));
+  }
+  ASSERT_EQ(mkdir(path.c_str(), 0777), 0);
+  EXPECT_FAILS(system_files().create(path), StatusCode::kUnavailable, "has placed at '" + path);
+  ASSERT_EQ(symlink("folder", temp.file("linked").c_str()), 0);
+  EXPECT_FAILS(system_files().create(temp.file("linked/file")), StatusCode::kUnavailable,
+               "its folder is a link");
+}
+
+// The names of an earlier life of this user are used again, and hold nothing of it.
+TEST(FileSystem, AnEarlierFileIsReplaced) {
+  const TempFolder temp;
+  const std::string path = temp.write("file", "longer than the new one");
+  ASSERT_OK_AND_ASSIGN(const auto file, system_files().create(path));
+  ASSERT_OK(file->write(0, std::as_bytes(std::span(std::string_view("new")))));
+  EXPECT_EQ(read_text(system_files(), path, 99).value(), "new");
 }
 
 // Replaces a full disk by a limit of file sizes, in a process of its own.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ... import CheckpointOptions
-from ...checkpoints.folder import LAYOUT_FILE
+from ...checkpoints.folder import LAYOUT_FILE, create_file
 from .common_state import names_of
 from .optimizers import all_of
 
@@ -64,8 +64,8 @@ def write_layout(folder: str, layout: Layout) -> None:
     unfinished = f"{path}.{os.getpid()}.unfinished"
     try:
         os.makedirs(folder, exist_ok=True)
-        with open(unfinished, "w", encoding="utf-8") as file:
-            json.dump({"format": _FORMAT, **layout._asdict()}, file)
+        with create_file(unfinished) as file:
+            file.write(json.dumps({"format": _FORMAT, **layout._asdict()}).encode())
         os.replace(unfinished, path)
     except OSError as error:
         print(f"ffdl: write '{path}': {error.strerror}; pass the model to export checkpoints of "
