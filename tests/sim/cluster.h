@@ -30,7 +30,10 @@ struct Outcome {
   uint64_t generations = 0;
   uint64_t lineages = 0;
   uint64_t checkpoints = 0;
-  Duration longest_stall{};  // 0 unless links are the only trouble; see LinkTrouble
+  // The longest stall of the job and that of a healthy member, see LinkTrouble. 0 unless links are
+  // the only trouble.
+  Duration longest_stall{};
+  Duration longest_member_stall{};
 };
 
 // Trains for some seconds of made-up time while a seeded adversary kills, stops and cuts workers

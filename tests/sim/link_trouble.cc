@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/limits.h"
+#include "membership/membership_observer.h"
 
 namespace ffdl::sim {
 
@@ -80,6 +82,7 @@ void LinkTrouble::act(const Processes& processes) {
     return;
   }
   since_ = now;
+  for (auto& [life, stall] : stalls_) stall.since = now;
 }
 
 // Returns true if the job must make steps. A member of the last active world reaches the store
@@ -102,12 +105,65 @@ void LinkTrouble::measure(const Processes& processes, const MembershipOptions& o
     since_ = now;
   }
   const Duration stall = now - since_;
-  const bool is_one_isolated = since_ < isolated_until_;
-  if (!is_one_isolated) longest_ = std::max(longest_, stall);
-  if (stall <= (is_one_isolated ? stall_beside_isolated_max(options) : stall_max(options))) return;
+  if (!is_beside_isolated(since_)) longest_ = std::max(longest_, stall);
+  if (stall <= longest_permitted(since_, options)) return;
   checker_.violation(fmt::format("stall{}: no member applied a step for {} ms; record {}",
-                                 is_one_isolated ? " beside '" + isolated_ + "'" : "", stall / 1ms,
-                                 encode(*checker_.record())));
+                                 beside(since_), stall / 1ms, encode(*checker_.record())));
+}
+
+Duration LinkTrouble::longest_permitted(Duration since, const MembershipOptions& options) const {
+  return is_beside_isolated(since) ? stall_beside_isolated_max(options) : stall_max(options);
+}
+
+std::string LinkTrouble::beside(Duration since) const {
+  return is_beside_isolated(since) ? " beside '" + isolated_ + "'" : "";
+}
+
+// Returns true if the rules may keep the two apart.
+bool LinkTrouble::are_apart(const Process& one, const Process& other) const {
+  return exchange_.worlds_missed(one.id(), other.id()) >= membership::kUnreachedWorldsFree;
+}
+
+bool LinkTrouble::is_healthy(const Processes& processes, const Process& process) const {
+  const auto& record = checker_.record();
+  if (!record || record->active_generation == 0 || record->completion) return false;
+  if (process.node().is_paused(runtime_.elapsed()) || !process.may_use_state()) return false;
+  if (process.is_leaving()) return false;
+  std::vector<const Process*> connected;  // reach the store, and are not isolated
+  for (const auto& other : processes) {
+    if (!lives(*other)) continue;
+    if (other->is_finishing() || other->takes_over_from() == process.id()) return false;
+    if (other.get() != &process && are_apart(process, *other)) return false;
+    if (!other->store().is_cut_off() && !is_isolated(*other)) connected.push_back(other.get());
+  }
+  if (std::ranges::find(connected, &process) == connected.end()) return false;
+  return std::ranges::none_of(connected, [&](const Process* from) {
+    return std::ranges::any_of(
+        connected, [&](const Process* to) { return exchange_.is_cut(from->id(), to->id()); });
+  });
+}
+
+void LinkTrouble::measure_members(const Processes& processes, const MembershipOptions& options) {
+  const Duration now = runtime_.elapsed();
+  for (const auto& process : processes) {
+    const Member* self = process->self();
+    if (self == nullptr) continue;
+    const auto [found, is_new] = stalls_.try_emplace({self->id, self->incarnation});
+    MemberStall& stall = found->second;
+    const uint64_t steps = process->applied_steps();
+    const bool is_still = !is_new && stall.steps == steps;
+    const bool was_healthy = std::exchange(stall.is_healthy, is_healthy(processes, *process));
+    if (!is_still || !was_healthy || !stall.is_healthy) {
+      stall = {now, steps, checker_.applied_steps(), stall.is_healthy};
+    }
+    const Duration time = now - stall.since;
+    if (!is_beside_isolated(stall.since)) longest_of_member_ = std::max(longest_of_member_, time);
+    if (time <= longest_permitted(stall.since, options)) continue;
+    checker_.violation(fmt::format(
+        "stall of a member{}: '{}' applied no step for {} ms, and all others {} steps; record {}",
+        beside(stall.since), self->id, time / 1ms, checker_.applied_steps() - stall.steps_of_all,
+        encode(*checker_.record())));
+  }
 }
 
 }  // namespace ffdl::sim

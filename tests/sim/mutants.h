@@ -30,6 +30,7 @@ enum class Mutant {
   kParticipantApart,  // A7: the data of a participant is not part of the state
   kFirstBucket,       // A3: a step counts when its first bucket was averaged
   kTornShard,         // half of the bytes on the disk are zeros, without an error
+  kWaitsInOldWorld,   // a member waits in a world that is over until its collectives fail
 };
 
 struct MutantName {
@@ -57,6 +58,7 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kParticipantApart, "participant-apart"},
     MutantName{Mutant::kFirstBucket, "first-bucket"},
     MutantName{Mutant::kTornShard, "torn-shard"},
+    MutantName{Mutant::kWaitsInOldWorld, "waits-in-old-world"},
 };
 
 }  // namespace ffdl::sim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,6 +36,10 @@ class Process {
   // Returns the member of the present life; null between two lives.
   virtual const Member* self() const = 0;
   virtual bool may_use_state() const = 0;
+  // Returns the number of steps that the present life has applied.
+  virtual uint64_t applied_steps() const { return 0; }
+  // Returns true if this process has applied its last step, and ends its training.
+  virtual bool is_finishing() const { return false; }
 
  protected:
   SimNode& node_;

@@ -234,7 +234,9 @@ Status SessionWorker::live() {
                                               : runtime_.up_to(pace.compute_max));
     if (is_leaving_) session_->ask_to_leave();
     if (ledger->is_done()) {
+      is_finishing_ = true;
       const Status finished = finish(chain);
+      is_finishing_ = false;
       if (finished.code() != StatusCode::kWorldChanged) return finished;
       continue;
     }
@@ -335,6 +337,7 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
   SimCommunicator::Hooks hooks;
   hooks.fail = shared_.pace.fail;
   hooks.is_first_bucket_all = shared_.mutant == Mutant::kFirstBucket;
+  hooks.waits_in_old_world = shared_.mutant == Mutant::kWaitsInOldWorld;
   hooks.state = [&chain] { return chain.name(); };
   hooks.sum = [this](const std::vector<uint64_t>& states) {
     for (const uint64_t state : states) {

@@ -87,6 +87,8 @@ class SessionWorker final : public Process {
   bool may_use_state() const override {
     return !node_.is_killed() && session_ && session_->life_status().ok();
   }
+  uint64_t applied_steps() const override { return session_ ? session_->stats().steps : 0; }
+  bool is_finishing() const override { return is_finishing_; }
 
  private:
   void run();
@@ -102,6 +104,7 @@ class SessionWorker final : public Process {
   SimRuntime& runtime_;
   std::unique_ptr<SimFiles> files_;  // null without a disk
   std::unique_ptr<Session> session_;
+  bool is_finishing_ = false;
   std::unique_ptr<Task> task_;  // last: it uses all members above
 };
 

@@ -127,6 +127,24 @@ const Exchange::Given* Exchange::find(const Place& place, int rank) const {
   return one == found->second.end() ? nullptr : &one->second;
 }
 
+void Exchange::miss(const World& world, const std::vector<int>& ranks) {
+  const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
+  for (const int rank : ranks) ++missed_[{self, world.members[static_cast<size_t>(rank)].id}];
+}
+
+void Exchange::connected(const World& world) {
+  const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
+  for (const Member& member : world.members) missed_.erase({self, member.id});
+}
+
+uint64_t Exchange::worlds_missed(const std::string& one, const std::string& other) const {
+  const auto count = [&](const Link& link) {
+    const auto found = missed_.find(link);
+    return found == missed_.end() ? 0 : found->second;
+  };
+  return std::max(count({one, other}), count({other, one}));
+}
+
 void Exchange::end(const World& world) {
   if (!ended_.emplace(world.generation, world.rank).second) return;
   const std::string& self = world.members[static_cast<size_t>(world.rank)].id;
@@ -185,6 +203,7 @@ Result<std::unique_ptr<Communicator>> SimCommunicator::connect(const World& worl
     if (have_all_come) all_came = std::min(all_came, node.now());
     if (all_came != kNoDeadline && node.now() >= all_came + base::kLinkSilenceMax) {
       for (const int rank : unreached) watch.unreached(rank);
+      exchange.miss(world, unreached);
       outcome = base::make_error(StatusCode::kTimeout, "connect: links are cut");
       break;
     }
@@ -199,12 +218,19 @@ Result<std::unique_ptr<Communicator>> SimCommunicator::connect(const World& worl
     exchange.end(world);
     return outcome;
   }
+  exchange.connected(world);
   runtime.sleep(runtime.up_to(10ms));
   return std::unique_ptr<Communicator>(
       std::make_unique<SimCommunicator>(world, exchange, runtime, node, std::move(hooks)));
 }
 
 void SimCommunicator::abort(Status why) {
+  // NextWorldConnector watches the world in this task. It also ends all worlds with the life, for
+  // another reason.
+  if (hooks_.waits_in_old_world && runtime_.current()->name == "ffdl-world" &&
+      why.message() == "the world changes") {
+    return;
+  }
   if (failed_.ok()) failed_ = std::move(why);
   exchange_.end(world_);
 }

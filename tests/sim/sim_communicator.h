@@ -56,6 +56,13 @@ class Exchange {
   const Given* find(const Place& place, int rank) const;
   // Returns the message of that rank if it has reached this member of the world; null otherwise.
   const Given* receive(const World& world, const Place& place, int rank) const;
+  // Counts one more world in which this member could not connect to these ranks.
+  void miss(const World& world, const std::vector<int>& ranks);
+  // Records that this member is connected to all members of that world.
+  void connected(const World& world);
+  // Returns the number of worlds in which one of the two could not connect to the other, since it
+  // last could.
+  uint64_t worlds_missed(const std::string& one, const std::string& other) const;
   // Ends the part of that member in that world.
   void end(const World& world);
   // Returns true if this member sees that the member of that rank has ended or was killed.
@@ -83,6 +90,7 @@ class Exchange {
   std::map<Place, std::map<int, Given>> given_;
   std::set<std::pair<uint64_t, int>> ended_;
   std::map<Link, Cut> cuts_;
+  std::map<Link, uint64_t> missed_;  // number of worlds, by the member that missed the other
   std::map<std::pair<uint64_t, Link>, Duration> lost_ends_;                 // by generation
   std::map<std::pair<const SimNode*, std::string>, Duration> lost_deaths_;  // and unaware member
   const SimRuntime& runtime_;
@@ -100,6 +108,7 @@ class SimCommunicator final : public Communicator {
     std::function<void(std::vector<std::byte>&)> tamper;    // changes messages; for mutants
     double fail = 0;                   // the share of operations that fail here though all live
     bool is_first_bucket_all = false;  // later sums of a step do not fail; for a mutant
+    bool waits_in_old_world = false;   // ignores that the world is over; for a mutant
   };
 
   static Result<std::unique_ptr<Communicator>> connect(const World& world, Time deadline,

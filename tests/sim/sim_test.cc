@@ -118,16 +118,20 @@ TEST(Simulate, ASeedIsASchedule) {
 }
 
 // Cuts only links, which return.
-TEST(Simulate, TheLongestStallIsMeasured) {
+TEST(Simulate, TheLongestStallsAreMeasured) {
   Stacks stacks;
   Duration longest{};
+  Duration longest_of_member{};
   for (uint64_t seed = 2; seed < 42; seed += 4) {
     const Outcome outcome = simulate({.seed = seed, .of = Of::kSession}, stacks);
     EXPECT_EQ(outcome.violation, "") << seed;
     longest = std::max(longest, outcome.longest_stall);
+    longest_of_member = std::max(longest_of_member, outcome.longest_member_stall);
   }
   EXPECT_GT(longest, Duration::zero());
   EXPECT_LE(longest, LinkTrouble::stall_max(MembershipOptions()));
+  EXPECT_GT(longest_of_member, Duration::zero());
+  EXPECT_LE(longest_of_member, LinkTrouble::stall_max(MembershipOptions()));
 }
 
 // Runs the schedules that have found a bug, named by the bug.
