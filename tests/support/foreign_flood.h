@@ -26,7 +26,9 @@ class ForeignFlood {
     });
     is_there_ = heard() == connections;
   }
+  // Ends the process by a byte: processes forked later may hold the pipe open.
   ~ForeignFlood() {
+    static_cast<void>(write(asks_[1], "e", 1));
     close(asks_[1]);
     if (flood_.joinable()) flood_.join();
     for (const int fd : {asks_[0], says_[0]}) close(fd);
@@ -69,12 +71,12 @@ class ForeignFlood {
     std::vector<int> made;
     while (made.size() < connections) {
       const int fd = socket(AF_INET, SOCK_STREAM, 0);
-      if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return 1;
+      if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) break;
       made.push_back(fd);
     }
     say(made.size());
     char byte = 0;
-    while (read(asks_[0], &byte, 1) == 1) {
+    while (read(asks_[0], &byte, 1) == 1 && byte != 'e') {
       size_t open = 0;
       for (const int fd : made) open += is_open(fd) ? 1 : 0;
       say(open);

@@ -1,16 +1,25 @@
 // A worker for tests of `ffdl run --ledger-log`: trains a small model on each sample once per
 // epoch, and logs the samples that it commits.
-//   sample_worker EPOCHS [MILLISECONDS of a step]
+//   sample_worker EPOCHS [MILLISECONDS of a step] [SOCKET]
+// With the socket of a stranger it trains over TCP. It reports the port of each of its listeners
+// there before any other member learns it, and waits for an answer.
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <utility>
 
+#include "comm/network/meeting.h"
 #include "ffdl/data/commit_log.h"
 #include "ffdl/data/sample_ledger.h"
 #include "ffdl/launch/environment.h"
 #include "ffdl/session.h"
+#include "support/forwarding_store.h"
 #include "support/small_model.h"
 
 namespace {
@@ -22,6 +31,35 @@ constexpr uint64_t kSamples = 960;
 
 volatile sig_atomic_t asked_to_end = 0;
 
+class TellingStore final : public ffdl::testing::ForwardingStore {
+ public:
+  TellingStore(Store& inner, std::string stranger)
+      : ForwardingStore(inner), stranger_(std::move(stranger)) {}
+
+  ffdl::Result<ffdl::Revision> compare_and_put(std::string_view key, ffdl::Revision expected,
+                                               std::string_view value,
+                                               ffdl::LeaseId lease) override {
+    const auto record = ffdl::comm::link_record_of(value);
+    if (record.ok()) tell(record->port);
+    return inner_.compare_and_put(key, expected, value, lease);
+  }
+
+ private:
+  void tell(uint16_t port) const {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un to = {.sun_family = AF_UNIX, .sun_path = {}};
+    stranger_.copy(to.sun_path, sizeof to.sun_path - 1);
+    char answer = 0;
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 ||
+        write(fd, &port, sizeof port) != ssize_t{sizeof port} || read(fd, &answer, 1) != 1) {
+      std::fprintf(stderr, "the stranger does not answer\n");
+    }
+    close(fd);
+  }
+
+  const std::string stranger_;
+};
+
 ffdl::LedgerOptions samples_of(uint64_t epochs) {
   ffdl::LedgerOptions order;
   order.samples = kSamples;
@@ -32,7 +70,7 @@ ffdl::LedgerOptions samples_of(uint64_t epochs) {
   return order;
 }
 
-Status train(uint64_t epochs, ffdl::Duration step_time) {
+Status train(uint64_t epochs, ffdl::Duration step_time, const std::string& stranger) {
   FFDL_ASSIGN_OR_RETURN(const auto job, ffdl::job_environment());
   if (!job) return Status(ffdl::StatusCode::kInvalidArgument, "FFDL_STORE is not set");
   const ffdl::LedgerOptions order = samples_of(epochs);
@@ -49,6 +87,17 @@ Status train(uint64_t epochs, ffdl::Duration step_time) {
   options.membership = membership_options(*job);
   options.membership.lease = 5s;  // for a busy machine
   options.participants = {ledger->participant()};
+  TellingStore telling(*store, stranger);
+  if (!stranger.empty()) {
+    options.connect = [&telling](const ffdl::World& world, ffdl::Time deadline,
+                                 const ffdl::ConnectWatch& watch) {
+      ffdl::CommunicatorOptions links;
+      links.backend = ffdl::Backend::kTcp;
+      links.interrupt_check = watch.interrupt_check;
+      links.unreached = watch.unreached;
+      return connect_communicator(world, telling, deadline, links);
+    };
+  }
   ffdl::testing::SmallModel model;
   FFDL_ASSIGN_OR_RETURN(const auto session, ffdl::Session::open(options, model, *store));
   const auto never = ffdl::system_runtime().make_event();
@@ -77,7 +126,8 @@ int main(int argc, char** argv) {
   signal(SIGTERM, [](int) { asked_to_end = 1; });
   if (argc < 2) return 2;
   const ffdl::Duration step_time = std::chrono::milliseconds(argc > 2 ? std::atol(argv[2]) : 1);
-  const Status outcome = train(std::strtoull(argv[1], nullptr, 10), step_time);
+  const Status outcome =
+      train(std::strtoull(argv[1], nullptr, 10), step_time, argc > 3 ? argv[3] : "");
   if (outcome.ok()) return 0;
   std::fprintf(stderr, "%s\n", outcome.to_string().c_str());
   return 1;
