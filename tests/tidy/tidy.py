@@ -19,6 +19,7 @@ import layers  # noqa: E402
 import markdown  # noqa: E402
 import picture  # noqa: E402
 import source  # noqa: E402
+import tests_quoted  # noqa: E402
 import words  # noqa: E402
 from source import below  # noqa: E402
 
@@ -178,6 +179,7 @@ class Tidy:
         self.check_tests_exist()
         self.check_python_names()
         self.check_names_in_docs()
+        self.check_tests_in_docs()
         self.check_links()
         return self.problems
 
@@ -429,6 +431,16 @@ class Tidy:
                     if gone:
                         self.report(name, number, f"'{full}': there is no '{gone[0]}' in the code; "
                                                   "name what does this now")
+
+    # Tests that a page names: what proves a statement, and how a figure is measured again.
+    def check_tests_in_docs(self):
+        tests = tests_quoted.Tests(self.text)
+        for name, text in self.text.items():
+            if name.startswith("docs/") and name.endswith(".md"):
+                for number, line in enumerate(text.split("\n"), 1):
+                    for gone in tests.missing(line):
+                        self.report(name, number, f"'{gone}': there is no such test; name the one "
+                                                  "that shows this now")
 
     # Links of pages, with their anchors, and `docs/page.md` wherever it is named.
     def check_links(self):

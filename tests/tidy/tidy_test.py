@@ -229,6 +229,28 @@ class TidyTest(unittest.TestCase):
                     '#include "ffdl/status.h"\n\nnamespace base {\nint one() { return 1; }\n}\n'},
                    "docs/model.md:1", "'Status::gone'", "'gone'")
 
+    def test_names_of_tests_in_pages(self):
+        page = "docs/results/a.md"
+        tests = {"tests/base/status_test.cc": "TEST_F(Status, IsOk) {}\nTEST_P(StatusP, IsOk) {}\n"
+                                              "INSTANTIATE_TEST_SUITE_P(All, StatusP, kAll);\n",
+                 "tests/CMakeLists.txt": "ffdl_test(base_test SOURCES a.cc)\n"
+                                         "add_test(NAME kill_${back}_slow COMMAND b)\n",
+                 "tests/python/test_a.py": "def test_one():\n    pass\n"}
+        for right in ("`Status.IsOk`, `Suite.Test`, `Backend.NCCL`", "`base_test`, `kill_shm_slow`",
+                      "`base_test --gtest_filter='Status.*:All/StatusP.IsOk/*-*Not*'`",
+                      "`--gtest_filter=*StatusP.IsOk*`", "`ctest -R base`", "`ctest -R '^base_test$'`",
+                      "`ctest -R kill_shm`", "`pytest tests/python/test_a.py -k 'not one'`",
+                      "`test_a.py::test_one`", "`ffdl_test()` of `tests/x_test.cc`"):
+            self.assertEqual(problems_of({**tests, page: right + "\n"}), [])
+        for wrong, gone in (("`Status.IsNot`", "Status.IsNot"), ("`StateTest`", "StateTest"),
+                            ("`status_test`, `ps_test`", "ps_test"), ("`fuzz_a`", "fuzz_a"),
+                            ("`base_test --gtest_filter=Status.*:Stale.*`", "Stale.*"),
+                            ("`--gtest_filter=StatusP.IsOk`", "StatusP.IsOk"),
+                            ("`ctest -R ps_`", "ps_"), ("`ctest -R skill_shm`", "skill_shm"),
+                            ("`pytest -k two`", "-k two"), ("`test_b.py`", "test_b.py"),
+                            ("`test_a.py::test_two`", "test_a.py::test_two")):
+            self.found({**tests, page: f"one\n{wrong}\n"}, f"{page}:2", f"'{gone}'", "no such test")
+
     def test_pages_are_wrapped(self):
         row, code = "| " + "x " * 60 + "|\n", "```\n" + "x " * 60 + "y\n```\n"
         page = {"docs/reference/a.md": row + code + "x " * 50 + "y\n"}
