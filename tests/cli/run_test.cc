@@ -498,6 +498,13 @@ TEST_F(RunTest, NodesMeetAtAnEndpointWithASecret) {
   EXPECT_TRUE(second.wrote("[worker-1] joined")) << second.output();
 }
 
+TEST_F(RunTest, AGeneratedSecretOfAnEndpointReachesTheWorkers) {
+  const auto outcome = run(
+      "--nnodes 1 --rdzv-endpoint 127.0.0.1:0 -- sh -c 'echo has ${#FFDL_STORE_SECRET} letters'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_NE(outcome.out.find("has 64 letters"), std::string::npos) << outcome.out;
+}
+
 // All give the same command. The first at the endpoint's host serves the store.
 TEST_F(RunTest, NodesWithoutARankTakeOneEach) {
   const std::string same = kRun + "--nnodes 3 --nproc-per-node 1 --job three --rdzv-endpoint " +

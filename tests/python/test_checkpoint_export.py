@@ -402,6 +402,29 @@ def test_wrong_exports(trained, tmp_path):
         export_checkpoint(folder, tmp_path / "file" / "x")
 
 
+class MakesFolder:
+    """An object whose pickled form makes a folder if it is executed."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_no_code_in_a_file_is_executed(tmp_path):
+    made = tmp_path / "made"
+    torch.save({"model": {"weight": MakesFolder(str(made))}}, tmp_path / "evil.pt")
+    parts = Parts()
+    for format in ("torch", "hf"):
+        with pytest.raises(ffdl.Corrupt, match=f"not of format '{format}'"):
+            import_checkpoint(tmp_path / "evil.pt", tmp_path / "new", format=format,
+                              model=parts.model, optimizer=parts.optimizer)
+        assert not made.exists()
+    torch.load(tmp_path / "evil.pt", weights_only=False)
+    assert made.exists()  # the file has such code
+
+
 def test_wrong_imports(trained, tmp_path):
     _, folder = trained
     source = tmp_path / "file.pt"

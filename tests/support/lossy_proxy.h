@@ -40,6 +40,12 @@ class LossyProxy {
     });
   }
   int lost() const { return lost_.load(); }
+  // Returns all bytes that were sent in frames through this proxy.
+  std::string passed() {
+    std::string passed;
+    on_loop(*loop_, [&] { passed = passed_; });
+    return passed;
+  }
 
  private:
   struct Pair {
@@ -61,11 +67,15 @@ class LossyProxy {
     pair->server = net::Connection::connect(
         *loop_, server_,
         {.on_open =
-             [pair, held, ended] {
+             [this, pair, held, ended] {
                pair->client = net::Connection::accepted(
                    std::move(*held),
                    {.on_open = {},
-                    .on_frame = [pair](std::string_view frame) { pair->server->send(frame); },
+                    .on_frame =
+                        [this, pair](std::string_view frame) {
+                          passed_ += frame;
+                          pair->server->send(frame);
+                        },
                     .on_closed = ended});
                pair->client->set_frame_max(kFrameMax);
              },
@@ -75,6 +85,7 @@ class LossyProxy {
   }
 
   void pass(Pair& pair, std::string_view frame) {
+    passed_ += frame;
     wire::FromServer message;
     const bool is_reply =
         message.ParseFromArray(frame.data(), static_cast<int>(frame.size())) && message.has_reply();
@@ -91,6 +102,7 @@ class LossyProxy {
   std::unique_ptr<net::Loop> loop_;
   std::shared_ptr<net::Listener> listener_;
   std::vector<std::unique_ptr<Pair>> pairs_;
+  std::string passed_;  // changed on the loop
   std::atomic<bool> lose_one_{false};
   std::atomic<bool> swallow_{false};
   std::atomic<int> lost_{0};

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "ffdl/comm/communicator.h"
@@ -28,6 +30,32 @@ TEST(ConnectCommunicator, AWorldOfOneNeedsNobody) {
   int64_t value = 42;
   ASSERT_OK(communicator->all_reduce({&value, 1, DType::kInt64}, ReduceOp::kSum, deadline_in(60s)));
   EXPECT_EQ(value, 42);
+}
+
+std::ptrdiff_t open_sockets() {
+  std::ptrdiff_t sockets = 0;
+  std::error_code gone;  // the folder's own descriptor is in the list, and is closed by then
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    sockets += read_symlink(entry.path(), gone).string().starts_with("socket:") ? 1 : 0;
+  }
+  return sockets;
+}
+
+TEST(ConnectCommunicator, AWorldOfOneHostOpensNoPort) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  const std::ptrdiff_t before = open_sockets();
+  for (const Backend backend : {Backend::kAuto, Backend::kTcp}) {
+    testing::Ranks ranks(2);
+    testing::on_threads(2, [&](int rank) {
+      const World world = {.generation = 1 + static_cast<uint64_t>(backend),
+                           .rank = rank,
+                           .members = testing::members_named(2)};
+      auto made = connect_communicator(world, *store, deadline_in(60s), {.backend = backend});
+      ASSERT_OK(made);
+      ranks[static_cast<size_t>(rank)] = std::move(made).value();
+    });
+    EXPECT_EQ(open_sockets() > before, backend == Backend::kTcp);
+  }
 }
 
 TEST(ConnectCommunicator, NoMemberAndNoSuchSlotIsRefused) {

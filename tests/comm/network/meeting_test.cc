@@ -30,12 +30,12 @@ World meeting_world(int rank, int ranks) {
 }
 
 // Returns an invalid descriptor if no process listens.
-ForkPrivateFd try_call(uint16_t port) {
+ForkPrivateFd try_call(uint16_t port, const char* address = "127.0.0.1") {
   const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to = {};
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(inet_pton(AF_INET, address, &to.sin_addr), 1);
   ForkPrivateFd fd(made);
   if (connect(made, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) fd.close();
   return fd;
@@ -193,6 +193,13 @@ TEST_F(LinkMeetingTest, ABacklogDoesNotHoldUpTheDeadline) {
 }
 
 // Models a member that has ended and whose port another process has got.
+// A host has other addresses, such as that of a public network.
+TEST_F(LinkMeetingTest, IsReachedAtItsAddressOnly) {
+  listen(1);
+  EXPECT_TRUE(try_call(port_of(0)).valid());
+  EXPECT_FALSE(try_call(port_of(0), "127.0.0.2").valid());
+}
+
 TEST_F(LinkMeetingTest, AStrangerAtTheAddressOfAMemberIsRefused) {
   listen(2);
   const Squatted squatted;

@@ -51,6 +51,20 @@ class TcpStoreTest : public ::testing::Test {
   std::unique_ptr<Store> direct_;
 };
 
+TEST_F(TcpStoreTest, TheSecretIsNotSentAndKeysAndValuesAreInPlainText) {
+  const TempFolder folder;
+  const std::string secret = "only proofs of it are sent";
+  const auto server = Server::start(
+      {.folder = folder.path(), .address = {"127.0.0.1", 0}, .secret = secret}, system_runtime());
+  ASSERT_OK(server);
+  LossyProxy proxy((*server)->address());
+  ASSERT_OK(open(proxy.url(), {.secret = secret})->put("a plain key", "a plain value"));
+  const std::string passed = proxy.passed();
+  EXPECT_EQ(passed.find(secret), std::string::npos);
+  EXPECT_NE(passed.find("a plain key"), std::string::npos);
+  EXPECT_NE(passed.find("a plain value"), std::string::npos);
+}
+
 TEST_F(TcpStoreTest, AChangeWhoseReplyIsLostTakesEffectOnce) {
   const auto store = open(proxy_.url());
   const Revision start = newest();
