@@ -485,12 +485,11 @@ def test_a_thousand_groups_go_on_from_a_checkpoint(tmp_path):
                 break
         return trainer, model, optimizer
 
-    options = ffdl.CheckpointOptions(str(tmp_path), every_steps=2)
-    trainer, *_ = train_to(4, checkpoints=options)
-    wait_for(lambda: trainer.session.stats.checkpoints == 2, "there is a checkpoint")
-    del trainer
-    _, *undisturbed = train_to(6)
-    _, *resumed = train_to(6, checkpoints=options)
+    trainer, *_ = train_to(6, checkpoints=ffdl.CheckpointOptions(tmp_path, every_steps=4))
+    wait_for(lambda: trainer.session.stats.checkpoints == 1, "there is a checkpoint")
+    _, *undisturbed = train_to(8)
+    trainer, *resumed = train_to(8, checkpoints=ffdl.CheckpointOptions(tmp_path, resume=True))
+    assert trainer.session.step == 8
     expect_equal(*(state_of(model) for model, _ in (undisturbed, resumed)))
     first, second = ([group["lr"] for group in optimizer.param_groups]
                      for _, optimizer in (undisturbed, resumed))
