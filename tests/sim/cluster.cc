@@ -129,8 +129,8 @@ class Cluster {
 
   void measure() {
     if (!has_prompt_steps()) return;
-    links_.measure(workers_, shared_.options);
     links_.measure_members(workers_, shared_.options);
+    links_.measure(workers_, shared_.options);
   }
 
   // Returns true if the bounds of stalls hold, because links are the only trouble. A step or world

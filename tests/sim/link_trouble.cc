@@ -137,7 +137,10 @@ bool LinkTrouble::is_healthy(const Processes& processes, const Process& process)
     if (!other->store().is_cut_off() && !is_isolated(*other)) connected.push_back(other.get());
   }
   if (std::ranges::find(connected, &process) == connected.end()) return false;
-  return std::ranges::none_of(connected, [&](const Process* from) {
+  const bool is_state_there = std::ranges::any_of(connected, [&](const Process* one) {
+    return one->self() != nullptr && membership::contains(record->state_holders, *one->self());
+  });
+  return is_state_there && std::ranges::none_of(connected, [&](const Process* from) {
     return std::ranges::any_of(
         connected, [&](const Process* to) { return exchange_.is_cut(from->id(), to->id()); });
   });

@@ -24,6 +24,7 @@ namespace ffdl::sim {
 //   member that joins, or that begins a new life, is healthy once its open() returns.
 // - It was not asked to leave, and no process is there to take its place.
 // - It reaches the store, and is not the isolated member.
+// - A state holder does so, too. Without one the others wait for it, or for the end of its fence.
 // - No link is cut between two members that reach the store, except those of the isolated one.
 // - It and each other member connected in one of the last three worlds that tried. Otherwise the
 //   rules keep one of them apart for a time.

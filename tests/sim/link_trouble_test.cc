@@ -167,6 +167,13 @@ void complete(Job& job) {
   job.write();
 }
 
+// Forms a world of 'a' alone.
+void go_on_without_the_others(Job& job) {
+  job.record.generation = job.record.active_generation = 2;
+  job.record.members = job.record.state_holders = {{"a", 1}};
+  job.write();
+}
+
 const Case kCases[] = {
     {"healthy", true, [](Job&) {}},
     {"cut off from the store", false, [](Job& job) { job.b().store().cut_off_until(job.later()); }},
@@ -178,6 +185,12 @@ const Case kCases[] = {
        job.exchange.cut("b", "c", job.later());
        job.member(2).store().cut_off_until(job.later());
      }},
+    {"the only state holder is cut off from the store", false,
+     [](Job& job) {
+       go_on_without_the_others(job);
+       job.member(0).store().cut_off_until(job.later());
+     }},
+    {"the only state holder is another one", true, go_on_without_the_others},
     {"a link to a killed one is cut", true,
      [](Job& job) {
        job.exchange.cut("b", "c", job.later());
