@@ -1,6 +1,9 @@
 #include "launch/launch_records.h"
 
+#include <set>
+
 #include "base/errors.h"
+#include "base/limits.h"
 #include "launch/wanted_workers.h"
 #include "wire/json_record.h"
 
@@ -10,9 +13,11 @@ namespace {
 using wire::Json;
 using wire::RecordReader;
 
-constexpr size_t kWorkersMax = 1 << 20;
+constexpr int kWorkersMax = base::kRanksMax;
 
-int count(RecordReader& fields, const char* name) { return fields.integer(name, 0, INT32_MAX); }
+int count(RecordReader& fields, const char* name, int most = INT32_MAX) {
+  return fields.integer(name, 0, most);
+}
 
 }  // namespace
 
@@ -34,12 +39,16 @@ std::string encode(const NodeStatus& node) {
 Result<NodeStatus> parse_node(std::string_view text) {
   const Json json = wire::parse_json(text);
   RecordReader fields(json);
-  NodeStatus node{count(fields, "node"), count(fields, "process"), count(fields, "min_workers"),
-                  count(fields, "max_workers")};
+  NodeStatus node{count(fields, "node"), count(fields, "process"),
+                  count(fields, "min_workers", kWorkersMax),
+                  count(fields, "max_workers", kWorkersMax)};
+  if (node.min_workers > node.max_workers) fields.fail("min_workers");
+  std::set<std::string> ids;
   fields.list("workers", kWorkersMax, [&](RecordReader& worker) {
     node.workers.push_back({worker.text("id"), worker.text("phase"), count(worker, "process"),
                             count(worker, "restarts")});
-    if (node.workers.back().id.empty()) worker.fail("id");
+    const std::string& id = node.workers.back().id;
+    if (id.empty() || !ids.insert(id).second) worker.fail("id");
   });
   FFDL_RETURN_IF_ERROR(fields.outcome("a node's record"));
   return node;

@@ -33,6 +33,30 @@ TEST(LaunchRecords, ForeignBytesAreNoNode) {
   }
 }
 
+// Each field as no supervisor writes it. A job is scaled within these numbers.
+TEST(LaunchRecords, WhatNoSupervisorWritesIsNoNode) {
+  for (const auto& [part, other] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"\"node\":2", "\"node\":-1"},
+           {"\"min_workers\":1", "\"min_workers\":9"},
+           {"\"max_workers\":8", "\"max_workers\":257"},
+           {"\"max_workers\":8", "\"max_workers\":0"},
+           {"\"max_workers\":8", "\"max_workers\":2000000000"},
+           {"worker-5", "worker-4"},
+           {"\"running\"", "7"},
+           {"4712", "-4712"},
+           {"\"restarts\":1", "\"restarts\":\"1\""}}) {
+    std::string node = encode(node_two());
+    node.replace(node.find(part), part.size(), other);
+    EXPECT_FAILS(parse_node(node), StatusCode::kCorrupt, "read a node's record");
+  }
+}
+
+TEST(ReadRun, ARecordUnderTheKeyOfAnotherNodeIsCorrupt) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  ASSERT_OK(store->put(Keys("job").node(1), encode(node_two())));
+  EXPECT_FAILS(read_run(*store, "job"), StatusCode::kCorrupt, "it holds the record of node 2");
+}
+
 TEST(ReadRun, ShowsNodesAndWhatIsWanted) {
   ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
   const Keys keys("job");

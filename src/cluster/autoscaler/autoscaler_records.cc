@@ -1,8 +1,10 @@
 #include "cluster/autoscaler/autoscaler_records.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/errors.h"
+#include "ffdl/cluster/job_planner.h"
 #include "wire/json_record.h"
 
 namespace ffdl::cluster {
@@ -41,9 +43,12 @@ Answer answer_in(RecordReader& fields) {
   answer.allocation = {fields.text("job"), workers_in(fields, 0), batch_in(fields, 0),
                        fields.truth("dropped"), fields.text("reason")};
   if (!fields.has("nodes")) return answer;
+  int64_t placed = 0;
   fields.list("nodes", kSizesMax, [&](RecordReader& node) {
     answer.allocation.nodes.push_back({node.text("node"), workers_in(node, 1)});
+    placed += answer.allocation.nodes.back().workers;
   });
+  if (placed > answer.allocation.workers) fields.fail("nodes");
   return answer;
 }
 
@@ -58,6 +63,28 @@ StepMeasurement speed_in(RecordReader& fields) {
 }
 
 }  // namespace
+
+Status check_queued(const JobRequest& request) {
+  const bool is_name = !request.name.empty() &&
+                       std::all_of(request.name.begin(), request.name.end(),
+                                   [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
+  if (!is_name) {
+    return base::invalid_argument(
+        "queue job '{}': it is not a valid name; use letters, digits and signs except '/'",
+        request.name);
+  }
+  if (request.sizes.empty()) {
+    return base::invalid_argument("queue job '{}': it has no size; give at least one",
+                                  request.name);
+  }
+  if (request.only_nodes.size() > 1) {
+    return base::invalid_argument(
+        "queue job '{}': only_nodes names {} nodes; name one node, or none to allow all",
+        request.name, request.only_nodes.size());
+  }
+  const JobRequest sizes{.name = request.name, .sizes = request.sizes};
+  return plan_jobs(std::span(&sizes, 1), {}).status();
+}
 
 std::string encode(const RequestRecord& record) {
   Json sizes = Json::array();

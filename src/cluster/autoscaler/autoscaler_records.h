@@ -43,6 +43,10 @@ struct Answer {
   bool operator==(const Answer&) const = default;
 };
 
+// Checks a request before it is stored, and after it was read. One that cannot be planned would
+// hold up the decision for all jobs. Errors: kInvalidArgument.
+Status check_queued(const JobRequest& request);
+
 std::string encode(const RequestRecord& record);
 std::string encode(const std::vector<Answer>& answers);
 // Parses a record; the job's name is that of the key. Errors: kCorrupt.

@@ -1,39 +1,11 @@
-#include <algorithm>
-
 #include "base/errors.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "cluster/autoscaler/autoscaler_records.h"
 #include "ffdl/cluster/autoscaler.h"
-#include "ffdl/cluster/job_planner.h"
 
 namespace ffdl {
-namespace {
-
-Status check_request(const JobRequest& request) {
-  const bool is_name = !request.name.empty() &&
-                       std::all_of(request.name.begin(), request.name.end(),
-                                   [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
-  if (!is_name) {
-    return base::invalid_argument(
-        "queue job '{}': it is not a valid name; use letters, digits and signs except '/'",
-        request.name);
-  }
-  if (request.sizes.empty()) {
-    return base::invalid_argument("queue job '{}': it has no size; give at least one",
-                                  request.name);
-  }
-  if (request.only_nodes.size() > 1) {
-    return base::invalid_argument(
-        "queue job '{}': only_nodes names {} nodes; name one node, or none to allow all",
-        request.name, request.only_nodes.size());
-  }
-  const JobRequest sizes{.name = request.name, .sizes = request.sizes};
-  return plan_jobs(std::span(&sizes, 1), {}).status();
-}
-
-}  // namespace
 
 class JobTicket::Impl {
  public:
@@ -134,7 +106,7 @@ class JobTicket::Impl {
 
 Result<std::unique_ptr<JobTicket>> JobTicket::enter(Store& store, Runtime& runtime,
                                                     const JobRequest& request) {
-  FFDL_RETURN_IF_ERROR(check_request(request));
+  FFDL_RETURN_IF_ERROR(cluster::check_queued(request));
   auto impl = std::make_unique<Impl>(store, runtime, request);
   FFDL_RETURN_IF_ERROR(impl->open());
   return std::unique_ptr<JobTicket>(new JobTicket(std::move(impl)));

@@ -86,13 +86,14 @@ Result<Snapshot> take_snapshot(Store& store) {
     }
     if (entry.key.starts_with(kRequests)) {
       auto record = parse_request(entry.value);
-      if (!record.ok()) {
-        base::log_warning("autoscale: '{}': {}", entry.key, record.status().message());
+      if (record.ok()) record->request.name = entry.key.substr(kRequests.size());
+      const Status fits = record.ok() ? check_queued(record->request) : record.status();
+      if (!fits.ok()) {
+        base::log_warning("autoscale: '{}': {}", entry.key, fits.message());
         continue;
       }
       JobFacts& job = snapshot.jobs.emplace_back();
       job.request = std::move(record->request);
-      job.request.name = entry.key.substr(kRequests.size());
       job.place = record->place != 0 ? record->place : entry.revision;
     }
     if (entry.key == kAnswers) {

@@ -292,6 +292,12 @@ Result<Manifest> CheckpointFolder::read_manifest(const WrittenManifest& manifest
                             path, text.size());
   }
   auto parsed = parse_manifest(text);
+  if (parsed.ok() && folder_name(parsed->label) != folder_part(manifest.path)) {
+    return base::make_error(StatusCode::kCorrupt,
+                            "read checkpoint file '{}': it belongs to '{}'; give the folder its "
+                            "name back",
+                            path, folder_name(parsed->label));
+  }
   if (parsed.ok()) return parsed;
   return std::move(parsed).status().with_context(fmt::format("read checkpoint file '{}'", path));
 }

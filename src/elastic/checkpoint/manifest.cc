@@ -74,7 +74,6 @@ ShardFacts shard_in(RecordReader& fields) {
   shard.name = fields.text("file");
   shard.bytes = fields.number("bytes");
   shard.hash = hash_in(fields, "hash");
-  if (!is_checkpoint_file(shard.name)) fields.fail("file");
   return shard;
 }
 
@@ -172,6 +171,12 @@ Result<Manifest> parse_manifest(std::string_view text) {
   fields.list("shards", base::kRanksMax,
               [&](RecordReader& shard) { manifest.shards.push_back(shard_in(shard)); });
   if (manifest.shards.empty()) fields.fail("shards");
+  const auto ranks = static_cast<int>(manifest.shards.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (manifest.shards[static_cast<size_t>(rank)].name != shard_name(rank, ranks)) {
+      fields.fail("shards");
+    }
+  }
   if (!fields.failed()) return manifest;
   return base::make_error(StatusCode::kCorrupt, "'{}' is missing or wrong", fields.why());
 }

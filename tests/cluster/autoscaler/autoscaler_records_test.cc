@@ -51,7 +51,7 @@ TEST(JobRecords, WhatIsNoneIsCorrupt) {
     EXPECT_FAILS(parse_request(text), StatusCode::kCorrupt, "request");
   }
   const std::string good =
-      R"([{"job":"a","place":1,"workers":1,"batch":0,"dropped":false,"reason":"",)"
+      R"([{"job":"a","place":1,"workers":3,"batch":0,"dropped":false,"reason":"",)"
       R"("nodes":[{"node":"x","workers":2}]}])";
   EXPECT_OK(parse_answers(good));
   EXPECT_OK(parse_answers(  // as written before records had nodes
@@ -61,7 +61,8 @@ TEST(JobRecords, WhatIsNoneIsCorrupt) {
            {"\"place\"", "\"p\""},
            {"false", "0"},
            {"\"\"", "null"},
-           {"\"workers\":1", "\"workers\":-1"},
+           {"\"workers\":3", "\"workers\":-1"},
+           {"\"workers\":3", "\"workers\":1"},  // of which two are on a node
            {"\"workers\":2", "\"workers\":0"},
            {"\"x\"", "7"},
            {"[{\"node\"", "[7,{\"node\""},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/autoscaler/decide_allocations.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::cluster {
@@ -49,6 +50,25 @@ TEST_F(SnapshotTest, JobsComeInOrderOfTheirPlaces) {
   EXPECT_EQ(snapshot.jobs[0].granted(), 0);
 }
 
+// Requests that can be read and not planned, as another version or program may write them. Each is
+// left out, and the decision for the other jobs is made.
+TEST_F(SnapshotTest, ARequestThatCannotBePlannedHoldsUpNoOther) {
+  put_request("good", 1);
+  ASSERT_OK(offer_workers(*store_, "a", 2));
+  const JobRequest plain{.name = "", .sizes = {{1, 1, 0}}};
+  JobRequest twice = plain;
+  twice.sizes.push_back({1, 2, 0});
+  for (const auto& [name, request] : std::initializer_list<std::pair<std::string, JobRequest>>{
+           {"twice", twice}, {"a name", plain}, {"a/b", plain}}) {
+    put(key_of(kRequests, name), encode(RequestRecord{request, 0}));
+    ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, take_snapshot(*store_));
+    ASSERT_EQ(snapshot.jobs.size(), 1U) << name;
+    ASSERT_OK_AND_ASSIGN(const AllocationDecision decision, decide_allocations(snapshot, {}));
+    EXPECT_EQ(decision.jobs[0].workers, 1) << name;
+    ASSERT_OK(store_->remove(key_of(kRequests, name)));
+  }
+}
+
 TEST_F(SnapshotTest, SpeedsAreThoseOfTheJob) {
   put_request("a", 5);
   put_request("b", 6);
@@ -93,13 +113,15 @@ TEST_F(SnapshotTest, SeesWhoRuns) {
   put_request("a", 5);
   const auto workers = [](const std::string& phases) {
     std::string list;
+    int number = 0;
     for (const char phase : phases) {
       const char* name = phase == 'r'   ? "running"
                          : phase == 's' ? "stopping"
                          : phase == 'p' ? "paused"
                          : phase == 'f' ? "finished"
                                         : "idle";
-      list += std::string(list.empty() ? "" : ",") + R"({"id":"worker-0","phase":")" + name +
+      list += std::string(list.empty() ? "" : ",") + R"({"id":"worker-)" +
+              std::to_string(number++) + R"(","phase":")" + name +
               R"(","process":1,"restarts":0})";
     }
     return R"({"node":0,"process":1,"min_workers":1,"max_workers":4,"workers":[)" + list + "]}";

@@ -124,11 +124,40 @@ TEST_F(Folder, TooFewShardsAreNoState) {
   };
   EXPECT_OK(load_as());
   manifest.shards.push_back(manifest.shards[1]);
-  EXPECT_FAILS(load_as(), StatusCode::kCorrupt,
-               "its 4 shards do not contain each element exactly once");
+  EXPECT_FAILS(load_as(), StatusCode::kCorrupt, "'shards' is missing or wrong");
   manifest.shards.resize(2);
+  EXPECT_FAILS(load_as(), StatusCode::kCorrupt, "'shards' is missing or wrong");
+  for (int rank = 0; rank < 2; ++rank) {  // under the names of a checkpoint of two shards
+    ShardFacts& shard = manifest.shards[static_cast<size_t>(rank)];
+    ASSERT_OK(files_.rename(path_of(1, shard.name), path_of(1, shard_name(rank, 2))));
+    shard.name = shard_name(rank, 2);
+  }
   EXPECT_FAILS(load_as(), StatusCode::kCorrupt,
                "its 2 shards do not contain each element exactly once");
+}
+
+// The bytes of a manifest are right, and its folder has the name of another state.
+TEST_F(Folder, AManifestOfAnotherStateIsCorrupt) {
+  ASSERT_OK(write(1, 2));
+  const WrittenManifest written = folder_.list_published().value().front();
+  const std::string text = files_.bytes_of("/f/" + written.path);
+  State state(1);
+  const auto buffers = state.buffers();
+  const auto tensors = describe_tensors(buffers, {}).value();
+  std::vector<CheckpointLabel> others(5, label(1));
+  others[0].job = "another";
+  ++others[1].lineage;
+  ++others[2].generation;
+  ++others[3].step;
+  ++others[4].history;
+  for (const CheckpointLabel& other : others) {
+    const std::string folder = folder_name(other);
+    ASSERT_OK(files_.make_folder("/f/" + folder));
+    ASSERT_OK(replace_file(files_, "/f/" + folder, manifest_name(written.hash), 0, text));
+    EXPECT_FAILS(folder_.load({path_in(folder, manifest_name(written.hash)), written.hash}, tensors,
+                              memory_, buffers),
+                 StatusCode::kCorrupt, "it belongs to '" + folder_name(label(1)) + "'");
+  }
 }
 
 TEST_F(Folder, AnotherModelIsRefused) {

@@ -42,6 +42,11 @@ TEST(Manifest, WhatIsMissingIsNamed) {
   EXPECT_FAILS(parse_manifest(with("shard-00000-of-00002.safetensors", "../../passwd")),
                StatusCode::kCorrupt, "shards");
   EXPECT_FAILS(parse_manifest(with("0.25", "\"a\"")), StatusCode::kCorrupt, "metric");
+  // The shards of another number of members, in another order, or other files of a checkpoint.
+  for (const std::string& other : {shard_name(1, 2), shard_name(0, 3), shard_name(2, 3),
+                                   shard_name(0, 2) + ".unfinished", manifest_name(1)}) {
+    EXPECT_FAILS(parse_manifest(with(shard_name(0, 2), other)), StatusCode::kCorrupt, "shards");
+  }
 }
 
 TEST(Manifest, AFolderHasTheLabelsName) {
