@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "base/protocol_version.h"
 #include "elastic/checkpoint/checkpoint_folder.h"
 #include "elastic/session/rescale.h"
 #include "elastic/state/hash.h"
@@ -351,7 +352,7 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
     if (bytes.size() != sizeof(elastic::Report)) return;
     elastic::Report report;
     std::memcpy(&report, bytes.data(), sizeof report);
-    if (report.format != elastic::kReportFormat || report.model <= UINT32_MAX) return;
+    if (report.format != base::kProtocolVersion || report.model <= UINT32_MAX) return;
     if (shared_.mutant == Mutant::kStepAlone) report.generation = 0;
     if (shared_.mutant == Mutant::kLastApply) report.generation = chain.last_apply();
     std::memcpy(bytes.data(), &report, sizeof report);
