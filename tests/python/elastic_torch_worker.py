@@ -22,8 +22,14 @@ class Model(torch.nn.Module):
             torch.nn.Linear(5, 16), torch.nn.BatchNorm1d(16), torch.nn.Dropout(0.2),
             torch.nn.ReLU(), torch.nn.Linear(16, 1))
         self.register_buffer("ends", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("has_begun", torch.tensor(False))
+        self.register_buffer("turn", torch.ones(2, dtype=torch.complex64))
+        self.register_buffer("mean", torch.zeros(5))
 
     def forward(self, x):
+        self.has_begun.fill_(True)
+        self.turn *= 1j
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
         return self.net(x)
 
     def checksum(self):
@@ -42,7 +48,7 @@ def train(end_file):
         samples=SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=BATCH, epochs=0)
     trainer = ffdl.torch.elastic(
         model, optimizer, ledger, scheduler=scheduler, clip_norm=1.0, verify_state=True,
-        overlap=True, lease_s=5.0,
+        overlap=True, lease_s=5.0, buffers={"ends": "max"},
         bucket_bytes=64, backend=ffdl.Backend[os.environ.get("FFDL_TEST_BACKEND", "AUTO")])
     for batch in trainer.batches():
         x = data[batch]

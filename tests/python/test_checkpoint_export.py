@@ -313,7 +313,44 @@ def test_local_steps_export_the_outer_weights(tmp_path):
 class Masked(torch.nn.Linear):
     def __init__(self, hidden=1):
         super().__init__(2, 1)
-        self.register_buffer("mask", torch.tensor([True, hidden > 1]))
+        self.mask = torch.tensor([True, hidden > 1])
+
+    def get_extra_state(self):
+        return self.mask
+
+    def set_extra_state(self, mask):
+        self.mask = mask
+
+
+class Odd(torch.nn.Linear):
+    """Buffers of dtypes that the format of checkpoints lacks."""
+
+    def __init__(self, on=False):
+        super().__init__(2, 1)
+        self.register_buffer("mask", torch.tensor([[True, on]]))
+        self.register_buffer("turn", torch.tensor([1j, complex(on, 2)]))
+        self.register_buffer("zero", torch.tensor(1j if on else 0j, dtype=torch.complex128))
+        self.register_buffer("byte", torch.tensor(200 + on, dtype=torch.uint8))
+
+
+def test_buffers_of_every_dtype_go_out_and_in(tmp_path):
+    def trained(model):
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    model, optimizer = trained(Odd(True))
+    folder = ffdl.CheckpointOptions(tmp_path / "folder")
+    trainer = open_trainer(model, optimizer, checkpoints=folder)
+    trainer.session.end_step(0)
+    trainer.session.finish()
+    export_checkpoint(tmp_path / "folder", tmp_path / "file.pt")
+    content = torch.load(tmp_path / "file.pt", weights_only=True)
+    expect_alike(dict(model.state_dict()), content["model"])
+    other, its_optimizer = trained(Odd())
+    import_checkpoint(
+        tmp_path / "file.pt", tmp_path / "back", model=other, optimizer=its_optimizer)
+    open_trainer(other, its_optimizer, checkpoints=ffdl.CheckpointOptions(
+        tmp_path / "back", resume=True))
+    expect_alike(dict(model.state_dict()), dict(other.state_dict()))
 
 
 def test_what_no_checkpoint_holds_comes_from_the_model(tmp_path):
@@ -323,7 +360,7 @@ def test_what_no_checkpoint_holds_comes_from_the_model(tmp_path):
         model, optimizer, checkpoints=ffdl.CheckpointOptions(tmp_path / "folder"))
     trainer.session.end_step(0)
     trainer.session.finish()
-    with pytest.raises(ffdl.InvalidArgument, match="checkpoints do not contain 'mask'"):
+    with pytest.raises(ffdl.InvalidArgument, match="checkpoints do not contain '_extra_state'"):
         export_checkpoint(tmp_path / "folder", tmp_path / "file.pt")
     other = Masked()
     export_checkpoint(tmp_path / "folder", tmp_path / "file.pt", model=other,
@@ -334,7 +371,7 @@ def test_what_no_checkpoint_holds_comes_from_the_model(tmp_path):
     import_checkpoint(tmp_path / "file.pt", tmp_path / "back", model=again,
                       optimizer=torch.optim.SGD(again.parameters(), lr=0.1))
     wrong = Masked(2)
-    with pytest.raises(ffdl.InvalidArgument, match="'mask' differs in this model"):
+    with pytest.raises(ffdl.InvalidArgument, match="'_extra_state' differs in this model"):
         import_checkpoint(tmp_path / "file.pt", tmp_path / "other", model=wrong,
                           optimizer=torch.optim.SGD(wrong.parameters(), lr=0.1))
 

@@ -29,14 +29,9 @@ from .. import (
     save_checkpoint,
 )
 from ..checkpoints.folder import job_of, list_folder, parse_manifest
-from .training.common_state import (
-    SETTINGS,
-    Buffers,
-    Settings,
-    name_state,
-    names_of,
-    write_settings,
-)
+from .training.buffer_values import held_form
+from .training.buffers import Buffers
+from .training.common_state import SETTINGS, Settings, name_state, names_of, write_settings
 from .training.layout import Layout, layout_of, read_layout, write_layout
 from .training.optimizers import (
     ResetState,
@@ -71,7 +66,7 @@ def export_checkpoint(
     config.json of the folder `config`, if set. ``dcp``: the content of ``torch``, for
     torch.distributed.checkpoint, with the names of get_state_dict().
     model, optimizer: built as for the training. Required if the folder has no layout.json, or if
-    the model has values that no checkpoint contains, such as buffers of bool.
+    the model has values that no checkpoint contains, such as those of ``get_extra_state()``.
 
     Every byte is checked, and every exported value has the same bits as in the checkpoint. Raises
     NotFound (no checkpoint), Corrupt, InvalidArgument (the checkpoint is of another model; the
@@ -152,11 +147,13 @@ def import_checkpoint(
     settings = Settings(one, as_one_scheduler(one, scheduler, has_metric=True), seed, grad_scaler)
     parameters = [p for p in model.parameters() if p.requires_grad]
     made = make_optimizer_state(one, parameters, names_of(model), reset_optimizer_state)
-    live = name_state(doing, model, made, Buffers(model), settings, extra_state or {})
+    live = name_state(doing, model, made, Buffers(doing, model), settings, extra_state or {})
     if any(value.device.type != "cpu" for value in live.values()):
         raise InvalidArgument(f"{doing}: the model is not on the CPU; build it on the CPU")
     layout = layout_of(model, one, live, SETTINGS)
     state = {name: value.clone() for name, value in live.items()}
+    for name, dtype in layout.dtypes.items():
+        state[name] = state[name].flatten().view(_dtype(dtype)).view(layout.shapes[name])
     content = _read(doing, source, format)
     _take_weights(doing, content["model"], layout, state, model)
     if "optimizer" in content:
@@ -168,7 +165,8 @@ def import_checkpoint(
     if not isinstance(given, int) or given < 0:
         raise InvalidArgument(f"{doing}: its step is {given!r}; give step= (--step)")
     options = CheckpointOptions(folder, names=list(state))
-    saved = save_checkpoint(options, list(state.values()), step=given, job=job)
+    held = [held_form(value) for value in state.values()]
+    saved = save_checkpoint(options, held, step=given, job=job)
     write_layout(folder, layout)
     return saved
 
@@ -216,9 +214,9 @@ def _layout_like(
     doing: str, model: torch.nn.Module, optimizer: Any, flat: dict[str, torch.Tensor]
 ) -> Layout:
     """Returns the layout of this model and optimizer."""
-    names, buffers = names_of(model), Buffers(model)
+    names, buffers = names_of(model), Buffers(doing, model)
     state = {names[id(p)]: p.detach() for p in model.parameters()}
-    state |= dict(zip(buffers.names, buffers.settled, strict=True))
+    state |= dict(zip(buffers.names, buffers.state, strict=True))
     if optimizer is None:
         return layout_of(model, None, state, SETTINGS)
     one = as_one_optimizer(doing, optimizer)
@@ -239,12 +237,15 @@ def _shaped(
                 f"{doing}: the checkpoint has no '{name}', but {_some(flat)}; pass the model of "
                 "this checkpoint (--model)"
             )
-        if flat[name].numel() != torch.Size(shape).numel():
+        one = flat[name]
+        if name in layout.dtypes:
+            one = one.view(_dtype(layout.dtypes[name]))
+        if one.numel() != torch.Size(shape).numel():
             raise InvalidArgument(
-                f"{doing}: '{name}' has {flat[name].numel()} elements, but its shape in the "
+                f"{doing}: '{name}' has {one.numel()} elements, but its shape in the "
                 f"model is {shape}; pass the model of this checkpoint (--model)"
             )
-        tensors[name] = flat[name].view(shape)
+        tensors[name] = one.view(shape)
     return tensors
 
 

@@ -12,6 +12,7 @@ import torch
 
 from ... import CheckpointOptions, InvalidArgument, shared_array
 from .. import device as gpu
+from .buffers import Buffers
 from .optimizers import Schedulers, refuse
 
 SETTINGS = "elastic.settings"  # the name of their tensor
@@ -76,7 +77,7 @@ def name_state(
     names = names_of(model)
     state = {names[id(p)]: p.detach() for p in model.parameters()}
     state |= optimizer_state
-    state |= dict(zip(buffers.names, buffers.settled, strict=True))
+    state |= dict(zip(buffers.names, buffers.state, strict=True))
     state[SETTINGS] = settings.bytes
     return state | extra_tensors(doing, extra_state, state)
 
@@ -242,46 +243,6 @@ class Gradients:
             for aside in self._aside:
                 aside.zero_()
         self._has_aside = False
-
-
-class Buffers:
-    """The model's buffers. A step changes each buffer by the mean of the workers' changes."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        saved = model.state_dict(keep_vars=True)
-        found = {
-            name.replace("_orig_mod.", ""): saved[name]
-            for name, buffer in model.named_buffers()
-            if name in saved and buffer.dtype != torch.bool and not buffer.is_complex()
-        }
-        self.names = list(found)
-        self._buffers = list(found.values())
-        self.settled = [buffer.detach().clone() for buffer in self._buffers]
-        self.forms = [  # of the changes
-            torch.empty_like(
-                b, dtype=b.dtype if b.is_floating_point() else torch.float64, device="meta")
-            for b in self._buffers
-        ]
-        self.changes: list[torch.Tensor] = []  # in the memory that the session averages
-        self.keeps_finite = False  # a step with NaN or Inf in its changes moves no buffer
-
-    def collect(self) -> None:
-        for buffer, settled, change in zip(
-            self._buffers, self.settled, self.changes, strict=True
-        ):
-            # Zero also if both are infinite.
-            change.copy_(torch.where(buffer == settled, 0, buffer - settled))
-
-    def apply(self) -> None:
-        if self.keeps_finite and not all(bool(one.isfinite().all()) for one in self.changes):
-            return
-        for settled, change in zip(self.settled, self.changes, strict=True):
-            settled += change if settled.is_floating_point() else change.round().to(settled.dtype)
-
-    def put_in_place(self) -> None:
-        with torch.no_grad():
-            for buffer, settled in zip(self._buffers, self.settled, strict=True):
-                buffer.copy_(settled)
 
 
 def _changed(present: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

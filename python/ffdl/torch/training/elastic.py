@@ -28,10 +28,10 @@ from ... import (
 from ..._options import call_with
 from ...data import ElasticLoader, parts
 from .. import device as gpu
+from .buffers import Buffers
 from .common_state import (
     SETTINGS,
     Averaged,
-    Buffers,
     Gradients,
     Settings,
     name_state,
@@ -73,6 +73,7 @@ def elastic(
     noise_interval: int | None = None,
     grad_scaler: torch.amp.GradScaler | None = None,
     reset_optimizer_state: ResetState | None = None,
+    buffers: Mapping[str, str] | None = None,
     extra_state: Mapping[str, Any] | None = None,
     after_step: Callable[[], Any] | None = None,
     participants: Sequence[StepParticipant] = (),
@@ -143,6 +144,11 @@ def elastic(
     If the mean gradient is not finite, the optimizer is not stepped, but the step's samples are
     committed. Either all workers pass a scaler, or no worker does. A scaler cannot be combined with
     noise_interval.
+    buffers: maps names of buffers, or patterns of ``fnmatch``, to a rule for values that differ
+    between workers. "mean": the mean weighted by samples. "sum": the value before the step, plus
+    the changes of all workers. "max": the maximum. "first": the value of the lowest rank that has
+    samples. Without a rule, numbers with a fraction get the mean, and other buffers that differ
+    raise InvalidArgument in step(). docs/guide/models-and-optimizers.md has the details.
     extra_state: maps names to objects with ``state_dict()``, such as an average of the weights
     (``torch.optim.swa_utils.AveragedModel``). The objects' tensors are part of the state. Newcomers
     receive these tensors, and checkpoints contain them. Only after_step may change these tensors,
@@ -160,7 +166,7 @@ def elastic(
     ``ffdl run``, pass ``store`` and ``id``. If the program passes no store and has no launcher,
     this worker trains alone. ``non_finite`` decides what happens if the mean gradient contains NaN
     or Inf. An enabled GradScaler skips such a step itself. Buffers then keep their values if a
-    change of a buffer is not finite.
+    buffer would become NaN or Inf.
 
     If the model is on a GPU, workers exchange data through NCCL. If
     ``backend=ffdl.Backend.DEVICE_SHM`` is passed, workers use memory that the GPUs of one host
@@ -170,10 +176,9 @@ def elastic(
     measured, there is one array per dtype. During the optimizer's step, each ``parameter.grad`` is
     a view of such an array. It is None if no worker's samples used the parameter in this step, and
     the optimizer then leaves the parameter as it is, as in PyTorch. A buffer in ``state_dict()``,
-    such as a running mean of a batch norm, changes by the mean of its changes at all workers. This
-    mean is weighted by samples, as for gradients, and rounded if the buffer has integers. Apart
-    from buffers, the results of a mini-batch must not depend on the worker. docs/guide/sessions.md
-    lists all conditions.
+    such as a running mean of a batch norm, has the same bits at all workers after each step. A
+    single worker has the bits of plain PyTorch. Apart from buffers, the results of a mini-batch
+    must not depend on the worker. docs/guide/sessions.md lists all conditions.
     If elastic() is called on the main thread, it installs a handler of SIGTERM that asks this
     worker to leave. ``ffdl run`` sends SIGTERM to end a worker. If the loop installs another
     handler later, both handlers are called.
@@ -186,7 +191,8 @@ def elastic(
     return Elastic(
         model, optimizer, samples, scheduler, scheduler_unit, clip_norm, seed, overlap,
         bucket_bytes, micro_batch_samples, batch_rule, noise_interval, grad_scaler,
-        reset_optimizer_state, extra_state or {}, after_step, participants, checkpoints, options
+        reset_optimizer_state, buffers, extra_state or {}, after_step, participants, checkpoints,
+        options
     )
 
 
@@ -209,6 +215,7 @@ class Elastic(TrainingLoop):
         noise_interval: int | None,
         grad_scaler: torch.amp.GradScaler | None,
         reset_optimizer_state: ResetState | None,
+        buffers: Mapping[str, str] | None,
         extra_state: Mapping[str, Any],
         after_step: Callable[[], Any] | None,
         participants: Sequence[StepParticipant],
@@ -233,16 +240,14 @@ class Elastic(TrainingLoop):
         self._votes = False  # the loop's body has run in it
         self._loss: torch.Tensor | float | None = None  # over the samples of this worker so far
         self._loss_share = 0.0  # of them
+        self._micro_batches = 0  # of this worker, that were added to the step
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._parameters = parameters
         self._plan = StepPlan(batch_rule, micro_batch_samples, noise_interval is not None)
         self._plan.expect(self._ledger)
         bucket_bytes = self._plan.bucket_bytes(bucket_bytes, overlap, participants)
-        self._buffers = Buffers(model)
-        self._device = gpu.device_of(
-            doing,
-            [*model.named_parameters(),
-             *zip(self._buffers.names, self._buffers.settled, strict=True)])
+        self._buffers = Buffers(doing, model, buffers)
+        self._device = self._buffers.device
         self._loss_scale = LossScale(grad_scaler, self._optimizer, self._device)
         self._loss_scale.expect_no_noise(noise_interval is not None, participants)
         self._loop_values = LoopValues(
@@ -252,7 +257,7 @@ class Elastic(TrainingLoop):
             self._device)
         self._gradients = Gradients(model, parameters, averaged.like(parameters))
         self._watch = ModelWatch(model, parameters)
-        self._buffers.changes = averaged.like(self._buffers.forms)
+        self._buffers.carried = averaged.like(self._buffers.forms)
         (self._loop_values.carried,) = averaged.like([self._loop_values.form])
         names = names_of(model)
         self._settings = Settings(self._optimizer, self._scheduler, seed, grad_scaler)
@@ -274,12 +279,13 @@ class Elastic(TrainingLoop):
                         "micro_batch_samples": micro_batch_samples}
         if gpu.is_gpu(self._device):
             options = {"backend": Backend.NCCL, "device": self._device.index} | options
+        if options.get("non_finite") == NonFinite.ACCEPT:
+            self._buffers.non_finite = "accept"
+        elif self._loss_scale.decides:
+            self._buffers.non_finite = "keep"
         if self._loss_scale.decides:  # it skips a step with values that are not finite itself
-            self._buffers.keeps_finite = options.get("non_finite") != NonFinite.ACCEPT
             options = options | {"non_finite": NonFinite.ACCEPT}
-        named = names | {
-            id(form): name
-            for form, name in zip(self._buffers.forms, self._buffers.names, strict=True)}
+        named = names | {id(form): "buffers" for form in self._buffers.forms}
         named[id(self._loop_values.form)] = "hyperparameters"
         for one in all_of(self._optimizer):
             one.register_step_pre_hook(self._refuse_step)
@@ -442,6 +448,7 @@ class Elastic(TrainingLoop):
     def _begin_step(self) -> None:
         self._gradients.begin_step()
         self._loop_values.begin_step()
+        self._micro_batches = 0
         self._is_applied = False
         self._votes = False
         self._loss = None
@@ -510,7 +517,9 @@ class Elastic(TrainingLoop):
         self._overlap.end_step()
         self._gradients.collect()
         if self._plan.has_micro_batches:
-            self._buffers.collect()
+            before = sum(self._ledger.shares[: self.session.world.rank])
+            self._buffers.collect(not self._is_empty, before + self._micro_batches)
+            self._micro_batches += 1
             self._loop_values.send(not self._is_empty, self._gradients.used, self._loss)
             self._loss = None
             gpu.wait_for_current_stream(self._device)
@@ -526,7 +535,7 @@ class Elastic(TrainingLoop):
             return
         if self._part < taken:
             self._gradients.bring_back()
-        self._buffers.collect()
+        self._buffers.collect(self._votes)
         self._send_loop_values()
 
     def _send_loop_values(self) -> None:
@@ -535,6 +544,7 @@ class Elastic(TrainingLoop):
     def _on_world(self, world: World) -> None:
         self._note_world(world)
         self._plan.world = world
+        self._buffers.change_world(world)
         self._overlap.change_world()
         self._settings.may_differ = True
         if self._on_world_too is not None:

@@ -25,6 +25,7 @@ class Layout(NamedTuple):
     model: dict[str, str | None]  # state_dict()'s name -> the checkpoint's; None: it has it not
     optimizers: list[list[list[str | None]]]  # the parameters of each group of each optimizer
     settings: str  # the name of the tensor with the optimizer's numbers
+    dtypes: dict[str, str] = {}  # of the tensors that a checkpoint holds in another dtype
 
 
 def layout_of(
@@ -37,14 +38,19 @@ def layout_of(
     names = names_of(model)
     known = dict(names)  # and the buffers, of which several may be one
     found: dict[str, str | None] = {}
+    shapes = {name: list(one.shape) for name, one in state.items()}
+    dtypes = {}
     for name, value in model.state_dict(keep_vars=True).items():
         name = name.replace("_orig_mod.", "")
         found[name] = known.setdefault(id(value), name) if name in state else known.get(id(value))
+        if name in state and state[name].dtype != value.dtype:
+            shapes[name] = list(value.shape)
+            dtypes[name] = str(value.dtype).removeprefix("torch.")
     groups = [] if optimizer is None else [
         [[names.get(id(p)) for p in group["params"]] for group in one.param_groups]
         for one in all_of(optimizer)
     ]
-    return Layout({name: list(one.shape) for name, one in state.items()}, found, groups, settings)
+    return Layout(shapes, found, groups, settings, dtypes)
 
 
 def keep_layout(

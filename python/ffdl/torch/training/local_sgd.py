@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from ... import (
     Backend,
     CheckpointOptions,
     InvalidArgument,
+    NonFinite,
     SampleLedger,
     SampleOrder,
     Session,
@@ -21,9 +22,9 @@ from ... import (
 from ..._options import call_with
 from ...data import ElasticLoader, parts
 from .. import device as gpu
+from .buffers import Buffers
 from .common_state import (
     Averaged,
-    Buffers,
     Settings,
     expect_trainable,
     names_of,
@@ -46,6 +47,7 @@ def local_sgd(
     scheduler: Any = None,
     clip_norm: float | None = None,
     seed: int = 0,
+    buffers: Mapping[str, str] | None = None,
     participants: Sequence[StepParticipant] = (),
     checkpoints: CheckpointOptions | None = None,
     **options: Any,
@@ -93,20 +95,20 @@ def local_sgd(
     workers, `every` steps further than before the round, even if a worker made fewer inner steps.
     clip_norm: the maximum norm of the gradient of each inner step, as for
     ``torch.nn.utils.clip_grad_norm_``.
-    seed, participants, checkpoints, options: as with elastic(). A checkpoint holds the outer
-    weights under the model's names, and the outer optimizer's state as ``optimizer.NAME.KEY``. A
-    checkpoint does not hold the inner optimizer's state. ``step_timeout_s`` and
-    ``operation_timeout_s`` limit how long the other workers wait for a slow worker at the end of a
-    round.
+    seed, buffers, participants, checkpoints, options: as with elastic(). A checkpoint holds the
+    outer weights under the model's names, and the outer optimizer's state as
+    ``optimizer.NAME.KEY``. A checkpoint does not hold the inner optimizer's state.
+    ``step_timeout_s`` and ``operation_timeout_s`` limit how long the other workers wait for a slow
+    worker at the end of a round.
 
     Memory holds the model, the outer weights, the outer gradient, the outer optimizer's state, and
-    two copies of the inner optimizer's state. In a round, each buffer that ``state_dict()`` names
-    changes by the mean of this buffer's changes at all workers. A model on a GPU trains as with
-    elastic(). Raises the errors of elastic(). docs/guide/slow_links.md is the guide.
+    two copies of the inner optimizer's state. After a round, each buffer that ``state_dict()``
+    names has the same bits at all workers, as with elastic() after a step. A model on a GPU trains
+    as with elastic(). Raises the errors of elastic(). docs/guide/slow_links.md is the guide.
     """
     return LocalSgd(
-        model, inner, outer, samples, every, scheduler, clip_norm, seed, participants, checkpoints,
-        options
+        model, inner, outer, samples, every, scheduler, clip_norm, seed, buffers, participants,
+        checkpoints, options
     )
 
 
@@ -123,6 +125,7 @@ class LocalSgd(TrainingLoop):
         scheduler: Any,
         clip_norm: float | None,
         seed: int,
+        buffers: Mapping[str, str] | None,
         participants: Sequence[StepParticipant],
         checkpoints: CheckpointOptions | None,
         options: dict[str, Any],
@@ -147,14 +150,13 @@ class LocalSgd(TrainingLoop):
         self._parameters = parameters
         self._is_stepping = False  # one of the optimizers, by this object
         self._is_applied = False  # the present round
-        self._buffers = Buffers(model)
-        self._device = gpu.device_of(
-            doing,
-            [*model.named_parameters(),
-             *zip(self._buffers.names, self._buffers.settled, strict=True)])
+        self._buffers = Buffers(doing, model, buffers)
+        self._device = self._buffers.device
         loss = torch.empty(1, device="meta")
         averaged = Averaged([*parameters, *self._buffers.forms, loss], 0, self._device)
-        self._buffers.changes = averaged.like(self._buffers.forms)
+        self._buffers.carried = averaged.like(self._buffers.forms)
+        if options.get("non_finite") == NonFinite.ACCEPT:
+            self._buffers.non_finite = "accept"
         self._outer_gradients = averaged.like(parameters)
         self._outer_weights = [p.detach().clone() for p in parameters]
         (self._averaged_loss,) = averaged.like([loss])
@@ -170,12 +172,11 @@ class LocalSgd(TrainingLoop):
             names[id(p)]: weights
             for p, weights in zip(parameters, self._outer_weights, strict=True)}
         state |= make_optimizer_state(outer, parameters, names)
-        state |= dict(zip(self._buffers.names, self._buffers.settled, strict=True))
+        state |= dict(zip(self._buffers.names, self._buffers.state, strict=True))
         state["local_sgd.inner_settings"] = self._settings.bytes
         state["local_sgd.outer_settings"] = self._outer_settings.bytes
         named = names | {id(loss): "loss"} | {
-            id(form): name
-            for form, name in zip(self._buffers.forms, self._buffers.names, strict=True)}
+            id(form): "buffers" for form in self._buffers.forms}
         self._on_world_too = options.pop("on_world", None)
         if gpu.is_gpu(self._device):
             options = {"backend": Backend.NCCL, "device": self._device.index} | options
@@ -317,6 +318,7 @@ class LocalSgd(TrainingLoop):
 
     def _on_world(self, world: Any) -> None:
         self._note_world(world)
+        self._buffers.change_world(world)
         self._settings.may_differ = self._outer_settings.may_differ = True
         if self._on_world_too is not None:
             self._on_world_too(world)

@@ -20,6 +20,11 @@ def _count(*_: Any) -> None:
     _registrations += 1
 
 
+def registrations() -> int:
+    """Returns how many parameters and modules were registered in this process so far."""
+    return _registrations
+
+
 register_module_parameter_registration_hook(_count)
 register_module_module_registration_hook(_count)
 
