@@ -112,7 +112,7 @@ TEST(Thread, WakesPromptlyAndKeepsItsNiceness) {
     ::syscall(SYS_sched_getattr, 0, attributes.data(), sizeof attributes, 0);
   });
   thread.join();
-  EXPECT_EQ(attributes[2] & 0xffff'ffff, static_cast<uint64_t>(nice));
+  EXPECT_EQ(attributes[2] & 0xffff'ffff, static_cast<uint32_t>(nice));
   EXPECT_EQ(attributes[3], kernel_knows_slices() ? 100'000U : 0U);
 }
 

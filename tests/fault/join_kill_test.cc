@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <random>
 #include <thread>
 
@@ -28,21 +29,27 @@ constexpr Duration kPatience = 200ms;  // patience of members that wait for one 
 
 enum Outcome { kLostLater = 0, kToldWhileJoining, kWrong };
 
+[[noreturn]] void exit_wrong(const Status& status) {
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  _exit(kWrong);
+}
+
 pid_t start(int rank, uint64_t generation, const std::string& url, bool stays) {
   const pid_t child = testing::fork_child();
   if (child != 0) return child;
   auto store = open_store(url, system_runtime(), {.operation_timeout = 60s});
-  if (!store.ok()) _exit(kWrong);
+  if (!store.ok()) exit_wrong(store.status());
   const auto made = connect_communicator({generation, rank, testing::members_named(kRanks)},
                                          **store, deadline_in(stays ? kPatience : 60s));
   const StatusCode code = made.status().code();
   if (code == StatusCode::kTimeout || code == StatusCode::kPeerLost) _exit(kToldWhileJoining);
-  if (!made.ok()) _exit(kWrong);
+  if (!made.ok()) exit_wrong(made.status());
   Status status;
   do {
     status = (*made)->barrier(deadline_in(60s));
   } while (stays && status.ok());
-  _exit(status.ok() || status.code() == StatusCode::kPeerLost ? kLostLater : kWrong);
+  if (!status.ok() && status.code() != StatusCode::kPeerLost) exit_wrong(status);
+  _exit(kLostLater);
 }
 
 std::vector<pid_t> start_all(uint64_t generation, const std::string& url, bool stay) {
