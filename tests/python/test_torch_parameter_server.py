@@ -92,6 +92,7 @@ def test_a_schedule_is_the_scheduler(schedule, name):
         (lambda p: torch.optim.Adagrad(p, lr_decay=0.1), "'lr_decay'"),
         (lambda p: torch.optim.Adam(p, lr=torch.tensor(0.1)), "is a tensor"),
         (lambda p: torch.optim.SGD([{"params": list(p)[:1]}, {"params": []}], lr=1), "2 parameter"),
+        (lambda p: [torch.optim.SGD(p, lr=1)], "use 'list' at a parameter server: give one"),
     ],
 )
 def test_optimizers_that_no_rule_is(make, message, name):

@@ -75,9 +75,10 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     such as those of ``Embedding(sparse=True)``, are converted to dense gradients, unless
     ``rows_max`` is among the server_options. ``rows_max`` is the maximum number of rows and dense
     parameters in a gradient. While the server is late, a learner adds up gradients, and
-    ``rows_max`` also limits the sum. If ``rows_max`` is set, rows that no sample uses are not sent,
-    and their weights and state do not change. PyTorch's SparseAdam does not change such rows
-    either, but Adam does.
+    ``rows_max`` also limits the sum. If ``rows_max`` is set, rows and parameters that no sample
+    uses are not sent, and their weights and state do not change. PyTorch's SparseAdam does not
+    change such rows either, but Adam does. Without ``rows_max``, each parameter needs a gradient in
+    each step if the optimizer has momentum or weight decay, or is Adam or AdamW.
 
     server: the ParameterServer if this process serves it, else None.
     version: the number of gradients that the weights of the last pull contain.
@@ -119,6 +120,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         _expect_trainable(self._parameters)
         self._weights = _flatten(self._parameters)
         self._places = [p.data_ptr() for p in self._parameters]
+        self._versions = [p._version for p in self._parameters]  # a pull does not change them
         self._settings = self._present_settings()
         self._role = ServerRole(name)
         # Objects made of it keep the role, not this object: no cycle keeps the learner.
@@ -182,8 +184,9 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         batches(), None means the next position in the partition with the number of this learner's
         slot.
 
-        Raises InvalidArgument (there is no gradient; the loop changed hyperparameters or moved
-        parameters; a gradient has NaN or Inf, and ``non_finite`` does not allow them).
+        Raises InvalidArgument (there is no gradient; a parameter has none, and the rule would
+        change it; the loop changed hyperparameters, or moved or changed parameters; a gradient has
+        NaN or Inf, and ``non_finite`` does not allow them).
         """
         loss = None
         if closure is not None:
@@ -329,7 +332,22 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         gradients = [p.grad for p in self._parameters]
         if all(gradient is None for gradient in gradients):
             raise InvalidArgument("step: no parameter has a gradient; call backward() before")
+        if self._pushes_rows or not self._changes_unused():
+            return gradients
+        for place, (parameter, gradient) in enumerate(zip(self._parameters, gradients)):
+            if gradient is None:
+                raise InvalidArgument(
+                    f"step: parameter {place} of shape {tuple(parameter.shape)} has no gradient in "
+                    "this step, but the server's momentum and weight decay would still change it; "
+                    "pass rows_max=, at least the number of parameters and of rows in a gradient, "
+                    "which leaves such parameters as they are"
+                )
         return gradients
+
+    def _changes_unused(self) -> bool:
+        """True if the server's rule changes a parameter whose gradient is zero."""
+        settings = self._settings
+        return any(settings.get(key) for key in ("momentum", "weight_decay", "betas"))
 
     def _present_settings(self) -> dict[str, Any]:
         return {k: v for k, v in self.param_groups[0].items() if k != "params"}
@@ -348,6 +366,13 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
                 "created; move or convert the model before that"
             )
         for place, parameter in enumerate(self._parameters):
+            if parameter._version != self._versions[place]:
+                raise InvalidArgument(
+                    f"step: parameter {place} of shape {tuple(parameter.shape)} was changed in "
+                    "place by the loop or the model, which the server does not see; change "
+                    "parameters only before you create the optimizer, such as in a first forward "
+                    "pass"
+                )
             if not parameter.requires_grad:
                 raise InvalidArgument(
                     f"step: parameter {place} of shape {tuple(parameter.shape)} was frozen after "

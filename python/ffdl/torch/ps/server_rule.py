@@ -24,6 +24,9 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
     The optimizer must have one parameter group. Raises InvalidArgument for other optimizers, and if
     dampening, amsgrad, maximize, lr_decay or initial_accumulator_value is set.
     """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise _refuse(optimizer, "give one optimizer of torch.optim; for several, train with "
+                                 "ffdl.torch.elastic()")
     if len(optimizer.param_groups) != 1:
         raise _refuse(optimizer, f"it has {len(optimizer.param_groups)} parameter groups; put all "
                                  "parameters in one group, with the same numbers")

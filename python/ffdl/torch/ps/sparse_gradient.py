@@ -26,8 +26,8 @@ class SparseGradient(NamedTuple):
     def of(
         cls, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor | None]
     ) -> SparseGradient | None:
-        """Returns the gradient of the parameters. None: no parameter has a gradient of rows."""
-        if not any(gradient is not None and _is_of_rows(gradient) for gradient in gradients):
+        """Returns the gradient of the parameters. None: each has a gradient, and none has rows."""
+        if not any(gradient is None or _is_of_rows(gradient) for gradient in gradients):
             return None
         result = cls([], [])
         begin = 0
