@@ -17,6 +17,8 @@ from .optimizers import Schedulers, refuse
 
 SETTINGS = "elastic.settings"  # the name of their tensor
 _SETTINGS_UNIT = 1 << 14
+_DTYPES = (torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+           torch.float32, torch.float64)  # of a session
 _NUMBER_WIDTH = 24  # the longest repr() of a float, and more than that of a 64-bit integer
 
 
@@ -31,9 +33,16 @@ def expect_trainable(model: torch.nn.Module, parameters: list[torch.nn.Parameter
     parameters: the model's parameters that require gradients.
     """
     name = type(model).__name__
-    for parameter in model.parameters():
+    for which, parameter in model.named_parameters():
         if not parameter.is_contiguous():
-            refuse(name, "a parameter is not contiguous; set its data to data.contiguous()")
+            refuse(name,
+                   f"parameter '{which}' is not contiguous; set its data to data.contiguous(), and "
+                   "convert only the inputs to channels_last")
+        if parameter.dtype not in _DTYPES:
+            refuse(name,
+                   f"parameter '{which}' is {parameter.dtype}, which a session cannot hold; use "
+                   "float32, float64, bfloat16 or float16, or a buffer. For complex numbers, use "
+                   "torch.view_as_real(), and torch.view_as_complex() in forward()")
     if not parameters:
         refuse(name, "no parameter requires gradients")
 

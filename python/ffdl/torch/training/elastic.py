@@ -52,7 +52,7 @@ from .optimizers import (
 )
 from .overlap import Overlap
 from .step_plan import StepPlan
-from .training_loop import TrainingLoop, alone_if_not_launched
+from .training_loop import TrainingLoop, alone_if_not_launched, generators_of
 
 _METRIC_MAX = 1e38  # it travels as a float32
 
@@ -111,7 +111,8 @@ def elastic(
     step() raises InvalidArgument if hyperparameters differ between workers.
     clip_norm: the maximum norm of the mean gradient of all workers, as for
     ``torch.nn.utils.clip_grad_norm_``.
-    seed: the seed of PyTorch's generators on the CPU and on the model's GPU. Before each batch, the
+    seed: the seed of PyTorch's generators on the CPU and on the model's GPU, and of each
+    ``torch.Generator`` that is an attribute of a module of the model. Before each batch, these
     generators are seeded from this seed, the step and the batch's first sample. So dropout does not
     depend on the worker's earlier batches.
     overlap: True: gradients are averaged during backward. False: gradients are averaged in step().
@@ -247,6 +248,7 @@ class Elastic(TrainingLoop):
         self._plan.expect(self._ledger)
         bucket_bytes = self._plan.bucket_bytes(bucket_bytes, overlap, participants)
         self._buffers = Buffers(doing, model, buffers)
+        self._generators = generators_of(model)
         self._device = self._buffers.device
         self._loss_scale = LossScale(grad_scaler, self._optimizer, self._device)
         self._loss_scale.expect_no_noise(noise_interval is not None, participants)

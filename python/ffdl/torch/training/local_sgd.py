@@ -34,7 +34,7 @@ from .inner_state import InnerState
 from .layout import keep_layout
 from .model_watch import ModelWatch
 from .optimizers import as_one_scheduler, make_optimizer_state, parameters_of
-from .training_loop import TrainingLoop, alone_if_not_launched
+from .training_loop import TrainingLoop, alone_if_not_launched, generators_of
 
 
 def local_sgd(
@@ -151,6 +151,7 @@ class LocalSgd(TrainingLoop):
         self._is_stepping = False  # one of the optimizers, by this object
         self._is_applied = False  # the present round
         self._buffers = Buffers(doing, model, buffers)
+        self._generators = generators_of(model)
         self._device = self._buffers.device
         loss = torch.empty(1, device="meta")
         averaged = Averaged([*parameters, *self._buffers.forms, loss], 0, self._device)

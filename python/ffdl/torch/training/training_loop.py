@@ -43,6 +43,12 @@ def alone_if_not_launched(options: dict[str, Any]) -> dict[str, Any]:
     return {"id": "alone"} | options | {"store": open_store("mem://")}
 
 
+def generators_of(model: torch.nn.Module) -> list[torch.Generator]:
+    """Returns the generators that are attributes of the model's modules."""
+    return [one for module in model.modules() for one in vars(module).values()
+            if isinstance(one, torch.Generator)]
+
+
 class TrainingLoop:
     """Iterates over the batches of a session's steps, and finishes the session.
 
@@ -53,6 +59,7 @@ class TrainingLoop:
 
     session: Session
     _device: torch.device
+    _generators: list[torch.Generator]  # those of the model
     _settings: Settings  # with the seed
 
     def __init__(self, doing: str, samples: ElasticLoader | SampleLedger) -> None:
@@ -270,4 +277,7 @@ class TrainingLoop:
     def _seed_generator(self, ranges: parts.Ranges) -> None:
         partition, begin, _ = ranges[0]
         of_step = f"{self._settings.seed} {self.session.step} {partition} {begin}"
-        gpu.seed(self._device, zlib.crc32(of_step.encode()))
+        number = zlib.crc32(of_step.encode())
+        gpu.seed(self._device, number)
+        for one in self._generators:
+            one.manual_seed(number)
