@@ -528,12 +528,15 @@ TABLE = [
     Row("bool and integer flags", Counting),
     Row("best loss that begins at inf", BestLoss, loss=with_best_loss),
     Row("MinMaxObserver", lambda: observed("MinMaxObserver")),
-    Row("fake quantization", fake_quantized),
+    Row("fake quantization", fake_quantized, buffers={"*.zero_point": "mean"},
+        note="Several workers need `buffers={'*.zero_point': 'mean'}`: integers that differ are "
+             "refused without a rule."),
     Row("buffer that forward assigns anew", Centred),
     Row("buffer that is not saved", Positions),
     Row("ActNorm, started before", started_act_norm),
     Row("ActNorm", lambda: nn.Sequential(ActNorm(WIDTH), net()),
-        server="stops: was changed in place by the loop or the model"),
+        server="stops: was changed in place by the loop or the model",
+        changes="stops: parameter '0.scale' was changed in place by forward() or the loop"),
     Row("Dropout", lambda: net(nn.Dropout(0.3))),
     Row("generator of the model's own", OwnGenerator,
         note="`elastic` seeds a generator that is an attribute of a module before each batch, as it "

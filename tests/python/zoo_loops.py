@@ -123,10 +123,11 @@ def train_plain(run, batches, server=None):
 
 def make_elastic(row, run, micro_batch_samples=None, **options):
     in_parts = {"micro_batch_samples": micro_batch_samples} if micro_batch_samples else {}
+    batch = max(row.batch, 4) if micro_batch_samples else row.batch  # for three workers
     if row.buffers:
         options["buffers"] = row.buffers
     ledger = ffdl.make_session_ledger(
-        samples=zoo.SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=row.batch, epochs=0,
+        samples=zoo.SAMPLES, order=ffdl.SampleOrder.GLOBAL, batch_samples=batch, epochs=0,
         shuffle=ffdl.Shuffle.SAMPLES, **in_parts)
     return ffdl.torch.elastic(
         run.called, run.optimizer, ledger, scheduler=run.scheduler, extra_state=run.beside,
@@ -222,4 +223,4 @@ if __name__ == "__main__":  # a worker of test_zoo.py: NAME OF ROW, FOLDER OF CH
     torch.set_num_threads(1)
     train_in_micro_batches(
         ROWS[sys.argv[1]], end_file=pathlib.Path(sys.argv[3]),
-        checkpoints=ffdl.CheckpointOptions(sys.argv[2], every_steps=20))
+        checkpoints=ffdl.CheckpointOptions(sys.argv[2], every_steps=20, resume=True))

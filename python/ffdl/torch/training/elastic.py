@@ -458,6 +458,7 @@ class Elastic(TrainingLoop):
 
     def _begin_part(self, ranges: parts.Ranges) -> None:
         super()._begin_part(ranges)
+        self._watch.begin_part()
         self._overlap.begin_step(self.session, self._part)
 
     def _note_loss(self, loss: torch.Tensor | float) -> None:
@@ -516,6 +517,8 @@ class Elastic(TrainingLoop):
         """Adds this batch's gradients, buffer changes and loss to the step."""
         self._votes |= not self._is_empty
         self._watch.expect_unchanged()
+        if self._plan.has_micro_batches or self.session.world.size > 1:
+            self._watch.expect_same_weights()
         self._overlap.end_step()
         self._gradients.collect()
         if self._plan.has_micro_batches:

@@ -41,8 +41,28 @@ class ModelWatch:
         self._parameters = parameters
         self._places = [p.data_ptr() for p in parameters]
         self._known = {id(p) for p in parameters}
+        self._all = list(model.parameters())
+        self._versions: list[int] = []
         self._frozen = [p for p in model.parameters() if not p.requires_grad]
         self._seen = _registrations
+
+    def begin_part(self) -> None:
+        """Notes the parameters at the beginning of a batch."""
+        self._versions = [p._version for p in self._all]
+
+    def expect_same_weights(self) -> None:
+        """Raises InvalidArgument if a parameter was changed in place since begin_part()."""
+        versions = [p._version for p in self._all]
+        if versions == self._versions:
+            return
+        changed = next(
+            p for p, now, before in zip(self._all, versions, self._versions, strict=True)
+            if now != before)
+        raise InvalidArgument(
+            f"end a step: parameter {self._name_of(changed)} was changed in place by forward() or "
+            "the loop, so it would differ between workers; change it in after_step= of elastic(), "
+            "or before you create the trainer, such as in a first forward pass"
+        )
 
     def expect_unchanged(self) -> None:
         places = [p.data_ptr() for p in self._parameters]
@@ -67,5 +87,8 @@ class ModelWatch:
         moved = next(
             p for p, now, before in zip(self._parameters, places, self._places, strict=True)
             if now != before)
+        return f"{self._name_of(moved)} ({moved.dtype}, on '{moved.device}')"
+
+    def _name_of(self, parameter: torch.nn.Parameter) -> str:
         names = {id(p): name for name, p in self._model.named_parameters()}
-        return f"'{names.get(id(moved), '?')}' ({moved.dtype}, on '{moved.device}')"
+        return f"'{names.get(id(parameter), '?')}'"
