@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import zoo  # noqa: E402
 import zoo_loops  # noqa: E402
 from pages import text_of  # noqa: E402
-from zoo_loops import ROWS, Run, outcome_of, train_elastic, train_from_server, train_plain  # noqa: E402
+from zoo_loops import ROWS, Run, outcome_of, train_elastic, train_plain  # noqa: E402
 
 STEPS = 8
 # Of PyTorch's compiler, quantization and schedulers.
@@ -50,13 +50,13 @@ def test_one_learner_is_plain_pytorch(row, name):
                    for state in train_plain(Run(row), batches)]
         return outcome_of(weights, seen)
 
-    expect(row.server, lambda: train_from_server(row, batches, name), compare)
+    expect(row.server, lambda: zoo_loops.train_from_server(row, batches, name), compare)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("row", [name for name, one in ROWS.items() if one.changes == zoo.SAME])
 def test_workers_come_and_are_killed(row, tmp_path):
-    """2 > 1 > 3 workers, kills, and a resume: the bits of one undisturbed worker."""
+    """Two workers, one, three, and a resume: the bits of one undisturbed worker."""
     checkpoints, end = tmp_path / "checkpoints", tmp_path / "end"
 
     def job(name):

@@ -64,7 +64,6 @@ class Row:
     before: before(model, optimizer, step) is what the loop does before a forward pass.
     beside: makes what else is trained beside the model, by name: the extra_state of elastic().
     after: after(model, beside) is what the loop does after an optimizer's step.
-    backward: calls backward() for a loss.
     compiled: the back end of torch.compile.
     options: clip_norm or a GradScaler, which each loop has in its way.
     buffers: the rules that elastic() needs if workers change.
@@ -86,7 +85,6 @@ class Row:
     before: Callable[..., Any] | None = None
     beside: Callable[[nn.Module], dict[str, Any]] | None = None
     after: Callable[..., Any] | None = None
-    backward: Callable[[torch.Tensor], Any] | None = None
     compiled: str | None = None
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     buffers: dict[str, str] | None = None
@@ -539,11 +537,11 @@ TABLE = [
         changes="stops: parameter '0.scale' was changed in place by forward() or the loop"),
     Row("Dropout", lambda: net(nn.Dropout(0.3))),
     Row("generator of the model's own", OwnGenerator,
-        note="`elastic` seeds a generator that is an attribute of a module before each batch, as it "
-             "does PyTorch's."),
+        note="`elastic` seeds a generator that is an attribute of a module before each batch, as "
+             "it does PyTorch's."),
     Row("head used late", TwoHeads, adamw, both_late, server=UNUSED,
-        note="A server of Adam takes it with `rows_max`, but corrects the bias by the updates of the "
-             "whole model."),
+        note="A server of Adam takes it with `rows_max`, but corrects the bias by the updates of "
+             "the whole model."),
     Row("head used at times", TwoHeads,
         lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9, weight_decay=0.1),
         both_at_times, server_options={"rows_max": 8},
@@ -596,7 +594,8 @@ TABLE = [
     Row("gradient checkpointing", Checkpointed),
     Row("LBFGS", net, lambda m: torch.optim.LBFGS(m.parameters()),
         elastic="refused: its first step creates its state", server=NO_RULE,
-        ddp="TypeError, and TypeError over gloo", note="It needs a closure, which these loops have not."),
+        ddp="TypeError, and TypeError over gloo",
+        note="It needs a closure, which these loops have not."),
 ]
 
 PAGE = """# A zoo of models and loops
@@ -612,7 +611,7 @@ $ python tests/python/zoo.py > docs/results/zoo.md
 | column | what is compared |
 |---|---|
 | one worker | `ffdl.torch.elastic` with one worker, with plain PyTorch on the same samples and with the same seeds: parameters, buffers, the optimizer's state and its learning rates, after every step |
-| workers change | `elastic` with `micro_batch_samples`: 2, 1 and 3 workers with two kills, and a new job that resumes from a checkpoint. It is compared with one undisturbed worker, after every step |
+| workers change | `elastic` with `micro_batch_samples`: one worker, two, one of which is killed, and three, which are all killed; then a new job resumes from a checkpoint. It is compared with one undisturbed worker, after every step |
 | one learner | `ParameterServerOptimizer` with `Synchrony.BULK`, with plain PyTorch: parameters and buffers, after every step |
 | DDP | `DistributedDataParallel` with two ranks over the process group `ffdl`, with the same over gloo |
 

@@ -393,11 +393,11 @@ def _expect_trainable(parameters: list[torch.nn.Parameter]) -> None:
 
 def _flatten(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
     """Makes the parameters views of one array, and returns the array."""
-    for parameter in parameters:
+    for place, parameter in enumerate(parameters):
         if parameter.dtype != torch.float32:
             raise InvalidArgument(
-                f"put weights into a parameter server: a parameter is {parameter.dtype}; make it "
-                "float32"
+                f"put weights into a parameter server: parameter {place} of shape "
+                f"{tuple(parameter.shape)} is {parameter.dtype}; make it float32"
             )
     flat = torch.cat([p.detach().reshape(-1) for p in parameters])
     begin = 0
