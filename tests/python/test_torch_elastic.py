@@ -477,7 +477,8 @@ def test_a_thousand_groups_go_on_from_a_checkpoint(tmp_path):
     def train_to(steps, **options):
         torch.manual_seed(3)
         model, optimizer, scheduler = a_group_for_each(500)
-        trainer = open_trainer(model, optimizer, scheduler=scheduler, **options)
+        trainer = open_trainer(
+            model, optimizer, scheduler=scheduler, bucket_bytes=1 << 20, **options)
         for _ in trainer.batches():
             model(torch.ones(1, 1)).sum().backward()
             trainer.step()
