@@ -33,7 +33,7 @@ def train(end_file, checkpoints=None):
         "recovery": ffdl.Recovery.CONSISTENT}
     trainer = ffdl.torch.local_sgd(
         model, inner, outer, loader, every=EVERY, scheduler=scheduler, clip_norm=1.0,
-        verify_state=True, lease_s=5.0, **options)
+        buffers={"ends": "max"}, verify_state=True, lease_s=5.0, **options)
     left_of_round = EVERY
     for batch in trainer.batches():
         left_of_round -= 1

@@ -93,6 +93,8 @@ py::object dlpack_capsule(const py::object& object, const char* name) {
 // Returns the name of a type that no array may have.
 std::string name_of_type(uint8_t code, uint8_t bits) {
   if (code == dlpack::kBool) return "bool";
+  if (code == dlpack::kUInt) return "uint" + std::to_string(bits);
+  if (code == dlpack::kFloat) return "float" + std::to_string(bits);
   if (code == dlpack::kComplex) return "complex" + std::to_string(bits);
   return "a type of " + std::to_string(bits) + " bits (DLPack's number " + std::to_string(code) +
          ")";

@@ -98,16 +98,18 @@ class LocalWorlds {
   std::map<uint64_t, std::vector<std::unique_ptr<Communicator>>> worlds_;
 };
 
-// Connects hosts of two ranks each, which are all on this host.
+// Connects hosts of two ranks each, which are all on this host. The last host of an odd world has
+// one.
 Result<std::unique_ptr<Communicator>> connect_two_levels(const World& world, Store& store,
                                                          Time deadline, const ConnectWatch& watch) {
   CommunicatorOptions options;
   options.backend = Backend::kShm;
   options.interrupt_check = watch.interrupt_check;
   const auto first = world.members.begin() + world.rank / 2 * 2;
+  const auto last = world.members.end() - first > 2 ? first + 2 : world.members.end();
   const World inside = {.generation = world.generation,
                         .rank = world.rank % 2,
-                        .members = {first, first + 2},
+                        .members = {first, last},
                         .job = world.job};
   FFDL_ASSIGN_OR_RETURN(auto host, connect_communicator(inside, store, deadline, options));
   comm::InterruptibleStore interruptible(store, options.interrupt_check);
