@@ -96,7 +96,7 @@ def loop(model, trainer, after_step=lambda batch: None, steps=None):
 
 
 def train_together(workers, make_one, steps=3, ledger=None, **options):
-    """What each worker's model holds at the end, and its buffers' own values before."""
+    """The buffers of each worker's model at the end, and their own values before."""
     store = ffdl.open_store("mem://")
 
     def worker(number):
@@ -127,7 +127,7 @@ def plain_twin(model):
 
 
 def errors_of(workers, make_one, **options):
-    """What step() raises at each of them."""
+    """The exceptions of step() at all of them."""
     store = ffdl.open_store("mem://")
 
     def worker(number):

@@ -14,7 +14,7 @@ from pages import text_of  # noqa: E402
 from zoo_loops import ROWS, Run, outcome_of, train_elastic, train_plain  # noqa: E402
 
 STEPS = 8
-# Of PyTorch's compiler, quantization and schedulers.
+# PyTorch's compiler, quantization and schedulers warn.
 pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}")
               for kind in ("DeprecationWarning", "UserWarning", "FutureWarning")]
 

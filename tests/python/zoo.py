@@ -8,6 +8,7 @@ docs/results/zoo.md is made from this table, and test_zoo.py expects what it say
 import copy
 import dataclasses
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -629,7 +630,9 @@ def page():
              "|---|---|---|---|---|"]
     lines += [f"| {row.name} | {row.elastic} | {row.changes} | {row.server} | {row.ddp} |"
               for row in TABLE]
-    notes = [f"- **{row.name}**: {row.note}" for row in TABLE if row.note]
+    notes = [textwrap.fill(f"- **{row.name}**: {row.note}", 100, subsequent_indent="  ",
+                           break_on_hyphens=False, break_long_words=False)
+             for row in TABLE if row.note]
     return PAGE + "\n".join([*lines, "", *notes]).rstrip() + "\n"
 
 

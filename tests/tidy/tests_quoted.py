@@ -67,7 +67,7 @@ class Tests:
                 yield pattern
         yield from self._missing_in_python(line)
 
-    # Of a name that CMake completes, the parts that are known must match.
+    # The known parts of a name that CMake completes must match.
     def _has_entry(self, pattern, is_part=False):
         plain = pattern.strip("^$")
         for entry in self.entries:

@@ -26,8 +26,8 @@ _INTEGERS = {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, tor
 _COMPLEX = {torch.complex32: torch.float16, torch.complex64: torch.float32,
             torch.complex128: torch.float64}
 # The dtypes that a session can hold in its state.
-_HELD = {torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-         torch.float32, torch.float64}
+HELD = {torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+        torch.float32, torch.float64}
 _BY_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -56,7 +56,7 @@ def fits_a_number(dtype: torch.dtype) -> bool:
 
 def held_form(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a view in a dtype that a session can hold. The shape of a complex tensor grows."""
-    if tensor.dtype in _HELD:
+    if tensor.dtype in HELD:
         return tensor
     if tensor.is_complex():
         return torch.view_as_real(tensor)

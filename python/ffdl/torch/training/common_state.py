@@ -12,13 +12,12 @@ import torch
 
 from ... import CheckpointOptions, InvalidArgument, shared_array
 from .. import device as gpu
+from .buffer_values import HELD
 from .buffers import Buffers
 from .optimizers import Schedulers, refuse
 
 SETTINGS = "elastic.settings"  # the name of their tensor
 _SETTINGS_UNIT = 1 << 14
-_DTYPES = (torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-           torch.float32, torch.float64)  # of a session
 _NUMBER_WIDTH = 24  # the longest repr() of a float, and more than that of a 64-bit integer
 
 
@@ -38,7 +37,7 @@ def expect_trainable(model: torch.nn.Module, parameters: list[torch.nn.Parameter
             refuse(name,
                    f"parameter '{which}' is not contiguous; set its data to data.contiguous(), and "
                    "convert only the inputs to channels_last")
-        if parameter.dtype not in _DTYPES:
+        if parameter.dtype not in HELD:
             refuse(name,
                    f"parameter '{which}' is {parameter.dtype}, which a session cannot hold; use "
                    "float32, float64, bfloat16 or float16, or a buffer. For complex numbers, use "

@@ -597,7 +597,6 @@ class Elastic(TrainingLoop):
         self._gradients.drop()
         self._rest = 0
 
-
     def _refuse_step(self, *_: Any) -> None:
         if not self._is_applying:
             raise InvalidArgument(
