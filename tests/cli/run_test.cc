@@ -16,6 +16,7 @@
 #include "ffdl/runtime.h"
 #include "ffdl/store.h"
 #include "support/etcd_server.h"
+#include "support/free_port.h"
 #include "support/private_files.h"
 #include "support/program.h"
 #include "support/programs.h"

@@ -7,6 +7,7 @@
 #include "net/certificate_authority.h"
 #include "net/certificate_files.h"
 #include "support/etcd_server.h"
+#include "support/free_port.h"
 #include "support/private_files.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"

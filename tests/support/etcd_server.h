@@ -2,16 +2,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,32 +16,12 @@
 #include "ffdl/store.h"
 #include "net/certificate_authority.h"
 #include "net/certificate_files.h"
+#include "support/free_port.h"
 #include "support/program.h"
 #include "support/start_program.h"
 #include "support/temp_folder.h"
 
 namespace ffdl::testing {
-
-// Returns a port of the loopback that no process uses at the moment. The kernel gives it to no
-// other process, not even while the server at it is down: it is below the ports that the kernel
-// chooses from.
-inline int free_port() {
-  constexpr int kFirst = 10'000;
-  constexpr int kEnd = 30'000;
-  std::random_device random;
-  std::uniform_int_distribution<int> ports(kFirst, kEnd - 1);
-  while (true) {
-    const int port = ports(random);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const int outcome = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    close(fd);
-    if (outcome == 0) return port;
-  }
-}
 
 // A real etcd on the loopback with its data in a folder of its own: alone, or one of several.
 class EtcdServer {
