@@ -27,7 +27,9 @@ Result<Rank> Rank::connect(int rank, const LaboratoryOptions& options, const std
   FFDL_ASSIGN_OR_RETURN(Streams streams,
                         Streams::connect(rank, addresses, kStreamsMax, kFirstPort));
   Rank made(rank, ranks, std::move(streams));
-  FFDL_ASSIGN_OR_RETURN(const auto store, open_store("file://" + folder, system_runtime()));
+  // A disk that other programs write to may take seconds for a file of the store.
+  FFDL_ASSIGN_OR_RETURN(const auto store, open_store("file://" + folder, system_runtime(),
+                                                     {.operation_timeout = kOperationMax}));
   World world = {.generation = 0, .rank = rank, .members = {}};
   for (int i = 0; i < ranks; ++i) world.members.push_back({fmt::format("rank{}", i), 1});
   const auto connect_by = [&](Backend backend, bool tls) {

@@ -54,9 +54,9 @@ Ranks make_hierarchical(uint64_t generation, const std::vector<Member>& members)
     auto host = connect_communicator(inside, **store, soon(), {.backend = Backend::kShm});
     ASSERT_OK(host);
     const World world = {generation, rank, members};
-    auto links = comm::connect_tcp_links(world, **store, soon(), "127.0.0.1");
-    ASSERT_OK(links);
-    auto made = std::make_unique<comm::HierarchicalCommunicator>(world, std::move(links).value(),
+    auto met = comm::connect_tcp_links(world, **store, soon(), "127.0.0.1");
+    ASSERT_OK(met);
+    auto made = std::make_unique<comm::HierarchicalCommunicator>(world, std::move(met->links),
                                                                  std::move(host).value());
     ASSERT_OK(made->open(soon()));
     ranks[static_cast<size_t>(rank)] = std::move(made);

@@ -99,20 +99,23 @@ Result<std::unique_ptr<WatchedCommunicator>> connect_hosts(
   const bool by_gloo = options.backend == Backend::kGloo;
   const auto connect_links = by_gloo ? connect_gloo_links : connect_tcp_links;
   FFDL_ASSIGN_OR_RETURN(
-      std::unique_ptr<Links> links,
+      MetLinks met,
       connect_links(world, store, deadline, options.address.empty() ? kLoopback : options.address,
                     options));
   std::unique_ptr<LinkedCommunicator> communicator;
   if (two_levels) {
     communicator =
-        std::make_unique<HierarchicalCommunicator>(world, std::move(links), std::move(host));
+        std::make_unique<HierarchicalCommunicator>(world, std::move(met.links), std::move(host));
   } else {
-    communicator = std::make_unique<LinkedCommunicator>(world, std::move(links),
+    communicator = std::make_unique<LinkedCommunicator>(world, std::move(met.links),
                                                         by_gloo ? Backend::kGloo : Backend::kTcp);
   }
   // The members have met, so only a new failure can delay the first operation.
   const Time soon = std::min<Time>(deadline, deadline_in(2 * base::kLinkSilenceMax));
   FFDL_RETURN_IF_ERROR(communicator->open(soon));
+  // Not before: the others wait for this rank, and the store may be slow. If it is gone by now, the
+  // lease ends by itself.
+  static_cast<void>(store.end_lease(met.record));
   return std::unique_ptr<WatchedCommunicator>(std::move(communicator));
 }
 

@@ -476,9 +476,9 @@ Result<std::shared_ptr<tcp::Device>> make_device(const std::string& address) {
 
 Status have_gloo() { return {}; }
 
-Result<std::unique_ptr<Links>> connect_gloo_links(const World& world, Store& store, Time deadline,
-                                                  const std::string& address,
-                                                  const CommunicatorOptions& options) {
+Result<MetLinks> connect_gloo_links(const World& world, Store& store, Time deadline,
+                                    const std::string& address,
+                                    const CommunicatorOptions& options) {
   // Comes first: gloo does not check its name lookup, and leaks memory if it cannot bind.
   FFDL_ASSIGN_OR_RETURN(LinkMeeting meeting, LinkMeeting::listen(world, address, options));
   FFDL_ASSIGN_OR_RETURN(std::shared_ptr<tcp::Device> device, make_device(address));
@@ -495,8 +495,7 @@ Result<std::unique_ptr<Links>> connect_gloo_links(const World& world, Store& sto
   } catch (const std::exception& failure) {
     return failure_of(fmt::format("connect {} as rank {}", name_of(world), world.rank), failure);
   }
-  FFDL_RETURN_IF_ERROR(store.end_lease(told.lease));  // a member that is met has read it
-  return std::unique_ptr<Links>(std::move(links));
+  return MetLinks{.links = std::move(links), .record = told.lease};
 }
 
 }  // namespace ffdl::comm

@@ -58,16 +58,24 @@ class Links {
   virtual void leave() = 0;
 };
 
+// The links of members that have met, and the lease of this rank's record in the store.
+struct MetLinks {
+  std::unique_ptr<Links> links;
+  LeaseId record = kNoLease;
+};
+
 // Connects the members of `world`, which find each other through `store`; `address` is that of this
-// process. Calls `interrupt_check` of `options` while it waits, and `unreached` before it fails.
+// process. The caller ends the lease of the record, which all have read. It does so when no other
+// member waits for it any more: the store may be slow. Calls `interrupt_check` of `options` while
+// it waits, and `unreached` before it fails.
 // Errors: kTimeout (names the missing member), kPeerLost, kInvalidArgument (`address` is not one of
 //         this host), kWorldChanged, and those of Store; through gloo also kUnimplemented.
-Result<std::unique_ptr<Links>> connect_tcp_links(const World& world, Store& store, Time deadline,
-                                                 const std::string& address,
-                                                 const CommunicatorOptions& options = {});
-Result<std::unique_ptr<Links>> connect_gloo_links(const World& world, Store& store, Time deadline,
-                                                  const std::string& address,
-                                                  const CommunicatorOptions& options = {});
+Result<MetLinks> connect_tcp_links(const World& world, Store& store, Time deadline,
+                                   const std::string& address,
+                                   const CommunicatorOptions& options = {});
+Result<MetLinks> connect_gloo_links(const World& world, Store& store, Time deadline,
+                                    const std::string& address,
+                                    const CommunicatorOptions& options = {});
 
 // Returns OK if connect_gloo_links can be used. Errors: kUnimplemented (this build has no gloo).
 Status have_gloo();

@@ -10,8 +10,8 @@ Status have_gloo() {
                           "ffdl with -DFFDL_WITH_GLOO=ON (Debian: libgloo-dev)");
 }
 
-Result<std::unique_ptr<Links>> connect_gloo_links(const World&, Store&, Time, const std::string&,
-                                                  const CommunicatorOptions&) {
+Result<MetLinks> connect_gloo_links(const World&, Store&, Time, const std::string&,
+                                    const CommunicatorOptions&) {
   return have_gloo();
 }
 

@@ -307,9 +307,9 @@ void TcpLinks::flush(Time deadline) {
 
 }  // namespace
 
-Result<std::unique_ptr<Links>> connect_tcp_links(const World& world, Store& store, Time deadline,
-                                                 const std::string& address,
-                                                 const CommunicatorOptions& options) {
+Result<MetLinks> connect_tcp_links(const World& world, Store& store, Time deadline,
+                                   const std::string& address,
+                                   const CommunicatorOptions& options) {
   FFDL_ASSIGN_OR_RETURN(LinkMeeting meeting, LinkMeeting::listen(world, address, options));
   base::ForkPrivateFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) {
@@ -331,8 +331,7 @@ Result<std::unique_ptr<Links>> connect_tcp_links(const World& world, Store& stor
   }
   auto links = std::make_unique<TcpLinks>(world, std::move(sockets), std::move(streams),
                                           std::move(wake), options.interrupt_check);
-  FFDL_RETURN_IF_ERROR(store.end_lease(told.lease));  // a member that is met has read it
-  return std::unique_ptr<Links>(std::move(links));
+  return MetLinks{.links = std::move(links), .record = told.lease};
 }
 
 }  // namespace ffdl::comm

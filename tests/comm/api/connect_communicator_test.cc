@@ -5,14 +5,18 @@
 
 #include <atomic>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <thread>
+#include <utility>
 
+#include "base/limits.h"
 #include "ffdl/comm/communicator.h"
 #include "ffdl/diagnose.h"
 #include "ffdl/membership.h"
 #include "support/exit_code.h"
 #include "support/fork_child.h"
+#include "support/forwarding_store.h"
 #include "support/ranks.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
@@ -56,6 +60,35 @@ TEST(ConnectCommunicator, AWorldOfOneHostOpensNoPort) {
     });
     EXPECT_EQ(open_sockets() > before, backend == Backend::kTcp);
   }
+}
+
+// A store whose disk stands still when the first record is removed, and is gone afterwards.
+class StoreThatLeaves : public testing::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  Status end_lease(LeaseId) override {
+    const bool was_gone = std::exchange(is_gone_, true);
+    if (!was_gone) stand_still_->wait_until(deadline_in(2 * base::kLinkSilenceMax + 500ms));
+    return Status(StatusCode::kUnavailable, "gone");
+  }
+
+ private:
+  const std::unique_ptr<Event> stand_still_ = system_runtime().make_event();
+  bool is_gone_ = false;
+};
+
+// Members that have met need the store no more, so none waits for another's.
+TEST(ConnectCommunicator, AStoreThatIsSlowOrGoneAfterTheMeetingDelaysNobody) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  testing::Ranks ranks(2);
+  testing::on_threads(2, [&](int rank) {
+    StoreThatLeaves leaves(*store);
+    auto made = connect_communicator({1, rank, testing::members_named(2)},
+                                     rank == 1 ? leaves : *store, deadline_in(60s),
+                                     {.backend = Backend::kTcp});
+    ASSERT_OK(made);
+    ranks[static_cast<size_t>(rank)] = std::move(made).value();
+  });
 }
 
 TEST(ConnectCommunicator, NoMemberAndNoSuchSlotIsRefused) {

@@ -47,7 +47,11 @@ class LinksTest : public ::testing::TestWithParam<Backend> {
   static Result<std::unique_ptr<Links>> connect_links(const World& world, Store& store,
                                                       Time deadline, const std::string& address) {
     const bool by_gloo = GetParam() == Backend::kGloo;
-    return (by_gloo ? connect_gloo_links : connect_tcp_links)(world, store, deadline, address, {});
+    const auto connect_by = by_gloo ? connect_gloo_links : connect_tcp_links;
+    auto met = connect_by(world, store, deadline, address, {});
+    FFDL_RETURN_IF_ERROR(met.status());
+    EXPECT_OK(store.end_lease(met->record));
+    return std::move(met->links);
   }
 
   static Mesh connect(int ranks) {

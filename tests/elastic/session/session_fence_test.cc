@@ -114,9 +114,9 @@ Result<std::unique_ptr<Communicator>> connect_two_levels(const World& world, Sto
   FFDL_ASSIGN_OR_RETURN(auto host, connect_communicator(inside, store, deadline, options));
   comm::InterruptibleStore interruptible(store, options.interrupt_check);
   FFDL_ASSIGN_OR_RETURN(
-      auto links, comm::connect_tcp_links(world, interruptible, deadline, "127.0.0.1", options));
-  auto made =
-      std::make_unique<comm::HierarchicalCommunicator>(world, std::move(links), std::move(host));
+      auto met, comm::connect_tcp_links(world, interruptible, deadline, "127.0.0.1", options));
+  auto made = std::make_unique<comm::HierarchicalCommunicator>(world, std::move(met.links),
+                                                               std::move(host));
   FFDL_RETURN_IF_ERROR(made->open(deadline));
   return std::unique_ptr<Communicator>(std::move(made));
 }
