@@ -1,7 +1,10 @@
 """Gradients of PyTorch models that are averaged during backward."""
 
 import copy
+import gc
 import io
+import os
+import weakref
 
 import pytest
 from ranks import on_threads
@@ -175,3 +178,44 @@ def test_what_is_averaged_together_is_the_whole_of_one_memory(bucket_bytes, buck
         assert torch.cat([one.reshape(-1) for one in tensors]).shape == array.shape
     for one, like in zip(given, averaged.like(given), strict=True):
         assert (one.shape, one.dtype) == (like.shape, like.dtype)
+
+
+def open_segments():
+    """The files of this process's memory that ffdl made, as their descriptors name them."""
+    names = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:  # the one of the list itself
+            continue
+    return [name for name in names if "ffdl" in name]
+
+
+def test_a_trainer_that_is_dropped_frees_the_sessions_arrays():
+    """The parameters of PyTorch hide their hooks, and what those refer to, from the collector."""
+    gc.collect()
+    before = len(open_segments())
+
+    def run():  # on another thread: SIGTERM does not refer to the trainer
+        model = make_model()
+        trainer = open_trainer(model, overlap=True)
+        train(trainer, model)
+        assert len(open_segments()) > before
+        return weakref.ref(trainer), weakref.ref(model)
+
+    (kept,) = on_threads([None], lambda _: run())
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
+    assert len(open_segments()) <= before
+
+
+def test_a_model_keeps_no_hook_of_a_trainer_that_is_dropped():
+    model = make_model()
+
+    def run():
+        train(open_trainer(model, overlap=True), model)
+
+    for _ in range(2):
+        on_threads([None], lambda _: run())
+        gc.collect()
+    assert not any(one._post_accumulate_grad_hooks for one in model.parameters())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import weakref
 from collections.abc import Iterator
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from ... import InvalidArgument, Session
 from .. import device as gpu
@@ -42,6 +44,16 @@ def _is_worth_it_here(session: Session, device: torch.device) -> bool:
     )
 
 
+def _note(overlap: weakref.ref[Overlap], place: int, parameter: torch.nn.Parameter) -> None:
+    if (one := overlap()) is not None:
+        one.note(place, parameter)
+
+
+def _remove(hooks: list[RemovableHandle]) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
 class Overlap:
     """Reports to the session the number of gradients that backward has computed in a step.
 
@@ -73,8 +85,14 @@ class Overlap:
         self._samples = 0
         self._failed = False
         self._forget()
-        for place, parameter in enumerate(self._parameters):
-            parameter.register_post_accumulate_grad_hook(functools.partial(self._note, place))
+        # A parameter's hooks are invisible to Python's garbage collector. A hook that refers to
+        # this object would keep it, the parameters and the session's arrays until the process ends.
+        note = functools.partial(_note, weakref.ref(self))
+        hooks = [
+            parameter.register_post_accumulate_grad_hook(functools.partial(note, place))
+            for place, parameter in enumerate(self._parameters)
+        ]
+        weakref.finalize(self, _remove, hooks)
 
     def begin_step(self, session: Session, samples: int) -> None:
         """Makes the next backward a part of this step.
@@ -120,7 +138,8 @@ class Overlap:
         self._begun = 0  # number of their arrays that were reported to the session
         self._versions: list[int | None] = [None] * len(self._parameters)  # None: not ready
 
-    def _note(self, place: int, parameter: torch.nn.Parameter) -> None:
+    def note(self, place: int, parameter: torch.nn.Parameter) -> None:
+        """Takes the gradient that backward has just computed for the parameter."""
         if not self._is_step:
             return
         if self._versions[place] is not None:
