@@ -359,10 +359,11 @@ class Campaign:
         command = [sys.executable, __file__, str(self.folder), self.kind, str(first), str(end)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         last, buffer, is_hung = first - 1, b"", False
+        poll = select.poll()
+        poll.register(child.stdout, select.POLLIN)
         quiet_until = time.monotonic() + 3 * SECONDS_MAX  # it imports first
         while True:
-            ready = select.select([child.stdout], [], [], max(0, quiet_until - time.monotonic()))[0]
-            if not ready:
+            if not poll.poll(max(0, quiet_until - time.monotonic()) * 1000):
                 is_hung = True
                 child.kill()
                 break

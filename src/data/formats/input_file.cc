@@ -24,8 +24,11 @@ Status cannot_open(const std::string& path, int error) {
     return make_error(StatusCode::kNotFound, "open data file '{}': there is none; check the path",
                       path);
   }
+  // An index may name any file. A name that no file can have is no fault of the machine.
+  const StatusCode otherwise =
+      error == ENAMETOOLONG ? StatusCode::kInvalidArgument : StatusCode::kUnavailable;
   return base::system_failure(fmt::format("open data file '{}'", path), error,
-                              "check that it can be read");
+                              "check that it can be read", otherwise);
 }
 
 Status cut_short(const std::string& path, uint64_t size, uint64_t opened) {

@@ -23,6 +23,8 @@ TEST(InputFile, SaysWhyItCannotBeOpened) {
   EXPECT_FAILS(InputFile::open(folder.path()), StatusCode::kInvalidArgument, "not a regular file");
   EXPECT_FAILS(InputFile::open(folder.write("file", "x") + "/below"), StatusCode::kUnavailable,
                "Not a directory");
+  EXPECT_FAILS(InputFile::open(folder.file(std::string(300, 'x'))), StatusCode::kInvalidArgument,
+               "File name too long");
 }
 
 // Models a million files of one sample each, with a smaller limit instead.
