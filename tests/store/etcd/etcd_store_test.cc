@@ -146,7 +146,7 @@ TEST_F(EtcdStoreTest, OneThatIsGoneIsSaid) {
   const auto hurried = open_hurried(server.url(), 1s);
   ASSERT_NE(hurried, nullptr);
   EXPECT_FAILS(hurried->wait_change("k", put, Time::min()), StatusCode::kTimeout, "'k'");
-  kill(server.pid(), SIGSTOP);
+  server.stop();
   EXPECT_FAILS(hurried->put("k", "w"), StatusCode::kTimeout, "whether the call took effect");
   EXPECT_FAILS(hurried->get("k"), StatusCode::kUnavailable, "get 'k'");
   server.kill();
