@@ -69,7 +69,6 @@ class EtcdServer {
   std::string url() const {
     return "etcd://" + address() + (scheme_ == "https" ? "?certificates=" + folder_.path() : "");
   }
-  pid_t pid() const { return pid_; }
 
   // Starts at the same address and with the same data as before.
   void start() {
