@@ -13,7 +13,7 @@ LearnerProgress read_learner(const Region& region, int l) {
   const LearnerWords& words = region.learner(l);
   LearnerProgress progress;
   progress.slot = l;
-  progress.attached = words.attached.load(std::memory_order_relaxed) != 0;
+  progress.attached = words.attached.load(std::memory_order_acquire) != 0;
   progress.pid = words.pid.load(std::memory_order_relaxed);
   progress.incarnation = words.incarnation.load(std::memory_order_relaxed);
   progress.folded = region.folded_everywhere(l);  // first: folded <= published in every report
@@ -44,12 +44,13 @@ ParameterServerStats read_stats(const Region& region, int fd) {
   stats.server_alive = shm::role_is_held(fd, shm::kOwnerRole);
   stats.server_pid = server.pid.load(std::memory_order_relaxed);
   stats.recoveries = server.recoveries.load(std::memory_order_relaxed);
-  stats.learners_reclaimed = server.reclaimed.load(std::memory_order_relaxed);
   for (int l = 0; l < region.learners_max(); ++l) {
     if (region.learner(l).incarnation.load(std::memory_order_relaxed) > 0) {
       stats.learners.push_back(read_learner(region, l));
     }
   }
+  // After the slots: a death that freed one of them is counted.
+  stats.learners_reclaimed = server.reclaimed.load(std::memory_order_relaxed);
   for (uint32_t p = 0; p < region.config().partitions; ++p) {
     stats.partitions.push_back(read_partition(region, p));
   }

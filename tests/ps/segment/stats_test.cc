@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
+#include "ffdl/log.h"
 #include "ps/test_region.h"
+#include "support/status_matchers.h"
 
 namespace ffdl::ps {
 namespace {
@@ -33,6 +38,34 @@ TEST(Stats, ReportsWhatTheWordsSay) {
   EXPECT_EQ(stats.learners[0].mini_batches, 20U);
   EXPECT_EQ(stats.partitions[2].committed, 55U);
   EXPECT_EQ(stats.staleness[1], 6U);
+}
+
+TEST(Stats, ADeathThatFreedASlotIsCounted) {
+  constexpr uint64_t kDeaths = 20'000;
+  const TestRegion region(TestRegion::small_config(1, 0));
+  ASSERT_OK_AND_ASSIGN(const shm::Segment segment, shm::Segment::create({.bytes = 4096}));
+  region->learner(0).incarnation = 1;
+  set_log_sink([](LogLevel, std::string_view) {});  // each death is a line
+  std::atomic<uint64_t> died = 0;
+  std::thread server([&] {
+    for (uint64_t death = 1; death <= kDeaths; ++death) {
+      while (died < death) std::this_thread::yield();
+      reclaim_dead_learner(segment, *region, 0);
+    }
+  });
+  uint64_t uncounted = 0;
+  for (uint64_t death = 1; death <= kDeaths; ++death) {
+    region->learner(0).attached = 1;
+    died = death;
+    ParameterServerStats stats;
+    do {
+      stats = read_stats(*region, -1);
+    } while (stats.learners[0].attached);
+    uncounted += stats.learners_reclaimed == death ? 0 : 1;
+  }
+  server.join();
+  set_log_sink(nullptr);
+  EXPECT_EQ(uncounted, 0U);
 }
 
 }  // namespace
