@@ -18,6 +18,7 @@
 #include "support/programs.h"
 #include "support/slowness.h"
 #include "support/started_program.h"
+#include "support/stop_process.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -59,7 +60,7 @@ class StoreElsewhere {
 
   const std::string& url() const { return url_; }
   pid_t process() const { return process_; }
-  void stop() const { ::kill(process_, SIGSTOP); }
+  void stop() const { testing::stop_process(process_); }
 
  private:
   std::string url_;

@@ -14,6 +14,7 @@
 #include "support/segment_name.h"
 #include "support/slowness.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 
 namespace ffdl {
 namespace {
@@ -85,7 +86,7 @@ double median(const std::vector<double>& sorted) { return sorted[sorted.size() /
 // A learner goes on without its server, and the server folds all of it afterwards.
 TEST_F(StoppedServer, NothingOfItsLearnersIsLost) {
   train_for(100ms);
-  kill(server_, SIGSTOP);
+  testing::stop_process(server_);
   train_for(300ms);
   kill(server_, SIGCONT);
   ASSERT_OK(learner_->flush(deadline_in(60s)));
@@ -100,7 +101,7 @@ TEST_F(StoppedServer, ItsLearnersMiniBatchesGoOnAsBefore) {
   const double slowness = testing::measure_slowness();
   train_for(300ms);  // warm-up
   const std::vector<double> before = train_for(1s);
-  kill(server_, SIGSTOP);
+  testing::stop_process(server_);
   const std::vector<double> stopped = train_for(1s);
   kill(server_, SIGCONT);
   RecordProperty("median_us_before", static_cast<int>(1e6 * median(before)));

@@ -26,6 +26,7 @@
 #include "support/fork_child.h"
 #include "support/session_diary.h"
 #include "support/shared_board.h"
+#include "support/stop_process.h"
 #include "support/temp_folder.h"
 
 namespace ffdl {
@@ -270,7 +271,7 @@ class Jobs {
       ++takeovers_;
     } else if (kind < 6) {
       // This process may have stood still since it chose: another settled member must be there yet.
-      kill(pid_[one], SIGSTOP);
+      testing::stop_process(pid_[one]);
       if (settled().size() < 2) {
         kill(pid_[one], SIGCONT);
         return false;

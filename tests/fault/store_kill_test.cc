@@ -17,6 +17,7 @@
 #include "support/shared_board.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 #include "support/temp_folder.h"
 
 // Processes share a store that one of them serves. That one is killed again and again, in the
@@ -212,7 +213,7 @@ TEST(StoreKill, AStoppedServerEndsNoLeaseThatWasKeptAliveMeanwhile) {
   for (int stops = 0; stops < 2; ++stops) {
     ASSERT_OK_AND_ASSIGN(const LeaseId lease, store->grant_lease(kTerm));
     ASSERT_OK(store->keep_alive(lease));
-    kill(server, SIGSTOP);
+    testing::stop_process(server);
     Status kept;
     std::thread keeper([&] { kept = store->keep_alive(lease); });
     std::this_thread::sleep_for(kTerm + 500ms);

@@ -11,6 +11,7 @@
 #include "support/fork_child.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 
 namespace ffdl::shm {
 namespace {
@@ -94,7 +95,7 @@ TEST(RoleLock, IsFreeOnceItsHolderIsKilled) {
   const Segment segment = make_segment();
   const pid_t child = start_holder(dup(segment.fd()), kOwnerRole);
   EXPECT_TRUE(role_is_held(segment.fd(), kOwnerRole));
-  kill(child, SIGSTOP);
+  testing::stop_process(child);
   EXPECT_TRUE(role_is_held(segment.fd(), kOwnerRole));  // a stopped process is not dead
   end(child);
   EXPECT_FALSE(role_is_held(segment.fd(), kOwnerRole));

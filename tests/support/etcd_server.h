@@ -19,6 +19,7 @@
 #include "support/free_port.h"
 #include "support/program.h"
 #include "support/start_program.h"
+#include "support/stop_process.h"
 #include "support/temp_folder.h"
 
 namespace ffdl::testing {
@@ -87,11 +88,7 @@ class EtcdServer {
     pid_ = start_program(std::move(words), log, log);
     close(log);
   }
-  // SIGSTOP alone reaches one thread after the other: one may answer meanwhile.
-  void stop() {
-    ::kill(pid_, SIGSTOP);
-    waitpid(pid_, nullptr, WUNTRACED);
-  }
+  void stop() const { stop_process(pid_); }
   void kill() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);

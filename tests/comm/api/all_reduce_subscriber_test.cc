@@ -17,6 +17,7 @@
 #include "support/ranks.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 #include "support/temp_folder.h"
 #include "support/times.h"
 
@@ -348,7 +349,7 @@ class ListenerOfProcesses : public ::testing::Test {
 TEST_F(ListenerOfProcesses, WhoIsStoppedLosesItsPlaceAndTheMembersGoOn) {
   const pid_t listener = start_listener();
   ASSERT_TRUE(comes_true([&] { return board_->heard > 0; }));
-  kill(listener, SIGSTOP);
+  testing::stop_process(listener);
   ASSERT_TRUE(go_on_for(200));
   kill(listener, SIGCONT);
   EXPECT_EQ(exit_code(listener), static_cast<int>(StatusCode::kExhausted));

@@ -11,6 +11,7 @@
 #include "support/fork_child.h"
 #include "support/rank_processes.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 #include "support/times.h"
 
 namespace ffdl::comm {
@@ -76,8 +77,7 @@ TEST_P(LinkedProcesses, ARootThatOnlySendsIsToldOfTheDeathOfOneThatStopped) {
     return 0;
   });
   ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
-  kill(child, SIGSTOP);
-  waitpid(child, nullptr, WUNTRACED);
+  testing::stop_process(child);
   std::thread killer([&] { kill(child, SIGKILL); });
   std::vector<float> values(20'000'000);
   EXPECT_EQ(communicator->broadcast({values.data(), values.size()}, 0, soon()).code(),
@@ -93,8 +93,7 @@ TEST_P(LinkedProcesses, AStoppedPeerIsATimeoutAtTheDeadline) {
     return 0;
   });
   ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
-  kill(child, SIGSTOP);
-  waitpid(child, nullptr, WUNTRACED);
+  testing::stop_process(child);
   Status status;
   while (status.ok()) status = communicator->barrier(deadline_in(50ms));
   EXPECT_FAILS(status, StatusCode::kTimeout, "rank 1 'm1' had not arrived by the deadline");

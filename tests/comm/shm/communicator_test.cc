@@ -14,6 +14,7 @@
 #include "support/rank_processes.h"
 #include "support/sanitized.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 #include "support/times.h"
 
 namespace ffdl::comm {
@@ -82,9 +83,9 @@ TEST_F(ShmProcesses, AStoppedRankIsATimeout) {
   const pid_t victim = start(1, 2, sum_until_lost);
   ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
   ASSERT_OK(sum_of_ranks(*communicator, kElements));
-  kill(victim, SIGSTOP);
+  testing::stop_process(victim);
   Status status;
-  // The signal takes effect after a while.
+  // It may have taken part in the next sum before.
   while (status.ok()) {
     std::vector<float> values(kElements, 1.0F);
     status = communicator->all_reduce({values.data(), kElements, DType::kFloat32}, ReduceOp::kSum,
@@ -136,7 +137,7 @@ TEST_F(ShmProcesses, WhoIsStoppedInTheMiddleTouchesNothingLater) {
     std::atomic<int> sums = 0;
     std::thread stopper([&] {
       for (int seen = 0; seen < generation; seen = sums.load()) sums.wait(seen);
-      kill(victim, SIGSTOP);
+      testing::stop_process(victim);
     });
     Status status;
     while (status.ok()) {
@@ -171,7 +172,7 @@ TEST_F(ShmProcesses, ABufferThatCannotBeTakenBackFromAStoppedRankIsToldInTime) {
     std::atomic<bool> begun = false;
     std::thread stopper([&] {
       begun.wait(false);
-      kill(victim, SIGSTOP);
+      testing::stop_process(victim);
       const rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
       EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
     });

@@ -12,6 +12,7 @@
 #include "ffdl/comm/operation_queue.h"
 #include "support/rank_processes.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 #include "support/times.h"
 
 namespace ffdl::comm {
@@ -104,9 +105,9 @@ TEST_F(ShmPairsProcesses, AStoppedSenderIsATimeout) {
   const pid_t victim = start(1, 2, send_until_lost);
   ASSERT_OK_AND_ASSIGN(const auto communicator, connect(0, 2));
   ASSERT_OK(recv_one(*communicator, 1, 0, soon()));
-  kill(victim, SIGSTOP);
+  testing::stop_process(victim);
   Status status;
-  // The signal takes effect after a while.
+  // Messages that it sent before have arrived.
   for (uint64_t message = 1; status.ok(); ++message) {
     status = recv_one(*communicator, 1, message, deadline_in(200ms));
   }

@@ -11,6 +11,7 @@
 #include "support/fork_child.h"
 #include "support/segment_name.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 
 // Tests the server beside other processes: deaths, forks, ends.
 namespace ffdl {
@@ -67,7 +68,7 @@ TEST(ServerImpl, DeadLearnersSlotIsFreedAndItsGradientFolded) {
   const pid_t child = start_learner(name, 1);  // published before the server runs
   ASSERT_OK(server->start());
   EXPECT_TRUE(server->stats().learners[0].attached);
-  kill(child, SIGSTOP);
+  testing::stop_process(child);
   EXPECT_LT(wait_for([&] { return server->version() == 1; }), 60s);
   EXPECT_TRUE(server->stats().learners[0].attached);  // a stopped process is not dead
   end(child);
