@@ -1,10 +1,7 @@
 #include "cli/run.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,10 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -39,27 +34,11 @@
 #include "launch/gpu_count.h"
 #include "launch/launcher.h"
 #include "launch/node_rank.h"
+#include "launch/reserved_port.h"
 #include "launch/supervisor.h"
 
 namespace ffdl::cli {
 namespace {
-
-// Returns a port that is free now, for MASTER_PORT. The workers of a job of one host use it without
-// agreement.
-Result<int> free_port() {
-  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const plain = reinterpret_cast<sockaddr*>(&address);
-  const bool found =
-      probe >= 0 && ::bind(probe, plain, size) == 0 && ::getsockname(probe, plain, &size) == 0;
-  const int error = errno;
-  if (probe >= 0) ::close(probe);
-  if (found) return int{ntohs(address.sin_port)};
-  return base::system_failure("run: find a free port", error, "give --master-port");
-}
 
 // A killed node is gone from the store by then.
 constexpr Duration kOthersPatience = std::chrono::seconds(20);
@@ -302,6 +281,17 @@ bool is_kept(const RunArguments& arguments, const RunPlan& plan) {
   return !arguments.job.empty() && !plan.supervisor.takes_free_node;
 }
 
+// Reserves a port for MASTER_PORT until the job has ended, unless `plan` has one: the workers of a
+// job of one host use it without agreement. At all addresses, as PyTorch listens.
+Result<std::optional<launch::ReservedPort>> reserve_master_port(const RunPlan& plan,
+                                                                RunArguments& arguments) {
+  std::optional<launch::ReservedPort> port;
+  if (plan.supervisor.master_port != 0) return port;
+  FFDL_ASSIGN_OR_RETURN(port, launch::ReservedPort::at("0.0.0.0", "give --master-port"));
+  arguments.master_port = port->address().port;
+  return port;
+}
+
 // Makes this node's plan, and takes its folder on this host. Without a rank, the first process at
 // the host of the rendezvous endpoint is node 0: it holds the lock of that node's folder.
 Result<JobFolder> take_folder(RunArguments arguments, RunPlan& plan) {
@@ -342,9 +332,7 @@ Status run_job(const RunArguments& given, const Beside& beside, std::atomic<int>
   FFDL_RETURN_IF_ERROR(make_folder("--log-dir", arguments.log_dir));
   FFDL_RETURN_IF_ERROR(make_folder("--ledger-log", arguments.ledger_log));
   const auto begun = std::filesystem::file_time_type::clock::now() - std::chrono::seconds(1);
-  if (plan.supervisor.master_port == 0) {
-    FFDL_ASSIGN_OR_RETURN(arguments.master_port, free_port());
-  }
+  FFDL_ASSIGN_OR_RETURN(const auto master_port, reserve_master_port(plan, arguments));
   static_cast<void>(remove_dead_folders());  // 'ffdl doctor' shows the folders that remain
   FFDL_ASSIGN_OR_RETURN(JobFolder folder, take_folder(arguments, plan));
   launch::SupervisorOptions options = plan.supervisor;

@@ -1,12 +1,8 @@
 #include "launch/etcd_cluster.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -14,7 +10,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/own_files.h"
-#include "net/address.h"
 #include "net/certificate_authority.h"
 #include "net/certificate_files.h"
 #include "net/challenge.h"
@@ -29,35 +24,6 @@ using wire::RecordReader;
 
 constexpr size_t kMembersMax = 3;
 constexpr Duration kRetry = std::chrono::milliseconds(200);
-
-// Returns an address of this host with a port that is free now, as HOST:PORT.
-Result<std::string> free_address(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), "0", &hints, &found) != 0) {
-    return base::invalid_argument("find a free port at '{}': it is not an IP address", host);
-  }
-  const base::OwnFd probe(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  const bool is_bound = probe.get() >= 0 &&
-                        ::bind(probe.get(), found->ai_addr, found->ai_addrlen) == 0 &&
-                        ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0;
-  const int error = errno;
-  ::freeaddrinfo(found);
-  if (!is_bound) {
-    return base::make_error(StatusCode::kUnavailable,
-                            "find a free port at '{}': {}; give another "
-                            "--interface",
-                            host, base::errno_text(error));
-  }
-  const uint16_t port = own.ss_family == AF_INET6
-                            ? reinterpret_cast<const sockaddr_in6&>(own).sin6_port
-                            : reinterpret_cast<const sockaddr_in&>(own).sin_port;
-  return net::Address{host, ntohs(port)}.text();
-}
 
 std::string etcd_name(size_t member) { return fmt::format("etcd-{}", member); }
 
@@ -164,8 +130,10 @@ Status EtcdCluster::choose_address() {
     FFDL_ASSIGN_OR_RETURN(host, net::address_of_interface(options_.interface));
   }
   if (host.empty()) host = "127.0.0.1";
-  FFDL_ASSIGN_OR_RETURN(own_.client, free_address(host));
-  FFDL_ASSIGN_OR_RETURN(own_.peer, free_address(host));
+  constexpr std::string_view kAdvice = "give another --interface";
+  FFDL_ASSIGN_OR_RETURN(client_port_, ReservedPort::at(host, kAdvice));
+  FFDL_ASSIGN_OR_RETURN(peer_port_, ReservedPort::at(host, kAdvice));
+  own_ = {client_port_->address().text(), peer_port_->address().text()};
   return {};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "ffdl/status.h"
 #include "ffdl/store.h"
 #include "launch/etcd_server.h"
+#include "launch/reserved_port.h"
 
 namespace ffdl::launch {
 
@@ -82,6 +84,8 @@ class FFDL_API EtcdCluster {
   const std::string prefix_;  // of the keys in the rendezvous store
   bool may_serve_ = true;     // the program is installed
   Member own_;                // this node's addresses
+  std::optional<ReservedPort> client_port_;
+  std::optional<ReservedPort> peer_port_;
   LeaseId lease_ = kNoLease;  // of the place
   std::string place_;         // key of the place; empty: none
   std::string url_;
