@@ -150,7 +150,11 @@ TEST_P(RunSignalTest, WhileItsWorkersRun) {
 
 TEST_P(RunSignalTest, WhenItsWorkersHaveEnded) {
   const StoreElsewhere store(file("store"));
-  const std::string worker = "sh -c 'echo up; kill -STOP " + std::to_string(store.process()) + "'";
+  // The worker ends once all threads of the store have stopped.
+  const std::string process = std::to_string(store.process());
+  const std::string worker = "sh -c 'echo up; kill -STOP " + process +
+                             "; until ! grep -q \"^State:.[^T]\" /proc/" + process +
+                             "/task/*/status; do sleep 0.01; done'";
   StartedProgram job(run("--store " + store.url() + " -- " + worker), file("out"));
   ASSERT_TRUE(comes_true([&] { return job.wrote("] up"); })) << job.output();
   pause(500ms);
