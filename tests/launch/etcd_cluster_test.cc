@@ -11,6 +11,7 @@
 #include "net/certificate_files.h"
 #include "support/etcd_server.h"
 #include "support/private_files.h"
+#include "support/put_under_lease.h"
 #include "support/ranks.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
@@ -166,13 +167,14 @@ TEST_F(EtcdClusterTest, ANodeWithoutTheProgramIsAClient) {
 
 // A node that dies before the others come leaves a place whose lease ends.
 TEST_F(EtcdClusterTest, ThePlaceOfADeadNodeIsTaken) {
-  ASSERT_OK_AND_ASSIGN(const LeaseId lease, store_->grant_lease(1s));
-  ASSERT_OK(store_->put("ffdl/job/etcd/members/1",
-                        R"({"client":"127.0.0.1:1","peer":"127.0.0.1:2"})", lease));
-  ASSERT_OK(store_->put("ffdl/job/etcd/members/2",
-                        R"({"client":"127.0.0.1:3","peer":"127.0.0.1:4"})", lease));
+  const auto dead_one = testing::put_under_lease(
+      *store_, "ffdl/job/etcd/members/1", 1s, R"({"client":"127.0.0.1:1","peer":"127.0.0.1:2"})");
+  ASSERT_OK(dead_one.revision);
+  const auto dead_two = testing::put_under_lease(
+      *store_, "ffdl/job/etcd/members/2", 1s, R"({"client":"127.0.0.1:3","peer":"127.0.0.1:4"})");
+  ASSERT_OK(dead_two.revision);
   std::unique_ptr<EtcdCluster> joined[3];
-  // Node 0 would begin with the dead nodes, so it comes when their lease has ended.
+  // Node 0 would begin with the dead nodes, so it comes when their leases have ended.
   std::thread others([&] {
     on_threads(2, [&](int at) {
       auto one = EtcdCluster::join(*store_, options(at + 1, 3));
@@ -182,7 +184,7 @@ TEST_F(EtcdClusterTest, ThePlaceOfADeadNodeIsTaken) {
   });
   ASSERT_TRUE(comes_true([&] {
     const auto entry = store_->get("ffdl/job/etcd/members/2");
-    return entry.ok() && entry->lease != lease;
+    return entry.ok() && entry->lease != dead_two.lease;
   }));
   auto first = EtcdCluster::join(*store_, options(0, 3));
   others.join();

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "ffdl/membership.h"
+#include "support/put_under_lease.h"
 #include "support/ranks.h"
 #include "support/status_matchers.h"
 
@@ -118,12 +119,12 @@ TEST_F(NodeBoardTest, ManyThatComeAtOnceHaveANumberEach) {
 TEST_F(NodeBoardTest, TheNumberOfADeadNodeIsTakenWhenItsLeaseEnds) {
   const auto first = board(), next = board();
   ASSERT_OK(first->open(node(0), 4));
-  ASSERT_OK_AND_ASSIGN(const LeaseId lease, store_->grant_lease(1s));
-  ASSERT_OK(store_->put(Keys("job").node(1), encode(node(1)), lease));
+  const auto dead = testing::put_under_lease(*store_, Keys("job").node(1), 1s, encode(node(1)));
+  ASSERT_OK(dead.revision);
   const auto record_of = [](int free) { return node(free); };
   ASSERT_OK_AND_ASSIGN(const int number, next->open_free(0, 2, record_of, 4));
   EXPECT_EQ(number, 1);
-  EXPECT_FAILS(store_->keep_alive(lease), StatusCode::kNotFound, "");
+  EXPECT_FAILS(store_->keep_alive(dead.lease), StatusCode::kNotFound, "");
   ASSERT_OK(first->close(""));
   EXPECT_EQ(*board()->open_free(0, 2, record_of, 4), 0);
 }
