@@ -19,6 +19,7 @@
 #include "support/low_limit.h"
 #include "support/other_user.h"
 #include "support/sanitized.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -169,10 +170,10 @@ TEST_F(TcpLinkTest, AServerThatCannotProveItselfGetsNoProof) {
   TcpLink::Options options;
   options.address = squatter.address();
   options.secret = "the job's";
-  options.operation_timeout = 10s;
+  options.operation_timeout = 1h;  // it fails at once
   EXPECT_FAILS(TcpLink::open(options, system_runtime()), StatusCode::kInvalidArgument,
                "the server has another secret");
-  EXPECT_EQ(squatter.hellos(), 1);
+  EXPECT_GE(squatter.hellos(), 1);  // more if an answer took longer than the time for one
   EXPECT_EQ(squatter.others(), 0);
 }
 
@@ -182,11 +183,15 @@ TEST_F(TcpLinkTest, ARefusalBeforeTheProofIsNotBelieved) {
   TcpLink::Options options;
   options.address = squatter.address();
   options.operation_timeout = 1s;
-  const auto refused = TcpLink::open(options, system_runtime());
+  Status refused;  // on a busy machine the time may be over before the second attempt
+  EXPECT_TRUE(comes_true([&] {
+    refused = TcpLink::open(options, system_runtime()).status();
+    const bool is_said = refused.message().find("has not proved") != std::string_view::npos;
+    return is_said && squatter.hellos() > 1;
+  })) << refused.to_string();
   EXPECT_FAILS(refused, StatusCode::kUnavailable,
                "has not proved itself, and refuses: \\x1b]0;mine\\x07 all is well\\x1b[2J");
-  EXPECT_EQ(refused.status().to_string().find('\x1b'), std::string::npos);
-  EXPECT_GT(squatter.hellos(), 1);
+  EXPECT_EQ(refused.to_string().find('\x1b'), std::string::npos);
 }
 
 // Another program has got the port that the folder names, and answers as a server might. The store
