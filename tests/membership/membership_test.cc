@@ -293,9 +293,10 @@ TEST_P(MembershipTest, ALaterLifeIsNotWhoWasTakenOverFrom) {
   options.takes_over_from = "b";
   auto b = join("b");
   activate({b.get()});
+  b.reset();  // before "a" comes: its first life must not begin to hand over
+  const auto lease = store().get(membership::Keys("job").candidate("b"))->lease;
   const auto a = join("a", options);
-  b.reset();
-  ASSERT_OK(store().end_lease(store().get(membership::Keys("job").candidate("b"))->lease));
+  ASSERT_OK(store().end_lease(lease));
   b = join("b");
   ASSERT_OK(report_death(store(), "job", {"b", 1}));
   const World both = activate({a.get(), b.get()});
