@@ -306,19 +306,22 @@ TEST_F(SessionTest, AMemberComesAndLeaves) {
   std::atomic<uint64_t> joined_at = 0;
   std::atomic<bool> has_left = false;
   std::atomic<int> changes = 0;
-  std::thread newcomer;
+  std::promise<void> trains;
+  std::once_flag has_begun;
   end_step_ = 1;
   std::thread first =
       start({.id = "a", .after_step = [&](Session& session, StepResult result) {
                if (result == StepResult::kWorldChanged) ++changes;
                EXPECT_TRUE(result == StepResult::kContinue || result == StepResult::kWorldChanged);
+               std::call_once(has_begun, [&] { trains.set_value(); });
                return !has_left || session.world().size() > 1;
              }});
-  newcomer = start({.id = "b", .after_step = [&](Session& session, StepResult) {
-                      if (joined_at == 0) joined_at = session.step();
-                      if (session.step() > joined_at + 10) session.ask_to_leave();
-                      return true;
-                    }});
+  trains.get_future().wait();
+  std::thread newcomer = start({.id = "b", .after_step = [&](Session& session, StepResult) {
+                                  if (joined_at == 0) joined_at = session.step();
+                                  if (session.step() > joined_at + 10) session.ask_to_leave();
+                                  return true;
+                                }});
   newcomer.join();
   has_left = true;
   first.join();
