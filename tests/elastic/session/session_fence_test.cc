@@ -252,7 +252,8 @@ void expect_fenced(const Status& ended) {
   EXPECT_FAILS(ended, StatusCode::kCancelled, "did not answer");
 }
 
-// Returns the time from the cut to the end of the call.
+// Returns the time from the cut to the end of the call. It is endless if the call ended before
+// another member had halted, so that it is tried again.
 Duration cut_before_second_step(const std::string& way, const SecondStep& second) {
   FencedJob job(way);
   std::latch is_cut(1);
@@ -276,7 +277,8 @@ Duration cut_before_second_step(const std::string& way, const SecondStep& second
       took = system_runtime().now() - began;
       expect_fenced((*session)->life_status());
       if (second.others_end) acted.wait();
-      EXPECT_EQ(job.has_halted.load(), !second.others_end);
+      EXPECT_FALSE(second.others_end && job.has_halted);
+      if (!second.others_end && !job.has_halted) took = Duration::max();
     } else {
       is_cut.count_down();
     }
