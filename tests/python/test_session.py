@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -353,27 +354,31 @@ class Interrupted(Exception):
 
 @pytest.fixture
 def interrupt():
-    """Sends a signal to this process after a while; its handler raises Interrupted."""
+    """Sends a signal a while after it is called, just before a wait; the handler raises Interrupted."""
 
     def handler(*_):
         raise Interrupted
 
     before = signal.signal(signal.SIGUSR1, handler)
-    timers = []
+    has_begun = threading.Event()
 
-    def start():
-        timers.append(threading.Timer(0.3, signal.raise_signal, (signal.SIGUSR1,)))
-        timers[-1].start()
+    def send():
+        assert has_begun.wait(SOON_S)
+        time.sleep(0.3)
+        signal.raise_signal(signal.SIGUSR1)
 
-    yield start
-    for timer in timers:
-        timer.join()
+    sending = threading.Thread(target=send)
+    sending.start()
+    yield has_begun.set
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    has_begun.set()  # also where the test has failed before
+    sending.join()
     signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_signal_ends_open(interrupt):
-    interrupt()
     with pytest.raises(Interrupted):
+        interrupt()
         Model().open(ffdl.open_store("mem://"), min_workers=2)
 
 
@@ -391,8 +396,8 @@ def test_a_signal_ends_end_step(interrupt):
     idler.start()
     session = Model().open(store, "a", min_workers=2)
     assert other_is_there.wait(SOON_S)
-    interrupt()
     with pytest.raises(Interrupted):
+        interrupt()
         session.end_step(1)
     with pytest.raises(ffdl.Cancelled):
         session.end_step(1)
