@@ -16,9 +16,10 @@ def expect_ctrl_c_to_end(call):
     """
     main = threading.main_thread().ident
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's is none
-    over = threading.Event()
+    calls, over = threading.Event(), threading.Event()
 
     def press():
+        calls.wait()  # so that a slow start of this thread is no part of the time
         if not over.wait(AFTER_S):
             signal.pthread_kill(main, signal.SIGINT)
 
@@ -27,6 +28,7 @@ def expect_ctrl_c_to_end(call):
     try:
         pressing.start()
         try:
+            calls.set()
             call()
         finally:
             over.set()
