@@ -210,6 +210,7 @@ def run(peer, python, epochs, kill_after, draw, kills):
                 killed_at = time.monotonic()
                 if kills:
                     os.kill(draw.choice(sorted(workers())), signal.SIGKILL)
+                    (folder / "killed").touch()
                 wait_for("end", lambda: all(one.poll() == 0 for one in started), started, until)
             return cost_of(lines_of(folder), killed_at, SAMPLES, epochs)
         except RuntimeError as error:

@@ -61,6 +61,7 @@ def test_the_pause_is_between_new_steps_only(lines):
 def test_a_kill_costs_a_job_of_ffdl_no_sample(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("KILL_WIDTH", "50")
+    monkeypatch.setenv("KILL_SLOW_S", "0.02")  # so that the job does not end before the kill
     peer = bench_kill.PEERS[0]
     cost = bench_kill.run(peer, sys.executable, epochs=20, kill_after=50, draw=random.Random(1),
                           kills=True)

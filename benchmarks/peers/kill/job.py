@@ -10,6 +10,7 @@ SAMPLES = int(os.environ["KILL_SAMPLES"])
 BATCH = int(os.environ["KILL_BATCH"])  # samples of a step, of all workers
 EPOCHS = int(os.environ["KILL_EPOCHS"])
 WIDTH = int(os.environ.get("KILL_WIDTH", "1000"))
+SLOW_S = float(os.environ.get("KILL_SLOW_S", "0"))  # of each step before the kill, for a test
 
 folder = pathlib.Path(os.environ["KILL_FOLDER"])  # of the logs and of what the job keeps
 
@@ -54,6 +55,8 @@ class StepLog:
 
     def did(self, step, generation, workers):
         self._write("did", step, generation, workers)
+        if SLOW_S and not (folder / "killed").exists():
+            time.sleep(SLOW_S)
 
     def _write(self, *words):
         print(time.monotonic_ns(), *words, file=self._file, flush=True)  # it survives a kill
