@@ -14,7 +14,7 @@ SAMPLES, PARTITION = 120, 12
 
 
 def show(**record):
-    print(json.dumps(record))
+    print(json.dumps(record) + "\n", end="")  # in one write: others write to the same file
 
 
 def train(end_file):

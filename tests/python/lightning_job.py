@@ -17,7 +17,7 @@ from ffdl.integrations.lightning import ElasticStrategy
 BEST_EPOCH = 3
 
 def tell(**what):
-    print(json.dumps(what), flush=True)
+    print(json.dumps(what) + "\n", end="", flush=True)  # in one write
 
 class Module(lightning.LightningModule):
     def __init__(self):
