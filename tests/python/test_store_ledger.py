@@ -8,10 +8,11 @@ import pytest
 import ffdl
 
 DATA = {"samples": 100, "partition_samples": 8, "epochs": 2}
+PATIENT = {"lease_s": 60.0}
 
 
 def join(store, id="a", **options):
-    return ffdl.make_store_ledger(store, id=id, **(DATA | options))
+    return ffdl.make_store_ledger(store, id=id, **(DATA | PATIENT | options))
 
 
 def train(ledger, count=5):
@@ -117,7 +118,7 @@ def test_a_loader_over_a_store():
     loaders = [
         ffdl.data.ElasticLoader(
             data, batch_samples=7, epochs=2, order=ffdl.SampleOrder.ON_DEMAND, partition_samples=8,
-            store=store, id=id, num_workers=workers)
+            store=store, id=id, num_workers=workers, **PATIENT)
         for id, workers in (("a", 0), ("b", 1))]
     used = []
     while not all(loader.is_done for loader in loaders):
@@ -137,7 +138,7 @@ def test_a_loader_over_a_store_goes_on_from_a_checkpoint():
     store, data = ffdl.open_store("mem://"), np.arange(100)
     options = {
         "batch_samples": 7, "order": ffdl.SampleOrder.ON_DEMAND, "partition_samples": 8,
-        "store": store}
+        "store": store} | PATIENT
     used = []
 
     def train(loader):
