@@ -293,7 +293,8 @@ TEST_F(LinkMeetingTest, AMemberThatIsGoneIsALossAndOneThatDoesNotComeIsNamed) {
   records_[0] = to_record(alone.record());
   const ForkPrivateFd stranger = call(alone.record().port);
   send_message(stranger, LinkProof{});
-  EXPECT_FAILS(alone.connect(records_, deadline_in(30ms)), StatusCode::kTimeout,
+  // It gives up by itself, long after it has taken the stranger's message.
+  EXPECT_FAILS(alone.connect(records_, soon()), StatusCode::kTimeout,
                "rank 1 'm1' has not connected by the deadline (connections of others: 1)");
 }
 
