@@ -298,16 +298,22 @@ TEST_F(LinkMeetingTest, AMemberThatIsGoneIsALossAndOneThatDoesNotComeIsNamed) {
                "rank 1 'm1' has not connected by the deadline (connections of others: 1)");
 }
 
-// The member has connected and failed before the others connected.
+// The member has connected and failed before the others connected. On a busy machine the two may
+// not have met by its deadline; then again.
 TEST_F(LinkMeetingTest, AMemberThatFailsMeanwhileIsALoss) {
-  listen(3);
-  std::thread first([&] {
-    EXPECT_FAILS(meetings_[0].connect(records_, soon()), StatusCode::kPeerLost,
-                 "rank 1 'm1' cannot be reached: it has closed its connection");
-  });
-  EXPECT_FAILS(meetings_[1].connect(records_, deadline_in(500ms)), StatusCode::kTimeout,
-               "rank 2 'm2' has not connected");
-  first.join();
+  Status of_first(StatusCode::kTimeout, "not yet");
+  Status of_second;
+  for (int attempt = 0; attempt < 10 && of_first.code() == StatusCode::kTimeout; ++attempt) {
+    meetings_.clear();
+    records_.clear();
+    listen(3);
+    std::thread first([&] { of_first = meetings_[0].connect(records_, soon()).status(); });
+    of_second = meetings_[1].connect(records_, deadline_in(500ms)).status();
+    first.join();
+  }
+  EXPECT_FAILS(of_first, StatusCode::kPeerLost,
+               "rank 1 'm1' cannot be reached: it has closed its connection");
+  EXPECT_FAILS(of_second, StatusCode::kTimeout, "rank 2 'm2' has not connected");
 }
 
 // The missing member is reported, but not one that had no time to connect.
