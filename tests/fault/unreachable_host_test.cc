@@ -48,7 +48,10 @@ TEST_F(UnreachableHost, IsLeftOutNamedAndTakenInWhenItCanBeReached) {
   EXPECT_THAT(log_of(0) + log_of(1) + log_of(2),
               AllOf(HasSubstr("'m2' at 10.77.0.3 and '"), HasSubstr("could not connect in 3"),
                     HasSubstr("firewall or route")));
-  EXPECT_THAT(log_of(2), HasSubstr("is its address, 10.77.0."));
+  // A member tells nothing of a world that the others give up first, so it may take some worlds.
+  EXPECT_TRUE(will_be(kBegin, [&] {
+    return log_of(2).find("is its address, 10.77.0.") != std::string::npos;
+  })) << log_of(2);
 
   ASSERT_TRUE(hosts_->deliver(2, Hosts::address(0)));
   ASSERT_TRUE(hosts_->deliver(2, Hosts::address(1)));
