@@ -73,7 +73,8 @@ class HostsTest : public ::testing::Test {
   bool reaches(int from, const std::string& to) {
     return exit_code_of(hosts_->start(from, [&] { return ask(to); })) == 0;
   }
-  // Waits for the kernel, which may take a second or two to notice a restored cable.
+  // Waits for the kernel, which may take a second or two to notice a restored cable, and for hosts
+  // that a busy machine holds up.
   bool reaches_again(int from, const std::string& to) {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!reaches(from, to)) {
@@ -95,7 +96,7 @@ TEST_F(HostsTest, ACableIsPulledAndPutBack) {
   ASSERT_TRUE(hosts_->cut(1));
   EXPECT_FALSE(reaches(0, Hosts::address(1)));
   EXPECT_FALSE(reaches(1, Hosts::address(2)));
-  EXPECT_TRUE(reaches(0, Hosts::address(2)));
+  EXPECT_TRUE(reaches_again(0, Hosts::address(2)));
   ASSERT_TRUE(hosts_->heal(1));
   EXPECT_TRUE(reaches_again(0, Hosts::address(1)));
 }
@@ -104,7 +105,7 @@ TEST_F(HostsTest, AllOfAHostIsLost) {
   ASSERT_TRUE(hosts_->cut_silently(1));
   EXPECT_FALSE(reaches(0, Hosts::address(1)));
   EXPECT_FALSE(reaches(1, Hosts::address(2)));
-  EXPECT_TRUE(reaches(0, Hosts::address(2)));
+  EXPECT_TRUE(reaches_again(0, Hosts::address(2)));
   ASSERT_TRUE(hosts_->heal_silently(1));
   EXPECT_TRUE(reaches_again(0, Hosts::address(1)));
 }
@@ -112,8 +113,8 @@ TEST_F(HostsTest, AllOfAHostIsLost) {
 TEST_F(HostsTest, OneDirectionIsLostToOneAddress) {
   ASSERT_TRUE(hosts_->lose(1, Hosts::address(0)));
   EXPECT_FALSE(reaches(1, Hosts::address(0)));
-  EXPECT_TRUE(reaches(1, Hosts::store_address(0)));
-  EXPECT_TRUE(reaches(1, Hosts::address(2)));
+  EXPECT_TRUE(reaches_again(1, Hosts::store_address(0)));
+  EXPECT_TRUE(reaches_again(1, Hosts::address(2)));
   ASSERT_TRUE(hosts_->deliver(1, Hosts::address(0)));
   EXPECT_TRUE(reaches_again(1, Hosts::address(0)));
 }
