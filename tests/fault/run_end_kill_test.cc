@@ -221,7 +221,8 @@ class RunJob {
       EndedLife& one = all.emplace_back();
       one.id = fmt::format("worker {}", i);
       one.pid = board_.pids[i];
-      one.was_killed = board_.exit_codes[i] == kRunning;
+      // The supervisor may end a worker before it has said that it runs.
+      one.was_killed = board_.pids[i] == 0 || board_.exit_codes[i] == kRunning;
       one.wait_status = one.was_killed ? SIGKILL : board_.exit_codes[i] << 8;
       one.was_asked_to_leave = life.must_leave;
       one.is_late = board_.are_late[i];
