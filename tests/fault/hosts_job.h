@@ -78,7 +78,7 @@ class HostsJob : public ::testing::Test {
   }
 
   // Waits for the end of a process. Returns -1 if it was killed, or does not end in time.
-  static int exit_code_of(pid_t process, Duration patience = std::chrono::seconds(30)) {
+  static int exit_code_of(pid_t process, Duration patience = kBegin) {
     int status = 0;
     if (!will_be(patience, [&] { return waitpid(process, &status, WNOHANG) == process; })) {
       return -1;
