@@ -10,8 +10,9 @@
 namespace ffdl::launch {
 
 // A TCP port of this host for a server that is started later. Until this ends, the kernel chooses
-// the port for no other server and no connection. The server must listen with SO_REUSEADDR, as
-// etcd, PyTorch and gloo do. Started processes do not inherit the reservation.
+// the port for no connection, and for no other server at the same address. The server must listen
+// with SO_REUSEADDR, as etcd, PyTorch and gloo do. Started processes do not inherit the
+// reservation.
 class FFDL_API ReservedPort {
  public:
   // Reserves a free port at `host`, an IP address. `advice` completes the message of a failure:

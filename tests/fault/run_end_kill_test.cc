@@ -90,7 +90,11 @@ int work(const std::string& folder, uint64_t seed) {
   my_life = &board.lives[index];
   signal(SIGTERM, [](int) { my_life->must_leave = true; });
   const auto environment = job_environment();
-  if (!environment.ok() || !*environment) return kWrong;
+  if (!environment.ok() || !*environment) {
+    board.exit_codes[index] = kWrong;
+    board.pids[index] = getpid();
+    return kWrong;
+  }
   const Start start = {(*environment)->worker_id, is_complete(board), seed + index, **environment};
   board.are_late[index] = start.is_late;
   board.exit_codes[index] = kRunning;

@@ -68,7 +68,9 @@ void in_small_network(Body&& body) {
     _exit(::testing::Test::HasFailure() ? 1 : 0);
   }
   const int code = testing::exit_code(child);
-  if (code == testing::kNotAllowed) GTEST_SKIP() << "a network of its own needs root";
+  if (code == testing::kNotAllowed) {
+    GTEST_SKIP() << "a network of its own needs root and a /proc/sys to write to";
+  }
   EXPECT_EQ(code, 0);
 }
 
@@ -100,6 +102,27 @@ TEST(ReservedPort, IsChosenForNoConnection) {
       connected += connects_to(connections.back().get(), kElsewhere) ? 1 : 0;
     }
     EXPECT_EQ(connected, kLast - kFirst);
+  });
+}
+
+// PyTorch listens so: on IPv6, and on IPv4 with the same socket.
+TEST(ReservedPort, AServerOfBothFamiliesListensOnIt) {
+  in_small_network([] {
+    ASSERT_OK_AND_ASSIGN(const ReservedPort reserved, ReservedPort::at("0.0.0.0", "none"));
+    const base::OwnFd server(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (server.get() < 0) return;  // no IPv6 here
+    const int reuse = 1;
+    setsockopt(server.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+    const int no = 0;
+    setsockopt(server.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(reserved.address().port);
+    ASSERT_EQ(
+        bind(server.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(server.get(), 10), 0);
+    const base::OwnFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_TRUE(connects_to(client.get(), reserved.address().port));
   });
 }
 

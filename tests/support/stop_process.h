@@ -4,6 +4,10 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
 namespace ffdl::testing {
 
 // Stops a child and returns once all of its threads stand still, or once it has ended. SIGSTOP
@@ -12,7 +16,14 @@ namespace ffdl::testing {
 inline void stop_process(pid_t child) {
   kill(child, SIGSTOP);
   siginfo_t seen = {};
-  waitid(P_PID, static_cast<id_t>(child), &seen, WSTOPPED | WEXITED | WNOWAIT);
+  int outcome = 0;
+  do {
+    outcome = waitid(P_PID, static_cast<id_t>(child), &seen, WSTOPPED | WEXITED | WNOWAIT);
+  } while (outcome != 0 && errno == EINTR);
+  if (outcome != 0) {
+    std::perror("stop a process that is no child of this one");
+    std::abort();
+  }
 }
 
 }  // namespace ffdl::testing

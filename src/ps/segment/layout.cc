@@ -173,7 +173,8 @@ void reclaim_dead_learner(const shm::Segment& segment, const Region& region, int
   LearnerWords& words = region.learner(l);
   if (words.attached.load(std::memory_order_relaxed) == 0) return;
   words.publishing.store(0, std::memory_order_relaxed);
-  region.server().reclaimed.fetch_add(1);  // before it is seen to be free
+  // Before the slot is seen to be free. A kill in between counts the death twice.
+  region.server().reclaimed.fetch_add(1);
   words.attached.store(0, std::memory_order_seq_cst);
   region.server().progress.ring();
   region.server().work.ring();
