@@ -15,12 +15,10 @@ namespace {
 using namespace std::chrono_literals;
 using Members = std::vector<Member>;
 
-// Worlds that may fail in a row before the next one waits, the first pause, which doubles with
-// each, and the longest. Members that cannot work together may keep a job busy while others train
-// on.
+// Worlds that may fail in a row before the next one waits, and the first pause, which doubles with
+// each. Members that cannot work together may keep a job busy while others train on.
 constexpr uint64_t kFailedWorldsFree = 3;
 constexpr auto kFailedWorldPause = 1s;
-constexpr auto kFailedWorldPauseMax = 4s;
 
 std::string names(const Members& members) {
   std::vector<std::string> ids;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,6 +8,9 @@
 #include "membership/membership_observer.h"
 
 namespace ffdl::membership {
+
+// The longest time from the beginning of a world that failed to that of the next one.
+inline constexpr Duration kFailedWorldPauseMax = std::chrono::seconds(4);
 
 struct WorldDecision {
   std::optional<WorldRecord> next{};  // to be written; none: no change

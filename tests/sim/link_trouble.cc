@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "membership/membership_observer.h"
+#include "membership/decide_world.h"
 
 namespace ffdl::sim {
 
@@ -17,6 +17,9 @@ namespace {
 // The time of a step in these simulations: to compute it, and to end operations under way.
 constexpr Duration kSettle = 400ms;
 
+// Worlds that fail beside an isolated member. The next one is without it.
+constexpr auto kWorldsMissed = static_cast<int64_t>(membership::kUnreachedWorldsFree);
+
 bool lives(const Process& process) { return !process.node().is_killed() && !process.has_ended(); }
 
 }  // namespace
@@ -25,9 +28,12 @@ Duration LinkTrouble::stall_max(const MembershipOptions& options) {
   return options.lease + kSettle + 1s;
 }
 
-Duration LinkTrouble::stall_beside_isolated_max(const MembershipOptions& options) {
-  constexpr int kWorlds = 3;
-  return base::kPeerSilentMax + kWorlds * base::kLinkSilenceMax + 2 * stall_max(options);
+Duration LinkTrouble::stall_beside_isolated_max(const MembershipOptions& options,
+                                                bool others_failed) {
+  const Duration world = others_failed ? std::max<Duration>(base::kLinkSilenceMax,
+                                                            membership::kFailedWorldPauseMax)
+                                       : Duration(base::kLinkSilenceMax);
+  return base::kPeerSilentMax + kWorldsMissed * world + 2 * stall_max(options);
 }
 
 void LinkTrouble::cut_pair(const Process& one, const Process& other, Duration until) {
@@ -112,7 +118,10 @@ void LinkTrouble::measure(const Processes& processes, const MembershipOptions& o
 }
 
 Duration LinkTrouble::longest_permitted(Duration since, const MembershipOptions& options) const {
-  return is_beside_isolated(since) ? stall_beside_isolated_max(options) : stall_max(options);
+  if (!is_beside_isolated(since)) return stall_max(options);
+  const auto& record = checker_.record();
+  const uint64_t failed = record ? record->generation - record->active_generation : 0;
+  return stall_beside_isolated_max(options, failed > kWorldsMissed + 1);
 }
 
 std::string LinkTrouble::beside(Duration since) const {

@@ -41,8 +41,9 @@ class LinkTrouble {
   // and a second, for the times of the simulated memberships.
   static Duration stall_max(const MembershipOptions& options);
   // Returns the longest permitted stall beside a member that reaches only the store. Its links must
-  // be known to be silent, and three worlds with it must fail.
-  static Duration stall_beside_isolated_max(const MembershipOptions& options);
+  // be known to be silent, and three worlds with it must fail. If others failed before, and none
+  // was active since, there are pauses between the three.
+  static Duration stall_beside_isolated_max(const MembershipOptions& options, bool others_failed);
 
   LinkTrouble(SimRuntime& runtime, Exchange& exchange, Checker& checker)
       : runtime_(runtime), exchange_(exchange), checker_(checker) {}

@@ -194,6 +194,8 @@ TEST(Simulate, WhatWasFoundOnceIsNotFoundAgain) {
        219'901'262'597, Of::kSession, true},
       {"the check waited less long than members that could not connect are kept apart",
        652'600'415'814, Of::kSession},
+      {"the check did not wait for the pauses after worlds that had failed before the stall",
+       276'194'976'014, Of::kSession},
       {"a member died after it took the name of a shard that a manifest had just named",
        20'050'021'276, Of::kSession, true}};
   Stacks stacks;
