@@ -35,7 +35,7 @@ constexpr std::string_view kUsage =
     "  --seed N        this schedule alone, twice: it must be the same both times\n"
     "  --seeds N       so many schedules, or fewer if the time is over\n"
     "  --seconds S     for so long at most\n"
-    "  --first N       their seeds from here on; otherwise fresh ones\n"
+    "  --first N       their seeds from here on; otherwise from FFDL_TEST_SEED, or fresh ones\n"
     "  --jobs N        in so many processes\n"
     "  --of session    the real Session above the real Membership; otherwise one made for the\n"
     "                  test, which also publishes checkpoints; or --of ledger: workers without\n"
@@ -195,10 +195,17 @@ bool search_in_processes(const Command& command, uint64_t start, Board& board) {
   return all_ended;
 }
 
-bool run_many(const Command& command) {
+// Returns the seed that the gate derives from the files, otherwise a fresh one.
+uint64_t first_seed() {
   std::random_device device;
-  const uint64_t start =
-      command.first.value_or((uint64_t{device()} << 31 | device()) % 1'000'000'000'000);
+  const char* const given = std::getenv("FFDL_TEST_SEED");
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10)
+                                         : uint64_t{device()} << 31 | device();
+  return seed % 1'000'000'000'000;
+}
+
+bool run_many(const Command& command) {
+  const uint64_t start = command.first.value_or(first_seed());
   void* shared =
       mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return false;
