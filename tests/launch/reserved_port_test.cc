@@ -8,7 +8,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <cerrno>
 #include <fstream>
 #include <vector>
 

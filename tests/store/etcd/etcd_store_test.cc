@@ -147,9 +147,12 @@ TEST_F(EtcdStoreTest, OneThatIsGoneIsSaid) {
   const auto hurried = open_hurried(server.url(), 1s);
   ASSERT_NE(hurried, nullptr);
   // The first wait needs an answer of etcd, for which this store waits only a short time.
+  Status waited;
   EXPECT_TRUE(comes_true([&] {
-    return hurried->wait_change("k", put, Time::min()).status().code() == StatusCode::kTimeout;
+    waited = hurried->wait_change("k", put, Time::min()).status();
+    return waited.code() == StatusCode::kTimeout;
   }));
+  EXPECT_FAILS(waited, StatusCode::kTimeout, "'k'");
   server.stop();
   EXPECT_FAILS(hurried->put("k", "w"), StatusCode::kTimeout, "whether the call took effect");
   EXPECT_FAILS(hurried->get("k"), StatusCode::kUnavailable, "get 'k'");
