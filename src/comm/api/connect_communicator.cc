@@ -1,14 +1,17 @@
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "base/env.h"
 #include "base/errors.h"
 #include "base/launcher_watch.h"
 #include "base/limits.h"
+#include "comm/api/failure_notice.h"
 #include "comm/api/hierarchical_communicator.h"
 #include "comm/api/interruptible_store.h"
 #include "comm/api/introduction.h"
+#include "comm/api/share_trial.h"
 #include "comm/gpu/nccl/communicator.h"
 #include "comm/gpu/shm_communicator.h"
 #include "comm/operation/rendezvous.h"
@@ -89,8 +92,8 @@ Result<std::unique_ptr<WatchedCommunicator>> connect_hosts(
     const std::vector<Introduction>& members) {
   const std::vector<int> hosts = hosts_of(members);
   const World inside = inside_of(world, hosts);
-  const bool is_flat = options.backend == Backend::kTcp || options.backend == Backend::kGloo;
-  const bool two_levels = !is_flat && inside.size() > 1 && same_subtrees(hosts);
+  const bool two_levels =
+      may_share_memory(options.backend) && inside.size() > 1 && same_subtrees(hosts);
   std::unique_ptr<Communicator> host;
   if (two_levels) {
     FFDL_ASSIGN_OR_RETURN(
@@ -119,21 +122,45 @@ Result<std::unique_ptr<WatchedCommunicator>> connect_hosts(
   return std::unique_ptr<WatchedCommunicator>(std::move(communicator));
 }
 
-// Connects members whose introductions have been exchanged.
+// Connects members that have exchanged these introductions.
 Result<std::unique_ptr<WatchedCommunicator>> connect_known(
     const World& world, Store& store, Time deadline, const CommunicatorOptions& options,
     const std::vector<std::string>& records) {
-  std::vector<Introduction> members;
+  std::vector<Introduction> introduced;
   for (const std::string& record : records) {
-    FFDL_ASSIGN_OR_RETURN(members.emplace_back(), from_record(record));
+    FFDL_ASSIGN_OR_RETURN(introduced.emplace_back(), from_record(record));
   }
-  FFDL_RETURN_IF_ERROR(check_members(world, members));
-  const std::vector<int> hosts = hosts_of(members);
+  FFDL_RETURN_IF_ERROR(check_agreement(world, introduced));
+  FFDL_ASSIGN_OR_RETURN(const ShareTrial trial,
+                        try_shared_memory(world, store, deadline, std::move(introduced)));
+  FFDL_RETURN_IF_ERROR(check_reach(world, trial.members));
+  const std::vector<int> hosts = hosts_of(trial.members);
   const bool one_host = std::ranges::count(hosts, 0) == std::ssize(hosts);
-  if (by_memory(options.backend, one_host)) {
-    return connect_shm(world, store, deadline, options, way_inside(world, members));
-  }
-  return connect_hosts(world, store, deadline, options, members);
+  Result<std::unique_ptr<WatchedCommunicator>> made =
+      by_memory(options.backend, one_host)
+          ? connect_shm(world, store, deadline, options, way_inside(world, trial.members))
+          : connect_hosts(world, store, deadline, options, trial.members);
+  if (!made.ok()) return made;
+  // All members have read the records. If the store is gone by now, the leases end by themselves.
+  for (const LeaseId lease : trial.leases) static_cast<void>(store.end_lease(lease));
+  return made;
+}
+
+// Does so, and reports a failure to the other members, or returns the failure of another one.
+Result<std::unique_ptr<WatchedCommunicator>> connect_with_notice(
+    const World& world, Store& store, Time deadline, const CommunicatorOptions& options,
+    const std::vector<std::string>& records) {
+  // Shared, as the communicator keeps the check. By then it is closed and does nothing.
+  const auto notice = std::make_shared<FailureNotice>(world, store, deadline);
+  CommunicatorOptions noticing = options;
+  noticing.interrupt_check = [notice, check = options.interrupt_check]() -> Status {
+    if (check) FFDL_RETURN_IF_ERROR(check());
+    return notice->check();
+  };
+  InterruptibleStore interruptible(store, noticing.interrupt_check);
+  auto made = connect_known(world, interruptible, deadline, noticing, records);
+  notice->close(made.status());
+  return made;
 }
 
 // Returns a check that also ends a wait when the launcher of this process has ended.
@@ -196,8 +223,9 @@ Result<std::unique_ptr<Communicator>> connect_communicator(const World& world, S
                                               .job = world.job});
   FFDL_ASSIGN_OR_RETURN(const comm::Told told,
                         comm::exchange_records(world, interruptible, "host", record, deadline));
-  FFDL_ASSIGN_OR_RETURN(std::unique_ptr<comm::WatchedCommunicator> communicator,
-                        comm::connect_known(world, interruptible, deadline, options, told.records));
+  FFDL_ASSIGN_OR_RETURN(
+      std::unique_ptr<comm::WatchedCommunicator> communicator,
+      comm::connect_with_notice(world, store, deadline, options, told.records));
   // All members have read the record. If the store is gone by now, the lease ends by itself.
   static_cast<void>(store.end_lease(told.lease));
   if (options.backend == Backend::kDeviceShm) {

@@ -77,7 +77,11 @@ bool by_memory(Backend backend, bool one_host) {
   return needs_one_host(backend) || (finds_out && one_host);
 }
 
-Status check_members(const World& world, const std::vector<Introduction>& members) {
+bool may_share_memory(Backend backend) {
+  return backend != Backend::kTcp && backend != Backend::kGloo;
+}
+
+Status check_agreement(const World& world, const std::vector<Introduction>& members) {
   const auto stranger = std::ranges::find_if(
       members, [&](const Introduction& member) { return member.job != world.job; });
   if (stranger != members.end()) {
@@ -104,6 +108,11 @@ Status check_members(const World& world, const std::vector<Introduction>& member
         "CommunicatorOptions::tls at all members, or at none",
         world.generation, first.tls ? id_of(world, 0) : other, first.tls ? other : id_of(world, 0));
   }
+  return {};
+}
+
+Status check_reach(const World& world, const std::vector<Introduction>& members) {
+  const Introduction& first = members.front();
   const auto elsewhere = [&](const std::string HostIdentity::* kind) {
     return std::ranges::find_if(
         members, [&](const Introduction& member) { return member.host.*kind != first.host.*kind; });

@@ -28,9 +28,15 @@ std::vector<int> hosts_of(const std::vector<Introduction>& members);
 // always do, kAuto and kNccl on one host. All others use links.
 bool by_memory(Backend backend, bool one_host);
 
-// Checks that all members are of the job of `world`, agree on the backend, have it built, and can
-// reach each other by it. Errors: kCorrupt (one is of another job), kInvalidArgument,
-// kUnimplemented.
-Status check_members(const World& world, const std::vector<Introduction>& members);
+// Returns whether ranks of one host may use shared memory with `backend`.
+bool may_share_memory(Backend backend);
+
+// Checks that all members are of the job of `world`, and want the same backend and encryption.
+// Errors: kCorrupt (one is of another job), kInvalidArgument.
+Status check_agreement(const World& world, const std::vector<Introduction>& members);
+
+// Checks that members that agree have their backend built, and can reach each other by it. Errors:
+// kInvalidArgument, kUnimplemented.
+Status check_reach(const World& world, const std::vector<Introduction>& members);
 
 }  // namespace ffdl::comm

@@ -13,13 +13,6 @@ std::string prefix_of(const World& world, std::string_view topic) {
   return fmt::format("{}/{}/", meeting_key(world), topic);
 }
 
-// Limits the record's life to about its owner's wait: no member waits for it much longer.
-Duration life_until(Time deadline) {
-  const Time now = std::chrono::steady_clock::now();
-  const Time last = std::min<Time>(std::max(deadline, now), now + base::kLeaseMax);
-  return std::max<Duration>(last - now, base::kRecordLifeMin);
-}
-
 Result<std::vector<std::string>> read_all(const World& world, Store& store,
                                           const std::string& prefix, Time deadline) {
   std::vector<std::string> records;
@@ -44,6 +37,12 @@ Result<std::vector<std::string>> read_all(const World& world, Store& store,
 }
 
 }  // namespace
+
+Duration life_until(Time deadline) {
+  const Time now = std::chrono::steady_clock::now();
+  const Time last = std::min<Time>(std::max(deadline, now), now + base::kLeaseMax);
+  return std::max<Duration>(last - now, base::kRecordLifeMin);
+}
 
 Result<Told> exchange_records(const World& world, Store& store, std::string_view topic,
                               std::string_view record, Time deadline) {

@@ -23,4 +23,8 @@ struct Told {
 Result<Told> exchange_records(const World& world, Store& store, std::string_view topic,
                               std::string_view record, Time deadline);
 
+// Returns the life of a record for members that connect. It ends at about their deadline, since no
+// member waits for it much longer.
+Duration life_until(Time deadline);
+
 }  // namespace ffdl::comm

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <memory>
@@ -89,6 +90,64 @@ TEST(ConnectCommunicator, AStoreThatIsSlowOrGoneAfterTheMeetingDelaysNobody) {
     ASSERT_OK(made);
     ranks[static_cast<size_t>(rank)] = std::move(made).value();
   });
+}
+
+// A store in which this member cannot publish the place of its shared memory.
+class StoreWithoutRoom : public testing::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  Result<Revision> compare_and_put(std::string_view key, Revision expected, std::string_view value,
+                                   LeaseId lease) override {
+    if (std::ranges::count(key, '/') == 2) return Status(StatusCode::kExhausted, "no room");
+    return ForwardingStore::compare_and_put(key, expected, value, lease);
+  }
+};
+
+// The others would wait until their deadlines otherwise.
+TEST(ConnectCommunicator, TheFailureOfAMemberEndsTheWaitOfTheOthers) {
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store("mem://", system_runtime()));
+  testing::on_threads(3, [&](int rank) {
+    StoreWithoutRoom without_room(*store);
+    const auto made = connect_communicator({1, rank, testing::members_named(3)},
+                                           rank == 0 ? without_room : *store, kNoDeadline);
+    if (rank == 0) {
+      EXPECT_FAILS(made, StatusCode::kExhausted, "no room");
+    } else {
+      EXPECT_FAILS(made, StatusCode::kPeerLost, "rank 0 'm0' failed: no room; form a new world");
+    }
+  });
+}
+
+// Two members of one host that cannot open each other's memory, by what they read in the store.
+class StoreOfMembersApart : public testing::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  Result<Entry> get(std::string_view key) override {
+    Result<Entry> found = ForwardingStore::get(key);
+    if (found.ok() && key.ends_with("/host/1")) found->value.insert(found->value.size() - 1, "/x");
+    if (found.ok() && key.ends_with("/offer/0")) found->value = "comm-gone";
+    return found;
+  }
+};
+
+TEST(ConnectCommunicator, MembersThatCannotShareMemoryUseTheNetwork) {
+  ASSERT_OK_AND_ASSIGN(const auto inner, open_store("mem://", system_runtime()));
+  StoreOfMembersApart store(*inner);
+  for (const Backend backend : {Backend::kAuto, Backend::kShm}) {
+    testing::on_threads(2, [&](int rank) {
+      const World world = {.generation = 1 + static_cast<uint64_t>(backend),
+                           .rank = rank,
+                           .members = testing::members_named(2)};
+      const auto made = connect_communicator(world, store, deadline_in(60s), {.backend = backend});
+      if (backend == Backend::kShm) {
+        EXPECT_FAILS(made, StatusCode::kInvalidArgument, "share no memory");
+        return;
+      }
+      ASSERT_OK(made);
+      EXPECT_EQ((*made)->backend(), Backend::kTcp);
+      EXPECT_OK((*made)->barrier(deadline_in(60s)));
+    });
+  }
 }
 
 TEST(ConnectCommunicator, NoMemberAndNoSuchSlotIsRefused) {

@@ -9,6 +9,7 @@
 #include "support/fork_child.h"
 #include "support/private_shm.h"
 #include "support/status_matchers.h"
+#include "support/user_namespace.h"
 
 namespace ffdl::comm {
 namespace {
@@ -47,6 +48,12 @@ TEST(HostIdentity, AnotherSharedMemoryOrNetworkIsAnotherHost) {
   if (memory == 99 || network == 99) GTEST_SKIP() << "namespaces need root";
   EXPECT_EQ(memory, 1);
   EXPECT_EQ(network, 2);
+}
+
+TEST(HostIdentity, AnotherUserNamespaceHasOtherProcesses) {
+  const int users = changes_after(testing::enter_user_namespace);
+  if (users == 99) GTEST_SKIP() << "user namespaces are not allowed";
+  EXPECT_EQ(users, 4);
 }
 
 TEST(HostIdentity, WhoLetsNobodyOpenWhatItHasOpenIsAlone) {

@@ -21,7 +21,9 @@ Introduction with(Introduction introduction, Backend backend, bool loopback = tr
 
 Status check(const std::vector<Introduction>& members) {
   const auto ranks = static_cast<int>(members.size());
-  return check_members({1, 0, testing::members_named(ranks)}, members);
+  const World world = {1, 0, testing::members_named(ranks)};
+  const Status agreed = check_agreement(world, members);
+  return agreed.ok() ? check_reach(world, members) : agreed;
 }
 
 TEST(Introduction, ComesBackFromItsRecord) {
@@ -55,9 +57,9 @@ TEST(Introduction, AMemberOfAnotherJobIsRefusedByName) {
   Introduction own = kHere;
   own.job = "a";
   const World world = {.generation = 1, .members = testing::members_named(2), .job = "a"};
-  EXPECT_FAILS(check_members(world, {own, stranger}), StatusCode::kCorrupt,
+  EXPECT_FAILS(check_agreement(world, {own, stranger}), StatusCode::kCorrupt,
                "connect generation 1 of job 'a': rank 1 'm1' is of job 'b'");
-  EXPECT_OK(check_members(world, {own, own}));
+  EXPECT_OK(check_agreement(world, {own, own}));
 }
 
 TEST(Introduction, WhatIsNoneIsCorrupt) {
