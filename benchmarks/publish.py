@@ -33,6 +33,13 @@ def page(run):
         "a ratio of 1 is the limit.",
         "",
     ]
+    if any(row["lo"] is not None and row["ratio"] is None for row in run["rows"]):
+        lines += [
+            "The column `95 %` has the 95 % confidence interval of the ratio. A row without a ratio "
+            "has bounds of its value there instead, which its note below names: for example, the "
+            "smallest (least) and the largest (most) of all measured values.",
+            "",
+        ]
     if run["void"]:
         lines += ["**Void:** a contender measured against itself did not give 1.", ""]
     lines += [
