@@ -36,7 +36,7 @@ class NotFound(Error):
 
 
 class JobDone(NotFound, SystemExit):
-    """The job ended before this process joined, and the job's last state no longer exists.
+    """The job ended before this process joined, and no member or checkpoint has its last state.
 
     If the exception is not caught, the process exits with code 0, because it has no work left.
     """
@@ -49,7 +49,7 @@ class Conflict(Error):
 
 
 class Timeout(Error, TimeoutError):
-    """The call's time limit has passed. The call may have had an effect."""
+    """The time limit of the call has passed. The call may nevertheless have had its effect."""
 
 
 class Unavailable(Error):

@@ -18,8 +18,9 @@ def shared_array(
 
     shape: as in NumPy, with at least one element. Pass the array to
     ``Communicator.register_memory``. If every rank has registered its array, an in-place all_reduce
-    of the whole array copies nothing. The memory is freed when no array, view or tensor
-    (``torch.from_numpy``) uses it. Raises Exhausted (no room), InvalidArgument (no element).
+    of the whole array makes no copies. The memory is freed when all arrays, views and tensors
+    (``torch.from_numpy``) that use it are deleted. Raises Exhausted (no room), InvalidArgument (no
+    element).
     """
     dtype = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))

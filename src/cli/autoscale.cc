@@ -163,7 +163,7 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--horizon", arguments->horizon_s,
-                   "Seconds within which a change of the jobs' sizes must gain more than "
+                   "Seconds within which the gain of a change must be larger than "
                    "--switch-cost")
       ->check(within(1e-3, kSecondsMax))
       ->capture_default_str();

@@ -456,7 +456,7 @@ void add_places(CLI::App& command, RunArguments& to) {
       "--rdzv-backend,--rdzv_backend", to.rdzv_backend,
       "Rendezvous back end of torchrun; the values c10d and static are accepted, and have no "
       "effect");
-  command.add_flag("--standalone", to.standalone, "Start a store for this job alone (the default)");
+  command.add_flag("--standalone", to.standalone, "Start a store for only this job (default)");
   command.add_option("--master-addr,--master_addr", to.master_addr,
                      "Variable MASTER_ADDR of the workers");
   command

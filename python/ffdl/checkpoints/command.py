@@ -30,32 +30,34 @@ def _parser() -> argparse.ArgumentParser:
         prog="ffdl checkpoint", description="List checkpoints, and convert them to and from the "
         "files of PyTorch, Hugging Face and torch.distributed.checkpoint.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    listing = commands.add_parser("list", help="the checkpoints of a folder or URL, newest first")
+    listing = commands.add_parser("list", help="list the checkpoints of a folder or URL, beginning "
+                                   "with the newest")
     listing.add_argument("folder", metavar="FOLDER")
     listing.set_defaults(run=_list)
 
     export = commands.add_parser("export", help="write the newest checkpoint of FOLDER to TARGET")
     export.add_argument("folder", metavar="FOLDER",
-                        help="of checkpoints, or that of one of them")
+                        help="folder of checkpoints, or the subfolder of one checkpoint")
     export.add_argument("target", metavar="TARGET",
-                        help="a new file for torch, otherwise a new folder")
-    export.add_argument("--config", help="folder whose config.json is copied, for hf")
+                        help="path of a new file (torch) or of a new folder (hf, dcp)")
+    export.add_argument("--config", help="for hf: folder whose config.json is copied")
     export.set_defaults(run=_export)
 
     importing = commands.add_parser("import", help="make a new FOLDER of checkpoints from SOURCE")
     importing.add_argument("source", metavar="SOURCE")
     importing.add_argument("folder", metavar="FOLDER")
-    importing.add_argument("--step", type=int, help="of the checkpoint (default: SOURCE's, or 0)")
+    importing.add_argument("--step", type=int, help="step number of the checkpoint (default: the "
+                           "step of SOURCE, or 0)")
     importing.add_argument("--job", default="job", help="name of the job (default: %(default)s)")
     importing.set_defaults(run=_import)
 
     for command in (export, importing):
         command.add_argument("--format", choices=_FORMATS, default="torch",
-                             help="(default: %(default)s)")
+                             help="format of the target or source (default: %(default)s)")
         command.add_argument(
             "--model", metavar="MODULE:FUNCTION", required=command is importing,
-            help="returns the model, (model, optimizer) or (model, optimizer, scheduler), built as "
-            "for the training")
+            help="function that builds the same objects as the training, and returns the model, "
+            "(model, optimizer) or (model, optimizer, scheduler)")
     return parser
 
 

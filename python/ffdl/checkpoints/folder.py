@@ -48,7 +48,7 @@ def mark_of(number: int, manifest: str) -> str:
 
 
 def parse(name: str, files: Iterable[str]) -> StoredCheckpoint | None:
-    """Returns the published checkpoint in the folder `name`. None: there is no such checkpoint.
+    """Returns the published checkpoint in the folder `name`, or None if there is none.
 
     files: the names of the folder's files.
     """
@@ -78,7 +78,7 @@ def is_checkpoint_file(name: str) -> bool:
 
 
 def list_folder(folder: str) -> list[StoredCheckpoint]:
-    """Returns the published checkpoints of a folder on the disk, the newest first."""
+    """Returns the published checkpoints of a folder on the disk, beginning with the newest."""
     folders = {}
     try:
         names = os.listdir(folder)
@@ -94,7 +94,7 @@ def list_folder(folder: str) -> list[StoredCheckpoint]:
 def list_checkpoints(
     folder: str | os.PathLike[str], storage_options: dict[str, Any] | None = None
 ) -> list[StoredCheckpoint]:
-    """Returns the published checkpoints of a folder or fsspec URL, the newest first.
+    """Returns the published checkpoints of a folder or fsspec URL, beginning with the newest.
 
     storage_options: passed to fsspec if `folder` is a URL. Raises NotFound (there is no such
     folder), Unavailable, Unimplemented (the package for the URL is not installed).

@@ -39,13 +39,13 @@ class CheckpointUpload:
             trainer = ffdl.torch.elastic(model, optimizer, loader, checkpoints=checkpoints)
             ...
 
-    The constructor downloads the newest published checkpoint from the URL, unless the folder has
-    that checkpoint or a newer one. So a job with ``resume=True`` also continues on a machine whose
-    folder is empty. A thread checks the folder, and uploads the newest published checkpoint. The
-    end of the ``with`` block waits until the newest checkpoint is uploaded, and raises an error if
-    this upload fails. If an exception ends the block, the block does not wait. Create a
-    CheckpointUpload in every worker. Of the processes that share the folder, only one uploads at a
-    time. If that process dies, another process continues the uploads.
+    The constructor downloads the newest published checkpoint from the URL, unless the folder
+    already contains this checkpoint or a newer one. So a job with ``resume=True`` can also continue
+    on a machine whose folder is empty. A thread checks the folder, and uploads the newest published
+    checkpoint. At its end, the ``with`` block waits until the newest checkpoint is uploaded, and
+    raises an error if this upload fails. If an exception ends the block, the block does not wait.
+    Create a CheckpointUpload in every worker. At any time, only one of the processes that share the
+    folder uploads. If this process dies, another process continues the uploads.
 
     options: the CheckpointOptions of the session. The staging folder is ``options.folder``.
     ``keep_last`` and ``keep_best`` apply to this folder and to the URL. If ``skip_damaged`` is set,

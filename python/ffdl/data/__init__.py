@@ -1,4 +1,4 @@
-"""Loads samples for elastic training. A worker's samples are committed together with its gradients.
+"""Loads samples for elastic training. A step commits its samples together with its gradients.
 
 :class:`ElasticLoader` replaces PyTorch's ``DataLoader`` and ``DistributedSampler``. The loader
 needs only NumPy, and also accepts PyTorch tensors.

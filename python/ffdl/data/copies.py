@@ -27,10 +27,10 @@ def local_copies(
 
     urls: URLs that fsspec supports, or local paths. Local paths are returned unchanged.
     folder: the folder for the copies of one job. All processes of the job on a host may share the
-    folder. Only complete downloads count as copies. A later call reuses a copy if the file at the
-    URL is unchanged.
-    max_bytes: the maximum total size of all copies in the folder. To make room, the call removes
-    copies that it does not return, the least recently used first.
+    folder. An incomplete download is never used. A later call returns the same copy if the file at
+    the URL has not changed.
+    max_bytes: the maximum total size of all copies in the folder. If there is not enough space, the
+    call removes other copies, beginning with the least recently used copy.
 
     Raises Exhausted (the files exceed max_bytes, or the disk is full), NotFound, InvalidArgument,
     Unavailable, Unimplemented.

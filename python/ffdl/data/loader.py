@@ -49,28 +49,27 @@ class ElasticLoader:
             trainer.step()
 
     The ledger commits the samples of a step together with the step's gradients. Each sample is used
-    once per epoch, even if workers join, leave or die. No sample is repeated or dropped to make the
-    workers' shares equal. If you do not use PyTorch, pass ``loader.ledger`` to Session.open(), and
-    iterate over batches().
+    once per epoch, even if workers join, leave or die. The workers' shares may differ in size, so
+    no sample is repeated or left out. If you do not use PyTorch, pass ``loader.ledger`` to
+    Session.open(), and iterate over batches().
 
     dataset: an object with ``__len__`` and ``__getitem__``, such as a data set of PyTorch or
     Hugging Face. ``__getitems__`` is called if it exists. NumPy arrays, tuples of arrays with equal
     numbers of rows, dicts of columns, ffdl.DataSource and ffdl.data.IterableShards also work. A
     sample of a dict of columns is a dict of a row's values.
     batch_samples: the number of samples in a step, summed over all workers, if `order` is
-    SampleOrder.GLOBAL (the default). Each step then has the same samples for any number of workers.
-    If `order` is ON_DEMAND, batch_samples is the number of samples in a batch of this worker. A
-    faster worker may then pass a larger number to get more samples. The last batch of an epoch may
-    have fewer samples.
+    SampleOrder.GLOBAL (the default). So the samples of a step do not depend on the number of
+    workers. If `order` is ON_DEMAND, batch_samples is the number of samples in a batch of this
+    worker. So a faster worker may pass a larger number to get more samples. The last batch of an
+    epoch may have fewer samples.
     epochs: the number of epochs after which the training ends. None: 1 epoch, or no limit if
     `steps` is given.
     steps: the session's step after which the training ends. batches() of the trainer or of this
     loader checks the limit. Only allowed with a session.
     sampler: an iterable of the sample numbers of an epoch, such as a ``WeightedRandomSampler`` of
-    PyTorch. Every worker must create the same sampler. For each epoch the loader seeds the random
-    generators from `seed` and the epoch's number. The loader then calls the sampler's set_epoch(),
-    if this method exists, and reads all sample numbers. The ledger commits each position of this
-    order once.
+    PyTorch. Every worker must create an equal sampler. For each epoch the loader seeds the random
+    generators from `seed` and the epoch's number. Then it calls the sampler's set_epoch(), if this
+    method exists, and reads all sample numbers. The ledger commits each position in this list once.
     batch_sampler: an iterable of lists of sample numbers, in place of `sampler`. Each list is the
     batch of a step, so each list except the last must have batch_samples numbers.
     shuffle, seed, partition_samples, window_partitions, micro_batch_samples, batch_size_controller,
@@ -87,8 +86,8 @@ class ElasticLoader:
     be ON_DEMAND.
     collate_fn: makes a batch from a list of samples. None: ffdl.data.collate.
     num_workers: the number of processes that load batches. 0: next() loads them in this process.
-    Create the loader before the session. Otherwise these processes keep the session's connections
-    open.
+    Create the loader before the session. Otherwise these processes inherit the session's
+    connections and keep them open.
     prefetch_factor: the number of batches that each process loads ahead.
     worker_init_fn: a function that each loading process calls first, with its number (from 0). In
     these processes ``torch.utils.data.get_worker_info()`` works as with a DataLoader.
@@ -99,7 +98,7 @@ class ElasticLoader:
     from `seed` and the position of the batch's first sample. These are the generators of
     ``random``, ``numpy.random`` and PyTorch on the CPU. So random augmentation does not depend on
     the process that loads the batch. If num_workers is above 0, large arrays of a batch are in
-    shared memory. This memory is reused when the program no longer refers to any array of the
+    shared memory. The loader uses this memory again after the program has deleted all arrays of the
     batch.
     Threads: one thread at a time. In a session, only the session's thread. Raises InvalidArgument.
     """
@@ -251,10 +250,11 @@ class ElasticLoader:
         )
 
     def next(self) -> Any:
-        """Returns the batch of the present step. None: this worker has no batch; call end_step(0).
+        """Returns the batch of the present step, or None if this worker has no batch.
 
-        If the step is repeated, call next() again, because other samples may then be due. Raises
-        the errors of the data set and collate_fn, and PeerLost (a loading process has ended).
+        After None, call end_step(0). If the step is repeated, call next() again, because the ledger
+        may then assign other samples. Raises the errors of the data set and collate_fn, and
+        PeerLost (a loading process has ended).
         """
         for _, batch in self.next_parts(parts.whole):
             return batch
@@ -265,13 +265,13 @@ class ElasticLoader:
     ) -> Iterator[tuple[forecast.Ranges, Any]]:
         """Yields a pair for each part of the step's batch: the part's sample ranges, and the part.
 
-        cut: a function that cuts the ranges of a step into parts, such as those in ffdl.data.parts.
-        Pass the same function in each step, because later steps are loaded ahead.
+        cut: a function that divides the ranges of a step into parts. ffdl.data.parts contains such
+        functions. Pass the same function in each step, because the loader loads later steps ahead.
         samples: the number of samples that this worker takes in this step, if `order` is ON_DEMAND.
         None: batch_samples.
 
         Yields nothing if this worker has no samples in the step. If all samples of a part are
-        corrupt and left out, the part is None. Raises the errors of next().
+        corrupt, the part is None. Raises the errors of next().
         """
         if samples is None:
             samples = self._batch_samples
@@ -307,8 +307,8 @@ class ElasticLoader:
 
         In a step without samples for this worker, batches() calls end_step(0) itself. If the worker
         leaves the job in such a step, the iteration ends, and ``is_done`` may be False. When all
-        epochs or steps are done, batches() makes the last step stable and leaves the job. Raises
-        InvalidArgument if the loop did not call end_step(), and the errors of next().
+        epochs or steps are done, batches() waits until the last step is stable, and leaves the job.
+        Raises InvalidArgument if the loop did not call end_step(), and the errors of next().
         """
         while True:
             while not self.is_done and (self._steps is None or session.step < self._steps):
@@ -340,8 +340,9 @@ class ElasticLoader:
                 learner.push(gradient_of(x, y), ranges)
 
         Use all_parts() if the loader has a store or a learner. Commit each part before you request
-        the next part. If other workers hold the rest of an epoch, all_parts() calls ledger.wait().
-        Raises Timeout, the errors of ledger.wait(), and those of next().
+        the next part. If all remaining samples of an epoch are assigned to other workers,
+        all_parts() calls ledger.wait(). Raises Timeout, the errors of ledger.wait(), and those of
+        next().
         """
         while not self.is_done:
             is_given = False
@@ -355,9 +356,9 @@ class ElasticLoader:
         """Returns the position in the data, for a checkpoint.
 
         After a step, the position is equal at all workers. If the loader has a store, the position
-        includes the commits of all workers. No worker may commit samples while the program saves
-        the model for the same checkpoint. Raises InvalidArgument if the loader belongs to a
-        learner: save the cut of its parameter server, which contains the position.
+        includes the commits of all workers. While the program saves this position and the model in
+        a checkpoint, no worker may commit samples. Raises InvalidArgument if the loader belongs to
+        a learner. In this case, save a cut of the parameter server, which contains the position.
         """
         if self._over == "learner":
             raise InvalidArgument(
@@ -370,9 +371,9 @@ class ElasticLoader:
         """Restores the position that state_dict() returned, before the session opens.
 
         The saved loader must have had the same options. If the loader has a store, create
-        ElasticLoader(lineage=..., from_=state["ledger"]) at all workers instead. The lineage must
-        be larger than that of the ledger in the store. Raises Corrupt, InvalidArgument (the loader
-        has a store or a learner).
+        ElasticLoader(lineage=..., from_=state["ledger"]) at all workers instead. This lineage must
+        be larger than the lineage of the ledger in the store. Raises Corrupt, InvalidArgument (the
+        loader has a store or a learner).
         """
         if self._over != "session":
             instead = "create the parameter server with its cut, which has the position"
@@ -383,7 +384,7 @@ class ElasticLoader:
         self.ledger.restore(state["ledger"])
 
     def close(self) -> None:
-        """Ends the loading processes. The loader's destructor ends these processes, too."""
+        """Ends the loading processes, as the loader's destructor also does."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None

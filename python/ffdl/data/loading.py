@@ -26,7 +26,7 @@ def collate(samples: Sequence[Any]) -> Any:
 
     Numbers and arrays are stacked into an array. Tuples and lists become a tuple of batches, one
     per field. Dicts become a dict of batches. Samples of other types are returned as a list.
-    PyTorch's ``default_collate`` handles samples that are tensors or hold tensors. Raises
+    If samples are tensors or contain tensors, collate() calls PyTorch's ``default_collate``. Raises
     InvalidArgument if the samples' shapes or lengths differ.
     """
     first = samples[0]

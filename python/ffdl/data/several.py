@@ -24,10 +24,10 @@ def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
         data = ffdl.data.mix([web, books], weights=[3, 1])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64)
 
-    In any run of consecutive samples, the share of each data set is proportional to its weight. The
-    mixture ends when each data set has been used completely. Until then, data sets that end earlier
-    repeat. No sample is left out. An item of the mixture is one sample. If all data sets are of
-    type ffdl.DataSource, mix() calls ffdl.mix_sources(). Raises InvalidArgument.
+    In any part of the mixture, the share of each data set is proportional to its weight. The
+    mixture ends when each data set has been used completely. Data sets that end earlier are
+    repeated. So no sample is left out. An item of the mixture is one sample. If all data sets are
+    of type ffdl.DataSource, mix() calls ffdl.mix_sources(). Raises InvalidArgument.
     """
     sources = [isinstance(dataset, DataSource) for dataset in datasets]
     if datasets and all(sources):
@@ -41,7 +41,7 @@ def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
 
 
 def split(dataset: Any, weights: Sequence[float], seed: int = 0) -> list[Any]:
-    """Cuts a data set by weight into parts without common samples.
+    """Divides a data set into parts without common samples, according to weights.
 
     ::
 

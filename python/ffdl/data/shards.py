@@ -23,11 +23,11 @@ class IterableShards:
     counts: the number of samples of each shard. None: the constructor iterates over all shards once
     and counts the samples.
 
-    To find a sample, the iteration continues after the sample that was read last. If the requested
-    sample is earlier or in another shard, the iteration begins at the start of the sample's shard.
-    So read the samples of a shard in order: use Shuffle.NONE, or PARTITIONS with large partitions.
-    Each process iterates independently of other processes. Raises InvalidArgument. Reading raises
-    Corrupt if a shard has fewer samples than its count.
+    To find a sample, the iteration continues after the last sample that was read. If the requested
+    sample is earlier or in another shard, the iteration starts again at the beginning of the
+    sample's shard. So read the samples of a shard in order: use Shuffle.NONE, or PARTITIONS with
+    large partitions. Each process iterates independently of other processes. Raises
+    InvalidArgument. Reading raises Corrupt if a shard has fewer samples than its count.
     """
 
     def __init__(

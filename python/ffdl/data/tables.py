@@ -61,9 +61,9 @@ class TableSource:
 
     A file consists of pieces: row groups (Parquet) or record batches (Arrow). Reading a row reads
     the whole piece that contains the row. The most recently used pieces stay in memory, up to
-    ``cached_bytes``, but at least one piece. If rows are shuffled within partitions of about a
-    piece's size, each piece is read once per epoch. If all rows are shuffled together and not all
-    pieces fit in memory, a piece is read for each row.
+    ``cached_bytes``, but at least one piece. If rows are shuffled within partitions that are about
+    as large as a piece, each piece is read once per epoch. If all rows are shuffled together and
+    not all pieces fit in memory, a piece is read for each row.
 
     Each piece is validated as a whole before any of its values is used.
 

@@ -32,16 +32,16 @@ def windows(
         for x, y in trainer.batches():
             ...
 
-    A sample is a pair (x, y). x holds block_size consecutive tokens, and y[i] is the token after
-    x[i]. Each of x and y is an int64 array, or an int64 tensor if `tokens` is a tensor.
+    A sample is a pair (x, y). x contains block_size consecutive tokens, and y[i] is the token after
+    x[i]. x and y are int64 arrays, or int64 tensors if `tokens` is a tensor.
 
     tokens: a NumPy array, a numpy.memmap or a tensor, of one dimension and with more than
     block_size tokens.
     stride: None: each sample begins at a random position, which depends only on the sample's number
     and the seed. A number: samples begin at the multiples of this number. For an evaluation, use
     stride=block_size, so that no token is predicted twice.
-    samples: the number of random windows in an epoch. None: 2**32, more than any training uses.
-    Then limit the training by the loader's `steps`. Each epoch has the same windows.
+    samples: the number of random windows in an epoch. None: 2**32, which is more than any training
+    uses. In this case, limit the training by the loader's `steps`. Each epoch has the same windows.
     Raises InvalidArgument.
     """
     return Windows(tokens, block_size, stride, samples, seed)

@@ -54,7 +54,7 @@ class _Loader:
 
 
 class ElasticTrainer(transformers.Trainer):
-    """A ``transformers.Trainer`` whose workers join, leave and die.
+    """A ``transformers.Trainer`` whose workers may join, leave and die during the training.
 
     ::
 
@@ -66,9 +66,9 @@ class ElasticTrainer(transformers.Trainer):
     Start the program with ``ffdl run --workers 1:4 train.py``. If there is no launcher, the process
     trains alone. A step has per_device_train_batch_size * gradient_accumulation_steps samples in
     total, for any number of workers. If gradient_accumulation_steps > 1, the workers divide the
-    micro-batches of a step. The weights then have the same bits for any number of workers. After an
+    micro-batches of a step. The weights are then bitwise equal for any number of workers. After an
     applied step, only the main worker logs, evaluates and saves. If a callback stops the training
-    at one worker, all workers stop. The arguments are those of Trainer, and `elastic`.
+    at one worker, all workers stop. The arguments are the arguments of Trainer, and `elastic`.
 
     elastic: a dict of options for ffdl.torch.elastic(). To resume, pass
     {"checkpoints": ffdl.CheckpointOptions(..., resume=True)}, not resume_from_checkpoint.

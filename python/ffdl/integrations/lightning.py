@@ -36,7 +36,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     Start the program with ``ffdl run --workers 1:4 train.py``. If there is no launcher, the process
     trains alone. A step has batch_size * accumulate_grad_batches samples in total, for any number
     of workers. Lightning counts a step as one batch. If accumulate_grad_batches > 1, each worker
-    computes some of a step's micro-batches. The weights then have the same bits for any number of
+    computes some of a step's micro-batches. The weights are then bitwise equal for any number of
     workers.
     Only the main worker runs callbacks, logging, validation and saving, after steps that were
     applied. A new main worker loads the callbacks' states from the job's store. If a callback stops
@@ -65,7 +65,7 @@ class ElasticStrategy(SingleDeviceStrategy):
 
     @property
     def elastic(self) -> ffdl_torch.Elastic:
-        """The ffdl.torch.Elastic of this training, available from on_fit_start on."""
+        """The ffdl.torch.Elastic of this training. It exists from on_fit_start on."""
         expect(self._elastic is not None, "the training has not begun", "call fit() first")
         return self._elastic
 
@@ -148,7 +148,8 @@ class ElasticStrategy(SingleDeviceStrategy):
     def optimizer_step(
         self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        """Repeats a step of the job until it is applied. Each try uses the samples that are due."""
+        """Repeats a step of the job until it is applied, each time with the samples that are
+        due."""
         feed = self._feed
         while True:
             loss = closure()

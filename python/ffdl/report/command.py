@@ -14,10 +14,10 @@ from .summary import read_events, summarise
 def main(arguments: list[str]) -> int:
     """Returns 0 if the run was drawn, else 1. Raises SystemExit(2) for wrong arguments."""
     parser = argparse.ArgumentParser(
-        prog="ffdl report", description="Draw throughput, stalls, staleness and loss of a run in "
-        "report.png, and in report.html, which needs no other file.")
+        prog="ffdl report", description="Draw plots of the throughput, stalls, staleness and "
+        "loss of a run. Write them to report.png, and to report.html, which needs no other file.")
     parser.add_argument("run", type=pathlib.Path, metavar="RUN",
-                        help="folder or file with the run's lines of JSON")
+                        help="folder with the .jsonl files of the run, or one such file")
     parser.add_argument("--out", type=pathlib.Path,
                         help="folder for report.png and report.html (default: the run's folder)")
     given = parser.parse_args(arguments)

@@ -24,8 +24,8 @@ class RunLog:
     name: the name of the process. None: the worker's id if `ffdl run` started this process,
     otherwise ``process-PID``.
 
-    If the file exists, RunLog appends lines. When write() returns, the operating system has the
-    line. NaN and infinities are written as null, because JSON lacks them.
+    If the file exists, RunLog appends lines. When write() returns, the line has been passed to the
+    operating system. NaN and infinities are written as null, because JSON cannot represent them.
     Threads: one thread at a time. Raises OSError.
     """
 

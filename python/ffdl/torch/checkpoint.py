@@ -68,9 +68,9 @@ def export_checkpoint(
     model, optimizer: built as for the training. Required if the folder has no layout.json, or if
     the model has values that no checkpoint contains, such as those of ``get_extra_state()``.
 
-    Every byte is checked, and every exported value has the same bits as in the checkpoint. Raises
-    NotFound (no checkpoint), Corrupt, InvalidArgument (the checkpoint is of another model; the
-    target exists), Unavailable, Unimplemented (safetensors is not installed).
+    All data is checked, and every exported value is bitwise equal to the value in the checkpoint.
+    Raises NotFound (no checkpoint), Corrupt, InvalidArgument (the checkpoint is of another model;
+    the target exists), Unavailable, Unimplemented (safetensors is not installed).
     """
     folder, target = os.fspath(folder), os.fspath(target)
     doing = f"export a checkpoint of '{folder}'"
@@ -121,9 +121,9 @@ def import_checkpoint(
     An elastic() with this folder and ``resume=True`` starts from the imported checkpoint. The
     training then begins at the first sample.
 
-    source: a file or folder in the format that `format` names. ``torch``: a file that contains just
-    a model's state_dict is also accepted. ``hf``: the weights may be in several files. ``dcp``: use
-    only files that you trust, because PyTorch unpickles them.
+    source: a file or folder in the format that `format` names. ``torch``: the file may also contain
+    only a model's state_dict. ``hf``: the weights may be in several files. ``dcp``: use only files
+    that you trust, because PyTorch unpickles them.
     folder: a new folder.
     step: the number of the checkpoint's step. None: the step of the source, or 0 if the source has
     no step.
@@ -131,11 +131,12 @@ def import_checkpoint(
     imported checkpoint.
 
     Pass the model, the optimizer and the other arguments as to elastic(). The model must be on the
-    CPU. These arguments stay unchanged, but missing optimizer state is added. Values that the
-    source lacks, such as the optimizer's state, are copied from these arguments.
+    CPU. import_checkpoint() only adds missing optimizer state to these arguments, and changes
+    nothing else. Values that are not in the source, such as the optimizer's state, are copied from
+    these arguments.
 
-    Every imported value has the same bits as in the source. Raises InvalidArgument (a value has
-    another dtype or shape; the source is of another model or optimizer; the folder has
+    Every imported value is bitwise equal to the value in the source. Raises InvalidArgument (a
+    value has another dtype or shape; the source is of another model or optimizer; the folder has
     checkpoints), NotFound, Corrupt, Unavailable, Unimplemented.
     """
     source, folder = os.fspath(source), os.fspath(folder)

@@ -96,13 +96,13 @@ class _Turn(Work):
 
 
 class Inbox:
-    """Matches the messages that arrive at a rank with the rank's receives, in the order of calls.
+    """Assigns each message that arrives at a rank to the first matching receive of this rank.
 
-    A message begins with a header of the message's dtype, tag and size. The sender's lane reads the
-    header if a waiting receive could accept the message. Then the lane reads the data into the
-    tensor of the first receive that accepts the message. The inbox stores a header until a receive
-    accepts the message. So a receive whose source is None accepts exactly one message, from any
-    rank. A rank that begins to send sets a key in c10d's store. The inbox looks for these keys
+    A message begins with a header of the message's dtype, tag and size. If a waiting receive could
+    accept the message, the lane of the sender reads the header. Then it reads the data into the
+    tensor of the first receive that accepts the message. The inbox stores the header until a
+    receive accepts the message. So a receive whose source is None accepts exactly one message, from
+    any rank. A rank that begins to send sets a key in c10d's store. The inbox looks for these keys
     while a receive from any rank waits. When the inbox has found a rank's key, the lane of that
     rank waits for messages.
 

@@ -90,8 +90,8 @@ class Work(dist.Work):
 
         timeout: timedelta(0): only the operation's own time-out limits the wait.
 
-        Raises DistBackendError if the operation failed or has not ended in time. After a time-out
-        of wait() the operation continues. Ctrl-C ends the wait, not the operation.
+        Raises DistBackendError if the operation failed or has not ended in time. If wait() times
+        out, the operation continues. Ctrl-C ends the wait, but not the operation.
         """
         limit_s = timeout.total_seconds() if timeout else 0.0
         if not self._ended.wait(limit_s if limit_s > 0 else None):

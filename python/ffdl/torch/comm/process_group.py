@@ -61,8 +61,8 @@ class ProcessGroup(dist.ProcessGroup):
     names for that device. After a failure the group cannot be used again. Destroy the group, and
     create another group.
 
-    Threads: any thread may call any method. The group starts threads when first needed: one for
-    collectives, one per peer and direction of send and recv, and one for time-outs of recv.
+    Threads: any thread may call any method. The group starts threads when it first needs them: one
+    for collectives, two per peer (for send and for recv), and one for time-outs of recv.
     These threads end in destroy_process_group().
     Errors: creating the group raises the errors of ffdl.connect_communicator(). A call raises
     InvalidArgument, or Cancelled if the group was destroyed or aborted, or if this process is a

@@ -25,9 +25,9 @@ class ProcessGroupOptions:
 
     All options except `address` must be equal on all ranks.
 
-    address: the IP address at which ranks on other hosts reach this host. A connection to this
-    address is accepted only after the peer has proved that it is a rank. "": the address that
-    FFDL_INTERFACE selects, or else the address from which this host reaches MASTER_ADDR.
+    address: the IP address to which ranks on other hosts connect. A connection to this address is
+    accepted only after the peer has proved that it is a rank. "": the address that FFDL_INTERFACE
+    selects. If FFDL_INTERFACE is not set, the address from which this host connects to MASTER_ADDR.
     backend, tls, slot_bytes: passed to ffdl.connect_communicator().
     """
 

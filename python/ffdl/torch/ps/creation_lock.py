@@ -13,7 +13,7 @@ from ...errors import InvalidArgument, Unavailable
 
 @contextlib.contextmanager
 def creation_lock(server: str) -> Iterator[None]:
-    """Holds a server's lock. Other processes of this user wait until the lock is released.
+    """Locks the creation of a server. Other processes of this user wait until the lock is released.
 
     The lock is a file in the folder ``$TMPDIR/ffdl-UID``. TMPDIR is /tmp by default. The wait has
     no time limit.

@@ -43,7 +43,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     Learners are processes on one host that pass the same `name`. Start learners with ``ffdl run``
     or by other means. Learners may join and leave at any time. The first learner creates the server
     with its model's weights, and runs the server on separate threads. If the first learner dies,
-    another learner takes over the server and all pushed gradients. If Synchrony.ASYNC is used (the
+    another learner takes over the server and all pushed gradients. With Synchrony.ASYNC (the
     default), no learner waits for another learner.
 
     optimizer: defines the server's update rule and hyperparameters. The optimizer is SGD, Adam,
@@ -53,32 +53,33 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     ffdl.LearningRateSchedule. Each update of the server, from any learner's gradients, is one step
     of the schedule. So the loop must not step the scheduler. If the loop changes the learning rate,
     step() raises InvalidArgument.
-    slot: the number of this learner's slot, less than learners_max. A process that passes the slot
-    of a killed process can continue at the killed process's sample ``committed(slot)``. None: any
-    free slot.
+    slot: the number of this learner's slot, less than learners_max. A process can pass the slot of
+    a killed process, and continue with the sample ``committed(slot)``. None: any free slot.
     timeout_s: the longest time that a call waits for the server or for other learners. close() can
     wait longer.
     server_options: options of ParameterServer.create(), such as synchrony, staleness, learners_max,
     clip_norm, non_finite, partitions and cut. Only the options of the process that creates the
     server have an effect. If ``gradient_type`` is "bfloat16" or "float16", gradients are sent as
-    16-bit numbers. This halves the bytes that leave a GPU and the bytes that the server reads.
+    16-bit numbers. This halves the number of bytes that are copied from a GPU, and the number of
+    bytes that the server reads.
     overlap: True: gradients and weights of a model on a GPU are transferred while the next
     mini-batch computes. A mini-batch then uses weights that were requested when the previous
     mini-batch began. If a push fails, the next step() raises the error. batches() waits for the
     push before it takes the next batch. None: True if the model is on a GPU, Synchrony.ASYNC is
-    used, and ``rows_max`` is not set. If one of these conditions does not hold, None means False,
-    and True raises InvalidArgument.
+    used, and ``rows_max`` is not set. If one of these conditions is not true, None means False, and
+    True raises InvalidArgument.
 
     All parameters must be float32, and all must be on the CPU or on one GPU. If the server option
-    ``device`` is set, the server applies gradients on that GPU, otherwise on the CPU. Parameters
-    become views of one array. Several calls of backward() accumulate gradients. Sparse gradients,
-    such as those of ``Embedding(sparse=True)``, are converted to dense gradients, unless
-    ``rows_max`` is among the server_options. ``rows_max`` is the maximum number of rows and dense
-    parameters in a gradient. While the server is late, a learner adds up gradients, and
-    ``rows_max`` also limits the sum. If ``rows_max`` is set, rows and parameters that no sample
-    uses are not sent, and their weights and state do not change. PyTorch's SparseAdam does not
-    change such rows either, but Adam does. Without ``rows_max``, each parameter needs a gradient in
-    each step if the optimizer has momentum or weight decay, or is Adam or AdamW.
+    ``device`` is set, the server applies gradients on that GPU, otherwise on the CPU. The
+    constructor replaces the parameters' memory by views of one array. Several calls of backward()
+    accumulate gradients. Sparse gradients, such as those of ``Embedding(sparse=True)``, are
+    converted to dense gradients, unless ``rows_max`` is among the server_options. ``rows_max`` is
+    the maximum number of rows and dense parameters in a gradient. Until the server has applied the
+    previous gradient, a learner adds up gradients. ``rows_max`` also limits this sum. If
+    ``rows_max`` is set, rows and parameters that no sample uses are not sent, and their weights and
+    state do not change. PyTorch's SparseAdam does not change such rows either, but Adam does.
+    Without ``rows_max``, each parameter needs a gradient in each step if the optimizer has momentum
+    or weight decay, or is Adam or AdamW.
 
     server: the ParameterServer if this process serves it, else None.
     version: the number of gradients that the weights of the last pull contain.
@@ -231,8 +232,8 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             opt.close()
 
         The iteration ends when all epochs are done. The samples of each epoch are divided among the
-        learners. Each sample affects the weights once per epoch, even if processes are killed. A
-        learner that has no samples left waits for the other learners. The server option
+        learners. The gradient of each sample is applied once per epoch, even if processes are
+        killed. A learner that has no samples left waits for the other learners. The server option
         ``partitions`` must be at least the number of the data set's partitions. If all samples of a
         batch are corrupt, the samples are committed with a gradient of zeros. Raises the errors of
         the loader, and Timeout.
@@ -264,9 +265,9 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
 
         In the process that serves the server, close() also waits until the other learners have
         closed or died. Then close() ends the server, and copies the final weights to the model.
-        Under `ffdl run` the job is then done, and a worker that starts later raises JobDone.
-        Without `ffdl run` a later learner creates a new server. If Ctrl-C ends the wait, another
-        call of close() continues the wait.
+        If `ffdl run` started the workers, the job is then done, and a worker that starts later
+        raises JobDone. Otherwise a later learner creates a new server. If Ctrl-C ends the wait,
+        another call of close() continues the wait.
         """
         if not self._is_closed:
             self.flush()
@@ -297,7 +298,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
         return {"settings": self._settings, "version": self.version}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Compares the hyperparameters with those in `state_dict`, and loads nothing.
+        """Compares the hyperparameters with the hyperparameters in `state_dict`. Loads nothing.
 
         Raises InvalidArgument if the hyperparameters differ.
         """

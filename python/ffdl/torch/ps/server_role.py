@@ -58,7 +58,7 @@ class _Job:
 
 
 class ServerRole:
-    """A server on this host, found by its name. One of the host's processes holds the server.
+    """A server on this host, found by its name. One process of the host runs the server.
 
     Threads: one thread at a time. The server runs on separate threads.
     """

@@ -19,7 +19,7 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
 
     SGD: ``sgd``, or ``momentum`` if momentum is not 0, or ``nesterov`` if nesterov is also set.
     Adam: ``adam``. AdamW: ``adamw``. Adagrad: ``adagrad``.
-    SparseAdam: ``adam``. SparseAdam adds epsilon before the bias correction, ``adam`` after it.
+    SparseAdam: ``adam``, which adds epsilon after the bias correction. SparseAdam adds it before.
 
     The optimizer must have one parameter group. Raises InvalidArgument for other optimizers, and if
     dampening, amsgrad, maximize, lr_decay or initial_accumulator_value is set.
@@ -59,9 +59,9 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
 
 
 def schedule_of(scheduler: Any) -> LearningRateSchedule:
-    """Returns the schedule that changes the learning rate as the scheduler does.
+    """Returns the schedule that computes the same learning rates as the scheduler.
 
-    A step is an update of the server.
+    A step of the schedule is an update of the server.
     scheduler: a CosineAnnealingLR, StepLR or LinearLR. None: a constant rate. After T_max steps of
     CosineAnnealingLR, the rate stays at eta_min. A LinearLR must be a warm-up from the factor 1 /
     (total_iters + 1) to 1, or a decay from the factor 1.

@@ -64,7 +64,7 @@ def held_form(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Memory:
-    """Tensors that lie one after the other, so that a single operation reads or writes them all.
+    """Tensors in one block of memory, so that a single operation reads or writes all of them.
 
     bytes: the memory, as int8.
     views: for each of `tensors`, a view of the memory with its shape and dtype.
@@ -123,8 +123,8 @@ def has_odd(mean: torch.Tensor) -> torch.Tensor:
 def decode_odd(mean: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the mean with NaN and infinities, and a mask of the elements of mixed values.
 
-    A value is mixed if it is finite, or another one, at some members only. The mean then is what
-    IEEE 754 says.
+    An element is mixed if it is NaN or infinite at some members, but finite or another such value
+    at other members. Its mean then follows IEEE 754.
     """
     odd = mean.abs() > _LARGE
     pure = torch.zeros_like(odd)
@@ -155,10 +155,11 @@ def _to_integers(mean: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 class Digests:
-    """Hashes of tensors, by which members that hold different bits find each other.
+    """Hashes of tensors, with which members detect that their tensors are not bitwise equal.
 
-    The hash is a sum of products with odd numbers, modulo 2**64, of which the upper half is used.
-    The mean of the squares of different numbers is larger than the square of their mean.
+    The hash is the upper half of a sum of products with odd numbers, modulo 2**64. Members compare
+    hashes by means: for different numbers, the mean of the squares is larger than the square of the
+    mean.
     """
 
     def __init__(self, sizes: list[int], device: torch.device) -> None:
@@ -191,7 +192,8 @@ class Digests:
 
     @staticmethod
     def share_of_others(mine: torch.Tensor, mean: torch.Tensor) -> float:
-        """Returns the weight of the members with other bits, if all of these hold the same bits."""
+        """Returns the weight of the members with other bits, if the bits of all these members are
+        equal."""
         numbers, squares = mine.split(DIGEST // 2)
         mean_numbers, mean_squares = mean.split(DIGEST // 2)
         moved = mean_numbers - numbers

@@ -27,19 +27,19 @@ _OPTION = "the option buffers="
 class Buffers:
     """The model's buffers that ``state_dict()`` names.
 
-    In each step, the members exchange the values of all buffers, and decide by the same bits on the
-    next value. If all members hold the same bits, or if there is one member, a buffer keeps these
-    bits. Otherwise numbers with a fraction get the mean, weighted by samples, and other buffers
+    In each step, the members exchange the values of all buffers. From these values, all members
+    compute the same next value. If a buffer is bitwise equal at all members, it keeps its value.
+    Otherwise a buffer of numbers with a fraction gets the mean, weighted by samples. Other buffers
     need a rule.
 
     device: the device of the model's parameters and buffers.
     names: the names of the buffers.
-    settled: for each buffer, the value that all members hold.
+    settled: for each buffer, the value that is equal at all members.
     state: `settled`, with dtypes that a session can hold.
     forms: the meta tensors of the numbers that the session averages. At most one.
     carried: the tensors of these numbers, which the trainer sets.
-    non_finite: the reaction to a mean that is not finite, because some members only hold NaN or
-    infinity. "refuse": the step fails. "keep": no buffer changes, also if all members hold such a
+    non_finite: what happens if a mean is not finite, because only some members have NaN or
+    infinity. "refuse": the step fails. "keep": no buffer changes, even if all members have such a
     new value. "accept": the mean is used.
     """
 
@@ -88,7 +88,7 @@ class Buffers:
         return [values.held_form(one) for one in self.settled]
 
     def change_world(self, world: World) -> None:
-        """Codes the values of a step that is repeated in this world with the same gradients."""
+        """Encodes the values of a step that is repeated in this world with the same gradients."""
         self._world = world
         if self._now is not None and world.size > 1:
             self._expect_slot(world.rank)
@@ -96,7 +96,7 @@ class Buffers:
             gpu.wait_for_current_stream(self.device)
 
     def collect(self, has_run: bool = True, micro_batch: int | None = None) -> None:
-        """Takes the values that the forward passes of this worker have left.
+        """Reads the values of the buffers after the forward passes of this worker.
 
         has_run: False if the loop's body did not run. Then the other workers decide.
         micro_batch: the number of this micro-batch within the step of all workers.
@@ -116,7 +116,7 @@ class Buffers:
             self._code(self._world.rank)
 
     def apply(self) -> None:
-        """Sets `settled` to the values that all members agree on."""
+        """Sets `settled` to the values that are now equal at all members."""
         if not self.names:
             return
         if self._now is not None and self._world is not None and self._world.size == 1:
@@ -126,7 +126,7 @@ class Buffers:
         self._mine = None
 
     def put_in_place(self) -> None:
-        """Gives the model the settled values."""
+        """Copies the settled values to the model."""
         self._now = None
         self._places.write(self.settled)
 

@@ -179,8 +179,8 @@ class Gradients:
     the arrays, and requires zeroed arrays.
 
     views: for each parameter, the view of the session's arrays that receives its gradient.
-    used: for each parameter, True if it had a gradient in this step. PyTorch's optimizers leave a
-    parameter without a gradient as it is, and a gradient of zeros would change it.
+    used: for each parameter, True if it had a gradient in this step. PyTorch's optimizers do not
+    change a parameter without a gradient. A gradient of zeros could change the parameter.
     """
 
     def __init__(

@@ -116,17 +116,17 @@ def elastic(
     generators are seeded from this seed, the step and the batch's first sample. So dropout does not
     depend on the worker's earlier batches.
     overlap: True: gradients are averaged during backward. False: gradients are averaged in step().
-    None: like True if the model is on a GPU, workers are on several hosts, or this host has more
-    processors than compute threads. Otherwise like False. Unless `overlap` is False, the loop must
-    not read or change gradients between backward() and step(). If a step has several calls of
+    None: True if the model is on a GPU, workers are on several hosts, or this host has more
+    processors than compute threads. Otherwise False. Unless `overlap` is False, the loop must not
+    read or change gradients between backward() and step(). If a step has several calls of
     backward(), all calls except the last must be within ``trainer.no_sync()``. If a step has
-    micro-batches, or if gradient noise is measured, None is like False, and True raises
+    micro-batches, or if gradient noise is measured, None means False, and True raises
     InvalidArgument.
-    bucket_bytes: the bytes of gradients that are averaged at a time. The gradients of the last
+    bucket_bytes: the number of bytes that are averaged at a time. The gradients of the last
     parameters are averaged first. All workers must pass the same number.
     micro_batch_samples: the number of samples in a micro-batch. batches() returns one micro-batch
     at a time. The call of step() after this worker's last micro-batch ends the step. The trained
-    model has the same bits for any number of workers, even if that number changes.
+    model is bitwise equal for any number of workers, even if this number changes.
     docs/guide/sessions.md explains how. The loader or ledger must have the same
     micro_batch_samples, and SampleOrder.GLOBAL.
     batch_rule: adapts the batch size and the learning rate to the number of workers. In each step,
@@ -143,7 +143,7 @@ def elastic(
     ``grad_scaler.scale(loss).backward()``, and no other method of the scaler. In step() the trainer
     divides the mean gradient by the scale, and updates the scale. The scale is part of the state.
     If the mean gradient is not finite, the optimizer is not stepped, but the step's samples are
-    committed. Either all workers pass a scaler, or no worker does. A scaler cannot be combined with
+    committed. Either all workers pass a scaler, or no worker does. Do not combine a scaler with
     noise_interval.
     buffers: maps names of buffers, or patterns of ``fnmatch``, to a rule for values that differ
     between workers. "mean": the mean weighted by samples. "sum": the value before the step, plus
@@ -156,18 +156,18 @@ def elastic(
     and only in place.
     after_step: a function that every worker calls in each applied step, after the optimizer's step.
     At a newcomer, the first call happens before elastic() returns. The function's effect must
-    depend on the state alone, because it must be equal at all workers.
+    depend only on the state, because it must be equal at all workers.
     participants: further participants of each step, such as a StragglerWatch. The trainer itself
     adds the ledger, the ledger's batch_size_controller and the noise measurement.
     checkpoints: options for checkpoints of the whole state. Checkpoints use the model's names for
     tensors. ``optimizer.NAME.KEY`` names a tensor of the optimizer's state of parameter NAME. A
-    checkpoint also holds the ledger, the seed and the scheduler's state. If ``resume`` is set, the
-    checkpoint's values replace the program's values.
+    checkpoint also contains the ledger, the seed and the scheduler's state. If ``resume`` is set,
+    the checkpoint's values replace the program's values.
     options: options of Session.open(), such as ``verify_state``. If the program was not started by
     ``ffdl run``, pass ``store`` and ``id``. If the program passes no store and has no launcher,
     this worker trains alone. ``non_finite`` decides what happens if the mean gradient contains NaN
-    or Inf. An enabled GradScaler skips such a step itself. Buffers then keep their values if a
-    buffer would become NaN or Inf.
+    or Inf. With an enabled GradScaler, the scaler skips such a step. A step that would make a
+    buffer NaN or Inf then changes no buffer.
 
     If the model is on a GPU, workers exchange data through NCCL. If
     ``backend=ffdl.Backend.DEVICE_SHM`` is passed, workers use memory that the GPUs of one host
@@ -177,9 +177,9 @@ def elastic(
     measured, there is one array per dtype. During the optimizer's step, each ``parameter.grad`` is
     a view of such an array. It is None if no worker's samples used the parameter in this step, and
     the optimizer then leaves the parameter as it is, as in PyTorch. A buffer in ``state_dict()``,
-    such as a running mean of a batch norm, has the same bits at all workers after each step. A
-    single worker has the bits of plain PyTorch. Apart from buffers, the results of a mini-batch
-    must not depend on the worker. docs/guide/sessions.md lists all conditions.
+    such as a running mean of a batch norm, is bitwise equal at all workers after each step. With
+    one worker, it is bitwise equal to plain PyTorch. Apart from buffers, the results of a
+    mini-batch must not depend on the worker. docs/guide/sessions.md lists all conditions.
     If elastic() is called on the main thread, it installs a handler of SIGTERM that asks this
     worker to leave. ``ffdl run`` sends SIGTERM to end a worker. If the loop installs another
     handler later, both handlers are called.
@@ -330,8 +330,8 @@ class Elastic(TrainingLoop):
     def mean_loss(self) -> float | None:
         """The mean loss over the samples of all workers in the last applied step.
 
-        Workers that passed no loss to step() are left out. None: no worker passed a loss, or this
-        worker has applied no step yet.
+        The mean does not include workers that passed no loss to step(). None: no worker passed a
+        loss, or this worker has applied no step yet.
         """
         return self._loop_values.mean_loss
 
@@ -346,7 +346,7 @@ class Elastic(TrainingLoop):
     def report(self, metric: float) -> None:
         """Sends an evaluation metric to all workers, with the next step that is applied.
 
-        A ReduceLROnPlateau is then stepped with the metric. Call report() at one worker, for
+        All workers then step a ReduceLROnPlateau with the metric. Call report() at one worker, for
         example when on_main() is True. If several workers report in one step, the mean of their
         metrics is used, weighted by their samples.
         """
@@ -364,7 +364,7 @@ class Elastic(TrainingLoop):
         self._loop_values.asks_to_stop = True
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
-        """Lets backward() accumulate gradients of a step without averaging them yet.
+        """Within this context, backward() accumulates gradients without averaging them.
 
         Call each backward() of a step except the last within no_sync(), as with
         DistributedDataParallel.
@@ -405,9 +405,10 @@ class Elastic(TrainingLoop):
         steps() and micro_batch_samples, do not pass a loss.
 
         Replaces ``optimizer.step()``. Afterwards each ``parameter.grad`` is None. Returns None if
-        this worker has more batches in the step. Whatever step() returns, the loop continues with
-        the next batch. If a step was not applied, the next batch has the samples that are due then.
-        Raises the errors of Session.end_step(), and the errors of the optimizer and the scheduler.
+        this worker has more batches in the step. After every result, the loop continues with the
+        next batch. If a step was not applied, the ledger assigns the samples of the next batch
+        again. Raises the errors of Session.end_step(), and the errors of the optimizer and the
+        scheduler.
         """
         self._settings.expect_unchanged(loop_may_set=True)
         is_last = self._is_due and self._rest == 0

@@ -69,14 +69,14 @@ def local_sgd(
     The method is DiLoCo (arXiv 2311.08105). In a round, each worker makes up to `every` steps of
     the inner optimizer with its own samples. Then the outer optimizer updates the outer weights.
     The outer gradient is the outer weights minus the mean of the workers' weights. The mean is
-    weighted by samples. Once per round the workers exchange data of the model's size. A round is
-    one step of the session. The round's outer gradient and all samples of its inner steps are
-    committed together, exactly once. Workers may join, leave and be killed as with elastic().
+    weighted by samples. Once per round, the workers exchange about as much data as the model has. A
+    round is one step of the session. The round's outer gradient and all samples of its inner steps
+    are committed together, exactly once. Workers may join, leave and be killed as with elastic().
 
     model: as with elastic(). Within a round the parameters differ between workers. When step()
     returns a result other than None, the parameters are the outer weights, which are equal at all
     workers. Evaluate the model after such a result.
-    inner: any optimizer that steps without a closure. The inner optimizer's state belongs to this
+    inner: any optimizer whose step() needs no closure. The inner optimizer's state belongs to this
     worker, and is lost if the worker dies. A newcomer begins with a fresh inner state. If the job
     goes back to a checkpoint, each worker begins with a fresh inner state. If a round is not
     applied, the inner state from before the round is restored.
@@ -84,27 +84,28 @@ def local_sgd(
     that elastic() accepts without ``reset_optimizer_state``, such as SGD without dampening, Adam,
     AdamW or RMSprop. The paper uses SGD with Nesterov momentum. The outer optimizer's state is
     equal at all workers.
-    samples: an ElasticLoader or a SampleLedger, with SampleOrder.ON_DEMAND. In a round a worker
-    takes up to `every` batches. The loader's `batch_samples` is the size of a batch. For a ledger,
-    the size is the argument `samples` of batches(). A worker that holds fewer samples makes fewer
-    inner steps, or none. So set partition_samples to about the number of samples that a worker
-    takes in a round.
+    samples: an ElasticLoader or a SampleLedger, with SampleOrder.ON_DEMAND. In a round, a worker
+    uses up to `every` batches. The loader's `batch_samples` is the size of a batch. For a ledger,
+    the size is the argument `samples` of batches(). A worker that has fewer samples makes fewer
+    inner steps, or none. So set partition_samples to about the number of samples that a worker uses
+    in a round.
     every: the maximum number of inner steps in a round, at least 1 and equal at all workers.
     scheduler: a scheduler of ``torch.optim.lr_scheduler`` for the inner optimizer. The trainer
-    steps the scheduler after each inner step. After an applied round the scheduler is, at all
-    workers, `every` steps further than before the round, even if a worker made fewer inner steps.
+    steps the scheduler after each inner step. An applied round advances the scheduler by `every`
+    steps at all workers, even if a worker made fewer inner steps.
     clip_norm: the maximum norm of the gradient of each inner step, as for
     ``torch.nn.utils.clip_grad_norm_``.
-    seed, buffers, participants, checkpoints, options: as with elastic(). A checkpoint holds the
+    seed, buffers, participants, checkpoints, options: as with elastic(). A checkpoint contains the
     outer weights under the model's names, and the outer optimizer's state as
-    ``optimizer.NAME.KEY``. A checkpoint does not hold the inner optimizer's state.
-    ``step_timeout_s`` and ``operation_timeout_s`` limit how long the other workers wait for a slow
-    worker at the end of a round.
+    ``optimizer.NAME.KEY``. It does not contain the inner optimizer's state. ``step_timeout_s`` and
+    ``operation_timeout_s`` limit how long the other workers wait for a slow worker at the end of a
+    round.
 
-    Memory holds the model, the outer weights, the outer gradient, the outer optimizer's state, and
-    two copies of the inner optimizer's state. After a round, each buffer that ``state_dict()``
-    names has the same bits at all workers, as with elastic() after a step. A model on a GPU trains
-    as with elastic(). Raises the errors of elastic(). docs/guide/slow_links.md is the guide.
+    A worker needs memory for the model, the outer weights, the outer gradient, the outer
+    optimizer's state, and two copies of the inner optimizer's state. After a round, each buffer
+    that ``state_dict()`` names is bitwise equal at all workers, as with elastic() after a step. A
+    model on a GPU trains as with elastic(). Raises the errors of elastic().
+    docs/guide/slow_links.md is the guide.
     """
     return LocalSgd(
         model, inner, outer, samples, every, scheduler, clip_norm, seed, buffers, participants,
@@ -220,7 +221,7 @@ class LocalSgd(TrainingLoop):
 
         Replaces ``inner.step()``. Afterwards the gradients are None. Returns None if the round
         continues. If the round ends, returns the result of Session.end_step(). The model then has
-        the outer weights, whether the round was applied or not. Continue with the next batch after
+        the outer weights, even if the round was not applied. Continue with the next batch after
         every result. Raises the errors of Session.end_step(), and those of the optimizers and the
         scheduler.
         """

@@ -17,7 +17,7 @@ from .common_state import Averaged, Gradients
 
 
 def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) -> bool:
-    """True if averaging can use resources that the threads of backward leave free.
+    """True if averaging can use resources that the threads of backward do not use.
 
     Such resources are the network between hosts, and a processor that no worker's thread uses.
     threads: the number of threads of each worker.
@@ -139,7 +139,7 @@ class Overlap:
         self._versions: list[int | None] = [None] * len(self._parameters)  # None: not ready
 
     def note(self, place: int, parameter: torch.nn.Parameter) -> None:
-        """Takes the gradient that backward has just computed for the parameter."""
+        """Notes that backward has computed the gradient of the parameter."""
         if not self._is_step:
             return
         if self._versions[place] is not None:

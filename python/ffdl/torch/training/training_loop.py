@@ -53,8 +53,8 @@ class TrainingLoop:
     """Iterates over the batches of a session's steps, and finishes the session.
 
     session: the ffdl.Session.
-    left: True if this worker was asked to leave and has left. The program should then exit without
-    the work that follows a finished training.
+    left: True if this worker was asked to leave and has left. The program should then exit, without
+    the work that it does after the training.
     """
 
     session: Session
@@ -92,8 +92,8 @@ class TrainingLoop:
 
         If the main worker dies or leaves, another worker becomes the main worker, so read this
         property each time. After the training, the main worker of the last step stays the main
-        worker. If that worker then dies, there is no main worker. A worker that has left is not the
-        main worker. Any thread may read this property.
+        worker. If this worker then dies, there is no main worker. A worker that has left is never
+        the main worker. Any thread may read this property.
         """
         return self._is_main and not self.left
 
@@ -109,13 +109,13 @@ class TrainingLoop:
 
         Call step() after each batch. A step has several batches only if elastic() received
         ``micro_batch_samples``, if a batch rule sets ``micro_batch_max``, or in local_sgd(). At the
-        end of the training, batches() makes the last step stable and leaves the job.
+        end of the training, batches() waits until the last step is stable, and leaves the job.
 
         If the trainer has a loader, omit dataset, samples and collate.
         dataset: ``dataset[number]`` is the sample with this number. A batch is the result of
         ``collate`` for a list of samples. None: a batch is a tensor of sample numbers, int64[n].
         samples: the maximum number of this worker's samples in a step. If the ledger has
-        SampleOrder.GLOBAL, pass None, which takes all samples that are due. For local_sgd(), pass
+        SampleOrder.GLOBAL, pass None: the ledger then determines the samples. For local_sgd(), pass
         the number of samples of an inner step.
         steps: the iteration ends when this many steps were applied since the training began, or
         when all epochs are done. All workers must pass the same number. None: the loader's `steps`
