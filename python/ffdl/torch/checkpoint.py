@@ -130,10 +130,10 @@ def import_checkpoint(
     job: the name of the job that starts from the checkpoint. The job's ``keep_last`` counts the
     imported checkpoint.
 
-    Pass the model, the optimizer and the other arguments as to elastic(). The model must be on the
-    CPU. import_checkpoint() only adds missing optimizer state to these arguments, and changes
-    nothing else. Values that are not in the source, such as the optimizer's state, are copied from
-    these arguments.
+    Pass the same model, optimizer and other arguments that the program passes to elastic(). The
+    model must be on the CPU. import_checkpoint() only adds missing optimizer state to these
+    arguments, and changes nothing else. Values that are not in the source, such as the optimizer's
+    state, are copied from these arguments.
 
     Every imported value is bitwise equal to the value in the source. Raises InvalidArgument (a
     value has another dtype or shape; the source is of another model or optimizer; the folder has

@@ -26,8 +26,9 @@ class ProcessGroupOptions:
     All options except `address` must be equal on all ranks.
 
     address: the IP address to which ranks on other hosts connect. A connection to this address is
-    accepted only after the peer has proved that it is a rank. "": the address that FFDL_INTERFACE
-    selects. If FFDL_INTERFACE is not set, the address from which this host connects to MASTER_ADDR.
+    accepted only after the peer has proved that it is a rank. By default, FFDL_INTERFACE selects
+    the address. If FFDL_INTERFACE is not set either, the default is the address from which this
+    host connects to MASTER_ADDR.
     backend, tls, slot_bytes: passed to ffdl.connect_communicator().
     """
 

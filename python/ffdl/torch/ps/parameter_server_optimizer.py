@@ -53,8 +53,9 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     ffdl.LearningRateSchedule. Each update of the server, from any learner's gradients, is one step
     of the schedule. So the loop must not step the scheduler. If the loop changes the learning rate,
     step() raises InvalidArgument.
-    slot: the number of this learner's slot, less than learners_max. A process can pass the slot of
-    a killed process, and continue with the sample ``committed(slot)``. None: any free slot.
+    slot: the number of this learner's slot, less than learners_max. To continue the work of a
+    killed process, pass its slot, and begin with the sample at the position ``committed(slot)``.
+    None: any free slot.
     timeout_s: the longest time that a call waits for the server or for other learners. close() can
     wait longer.
     server_options: options of ParameterServer.create(), such as synchrony, staleness, learners_max,

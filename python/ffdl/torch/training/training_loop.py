@@ -53,8 +53,8 @@ class TrainingLoop:
     """Iterates over the batches of a session's steps, and finishes the session.
 
     session: the ffdl.Session.
-    left: True if this worker was asked to leave and has left. The program should then exit, without
-    the work that it does after the training.
+    left: True if this worker was asked to leave and has left. The program should then exit. It
+    should skip the code that follows the training.
     """
 
     session: Session
