@@ -116,7 +116,7 @@ class Rendezvous:
 
 
 def has_come(store: dist.Store) -> bool:
-    """True while rank 0 of the ranks that share `store` is in connect()."""
+    """True while rank 0 runs connect(). All ranks of a group use the same `store`."""
     return store.check(["here/0"])
 
 

@@ -175,11 +175,12 @@ def elastic(
     docs/guide/gpu.md lists the requirements.
     Gradients are stored in one array per bucket. If a step has micro-batches, or if noise is
     measured, there is one array per dtype. During the optimizer's step, each ``parameter.grad`` is
-    a view of such an array. It is None if no worker's samples used the parameter in this step, and
-    the optimizer then leaves the parameter as it is, as in PyTorch. A buffer in ``state_dict()``,
-    such as a running mean of a batch norm, is bitwise equal at all workers after each step. With
-    one worker, it is bitwise equal to plain PyTorch. Apart from buffers, the results of a
-    mini-batch must not depend on the worker. docs/guide/sessions.md lists all conditions.
+    a view of such an array. If no worker's samples used the parameter in this step,
+    ``parameter.grad`` is None. As in PyTorch, the optimizer then does not change the parameter. A
+    buffer in ``state_dict()``, such as a running mean of a batch norm, is bitwise equal at all
+    workers after each step. With one worker, it is bitwise equal to plain PyTorch. Apart from
+    buffers, the results of a mini-batch must not depend on the worker. docs/guide/sessions.md lists
+    all conditions.
     If elastic() is called on the main thread, it installs a handler of SIGTERM that asks this
     worker to leave. ``ffdl run`` sends SIGTERM to end a worker. If the loop installs another
     handler later, both handlers are called.

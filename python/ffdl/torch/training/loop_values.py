@@ -30,7 +30,7 @@ def _is_number(value: Any) -> bool:
 class LoopValues:
     """Sends the hyperparameters of an optimizer's groups along with the gradients of a step.
 
-    Also sends which parameters the loop has used, that is, which have a gradient.
+    Also sends which parameters have a gradient in this step.
 
     Each worker with samples sends the hyperparameters that its loop has set. The hyperparameters
     must be equal at all these workers. The workers without samples receive the hyperparameters. Any

@@ -13,8 +13,8 @@ from .. import device as gpu
 class LossScale:
     """Steps the optimizer, through a GradScaler if there is one.
 
-    The GradScaler gets the mean gradient, whose bits are equal at all workers. So all workers find
-    the same infinities, skip the same steps and compute the same scale.
+    The GradScaler gets the mean gradient, whose bits are equal at all workers. So all workers skip
+    the same steps and compute the same scale.
     """
 
     def __init__(
