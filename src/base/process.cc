@@ -39,10 +39,14 @@ std::string start_of(std::string_view process) {
   return fields.size() > kStart ? std::string(fields[kStart]) : std::string();
 }
 
-// Returns the pid namespace of this process. 0: /proc does not provide it.
-ino_t number_space() {
-  struct stat found {};
-  return ::stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
+// Returns the namespaces that give processes their numbers and start times, "PID-TIME". The second
+// is 0 on a kernel without time namespaces. Empty: /proc does not provide the first.
+std::string number_space() {
+  struct stat numbers {};
+  struct stat times {};
+  if (::stat("/proc/self/ns/pid", &numbers) != 0) return {};
+  const bool has_times = ::stat("/proc/self/ns/time", &times) == 0;
+  return fmt::format("{}-{}", numbers.st_ino, has_times ? times.st_ino : 0);
 }
 
 std::optional<pid_t> number_of(std::string_view text) {
@@ -56,14 +60,14 @@ std::optional<pid_t> number_of(std::string_view text) {
 
 std::string mark_of_this_process() {
   const std::string start = start_of("self");
-  const ino_t space = number_space();
-  if (start.empty() || space == 0) return {};
+  const std::string space = number_space();
+  if (start.empty() || space.empty()) return {};
   return fmt::format("{}:{}:{}", ::getpid(), start, space);
 }
 
 std::optional<ProcessWatch> ProcessWatch::of(std::string_view mark) {
   const auto parts = split(mark, ':');
-  if (parts.size() != 3 || parts[2] != std::to_string(number_space())) return std::nullopt;
+  if (parts.size() != 3 || parts[2] != number_space()) return std::nullopt;
   const auto process = number_of(parts[0]);
   if (!process) return std::nullopt;
   const int opened = static_cast<int>(::syscall(SYS_pidfd_open, *process, 0));

@@ -12,8 +12,8 @@
 // Identifies and watches other processes of this host.
 namespace ffdl::base {
 
-// Returns a mark of this process for ProcessWatch in another one: "PID:START:NAMESPACE". Empty:
-// /proc does not provide it.
+// Returns a mark of this process for ProcessWatch in another one: "PID:START:NAMESPACES".
+// Empty: /proc does not provide it.
 std::string mark_of_this_process();
 
 // Watches one process until its end. A later process with the same number is not mistaken for it.
@@ -21,7 +21,7 @@ std::string mark_of_this_process();
 class ProcessWatch {
  public:
   // Takes the result of mark_of_this_process() in the watched process. Returns nullopt if it cannot
-  // be watched, for example from another pid namespace.
+  // be watched, for example from another pid or time namespace.
   static std::optional<ProcessWatch> of(std::string_view mark);
 
   pid_t process() const { return process_; }

@@ -9,6 +9,7 @@
 
 #include "support/fork_child.h"
 #include "support/temp_folder.h"
+#include "support/time_namespace.h"
 
 namespace ffdl::base {
 namespace {
@@ -89,6 +90,15 @@ TEST(ProcessWatch, WhatCannotBeWatchedIsNotWatched) {
         with_part(own, 0, "-1"), with_part(own, 0, "one"), with_part(own, 0, "99999999999999")}) {
     EXPECT_FALSE(ProcessWatch::of(mark).has_value()) << mark;
   }
+}
+
+// A time namespace shows other start times. The watch would mistake them for a later process.
+TEST(ProcessWatch, AProcessOfAnotherTimeNamespaceIsNotWatched) {
+  const std::string own = mark_of_this_process();
+  const int outcome =
+      testing::in_time_namespace([&] { return ProcessWatch::of(own).has_value() ? 1 : 0; });
+  if (outcome == testing::kNoTimeNamespace) GTEST_SKIP() << "there are no time namespaces here";
+  EXPECT_EQ(outcome, 0);
 }
 
 TEST(LockHolder, IsTheProcessThatHasTheLock) {
