@@ -21,8 +21,11 @@ using base::make_error;
 Result<std::unique_ptr<Store>> FileStore::open(const std::string& folder, Runtime& runtime,
                                                const StoreOptions& options) {
   FFDL_RETURN_IF_ERROR(base::make_own_folder(folder).status().with_context("open store"));
-  FFDL_ASSIGN_OR_RETURN(const std::string boot, read_boot_id());
-  auto store = std::unique_ptr<FileStore>(new FileStore(folder, boot, runtime, options));
+  Clock clock;
+  FFDL_ASSIGN_OR_RETURN(clock.boot, read_boot_id());
+  FFDL_ASSIGN_OR_RETURN(clock.offset, read_clock_offset());
+  auto store =
+      std::unique_ptr<FileStore>(new FileStore(folder, std::move(clock), runtime, options));
   FFDL_RETURN_IF_ERROR(store->list("").status());  // the file is a store's
   return std::unique_ptr<Store>(std::move(store));
 }
@@ -60,12 +63,12 @@ template <class Change>
 auto FileStore::apply(Change&& change) -> decltype(change(std::declval<State&>(), Time())) {
   FFDL_ASSIGN_OR_RETURN(const int fd, lock());
   const Descriptor locked(fd);
-  const Time now = runtime_.now();
+  const Time now = runtime_.now() - clock_.offset;
   const std::string path = folder_ + "/state";
   State state;
   auto before = base::read_own_file(path);
   if (before.ok()) {
-    auto read = StateFile::read(*before, boot_, now);
+    auto read = StateFile::read(*before, clock_.boot, now);
     if (!read.ok()) return std::move(read).status().with_context(path);
     state = std::move(read).value();
   } else if (before.status().code() != StatusCode::kNotFound) {  // no file: it is empty
@@ -73,7 +76,7 @@ auto FileStore::apply(Change&& change) -> decltype(change(std::declval<State&>()
   }
   auto result = change(state, now);
   // Also after a failed change: a lease may have ended meanwhile.
-  const std::string after = StateFile::write(state, boot_);
+  const std::string after = StateFile::write(state, clock_.boot);
   if (!before.ok() || after != *before) FFDL_RETURN_IF_ERROR(replace_file(path, after));
   return result;
 }

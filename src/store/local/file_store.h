@@ -29,8 +29,17 @@ class FileStore final : public Store {
   Status end_lease(LeaseId lease) override;
 
  private:
-  FileStore(std::string folder, std::string boot, Runtime& runtime, const StoreOptions& options)
-      : folder_(std::move(folder)), boot_(std::move(boot)), runtime_(runtime), options_(options) {}
+  // Identifies the clock that leases are measured with.
+  struct Clock {
+    std::string boot;
+    Duration offset;  // of this process's clock from the one that all processes share
+  };
+
+  FileStore(std::string folder, Clock clock, Runtime& runtime, const StoreOptions& options)
+      : folder_(std::move(folder)),
+        clock_(std::move(clock)),
+        runtime_(runtime),
+        options_(options) {}
 
   // Returns a descriptor that holds the lock until it is closed.
   Result<int> lock() const;
@@ -40,7 +49,7 @@ class FileStore final : public Store {
   auto apply(Change&& change) -> decltype(change(std::declval<State&>(), Time()));
 
   const std::string folder_;
-  const std::string boot_;
+  const Clock clock_;
   Runtime& runtime_;
   const StoreOptions options_;
 };

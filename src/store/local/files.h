@@ -8,6 +8,7 @@
 
 #include "base/own_files.h"
 #include "ffdl/status.h"
+#include "ffdl/types.h"
 
 // Handles the files of a store. Errors of all: those of base/own_files.h except kNotFound.
 namespace ffdl::store {
@@ -34,6 +35,10 @@ Status cannot_use(std::string_view doing, const std::string& path);
 
 // Returns the name of this boot of the machine. It identifies a clock that counts from the boot.
 Result<std::string> read_boot_id();
+
+// Returns how far this process's monotonic clock is ahead of the machine's, in its time namespace.
+// Errors: kInvalidArgument (only the children of this process are in its time namespace).
+Result<Duration> read_clock_offset();
 
 // Applies base/own_files.h to the files of a store's folder. A missing folder is kUnavailable here,
 // as kNotFound answers for a key.

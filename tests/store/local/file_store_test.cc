@@ -13,6 +13,7 @@
 #include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
+#include "support/time_namespace.h"
 
 namespace ffdl::store {
 namespace {
@@ -63,6 +64,24 @@ TEST(FileStore, AProcessThatStopsWithTheLockIsNamedAsTheCause) {
   EXPECT_FAILS(store->get("k"), StatusCode::kUnavailable, "is a process that uses it stopped");
   ::close(fd);
   EXPECT_TRUE(comes_true([&] { return store->get("k").status().code() == StatusCode::kNotFound; }));
+}
+
+// A lease is over at the same moment for all, although their clocks differ.
+TEST(FileStore, AnotherTimeNamespaceHasTheSameLeases) {
+  const TempFolder folder;
+  ASSERT_OK_AND_ASSIGN(auto store, open_at(folder));
+  ASSERT_OK_AND_ASSIGN(const LeaseId mine, store->grant_lease(600s));
+  ASSERT_OK(store->put("mine", "v", mine));
+  const int outcome = testing::in_time_namespace([&] {
+    auto inside = open_at(folder);
+    if (!inside.ok() || !(*inside)->get("mine").ok()) return 1;
+    const auto its = (*inside)->grant_lease(1s);
+    return its.ok() && (*inside)->put("its", "v", *its).ok() ? 0 : 2;
+  });
+  if (outcome == testing::kNoTimeNamespace) GTEST_SKIP() << "there are no time namespaces here";
+  EXPECT_EQ(outcome, 0);
+  EXPECT_TRUE(comes_true([&] { return !store->get("its").ok(); }));
+  EXPECT_OK(store->get("mine"));
 }
 
 // A process that is killed during its puts leaves a complete state and no lock.

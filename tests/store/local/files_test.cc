@@ -2,13 +2,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
 
 #include "support/low_limit.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
+#include "support/time_namespace.h"
 
 namespace ffdl::store {
 namespace {
+
+bool has_time_namespaces() { return ::access("/proc/self/ns/time", F_OK) == 0; }
 
 TEST(Files, OneTakesThePlaceOfAnother) {
   const TempFolder folder;
@@ -35,9 +41,35 @@ TEST(Files, ALimitIsNamed) {
     const testing::LowLimit none(RLIMIT_NOFILE, testing::next_descriptor());
     EXPECT_FAILS(open_file(file, O_RDONLY), StatusCode::kExhausted, "ulimit -n");
     EXPECT_FAILS(read_boot_id(), StatusCode::kExhausted, "ulimit -n");
+    if (has_time_namespaces()) {
+      EXPECT_FAILS(read_clock_offset(), StatusCode::kExhausted, "ulimit -n");
+    }
   }
   const testing::LowLimit small(RLIMIT_FSIZE, 2);
   EXPECT_FAILS(replace_file(file, "one"), StatusCode::kExhausted, "ulimit -f");
+}
+
+TEST(Files, TheOffsetOfATimeNamespaceIsRead) {
+  ASSERT_OK(read_clock_offset());
+  const int outcome = testing::in_time_namespace([&] {
+    const auto offset = read_clock_offset();
+    return offset.ok() && *offset == std::chrono::seconds(100'000) ? 0 : 1;
+  });
+  if (outcome == testing::kNoTimeNamespace) GTEST_SKIP() << "there are no time namespaces here";
+  EXPECT_EQ(outcome, 0);
+}
+
+TEST(Files, ATimeNamespaceForChildrenAloneIsRefused) {
+  const pid_t child = testing::fork_child();
+  if (child == 0) {
+    if (!testing::make_time_namespace()) ::_exit(testing::kNoTimeNamespace);
+    const Status status = read_clock_offset().status();
+    const bool is_named = status.message().find("time namespace") != status.message().npos;
+    ::_exit(status.code() == StatusCode::kInvalidArgument && is_named ? 0 : 1);
+  }
+  const int outcome = testing::exit_code(child);
+  if (outcome == testing::kNoTimeNamespace) GTEST_SKIP() << "there are no time namespaces here";
+  EXPECT_EQ(outcome, 0);
 }
 
 TEST(Files, AFullDiskIsAnErrno) {
