@@ -1,10 +1,23 @@
 #include "base/resource_limit.h"
 
+#include <sys/resource.h>
+
 #include <cerrno>
+#include <string>
 
 #include "base/errors.h"
 
 namespace ffdl::base {
+namespace {
+
+// Returns ", which is N bytes". Empty: there is no limit, so the file system cannot hold the file.
+std::string present_file_size_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  return fmt::format(", which is {} bytes", limit.rlim_cur);
+}
+
+}  // namespace
 
 std::string_view what_to_raise(int error) {
   switch (error) {
@@ -37,7 +50,8 @@ Status system_failure(std::string_view doing, int error, std::string_view advice
                       StatusCode otherwise) {
   const std::string_view limit = what_to_raise(error);
   if (limit.empty()) return make_error(otherwise, "{}: {}; {}", doing, errno_text(error), advice);
-  return make_error(StatusCode::kExhausted, "{}: {}; {}", doing, errno_text(error), limit);
+  return make_error(StatusCode::kExhausted, "{}: {}; {}{}", doing, errno_text(error), limit,
+                    error == EFBIG ? present_file_size_limit() : std::string());
 }
 
 }  // namespace ffdl::base

@@ -17,8 +17,9 @@ FFDL_API std::string_view what_to_raise(int error);
 // none.
 int limit_named_in(std::string_view message);
 
-// Returns kExhausted if `error` names a limit: "<doing>: <text of error>; <what to raise>". Returns
-// `otherwise` in other cases: "<doing>: <text of error>; <advice>".
+// Returns kExhausted if `error` names a limit: "<doing>: <text of error>; <what to raise>". Adds
+// the present value of a limit of the size of files. Returns `otherwise` in other cases: "<doing>:
+// <text of error>; <advice>".
 FFDL_API Status system_failure(std::string_view doing, int error, std::string_view advice,
                                StatusCode otherwise = StatusCode::kUnavailable);
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "support/low_limit.h"
 #include "support/status_matchers.h"
 
 namespace ffdl::base {
@@ -20,6 +21,12 @@ TEST(UsedUp, ALimitIsExhaustedAndNamed) {
     EXPECT_FAILS(system_failure("open 'x'", row.error, "look at it"), StatusCode::kExhausted,
                  row.limit);
   }
+}
+
+TEST(UsedUp, TheLimitOfTheSizeOfFilesHasItsValue) {
+  const testing::LowLimit small(RLIMIT_FSIZE, 12'345);
+  EXPECT_FAILS(system_failure("write 'x'", EFBIG, ""), StatusCode::kExhausted,
+               "('ulimit -f'), which is 12345 bytes");
 }
 
 TEST(UsedUp, AnotherErrorHasTheAdviceOfTheCaller) {

@@ -194,7 +194,8 @@ TEST(Segment, WithoutADescriptorItIsExhausted) {
 
 TEST(Segment, AboveTheLimitOfSizesItIsExhaustedAndTheProcessLives) {
   const testing::LowLimit none(RLIMIT_FSIZE, 100);
-  EXPECT_FAILS(Segment::create(spec_of("")), StatusCode::kExhausted, "ulimit -f");
+  EXPECT_FAILS(Segment::create(spec_of("")), StatusCode::kExhausted,
+               "('ulimit -f'), which is 100 bytes");
 }
 
 TEST(Segment, MissingRoomIsAnErrorAndNotABusError) {
