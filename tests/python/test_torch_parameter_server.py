@@ -151,6 +151,12 @@ def test_what_would_be_wrong_is_said(name):
     opt.close()
 
 
+@pytest.mark.parametrize("wrong", ["a/b", "../up", "", "a\0b", "x" * 300], ids=repr)
+def test_a_name_that_no_server_can_have_is_refused(wrong):
+    with pytest.raises(ffdl.InvalidArgument, match="name a segment.*use "):
+        make(wrong)
+
+
 def test_frozen_parameters_are_refused(name):
     model, opt = make(name)
     backward(model, 0)

@@ -75,8 +75,11 @@ class ServerRole:
         create: creates the server, writes the first weights and starts the server.
         learner: attaches a learner and returns it.
 
-        Raises JobDone if the server's training has already ended in this job.
+        Raises JobDone if the server's training has already ended in this job, and InvalidArgument
+        if no server can have this name.
         """
+        with contextlib.suppress(Timeout):  # there is none: the name is checked all the same
+            ParameterServerView.open(self._name, timeout_s=0)
         with creation_lock(self._name):
             if self._job is not None:
                 self._job.expect_under_way(self._name)
