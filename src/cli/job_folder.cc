@@ -16,6 +16,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/limits.h"
+#include "base/names.h"
 #include "base/resource_limit.h"
 #include "ffdl/diagnose.h"
 #include "ffdl/runtime.h"
@@ -34,13 +36,13 @@ Result<std::string> users_folder() {
                 "or set TMPDIR to another");
 }
 
-// Checks a job's name, which becomes the name of a folder.
+// Checks a job's name, which becomes the name of a folder and a part of the store's keys.
 Status check_name(const std::string& job) {
-  if (!job.empty() && job.front() != '.' && job.find('/') == job.npos) return {};
+  if (base::is_name(job) && job.front() != '.') return {};
   return Status(StatusCode::kInvalidArgument,
-                fmt::format("find job '{}': it is not a valid name; use one without '/' that does "
-                            "not begin with a dot",
-                            job));
+                fmt::format("find job '{}': it is not a valid name; use 1 to {} letters, digits "
+                            "and signs except '/', and no dot at its beginning",
+                            job, base::kMemberIdMax));
 }
 
 Result<std::string> path_of(const std::string& job) {

@@ -175,7 +175,8 @@ TEST_F(JobFolderTest, OneBelowAFolderOfAnotherUserIsNotFollowed) {
 }
 
 TEST_F(JobFolderTest, ANameIsOneFolder) {
-  for (const char* name : {"", ".", "..", "a/b", "/a"}) {
+  const std::string long_name(300, 'x');
+  for (const char* name : {"", ".", "..", "a/b", "/a", "a b", "a\n", long_name.c_str()}) {
     EXPECT_FAILS(JobFolder::create(name), StatusCode::kInvalidArgument, "it is not a valid name");
     EXPECT_FAILS(store_url_of(name), StatusCode::kInvalidArgument, "it is not a valid name");
   }
