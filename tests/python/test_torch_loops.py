@@ -569,6 +569,10 @@ def test_an_average_has_the_common_statistics_of_a_batch_norm():
     ({"best": 1.0}, "'best' of extra_state 'own' is a float; store the value in a tensor"),
     ({"0.weight": torch.zeros(1)}, None),
     (lambda: {"sum": torch.zeros(2)}, "a copy that state_dict"),
+    ({"seen": torch.zeros(2, dtype=torch.bool)},
+     "'seen' of extra_state 'own' is torch.bool, which .* a view of it as torch.int8"),
+    ({"small": torch.zeros(2, dtype=torch.float8_e5m2)}, "'small' of .* is torch.float8_e5m2"),
+    ({"wave": torch.zeros(2, dtype=torch.complex64)}, "'wave' .* a view of it as torch.float32"),
 ])
 def test_extra_state_that_cannot_be(state, message):
     class Object:
@@ -583,6 +587,15 @@ def test_extra_state_that_cannot_be(state, message):
     named = torch.nn.ModuleDict({"own": make_model()})
     with pytest.raises(ffdl.InvalidArgument, match="both have 'own.0.weight'"):
         open_trainer(named, extra_state={"own": Object()})
+
+
+@pytest.mark.parametrize("extra_state, message", [
+    ([torch.zeros(2)], "extra_state is a list; give a dict of objects"),
+    ({"seen": torch.zeros(2)}, "extra_state 'seen' is a Tensor; give an object with state_dict"),
+])
+def test_extra_state_has_objects_with_a_state(extra_state, message):
+    with pytest.raises(ffdl.InvalidArgument, match=message):
+        open_trainer(make_model(), extra_state=extra_state)
 
 
 def test_what_is_done_once_for_all_workers():

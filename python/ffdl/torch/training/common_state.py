@@ -12,7 +12,7 @@ import torch
 
 from ... import CheckpointOptions, InvalidArgument, shared_array
 from .. import device as gpu
-from .buffer_values import HELD
+from .buffer_values import HELD, held_form
 from .buffers import Buffers
 from .optimizers import Schedulers, refuse
 
@@ -50,8 +50,18 @@ def extra_tensors(
     doing: str, objects: Mapping[str, Any], known: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
     """Returns the tensors of each object's state_dict(), under names of the form OBJECT.KEY."""
+    if not isinstance(objects, Mapping):
+        raise InvalidArgument(
+            f"{doing}: extra_state is a {type(objects).__name__}; give a dict of objects with "
+            "state_dict(), such as {'average': averaged_model}"
+        )
     tensors = {}
     for name, one in objects.items():
+        if not hasattr(one, "state_dict"):
+            raise InvalidArgument(
+                f"{doing}: extra_state '{name}' is a {type(one).__name__}; give an object with "
+                "state_dict(), such as a module that has the tensor as a buffer"
+            )
         again = one.state_dict()
         for key, value in one.state_dict().items():
             full = f"{name}.{key}"
@@ -59,6 +69,12 @@ def extra_tensors(
                 raise InvalidArgument(
                     f"{doing}: '{key}' of extra_state '{name}' is a {type(value).__name__}; "
                     "store the value in a tensor that changes in place"
+                )
+            if value.dtype not in HELD:
+                raise InvalidArgument(
+                    f"{doing}: '{key}' of extra_state '{name}' is {value.dtype}, which a session "
+                    "cannot hold; let state_dict() return a view of it as "
+                    f"{held_form(value).dtype}, or store the value in another dtype"
                 )
             if value.data_ptr() != again[key].data_ptr():
                 raise InvalidArgument(
