@@ -268,6 +268,16 @@ def test_tensors_are_taken_where_they_lie():
     assert on_threads(shared_ranks(2), body) == [True, True]
 
 
+def test_a_dtype_that_no_array_may_have_is_named_as_in_torch(alone):
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, "float8_e5m2", None)
+    if dtype is None:
+        pytest.skip("this PyTorch has no float8")
+    # An older PyTorch does not pass it on, and says so itself.
+    with pytest.raises(ffdl.InvalidArgument, match="elements of torch.float8_e5m2; give|dlpack"):
+        alone.all_reduce(torch.zeros(3, dtype=dtype))
+
+
 def test_a_tensor_of_a_shared_array_is_the_same_memory():
     torch = pytest.importorskip("torch")
     communicators = shared_ranks(2)

@@ -90,17 +90,20 @@ py::object dlpack_capsule(const py::object& object, const char* name) {
   return method(**options);  // the producer does not know versions
 }
 
-// Returns the name of a type that no array may have.
-std::string name_of_type(uint8_t code, uint8_t bits) {
+// Returns the name of a type that no array may have. The producer names types that have a number
+// alone here, such as torch.float8_e5m2.
+std::string name_of_type(const py::object& producer, uint8_t code, uint8_t bits) {
   if (code == dlpack::kBool) return "bool";
   if (code == dlpack::kUInt) return "uint" + std::to_string(bits);
   if (code == dlpack::kFloat) return "float" + std::to_string(bits);
   if (code == dlpack::kComplex) return "complex" + std::to_string(bits);
+  if (py::hasattr(producer, "dtype")) return py::str(producer.attr("dtype")).cast<std::string>();
   return "a type of " + std::to_string(bits) + " bits (DLPack's number " + std::to_string(code) +
          ")";
 }
 
-void set_dlpack_type(const dlpack::Tensor& tensor, ForeignArray& array) {
+void set_dlpack_type(const py::object& producer, const dlpack::Tensor& tensor,
+                     ForeignArray& array) {
   const uint8_t code = tensor.type_code;
   array.item_bytes = int64_t{tensor.type_bits} * tensor.type_lanes / 8;
   array.kind = tensor.type_lanes != 1    ? kOtherKind
@@ -110,7 +113,7 @@ void set_dlpack_type(const dlpack::Tensor& tensor, ForeignArray& array) {
                : code == dlpack::kBFloat ? kBFloatKind
                                          : kOtherKind;
   if (array.dtype()) return;
-  array.type_name = name_of_type(code, tensor.type_bits);
+  array.type_name = name_of_type(producer, code, tensor.type_bits);
 }
 
 // Leaves the capsule unmarked, so that it releases the tensor when it is destroyed.
@@ -143,7 +146,7 @@ ForeignArray dlpack_tensor(const py::object& object, const char* name) {
   const std::span<const int64_t> shape(tensor->shape, static_cast<size_t>(tensor->dimensions));
   set_shape(shape, array);
   array.contiguous = is_contiguous(shape, array.count, tensor->strides, 1);
-  set_dlpack_type(*tensor, array);
+  set_dlpack_type(object, *tensor, array);
   return array;
 }
 
