@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/resource_limit.h"
 #include "net/keep_private.h"
 #include "net/resolve.h"
@@ -77,13 +78,23 @@ void Listener::accept() {
       [self = shared_from_this()](const asio::error_code& error, tcp::socket socket) {
         if (!self->on_accept_) return;
         if (error) {  // no descriptors are left: others must be closed first
+          self->report(error);
           self->retry_.start(std::chrono::steady_clock::now() + base::kStoreRetryMax,
                              [self] { self->accept(); });
           return;
         }
+        self->has_failed_ = false;
         self->on_accept_(std::move(socket));
         self->accept();
       });
+}
+
+// Logs the first of several failures. The waiting clients see only that no answer comes.
+void Listener::report(const asio::error_code& error) {
+  if (std::exchange(has_failed_, true)) return;
+  base::log_warning("{}", base::system_failure(fmt::format("accept at '{}'", address_.text()),
+                                               error.value(), "it is tried again")
+                              .message());
 }
 
 void Listener::close() {

@@ -31,12 +31,14 @@ class Listener : public std::enable_shared_from_this<Listener> {
  private:
   Status bind(const asio::ip::tcp::endpoint& endpoint);
   void accept();
+  void report(const asio::error_code& error);
 
   asio::ip::tcp::acceptor acceptor_;
   Timer retry_;
   base::ForkPrivateFd kept_;
   OnAccept on_accept_;
   Address address_;
+  bool has_failed_ = false;  // since a connection was accepted last
 };
 
 }  // namespace ffdl::net

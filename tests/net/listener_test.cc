@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
+#include <string>
 
 #include "support/low_limit.h"
 #include "support/on_loop.h"
@@ -54,7 +56,8 @@ TEST(Listener, WithoutADescriptorItIsExhausted) {
   loop->stop();
 }
 
-// Accepting fails without a free descriptor, and continues by itself once there is one.
+// Accepting fails without a free descriptor, which is logged once. It continues by itself as soon
+// as there is one.
 TEST(Listener, WaitsForADescriptor) {
   FFDL_SKIP_WITHOUT_DESCRIPTORS_FOR_UBSAN();
   using namespace std::chrono_literals;
@@ -63,6 +66,7 @@ TEST(Listener, WaitsForADescriptor) {
   std::promise<void> accepted;
   testing::on_loop(*loop,
                    [&] { listener->start([&](asio::ip::tcp::socket) { accepted.set_value(); }); });
+  ::testing::internal::CaptureStderr();  // needs descriptors itself
   const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int next = dup(client);  // the descriptor that accepting would get
   rlimit limit{};
@@ -80,6 +84,10 @@ TEST(Listener, WaitsForADescriptor) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_EQ(done.wait_for(20s), std::future_status::ready);
   loop->stop();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_NE(log.find("Too many open files; raise the limit of open files"), std::string::npos)
+      << log;
   close(client);
 }
 
