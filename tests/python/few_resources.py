@@ -3,11 +3,12 @@
 A communicator has a second member, in a process of its own that is not limited.
 
 few_resources.py PART LIMIT VALUE...: prints a line "VALUE OUTCOME" for each child: "works", the name
-of the exception and its message, "signal N", or "hangs".
+of the exception and its message, "signal N", "hangs", or "exit N" and the end of its stderr.
 """
 
 import contextlib
 import os
+import pathlib
 import resource
 import signal
 import sys
@@ -166,13 +167,20 @@ def use(part, what, value, folder, report):
     os._exit(0)
 
 
+def last_lines(path):
+    return pathlib.Path(path).read_text(errors="replace").splitlines()[-5:]
+
+
 def outcome_of(part, what, value):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o1777)
         reader, report = os.pipe()
         child = os.fork()
+        errors = os.path.join(folder, "stderr")
         if child == 0:
+            os.setpgid(0, 0)
             os.close(reader)
+            os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
             use(part, what, value, folder, report)
         os.close(report)
         deadline = time.monotonic() + CHILD_S
@@ -183,11 +191,17 @@ def outcome_of(part, what, value):
         if ended == 0:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # one that dies leaves its other process
         with os.fdopen(reader) as file:
             told = file.read()
         if ended == 0:
             return "hangs"
-        return f"signal {os.WTERMSIG(state)}" if os.WIFSIGNALED(state) else told
+        if os.WIFSIGNALED(state):
+            return f"signal {os.WTERMSIG(state)}"
+        if told:
+            return told
+        return f"exit {os.WEXITSTATUS(state)}: {' '.join(last_lines(errors))}"
 
 
 if __name__ == "__main__":
