@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -731,3 +732,18 @@ def test_files_that_are_wrong(tmp_path):
     for numbers in ([20], np.array([20]), np.array([-1]), [-1], 2, Tensor(np.zeros(2))):
         with pytest.raises(ffdl.InvalidArgument):
             ffdl.open_npy(files["rows.npy"]).read(numbers)
+
+
+@pytest.mark.parametrize("spare", range(6))
+def test_few_descriptors_for_loading_processes(spare):
+    """Those that have started end."""
+    first = os.dup(0)
+    os.close(first)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first + spare, before[1]))
+    try:
+        with pytest.raises(ffdl.Exhausted, match="process: Too many open files; .*'ulimit -n'"):
+            ElasticLoader(np.arange(40), batch_samples=10, num_workers=4)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not multiprocessing.active_children()
