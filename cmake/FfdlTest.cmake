@@ -23,12 +23,13 @@ function(ffdl_uses test)
   add_dependencies(${test} ${ARGN})
 endfunction()
 
-# ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS]): one GoogleTest program, one
-# ctest entry. ctest counts thirds of a core; two cores have six. A test takes two, or one if it mostly WAITS. The label
-# plain is for tests that add nothing under ASan, full for those that only ./dev test --full runs, timing for those that
-# compare times: they run alone, at the end, and may be tried again. What must be exact is never tried again.
+# ffdl_test(name LABELS unit|concurrency|kernels|... SOURCES a.cc b.cc [TIMEOUT s] [WAITS] [HALVES]): one GoogleTest
+# program, one ctest entry. With HALVES it has two entries, NAME and NAME_2, each with half of its tests. ctest counts
+# thirds of a core; two cores have six. A test takes two, or one if it mostly WAITS. The label plain is for tests that
+# add nothing under ASan, full for those that only ./dev test --full runs, timing for those that compare times: they run
+# alone, at the end, and may be tried again. What must be exact is never tried again.
 function(ffdl_test name)
-  cmake_parse_arguments(arg "WAITS" "TIMEOUT" "LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "WAITS;HALVES" "TIMEOUT" "LABELS;SOURCES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${name} PRIVATE -O0)  # half of the build time; the code of tests is not the slow part
@@ -48,6 +49,13 @@ function(ffdl_test name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   ffdl_warnings(${name})
   add_test(NAME ${name} COMMAND ${name})
+  set(tests ${name})
+  if(arg_HALVES)
+    add_test(NAME ${name}_2 COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=0")
+    set_tests_properties(${name}_2 PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=1")
+    list(APPEND tests ${name}_2)
+  endif()
   if("concurrency" IN_LIST arg_LABELS)
     add_dependencies(tests-concurrency ${name})
   endif()
@@ -60,9 +68,9 @@ function(ffdl_test name)
   elseif(FFDL_SANITIZE)
     math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2)
+  set_tests_properties(${tests} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2)
   if(arg_WAITS)
-    set_tests_properties(${name} PROPERTIES PROCESSORS 1 COST 50)  # a higher cost starts earlier
+    set_tests_properties(${tests} PROPERTIES PROCESSORS 1 COST 50)  # a higher cost starts earlier
   endif()
 endfunction()
 

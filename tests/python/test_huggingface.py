@@ -45,7 +45,7 @@ def train(folder, epochs, workers, kills):
             job.kill(victim)
             logs[victim] = job.start(victim)
         wait_for(lambda: all("finished" in log.read_text() for log in logs.values()), "it ends",
-                 soon_s=120 + epochs // 10)
+                 soon_s=600 + epochs // 10)
         for number in range(workers):
             job.wait(number)
     return [one for log in sorted(folder.glob("*.log")) for one in records(log)]
