@@ -49,8 +49,10 @@ class Launcher:
         self.pid = self._process.pid
         stat = pathlib.Path(f"/proc/{self.pid}/stat").read_text()
         started = stat.rpartition(")")[2].split()[19]
-        namespace = os.stat("/proc/self/ns/pid").st_ino
-        monkeypatch.setenv("FFDL_LAUNCHER", f"{self.pid}:{started}:{namespace}")
+        times = pathlib.Path("/proc/self/ns/time")
+        namespaces = (os.stat("/proc/self/ns/pid").st_ino,
+                      times.stat().st_ino if times.exists() else 0)
+        monkeypatch.setenv("FFDL_LAUNCHER", "{}:{}:{}-{}".format(self.pid, started, *namespaces))
 
     def kill(self):
         self._process.kill()
