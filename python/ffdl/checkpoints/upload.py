@@ -42,7 +42,7 @@ class CheckpointUpload:
     The constructor downloads the newest published checkpoint from the URL, unless the folder
     already contains this checkpoint or a newer one. So a job with ``resume=True`` can also continue
     on a machine whose folder is empty. A thread checks the folder, and uploads the newest published
-    checkpoint. At its end, the ``with`` block waits until the newest checkpoint is uploaded, and
+    checkpoint. The end of the ``with`` block waits until the newest checkpoint is uploaded, and
     raises an error if this upload fails. If an exception ends the block, the block does not wait.
     Create a CheckpointUpload in every worker. At any time, only one of the processes that share the
     folder uploads. If this process dies, another process continues the uploads.

@@ -160,9 +160,9 @@ def elastic(
     participants: further participants of each step, such as a StragglerWatch. The trainer itself
     adds the ledger, the ledger's batch_size_controller and the noise measurement.
     checkpoints: options for checkpoints of the whole state. Checkpoints use the model's names for
-    tensors. ``optimizer.NAME.KEY`` names a tensor of the optimizer's state of parameter NAME. A
-    checkpoint also contains the ledger, the seed and the scheduler's state. If ``resume`` is set,
-    the checkpoint's values replace the program's values.
+    tensors. The optimizer's state KEY for the parameter NAME is the tensor
+    ``optimizer.NAME.KEY``. A checkpoint also contains the ledger, the seed and the scheduler's
+    state. If ``resume`` is set, the checkpoint's values replace the program's values.
     options: options of Session.open(), such as ``verify_state``. If the program was not started by
     ``ffdl run``, pass ``store`` and ``id``. If the program passes no store and has no launcher,
     this worker trains alone. ``non_finite`` decides what happens if the mean gradient contains NaN
@@ -347,9 +347,9 @@ class Elastic(TrainingLoop):
     def report(self, metric: float) -> None:
         """Sends an evaluation metric to all workers, with the next step that is applied.
 
-        All workers then step a ReduceLROnPlateau with the metric. Call report() at one worker, for
-        example when on_main() is True. If several workers report in one step, the mean of their
-        metrics is used, weighted by their samples.
+        All workers then step a ReduceLROnPlateau with the metric. Call report() on one worker, for
+        example on the worker where on_main() is True. If several workers report in one step, the
+        mean of their metrics is used, weighted by their samples.
         """
         if not abs(metric) < _METRIC_MAX:
             raise InvalidArgument(
