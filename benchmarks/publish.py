@@ -35,9 +35,9 @@ def page(run):
     ]
     if any(row["lo"] is not None and row["ratio"] is None for row in run["rows"]):
         lines += [
-            "The column `95 %` has the 95 % confidence interval of the ratio. A row without a ratio "
-            "has bounds of its value there instead, which its note below names: for example, the "
-            "smallest (least) and the largest (most) of all measured values.",
+            "The column `95 %` has the 95 % confidence interval of the ratio. A row without a ratio has",
+            "bounds of its value there instead, which its note below names: for example, the smallest",
+            "(least) and the largest (most) of all measured values.",
             "",
         ]
     if run["void"]:

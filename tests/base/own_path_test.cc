@@ -1,9 +1,6 @@
 #include "base/own_path.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +10,7 @@
 #include "support/other_user.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
+#include "support/user_namespace.h"
 
 namespace ffdl::base {
 namespace {
@@ -71,11 +69,7 @@ TEST(OwnPath, InAUserNamespaceRootOfTheHostIsTrusted) {
   const TempFolder temp;
   ASSERT_EQ(chmod(temp.path().c_str(), 0755), 0);
   const int code = testing::as_other_user([&] {
-    const std::string map = fmt::format("1000 {} 1", testing::kOtherUser);
-    if (unshare(CLONE_NEWUSER) != 0) return 2;
-    prctl(PR_SET_DUMPABLE, 1);
-    const int file = ::open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
-    if (write(file, map.data(), map.size()) != std::ssize(map) || geteuid() != 1000) return 2;
+    if (!testing::enter_user_namespace(1000)) return 2;
     return check_parents(temp.file("a")).ok() ? 0 : 1;
   });
   if (code == 2) GTEST_SKIP() << "this host lets no user make a user namespace";

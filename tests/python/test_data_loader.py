@@ -736,7 +736,7 @@ def test_files_that_are_wrong(tmp_path):
 
 @pytest.mark.parametrize("spare", range(6))
 def test_few_descriptors_for_loading_processes(spare):
-    """Those that have started end."""
+    """The processes that have started end."""
     first = os.dup(0)
     os.close(first)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ..errors import (
     Corrupt, Error, Exhausted, InvalidArgument, NotFound, Unavailable, Unimplemented,
 )
+from .limits import WHAT_TO_RAISE
 
 
 _Path = str | os.PathLike[str]
@@ -434,9 +435,7 @@ def _call(doing: str, call: Any, advice: str = "copy or write it again") -> Any:
         ) from error
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise Exhausted(
-                f"{doing}: {error}; raise the limit of open files ('ulimit -n'), or close some"
-            ) from error
+            raise Exhausted(f"{doing}: {error}; {WHAT_TO_RAISE[error.errno]}") from error
         # pyarrow reports bytes missing from a truncated file in this way, too.
         kind = Unavailable if error.errno else Corrupt
         raise kind(f"{doing}: {error}; check the file") from error

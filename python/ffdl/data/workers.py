@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import itertools
 import multiprocessing
 import os
@@ -12,34 +10,16 @@ import signal
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, NamedTuple
 
-from ..errors import Error, Exhausted, InvalidArgument, PeerLost
+from ..errors import Error, InvalidArgument, PeerLost
+from .limits import within_limits
 from .transfer import LARGE_BYTES, Packed, Slot, pack
 
 _END_S = 1.0  # longest wait for the exit status of a process
-_MORE_FILES = "raise the limit of open files ('ulimit -n'), or close some"
-_MORE = {  # by errno: the limit to raise
-    errno.EMFILE: _MORE_FILES,
-    errno.ENFILE: _MORE_FILES,
-    errno.EAGAIN: "raise 'ulimit -u' or the container's limit of processes",
-    errno.ENOMEM: "free some memory, or raise 'ulimit -v' or the container's limit of memory",
-}
-
-
-@contextlib.contextmanager
-def _within_limits(doing: str) -> Iterator[None]:
-    """Converts an OSError of a limit that is reached to Exhausted."""
-    try:
-        yield
-    except OSError as error:
-        more = _MORE.get(error.errno or 0)
-        if more is None:
-            raise
-        raise Exhausted(f"{doing}: {error.strerror}; {more}") from error
 
 
 class _Task(NamedTuple):
@@ -119,15 +99,13 @@ class _Worker:
         self, context: Any, number: int, load: Callable[..., Any],
         init: Callable[[int], Any] | None,
     ) -> None:
-        with _within_limits("start a loading process"):
-            self.connection, theirs = context.Pipe()
+        self.connection, theirs = context.Pipe()
         self._process = context.Process(
             target=_serve, args=(theirs, number, load, init), daemon=True,
             name=f"ffdl-load-{number}"
         )
         try:
-            with _within_limits("start a loading process"):
-                self._process.start()
+            self._process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InvalidArgument(
                 f"start a loading process: {error}; pass a data set and functions that can be "
@@ -146,13 +124,13 @@ class _Worker:
         )
         brings_slot = slot == len(self._slots)
         if brings_slot:
-            with _within_limits("load a batch"):
+            with within_limits("load a batch"):
                 self._slots.append(Slot())
         self._busy.add(slot)
         self._slot_of[number] = slot
         self.tasks.append(number)
         try:
-            with _within_limits("load a batch"):
+            with within_limits("load a batch"):
                 self.connection.send(_Task(number, slot, brings_slot, arguments))
                 if brings_slot:
                     send_handle(self.connection, self._slots[slot].file, self._process.pid)
@@ -227,7 +205,8 @@ class WorkerPool:
         made = multiprocessing.get_context(context)
         try:
             for number in range(workers):
-                self._workers.append(_Worker(made, number, load, init))
+                with within_limits("start a loading process"):
+                    self._workers.append(_Worker(made, number, load, init))
         except BaseException:
             self.close()
             raise

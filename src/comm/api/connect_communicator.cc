@@ -146,7 +146,8 @@ Result<std::unique_ptr<WatchedCommunicator>> connect_known(
   return made;
 }
 
-// Does so, and reports a failure to the other members, or returns the failure of another one.
+// Calls connect_known(). Reports its failure to the other members, and ends it if another member
+// reports one.
 Result<std::unique_ptr<WatchedCommunicator>> connect_with_notice(
     const World& world, Store& store, Time deadline, const CommunicatorOptions& options,
     const std::vector<std::string>& records) {

@@ -59,12 +59,10 @@ std::string open_trial(const std::string& name) {
 
 // Returns the first rank of the host of each rank.
 std::vector<size_t> first_ranks(const std::vector<Introduction>& members) {
+  const std::vector<int> hosts = hosts_of(members);
   std::vector<size_t> first;
-  for (const Introduction& member : members) {
-    const auto same = std::ranges::find_if(members, [&](const Introduction& other) {
-      return other.host.memory == member.host.memory;
-    });
-    first.push_back(static_cast<size_t>(same - members.begin()));
+  for (const int host : hosts) {
+    first.push_back(static_cast<size_t>(std::ranges::find(hosts, host) - hosts.begin()));
   }
   return first;
 }

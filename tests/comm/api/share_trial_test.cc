@@ -115,7 +115,7 @@ TEST(ShareTrial, MembersOfAHostWhereOneCannotAreHostsApart) {
 pid_t in_user_namespace(const std::function<Status()>& member) {
   const pid_t child = testing::fork_child();
   if (child == 0) {
-    if (!testing::enter_user_namespace()) _exit(kNotAllowed);
+    if (!testing::enter_user_namespace(geteuid())) _exit(kNotAllowed);
     const Status ended = member();
     if (!ended.ok()) std::fprintf(stderr, "%s\n", ended.to_string().c_str());
     _exit(ended.ok() ? 0 : 1);

@@ -7,6 +7,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from ...errors import InvalidArgument, Unavailable
 
@@ -21,7 +22,8 @@ def creation_lock(server: str) -> Iterator[None]:
     Raises InvalidArgument (another user owns the folder or the file, or can replace them),
     Unavailable (the folder cannot be created).
     """
-    name = f"{server.replace('/', '%')}.server-lock"
+    # The caller checks the name afterwards, so it may be one that no file can have.
+    name = f"{quote(server, safe='', errors='replace')[:200]}.server-lock"
     with _own_folder() as folder:
         while True:
             with _opened(name, os.O_RDWR | os.O_CREAT, folder) as lock:

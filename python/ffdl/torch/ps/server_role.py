@@ -78,8 +78,6 @@ class ServerRole:
         Raises JobDone if the server's training has already ended in this job, and InvalidArgument
         if no server can have this name.
         """
-        with contextlib.suppress(Timeout):  # there is none: the name is checked all the same
-            ParameterServerView.open(self._name, timeout_s=0)
         with creation_lock(self._name):
             if self._job is not None:
                 self._job.expect_under_way(self._name)
