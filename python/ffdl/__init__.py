@@ -1,8 +1,8 @@
 """Elastic distributed training: sessions, collectives, and a parameter server in shared memory.
 
-Classes and functions have the same names as in the C++ headers. Functions read and write the
-caller's arrays in place. A call that fails raises an exception of :mod:`ffdl.errors`. Times are in
-seconds.
+Classes and functions have the same names as in the C++ headers. The functions read and write the
+caller's arrays in place, without copies. A call that fails raises an exception of
+:mod:`ffdl.errors`. All times are in seconds.
 """
 
 try:

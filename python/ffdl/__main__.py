@@ -1,4 +1,4 @@
-"""The command ``ffdl``, or ``python -m ffdl``. Both run the C++ program in the wheel."""
+"""The command ``ffdl``, also ``python -m ffdl``, which runs the C++ program in the wheel."""
 
 import os
 import pathlib
@@ -6,9 +6,10 @@ import sys
 
 
 def main() -> int:
-    """Replaces this process with the C++ program, which runs workers with this interpreter.
+    """Replaces this process with the C++ program, which starts workers with this interpreter.
 
-    Exception: this process runs ``report``, ``checkpoint``, and ``simulate`` with a picture.
+    This process itself runs ``report``, ``checkpoint``, and ``simulate`` with a picture, because
+    these commands are written in Python.
     """
     if sys.argv[1:2] == ["report"]:
         from .report.command import main as report

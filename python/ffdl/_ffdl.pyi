@@ -1,4 +1,4 @@
-"""Types of the compiled part; the headers in include/ffdl/ and the docstrings have the words."""
+"""Types of ffdl's compiled module, whose docstrings describe the classes and functions."""
 
 import builtins
 import enum
@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 _Path = str | os.PathLike[str]
 _Floats = npt.NDArray[np.float32]
-_Array = Any  # one of NumPy, a tensor (DLPack) or a buffer, in the host's memory
+_Array = Any  # a NumPy array, a tensor (DLPack) or a buffer, in host memory
 _Samples = SampleRange | tuple[int, int, int]
 _Member = Member | tuple[str, int] | str
 _World = World | tuple[int, int, Sequence[_Member]]
 _Policy = Any  # an ElasticPolicy, or an object with decide(observation)
-_Elements = Any  # an array, a tensor (DLPack) or a buffer; or a list of them
-_OnDevice = Any  # an array or a tensor in a GPU's memory
-_OnEither = Any  # an array or a tensor in the host's memory, or in a GPU's
+_Elements = Any  # an array, a tensor (DLPack) or a buffer, or a list of such objects
+_OnDevice = Any  # an array or a tensor in GPU memory
+_OnEither = Any  # an array or a tensor in host memory or in GPU memory
 
 __version__: str
 

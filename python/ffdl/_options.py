@@ -15,9 +15,9 @@ def call_with(
     options: Mapping[str, Any],
     others_names: Mapping[str, str] | None = None,
 ) -> Any:
-    """Returns ``function(**given, **options)``. If an option does not exist, the error names it.
+    """Returns ``function(**given, **options)``. If an option does not exist, an error names it.
 
-    pybind11's own error would print all arguments, including whole tensors.
+    Without this function, pybind11's error would print all arguments, including whole tensors.
     others_names: maps option names of another library to the advice in the error.
     """
     try:

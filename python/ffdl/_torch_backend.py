@@ -1,6 +1,7 @@
 """The entry point in pyproject.toml that PyTorch calls at the end of ``import torch``.
 
-register() must be fast. It must not import ffdl.torch, which may be importing torch at this time.
+register() must be fast, because each import of torch calls it. register() must not import
+ffdl.torch either, which may be importing torch at this time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Defines one exception for each error code in C++.
 
-Catch the exceptions that you can handle, and Error for all others. docs/reference/errors.md says
-how to handle each exception. A message has the form
+Catch the exceptions that you can handle, and the base class Error for all others.
+docs/reference/errors.md says how to handle each exception. A message has the form
 ``<doing> '<which>': <observed>; <what to try>``.
 """
 
@@ -38,7 +38,7 @@ class NotFound(Error):
 class JobDone(NotFound, SystemExit):
     """The job ended before this process joined, and no member or checkpoint has its last state.
 
-    If the exception is not caught, the process exits with code 0, because it has no work left.
+    If JobDone is not caught, the process exits with code 0, because it has no work left.
     """
 
     code = 0
@@ -53,19 +53,19 @@ class Timeout(Error, TimeoutError):
 
 
 class Unavailable(Error):
-    """The call had no effect. Retry later."""
+    """The call had no effect. The same call may succeed at a later time."""
 
 
 class Exhausted(Error):
-    """The limit that the message names is reached. Wait, or request less."""
+    """The call reached the limit that the message names. Wait, request less, or raise the limit."""
 
 
 class PeerLost(Error):
-    """A process that the call needs has died."""
+    """A process that the call needs, such as another member of the world, has died."""
 
 
 class WorldChanged(Error):
-    """The world of this call has ended. Repeat the call with the new generation."""
+    """The call's world has ended. Repeat the call with the generation of the new world."""
 
 
 class Cancelled(Error):
@@ -77,8 +77,8 @@ class Corrupt(Error):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """This build or machine lacks a part that the call needs. The message names the part."""
+    """This build or machine lacks a part that the call needs, which the message names."""
 
 
 class Internal(Error):
-    """A bug in ffdl. Report it with the log."""
+    """The call found a bug in ffdl. Report the bug together with the log."""

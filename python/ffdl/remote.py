@@ -1,4 +1,4 @@
-"""A folder at a URL that fsspec supports, for example in an object store."""
+"""Reads and writes a folder at a URL that fsspec supports, such as a bucket of S3."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def call(doing: str, function: Callable[[], _Value]) -> _Value:
 class RemoteFolder:
     """Lists, reads and writes the files below a URL. A name is FILE or FOLDER/FILE.
 
-    Threads: any thread, one at a time.
-    Raises InvalidArgument, Unimplemented, NotFound, Unavailable and Exhausted (a full disk). Each
-    message contains the URL.
+    Threads: any thread may call a RemoteFolder, but only one at a time.
+    Raises InvalidArgument, Unimplemented, NotFound, Unavailable and Exhausted (a full disk). The
+    message of each error contains the URL.
     """
 
     def __init__(self, url: str, storage_options: dict[str, Any] | None = None) -> None:
@@ -99,12 +99,12 @@ class RemoteFolder:
              lambda: self._files.get_file(self._at(name), path))
 
     def remove(self, name: str) -> None:
-        """Removes a file. A missing file is not an error."""
+        """Removes a file. If the file is missing, does nothing."""
         with contextlib.suppress(NotFound):
             call(f"remove '{self.url}/{name}'", lambda: self._files.rm_file(self._at(name)))
 
     def remove_empty(self, name: str) -> None:
-        """Removes a folder if it is empty. Ignores errors, because some stores have no folders."""
+        """Removes an empty folder. Ignores errors, because some object stores have no folders."""
         with contextlib.suppress(Exception):
             self._files.rmdir(self._at(name))
 
@@ -114,9 +114,9 @@ class RemoteFolder:
 
 @contextlib.contextmanager
 def folder_lock(folder: str, *, waits: bool) -> Iterator[bool]:
-    """Locks a folder for one process at a time. If that process dies, the lock is released.
+    """Returns a context that locks a folder for one process. A process that dies loses its lock.
 
-    Yields False if another process holds the lock and `waits` is False.
+    If another process holds the lock and `waits` is False, the context yields False.
     """
     path = os.path.join(folder, ".lock")
     try:

@@ -1,4 +1,4 @@
-"""Allocates arrays in shared memory. Collectives within one host need not copy such arrays."""
+"""Allocates arrays in shared memory, which collectives within one host need not copy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def shared_array(
 ) -> npt.NDArray[Any]:
     """Returns a zeroed, C-contiguous NumPy array in its own SharedMemory.
 
-    shape: as in NumPy, with at least one element. Pass the array to
+    shape: as in NumPy, with at least one element. To avoid copies, pass the array to
     ``Communicator.register_memory``. If every rank has registered its array, an in-place all_reduce
-    of the whole array makes no copies. The memory is freed when all arrays, views and tensors
-    (``torch.from_numpy``) that use it are deleted. Raises Exhausted (no room), InvalidArgument (no
-    element).
+    of the whole array makes no copies. The array's memory is freed when all arrays, views and
+    tensors (``torch.from_numpy``) that use it are deleted. Raises Exhausted (no room),
+    InvalidArgument (no element).
     """
     dtype = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))

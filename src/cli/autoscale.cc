@@ -144,7 +144,8 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   add_store(*command, arguments->store);
   command
       ->add_option("--workers", arguments->workers,
-                   "Number of workers to offer, in addition to the offers made by 'ffdl offer'")
+                   "Number of workers that this command itself offers, in addition to the offers "
+                   "of 'ffdl offer'")
       ->check(within(0, kCountMax));
   command
       ->add_option("--when-full", arguments->when_full,
@@ -163,8 +164,8 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--horizon", arguments->horizon_s,
-                   "Seconds within which the gain of a change must be larger than "
-                   "--switch-cost")
+                   "Seconds within which a change of a job's number of workers must gain more "
+                   "than --switch-cost")
       ->check(within(1e-3, kSecondsMax))
       ->capture_default_str();
   command->add_flag("--show", arguments->show,
@@ -172,8 +173,8 @@ void add_autoscale_command(CLI::App& app, Status& outcome, int& exit_code) {
   command->add_flag("--json", arguments->json, "If --show is set: print the decisions as JSON");
   command->footer(
       "To add a job, run 'ffdl run --autoscale' with the same --store. If this command is killed,\n"
-      "the jobs keep their sizes. The next 'ffdl autoscale' continues from the decisions in the\n"
-      "store.\n\n"
+      "the jobs keep their numbers of workers. The next 'ffdl autoscale' continues from the\n"
+      "decisions in the store.\n\n"
       "Examples:\n  ffdl autoscale --store tcp://$HOME/cluster --workers 8\n"
       "  ffdl run --store tcp://$HOME/cluster --autoscale --workers 1:8 --job a train.py\n"
       "  ffdl autoscale --store tcp://$HOME/cluster --show");
@@ -189,7 +190,7 @@ void add_offer_command(CLI::App& app, Status& outcome) {
   command->add_option("node", arguments->node, "Name of the node")->required();
   command
       ->add_option("workers", arguments->workers,
-                   "Number of workers that the node can run; 0 withdraws the offer")
+                   "Number of workers that the node offers to the jobs; 0 withdraws the offer")
       ->check(within(0, kCountMax))
       ->required();
   command->callback([arguments, &outcome] { outcome = run_offer(*arguments); });

@@ -104,7 +104,7 @@ void add_data_command(CLI::App& app, Status& outcome) {
                     "the previous job; repeat --then for each further job");
   audit->add_flag(
       "--complete", arguments->options.complete,
-      "Require that all epochs are complete; by default the last epoch may be incomplete");
+      "Fail if a sample of any epoch is missing; by default, the last epoch may be incomplete");
   audit->add_flag("--json", arguments->json, "Print JSON");
   audit->footer(
       "The exit code is 1 if samples are missing or repeated, or if a log cannot be read.\n\n"

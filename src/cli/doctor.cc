@@ -118,7 +118,8 @@ void add_doctor_command(CLI::App& app, Status& outcome) {
       "doctor",
       "List ffdl's shared-memory segments and job folders, and remove unused segments and folders "
       "of this user");
-  doctor->add_flag("-n,--dry-run", options->dry_run, "Only list segments and folders");
+  doctor->add_flag("-n,--dry-run", options->dry_run,
+                   "List segments and folders, but remove nothing");
   doctor->add_flag("--json", options->json, "Print JSON");
   doctor->footer(
       "A segment is in use while a process, such as a parameter server or an attached learner,\n"

@@ -20,7 +20,8 @@ void add_job_arguments(CLI::App& command, JobArguments& to) {
 void add_during_change(CLI::App& command, DuringChange& to) {
   command.add_flag_callback(
       "--if-settled", [&to] { to = DuringChange::kRefuse; },
-      "If another change of the job is in progress, fail and change nothing");
+      "If another change of the job's workers is in progress, fail and change nothing (default: "
+      "combine both changes)");
 }
 
 Result<std::unique_ptr<Store>> open_job_store(const JobArguments& arguments) {

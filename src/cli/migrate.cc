@@ -45,9 +45,9 @@ void add_migrate_command(CLI::App& app, Status& outcome) {
       ->check(within(0, kCountMax));
   add_during_change(*command, arguments->during);
   command->footer(
-      "The replaced worker trains until the idle worker is ready. The job then forms one new\n"
-      "world of the same size.\n"
-      "A job has idle workers if its size is below the MAX of --workers MIN:MAX.\n"
+      "The replaced worker trains until the idle worker is ready. Then the idle worker takes the\n"
+      "replaced worker's place, and the number of training workers stays the same.\n"
+      "A job has idle workers if fewer workers than the MAX of --workers MIN:MAX are wanted.\n"
       "This command returns before the change is complete; 'ffdl status' shows the progress of\n"
       "the change.\n\n"
       "Examples:\n  ffdl migrate digits 1\n"

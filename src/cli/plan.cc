@@ -162,11 +162,12 @@ Status run_plan(const PlanArguments& arguments) {
 
 void add_plan_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<PlanArguments>();  // shared with the callback below
-  CLI::App* command = app.add_subcommand("plan", "Compute how many workers each job gets");
+  CLI::App* command =
+      app.add_subcommand("plan", "Compute how many workers of a cluster each job gets");
   auto* source = command->add_option_group("source")->require_option(1);
   source->add_option("--jobs", arguments->jobs,
-                     "YAML or JSON file with jobs, their sizes and the value of each size, or an "
-                     "output file of 'ffdl profile'");
+                     "YAML or JSON file with jobs, their sizes and the value (such as the speed) "
+                     "of each size, or an output file of 'ffdl profile'");
   source->add_option(
       "--throughputs", arguments->throughputs,
       "Folder with one CSV file per job, listing steps per second by batch size and number of "
@@ -174,11 +175,13 @@ void add_plan_command(CLI::App& app, Status& outcome) {
   auto* cluster = command->add_option_group("cluster")->require_option(1);
   cluster
       ->add_option("--workers", arguments->workers,
-                   "Number of workers of the cluster; the plan then does not assign nodes to jobs")
+                   "Number of workers of the cluster, in place of --nodes; the plan then does not "
+                   "assign nodes to jobs")
       ->check(within(0, kCountMax));
   cluster
       ->add_option("--nodes", arguments->nodes,
-                   "Number of nodes of the cluster; the plan then also assigns nodes to jobs")
+                   "Number of nodes of the cluster, in place of --workers; the plan then also "
+                   "assigns nodes to jobs")
       ->check(within(1, 100'000));
   command
       ->add_option("--gpus-per-node", arguments->gpus_per_node,

@@ -92,10 +92,10 @@ Status run_replay(const ReplayArguments& arguments, int& exit_code) {
 void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
   const auto arguments = std::make_shared<ReplayArguments>();  // shared with the callback below
   CLI::App* command =
-      app.add_subcommand("policy", "Test elastic policies (docs/guide/policies.md)");
+      app.add_subcommand("policy", "Test a policy of 'ffdl run --policy' (docs/guide/policies.md)");
   command->require_subcommand(1);
   CLI::App* replay = command->add_subcommand(
-      "replay", "Replay the log of a job, and print the sizes that a policy would have requested");
+      "replay", "Replay a job's log, and print how many workers a policy would have requested");
   replay->add_option("trace", arguments->trace, "Log written by 'ffdl run --policy-log'")
       ->required();
   replay->add_option("--policy", arguments->policy, "YAML or JSON file with the policy")
@@ -107,12 +107,14 @@ void add_policy_command(CLI::App& app, Status& outcome, int& exit_code) {
   replay
       ->add_option(
           "--window", arguments->window_s,
-          "Maximum seconds between two opposite changes of size that count as a reversal")
+          "Two changes of the number of workers in opposite directions, within this number of "
+          "seconds, count as a reversal")
       ->check(within(0, kSecondsMax))
       ->capture_default_str();
   replay
       ->add_option("--max-oscillation", arguments->max_oscillation,
-                   "Largest allowed share of reversals among all changes, from 0 to 1")
+                   "Largest allowed share of reversals among all changes of the number of workers, "
+                   "from 0 to 1")
       ->check(within(0, 1))
       ->capture_default_str();
   replay->add_flag("--json", arguments->json, "Print the replay as JSON");

@@ -394,15 +394,16 @@ namespace {
 
 void add_sizes(CLI::App& command, RunArguments& to) {
   command.add_option("--workers", to.workers,
-                     "Number of workers, N or MIN:MAX (default 1). N means N:N. MAX workers start. "
-                     "The job fails if fewer than MIN workers can run or restart.");
+                     "Number of workers, N or MIN:MAX (default 1). N means N:N. MAX workers start, "
+                     "unless --start is set. The job fails if fewer than MIN workers can run or "
+                     "restart.");
   command
       .add_option("--start", to.start,
                   "Initial number of workers, from MIN to MAX (default MAX); 'ffdl scale' changes "
                   "the number later")
       ->check(within(1, kCountMax));
   command.add_option("--nnodes", to.nnodes,
-                     "Number of nodes, N or MIN:MAX; start 'ffdl run' on each node");
+                     "Number of nodes of the job, N or MIN:MAX; start 'ffdl run' on each node");
   command.add_option(
       "--nproc-per-node,--nproc_per_node", to.nproc,
       "Workers per node (default 1): a number, cpu (one per processor), gpu (one per GPU), or auto "
@@ -411,16 +412,18 @@ void add_sizes(CLI::App& command, RunArguments& to) {
       .add_option(
           "--node-rank,--node_rank", to.node_rank,
           "Rank of this node, counted from 0. The default is read from the environment variables "
-          "of torchrun, Slurm, MPI or Kubernetes. If no such variable is set, node 0 is the node "
-          "with the address of --rdzv-endpoint, and each other node takes a free rank.")
+          "of torchrun, Slurm, MPI or Kubernetes. Without such a variable, node 0 is the node with "
+          "the address of --rdzv-endpoint, and each other node takes a free rank.")
       ->check(within(0, kCountMax));
   command
       .add_option("--max-restarts,--max_restarts", to.max_restarts,
                   "Maximum number of restarts of each worker (default 3). By default, a worker "
                   "that fails in its first minute restarts only if a worker has joined the job or "
-                  "run for a minute.")
+                  "run for a minute. An earlier failure is probably an error of the program.")
       ->check(within(0, kCountMax));
-  command.add_option("--grace", to.grace_s, "Seconds between SIGTERM and SIGKILL of a worker")
+  command
+      .add_option("--grace", to.grace_s,
+                  "Seconds that a worker has to end after SIGTERM, before 'ffdl run' kills it")
       ->check(within(0, 1e6))
       ->capture_default_str();
 }
@@ -450,18 +453,18 @@ void add_places(CLI::App& command, RunArguments& to) {
   command
       .add_flag("--tls", to.tls,
                 "Encrypt the connections between workers by TLS 1.3; set this option on all hosts "
-                "or on none")
+                "or on none, because hosts with different settings do not connect")
       ->envname("FFDL_TLS");
   command.add_option(
       "--rdzv-backend,--rdzv_backend", to.rdzv_backend,
-      "Rendezvous back end of torchrun; the values c10d and static are accepted, and have no "
-      "effect");
+      "Rendezvous back end of torchrun; the values c10d and static are accepted for "
+      "compatibility, and have no effect");
   command.add_flag("--standalone", to.standalone, "Start a store for only this job (default)");
   command.add_option("--master-addr,--master_addr", to.master_addr,
-                     "Variable MASTER_ADDR of the workers");
+                     "Value of the environment variable MASTER_ADDR of the workers");
   command
       .add_option("--master-port,--master_port", to.master_port,
-                  "Variable MASTER_PORT of the workers")
+                  "Value of the environment variable MASTER_PORT of the workers")
       ->check(within(1, 65535));
   command.add_flag("--private-files", to.private_files,
                    "Use umask 077, so that only this user can access logs, checkpoints and other "
@@ -471,9 +474,10 @@ void add_places(CLI::App& command, RunArguments& to) {
                      "(default: print each line with the prefix [worker-N])");
   command.add_option("--ledger-log", to.ledger_log,
                      "Folder where each worker logs the samples that it commits; 'ffdl data audit' "
-                     "checks these logs");
+                     "checks from these logs that each sample was used once per epoch");
   command.add_flag("--again", to.again,
-                   "If the job is done, train it again from its initial state");
+                   "If the job is already done, train it again from its initial state (default: "
+                   "start no worker)");
   command
       .add_option("--on-lost-state", to.on_lost_state,
                   "Action if no member and no checkpoint has the job's state any more: restart "
@@ -506,7 +510,7 @@ void add_steering(CLI::App& command, RunArguments& to) {
   command
       .add_option("--scaling", to.scaling,
                   "If --autoscale is set: speeds with 1, 2, ... workers relative to the speed with "
-                  "1 worker. Example: 1,1.9,2.7. The default is N^0.8 for N workers.")
+                  "1 worker. Example: 1,1.9,2.7. The default assumes N^0.8 for N workers.")
       ->delimiter(',')
       ->check(within(0, kCountMax))
       ->allow_extra_args(false);
@@ -520,8 +524,8 @@ void add_steering(CLI::App& command, RunArguments& to) {
                      "YAML or JSON file with a policy that sets the number of workers from the "
                      "job's measurements (docs/guide/policies.md)");
   command.add_option("--policy-log", to.policy_log,
-                     "If --policy is set: file to which each decision is appended, for 'ffdl "
-                     "policy replay'");
+                     "If --policy is set: file to which each decision of the policy is appended; "
+                     "'ffdl policy replay' reads this file");
 }
 
 }  // namespace
@@ -546,7 +550,7 @@ void add_run_command(CLI::App& app, Status& outcome, int& exit_code) {
       "OMP_NUM_THREADS to 1, as torchrun does.\n\n"
       "Exit codes:\n"
       "  0         all workers finished\n"
-      "  1         too few workers are left, or the job could not be run\n"
+      "  1         fewer than MIN workers are left, or the job could not be run\n"
       "  2         the command line is wrong\n"
       "  130, 143  ended by SIGINT (130) or SIGTERM (143)\n\n"
       "Examples:\n  ffdl run --workers 4 ./train --epochs 3\n"

@@ -244,16 +244,16 @@ void add_workload(CLI::App& command, SimulateArguments& to) {
 void add_simulate_command(CLI::App& app, Status& outcome) {
   const auto arguments = std::make_shared<SimulateArguments>();  // shared with the callback below
   ClusterOptions& of_cluster = arguments->cluster;
-  CLI::App* command = app.add_subcommand("simulate", "Simulate a workload on a cluster");
+  CLI::App* command = app.add_subcommand("simulate", "Simulate a workload's jobs on a cluster");
   add_workload(*command, *arguments);
   auto* programs =
       command->add_option_group("programs", "Programs of the jobs")->require_option(0, 1);
   programs->add_option("--profiles", arguments->profiles,
-                       "Folder with one folder of measurements per program");
+                       "Folder with one folder per program, which contains measured speeds");
   programs->add_option("--throughputs", arguments->throughputs,
                        "Folder with one CSV file per program, listing steps per second by batch "
                        "size and number of workers. If neither --profiles nor --throughputs is "
-                       "set, k workers train a job of a trace k^0.8 times as fast as one worker.");
+                       "set, k workers are assumed to be k^0.8 times as fast as one worker.");
   command->add_option("--nodes", of_cluster.nodes, "Number of nodes of the cluster")
       ->check(within(1, 100'000))
       ->capture_default_str();
@@ -262,7 +262,8 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
       ->capture_default_str();
   command
       ->add_option("--policy", of_cluster.policy,
-                   "Policy: fixed, tiresias, elastic-tiresias, shortest-first or elastic (default)")
+                   "Scheduling policy: fixed, tiresias, elastic-tiresias, shortest-first or "
+                   "elastic (default)")
       ->transform(one_of<ClusterPolicy>({{"fixed", ClusterPolicy::kFixed},
                                          {"tiresias", ClusterPolicy::kTiresias},
                                          {"elastic-tiresias", ClusterPolicy::kElasticTiresias},
@@ -270,7 +271,7 @@ void add_simulate_command(CLI::App& app, Status& outcome) {
                                          {"elastic", ClusterPolicy::kElastic}}));
   command
       ->add_option("--objective", of_cluster.objective,
-                   "Objective of the elastic policy: throughput or goodput (default)")
+                   "Aim of the policy elastic: throughput, or goodput (training progress; default)")
       ->transform(one_of<PlanObjective>(
           {{"throughput", PlanObjective::kThroughput}, {"goodput", PlanObjective::kGoodput}}));
   command

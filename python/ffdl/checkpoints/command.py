@@ -15,7 +15,7 @@ _FORMATS = ("torch", "hf", "dcp")
 
 
 def main(arguments: list[str]) -> int:
-    """Returns 0 after success, or 1 after a failure. Raises SystemExit(2) for wrong arguments."""
+    """Returns the exit code, 0 or 1 (a failure). Raises SystemExit(2) for wrong arguments."""
     given = _parser().parse_args(arguments)
     try:
         given.run(given)
@@ -40,20 +40,24 @@ def _parser() -> argparse.ArgumentParser:
                         help="folder of checkpoints, or the subfolder of one checkpoint")
     export.add_argument("target", metavar="TARGET",
                         help="path of a new file (torch) or of a new folder (hf, dcp)")
-    export.add_argument("--config", help="for hf: folder whose config.json is copied")
+    export.add_argument("--config", help="for the format hf: folder whose config.json is copied "
+                        "to TARGET")
     export.set_defaults(run=_export)
 
     importing = commands.add_parser("import", help="make a new FOLDER of checkpoints from SOURCE")
     importing.add_argument("source", metavar="SOURCE")
     importing.add_argument("folder", metavar="FOLDER")
     importing.add_argument("--step", type=int, help="step number of the checkpoint (default: the "
-                           "step of SOURCE, or 0)")
-    importing.add_argument("--job", default="job", help="name of the job (default: %(default)s)")
+                           "step of SOURCE, or 0 if SOURCE has no step)")
+    importing.add_argument("--job", default="job", help="name of the job that starts from the "
+                           "checkpoint (default: %(default)s)")
     importing.set_defaults(run=_import)
 
     for command in (export, importing):
         command.add_argument("--format", choices=_FORMATS, default="torch",
-                             help="format of the target or source (default: %(default)s)")
+                             help="format of TARGET or SOURCE: torch (torch.save), hf "
+                             "(Hugging Face) or dcp (torch.distributed.checkpoint); default: "
+                             "%(default)s")
         command.add_argument(
             "--model", metavar="MODULE:FUNCTION", required=command is importing,
             help="function that builds the same objects as the training, and returns the model, "

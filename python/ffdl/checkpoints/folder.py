@@ -20,7 +20,7 @@ _FILE = re.compile(r"(shard|manifest|published)-.+")
 
 
 class StoredCheckpoint(NamedTuple):
-    """A complete checkpoint in a folder of checkpoints, with a file ``published-...``."""
+    """A published checkpoint in a folder of checkpoints: it has a file ``published-...``."""
 
     name: str  # of its own folder
     job: str
@@ -36,7 +36,7 @@ class StoredCheckpoint(NamedTuple):
 
 
 def create_file(path: str) -> BinaryIO:
-    """Creates an empty file, in place of an earlier one. Follows no link."""
+    """Creates an empty file, in place of an earlier file. Follows no symbolic link."""
     with contextlib.suppress(FileNotFoundError):
         os.remove(path)
     return open(path, "xb")
@@ -48,9 +48,9 @@ def mark_of(number: int, manifest: str) -> str:
 
 
 def parse(name: str, files: Iterable[str]) -> StoredCheckpoint | None:
-    """Returns the published checkpoint in the folder `name`, or None if there is none.
+    """Returns the published checkpoint in the folder `name`, or None without such a checkpoint.
 
-    files: the names of the folder's files.
+    files: the names of the files in the folder.
     """
     label = _FOLDER.fullmatch(name)
     marks = [(int(found[1]), found[2]) for found in map(_MARK.fullmatch, files) if found]
@@ -68,7 +68,7 @@ def newest_first(folders: Mapping[str, Iterable[str]]) -> list[StoredCheckpoint]
 
 
 def job_of(name: str) -> str | None:
-    """Reads the job from the name of a checkpoint's folder. None: the name has another format."""
+    """Reads the job's name from the name of a checkpoint's folder, or None from other names."""
     label = _FOLDER.fullmatch(name)
     return label and label[1]
 
@@ -96,8 +96,9 @@ def list_checkpoints(
 ) -> list[StoredCheckpoint]:
     """Returns the published checkpoints of a folder or fsspec URL, beginning with the newest.
 
-    storage_options: passed to fsspec if `folder` is a URL. Raises NotFound (there is no such
-    folder), Unavailable, Unimplemented (the package for the URL is not installed).
+    storage_options: options that are passed to fsspec if `folder` is a URL. Raises NotFound (the
+    folder does not exist), Unavailable, and Unimplemented (the package for the URL is not
+    installed).
     """
     path = os.fspath(folder)
     if is_url(path):
@@ -122,7 +123,7 @@ def choose_removals(
     stored: list[StoredCheckpoint], keep_last: int, keep_best: int,
     metric_of: Callable[[StoredCheckpoint], float | None],
 ) -> list[StoredCheckpoint]:
-    """Returns the checkpoints to remove from an object store, by the same rule as retention.cc."""
+    """Returns the checkpoints to remove from an object store, by keep_last and keep_best."""
     alike = [one for one in stored if one.job == stored[0].job]
     kept = set(alike[: max(keep_last, 1)])
     if keep_best > 0:

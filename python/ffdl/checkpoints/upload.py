@@ -41,23 +41,25 @@ class CheckpointUpload:
 
     The constructor downloads the newest published checkpoint from the URL, unless the folder
     already contains this checkpoint or a newer one. So a job with ``resume=True`` can also continue
-    on a machine whose folder is empty. A thread checks the folder, and uploads the newest published
-    checkpoint. The end of the ``with`` block waits until the newest checkpoint is uploaded, and
-    raises an error if this upload fails. If an exception ends the block, the block does not wait.
-    Create a CheckpointUpload in every worker. At any time, only one of the processes that share the
-    folder uploads. If this process dies, another process continues the uploads.
+    on a machine whose folder is empty. A background thread looks for new checkpoints in the folder,
+    and uploads the newest published checkpoint. The end of the ``with`` block waits until the
+    newest checkpoint is uploaded, and raises an error if this upload fails. If an exception ends
+    the ``with`` block, the block does not wait for the upload. Create a CheckpointUpload in every
+    worker. At any time, only one of the processes that share the folder uploads. If the uploading
+    process dies, another process continues the uploads.
 
     options: the CheckpointOptions of the session. The staging folder is ``options.folder``.
-    ``keep_last`` and ``keep_best`` apply to this folder and to the URL. If ``skip_damaged`` is set,
-    an incomplete copy at the URL is skipped.
-    url: a URL that fsspec supports. Only one job at a time may use the URL.
-    interval_s: the seconds between two checks of the folder.
+    ``keep_last`` and ``keep_best`` limit the checkpoints in the folder, and also those at the URL.
+    If ``skip_damaged`` is set, an incomplete copy at the URL is skipped.
+    url: a URL that fsspec supports, such as s3://BUCKET/PATH. Only one job at a time may use the
+    URL.
+    interval_s: the seconds between two checks of the folder for new checkpoints.
     storage_options: options that are passed to fsspec with the URL.
 
     Raises InvalidArgument, Unavailable, Exhausted (a full disk), NotFound (the bucket does not
     exist) and Corrupt (a copy at the URL is incomplete). Raises Conflict if another job uploads to
-    the URL. Raises Unimplemented if a package that fsspec needs for the URL is not installed. See
-    docs/guide/checkpoints.md.
+    the URL. Raises Unimplemented if a package that fsspec needs for the URL is not installed.
+    docs/guide/checkpoints.md describes uploads.
     """
 
     def __init__(
@@ -98,12 +100,12 @@ class CheckpointUpload:
         return self._uploads
 
     def status(self) -> None:
-        """Raises the error of the last upload if it failed. The thread retries failed uploads."""
+        """Raises the error of the last upload if that upload failed. Failed uploads are retried."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Ends the thread, and waits until the newest checkpoint in the folder is uploaded."""
+        """Ends the upload thread after the newest checkpoint in the folder is uploaded."""
         self._stop.set()
         self._thread.join()
         while not self._try(waits=True):

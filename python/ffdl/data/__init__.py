@@ -1,7 +1,7 @@
-"""Loads samples for elastic training. A step commits its samples together with its gradients.
+"""Loads samples for elastic training. Each step commits its samples together with its gradients.
 
-:class:`ElasticLoader` replaces PyTorch's ``DataLoader`` and ``DistributedSampler``. The loader
-needs only NumPy, and also accepts PyTorch tensors.
+:class:`ElasticLoader` replaces PyTorch's ``DataLoader`` and ``DistributedSampler``. The package
+ffdl.data needs only NumPy, and also accepts PyTorch tensors.
 """
 
 from .copies import local_copies

@@ -18,7 +18,7 @@ def local_copies(
     urls: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str], *, max_bytes: int,
     storage_options: dict[str, Any] | None = None,
 ) -> list[str]:
-    """Returns the local paths of files. Files at URLs are downloaded first.
+    """Returns the local paths of files, after a download of the files at URLs.
 
     ::
 
@@ -27,13 +27,14 @@ def local_copies(
 
     urls: URLs that fsspec supports, or local paths. Local paths are returned unchanged.
     folder: the folder for the copies of one job. All processes of the job on a host may share the
-    folder. An incomplete download is never used. A later call returns the same copy if the file at
-    the URL has not changed.
+    folder. An incomplete download is never used. A later call of local_copies() returns the same
+    copy, unless the file at the URL has changed.
     max_bytes: the maximum total size of all copies in the folder. If there is not enough space, the
     call removes other copies, beginning with the least recently used copy.
 
-    Raises Exhausted (the files exceed max_bytes, or the disk is full), NotFound, InvalidArgument,
-    Unavailable, Unimplemented.
+    Raises Exhausted (the files exceed max_bytes, or the disk is full), NotFound, InvalidArgument
+    and Unavailable. Raises Unimplemented if the package that fsspec needs for a URL is not
+    installed.
     """
     if isinstance(urls, (str, os.PathLike)):
         raise InvalidArgument(f"copy files: 'urls' is {urls!r}; pass a list of URLs")

@@ -1,7 +1,8 @@
-"""Forecasts this worker's samples in the next steps, if world and batch size stay the same. Pure.
+"""Computes this worker's samples in the next steps if world and batch size stay the same.
 
-The loader discards a batch that it has read ahead if the ledger returns other ranges. So a wrong
-forecast costs only time. If the order is GLOBAL, use SampleLedger.forecast().
+If the ledger later returns other ranges, the loader discards the batches that it has read ahead. So
+a wrong forecast costs only time. This module is for SampleOrder.ON_DEMAND. For SampleOrder.GLOBAL,
+use SampleLedger.forecast().
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ Ranges = tuple[Range, ...]
 
 
 def of_leases(leases: Ranges, count: int, steps: int) -> list[Ranges]:
-    """Returns the ranges of the next `steps` steps, each with the next `count` leased samples."""
+    """Returns the ranges of the next `steps` steps, if each step uses `count` leased samples."""
     ahead: list[Ranges] = []
     taken: list[Range] = []
     missing = count

@@ -1,6 +1,6 @@
 """Seeds the random generators that a data set may use.
 
-Seeding runs before each batch, so it must be fast.
+The loader seeds the generators before each batch, so seeding must be fast.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _position = ctypes.c_uint32() if _state is None else ctypes.c_uint32.from_addres
 
 
 def seed_generators(seed: int) -> None:
-    """Seeds `random`, `numpy.random` and, if loaded, PyTorch on the CPU.
+    """Seeds the generators of `random`, `numpy.random` and, if imported, PyTorch on the CPU.
 
-    seed: 0 to 2**32 - 1.
+    seed: a number from 0 to 2**32 - 1, as numpy.random requires.
     """
     np.random.seed(seed)
     numpys = _numpys_generator()

@@ -14,11 +14,12 @@ _numbers = itertools.count()  # number of the logged ledgers of this process
 
 
 def logged(on_stable: _OnStable | None, **options: Any) -> _OnStable | None:
-    """Returns a function that logs a commit and calls `on_stable`.
+    """Returns a function that logs a commit, and then calls `on_stable`.
 
-    If no log is requested, returns `on_stable`. The worker ID logs its first ledger in ID.commits,
-    and its second ledger in ID.commits-1. Each ledger has its own file, because an audit reads the
-    logs of only one data set. The worker's next incarnation appends to the same files.
+    If `ffdl run` has no option `--ledger-log`, returns `on_stable` itself. The worker with the id
+    ID logs its first ledger in ID.commits, and its second ledger in ID.commits-1. Each ledger has
+    its own file, because an audit reads the logs of only one data set. A restarted worker appends
+    to its earlier files.
 
     options: passed to CommitLog.open(). Raises Unavailable.
     """

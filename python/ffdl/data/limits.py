@@ -1,4 +1,4 @@
-"""Reports limits of the operating system that a call has reached."""
+"""Reports limits of the operating system, such as a full disk, that a call has reached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHAT_TO_RAISE = {  # by errno
 
 @contextlib.contextmanager
 def within_limits(doing: str) -> Iterator[None]:
-    """Converts an OSError of a limit that is reached to Exhausted."""
+    """Returns a context that converts an OSError about a reached limit to Exhausted."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Loads the batch of each step. Other processes can prefetch batches."""
+"""Loads the batch of each step. Separate processes can load batches ahead."""
 
 from __future__ import annotations
 
@@ -49,58 +49,66 @@ class ElasticLoader:
             trainer.step()
 
     The ledger commits the samples of a step together with the step's gradients. Each sample is used
-    once per epoch, even if workers join, leave or die. The workers' shares may differ in size, so
-    no sample is repeated or left out. If you do not use PyTorch, pass ``loader.ledger`` to
-    Session.open(), and iterate over batches().
+    once per epoch, even if workers join, leave or die. The workers' shares of a step may differ in
+    size, so no sample must be repeated or left out to make shares equal. If you do not use PyTorch,
+    pass ``loader.ledger`` to Session.open(), and iterate over batches().
 
     dataset: an object with ``__len__`` and ``__getitem__``, such as a data set of PyTorch or
-    Hugging Face. ``__getitems__`` is called if it exists. NumPy arrays, tuples of arrays with equal
-    numbers of rows, dicts of columns, ffdl.DataSource and ffdl.data.IterableShards also work. A
-    sample of a dict of columns is a dict of a row's values.
+    Hugging Face. If the data set has ``__getitems__``, one call of it reads all samples of a batch.
+    The data set may also be an array, a tuple of arrays with equal numbers of rows, a dict of
+    columns, a DataSource or an IterableShards. A sample of a dict of columns is a dict of a row's
+    values.
     batch_samples: the number of samples in a step, summed over all workers, if `order` is
-    SampleOrder.GLOBAL (the default). So the samples of a step do not depend on the number of
-    workers. If `order` is ON_DEMAND, batch_samples is the number of samples in a batch of this
-    worker. So a faster worker may pass a larger number to get more samples. The last batch of an
-    epoch may have fewer samples.
-    epochs: the number of epochs after which the training ends. None: 1 epoch, or no limit if
-    `steps` is given.
+    SampleOrder.GLOBAL (the default). With SampleOrder.GLOBAL, the samples of a step do not depend
+    on the number of workers. If `order` is ON_DEMAND, batch_samples is the number of samples in a
+    batch of this worker. With ON_DEMAND, a faster worker may pass a larger batch_samples, to use
+    more samples in each step. The last batch of an epoch may have fewer samples.
+    epochs: the number of epochs after which the training ends. By default, `epochs` is 1, or
+    unlimited if `steps` is given.
     steps: the session's step after which the training ends. batches() of the trainer or of this
-    loader checks the limit. Only allowed with a session.
+    loader checks the limit. The argument `steps` is only allowed with a session.
     sampler: an iterable of the sample numbers of an epoch, such as a ``WeightedRandomSampler`` of
-    PyTorch. Every worker must create an equal sampler. For each epoch the loader seeds the random
-    generators from `seed` and the epoch's number. Then it calls the sampler's set_epoch(), if this
-    method exists, and reads all sample numbers. The ledger commits each position in this list once.
-    batch_sampler: an iterable of lists of sample numbers, in place of `sampler`. Each list is the
-    batch of a step, so each list except the last must have batch_samples numbers.
+    PyTorch. Every worker must create a sampler that returns the same numbers. For each epoch the
+    loader seeds the random generators from `seed` and the epoch's number, and calls the sampler's
+    set_epoch(), if this method exists. Then the loader reads the sampler's list of all sample
+    numbers. The ledger commits each position in the sampler's list once.
+    batch_sampler: an iterable of lists of sample numbers, in place of `sampler`. Each list of a
+    batch_sampler is the batch of a step, so each list except the last must have batch_samples
+    numbers.
     shuffle, seed, partition_samples, window_partitions, micro_batch_samples, batch_size_controller,
-    partitions_wanted, on_stable: options of make_session_ledger(). ON_DEMAND requires
-    partition_samples. window_partitions is the number of partitions whose samples are shuffled
-    together. If ``ffdl run --ledger-log FOLDER`` starts the worker, the commits that on_stable
-    receives are also logged in FOLDER.
-    store, id: the Store of the ledger, and the worker's id in the ledger. Only for workers without
-    a session. loader.ledger.commit() commits a batch. `order` must be ON_DEMAND.
-    job, lineage, from_, lease_s: options of make_store_ledger(). Set lineage and from_ if the job
-    continues from a checkpoint.
+    partitions_wanted, on_stable: options of make_session_ledger(). SampleOrder.ON_DEMAND requires
+    partition_samples, because it assigns whole partitions to workers. window_partitions is the
+    number of partitions whose samples are shuffled together. If ``ffdl run --ledger-log FOLDER``
+    starts the worker, the commits that on_stable receives are also logged in FOLDER.
+    store, id: the Store of the ledger, and the worker's id in the ledger, for workers without a
+    session. If `store` is set, loader.ledger.commit() commits a batch, and `order` must be
+    ON_DEMAND.
+    job, lineage, from_, lease_s: options of make_store_ledger(), only allowed with `store`. Set
+    lineage and from_ if the job continues from a checkpoint.
     learner: the worker's Learner, if the worker uses a parameter server. all_parts() returns each
-    batch with the ranges of its samples. A push with these ranges commits the batch. `order` must
-    be ON_DEMAND.
-    collate_fn: makes a batch from a list of samples. None: ffdl.data.collate.
-    num_workers: the number of processes that load batches. 0: next() loads them in this process.
-    Create the loader before the session. Otherwise these processes inherit the session's
-    connections and keep them open.
+    batch with the ranges of its samples. If the learner pushes a gradient with the ranges of a
+    batch, the push commits the batch. If `learner` is set, `order` must be ON_DEMAND.
+    collate_fn: makes a batch from a list of samples. By default, collate_fn is ffdl.data.collate.
+    num_workers: the number of processes that load batches. If num_workers is 0, next() loads the
+    batches in this process. Create the loader before the session. Loading processes that start
+    after the session inherit the session's connections, and keep the connections open.
     prefetch_factor: the number of batches that each process loads ahead.
-    worker_init_fn: a function that each loading process calls first, with its number (from 0). In
-    these processes ``torch.utils.data.get_worker_info()`` works as with a DataLoader.
-    multiprocessing_context: 'fork', 'spawn' or 'forkserver'. None: the default of multiprocessing.
-    pin_memory: True: the tensors of a batch are copied to page-locked memory if CUDA is available.
+    worker_init_fn: a function that each loading process calls first, with the number of the process
+    (from 0). In a loading process, ``torch.utils.data.get_worker_info()`` works as with a
+    DataLoader.
+    multiprocessing_context: 'fork', 'spawn' or 'forkserver'. By default, the processes start by the
+    default method of multiprocessing.
+    pin_memory: if True and CUDA is available, the tensors of a batch are copied to page-locked
+    memory.
 
     If seed_generators is True (the default), the random generators are seeded before each batch
-    from `seed` and the position of the batch's first sample. These are the generators of
+    from `seed` and the position of the batch's first sample. The seeded generators are those of
     ``random``, ``numpy.random`` and PyTorch on the CPU. So random augmentation does not depend on
     the process that loads the batch. If num_workers is above 0, large arrays of a batch are in
-    shared memory. The loader uses this memory again after the program has deleted all arrays of the
-    batch.
-    Threads: one thread at a time. In a session, only the session's thread. Raises InvalidArgument.
+    shared memory. After the program has deleted all arrays of a batch, the loader uses the batch's
+    memory for another batch.
+    Threads: one thread may use the loader at a time. With a session, only the session's thread may
+    use the loader. Raises InvalidArgument.
     """
 
     def __init__(
@@ -209,24 +217,25 @@ class ElasticLoader:
 
     @property
     def taken(self) -> int:
-        """The number of this worker's samples in this step. This number weights the gradient."""
+        """The number of this worker's samples in this step: the weight of its gradient."""
         return self.ledger.taken
 
     @property
     def batch_samples(self) -> int:
-        """The `batch_samples` that this loader was created with."""
+        """The argument `batch_samples` with which this loader was created."""
         return self._batch_samples
 
     @property
     def steps(self) -> int | None:
-        """The number of steps after which the training ends. None: it ends after all epochs."""
+        """The step after which the training ends, or None if only `epochs` ends the training."""
         return self._steps
 
     @property
     def skipped(self) -> int:
         """The number of corrupt samples that were left out of batches (skip_corrupt=True).
 
-        The steps still commit these samples, and count them in the worker's weight.
+        A step also commits its corrupt samples, and counts them in the weight of the worker's
+        gradient.
         """
         return self._skipped
 
@@ -242,7 +251,7 @@ class ElasticLoader:
         return -(-self._samples // self.ledger.batch_samples)
 
     def __iter__(self) -> Iterator[Any]:
-        """Raises InvalidArgument, because the samples are committed step by step."""
+        """Raises InvalidArgument: use batches(), because samples are committed step by step."""
         raise InvalidArgument(
             "iterate over a loader: it does not know which samples are committed; write 'for batch "
             "in trainer.batches()' with the trainer of ffdl.torch.elastic(model, optimizer, "
@@ -252,9 +261,9 @@ class ElasticLoader:
     def next(self) -> Any:
         """Returns the batch of the present step, or None if this worker has no batch.
 
-        After None, call end_step(0). If the step is repeated, call next() again, because the ledger
-        may then assign other samples. Raises the errors of the data set and collate_fn, and
-        PeerLost (a loading process has ended).
+        If next() returns None, call session.end_step(0). If a step is repeated, call next() again,
+        because the ledger may assign other samples to the repeated step. Raises the errors of the
+        data set and collate_fn, and PeerLost (a loading process has ended).
         """
         for _, batch in self.next_parts(parts.whole):
             return batch
@@ -266,11 +275,12 @@ class ElasticLoader:
         """Yields a pair for each part of the step's batch: the part's sample ranges, and the part.
 
         cut: a function that divides the ranges of a step into parts. ffdl.data.parts contains such
-        functions. Pass the same function in each step, because the loader loads later steps ahead.
+        functions. Pass the same function `cut` in each step, because the loader already loads the
+        parts of later steps.
         samples: the number of samples that this worker takes in this step, if `order` is ON_DEMAND.
         None: batch_samples.
 
-        Yields nothing if this worker has no samples in the step. If all samples of a part are
+        Yields no pair if this worker has no samples in the step. If all samples of a part are
         corrupt, the part is None. Raises the errors of next().
         """
         if samples is None:
@@ -306,9 +316,11 @@ class ElasticLoader:
                     break
 
         In a step without samples for this worker, batches() calls end_step(0) itself. If the worker
-        leaves the job in such a step, the iteration ends, and ``is_done`` may be False. When all
-        epochs or steps are done, batches() waits until the last step is stable, and leaves the job.
-        Raises InvalidArgument if the loop did not call end_step(), and the errors of next().
+        leaves the job in a step without samples, the iteration ends, and ``is_done`` may be False.
+        When all epochs or steps are done, batches() waits until the last step is stable (cannot be
+        undone), and leaves the job.
+        Raises InvalidArgument if the loop did not call end_step() after a batch, and the errors of
+        next().
         """
         while True:
             while not self.is_done and (self._steps is None or session.step < self._steps):
@@ -341,8 +353,8 @@ class ElasticLoader:
 
         Use all_parts() if the loader has a store or a learner. Commit each part before you request
         the next part. If all remaining samples of an epoch are assigned to other workers,
-        all_parts() calls ledger.wait(). Raises Timeout, the errors of ledger.wait(), and those of
-        next().
+        all_parts() waits for the next epoch or for samples of dead workers (ledger.wait()). Raises
+        Timeout, the errors of ledger.wait(), and those of next().
         """
         while not self.is_done:
             is_given = False
@@ -355,10 +367,11 @@ class ElasticLoader:
     def state_dict(self) -> dict[str, Any]:
         """Returns the position in the data, for a checkpoint.
 
-        After a step, the position is equal at all workers. If the loader has a store, the position
-        includes the commits of all workers. While the program saves this position and the model in
-        a checkpoint, no worker may commit samples. Raises InvalidArgument if the loader belongs to
-        a learner. In this case, save a cut of the parameter server, which contains the position.
+        In a session, the position is equal on all workers after a step. If the loader has a store,
+        the position includes the commits of all workers. While the program saves the position and
+        the model in a checkpoint, no worker may commit samples. Raises InvalidArgument if the
+        loader has a learner. With a learner, save a cut of the parameter server, which contains the
+        position.
         """
         if self._over == "learner":
             raise InvalidArgument(
@@ -370,10 +383,10 @@ class ElasticLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores the position that state_dict() returned, before the session opens.
 
-        The saved loader must have had the same options. If the loader has a store, create
-        ElasticLoader(lineage=..., from_=state["ledger"]) at all workers instead. This lineage must
-        be larger than the lineage of the ledger in the store. Raises Corrupt, InvalidArgument (the
-        loader has a store or a learner).
+        The loader whose state was saved must have had the same options. If the loader has a store,
+        do not call load_state_dict(), but create ElasticLoader(lineage=..., from_=state["ledger"])
+        on all workers. The new lineage must be larger than the lineage of the ledger in the store.
+        Raises Corrupt, InvalidArgument (the loader has a store or a learner).
         """
         if self._over != "session":
             instead = "create the parameter server with its cut, which has the position"

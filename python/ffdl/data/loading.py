@@ -1,4 +1,4 @@
-"""Reads samples and makes batches of them."""
+"""Reads samples, and makes batches from the samples."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _NUMBERS = (np.ndarray, np.generic, bool, int, float, complex)
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Makes a batch of samples that all have the same structure and shapes.
+    """Makes a batch from a list of samples that all have the same structure and shapes.
 
-    Numbers and arrays are stacked into an array. Tuples and lists become a tuple of batches, one
-    per field. Dicts become a dict of batches. Samples of other types are returned as a list.
+    Numbers and arrays are stacked into an array. Samples that are tuples or lists become a tuple of
+    batches, one per field. Samples that are dicts become a dict of batches. Samples of other types
+    are returned as a list.
     If samples are tensors or contain tensors, collate() calls PyTorch's ``default_collate``. Raises
     InvalidArgument if the samples' shapes or lengths differ.
     """
@@ -68,7 +69,8 @@ def enter_process(
 ) -> None:
     """Begins a loading process: sets what get_worker_info() of PyTorch returns, and calls `init`.
 
-    PyTorch is left out if neither the data set nor the functions have imported it.
+    If nothing has imported PyTorch in this process, nothing can call get_worker_info(), so it is
+    not set.
     """
     if "torch" in sys.modules:
         from torch.utils.data._utils import worker
@@ -85,13 +87,13 @@ class Loaded(NamedTuple):
 
 
 class Loading:
-    """Loads the samples with given numbers as a batch, in this process or another process."""
+    """A callable that loads the samples with given numbers as a batch, in any process."""
 
     def __init__(
         self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None, seed: int | None,
         order: SampledOrder | None = None, partition_samples: int = 1,
     ) -> None:
-        """order: maps the ledger's sample numbers to the data set's. None: both are equal."""
+        """order: maps the ledger's sample numbers to the data set's. None: no mapping."""
         self.samples = size_of(dataset) if order is None else order.samples
         self._order = order
         self._partition_samples = partition_samples  # used only with an order
@@ -110,7 +112,8 @@ class Loading:
     def __call__(self, numbers: npt.NDArray[np.int64], first: tuple[int, int]) -> Loaded:
         """Loads the samples with these numbers, and makes a batch of them.
 
-        first: (partition, position) of the first sample. Positions continue from epoch to epoch.
+        first: (partition, position) of the first sample. Positions continue from epoch to epoch, so
+        each epoch has other random numbers.
         """
         if self._seed is not None:
             seed_generators(zlib.crc32(f"{self._seed} {first}".encode()))

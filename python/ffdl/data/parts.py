@@ -1,4 +1,4 @@
-"""Cuts the samples of a step into parts. Pure."""
+"""Functions that cut the samples of a step into parts, for next_parts() and all_parts()."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def count(ranges: Ranges) -> int:
 
 
 def whole(ranges: Ranges) -> list[Ranges]:
-    """Returns all ranges as one part. Returns no part if there are no ranges."""
+    """Returns all ranges of a step as one part, or no part if there are no ranges."""
     return [ranges] if ranges else []
 
 
 def of_one_range(ranges: Ranges) -> list[Ranges]:
-    """Returns each range as a part, for pushes that commit one range at a time."""
+    """Returns each range of a step as a part, for pushes that commit one range at a time."""
     return [(one,) for one in ranges]
 
 
 def every(samples: int) -> Cut:
-    """Returns a function that cuts ranges into parts of `samples` samples.
+    """Returns a function that cuts the ranges of a step into parts of `samples` samples.
 
     The last part may be smaller.
     """
@@ -38,7 +38,7 @@ def every(samples: int) -> Cut:
 
 
 def at_most(samples: int) -> Cut:
-    """Returns a function that cuts ranges into the fewest parts of at most `samples` samples.
+    """Returns a function that cuts a step into the fewest parts of at most `samples` samples.
 
     The parts have nearly equal sizes.
     """

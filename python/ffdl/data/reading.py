@@ -33,7 +33,8 @@ class Columns:
 def by_rows(dataset: Any) -> Any:
     """Returns a dict of columns as a data set of rows, and other data sets unchanged.
 
-    A dict whose keys are strings is a dict of columns. A dict whose keys are numbers is a data set.
+    A dict whose keys are strings is a dict of columns. A dict whose keys are numbers is already a
+    data set of samples.
     """
     if isinstance(dataset, dict) and dataset and all(isinstance(key, str) for key in dataset):
         return Columns(dataset)
@@ -47,7 +48,7 @@ def is_arrays(dataset: Any) -> bool:
 
 
 def rows_of(dataset: Any, numbers: npt.NDArray[np.integer[Any]]) -> list[Any]:
-    """Returns the samples with these numbers as a list. `dataset` must not be a DataSource."""
+    """Returns the samples with these `numbers` as a list. `dataset` must not be a DataSource."""
     if is_arrays(dataset):
         arrays = dataset if isinstance(dataset, tuple) else (dataset,)
         taken = [array[numbers] for array in arrays]

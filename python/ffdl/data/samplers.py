@@ -25,14 +25,14 @@ _HINT = (
 class SampledOrder:
     """Maps the positions of an epoch to the sample numbers that a sampler returns.
 
-    Each process iterates over its copy of the sampler for each epoch. Before each iteration,
-    SampledOrder seeds the random generators from `seed` and the epoch's number. So all processes
-    have the same order, also after a restart.
+    For each epoch, each process iterates over its own copy of the sampler. Before each iteration,
+    SampledOrder seeds the random generators from `seed` and the epoch's number. So the sampler
+    returns the same order in all processes, also after a restart.
     """
 
     def __init__(self, sampler: Iterable[Any], seed: int, dataset_samples: int,
                  batch_samples: int | None = None) -> None:
-        """batch_samples: the length of the sampler's lists. None: the sampler yields numbers."""
+        """batch_samples: the length of the sampler's lists, or None if it yields numbers."""
         self._sampler = sampler
         self._name = type(sampler).__name__
         self._seed = seed
@@ -57,7 +57,7 @@ class SampledOrder:
 
     @property
     def checksum(self) -> int:
-        """The checksum of the first epoch's order, which must be equal at all workers."""
+        """The checksum of the first epoch's order, which must be equal on all workers."""
         return zlib.crc32(self._of(0).tobytes())
 
     def numbers(self, places: npt.NDArray[np.int64], epoch: int) -> npt.NDArray[np.int64]:

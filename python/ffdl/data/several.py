@@ -1,4 +1,4 @@
-"""Mixes or splits data sets by weight. Sample positions are computed, not stored."""
+"""Mixes or splits data sets by weight. The sample numbers of mixtures and parts are computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Array = npt.NDArray[np.integer[Any]]
 
 
 def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Combines data sets by weight.
+    """Combines data sets into one mixture, according to weights.
 
     ::
 
@@ -25,9 +25,10 @@ def mix(datasets: Sequence[Any], weights: Sequence[float]) -> Any:
         loader = ffdl.data.ElasticLoader(data, batch_samples=64)
 
     In any part of the mixture, the share of each data set is proportional to its weight. The
-    mixture ends when each data set has been used completely. Data sets that end earlier are
-    repeated. So no sample is left out. An item of the mixture is one sample. If all data sets are
-    of type ffdl.DataSource, mix() calls ffdl.mix_sources(). Raises InvalidArgument.
+    mixture ends when each data set has been used completely, so no sample is left out. A data set
+    that ends before the end of the mixture is repeated. An item of the mixture is one sample. If
+    all data sets are of type ffdl.DataSource, mix() calls ffdl.mix_sources(). Raises
+    InvalidArgument.
     """
     sources = [isinstance(dataset, DataSource) for dataset in datasets]
     if datasets and all(sources):
@@ -48,9 +49,10 @@ def split(dataset: Any, weights: Sequence[float], seed: int = 0) -> list[Any]:
         train, evaluate = ffdl.data.split(data, [0.9, 0.1])
 
     Each sample is in exactly one part. Calls with equal weights, seeds and numbers of samples
-    return equal parts. The size of a part is proportional to its weight, rounded to a 1000th of all
-    samples. If `dataset` is an ffdl.DataSource, split() calls ffdl.split_source(). Raises
-    InvalidArgument, for example if a part would have no samples.
+    return equal parts, so all workers get the same parts. The size of a part is proportional to its
+    weight, rounded to a thousandth of the sum of all weights. If `dataset` is an ffdl.DataSource,
+    split() calls ffdl.split_source(). Raises InvalidArgument, for example if a part would have no
+    samples.
     """
     if isinstance(dataset, DataSource):
         return list(split_source(dataset, list(weights), seed=seed))

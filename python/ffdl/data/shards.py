@@ -1,4 +1,4 @@
-"""Data sets that only support iteration."""
+"""An indexed data set of shards that only support iteration."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ class IterableShards:
                                          order=ffdl.SampleOrder.ON_DEMAND, partition_samples=1000)
 
     shards: a list of iterables, or of functions that return iterables. Each iteration over a shard
-    must return the same samples.
-    counts: the number of samples of each shard. None: the constructor iterates over all shards once
-    and counts the samples.
+    must return the same samples, because a shard may be read again.
+    counts: the number of samples of each shard. Without `counts`, the constructor iterates over all
+    shards once and counts the samples.
 
-    To find a sample, the iteration continues after the last sample that was read. If the requested
-    sample is earlier or in another shard, the iteration starts again at the beginning of the
-    sample's shard. So read the samples of a shard in order: use Shuffle.NONE, or PARTITIONS with
-    large partitions. Each process iterates independently of other processes. Raises
-    InvalidArgument. Reading raises Corrupt if a shard has fewer samples than its count.
+    To find a sample, IterableShards iterates on from the last sample that was read. If the
+    requested sample is earlier or in another shard, the iteration starts again at the beginning of
+    the sample's shard. So read the samples of a shard in order: use Shuffle.NONE, or
+    Shuffle.PARTITIONS with large partitions. Each loading process iterates over the shards
+    independently of other processes. Raises InvalidArgument. Reading raises Corrupt if a shard has
+    fewer samples than its count.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class IterableShards:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the state without the iteration, which another process must restart."""
+        """Returns the state for pickle, without the present iteration, which cannot be pickled."""
         return self.__dict__ | {"_open": -1, "_rest": iter(()), "_next": 0}
 
     def _begin(self, number: int) -> Iterator[Any]:

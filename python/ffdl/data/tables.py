@@ -1,4 +1,4 @@
-"""Opens Parquet and Arrow files as data sets, if pyarrow is installed."""
+"""Opens Parquet and Arrow files as data sets. Requires pyarrow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_parquet(
     paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
     skip_corrupt: bool = False,
 ) -> TableSource:
-    """Opens Parquet files as a data set of rows, in the order of `paths`. See TableSource."""
+    """Opens Parquet files as a TableSource, a data set of rows in the order of `paths`."""
     return TableSource(_ParquetFile, paths, columns, cached_bytes, skip_corrupt)
 
 
@@ -34,12 +34,12 @@ def open_arrow(
     paths: Sequence[_Path], columns: Sequence[str] | None = None, *, cached_bytes: int = 1 << 28,
     skip_corrupt: bool = False,
 ) -> TableSource:
-    """Opens Arrow IPC files and streams (Feather, Hugging Face) as a data set. See TableSource."""
+    """Opens Arrow IPC files and streams (Feather, Hugging Face) as a TableSource of rows."""
     return TableSource(_ArrowFile, paths, columns, cached_bytes, skip_corrupt)
 
 
 class SkippedRows(NamedTuple):
-    """Counts of the data that a TableSource has left out. See TableSource.skipped."""
+    """Counts of the data that a TableSource has left out, as TableSource.skipped explains."""
 
     samples: int
     bytes: int
@@ -54,29 +54,30 @@ class TableSource:
         data = ffdl.data.open_parquet(["a.parquet", "b.parquet"], columns=["tokens", "label"])
         loader = ffdl.data.ElasticLoader(data, batch_samples=64, partition_samples=10_000)
 
-    Created by open_parquet() and open_arrow(). Each row is a sample. read() returns rows as a dict
-    of columns. A column of numbers is a NumPy array. A column of fixed-size lists of numbers is a
-    two-dimensional NumPy array. Any other column (text, bytes, lists, structures) is a list of
-    Python values. If no collate_fn is set, ElasticLoader returns a batch as a dict of columns. A
-    collate_fn receives a list of rows, each as a dict.
+    A TableSource is created by open_parquet() or open_arrow(). Each row is a sample. read() returns
+    rows as a dict of columns. A column of numbers is a NumPy array. A column of fixed-size lists of
+    numbers is a two-dimensional NumPy array. Any other column (text, bytes, lists, structures) is a
+    list of Python values. If no collate_fn is set, ElasticLoader returns a batch as a dict of
+    columns. If a collate_fn is set, it receives a list of rows, each as a dict.
 
-    A file consists of pieces: row groups (Parquet) or record batches (Arrow). Reading a row reads
-    the whole piece that contains the row. The most recently used pieces stay in memory, up to
-    ``cached_bytes``, but at least one piece. If rows are shuffled within partitions that are about
-    as large as a piece, each piece is read once per epoch. If all rows are shuffled together and
-    not all pieces fit in memory, a piece is read for each row.
+    A file consists of pieces: row groups (Parquet) or record batches (Arrow). To read a row, a
+    TableSource reads the whole piece that contains the row. The most recently used pieces stay in
+    memory, up to ``cached_bytes`` bytes, but at least one piece. If rows are shuffled within
+    partitions that are about as large as a piece, each piece is read once per epoch. If all rows
+    are shuffled together and not all pieces fit in memory, nearly every row needs another piece to
+    be read.
 
-    Each piece is validated as a whole before any of its values is used.
+    A TableSource validates each piece as a whole before it uses any of the piece's values.
 
-    skip_corrupt: True: the rows of a corrupt piece are left out, and ``skipped`` counts them. A
-    file whose schema is not readable is left out, too. ``read()`` returns only the other rows, and
-    ``data[i]`` returns None for a row that is left out. False (the default): a corrupt piece or
-    schema raises Corrupt. A piece is corrupt if pyarrow cannot decode it, or if a Parquet page does
-    not match its checksum.
+    skip_corrupt: if True, the rows of a corrupt piece are left out, and ``skipped`` counts these
+    rows. With skip_corrupt, a file whose schema is not readable is left out, too. For a row that is
+    left out, ``data[i]`` returns None, and ``read()`` returns only the other rows. By default,
+    skip_corrupt is False, and a corrupt piece or schema raises Corrupt. A piece is corrupt if
+    pyarrow cannot decode the piece, or if a Parquet page does not match its checksum.
 
-    Threads: any thread, also in forked processes. A TableSource opens its files again when it is
-    unpickled. pyarrow reads and decompresses without the GIL. Pieces of one file are read one at a
-    time.
+    Threads: any thread may use a TableSource, also in forked processes. An unpickled TableSource
+    opens its files again. pyarrow reads and decompresses without the GIL. The pieces of one file
+    are read one at a time.
 
     Raises NotFound, Unavailable and Corrupt. If a piece is corrupt, the message names the file and
     the piece. Raises Unimplemented if pyarrow is missing, or if a file's format or types are not
@@ -127,7 +128,8 @@ class TableSource:
     def skipped(self) -> SkippedRows:
         """Counts of the data that this process has left out.
 
-        samples: the number of requested rows that were left out. A repeated request counts again.
+        samples: the number of requested rows that were left out. If a row is requested twice, it
+        counts twice.
         bytes: the total size of the files whose schema is not readable.
         first: the reason why the first file or row was left out.
         """
@@ -142,7 +144,7 @@ class TableSource:
     def read_left(
         self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]
     ) -> tuple[dict[str, Any], int]:
-        """Returns the result of read(), and the number of corrupt rows that are left out."""
+        """Returns the result of read(), and the number of corrupt rows that it leaves out."""
         table, given = self._take(np.asarray(indices, np.int64))
         columns = {name: self._values(name, table.column(name)) for name in self._types}
         return columns, int(given.size - given.sum())

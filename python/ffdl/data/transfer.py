@@ -1,4 +1,4 @@
-"""Sends batches between processes: small parts in a pipe, large parts in shared memory."""
+"""Sends batches between processes: small parts through a pipe, large parts in shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALIGNMENT = 64
 
 
 class Packed(NamedTuple):
-    """Describes a batch: the pickle if the pickle is small, and the places of parts in the file."""
+    """Describes a batch: its pickle if that is small, and the places of its parts in a file."""
 
     inline: bytes | None
     parts: list[tuple[int, int]]  # (offset, bytes): of the pickle if it is not inline, of arrays
@@ -25,9 +25,10 @@ class Packed(NamedTuple):
 
 
 def pack(batch: Any, file: int) -> Packed:
-    """Writes the large parts of a batch to `file`, from offset 0.
+    """Writes the large parts of a batch to `file`, from offset 0, and returns the description.
 
-    So the message about a batch is always small, and its sender never waits for the receiver.
+    The description of a batch is always small enough for a pipe, so its sender never waits for the
+    receiver.
     """
     buffers: list[memoryview] = []
 
@@ -59,7 +60,7 @@ def _write(file: int, view: memoryview, offset: int) -> None:
 
 
 class Slot:
-    """A file in memory for the large parts of one batch at a time."""
+    """A file in shared memory for the large parts of one batch at a time."""
 
     def __init__(self) -> None:
         self.file = os.memfd_create("ffdl-batch", os.MFD_CLOEXEC)
@@ -74,7 +75,7 @@ class Slot:
         return pickle.loads(pickled, buffers=views)
 
     def is_free(self) -> bool:
-        """Returns True if no array of the last batch is in use."""
+        """Returns True if the program uses no array of the last batch in this file any more."""
         if self._mapping is None:
             return True
         try:

@@ -1,4 +1,4 @@
-"""Windows of a long sequence of tokens, to train language models on."""
+"""Windows of a long sequence of tokens, for the training of language models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def windows(
     samples: int | None = None,
     seed: int = 0,
 ) -> Windows:
-    """Creates a data set of windows of a long sequence of tokens.
+    """Creates a data set of windows (parts of equal length) of a long sequence of tokens.
 
     ::
 
@@ -32,16 +32,18 @@ def windows(
         for x, y in trainer.batches():
             ...
 
-    A sample is a pair (x, y). x contains block_size consecutive tokens, and y[i] is the token after
-    x[i]. x and y are int64 arrays, or int64 tensors if `tokens` is a tensor.
+    A sample is a pair (x, y). The input x contains block_size consecutive tokens, and the target
+    y[i] is the token after x[i]. Both x and y are int64 arrays, or int64 tensors if `tokens` is a
+    tensor.
 
     tokens: a NumPy array, a numpy.memmap or a tensor, of one dimension and with more than
     block_size tokens.
-    stride: None: each sample begins at a random position, which depends only on the sample's number
-    and the seed. A number: samples begin at the multiples of this number. For an evaluation, use
-    stride=block_size, so that no token is predicted twice.
-    samples: the number of random windows in an epoch. None: 2**32, which is more than any training
-    uses. In this case, limit the training by the loader's `steps`. Each epoch has the same windows.
+    stride: the distance between the begins of two samples. Without `stride`, each sample begins at
+    a random position, which depends only on the sample's number and `seed`. For an evaluation, use
+    stride=block_size, so that each token is predicted at most once.
+    samples: the number of random windows in an epoch. The default of `samples` is 2**32, which is
+    more than any training uses, so the loader's `steps` must end the training. All epochs have the
+    same windows.
     Raises InvalidArgument.
     """
     return Windows(tokens, block_size, stride, samples, seed)
@@ -95,7 +97,7 @@ class Windows:
         return pairs
 
     def begins(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Returns the positions at which the windows with these numbers begin."""
+        """Returns the positions in the sequence at which the windows with these numbers begin."""
         if self._stride is not None:
             return (numbers * np.uint64(self._stride)).astype(np.int64)
         share = (_mixed(numbers, self._seed) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,4 +1,4 @@
-"""Loads batches in other processes before the training process needs the batches."""
+"""Loads batches in other processes before the training process needs these batches."""
 
 from __future__ import annotations
 
@@ -185,11 +185,11 @@ def _error_of(done: _Done) -> Exception:
 class WorkerPool:
     """Loads batches in several processes.
 
-    Each process loads its batches in the order of the calls of start(). Each batch has a key. If
-    keep() drops a batch that is not loaded yet, the batch is loaded and then discarded. The
-    processes start when the pool is created, so create the pool before a session opens. A process
-    that is forked while a session is open would keep the session's connections open.
-    Threads: one thread at a time.
+    Each process loads its batches in the order of the calls of start(). Each batch is identified by
+    a key. If keep() drops a batch that is not loaded yet, the batch is loaded and then discarded.
+    The processes start when the pool is created, so create the pool before a session opens. A
+    process that is forked while a session is open would keep the session's connections open.
+    Threads: one thread may use the pool at a time.
     """
 
     def __init__(
@@ -223,12 +223,12 @@ class WorkerPool:
         worker.give(number, arguments)
 
     def keep(self, keys: set[Hashable]) -> None:
-        """Drops all batches whose keys are not in `keys`."""
+        """Drops all batches whose keys are not in `keys`, because their samples have changed."""
         for key in [key for key in self._number_of if key not in keys]:
             self._forget(key)
 
     def take(self, key: Hashable) -> Any:
-        """Waits for a batch, and returns the batch. Raises the errors of loading, and PeerLost."""
+        """Waits for a batch, and returns it. Raises the errors of loading, and PeerLost."""
         number = self._number_of[key]
         worker = self._place_of[number]
         try:
@@ -244,7 +244,7 @@ class WorkerPool:
         return outcome.batch
 
     def close(self) -> None:
-        """Ends the processes. Batches that were returned stay valid."""
+        """Ends the loading processes. Batches that take() has returned stay valid."""
         if os.getpid() == self._owner:
             for worker in self._workers:
                 worker.close()

@@ -1,1 +1,1 @@
-"""Adapters for trainers of other libraries, which must be installed separately."""
+"""Adapters for the trainers of other libraries. ffdl does not install the libraries."""

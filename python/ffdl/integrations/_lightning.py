@@ -1,4 +1,4 @@
-"""Parts of ElasticStrategy for PyTorch Lightning: data, callbacks, and checks of options."""
+"""Helpers of ElasticStrategy for PyTorch Lightning: data, callbacks, and checks of options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .. import Conflict, Error, InvalidArgument, NotFound, SampleOrder, Shuffle,
 from .. import job_environment, open_store
 from ..data import ElasticLoader
 
-# Callbacks that change the training at the worker that runs them; the others would not follow.
+# Callbacks that change the training on the worker that runs them; the others would not follow.
 _CHANGERS = (
     of_lightning.BaseFinetuning, of_lightning.BatchSizeFinder, of_lightning.ModelPruning,
     of_lightning.GradientAccumulationScheduler, of_lightning.LearningRateFinder,
@@ -131,7 +131,7 @@ class Steps:
         return self._take()
 
     def loader(self, max_steps: int, max_epochs: int, seed: int) -> ElasticLoader:
-        """Returns the job's loader. Training ends at max_steps or max_epochs. -1: no limit."""
+        """Returns the job's loader, which ends at max_steps or max_epochs. -1: no such limit."""
         given = self._given
         ends = [end for end in (max_steps, max_epochs * len(self)) if end >= 0]
         context = given.multiprocessing_context
@@ -150,11 +150,11 @@ class Steps:
 class Feed:
     """Passes the job's steps to Lightning as batches, and updates Lightning's counters.
 
-    rest: the batches of the present step that Lightning has not taken yet.
+    rest: an iterator over the batches of this step that Lightning has not taken yet.
     """
 
     def __init__(self, trainer: Any, elastic: Any, of_epoch: int) -> None:
-        """of_epoch: the number of steps in an epoch."""
+        """of_epoch: the number of the job's steps in an epoch."""
         self.rest: Iterator[Any] = iter(())
         self._trainer = trainer
         self._fit = trainer.fit_loop
@@ -180,7 +180,7 @@ class Feed:
         return False
 
     def begin(self, begun: int) -> Any:
-        """Returns the step's first batch. begun: 1 if Lightning has counted the step, else 0."""
+        """Returns the first batch of a step. begun: 1 if Lightning has counted the step, else 0."""
         assert self._held is not None
         first, self.rest = self._held
         self._held = None
@@ -237,7 +237,7 @@ def on_device(trainer: Any, batch: Any) -> Any:
 
 
 class Callbacks(list):  # type: ignore[type-arg]
-    """The Trainer's callbacks. At a worker that calls no callbacks, the iterator is empty."""
+    """The Trainer's callbacks. On a worker other than the main worker, the iterator is empty."""
 
     def __init__(self, callbacks: list[Any], are_called: Callable[[], bool]) -> None:
         super().__init__(callbacks)
@@ -264,7 +264,7 @@ def take_over(trainer: Any) -> None:
 class Shared:
     """Shares Lightning's broadcast values and callbacks' states through the job's store.
 
-    A worker that trains alone has no store and shares nothing.
+    A worker that trains alone has no store, and shares nothing.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -285,7 +285,7 @@ class Shared:
     def broadcast(self, value: Any) -> Any:
         """Returns the value that the first caller passed. Paths are returned as text.
 
-        The n-th call of every worker returns the same value.
+        The n-th call of broadcast() returns the same value on every worker.
         """
         if self._store is None:
             return value

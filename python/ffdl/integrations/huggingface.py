@@ -1,6 +1,6 @@
-"""Hugging Face's Trainer with workers that join, leave and die. Requires transformers 5.
+"""A Hugging Face Trainer with workers that may join, leave and die. Requires transformers 5.
 
-Import this module before you create TrainingArguments.
+Import this module before you create TrainingArguments, which otherwise start torch.distributed.
 """
 
 from __future__ import annotations
@@ -63,18 +63,19 @@ class ElasticTrainer(transformers.Trainer):
         trainer = ElasticTrainer(model=model, args=arguments, train_dataset=dataset)
         trainer.train()
 
-    Start the program with ``ffdl run --workers 1:4 train.py``. If there is no launcher, the process
-    trains alone. A step has per_device_train_batch_size * gradient_accumulation_steps samples in
-    total, for any number of workers. If gradient_accumulation_steps > 1, the workers divide the
-    micro-batches of a step. The weights are then bitwise equal for any number of workers. After an
-    applied step, only the main worker logs, evaluates and saves. If a callback stops the training
-    at one worker, all workers stop. The arguments are the arguments of Trainer, and `elastic`.
+    Start the program with ``ffdl run --workers 1:4 train.py``. A process that no launcher has
+    started trains alone. A step has per_device_train_batch_size * gradient_accumulation_steps
+    samples in total, for any number of workers. If gradient_accumulation_steps > 1, the workers
+    divide the micro-batches of a step among themselves. With gradient_accumulation_steps > 1, the
+    trained weights are bitwise equal for any number of workers. After an applied step, only the
+    main worker (rank 0) logs, evaluates and saves. If a callback stops the training on one worker,
+    all workers stop. The constructor has the arguments of Trainer, and the argument `elastic`.
 
     elastic: a dict of options for ffdl.torch.elastic(). To resume, pass
     {"checkpoints": ffdl.CheckpointOptions(..., resume=True)}, not resume_from_checkpoint.
     Not supported: DeepSpeed, FSDP, several GPUs per worker, training sets without a length, a
-    second train(), and the arguments that docs/guide/huggingface.md lists. Each of these raises
-    InvalidArgument.
+    second train(), and the arguments that docs/guide/huggingface.md lists. A feature that is not
+    supported raises InvalidArgument.
     """
 
     def __init__(self, *args: Any, elastic: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -85,7 +86,7 @@ class ElasticTrainer(transformers.Trainer):
 
     @property
     def elastic(self) -> ffdl_torch.Elastic | None:
-        """The ffdl.torch.Elastic object of this training, or None before train()."""
+        """The trainer (ffdl.torch.Elastic) of this training, or None before train()."""
         return self._elastic
 
     def train(self, resume_from_checkpoint: Any = None, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Elastic workers for PyTorch Lightning's Trainer. This module needs lightning 2.6."""
+"""Elastic workers for PyTorch Lightning's Trainer. Requires lightning 2.6."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _APPLIED = (StepResult.CONTINUE, StepResult.WORLD_CHANGED)
 
 
 class ElasticStrategy(SingleDeviceStrategy):
-    """Lets workers join and leave while ``Trainer.fit`` trains an unchanged LightningModule.
+    """Lets workers join, leave and die while ``Trainer.fit`` trains a LightningModule.
 
     ::
 
@@ -33,19 +33,20 @@ class ElasticStrategy(SingleDeviceStrategy):
         trainer = lightning.Trainer(strategy=ElasticStrategy(), max_epochs=3)
         trainer.fit(module, loader)
 
-    Start the program with ``ffdl run --workers 1:4 train.py``. If there is no launcher, the process
-    trains alone. A step has batch_size * accumulate_grad_batches samples in total, for any number
-    of workers. Lightning counts a step as one batch. If accumulate_grad_batches > 1, each worker
-    computes some of a step's micro-batches. The weights are then bitwise equal for any number of
-    workers.
-    Only the main worker runs callbacks, logging, validation and saving, after steps that were
-    applied. A new main worker loads the callbacks' states from the job's store. If a callback stops
-    the training, all workers stop.
+    Start the program with ``ffdl run --workers 1:4 train.py``. A process that no launcher has
+    started trains alone. A step has batch_size * accumulate_grad_batches samples in total, for any
+    number of workers. Lightning counts a step of the job as one batch. If accumulate_grad_batches >
+    1, the workers divide the micro-batches of a step among themselves. With accumulate_grad_batches
+    > 1, the trained weights are bitwise equal for any number of workers.
+    Only the main worker (rank 0) runs callbacks, logging, validation and saving, after steps that
+    were applied. If another worker becomes the main worker, it loads the callbacks' states from the
+    job's store. If a callback stops the training, all workers stop.
 
-    options: options of ffdl.torch.elastic(), such as lease_s. In place of the ckpt_path of fit(),
-    use checkpoints=ffdl.CheckpointOptions(..., resume=True).
+    options: options of ffdl.torch.elastic(), such as lease_s. To resume a training, pass
+    checkpoints=ffdl.CheckpointOptions(..., resume=True), not the ckpt_path of fit().
     Not supported: manual optimization, a second fit(), training sets without a length, and the
-    features that docs/guide/lightning.md lists. Each of these raises InvalidArgument.
+    features that docs/guide/lightning.md lists. A feature that is not supported raises
+    InvalidArgument.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class ElasticStrategy(SingleDeviceStrategy):
 
     @property
     def elastic(self) -> ffdl_torch.Elastic:
-        """The ffdl.torch.Elastic of this training. It exists from on_fit_start on."""
+        """The trainer (ffdl.torch.Elastic) of this training, which exists from on_fit_start on."""
         expect(self._elastic is not None, "the training has not begun", "call fit() first")
         return self._elastic
 
@@ -148,8 +149,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     def optimizer_step(
         self, optimizer: Any, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
-        """Repeats a step of the job until it is applied, each time with the samples that are
-        due."""
+        """Repeats a step of the job until it is applied, each time with its present samples."""
         feed = self._feed
         while True:
             loss = closure()
@@ -169,7 +169,7 @@ class ElasticStrategy(SingleDeviceStrategy):
     def on_train_end(self) -> None:
         """Reports an early stop to the other workers, and leaves the job.
 
-        The report is sent with one more step.
+        The job makes one more step, which sends the report.
         """
         if self._trainer.should_stop:
             self.elastic.stop()

@@ -38,7 +38,7 @@ def draw_allocation(axes: Any, report: dict[str, Any], hours_max: float = math.i
 
 
 def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) -> None:
-    """Draws a line for each job. Grey: the job waits. Darker colours: more workers."""
+    """Draws a line for each job over time: grey while the job waits, darker with more workers."""
     from matplotlib import collections, colormaps
 
     most = max((count for *_, count in report["timeline"]), default=1)
@@ -69,7 +69,7 @@ def draw_jobs(axes: Any, report: dict[str, Any], hours_max: float = math.inf) ->
 
 
 def draw(report: dict[str, Any], path: pathlib.Path) -> None:
-    """Draws the workers in use in the upper part of a picture, and the jobs below."""
+    """Draws a picture with the workers in use over time, and below it a line for each job."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -90,7 +90,7 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> None:
 
 
 def picture_of(arguments: list[str]) -> str:
-    """Returns the FILE of ``--timeline`` if it is a picture, else an empty string."""
+    """Returns the FILE of ``--timeline`` if FILE is to be a picture, else an empty string."""
     for place, word in enumerate(arguments):
         name, _, value = word.partition("=")
         if name == "--timeline":
@@ -100,7 +100,7 @@ def picture_of(arguments: list[str]) -> str:
 
 
 def in_place_of(picture: str, data: str, arguments: list[str]) -> list[str]:
-    """Returns the arguments with the file `data` in place of the file `picture`."""
+    """Returns the command's arguments, with the file `data` in place of the file `picture`."""
     words = list(arguments)
     for place, word in enumerate(words):
         if word == f"--timeline={picture}":

@@ -12,7 +12,7 @@ from .summary import read_events, summarise
 
 
 def main(arguments: list[str]) -> int:
-    """Returns 0 if the run was drawn, else 1. Raises SystemExit(2) for wrong arguments."""
+    """Returns the exit code: 0 if the run was drawn, else 1. Wrong arguments: SystemExit(2)."""
     parser = argparse.ArgumentParser(
         prog="ffdl report", description="Draw plots of the throughput, stalls, staleness and "
         "loss of a run. Write them to report.png, and to report.html, which needs no other file.")

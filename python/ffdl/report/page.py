@@ -18,7 +18,7 @@ _LABEL_POINTS = 9.0  # from one label to the next
 
 
 def draw(summary: Summary) -> bytes:
-    """Returns the summary as a PNG."""
+    """Returns a picture (PNG) of the summary of a run."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -57,7 +57,7 @@ def draw(summary: Summary) -> bytes:
 
 
 def page(summary: Summary, picture: bytes) -> str:
-    """Returns an HTML page with the picture and the summary's tables."""
+    """Returns an HTML page with the picture of a run and the tables of its summary."""
     escape = html.escape
     image = base64.b64encode(picture).decode()
     stalls = [(f"{stall.seconds:.2f} s", f"{stall.milliseconds:.1f} ms", stall.reason)
@@ -133,10 +133,10 @@ def _draw_staleness(axis: Any, summary: Summary) -> None:
 
 
 def label_shifts(places: list[float], width: float) -> list[float]:
-    """Returns how far each label must move to the right to avoid overlaps.
+    """Returns how far each label of a panel must move to the right to avoid overlaps.
 
     places: the labels' positions from left to right, in points.
-    width: the width of the panel, in points. A label that would leave the panel does not move.
+    width: the width of the panel, in points. A label that would leave the panel keeps its place.
     """
     shifts = []
     free_from = 0.0

@@ -21,12 +21,13 @@ class RunLog:
         log.write("step", step=session.step, samples=len(x), loss=loss, workers=session.world.size)
 
     folder: the folder of all processes of the run. RunLog creates a missing folder.
-    name: the name of the process. None: the worker's id if `ffdl run` started this process,
-    otherwise ``process-PID``.
+    name: the name of the process, and of its file. By default, `name` is the worker's id if `ffdl
+    run` started this process, otherwise ``process-PID``.
 
-    If the file exists, RunLog appends lines. When write() returns, the line has been passed to the
-    operating system. NaN and infinities are written as null, because JSON cannot represent them.
-    Threads: one thread at a time. Raises OSError.
+    If the file exists, RunLog appends lines. When write() returns, the operating system has the
+    line, so a kill of the process does not lose the line. NaN and infinities are written as null,
+    because JSON has no such numbers.
+    Threads: one thread at a time may use a RunLog. Raises OSError.
     """
 
     def __init__(self, folder: str | os.PathLike[str], name: str | None = None) -> None:
@@ -37,7 +38,7 @@ class RunLog:
         self._file = (path / f"{self.name}.jsonl").open("a", encoding="utf-8")
 
     def write(self, event: str, **fields: Any) -> None:
-        """Writes one event. The field ``t_s`` is the time in seconds, by the clock of the host."""
+        """Writes one event, with the time in seconds by the host's clock in the field ``t_s``."""
         line = {"event": event, "t_s": round(time.time(), 4), "worker": self.name, **fields}
         plain = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -47,7 +48,7 @@ class RunLog:
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file. All lines have already been written."""
+        """Closes the file. All lines are already in the file."""
         self._file.close()
 
     def __enter__(self) -> RunLog:

@@ -24,7 +24,8 @@ HAPPENED = ("start", "kill", "death", "leave", "restart")
 def read_events(run: pathlib.Path) -> list[Event]:
     """Returns the events in a file, or in all files *.jsonl of a folder, sorted by time.
 
-    The last line of a file may be incomplete if its writer was killed. Raises NotFound, Corrupt.
+    The last line of a file may be incomplete, because its writer may have been killed. Raises
+    NotFound, Corrupt.
     """
     paths = sorted(run.glob("*.jsonl")) if run.is_dir() else [run]
     if not paths or not run.exists():
@@ -60,7 +61,7 @@ def _read_file(path: pathlib.Path) -> list[Event]:
 
 @dataclass
 class Curve:
-    """A curve of values over the time in seconds."""
+    """A curve of values of a run over the time in seconds."""
 
     name: str
     seconds: list[float] = field(default_factory=list)

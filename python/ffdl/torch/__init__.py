@@ -1,13 +1,13 @@
 """ffdl for PyTorch: training with workers that join and leave, and a torch.distributed back end.
 
-``elastic(model, optimizer, loader)``: makes a training loop elastic. Workers may join, leave and be
-killed.
-``local_sgd(model, inner, outer, loader, every=H)``: makes a loop elastic over slow links. Workers
-make many local steps per average (DiLoCo).
+``elastic(model, optimizer, loader)``: makes a training loop elastic: its workers may join, leave
+and be killed.
+``local_sgd(model, inner, outer, loader, every=H)``: makes a loop elastic over slow networks,
+because workers make many local steps between two averages (DiLoCo).
 ``ParameterServerOptimizer(optimizer, name)``: trains with weights that the learners of one host
-share. By default no learner waits for another.
+share. By default, no learner of the server waits for another.
 ``init_process_group("ffdl")``, or ``"cpu:ffdl,cuda:nccl"``: runs the collectives of DDP, FSDP and
-other code on torch.distributed with ffdl.Communicator. PyTorch finds this back end even if
+other code on torch.distributed with ffdl.Communicator. PyTorch finds the back end ``ffdl`` even if
 ffdl.torch is not imported.
 """
 

@@ -1,4 +1,4 @@
-"""Converts checkpoints of elastic() to and from formats of PyTorch, Hugging Face and DCP.
+"""Converts checkpoints of elastic() to and from the formats of PyTorch, Hugging Face and DCP.
 
 docs/guide/checkpoints.md#files-of-others lists the content of each format.
 """
@@ -57,20 +57,21 @@ def export_checkpoint(
 ) -> Checkpoint:
     """Writes the newest checkpoint of a folder in the format of PyTorch, Hugging Face or DCP.
 
-    folder: the checkpoint folder of elastic() or local_sgd(), or the folder of one of its
-    checkpoints.
-    target: a new file if `format` is ``torch``, otherwise a new folder. A failed export leaves no
-    target.
-    format: the format of the target. ``torch``: a file for torch.load(), with the entries
-    ``model``, ``optimizer``, ``step`` and others. ``hf``: weights for from_pretrained(), and the
-    config.json of the folder `config`, if set. ``dcp``: the content of ``torch``, for
-    torch.distributed.checkpoint, with the names of get_state_dict().
-    model, optimizer: built as for the training. Required if the folder has no layout.json, or if
-    the model has values that no checkpoint contains, such as those of ``get_extra_state()``.
+    folder: the checkpoint folder of elastic() or local_sgd(), or the folder of one checkpoint.
+    target: a new file if `format` is ``torch``, else a new folder. A failed export leaves none.
+    format: the format of the target. The format ``torch`` is a file for torch.load(), with the
+    entries ``model``, ``optimizer``, ``step`` and others. The format ``hf`` is a folder for
+    from_pretrained(), with the weights and the config.json of `config`, if set. The format ``dcp``
+    is a folder for torch.distributed.checkpoint, with the content of ``torch`` and the names of
+    get_state_dict().
+    model, optimizer: objects that are built as for the training. Without layout.json, `model` and
+    `optimizer` are required, and also if the model has values that no checkpoint contains, such as
+    those of ``get_extra_state()``.
 
-    All data is checked, and every exported value is bitwise equal to the value in the checkpoint.
-    Raises NotFound (no checkpoint), Corrupt, InvalidArgument (the checkpoint is of another model;
-    the target exists), Unavailable, Unimplemented (safetensors is not installed).
+    The export checks all data of the checkpoint, and every exported value is bitwise equal to the
+    value in the checkpoint. Raises NotFound (no checkpoint), InvalidArgument (the checkpoint is of
+    another model, or the target exists), Unimplemented (safetensors is not installed), Corrupt and
+    Unavailable.
     """
     folder, target = os.fspath(folder), os.fspath(target)
     doing = f"export a checkpoint of '{folder}'"
@@ -119,25 +120,25 @@ def import_checkpoint(
     """Converts a file or folder of PyTorch, Hugging Face or DCP to a checkpoint.
 
     An elastic() with this folder and ``resume=True`` starts from the imported checkpoint. The
-    training then begins at the first sample.
+    training from an imported checkpoint begins at the first sample of the data.
 
-    source: a file or folder in the format that `format` names. ``torch``: the file may also contain
-    only a model's state_dict. ``hf``: the weights may be in several files. ``dcp``: use only files
-    that you trust, because PyTorch unpickles them.
-    folder: a new folder.
-    step: the number of the checkpoint's step. None: the step of the source, or 0 if the source has
-    no step.
-    job: the name of the job that starts from the checkpoint. The job's ``keep_last`` counts the
-    imported checkpoint.
+    source: a file or folder in the format that `format` names. A ``torch`` source is a file with
+    the entry ``model``, or with only a model's state_dict. An ``hf`` source is a weight file, or a
+    folder with one or several weight files. A ``dcp`` source must be a folder that you trust,
+    because PyTorch unpickles its files.
+    folder: the new folder of checkpoints, for CheckpointOptions.
+    step: the step number of the checkpoint. By default, `step` is the step number of the source, or
+    0 if the source has no step number.
+    job: the name of the job that starts from the checkpoint. The option ``keep_last`` of this job
+    also counts the imported checkpoint.
 
-    Pass the same model, optimizer and other arguments that the program passes to elastic(). The
-    model must be on the CPU. import_checkpoint() only adds missing optimizer state to these
-    arguments, and changes nothing else. Values that are not in the source, such as the optimizer's
-    state, are copied from these arguments.
+    Pass to import_checkpoint() the same model, optimizer and other arguments as to elastic(). The
+    model must be on the CPU. import_checkpoint() adds missing optimizer state to the optimizer, and
+    changes nothing else. Values that are not in the source are copied from the arguments.
 
-    Every imported value is bitwise equal to the value in the source. Raises InvalidArgument (a
-    value has another dtype or shape; the source is of another model or optimizer; the folder has
-    checkpoints), NotFound, Corrupt, Unavailable, Unimplemented.
+    Every imported value is bitwise equal to the value in the source. Raises InvalidArgument if a
+    value has another dtype or shape, if the source is of another model or optimizer, or if the
+    folder has checkpoints. Also raises NotFound, Corrupt, Unavailable and Unimplemented.
     """
     source, folder = os.fspath(source), os.fspath(folder)
     doing = f"import '{source}'"

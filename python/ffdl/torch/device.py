@@ -1,8 +1,8 @@
-"""Functions that differ between models on the CPU and models on a GPU.
+"""Functions whose work differs between models on the CPU and models on a GPU.
 
-On a GPU, ffdl's work waits for earlier work on the default stream only. PyTorch computes on its
-current stream, which may be another stream. Tests without a GPU replace these functions, so import
-the module, not a function.
+On a GPU, ffdl's work waits only for earlier work on the default stream. PyTorch computes on its
+current stream, which may be another stream, so the two streams must wait for each other. Tests
+without a GPU replace the functions of this module, so import the module, not a function.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .. import InvalidArgument
 
 
 def is_gpu(device: torch.device) -> bool:
-    """True for an NVIDIA GPU. ffdl supports no other GPUs."""
+    """Returns True if the device is an NVIDIA GPU. ffdl supports no other GPUs."""
     return device.type == "cuda"
 
 
 def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
-    """Returns the device that holds all tensors: the CPU, or a GPU.
+    """Returns the device that contains all `tensors`: the CPU, or one GPU.
 
-    tensors: pairs of name and tensor.
+    tensors: pairs of a name and a tensor.
 
     Raises InvalidArgument if the tensors are on several devices, or on a device other than the CPU
     or an NVIDIA GPU. The error message begins with `doing`.
@@ -49,8 +49,8 @@ def device_of(doing: str, tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.
 def wait_for_current_stream(device: torch.device) -> None:
     """Makes ffdl's later work wait for earlier work on PyTorch's current stream.
 
-    Call it before ffdl reads values that PyTorch computes. The GPU's default stream waits, not the
-    caller.
+    Call this function before ffdl reads values that PyTorch computes. The GPU's default stream
+    waits, not the caller.
     """
     if is_gpu(device):
         current, default = _streams(device)
@@ -61,8 +61,8 @@ def wait_for_current_stream(device: torch.device) -> None:
 def wait_for_default_stream(device: torch.device) -> None:
     """Makes later work on the current stream wait for ffdl's earlier work on the default stream.
 
-    Call it before PyTorch writes memory that ffdl may still read. The current stream waits, not the
-    caller.
+    Call this function before PyTorch writes memory that ffdl may still read. The current stream
+    waits, not the caller.
     """
     if is_gpu(device):
         current, default = _streams(device)

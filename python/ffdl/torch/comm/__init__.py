@@ -1,1 +1,1 @@
-"""The ``ffdl`` back end of torch.distributed, and the communication hook of DDP."""
+"""The back end ``ffdl`` of torch.distributed, and a communication hook for DDP."""

@@ -1,4 +1,4 @@
-"""A communication hook of DDP, with buckets in memory that the ranks of a host share."""
+"""A communication hook for DDP, with buckets in memory that the ranks of a host share."""
 
 # DDP compares the annotations of a hook: they must be objects, not text.
 import weakref
@@ -24,12 +24,12 @@ def ddp_hook(
     Use ``model.register_comm_hook(group, ffdl.torch.ddp_hook)``.
     model: a DistributedDataParallel over the back end ffdl, with ``gradient_as_bucket_view=True``.
     When a bucket is full for the first time, the hook moves the bucket and the gradients in it into
-    shared memory. After that, the ranks of a host add up this bucket in place. A bucket is copied
-    before it is averaged if gradient_as_bucket_view is not set, if a parameter has no gradient yet,
-    or if the dtype is bfloat16. All buckets except the last are averaged on another thread, during
+    shared memory. From then on, the ranks of a host add up this bucket in place. The hook copies a
+    bucket first if gradient_as_bucket_view is not set, if a parameter has no gradient yet, or if
+    the dtype is bfloat16. All buckets except the last are averaged on a separate thread, during
     backward.
-    group: the process group of the model. None: the default group. Raises InvalidArgument for a
-    group of another back end.
+    group: the process group of the model. By default, `group` is the default group of
+    torch.distributed. Raises InvalidArgument for a group of another back end than ffdl.
     """
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, ProcessGroup):

@@ -1,4 +1,4 @@
-"""Receives messages at one rank. A receive accepts the next message of one rank or any rank."""
+"""Receives messages on one rank, from one given rank or from any rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_MAX_S = 0.05
 
 
 class Receive(Work):
-    """A receive into a tensor, from rank `source`, or from any rank if `source` is None."""
+    """One receive into a tensor, from rank `source`, or from any rank if `source` is None."""
 
     def __init__(
         self, tensor: torch.Tensor, source: int | None, tag: int, timeout_s: float
@@ -44,13 +44,13 @@ class Receive(Work):
     _source_rank = source_rank  # torch.distributed.recv() calls this one
 
     def takes(self, sender: int, tag: int) -> bool:
-        """True if this receive accepts the next message of rank `sender`, whose tag is `tag`."""
+        """Returns True if this receive accepts the next message of rank `sender` with tag `tag`."""
         return self.source == sender or (self.source is None and self.tag == tag)
 
     def read(
         self, communicator: ffdl.Communicator, sender: int, head: Any, timeout_s: float
     ) -> None:
-        """Receives the data after a header, and ends this receive.
+        """Receives the data of a message after its header, and ends this receive.
 
         Raises the communicator's errors.
         """
@@ -96,21 +96,21 @@ class _Turn(Work):
 
 
 class Inbox:
-    """Assigns each message that arrives at a rank to the first matching receive of this rank.
+    """Assigns each message that arrives on a rank to the first matching receive of this rank.
 
     A message begins with a header of the message's dtype, tag and size. If a waiting receive could
-    accept the message, the lane of the sender reads the header. Then it reads the data into the
-    tensor of the first receive that accepts the message. The inbox stores the header until a
-    receive accepts the message. So a receive whose source is None accepts exactly one message, from
-    any rank. A rank that begins to send sets a key in c10d's store. The inbox looks for these keys
-    while a receive from any rank waits. When the inbox has found a rank's key, the lane of that
-    rank waits for messages.
+    accept the message, the lane of the sender reads the header. Then the lane reads the data into
+    the tensor of the first receive that accepts the message. Until a receive accepts a message, the
+    inbox stores the message's header. So a receive whose source is None accepts exactly one
+    message, from any rank. A rank that begins to send sets a key in c10d's store. While a receive
+    from any rank waits, the inbox looks for the keys of senders. When the inbox has found a rank's
+    key, the lane of that rank waits for messages.
 
     members: the name of each rank, for error messages.
     lane: returns the lane for the messages of a rank.
     calls: returns True if a rank has begun to send, and waits for a connection to this rank.
 
-    Threads: all methods from any thread. The first receive starts a thread for time-outs.
+    Threads: any thread may call any method. The first receive starts a thread for time-outs.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Inbox:
         self._look_s = _LOOK_S
 
     def give(self, receive: Receive) -> Receive:
-        """Starts a receive."""
+        """Starts a receive of one message."""
         with self._changed:
             if self._closed:
                 raise ffdl.Cancelled(f"{receive._doing}: {self._closed}")
@@ -160,7 +160,7 @@ class Inbox:
         return receive
 
     def abort(self, why: str) -> None:
-        """Ends all receives, and accepts no further receive."""
+        """Ends all receives in progress, and accepts no further receive."""
         if os.getpid() != self._process:
             return
         with self._changed:

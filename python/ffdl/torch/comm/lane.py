@@ -1,4 +1,4 @@
-"""Runs operations in order while the program computes. Each operation is a Work object of c10d."""
+"""Runs operations in order while the program computes. Each operation is a Work of c10d."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ KEPT_WORKS = 64 if torch.__version__ < (2, 7) else 0
 
 
 class Work(dist.Work):
-    """The object that torch.distributed returns for one operation, with wait() and a Future.
+    """One operation: the object that torch.distributed returns, with wait() and a Future.
 
     If the operation fails, each call of wait() raises a torch.distributed.DistBackendError, and the
-    Future reports this error. The cause of the error is the exception of ffdl.
+    Future reports the same error. The cause of the DistBackendError is the exception of ffdl.
     Threads: all methods from any thread.
     """
 
@@ -42,7 +42,7 @@ class Work(dist.Work):
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
 
     def run(self, communicator: Callable[[], ffdl.Communicator]) -> None:
-        """Runs the operation on the calling thread. Call run() only once."""
+        """Runs the operation on the calling thread. Only one call of run() is allowed."""
         assert self._call is not None
         try:
             self._call(communicator())
@@ -65,15 +65,15 @@ class Work(dist.Work):
             trigger.set_result(None)
 
     def is_completed(self) -> bool:
-        """True if the operation has ended, with or without an error."""
+        """Returns True if the operation has ended, with or without an error."""
         return self._ended.is_set()
 
     def is_success(self) -> bool:
-        """True if the operation has ended without an error."""
+        """Returns True if the operation has ended without an error."""
         return self._ended.is_set() and self._error is None
 
     def exception(self) -> Exception | None:
-        """Returns a copy of the exception that wait() raises. None: the operation did not fail."""
+        """Returns a copy of the exception that wait() raises, or None if it raises no exception."""
         if self._error is None:
             return None
         late = f"{self._doing}: its timeout has passed: " * isinstance(self._error, ffdl.Timeout)
@@ -88,7 +88,7 @@ class Work(dist.Work):
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits until the operation has ended, for at most `timeout`.
 
-        timeout: timedelta(0): only the operation's own time-out limits the wait.
+        timeout: the longest wait. timedelta(0): only the operation's own time-out limits the wait.
 
         Raises DistBackendError if the operation failed or has not ended in time. If wait() times
         out, the operation continues. Ctrl-C ends the wait, but not the operation.
@@ -103,7 +103,7 @@ class Work(dist.Work):
         return True
 
     def synchronize(self) -> None:
-        """Calls wait()."""
+        """Calls wait(), as the class Work of torch.distributed requires."""
         self.wait()
 
     def result(self) -> list[torch.Tensor]:
@@ -111,10 +111,10 @@ class Work(dist.Work):
         return self._tensors
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        """Returns a Future whose value is result().
+        """Returns a Future whose value is the list of tensors of result().
 
-        The Future's callbacks run on the thread that runs the operation. After the operation has
-        ended, a new callback runs at once.
+        The Future's callbacks run on the thread that runs the operation. A callback that is added
+        after the end of the operation runs at once.
         """
         with self._lock:
             if self._future is not None:
@@ -135,9 +135,9 @@ class Work(dist.Work):
 class Lane:
     """Runs the operations of one communicator in the order in which they were passed to give().
 
-    A thread of the lane runs queued operations. An operation runs on the caller's thread instead,
-    if the caller waits at once, the lane is connected, and no earlier operation is pending.
-    Threads: all methods from any thread.
+    A thread of the lane runs queued operations. If the caller waits at once, the lane is connected,
+    and no earlier operation is pending, the operation runs on the caller's thread instead.
+    Threads: any thread may call any method.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Lane:
         return self._communicator
 
     def check(self, doing: str) -> None:
-        """Raises Cancelled if this lane no longer accepts operations."""
+        """Raises Cancelled if this lane was closed or aborted, and accepts no operations."""
         if os.getpid() != self._process:
             raise ffdl.Cancelled(
                 f"{doing}: this process was forked after the group was created; call "
@@ -182,7 +182,7 @@ class Lane:
             raise ffdl.Cancelled(f"{doing}: {self._closed}")
 
     def give(self, work: Work, *, waits: bool) -> Work:
-        """Runs or queues the operation. waits: the caller will wait for the operation at once."""
+        """Runs or queues an operation. waits: the caller will wait for the operation at once."""
         self.check(work._doing)  # before the lock, which a thread may have held during a fork
         with self._lock:
             self.check(work._doing)
@@ -217,7 +217,7 @@ class Lane:
             del work  # freed before the next one arrives
 
     def abort(self, why: str) -> None:
-        """Ends the operations in progress, and accepts no further operation."""
+        """Ends the lane's operations in progress, and accepts no further operation."""
         if os.getpid() != self._process:
             return
         self._give_up()
@@ -228,7 +228,7 @@ class Lane:
             communicator.abort(why)
 
     def close(self, why: str) -> None:
-        """Waits until accepted operations have ended or time out. Releases the communicator."""
+        """Waits until accepted operations have ended or timed out. Releases the communicator."""
         if os.getpid() == self._process:
             with self._lock:
                 self._closed = self._closed or why

@@ -18,7 +18,7 @@ _COMPARES = (ffdl.ReduceOp.MIN, ffdl.ReduceOp.MAX)
 
 
 def even(tensors: list[torch.Tensor]) -> bool:
-    """True if all tensors have the same number of elements."""
+    """Returns True if all tensors have the same number of elements."""
     return len({tensor.numel() for tensor in tensors}) == 1
 
 
@@ -33,7 +33,7 @@ def all_gather(
     own: torch.Tensor,
     timeout_s: float,
 ) -> None:
-    """Gathers `own` of all ranks into `outputs`, in rank order. All ranks pass the same size."""
+    """Gathers `own` of all ranks, which have the same size, into `outputs`, in rank order."""
     out = Elements(outputs)
     given = Elements([apart(own, outputs)])
     communicator.all_gather(given.arrays, out.arrays, timeout_s)
@@ -71,7 +71,7 @@ def all_reduce(
 def all_reduce_sparse(
     communicator: ffdl.Communicator, tensor: torch.Tensor, how: ffdl.ReduceOp, timeout_s: float
 ) -> None:
-    """Replaces a sparse tensor by its sum or mean over the ranks. Ranks exchange all elements."""
+    """Replaces a sparse tensor by its sum or mean over the ranks, which exchange all elements."""
     own = tensor.detach().coalesce()
     ranks = communicator.size
     shape = zlib.crc32(repr((own.sparse_dim(), *own.shape)).encode())
@@ -84,7 +84,7 @@ def all_reduce_sparse(
         )
     counts = told[:, 0].tolist()
     parts = []
-    for mine in (own.indices().t(), own.values()):  # as many rows at all ranks
+    for mine in (own.indices().t(), own.values()):  # as many rows on all ranks
         padded = mine.new_zeros(max(counts), *mine.shape[1:])
         padded[: len(mine)] = mine
         gathered = padded.new_empty(ranks, *padded.shape)
@@ -105,7 +105,7 @@ def reduce(
     how: ffdl.ReduceOp,
     timeout_s: float,
 ) -> None:
-    """Reduces `given` of all ranks into `out` of the root. At other ranks `out` is None."""
+    """Reduces `given` of all ranks into `out` of the root. On the other ranks, `out` is None."""
     compared = how in _COMPARES
     if out is not None:
         given = apart(given, [out])
@@ -129,7 +129,7 @@ def reduce_scatter(
 ) -> None:
     """Reduces `inputs` of all ranks, and writes block r of the result to `output` of rank r.
 
-    All blocks have the same size.
+    All blocks of the result have the same size.
     """
     compared = how in _COMPARES
     out = Elements([output], compared=compared)
@@ -147,7 +147,7 @@ def exchange(
 ) -> None:
     """Exchanges blocks of any size between all pairs of ranks.
 
-    In turn t, each rank exchanges blocks with rank (t - rank) % size.
+    In turn t, each rank exchanges blocks with rank (t - rank) % size, so that all pairs take part.
     """
     rank, size = communicator.rank, communicator.size
     inputs = [apart(one, outputs) for one in inputs]

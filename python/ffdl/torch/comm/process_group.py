@@ -52,22 +52,22 @@ def _of_the_cpu(method: Callable[..., Work]) -> Callable[..., Work]:
 class ProcessGroup(dist.ProcessGroup):
     """A process group whose ranks communicate through an ffdl.Communicator.
 
-    Create the group with ``init_process_group("ffdl")``, and use it through torch.distributed. The
-    methods are those of c10d's ProcessGroup. Operations return a Work. Collectives run one after
-    another in the order of the calls. All ranks must call the collectives in the same order. send
-    and recv run concurrently with the collectives. Tensors on the CPU must be dense, except in
-    allreduce. Operations that only copy data accept any dtype. A tensor that is not contiguous is
-    copied. For tensors on another device, the group calls the back end that init_process_group()
-    names for that device. After a failure the group cannot be used again. Destroy the group, and
-    create another group.
+    Create the group with ``init_process_group("ffdl")``, and use the group through
+    torch.distributed. The methods are those of c10d's ProcessGroup, and operations return a Work.
+    Collectives run one after another in the order of the calls. All ranks must call the collectives
+    in the same order. send and recv run concurrently with the collectives. Tensors on the CPU must
+    be dense, but allreduce also accepts one sparse tensor. Operations that only copy data accept
+    any dtype. A tensor that is not contiguous is copied. For tensors on another device, the group
+    calls the back end that init_process_group() names for that device. After a failed operation,
+    the group cannot be used again: destroy the group, and create another group.
 
-    Threads: any thread may call any method. The group starts threads when it first needs them: one
-    for collectives, two per peer (for send and for recv), and one for time-outs of recv.
-    These threads end in destroy_process_group().
+    Threads: any thread may call any method. The group starts threads when they are first needed:
+    one for collectives, two per peer (send, recv), and one for time-outs of recv.
+    The threads of the group end in destroy_process_group().
     Errors: creating the group raises the errors of ffdl.connect_communicator(). A call raises
     InvalidArgument, or Cancelled if the group was destroyed or aborted, or if this process is a
-    fork. If an operation fails, Work.wait() raises DistBackendError. The cause of this error is the
-    communicator's exception.
+    fork. If an operation fails, Work.wait() raises DistBackendError. The cause of the
+    DistBackendError is the communicator's exception.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ProcessGroup(dist.ProcessGroup):
         timeout: timedelta,
         options: ProcessGroupOptions,
     ) -> None:
-        """Connects the group. members: the name of each rank, for error messages."""
+        """Connects the ranks of the group. members: the name of each rank, for error messages."""
         super().__init__(rank, len(members))
         self._store = store
         self._members = list(members)
@@ -101,7 +101,7 @@ class ProcessGroup(dist.ProcessGroup):
     # --- names and end ---
 
     def getBackendName(self) -> str:
-        """Returns ``ffdl``."""
+        """Returns the name of this back end, ``ffdl``."""
         return "ffdl"
 
     def _set_group_name(self, name: str) -> None:
@@ -126,7 +126,7 @@ class ProcessGroup(dist.ProcessGroup):
         return [torch.device(device) for device in self._back_ends()]
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Sets the time-out of operations that are called without a time-out."""
+        """Sets the time-out of all operations that are called without a time-out of their own."""
         self._timeout = timeout
 
     def shutdown(self) -> None:
@@ -136,7 +136,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._end(lambda lane: lane.close(why))
 
     def abort(self) -> None:
-        """Ends the operations in progress. Other ranks' operations then fail with PeerLost."""
+        """Ends this rank's operations in progress. Other ranks' operations fail with PeerLost."""
         why = "the process group was aborted"
         self._inbox.abort(why)
         self._end(lambda lane: lane.abort(why))
@@ -155,7 +155,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def allreduce(self, tensors: _Tensors, opts: Any = None) -> Work:
-        """Reduces the tensors over all ranks, in place. A single tensor may be sparse."""
+        """Reduces each tensor over all ranks, in place. A tensor alone may also be sparse."""
         if len(tensors) == 1 and tensors[0].layout == torch.sparse_coo:
             return self._all_reduce_sparse(tensors, opts)
         check("all_reduce", tensors)
@@ -187,7 +187,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def broadcast(self, tensors: _Tensors, opts: Any) -> Work:
-        """Copies the root's tensors to all ranks."""
+        """Copies the tensors of the root to all ranks."""
         check("broadcast", tensors)
         root = opts.rootRank
 
@@ -201,7 +201,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def reduce(self, tensors: _Tensors, opts: Any) -> Work:
-        """Reduces all ranks' tensors into those of the root. Other ranks' tensors do not change."""
+        """Reduces the tensors of all ranks into those of the root, and changes no other tensors."""
         check("reduce", tensors)
         root = opts.rootRank
         ops = [reduction("reduce", tensor.dtype, opts.reduceOp) for tensor in tensors]
@@ -215,7 +215,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def allgather(self, outputs: _TensorLists, inputs: _Tensors, opts: Any = None) -> Work:
-        """Gathers inputs[0] of rank r into outputs[0][r] at all ranks. The size may depend on r."""
+        """Gathers inputs[0] of rank r into outputs[0][r] on all ranks. Sizes may depend on r."""
         (own,), (gathered,) = inputs, outputs
         check("all_gather", [own, *gathered])
         self._check_count("all_gather", gathered)
@@ -237,7 +237,7 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather_coalesced(
         self, outputs: _TensorLists, inputs: _Tensors, opts: Any = None
     ) -> Work:
-        """Gathers inputs[i] of rank r into outputs[r][i] at all ranks."""
+        """Gathers inputs[i] of rank r into outputs[r][i] on all ranks."""
         self._check_count("all_gather_coalesced", outputs)
         by_input = [list(of_ranks) for of_ranks in zip(*outputs, strict=True)]
         return self._gather_each("all_gather_coalesced", by_input, inputs, opts)
@@ -293,7 +293,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def reduce_scatter(self, outputs: _Tensors, inputs: _TensorLists, opts: Any = None) -> Work:
-        """Reduces inputs[0][r] of all ranks into outputs[0] of rank r. The size may depend on r."""
+        """Reduces inputs[0][r] of all ranks into outputs[0] of rank r. Sizes may depend on r."""
         (own,), (given,) = outputs, inputs
         check("reduce_scatter", [own, *given])
         self._check_count("reduce_scatter", given)
@@ -325,7 +325,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def alltoall(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Work:
-        """Copies inputs[r] of rank s to outputs[s] of rank r. The size may depend on r and s."""
+        """Copies inputs[r] of rank s to outputs[s] of rank r. Sizes may depend on r and s."""
         check("all_to_all", [*outputs, *inputs])
         self._check_count("all_to_all", outputs)
         self._check_count("all_to_all", inputs)
@@ -344,7 +344,7 @@ class ProcessGroup(dist.ProcessGroup):
         input_split_sizes: list[int],
         opts: Any = None,
     ) -> Work:
-        """Sends input_split_sizes[r] rows of `input` to each rank r. []: the parts are equal."""
+        """Sends input_split_sizes[r] rows of `input` to each rank r, or equal parts if []."""
         check("all_to_all_single", [output, input])
         splits = bool(output_split_sizes or input_split_sizes)
         blocks_out = self._split("all_to_all_single", output, output_split_sizes) if splits else []
@@ -371,7 +371,7 @@ class ProcessGroup(dist.ProcessGroup):
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        """Waits for all ranks. Time-out errors name missing ranks. wait_all_ranks has no effect."""
+        """Waits for all ranks. The error of a time-out names the missing ranks."""
         limit_s = (self._timeout if timeout is None else timeout).total_seconds()
         work = Work("monitored_barrier", lambda c: c.barrier(limit_s), [])
         try:
@@ -410,7 +410,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @_of_the_cpu
     def recv(self, tensors: _Tensors, src: int, tag: int) -> Work:
-        """Receives rank `src`'s next message. The sender must pass the same dtype, size and tag."""
+        """Receives the next message of rank `src`. Dtype, size and tag must match the call."""
         self._check_peer("recv", src)
         return self._receive("recv", tensors, src, tag)
 
@@ -533,7 +533,7 @@ def _op(opts: Any) -> Any:
 
 
 def create(opts: Any, options: ProcessGroupOptions | None) -> ProcessGroup:
-    """Creates and connects a group, for torch.distributed.Backend.register_backend()."""
+    """Creates and connects a process group, for torch.distributed.Backend.register_backend()."""
     ranks = opts.global_ranks_in_group or range(opts.group_size)
     members = [f"global{rank}" for rank in ranks]
     if options is not None and not isinstance(options, ProcessGroupOptions):

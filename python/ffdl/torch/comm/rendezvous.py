@@ -1,4 +1,4 @@
-"""The rendezvous of a group's ranks. docs/decisions/0013-pytorch.md explains the design."""
+"""The rendezvous of a process group's ranks (docs/decisions/0013-pytorch.md)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class ProcessGroupOptions:
     All options except `address` must be equal on all ranks.
 
     address: the IP address to which ranks on other hosts connect. A connection to this address is
-    accepted only after the peer has proved that it is a rank. By default, FFDL_INTERFACE selects
-    the address. If FFDL_INTERFACE is not set either, the default is the address from which this
-    host connects to MASTER_ADDR.
-    backend, tls, slot_bytes: passed to ffdl.connect_communicator().
+    accepted only after the peer has proved that it is a rank. By default, the environment variable
+    FFDL_INTERFACE selects the address. Without FFDL_INTERFACE, the default is the address from
+    which this host connects to MASTER_ADDR.
+    backend, tls, slot_bytes: the options of ffdl.connect_communicator().
     """
 
     address: str = ""
@@ -52,8 +52,9 @@ class Rendezvous:
     def connect(self, rank: int, members: Sequence[str], timeout_s: float) -> ffdl.Communicator:
         """Waits until all members have joined, and returns the communicator.
 
-        Rank 0 serves an ffdl store while the members connect. Raises Timeout (the message names a
-        missing member), Cancelled (aborted), and the errors of ffdl.connect_communicator().
+        Rank 0 serves an ffdl store while the members connect, because c10d's store lacks leases.
+        Raises Timeout (the message names a missing member), Cancelled (aborted), and the errors of
+        ffdl.connect_communicator().
         """
         deadline = time.monotonic() + timeout_s
         address = self._options.address or _own_address(self._store)
@@ -75,7 +76,7 @@ class Rendezvous:
         return communicator
 
     def abort(self) -> None:
-        """Ends a connect() that waits for other ranks."""
+        """Ends a connect() of this object that waits for other ranks."""
         self._aborted.set()
 
     def _await(self, key: str, name: str, deadline: float) -> bytes:
@@ -116,7 +117,7 @@ class Rendezvous:
 
 
 def has_come(store: dist.Store) -> bool:
-    """True while rank 0 runs connect(). All ranks of a group use the same `store`."""
+    """Returns True while rank 0 runs connect(). All ranks of a group use the same `store`."""
     return store.check(["here/0"])
 
 

@@ -42,7 +42,7 @@ _OPS_OF_BOOL = {
 
 
 def refuse(doing: str, observed: str) -> ffdl.InvalidArgument:
-    """Returns the exception for a call that is invalid regardless of the other ranks' calls."""
+    """Returns the exception for a call that is invalid, regardless of the other ranks' calls."""
     return ffdl.InvalidArgument(f"{doing}: {observed}")
 
 
@@ -62,7 +62,7 @@ def check(doing: str, tensors: Iterable[torch.Tensor]) -> None:
 
 
 def same_dtype(tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """Splits tensors into consecutive groups of one dtype. An operation accepts only one dtype."""
+    """Splits tensors into consecutive groups of one dtype, because operations accept only one."""
     return [list(run) for _, run in groupby(tensors, lambda tensor: tensor.dtype)]
 
 
@@ -72,7 +72,7 @@ def total(tensors: Iterable[torch.Tensor]) -> int:
 
 
 def same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """True if the two tensors may share elements."""
+    """Returns True if the two tensors may share elements in memory."""
     return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
@@ -100,7 +100,7 @@ def copy_to(target: torch.Tensor, given: torch.Tensor) -> None:
 
 
 def divide(tensor: torch.Tensor, divisor: int) -> None:
-    """Divides integers in place, rounding towards zero."""
+    """Divides a tensor of integers in place, and rounds towards zero."""
     if tensor.dtype in _UNSIGNED:  # PyTorch does not divide all of them
         copy_to(tensor, torch.from_numpy(tensor.detach().numpy() // divisor))
     else:
@@ -110,10 +110,10 @@ def divide(tensor: torch.Tensor, divisor: int) -> None:
 class Elements:
     """The arrays that an operation reads or writes, one array for each tensor.
 
-    The arrays are in the order of the tensors. If a tensor cannot be used in place, its array is a
-    copy, and put_back() writes the copy to the tensor.
-    compared: True if the operation compares elements. Unsigned integers are then converted to wider
-    integers.
+    The arrays have the order of the tensors. If an operation cannot use a tensor in place, the
+    array is a copy, and put_back() writes the copy to the tensor.
+    compared: True if the operation compares elements, as a maximum does. To compare unsigned
+    integers, they are converted to wider integers.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor], *, compared: bool = False) -> None:
@@ -123,7 +123,7 @@ class Elements:
             self._add(tensor.detach(), compared)
 
     def put_back(self) -> None:
-        """Writes the copies to their tensors. Call put_back() after the operation."""
+        """After an operation, writes each array that is a copy to its tensor."""
         for tensor, copy in self._copies:
             copy_to(tensor, copy)
 

@@ -14,10 +14,10 @@ from ...errors import InvalidArgument, Unavailable
 
 @contextlib.contextmanager
 def creation_lock(server: str) -> Iterator[None]:
-    """Locks the creation of a server. Other processes of this user wait until the lock is released.
+    """Returns a context in which no other process of this user creates or ends the server.
 
-    The lock is a file in the folder ``$TMPDIR/ffdl-UID``. TMPDIR is /tmp by default. The wait has
-    no time limit.
+    The lock is a file in the folder ``$TMPDIR/ffdl-UID``. TMPDIR is /tmp by default. The wait for
+    the lock has no time limit.
 
     Raises InvalidArgument (another user owns the folder or the file, or can replace them),
     Unavailable (the folder cannot be created).

@@ -47,7 +47,7 @@ class Link(Protocol):
     def push(self, gradients: Gradients, samples: Sequence[Samples]) -> PushResult | None:
         """Commits the gradients with their samples, at the latest in the next push().
 
-        Returns the result of the push that ended in this call. None: no push ended.
+        Returns the result of a push that ended during this call, or None if no push ended.
         """
 
     def push_rows(self, gradient: SparseGradient, samples: Sequence[Samples]) -> PushResult:
@@ -62,17 +62,17 @@ class Link(Protocol):
         raise NotImplementedError
 
     def finish_push(self) -> PushResult | None:
-        """Waits for the push in progress, and returns its result. None: no push is in progress."""
+        """Waits for the push in progress, and returns its result, or None without such a push."""
 
     def pull(self, mode: PullMode) -> int:
-        """Copies the server's weights to the model. Returns the version of these weights."""
+        """Copies the server's weights to the model, and returns the version of the weights."""
 
     def settle(self) -> None:
         """Waits until all transfers have ended."""
 
 
 class HostLink(Link):
-    """The link of a model on the CPU. A call returns after its transfers have ended."""
+    """The link of a model on the CPU. Each call returns after its transfers have ended."""
 
     def __init__(
         self,
@@ -108,13 +108,14 @@ class HostLink(Link):
 
 
 class DeviceLink(Link):
-    """The link of a model on a GPU. The learner uses the same GPU.
+    """The link of a model on a GPU. The learner transfers to and from the same GPU.
 
-    overlap: if True, gradients and weights are transferred while the next mini-batch computes. Two
-    arrays store gradients in turn. New weights arrive in a separate array. So a mini-batch uses
-    weights that were requested when the previous mini-batch began. learner.h shows this loop of
-    GaDei. Gradients are sent in the server's ``gradient_type``. If this type has 16 bits, the GPU
-    rounds the gradients.
+    overlap: if True, gradients and weights are transferred while the next mini-batch computes. With
+    overlap, two arrays store gradients in turn, and new weights arrive in a separate array. So a
+    mini-batch uses weights that were requested when the previous mini-batch began. The header
+    learner.h shows this loop, which is from the GaDei paper. Gradients are sent in the server's
+    ``gradient_type``. If the gradient type has 16 bits, the GPU rounds the gradients before the
+    transfer.
     """
 
     def __init__(

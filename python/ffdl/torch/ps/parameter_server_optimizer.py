@@ -40,55 +40,57 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             opt.step()
         opt.close()
 
-    Learners are processes on one host that pass the same `name`. Start learners with ``ffdl run``
-    or by other means. Learners may join and leave at any time. The first learner creates the server
-    with its model's weights, and runs the server on separate threads. If the first learner dies,
-    another learner takes over the server and all pushed gradients. With Synchrony.ASYNC (the
-    default), no learner waits for another learner.
+    The learners of a server are the processes on one host that pass the same `name`. Start the
+    learners with ``ffdl run`` or by other means. Learners may join and leave at any time. The first
+    learner creates the server with its model's weights, and runs the server on separate threads. If
+    the first learner dies, another learner's process takes over the server, with all gradients that
+    were pushed. With Synchrony.ASYNC (the default), no learner waits for another learner.
 
     optimizer: defines the server's update rule and hyperparameters. The optimizer is SGD, Adam,
     AdamW, SparseAdam or Adagrad, with one parameter group. SGD may have momentum and nesterov.
-    rule_of() lists the update rules. ffdl never calls optimizer.step().
+    ffdl.torch.ps.server_rule.rule_of() lists the update rules. ffdl never calls optimizer.step().
     scheduler: a scheduler of ``torch.optim.lr_scheduler`` that schedule_of() supports, or an
     ffdl.LearningRateSchedule. Each update of the server, from any learner's gradients, is one step
-    of the schedule. So the loop must not step the scheduler. If the loop changes the learning rate,
-    step() raises InvalidArgument.
-    slot: the number of this learner's slot, less than learners_max. To continue the work of a
-    killed process, pass its slot, and begin with the sample at the position ``committed(slot)``.
-    None: any free slot.
-    timeout_s: the longest time that a call waits for the server or for other learners. close() can
-    wait longer.
+    of the schedule. So the server steps the schedule, and the loop must not step the scheduler. If
+    the loop changes the optimizer's learning rate, step() raises InvalidArgument.
+    slot: the number of this learner's slot, from 0 to learners_max - 1. To continue the work of a
+    killed process, pass the slot of that process, and begin with the sample at the position
+    ``committed(slot)``. By default, `slot` is any free slot.
+    timeout_s: the longest time that a call waits for the server or for other learners. Only close()
+    can wait longer than timeout_s, because it waits for the end of the other learners.
     server_options: options of ParameterServer.create(), such as synchrony, staleness, learners_max,
-    clip_norm, non_finite, partitions and cut. Only the options of the process that creates the
-    server have an effect. If ``gradient_type`` is "bfloat16" or "float16", gradients are sent as
-    16-bit numbers. This halves the number of bytes that are copied from a GPU, and the number of
-    bytes that the server reads.
-    overlap: True: gradients and weights of a model on a GPU are transferred while the next
-    mini-batch computes. A mini-batch then uses weights that were requested when the previous
-    mini-batch began. If a push fails, the next step() raises the error. batches() waits for the
-    push before it takes the next batch. None: True if the model is on a GPU, Synchrony.ASYNC is
-    used, and ``rows_max`` is not set. If one of these conditions is not true, None means False, and
-    True raises InvalidArgument.
+    clip_norm, non_finite, partitions and cut. Only the server_options of the process that creates
+    the server have an effect. If ``gradient_type`` is "bfloat16" or "float16", gradients are sent
+    as 16-bit numbers. Gradients of 16 bits halve the bytes that are copied from a GPU and that the
+    server reads.
+    overlap: if True, gradients and weights of a model on a GPU are transferred while the next
+    mini-batch computes. With overlap, a mini-batch uses weights that were requested when the
+    previous mini-batch began. If a push fails, the next step() raises the error. batches() waits
+    for the push before it takes the next batch. By default, `overlap` is True if the model is on a
+    GPU, Synchrony.ASYNC is used, and ``rows_max`` is not set. The value overlap=True raises
+    InvalidArgument if the model is on the CPU, another synchrony is used, or ``rows_max`` is set.
 
-    All parameters must be float32, and all must be on the CPU or on one GPU. If the server option
-    ``device`` is set, the server applies gradients on that GPU, otherwise on the CPU. The
-    constructor replaces the parameters' memory by views of one array. Several calls of backward()
-    accumulate gradients. Sparse gradients, such as those of ``Embedding(sparse=True)``, are
-    converted to dense gradients, unless ``rows_max`` is among the server_options. ``rows_max`` is
-    the maximum number of rows and dense parameters in a gradient. Until the server has applied the
-    previous gradient, a learner adds up gradients. ``rows_max`` also limits this sum. If
-    ``rows_max`` is set, rows and parameters that no sample uses are not sent, and their weights and
-    state do not change. PyTorch's SparseAdam does not change such rows either, but Adam does.
-    Without ``rows_max``, each parameter needs a gradient in each step if the optimizer has momentum
-    or weight decay, or is Adam or AdamW.
+    All parameters of the model must be float32, and all must be on the CPU or on one GPU. If the
+    server option ``device`` is set, the server applies gradients on the GPU with this number,
+    otherwise on the CPU. The constructor moves the parameters into one array, so that one copy
+    transfers all weights. Several calls of backward() before a step() accumulate gradients. Sparse
+    gradients, such as those of ``Embedding(sparse=True)``, are converted to dense gradients, unless
+    ``rows_max`` is among the server_options. ``rows_max`` is the maximum number of rows and dense
+    parameters in a gradient. While the server has not applied a learner's previous gradient, the
+    learner adds up its further gradients. ``rows_max`` also limits the rows of the sum of a
+    learner's gradients. If ``rows_max`` is set, rows and parameters that no sample uses are not
+    sent, so the server does not change their weights and state. PyTorch's SparseAdam does not
+    change unused rows either, but PyTorch's Adam does. An optimizer with momentum or weight decay,
+    Adam and AdamW change a parameter whose gradient is zero. So without ``rows_max``, each
+    parameter needs a gradient in each step of such an optimizer.
 
-    server: the ParameterServer if this process serves it, else None.
-    version: the number of gradients that the weights of the last pull contain.
+    server: the ParameterServer if this process runs the server, else None.
+    version: the number of gradients that are applied in the weights of the last pull.
     learner: the ffdl.Learner. If the model is on a GPU, the learner's device is that GPU.
 
-    Threads: one thread at a time. Raises InvalidArgument, Conflict, Exhausted (no free slot, no
-    memory) and Timeout. Raises Cancelled after the server has ended.
-    Source: the parameter server of GaDei (Zhang et al., ICDM 2017, arXiv 1611.06213).
+    Threads: one thread may use the optimizer at a time. Raises InvalidArgument, Conflict, Exhausted
+    (no free slot, no memory) and Timeout. After the server has ended, calls raise Cancelled.
+    The design is that of the parameter server GaDei (Zhang et al., ICDM 2017, arXiv 1611.06213).
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
 
     @property
     def server(self) -> ParameterServer | None:
-        """The server if this process serves it, else None."""
+        """The ParameterServer if this process runs the server, else None."""
         return self._role.server
 
     def committed(self, partition: int) -> int:
@@ -180,15 +182,16 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     ) -> Any:
         """Commits the gradients together with their samples, and then pulls the weights.
 
-        closure: called once to compute the loss, as in PyTorch.
-        samples: a SampleRange or (partition, begin, end). Positions in a partition must increase
-        with each step. None: the samples of the last batch of batches(). If the loop does not use
-        batches(), None means the next position in the partition with the number of this learner's
-        slot.
+        closure: a function that computes the loss and is called once, as in PyTorch.
+        samples: a SampleRange or (partition, begin, end). The positions in a partition must
+        increase from step to step. By default, `samples` are the samples of the last batch of
+        batches(). If the loop does not use batches(), the default is the next position in the
+        partition whose number is the number of this learner's slot.
 
-        Raises InvalidArgument (there is no gradient; a parameter has none, and the rule would
-        change it; the loop changed hyperparameters, or moved or changed parameters; a gradient has
-        NaN or Inf, and ``non_finite`` does not allow them).
+        Raises InvalidArgument if there is no gradient, or if the update rule would change a
+        parameter without a gradient. Also raises InvalidArgument if the loop changed
+        hyperparameters, or moved or changed parameters. A gradient with NaN or Inf raises
+        InvalidArgument unless ``non_finite`` allows it.
         """
         loss = None
         if closure is not None:
@@ -232,12 +235,12 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
                 opt.step()
             opt.close()
 
-        The iteration ends when all epochs are done. The samples of each epoch are divided among the
-        learners. The gradient of each sample is applied once per epoch, even if processes are
-        killed. A learner that has no samples left waits for the other learners. The server option
-        ``partitions`` must be at least the number of the data set's partitions. If all samples of a
-        batch are corrupt, the samples are committed with a gradient of zeros. Raises the errors of
-        the loader, and Timeout.
+        The iteration ends when all epochs are done. The ledger divides the samples of each epoch
+        among the learners. The gradient of each sample is applied once per epoch, even if processes
+        are killed. A learner that has no samples left waits for the other learners. The server
+        option ``partitions`` must be at least the number of the data set's partitions. If all
+        samples of a batch are corrupt, the samples are committed with a gradient of zeros. Raises
+        the errors of the loader, and Timeout.
         """
         try:
             while not loader.is_done:
@@ -264,11 +267,11 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
     def close(self) -> None:
         """Calls flush(), and releases the slot.
 
-        In the process that serves the server, close() also waits until the other learners have
-        closed or died. Then close() ends the server, and copies the final weights to the model.
-        If `ffdl run` started the workers, the job is then done, and a worker that starts later
-        raises JobDone. Otherwise a later learner creates a new server. If Ctrl-C ends the wait,
-        another call of close() continues the wait.
+        In the process that runs the server, close() also waits until the other learners have closed
+        or died. Then close() ends the server, and copies the final weights to the model.
+        If `ffdl run` started the workers, the end of the server ends the job, and a worker that
+        starts later raises JobDone. Without `ffdl run`, a later learner creates a new server. If
+        Ctrl-C ends the wait of close(), another call of close() continues to wait.
         """
         if not self._is_closed:
             self.flush()
@@ -292,14 +295,14 @@ class ParameterServerOptimizer(torch.optim.Optimizer):
             self.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns hyperparameters and version.
+        """Returns the optimizer's hyperparameters and the version, but not the weights.
 
-        ``server.cut()`` returns the weights and the optimizer state.
+        To save the weights and the optimizer state, call ``server.cut()``.
         """
         return {"settings": self._settings, "version": self.version}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Compares the hyperparameters with the hyperparameters in `state_dict`. Loads nothing.
+        """Compares the optimizer's hyperparameters with those in `state_dict`. Loads nothing.
 
         Raises InvalidArgument if the hyperparameters differ.
         """

@@ -1,6 +1,6 @@
 """Creates the server in the first learner's process.
 
-If this process dies, another learner's process takes over the server.
+If the process that runs the server dies, another learner's process takes over the server.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class _Job:
 
 
 class ServerRole:
-    """A server on this host, found by its name. One process of the host runs the server.
+    """A parameter server with a name. One of the learners' processes on this host runs the server.
 
-    Threads: one thread at a time. The server runs on separate threads.
+    Threads: one thread at a time may use a ServerRole. The server runs on separate threads.
     """
 
     def __init__(self, name: str) -> None:
@@ -70,13 +70,13 @@ class ServerRole:
         self._job = _Job.of_this_process()
 
     def attach(self, create: Callable[[], ParameterServer], learner: Callable[[], T]) -> T:
-        """Attaches a learner. Creates the server first, if it does not exist.
+        """Attaches a learner. If the server does not exist, creates the server first.
 
         create: creates the server, writes the first weights and starts the server.
         learner: attaches a learner and returns it.
 
         Raises JobDone if the server's training has already ended in this job, and InvalidArgument
-        if no server can have this name.
+        if the name is not a valid name of a server.
         """
         with creation_lock(self._name):
             if self._job is not None:
@@ -104,7 +104,7 @@ class ServerRole:
     def wait(self, call: Callable[[float], T], timeout_s: float) -> T:
         """Repeats a call with short time-outs until the call succeeds, or timeout_s has passed.
 
-        Use wait() for calls that wait for other processes. If the server dies meanwhile, this
+        Use wait() for calls that wait for other processes. If the server dies during the wait, this
         process takes over the server. Raises Timeout.
         """
         deadline = time.monotonic() + timeout_s
@@ -117,7 +117,7 @@ class ServerRole:
                     raise
 
     def keep(self) -> bool:
-        """Takes over the server if it is dead. Returns True after a takeover."""
+        """Takes over the server if its process is dead. Returns True after a takeover."""
         if self.server is not None or self._view().stats().server_alive:
             return False
         with creation_lock(self._name):

@@ -19,10 +19,11 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
 
     SGD: ``sgd``, or ``momentum`` if momentum is not 0, or ``nesterov`` if nesterov is also set.
     Adam: ``adam``. AdamW: ``adamw``. Adagrad: ``adagrad``.
-    SparseAdam: ``adam``, which adds epsilon after the bias correction. SparseAdam adds it before.
+    SparseAdam: ``adam``. A small difference remains: the rule adds epsilon after the bias
+    correction, and SparseAdam before it.
 
-    The optimizer must have one parameter group. Raises InvalidArgument for other optimizers, and if
-    dampening, amsgrad, maximize, lr_decay or initial_accumulator_value is set.
+    The optimizer must have exactly one parameter group. Raises InvalidArgument for other
+    optimizers, and if dampening, amsgrad, maximize, lr_decay or initial_accumulator_value is set.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise _refuse(optimizer, "give one optimizer of torch.optim; for several, train with "
@@ -61,10 +62,11 @@ def rule_of(optimizer: torch.optim.Optimizer) -> UpdateRuleOptions:
 def schedule_of(scheduler: Any) -> LearningRateSchedule:
     """Returns the schedule that computes the same learning rates as the scheduler.
 
-    A step of the schedule is an update of the server.
-    scheduler: a CosineAnnealingLR, StepLR or LinearLR. None: a constant rate. After T_max steps of
-    CosineAnnealingLR, the rate stays at eta_min. A LinearLR must be a warm-up from the factor 1 /
-    (total_iters + 1) to 1, or a decay from the factor 1.
+    Each update of the server, from any learner, is one step of the schedule.
+    scheduler: a CosineAnnealingLR, StepLR or LinearLR. Without a scheduler, the learning rate is
+    constant. After T_max steps of CosineAnnealingLR, the rate stays at eta_min, while PyTorch's
+    rate would rise again. A LinearLR must be a warm-up from the factor 1 / (total_iters + 1) to 1,
+    or a decay from the factor 1.
 
     Raises InvalidArgument for other schedulers.
     """

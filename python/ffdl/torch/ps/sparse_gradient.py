@@ -10,13 +10,13 @@ from .. import device as gpu
 
 
 class SparseGradient(NamedTuple):
-    """The arguments of Gradient.sparse(). Parameters without a gradient are omitted.
+    """A sparse gradient, as arguments of Gradient.sparse(). Omits parameters without a gradient.
 
     tables: tuples (first parameter, rows int64[n], values float32[n, row_size]).
     parts: tuples (first parameter, values float32[m]).
 
-    Row numbers are in the host's memory. Values are arrays on the CPU or tensors on the GPU. On a
-    GPU, the values of repeated rows are added up, so each row occurs once.
+    The row numbers are in host memory. The values are arrays on the CPU or tensors on the GPU. On a
+    GPU, the values of repeated rows are added up first, so each row occurs once.
     """
 
     tables: list[tuple[int, Any, Any]]
@@ -26,7 +26,7 @@ class SparseGradient(NamedTuple):
     def of(
         cls, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor | None]
     ) -> SparseGradient | None:
-        """Returns the gradient of the parameters. None: each has a gradient, and none has rows."""
+        """Returns the sparse gradient, or None if every parameter has a dense gradient."""
         if not any(gradient is None or _is_of_rows(gradient) for gradient in gradients):
             return None
         result = cls([], [])

@@ -1,7 +1,8 @@
-"""Codes values of buffers as float64 numbers, of which a session computes the weighted mean.
+"""Encodes values of buffers as float64 numbers, of which a session computes the weighted mean.
 
-The mean of equal codes is equal to the code, apart from rounding. So each value is coded such that
-a small error of rounding cannot change it. Bits travel as words of 32 bits, since a float64 has 53.
+The mean of equal numbers is equal to each of them, apart from rounding. So each value is encoded
+such that a small error of rounding cannot change the value. Bits are sent as words of 32 bits,
+because a float64 represents integers of up to 53 bits exactly.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _BY_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def is_number(dtype: torch.dtype) -> bool:
-    """True if values of this dtype have a mean."""
+    """Returns True if values of this dtype have a mean."""
     return dtype in _FLOATS or dtype in _COMPLEX
 
 
@@ -50,12 +51,12 @@ def real_of(dtype: torch.dtype) -> torch.dtype:
 
 
 def fits_a_number(dtype: torch.dtype) -> bool:
-    """True if the mean of equal values, as float64 numbers, restores their bits."""
+    """Returns True if the float64 mean of equal values of this dtype restores their bits."""
     return is_number(dtype) and real_of(dtype) != torch.float64
 
 
 def held_form(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a view in a dtype that a session can hold. The shape of a complex tensor grows."""
+    """Returns a view in a dtype that a session can hold: for a complex tensor, its real parts."""
     if tensor.dtype in HELD:
         return tensor
     if tensor.is_complex():
@@ -64,11 +65,11 @@ def held_form(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Memory:
-    """Tensors in one block of memory, so that a single operation reads or writes all of them.
+    """Copies of tensors in one block of memory, which a single operation can read or write.
 
     bytes: the memory, as int8.
-    views: for each of `tensors`, a view of the memory with its shape and dtype.
-    sizes: for each tensor, the number of bytes up to the next tensor.
+    views: for each tensor, a view of the memory with the tensor's shape and dtype.
+    sizes: for each tensor, the number of bytes from its start to the start of the next tensor.
     """
 
     def __init__(self, tensors: list[torch.Tensor], device: torch.device) -> None:
@@ -104,7 +105,7 @@ def elements_of(tensor: torch.Tensor) -> int:
 
 
 def encode_numbers(flat: torch.Tensor, into: torch.Tensor) -> None:
-    """Writes numbers of any dtype into a float64 tensor."""
+    """Encodes numbers of any dtype into a float64 tensor."""
     if flat.dtype == torch.float64:
         large = flat.isfinite() & (flat.abs() > _LARGE)
         flat = torch.where(large, flat.sign() * (2 * _LARGE), flat)
@@ -115,16 +116,16 @@ def encode_numbers(flat: torch.Tensor, into: torch.Tensor) -> None:
 
 
 def has_odd(mean: torch.Tensor) -> torch.Tensor:
-    """True if a value that has no mean has contributed to an element."""
+    """Returns True if a NaN or an infinity has contributed to an element."""
     least, greatest = mean.aminmax()
     return (least < -_LARGE) | (greatest > _LARGE)
 
 
 def decode_odd(mean: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the mean with NaN and infinities, and a mask of the elements of mixed values.
+    """Returns the mean with its NaN and infinities, and a mask of the mixed elements.
 
-    An element is mixed if it is NaN or infinite at some members, but finite or another such value
-    at other members. Its mean then follows IEEE 754.
+    An element is mixed if it is NaN or infinite on some members, but finite or another such value
+    on other members. The mean of a mixed element follows IEEE 754.
     """
     odd = mean.abs() > _LARGE
     pure = torch.zeros_like(odd)
@@ -137,7 +138,7 @@ def decode_odd(mean: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def decode_numbers(mean: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Rounds means to the dtype. Complex dtypes: `mean` has their parts."""
+    """Rounds means to a dtype. For a complex dtype, `mean` contains real and imaginary parts."""
     if is_integer(dtype):
         return _to_integers(mean, dtype)
     flat = mean.to(real_of(dtype))
@@ -157,13 +158,13 @@ def _to_integers(mean: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 class Digests:
     """Hashes of tensors, with which members detect that their tensors are not bitwise equal.
 
-    The hash is the upper half of a sum of products with odd numbers, modulo 2**64. Members compare
-    hashes by means: for different numbers, the mean of the squares is larger than the square of the
-    mean.
+    The hash of a tensor is the upper half of a sum of products with odd numbers, modulo 2**64. A
+    session only computes means, so members compare hashes by means. If hashes differ, the mean of
+    their squares is larger than the square of their mean.
     """
 
     def __init__(self, sizes: list[int], device: torch.device) -> None:
-        """sizes: the number of words of each tensor."""
+        """sizes: the number of 32-bit words of each tensor."""
         self._ends = torch.tensor(np.cumsum([0, *sizes]), device=device)
         factors = _scrambled(2 * sum(sizes)).reshape(2, -1)
         self._factors = torch.from_numpy(factors).to(device)
@@ -171,7 +172,7 @@ class Digests:
         self._digests = torch.zeros(0, device=device)
 
     def of(self, words: torch.Tensor) -> torch.Tensor:
-        """Returns float64[tensors, DIGEST]."""
+        """Returns the encoded hashes of the tensors, as float64[tensors, DIGEST]."""
         if not torch.equal(words, self._last):
             self._last = words.clone()
             self._digests = self._compute(words)
@@ -186,14 +187,13 @@ class Digests:
 
     @staticmethod
     def differ(mean: torch.Tensor) -> torch.Tensor:
-        """Returns bool[tensors]. mean: the mean of of()."""
+        """Returns for each tensor whether members differ. mean: the mean of the results of of()."""
         numbers, squares = mean.split(DIGEST // 2, dim=1)
         return (squares - numbers * numbers).amax(dim=1) > _SPREAD
 
     @staticmethod
     def share_of_others(mine: torch.Tensor, mean: torch.Tensor) -> float:
-        """Returns the weight of the members with other bits, if the bits of all these members are
-        equal."""
+        """Returns the weight of the members with other bits, if these members have equal bits."""
         numbers, squares = mine.split(DIGEST // 2)
         mean_numbers, mean_squares = mean.split(DIGEST // 2)
         moved = mean_numbers - numbers

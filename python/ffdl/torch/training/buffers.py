@@ -1,4 +1,4 @@
-"""The model's buffers, which all workers hold with the same bits after each step."""
+"""Keeps the model's buffers bitwise equal on all workers after each step."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ _OPTION = "the option buffers="
 
 
 class Buffers:
-    """The model's buffers that ``state_dict()`` names.
+    """The buffers of the model that are in its ``state_dict()``.
 
-    In each step, the members exchange the values of all buffers. From these values, all members
-    compute the same next value. If a buffer is bitwise equal at all members, it keeps its value.
-    Otherwise a buffer of numbers with a fraction gets the mean, weighted by samples. Other buffers
-    need a rule.
+    In each step, the members exchange the values of all buffers. From the values of all members,
+    each member computes the same next value of a buffer. A buffer that is bitwise equal on all
+    members keeps its value. A floating-point buffer that differs gets the mean, weighted by
+    samples. Other buffers that differ need a rule.
 
     device: the device of the model's parameters and buffers.
     names: the names of the buffers.
-    settled: for each buffer, the value that is equal at all members.
-    state: `settled`, with dtypes that a session can hold.
-    forms: the meta tensors of the numbers that the session averages. At most one.
-    carried: the tensors of these numbers, which the trainer sets.
+    settled: for each buffer, the value that is equal on all members.
+    state: the values of `settled`, with dtypes that a session can hold.
+    forms: the meta tensor (shape and dtype) of the numbers that the session averages, or empty.
+    carried: the tensors of the averaged numbers, which the trainer sets.
     non_finite: what happens if a mean is not finite, because only some members have NaN or
-    infinity. "refuse": the step fails. "keep": no buffer changes, even if all members have such a
-    new value. "accept": the mean is used.
+    infinity. If non_finite is "refuse", a step whose mean is not finite fails. If non_finite is
+    "keep", no buffer changes in such a step, even if all members have the same new NaN or infinity.
+    If non_finite is "accept", the buffer gets the mean that is not finite.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Buffers:
         return [values.held_form(one) for one in self.settled]
 
     def change_world(self, world: World) -> None:
-        """Encodes the values of a step that is repeated in this world with the same gradients."""
+        """Encodes the buffers' values again for a step that is repeated in this world."""
         self._world = world
         if self._now is not None and world.size > 1:
             self._expect_slot(world.rank)
@@ -98,7 +99,7 @@ class Buffers:
     def collect(self, has_run: bool = True, micro_batch: int | None = None) -> None:
         """Reads the values of the buffers after the forward passes of this worker.
 
-        has_run: False if the loop's body did not run. Then the other workers decide.
+        has_run: False if the loop's body did not run on this worker, so other workers decide.
         micro_batch: the number of this micro-batch within the step of all workers.
         """
         present = self._places.look_up()
@@ -116,7 +117,7 @@ class Buffers:
             self._code(self._world.rank)
 
     def apply(self) -> None:
-        """Sets `settled` to the values that are now equal at all members."""
+        """Sets `settled` to the values of this step, which are equal on all members."""
         if not self.names:
             return
         if self._now is not None and self._world is not None and self._world.size == 1:
@@ -126,7 +127,7 @@ class Buffers:
         self._mine = None
 
     def put_in_place(self) -> None:
-        """Copies the settled values to the model."""
+        """Copies the settled values to the model's buffers."""
         self._now = None
         self._places.write(self.settled)
 

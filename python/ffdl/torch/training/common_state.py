@@ -136,9 +136,9 @@ def _buckets(tensors: list[torch.Tensor], bucket_bytes: int) -> Iterator[list[to
 
 
 class Averaged:
-    """The arrays that a session averages. Arrays on the CPU are in shared memory.
+    """The arrays that a session averages, in shared memory if they are on the CPU.
 
-    For each of `tensors`, the arrays contain a tensor of the same shape and dtype.
+    For each of the constructor's `tensors`, the arrays contain one of the same shape and dtype.
 
     arrays: one array for each bucket of the session. All tensors of a bucket have one dtype, and
     are in the order of `tensors`. If bucket_bytes is 0, there is one array for each dtype.
@@ -191,8 +191,8 @@ class Averaged:
 class Gradients:
     """The parameters' gradients. collect() copies the gradients of backward to `views`.
 
-    Backward does not accumulate into the session's arrays, because accumulation reads and writes
-    the arrays, and requires zeroed arrays.
+    Backward does not accumulate directly into the session's arrays, because accumulation requires
+    zeroed arrays, and reads and writes them.
 
     views: for each parameter, the view of the session's arrays that receives its gradient.
     used: for each parameter, True if it had a gradient in this step. PyTorch's optimizers do not
@@ -244,12 +244,12 @@ class Gradients:
         parameter.grad = view
 
     def drop(self) -> None:
-        """Sets each parameter's grad to None, like zero_grad(). The views keep their values."""
+        """Sets each parameter's grad to None, like zero_grad(). Keeps the values of the views."""
         for parameter in self._parameters:
             parameter.grad = None
 
     def set_aside(self, share: float) -> None:
-        """Adds `share` times the collected gradients to a separate sum, and drops the gradients."""
+        """Adds the collected gradients times `share` to a separate sum, and drops the gradients."""
         if not self._aside:
             self._aside = [torch.zeros_like(view) for view in self.views]
         for aside, view in zip(self._aside, self.views, strict=True):
@@ -410,19 +410,19 @@ class Settings:
         self._shown = repr(self._values())
 
     def advance(self) -> None:
-        """Steps the scheduler once without a change of `bytes`. rewind() undoes this step."""
+        """Steps the scheduler once, without a change of `bytes`, so that rewind() can undo this."""
         if self._scheduler is not None:
             self._scheduler.step()
             self._shown = repr(self._values())
 
     def rewind(self) -> None:
-        """Sets optimizer, scheduler, GradScaler and seed from `bytes`. This undoes advance()."""
+        """Sets optimizer, scheduler, GradScaler and seed from `bytes`, which undoes advance()."""
         self._present = b""
         self.may_differ = True
         self.restore()
 
     def step_scheduler(self, progress: float) -> None:
-        """Counts `progress` more steps. Steps the scheduler once for each completed step."""
+        """Adds `progress` to the count of steps. Steps the scheduler once per completed step."""
         if self._scheduler is None:
             return
         before = int(self._progress)
@@ -470,7 +470,7 @@ class Settings:
         )
 
     def undo_changes(self) -> None:
-        """Calls rewind() if the loop changed a setting."""
+        """Calls rewind() if the loop changed a hyperparameter or another setting."""
         if not self._is_present():
             self.rewind()
 

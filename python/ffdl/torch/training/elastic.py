@@ -1,4 +1,4 @@
-"""An ordinary training loop during which workers may join, leave and die."""
+"""A PyTorch training loop during which workers may join, leave and die."""
 
 from __future__ import annotations
 
@@ -29,15 +29,7 @@ from ..._options import call_with
 from ...data import ElasticLoader, parts
 from .. import device as gpu
 from .buffers import Buffers
-from .common_state import (
-    SETTINGS,
-    Averaged,
-    Gradients,
-    Settings,
-    name_state,
-    names_of,
-    with_names,
-)
+from .common_state import SETTINGS, Averaged, Gradients, Settings, name_state, names_of, with_names
 from .layout import keep_layout
 from .loop_values import LoopValues
 from .loss_scale import LossScale
@@ -80,7 +72,7 @@ def elastic(
     checkpoints: CheckpointOptions | None = None,
     **options: Any,
 ) -> Elastic:
-    """Makes a training loop elastic. Returns when this worker has joined the job.
+    """Lets workers join, leave and die during a training loop. Returns when this worker has joined.
 
     ::
 
@@ -90,100 +82,101 @@ def elastic(
             loss(model(images), labels).backward()
             trainer.step()
 
-    model: a model on the CPU or on one GPU. Every worker builds the same model and optimizer.
+    model: a model on the CPU or on one GPU. Every worker must build the same model and optimizer.
     optimizer: an optimizer, or a list of optimizers. Each parameter that requires gradients must
-    belong to exactly one optimizer. Only ``trainer.step()`` may step the optimizer. Before the
-    first step, elastic() creates the optimizer's state, because the session needs state tensors of
-    fixed shapes. Supported are Adadelta, Adafactor, Adam, AdamW, Adamax, ASGD, Muon, NAdam, RAdam,
-    RMSprop, Rprop and SGD without dampening. Optimizers whose state exists before the first step,
-    such as Adagrad, also work.
-    reset_optimizer_state: a function that any other optimizer needs. The trainer makes a step with
-    zero gradients, and then calls the function with each parameter and the parameter's state, a
-    dict of tensors. The function sets the tensors in place to their values before the first step.
-    samples: an ElasticLoader or a SampleLedger. If it is a ledger, pass the data set to batches().
+    belong to exactly one optimizer. Only ``trainer.step()`` may step the optimizer, because it
+    averages the gradients first. The session needs optimizer state of fixed shapes, so elastic()
+    creates the state before the first step. Supported are Adadelta, Adafactor, Adam, AdamW, Adamax,
+    ASGD, Muon, NAdam, RAdam, RMSprop, Rprop and SGD without dampening. Also supported are
+    optimizers whose state exists before the first step, such as Adagrad.
+    reset_optimizer_state: a function that elastic() needs for any other optimizer. The trainer
+    first makes a step with zero gradients, which creates the state. Then the trainer calls
+    reset_optimizer_state with each parameter and the parameter's state, a dict of tensors. The call
+    must set the tensors in place to their values before the first step.
+    samples: an ElasticLoader or a SampleLedger. For a ledger, pass the data set to
+    ``trainer.batches()``.
     scheduler: a scheduler of ``torch.optim.lr_scheduler``, or a list of schedulers. The trainer
     steps a scheduler after each step, or after each epoch if scheduler_unit is "epoch". A
-    ReduceLROnPlateau is stepped only after a worker has called ``report()`` with a metric. The
-    scheduler's values are part of the state. If there is no scheduler, the loop may set the
+    ReduceLROnPlateau is stepped only after a worker has called ``trainer.report()`` with a metric.
+    The scheduler's values are part of the state. If there is no scheduler, the loop may set the
     learning rate and other numeric hyperparameters in each step. The loop must set hyperparameters
-    before backward(), and compute them from ``trainer.step_number`` alone. Hyperparameters are part
-    of the state. A worker without samples in a step receives hyperparameters from other workers.
-    step() raises InvalidArgument if hyperparameters differ between workers.
+    before backward(), from ``trainer.step_number`` alone, so that all workers set equal values. A
+    worker without samples receives hyperparameters from other workers. If hyperparameters differ
+    between workers, step() raises InvalidArgument.
     clip_norm: the maximum norm of the mean gradient of all workers, as for
     ``torch.nn.utils.clip_grad_norm_``.
-    seed: the seed of PyTorch's generators on the CPU and on the model's GPU, and of each
-    ``torch.Generator`` that is an attribute of a module of the model. Before each batch, these
-    generators are seeded from this seed, the step and the batch's first sample. So dropout does not
-    depend on the worker's earlier batches.
-    overlap: True: gradients are averaged during backward. False: gradients are averaged in step().
-    None: True if the model is on a GPU, workers are on several hosts, or this host has more
-    processors than compute threads. Otherwise False. Unless `overlap` is False, the loop must not
-    read or change gradients between backward() and step(). If a step has several calls of
-    backward(), all calls except the last must be within ``trainer.no_sync()``. If a step has
-    micro-batches, or if gradient noise is measured, None means False, and True raises
-    InvalidArgument.
-    bucket_bytes: the number of bytes that are averaged at a time. The gradients of the last
-    parameters are averaged first. All workers must pass the same number.
+    seed: seeds PyTorch's generators, and each ``torch.Generator`` that is an attribute of a module
+    of the model. Before each batch, PyTorch's generators are seeded from `seed`, the step and the
+    batch's first sample. So dropout does not depend on the worker's earlier batches.
+    overlap: whether gradients are averaged during backward (True) or in step() (False). By default,
+    `overlap` is True for a model on a GPU, for workers on several hosts, or if processors outnumber
+    compute threads. Unless `overlap` is False, the loop must not read or change gradients between
+    backward() and step(). All backward() calls of a step except the last must also be within
+    ``trainer.no_sync()``, unless `overlap` is False. With micro-batches or measurements of gradient
+    noise, the default is False, and True raises InvalidArgument.
+    bucket_bytes: the number of bytes of gradients that are averaged at a time. The gradients of the
+    last parameters are averaged first, because backward computes them first. All workers must pass
+    the same bucket_bytes.
     micro_batch_samples: the number of samples in a micro-batch. batches() returns one micro-batch
-    at a time. The call of step() after this worker's last micro-batch ends the step. The trained
-    model is bitwise equal for any number of workers, even if this number changes.
-    docs/guide/sessions.md explains how. The loader or ledger must have the same
+    at a time. The step() after this worker's last micro-batch ends the step. With micro-batches,
+    the trained model is bitwise equal for any number of workers, because gradients are always added
+    in the same order (docs/guide/sessions.md). The loader or ledger must have the same
     micro_batch_samples, and SampleOrder.GLOBAL.
-    batch_rule: adapts the batch size and the learning rate to the number of workers. In each step,
-    the trainer calls step_batch() with the rule. If the rule sets ``workers``,
-    SampleOrder.ON_DEMAND is required. Each worker then takes as many samples as the rule computes.
-    If the rule sets ``micro_batch_max``, batches() returns at most that many samples at a time, and
-    the trainer adds up their gradients. During the optimizer's step, the learning rate is
-    multiplied by the rule's factor. If scheduler_unit is "step", each step advances the scheduler
-    by the ``progress`` that the rule computes.
+    batch_rule: a BatchRule, which adapts the batch size and the learning rate to the number of
+    workers (docs/guide/batch.md). If the rule sets ``workers``, each worker takes as many samples
+    as the rule computes, which requires SampleOrder.ON_DEMAND. If the rule sets
+    ``micro_batch_max``, batches() returns at most that many samples at a time, and the trainer adds
+    up their gradients. During the optimizer's step, the learning rate is multiplied by the rule's
+    factor. If scheduler_unit is "step", each step advances the scheduler by the ``progress`` that
+    the rule computes.
     noise_interval: the number of steps between two measurements of gradient noise (GradientNoise).
-    ``trainer.noise_scale`` returns the result. None: 10 if the rule has LearningRateRule.ADA_SCALE.
-    Otherwise noise is not measured.
+    ``trainer.noise_scale`` returns the result. By default, noise_interval is 10 if the batch rule
+    has LearningRateRule.ADA_SCALE, which uses the noise. With other batch rules, noise is not
+    measured by default.
     grad_scaler: a GradScaler for float16. bfloat16 needs no scaler. The loop calls
     ``grad_scaler.scale(loss).backward()``, and no other method of the scaler. In step() the trainer
-    divides the mean gradient by the scale, and updates the scale. The scale is part of the state.
-    If the mean gradient is not finite, the optimizer is not stepped, but the step's samples are
-    committed. Either all workers pass a scaler, or no worker does. Do not combine a scaler with
-    noise_interval.
-    buffers: maps names of buffers, or patterns of ``fnmatch``, to a rule for values that differ
-    between workers. "mean": the mean weighted by samples. "sum": the value before the step, plus
-    the changes of all workers. "max": the maximum. "first": the value of the lowest rank that has
-    samples. Without a rule, numbers with a fraction get the mean, and other buffers that differ
-    raise InvalidArgument in step(). docs/guide/models-and-optimizers.md has the details.
+    divides the mean gradient by the scale, and updates the scale, which is part of the state. If
+    the mean gradient is not finite, the optimizer is not stepped, but the step's samples are
+    committed. Either all workers pass a scaler, or no worker does. The scale differs between steps,
+    so noise cannot be measured with a scaler.
+    buffers: maps names of the model's buffers, or patterns of ``fnmatch``, to a rule. The rule
+    computes a buffer's next value if the buffer differs between workers after a step. The rule
+    "mean" is the mean weighted by samples. The rule "sum" is the value before the step, plus the
+    changes of all workers. The rule "max" is the maximum, and "first" the value of the lowest rank
+    that has samples. Without a rule, floating-point numbers get the mean, and other buffers that
+    differ raise InvalidArgument in step() (docs/guide/models-and-optimizers.md).
     extra_state: maps names to objects with ``state_dict()``, such as an average of the weights
-    (``torch.optim.swa_utils.AveragedModel``). The objects' tensors are part of the state. Newcomers
-    receive these tensors, and checkpoints contain them. Only after_step may change these tensors,
+    (``torch.optim.swa_utils.AveragedModel``). The tensors of the objects are part of the state:
+    newcomers and checkpoints receive them. Only after_step may change the tensors of extra_state,
     and only in place.
     after_step: a function that every worker calls in each applied step, after the optimizer's step.
-    At a newcomer, the first call happens before elastic() returns. The function's effect must
-    depend only on the state, because it must be equal at all workers.
+    On a newcomer, the first call of after_step happens before elastic() returns. It must depend
+    only on the state, so that its effect is equal on all workers.
     participants: further participants of each step, such as a StragglerWatch. The trainer itself
-    adds the ledger, the ledger's batch_size_controller and the noise measurement.
+    adds the ledger, its batch_size_controller and the noise measurement.
     checkpoints: options for checkpoints of the whole state. Checkpoints use the model's names for
-    tensors. The optimizer's state KEY for the parameter NAME is the tensor
-    ``optimizer.NAME.KEY``. A checkpoint also contains the ledger, the seed and the scheduler's
-    state. If ``resume`` is set, the checkpoint's values replace the program's values.
+    tensors. The optimizer's state KEY for the parameter NAME is the tensor ``optimizer.NAME.KEY``.
+    A checkpoint also contains the ledger, the seed and the scheduler's state. If ``resume`` is set,
+    the checkpoint's values replace the program's values.
     options: options of Session.open(), such as ``verify_state``. If the program was not started by
-    ``ffdl run``, pass ``store`` and ``id``. If the program passes no store and has no launcher,
-    this worker trains alone. ``non_finite`` decides what happens if the mean gradient contains NaN
-    or Inf. With an enabled GradScaler, the scaler skips such a step. A step that would make a
-    buffer NaN or Inf then changes no buffer.
+    ``ffdl run``, pass ``store`` and ``id``. Without a launcher and without ``store``, this worker
+    trains alone. ``non_finite`` decides what happens if the mean gradient contains NaN or Inf. An
+    enabled GradScaler skips steps whose mean gradient is not finite. With a GradScaler, a step that
+    would make a buffer NaN or Inf changes no buffer.
 
-    If the model is on a GPU, workers exchange data through NCCL. If
-    ``backend=ffdl.Backend.DEVICE_SHM`` is passed, workers use memory that the GPUs of one host
-    share. Gradients and state stay on the GPU. PyTorch's current stream may be any stream.
-    docs/guide/gpu.md lists the requirements.
-    Gradients are stored in one array per bucket. If a step has micro-batches, or if noise is
-    measured, there is one array per dtype. During the optimizer's step, each ``parameter.grad`` is
-    a view of such an array. If no worker's samples used the parameter in this step,
-    ``parameter.grad`` is None. As in PyTorch, the optimizer then does not change the parameter. A
-    buffer in ``state_dict()``, such as a running mean of a batch norm, is bitwise equal at all
-    workers after each step. With one worker, it is bitwise equal to plain PyTorch. Apart from
-    buffers, the results of a mini-batch must not depend on the worker. docs/guide/sessions.md lists
-    all conditions.
-    If elastic() is called on the main thread, it installs a handler of SIGTERM that asks this
-    worker to leave. ``ffdl run`` sends SIGTERM to end a worker. If the loop installs another
-    handler later, both handlers are called.
+    For a model on a GPU, gradients and state stay on the GPU, and workers exchange data through
+    NCCL. With ``backend=ffdl.Backend.DEVICE_SHM``, workers use memory that the GPUs of one host
+    share. PyTorch's current stream may be any stream. docs/guide/gpu.md lists the requirements.
+    The session stores gradients in one array per bucket, or in one array per dtype if a step has
+    micro-batches or noise is measured. During the optimizer's step, each ``parameter.grad`` is a
+    view of an array of the session. If no worker's samples used a parameter in a step, its ``grad``
+    is None, and the optimizer does not change it, as in PyTorch.
+    A buffer in ``state_dict()``, such as a running mean of a batch norm, is bitwise equal on all
+    workers after each step. With one worker, each buffer is bitwise equal to the buffer in plain
+    PyTorch. Apart from buffers, the results of a mini-batch must not depend on the worker
+    (docs/guide/sessions.md).
+    On the main thread, elastic() installs a handler of SIGTERM, by which ``ffdl run`` asks a worker
+    to leave. If the loop installs another handler later, both handlers are called.
     Raises InvalidArgument if elastic() does not support the model, the optimizer or an option, and
     the errors of Session.open(). Raises Unimplemented for a model on a GPU, if the GPU, its driver,
     NCCL or CUDA is missing.
@@ -199,7 +192,7 @@ def elastic(
 
 
 class Elastic(TrainingLoop):
-    """The object with which a worker trains, created by :func:`elastic`."""
+    """The trainer of one worker: the object that :func:`elastic` returns."""
 
     def __init__(
         self,
@@ -324,32 +317,32 @@ class Elastic(TrainingLoop):
 
     @property
     def noise_scale(self) -> NoiseScale:
-        """The measured NoiseScale of the gradients, if ``noise_interval`` is set."""
+        """The NoiseScale of the gradients, if their noise is measured (``noise_interval``)."""
         return self._plan.noise_scale()
 
     @property
     def mean_loss(self) -> float | None:
         """The mean loss over the samples of all workers in the last applied step.
 
-        The mean does not include workers that passed no loss to step(). None: no worker passed a
-        loss, or this worker has applied no step yet.
+        The mean does not include workers that passed no loss to step(). The value is None if no
+        worker passed a loss, or if this worker has applied no step yet.
         """
         return self._loop_values.mean_loss
 
     def on_main(self, every: int = 1) -> bool:
-        """Returns True at one worker, after an applied step with a number divisible by `every`.
+        """Returns True on one worker, after an applied step with a number divisible by `every`.
 
-        Use on_main() for work that is done once for all workers, such as an evaluation. Meanwhile,
-        the other workers wait in their next step.
+        Use on_main() for work that only one worker must do, such as an evaluation. While one worker
+        evaluates, the other workers wait for it in their next step.
         """
         return self.is_main and self._is_applied and self.step_number % every == 0
 
     def report(self, metric: float) -> None:
         """Sends an evaluation metric to all workers, with the next step that is applied.
 
-        All workers then step a ReduceLROnPlateau with the metric. Call report() on one worker, for
-        example on the worker where on_main() is True. If several workers report in one step, the
-        mean of their metrics is used, weighted by their samples.
+        If the scheduler is a ReduceLROnPlateau, all workers step it with the metric. Call report()
+        on one worker, such as the worker where on_main() is True. If several workers report in one
+        step, the metric is the mean of their metrics, weighted by their samples.
         """
         if not abs(metric) < _METRIC_MAX:
             raise InvalidArgument(
@@ -357,17 +350,17 @@ class Elastic(TrainingLoop):
         self._loop_values.metric = float(metric)
 
     def stop(self) -> None:
-        """Ends the training at all workers after the next step in which this worker has samples.
+        """Ends the training on all workers after the next step in which this worker has samples.
 
-        Use stop() for early stopping. The request to stop is part of the state. So a job that
+        Use stop() for early stopping. The request to stop becomes part of the state. So a job that
         resumes from its last checkpoint makes no further step.
         """
         self._loop_values.asks_to_stop = True
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
-        """Within this context, backward() accumulates gradients without averaging them.
+        """Returns a context in which backward() accumulates gradients without averaging them.
 
-        Call each backward() of a step except the last within no_sync(), as with
+        If a step has several backward() calls, make all except the last within no_sync(), as with
         DistributedDataParallel.
         """
         return self._overlap.no_sync()
@@ -392,9 +385,9 @@ class Elastic(TrainingLoop):
                 trainer.step()
 
         Use steps() if the loop adds up the gradients of several micro-batches and has other work to
-        do once per step. The arguments and the end of the iteration are those of batches(). Take
-        all batches of a step before you call step(). If the loop sets a learning rate, it must do
-        so before the first batch of the step.
+        do once per step. The arguments and the end of the iteration are those of batches(). The
+        loop must take all batches of a step before it calls step(). A learning rate must be set
+        before the first batch of the step.
         """
         self._begin_loop(dataset, samples, steps, collate)
         yield from self._until_over(lambda: self._whole_steps(dataset, samples, collate))
@@ -402,14 +395,13 @@ class Elastic(TrainingLoop):
     def step(self, loss: torch.Tensor | float | None = None) -> StepResult | None:
         """Averages the gradients, applies them, and switches to the next world if necessary.
 
-        loss: the mean loss over the samples of this batch, for ``mean_loss``. If the loop uses
-        steps() and micro_batch_samples, do not pass a loss.
+        loss: the mean loss over the samples of this batch, for ``mean_loss``. With steps() and
+        micro-batches, pass no loss, because the batches are already added up.
 
-        Replaces ``optimizer.step()``. Afterwards each ``parameter.grad`` is None. Returns None if
-        this worker has more batches in the step. After every result, the loop continues with the
-        next batch. If a step was not applied, the ledger assigns the samples of the next batch
-        again. Raises the errors of Session.end_step(), and the errors of the optimizer and the
-        scheduler.
+        Replaces ``optimizer.step()``. After step(), each ``parameter.grad`` is None. Returns None
+        if this worker has more batches in the step, otherwise the StepResult. After every result,
+        continue with the next batch: if the step was not applied, the ledger assigns its samples
+        again. Raises the errors of Session.end_step(), of the optimizer and of the scheduler.
         """
         self._settings.expect_unchanged(loop_may_set=True)
         is_last = self._is_due and self._rest == 0

@@ -9,9 +9,10 @@ import torch
 
 
 class InnerState:
-    """Copies an optimizer's state at the beginning of a round, and can restore this state.
+    """Copies an optimizer's state at the beginning of a round, and can restore it.
 
-    The copy is allocated in the first round. The copy does not hold the hyperparameters.
+    The copy of the state is allocated in the first round. The copy of the state contains no
+    hyperparameters.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
@@ -27,7 +28,7 @@ class InnerState:
             self._is_kept = True
 
     def end_round(self, is_applied: bool) -> None:
-        """Restores the copied state if the round was not applied."""
+        """Ends a round. If the round was not applied, restores the copied state."""
         if self._is_kept and not is_applied:
             self._set(self._kept)
         self._is_kept = False

@@ -33,7 +33,7 @@ def layout_of(
 ) -> Layout:
     """Returns the layout of a model and its optimizer.
 
-    optimizer: the result of as_one_optimizer(), or None.
+    optimizer: one optimizer, such as the result of as_one_optimizer(), or None.
     """
     names = names_of(model)
     known = dict(names)  # and the buffers, of which several may be one
@@ -63,7 +63,7 @@ def keep_layout(
 
 
 def write_layout(folder: str, layout: Layout) -> None:
-    """Writes the layout. A failed write does not stop training. Exports then need the model."""
+    """Writes the layout. After a failed write, training continues, but exports need the model."""
     if read_layout(folder) == layout:
         return
     path = os.path.join(folder, LAYOUT_FILE)

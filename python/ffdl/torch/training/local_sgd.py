@@ -1,4 +1,4 @@
-"""Trains over slow links. Each worker makes many local steps between two averages."""
+"""Trains over slow networks: each worker makes many local steps between two averages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def local_sgd(
     checkpoints: CheckpointOptions | None = None,
     **options: Any,
 ) -> LocalSgd:
-    """Makes a training loop elastic over slow links. Returns when this worker has joined the job.
+    """Makes a training loop elastic over slow networks. Returns when this worker has joined.
 
     ::
 
@@ -67,45 +67,48 @@ def local_sgd(
             trainer.step()
 
     The method is DiLoCo (arXiv 2311.08105). In a round, each worker makes up to `every` steps of
-    the inner optimizer with its own samples. Then the outer optimizer updates the outer weights.
-    The outer gradient is the outer weights minus the mean of the workers' weights. The mean is
-    weighted by samples. Once per round, the workers exchange about as much data as the model has. A
+    the inner optimizer with its own samples. At the end of a round, the outer optimizer updates the
+    outer weights. The outer gradient is the outer weights minus the mean of the workers' weights,
+    weighted by samples. In each round, the workers exchange about as many bytes as the model has. A
     round is one step of the session. The round's outer gradient and all samples of its inner steps
     are committed together, exactly once. Workers may join, leave and be killed as with elastic().
 
-    model: as with elastic(). Within a round the parameters differ between workers. When step()
-    returns a result other than None, the parameters are the outer weights, which are equal at all
-    workers. Evaluate the model after such a result.
-    inner: any optimizer whose step() needs no closure. The inner optimizer's state belongs to this
-    worker, and is lost if the worker dies. A newcomer begins with a fresh inner state. If the job
-    goes back to a checkpoint, each worker begins with a fresh inner state. If a round is not
-    applied, the inner state from before the round is restored.
-    outer: an optimizer of the same parameters as `inner`. The outer optimizer must be of a kind
-    that elastic() accepts without ``reset_optimizer_state``, such as SGD without dampening, Adam,
-    AdamW or RMSprop. The paper uses SGD with Nesterov momentum. The outer optimizer's state is
-    equal at all workers.
+    model: as with elastic(). Within a round, the model's parameters differ between workers. When
+    step() returns a result other than None, the parameters are the outer weights, which are equal
+    on all workers. So evaluate the model only after a step() that returned a result other than
+    None.
+    inner: the inner optimizer: any optimizer whose step() needs no closure. The inner optimizer's
+    state belongs to this worker, and is lost if the worker dies. A newcomer begins with a fresh
+    inner state. If the job goes back to a checkpoint, each worker begins with a fresh inner state,
+    because checkpoints do not contain it. If a round is not applied, the inner state from before
+    the round is restored.
+    outer: the outer optimizer: an optimizer of the same parameters as `inner`. The outer optimizer
+    must be of a kind that elastic() accepts without ``reset_optimizer_state``, such as SGD without
+    dampening, Adam, AdamW or RMSprop. The paper of DiLoCo uses SGD with Nesterov momentum. The
+    outer optimizer's state is equal on all workers.
     samples: an ElasticLoader or a SampleLedger, with SampleOrder.ON_DEMAND. In a round, a worker
-    uses up to `every` batches. The loader's `batch_samples` is the size of a batch. For a ledger,
-    the size is the argument `samples` of batches(). A worker that has fewer samples makes fewer
-    inner steps, or none. So set partition_samples to about the number of samples that a worker uses
-    in a round.
-    every: the maximum number of inner steps in a round, at least 1 and equal at all workers.
+    uses up to `every` batches. The loader's `batch_samples` is the size of a batch. With a
+    SampleLedger, the argument `samples` of batches() is the size of a batch. A worker that has
+    fewer samples makes fewer inner steps, or none. So set partition_samples to about the number of
+    samples that a worker uses in a round.
+    every: the maximum number of inner steps in a round, at least 1 and equal on all workers.
     scheduler: a scheduler of ``torch.optim.lr_scheduler`` for the inner optimizer. The trainer
     steps the scheduler after each inner step. An applied round advances the scheduler by `every`
-    steps at all workers, even if a worker made fewer inner steps.
+    steps on all workers, even if a worker made fewer inner steps. So the inner learning rates stay
+    equal on all workers.
     clip_norm: the maximum norm of the gradient of each inner step, as for
     ``torch.nn.utils.clip_grad_norm_``.
-    seed, buffers, participants, checkpoints, options: as with elastic(). A checkpoint contains the
-    outer weights under the model's names, and the outer optimizer's state as
-    ``optimizer.NAME.KEY``. It does not contain the inner optimizer's state. ``step_timeout_s`` and
-    ``operation_timeout_s`` limit how long the other workers wait for a slow worker at the end of a
-    round.
+    seed, buffers, participants, checkpoints, options: the same as for elastic(). A checkpoint
+    contains the outer weights under the model's names, and the outer optimizer's state as
+    ``optimizer.NAME.KEY``. A checkpoint does not contain the inner optimizer's state. The options
+    ``step_timeout_s`` and ``operation_timeout_s`` limit how long the other workers wait for a slow
+    worker at the end of a round.
 
-    A worker needs memory for the model, the outer weights, the outer gradient, the outer
-    optimizer's state, and two copies of the inner optimizer's state. After a round, each buffer
-    that ``state_dict()`` names is bitwise equal at all workers, as with elastic() after a step. A
-    model on a GPU trains as with elastic(). Raises the errors of elastic().
-    docs/guide/slow_links.md is the guide.
+    A worker needs memory for the model, the outer weights, the outer gradient and the outer
+    optimizer's state. Two copies of the inner optimizer's state also need memory. After a round,
+    each buffer that ``state_dict()`` names is bitwise equal on all workers, as with elastic() after
+    a step. A model on a GPU trains as with elastic(). Raises the errors of elastic().
+    docs/guide/slow_links.md describes the method and its settings.
     """
     return LocalSgd(
         model, inner, outer, samples, every, scheduler, clip_norm, seed, buffers, participants,
@@ -114,7 +117,7 @@ def local_sgd(
 
 
 class LocalSgd(TrainingLoop):
-    """The object with which a worker trains with local steps. Created by :func:`local_sgd`."""
+    """The trainer of one worker with local steps: the object that :func:`local_sgd` returns."""
 
     def __init__(
         self,
@@ -207,23 +210,23 @@ class LocalSgd(TrainingLoop):
     def mean_loss(self) -> float | None:
         """The mean loss over the samples of all workers in the last applied round.
 
-        The mean is computed from the losses passed to step(), so all workers must pass losses.
-        None: this worker has applied no round, or has passed no loss.
+        The mean is computed from the losses that the workers pass to step(), so all workers must
+        pass losses. The value is None if this worker has applied no round, or has passed no loss.
         """
         if self._mean_loss is None or not self._has_loss:
             return None
         return float(self._mean_loss)
 
     def step(self, loss: torch.Tensor | None = None) -> StepResult | None:
-        """Makes an inner step. The last inner step of a round also ends the round.
+        """Makes an inner step. After the last inner step of a round, also ends the round.
 
         loss: the mean loss over the samples of this batch, for ``mean_loss``.
 
-        Replaces ``inner.step()``. Afterwards the gradients are None. Returns None if the round
-        continues. If the round ends, returns the result of Session.end_step(). The model then has
-        the outer weights, even if the round was not applied. Continue with the next batch after
-        every result. Raises the errors of Session.end_step(), and those of the optimizers and the
-        scheduler.
+        Replaces ``inner.step()``. After step(), each ``parameter.grad`` is None. Returns None if
+        the round continues. If the round ends, returns the result of Session.end_step(). At the end
+        of a round, the model has the outer weights, even if the round was not applied. Continue
+        with the next batch after every result. Raises the errors of Session.end_step(), and those
+        of the optimizers and the scheduler.
         """
         self._settings.expect_unchanged()
         self._outer_settings.expect_unchanged()

@@ -30,23 +30,23 @@ def _is_number(value: Any) -> bool:
 class LoopValues:
     """Sends the hyperparameters of an optimizer's groups along with the gradients of a step.
 
-    Also sends which parameters have a gradient in this step.
+    A step also sends which parameters have a gradient.
 
     Each worker with samples sends the hyperparameters that its loop has set. The hyperparameters
-    must be equal at all these workers. The workers without samples receive the hyperparameters. Any
-    worker may ask to stop the training.
+    must be equal on all workers with samples. The workers without samples receive the
+    hyperparameters. Any worker may ask to stop the training.
 
     form: a meta tensor with the shape of `carried`.
     carried: the tensor that the session averages.
     asks_to_stop: True if this worker asks to stop the training.
-    has_set: True if the loop may set hyperparameters.
+    has_set: True if the loop may set hyperparameters, because there is no scheduler.
     used: for each parameter, True if a worker's samples used it in the last applied step.
     changes: the number of steps that changed a hyperparameter other than a learning rate.
-    mean_loss: the mean loss over the samples of the last applied step. Only workers that passed a
-    loss contribute. None: no worker passed a loss.
+    mean_loss: the mean loss over the samples of the last applied step, from the workers that passed
+    a loss. If no worker passed a loss, mean_loss is None.
     metric: the metric that this worker sends with the next step.
-    received_metric: the mean of the metrics in the last applied step. None: no worker reported a
-    metric.
+    received_metric: the mean of the metrics in the last applied step. If no worker reported a
+    metric, received_metric is None.
     """
 
     def __init__(self, optimizer: Any, has_set: bool, parameters: int) -> None:
@@ -74,12 +74,12 @@ class LoopValues:
     ) -> None:
         """Writes this worker's values for a step in which it has samples.
 
-        votes: False if the loop's body did not run, because all samples are corrupt. Then the other
-        workers decide on the hyperparameters.
+        votes: False if the loop's body did not run, because all samples are corrupt. If `votes` is
+        False, the other workers decide on the hyperparameters.
         used: for each parameter, whether it has a gradient.
-        loss: the mean loss over this worker's samples. If only the fraction `share` of these
-        samples has a loss: the sum of the losses, divided by the number of all samples. None: the
-        loss is not known.
+        loss: the mean loss over this worker's samples. If only the fraction `share` of this
+        worker's samples has a loss: the sum of the losses, divided by the number of all samples. If
+        the loss is not known, `loss` is None.
         """
         if votes:
             self._send_numbers(used)
@@ -182,7 +182,7 @@ class LoopValues:
             ) from error
 
     def _set(self, values: npt.NDArray[np.float64]) -> None:
-        """Sets all hyperparameters, with the same types at all workers.
+        """Sets all hyperparameters, with the same types on all workers.
 
         The state contains the hyperparameters as JSON text, in which 1 and 1.0 differ.
         """

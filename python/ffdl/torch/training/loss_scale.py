@@ -1,4 +1,4 @@
-"""A GradScaler with the same scale at all workers."""
+"""A GradScaler with the same scale on all workers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .. import device as gpu
 class LossScale:
     """Steps the optimizer, through a GradScaler if there is one.
 
-    The GradScaler gets the mean gradient, whose bits are equal at all workers. So all workers skip
-    the same steps and compute the same scale.
+    The GradScaler sees only the mean gradient, whose bits are equal on all workers. So the
+    GradScalers of all workers skip the same steps and compute the same scale.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class LossScale:
 
     @property
     def decides(self) -> bool:
-        """True if an enabled GradScaler handles gradients that are not finite."""
+        """True if an enabled GradScaler decides about steps whose gradients are not finite."""
         return self._scaler is not None and self._scaler.is_enabled()
 
     def expect_no_noise(self, measures: bool, participants: Sequence[StepParticipant]) -> None:
@@ -59,9 +59,9 @@ class LossScale:
     def step(self, has_gradient: bool) -> None:
         """Steps the optimizer, and then updates the GradScaler if there is one.
 
-        The GradScaler skips the optimizer's step if a gradient is not finite.
-        has_gradient: False if no parameter has a gradient. The GradScaler is then left out, as it
-        refuses such a step.
+        If a gradient is not finite, the GradScaler skips the optimizer's step.
+        has_gradient: False if no parameter has a gradient. Without gradients, the GradScaler is not
+        called, because it refuses such a step.
         """
         if self._scaler is None or not has_gradient:
             self._optimizer.step()

@@ -30,9 +30,9 @@ register_module_module_registration_hook(_count)
 
 
 class ModelWatch:
-    """Detects new parameters, moved parameters, and frozen parameters that now require gradients.
+    """Detects parameters that are new, that were moved, or that were frozen and now need gradients.
 
-    A search for new parameters would take as long as a small step. So this search runs only after a
+    A search for new parameters takes as long as a small step. So the search runs only after a
     parameter or module was registered, or if a frozen parameter now requires gradients.
     """
 
@@ -47,7 +47,7 @@ class ModelWatch:
         self._seen = _registrations
 
     def begin_part(self) -> None:
-        """Notes the parameters at the beginning of a batch."""
+        """Notes the versions of the parameters at the beginning of a batch."""
         self._versions = [p._version for p in self._all]
 
     def expect_same_weights(self) -> None:

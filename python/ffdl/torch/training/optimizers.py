@@ -36,7 +36,7 @@ def refuse(what: str, why: str) -> None:
 
 
 class Optimizers:
-    """Several optimizers as one object, with the members of Optimizer that ffdl uses."""
+    """Several optimizers as one object, with the attributes of Optimizer that ffdl uses."""
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._all = list(optimizers)
@@ -109,7 +109,7 @@ def _takes_metric(scheduler: Any) -> bool:
 def as_one_scheduler(optimizer: Any, scheduler: Any, has_metric: bool = False) -> Any:
     """Returns one scheduler object or None. Checks that each scheduler is for this optimizer.
 
-    has_metric: True if the trainer can step a scheduler with a metric.
+    has_metric: True if the trainer can step a scheduler that requires a metric.
     """
     if scheduler is None:
         return None
@@ -133,7 +133,7 @@ def parameters_of(
 ) -> list[torch.nn.Parameter]:
     """Returns the optimizer's parameters that require gradients, in the optimizer's order.
 
-    Raises InvalidArgument unless these parameters are exactly `parameters`, each once.
+    Raises InvalidArgument unless the optimizer has exactly `parameters`, each of them once.
     """
     given = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
     missing = {id(p) for p in parameters} - {id(p) for p in given}
@@ -158,7 +158,7 @@ def make_optimizer_state(
     names: dict[int, str],
     reset: ResetState | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Returns the tensors of the optimizer's state. Creates the state that is missing."""
+    """Creates the optimizer's state, if it is missing, and returns its tensors."""
     given = parameters_of(optimizer, parameters, names)
     for one in all_of(optimizer):
         own = [p for group in one.param_groups for p in group["params"] if p.requires_grad]
@@ -213,10 +213,10 @@ def _make_state(
 
 
 class StateWatch:
-    """Checks that a step changes the optimizer's state in place, as the session requires.
+    """Checks that steps change the optimizer's state in place, as the session requires.
 
     The check runs after the first step, and after the loop has set a hyperparameter other than the
-    learning rate. For example, an optimizer may need more state if the loop sets another momentum.
+    learning rate. For example, an optimizer may need more state if the loop sets a momentum.
     """
 
     def __init__(self, optimizer: Any, state: dict[str, torch.Tensor]) -> None:

@@ -17,10 +17,10 @@ from .common_state import Averaged, Gradients
 
 
 def is_worth_it(workers: int, of_this_host: int, processors: int, threads: int) -> bool:
-    """True if averaging can use resources that the threads of backward do not use.
+    """Returns True if averaging can use resources that the threads of backward do not use.
 
-    Such resources are the network between hosts, and a processor that no worker's thread uses.
-    threads: the number of threads of each worker.
+    The resources are the network between hosts, and a processor that no worker's thread uses.
+    threads: the number of compute threads of each worker.
     """
     return workers > of_this_host or (workers > 1 and processors > workers * threads)
 
@@ -60,7 +60,8 @@ class Overlap:
     Gradients are averaged from the last parameter to the first, because backward usually computes
     them in this order (PyTorch Distributed, PVLDB 13(12), 2020, section 3.2.3). If `wanted` is
     None, averaging starts during backward only in worlds where is_worth_it() is True. Gradients are
-    checked in all worlds. If `wanted` is False or `bucket_bytes` is 0, Overlap does nothing.
+    checked for later changes in all worlds. If `wanted` is False or `bucket_bytes` is 0, Overlap
+    does nothing.
     """
 
     def __init__(
@@ -95,9 +96,9 @@ class Overlap:
         weakref.finalize(self, _remove, hooks)
 
     def begin_step(self, session: Session, samples: int) -> None:
-        """Makes the next backward a part of this step.
+        """Begins a step or a batch: the next backward belongs to this step.
 
-        samples: the number of samples over which the loss is a mean.
+        samples: the number of samples over which the batch's loss is a mean.
         """
         self._is_step = True
         self._samples = samples
@@ -139,7 +140,7 @@ class Overlap:
         self._versions: list[int | None] = [None] * len(self._parameters)  # None: not ready
 
     def note(self, place: int, parameter: torch.nn.Parameter) -> None:
-        """Notes that backward has computed the gradient of the parameter."""
+        """Notes that backward has computed the gradient of one parameter."""
         if not self._is_step:
             return
         if self._versions[place] is not None:

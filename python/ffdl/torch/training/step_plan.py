@@ -25,8 +25,9 @@ from ...data import parts
 class StepPlan:
     """The plan of a worker's steps in the present world.
 
-    world: the present world, which the trainer sets after each change. All members apply a step
-    with the same world and the same noise scale, so all members compute the same learning rate.
+    world: the present world, which the trainer sets after each change of the world. All members
+    apply a step with the same world and the same noise scale, so all compute the same learning
+    rate.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class StepPlan:
             self.cut = parts.at_most(rule.micro_batch_max)
 
     def expect(self, ledger: SampleLedger) -> None:
-        """Checks that the ledger supports the requested options."""
+        """Checks that the ledger supports the requested batch rule and micro-batches."""
         is_global = ledger.order == SampleOrder.GLOBAL
         if self.has_micro_batches and not is_global:
             raise InvalidArgument(
@@ -66,7 +67,7 @@ class StepPlan:
             )
 
     def samples(self, ledger: SampleLedger) -> int | None:
-        """Returns how many samples this worker takes. None: the ledger's or loader's default."""
+        """Returns how many samples this worker takes in a step, or None for the ledger's number."""
         if self.rule is None or ledger.order == SampleOrder.GLOBAL:
             return None
         return self._batch().share
@@ -74,7 +75,7 @@ class StepPlan:
     def bucket_bytes(
         self, given: int, overlap: bool | None, participants: Sequence[StepParticipant]
     ) -> int:
-        """Returns the bucket size for averaging. 0: averaging starts after backward."""
+        """Returns the bucket size in bytes. 0: no buckets, so averaging starts after backward."""
         reader = None
         if self.measures_noise or any(isinstance(one, GradientNoise) for one in participants):
             reader = "the noise of gradients is measured"
@@ -96,7 +97,7 @@ class StepPlan:
 
     @contextlib.contextmanager
     def learning_rate(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-        """Sets this step's learning rate within the block, and then restores the previous rate."""
+        """Returns a context that sets this step's learning rate, and then restores the old one."""
         if self.rule is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""The loop over batches that elastic() and local_sgd() share."""
+"""The base class of the trainers that elastic() and local_sgd() return."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
 
 
 def alone_if_not_launched(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the session's options. If there is no launcher, adds a store in memory."""
+    """Returns the session's options. If no launcher started this worker, adds a store in memory."""
     if options.get("store") is not None or job_environment() is not None:
         return options
     if any(os.environ.get(size, "1") != "1" for size in _SIZES):
@@ -53,8 +53,8 @@ class TrainingLoop:
     """Iterates over the batches of a session's steps, and finishes the session.
 
     session: the ffdl.Session.
-    left: True if this worker was asked to leave and has left. The program should then exit. It
-    should skip the code that follows the training.
+    left: True if this worker was asked to leave and has left. A program whose worker has left
+    should exit without the code that follows the training.
     """
 
     session: Session
@@ -88,12 +88,12 @@ class TrainingLoop:
 
     @property
     def is_main(self) -> bool:
-        """True at the main worker of the present world, which logs and evaluates for all workers.
+        """True on the main worker of the present world, which logs and evaluates for all workers.
 
-        If the main worker dies or leaves, another worker becomes the main worker, so read this
-        property each time. After the training, the main worker of the last step stays the main
-        worker. If this worker then dies, there is no main worker. A worker that has left is never
-        the main worker. Any thread may read this property.
+        If the main worker dies or leaves, another worker becomes the main worker. So read is_main
+        again before each use. After the training, the main worker of the last step stays the main
+        worker. If the main worker dies after the training, there is no main worker any more. A
+        worker that has left is never the main worker. Any thread may read is_main.
         """
         return self._is_main and not self.left
 
@@ -109,17 +109,19 @@ class TrainingLoop:
 
         Call step() after each batch. A step has several batches only if elastic() received
         ``micro_batch_samples``, if a batch rule sets ``micro_batch_max``, or in local_sgd(). At the
-        end of the training, batches() waits until the last step is stable, and leaves the job.
+        end of the training, batches() waits until the last step is stable, so that no worker can
+        undo it, and leaves the job.
 
-        If the trainer has a loader, omit dataset, samples and collate.
+        If the trainer has an ElasticLoader, omit dataset, samples and collate.
         dataset: ``dataset[number]`` is the sample with this number. A batch is the result of
-        ``collate`` for a list of samples. None: a batch is a tensor of sample numbers, int64[n].
+        ``collate`` for a list of samples. If `dataset` is None, a batch is a tensor of sample
+        numbers, int64[n].
         samples: the maximum number of this worker's samples in a step. If the ledger has
-        SampleOrder.GLOBAL, pass None: the ledger then determines the samples. For local_sgd(), pass
-        the number of samples of an inner step.
-        steps: the iteration ends when this many steps were applied since the training began, or
-        when all epochs are done. All workers must pass the same number. None: the loader's `steps`
-        if set, else no limit.
+        SampleOrder.GLOBAL, pass samples=None, because the ledger determines the samples. For
+        local_sgd(), pass the number of samples of an inner step.
+        steps: the iteration ends when the job has applied this number of steps since the training
+        began, or when all epochs are done. All workers must pass the same `steps`. The default of
+        `steps` is the loader's `steps` if set, else no limit.
         """
         self._begin_loop(dataset, samples, steps, collate)
         yield from self._until_over(lambda: self._steps(dataset, samples, collate))
