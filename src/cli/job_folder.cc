@@ -270,6 +270,8 @@ Result<std::vector<JobFolderInfo>> list_job_folders() {
   if (!fs::exists(users, error)) return found;
   FFDL_RETURN_IF_ERROR(make_users_folder());
   for (const auto& entry : fs::directory_iterator(users, error)) {
+    std::error_code gone;  // a file there locks a parameter server, and may be removed meanwhile
+    if (!entry.is_directory(gone)) continue;
     const std::string path = entry.path().string();
     const FolderLocks locks(path);
     if (locks.run.is_absent()) continue;  // it is being created, or belongs to no job

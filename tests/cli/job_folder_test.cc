@@ -107,6 +107,18 @@ TEST_F(JobFolderTest, OneThatHasALockAloneIsNobodys) {
   EXPECT_FALSE(std::filesystem::exists(users() + "/job-1"));
 }
 
+// The Python package creates a lock file there while it creates or ends a parameter server.
+TEST_F(JobFolderTest, AFileBesideThemIsNoJobs) {
+  ASSERT_OK(JobFolder::create("job-1", /*is_named=*/false));
+  std::ofstream(users() + "/a.server-lock").flush();
+  ASSERT_OK_AND_ASSIGN(const auto found, list_job_folders());
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].job, "job-1");
+  EXPECT_OK(remove_dead_folders());
+  EXPECT_FALSE(std::filesystem::exists(users() + "/job-1"));
+  EXPECT_TRUE(std::filesystem::exists(users() + "/a.server-lock"));
+}
+
 TEST_F(JobFolderTest, ALimitIsNamed) {
   ASSERT_OK(JobFolder::create("digits"));
   const testing::LowLimit none(RLIMIT_NOFILE, testing::next_descriptor());
