@@ -65,9 +65,13 @@ def test_a_script_before_and_after_its_port(tmp_path):
     """It has two ranks, and two workers; the loss of an untrained model is 0.42."""
     small = ["--epochs", "3", "--out", str(tmp_path / "out")]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    before = subprocess.run(
-        [*torchrun, "--nproc-per-node", "2", PORT / "before.py", *small], capture_output=True,
-        text=True, timeout=300)
+    for _ in range(3):
+        before = subprocess.run(
+            [*torchrun, "--nproc-per-node", "2", PORT / "before.py", *small], capture_output=True,
+            text=True, timeout=300)
+        # About once in 80 runs a rank of PyTorch 2.13 aborts in its own threads.
+        if "terminate called without an active exception" not in before.stderr:
+            break
     assert before.returncode == 0, before.stderr
     ported = [line for lines in run_workers(tmp_path, 2, PORT / "after.py", *small)
               for line in lines]  # the first rank prints, which either worker may have
