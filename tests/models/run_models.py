@@ -47,10 +47,10 @@ def bounds(learners=2, shards=2, blocks=1, batches=1, server_kills=1, learner_ki
 
 
 def world_bounds(workers=3, joiners=0, worlds=3, steps=2, buckets=2, crashes=0, returns=0,
-                 checkpoints=0, backs=0, heal_by_sum=True):
+                 checkpoints=0, backs=0, fences=0, heal_by_sum=True):
     return dict(WORKERS=workers, JOINERS=joiners, WORLDS=worlds, STEPS=steps, BUCKETS=buckets,
                 CRASHES=crashes, RETURNS=returns, CHECKPOINTS=checkpoints, BACKS=backs,
-                HEAL_BY_SUM=int(heal_by_sum))
+                FENCES=fences, HEAL_BY_SUM=int(heal_by_sum))
 
 
 # The bounds in which a mistake shows, where they are not those of bounds() or world_bounds().
@@ -66,6 +66,13 @@ MUTANT_BOUNDS = {
     ("worlds", "W_HEAL_IN_PLACE"): dict(workers=2, heal_by_sum=False),
     ("worlds", "W_BACK_ALONE"): dict(workers=2, joiners=1, buckets=1, backs=1),
     ("worlds", "W_KEEPS_STATE"): dict(workers=2, buckets=1, backs=1),
+    ("worlds", "W_VOIDS_LIVE_STATE"): dict(workers=2, buckets=1, fences=2),
+    ("worlds", "W_OLDER_BASE"): dict(workers=2, buckets=1, fences=2),
+    ("worlds", "W_TORN_BASE"): dict(workers=2, buckets=1, fences=2, heal_by_sum=False),
+    ("worlds", "W_FENCED_BEATS_CARRIER"): dict(workers=2, buckets=1, fences=1),
+    ("worlds", "W_BEHIND_CHECKPOINT"): dict(workers=2, buckets=1, crashes=1, checkpoints=1),
+    ("worlds", "W_BASE_BY_LABEL"): dict(worlds=4, steps=1, buckets=1, crashes=1),
+    ("worlds", "W_FORGETS_BASE"): dict(workers=2, worlds=4, steps=1, buckets=1, fences=2),
 }
 
 CORRECT = [
@@ -83,6 +90,12 @@ CORRECT = [
     Configuration("worlds/joiner", world_bounds(joiners=1)),
     Configuration("worlds/anew", world_bounds(workers=2, worlds=4, crashes=2, returns=2,
                                               checkpoints=2)),
+    Configuration("worlds/salvage", world_bounds(buckets=1, crashes=1, returns=1, checkpoints=1)),
+    Configuration("worlds/fenced", world_bounds(workers=2, worlds=4, buckets=1, crashes=1,
+                                                checkpoints=1, fences=2)),
+    Configuration("worlds/lost", world_bounds(worlds=4, steps=1, buckets=1, crashes=1)),
+    Configuration("worlds/lost-twice", world_bounds(workers=2, worlds=5, steps=1, buckets=1,
+                                                    fences=3)),
     Configuration("worlds/back", world_bounds(workers=2, worlds=4, buckets=1, crashes=1, returns=1,
                                               checkpoints=1, backs=1)),
     Configuration("worlds/back-joiner", world_bounds(joiners=1, checkpoints=1, buckets=1,
@@ -110,6 +123,11 @@ CORRECT = [
                   slow=True),
     Configuration("worlds/large/joiner", world_bounds(joiners=1, crashes=1, checkpoints=1),
                   slow=True),
+    Configuration("worlds/large/lost-twice", world_bounds(worlds=4, steps=1, buckets=1, crashes=1,
+                                                          fences=1), slow=True),
+    Configuration("worlds/large/lost-thrice", world_bounds(workers=2, worlds=6, steps=1, buckets=1,
+                                                           fences=4), slow=True),
+    Configuration("worlds/large/fenced", world_bounds(buckets=1, crashes=1, fences=2), slow=True),
 ]
 
 

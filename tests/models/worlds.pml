@@ -10,6 +10,12 @@
  * that is one step behind is healed by the state of another, or by the sum that it lacks, which
  * sessions do not do.
  *
+ * Without a carrier the next lineage begins with the newest of the complete states of its first
+ * members and of the checkpoint: by the generation of its last step, then by its steps. A label does
+ * not tell this, since a world that never becomes active renews it. A lineage may begin with an older
+ * state than one that is elsewhere. So the record has with which state the last active lineage began,
+ * and this one counts as one of it.
+ *
  * A state is the list of its steps, each by the generation in which it was summed: three bits for
  * each, the first step lowest. Two sums of one step in one generation are the same.
  */
@@ -41,6 +47,9 @@
 #ifndef BACKS
 #define BACKS 0         /* times that all go back to the checkpoint, as a carrier is lost */
 #endif
+#ifndef FENCES
+#define FENCES 0        /* lives that end while the worker keeps what it holds */
+#endif
 #ifndef HEAL_BY_SUM
 #define HEAL_BY_SUM 0
 #endif
@@ -63,9 +72,16 @@
 #define W_ANEW_BY_LEASE 13      /* the job begins anew when all carriers are suspected */
 #define W_BACK_ALONE 14         /* those who go back have no carrier among them */
 #define W_KEEPS_STATE 15        /* who goes back keeps what it holds */
+#define W_VOIDS_LIVE_STATE 16   /* who begins a lineage voids what it holds */
+#define W_OLDER_BASE 17         /* a lineage begins with the first state that a member holds */
+#define W_TORN_BASE 18          /* as W_HEAL_IN_PLACE, where a lineage begins */
+#define W_FENCED_BEATS_CARRIER 19       /* a fenced member's label has the present generation */
+#define W_BEHIND_CHECKPOINT 20  /* a lineage begins with a member's state, whatever is published */
+#define W_BASE_BY_LABEL 21      /* a lineage begins with the state that has the newest label */
+#define W_FORGETS_BASE 22       /* the record does not have the state that its lineage began with */
 
-#define PLACES (WORKERS * (WORLDS + 1))
-#define AT(g, w) ((g) * WORKERS + (w))
+#define PLACES (WORKERS * WORLDS)
+#define AT(g, w) (((g) - 1) * WORKERS + (w))
 #define BIT(w) (1 << (w))
 #define ALL (BIT(WORKERS) - 1)
 #define STEP_OF(state, s) (((state) >> (3 * (s))) & 7)
@@ -75,18 +91,45 @@
 #endif
 #define TORN 7
 
+#if BACKS && FENCES
+#error "who goes back keeps nothing, so a fenced member is one that died and returned"
+#endif
+/* Lineages begin with what members hold. Going back is consistent recovery: the checkpoint alone
+ * begins a lineage there. */
+#if !BACKS && (CRASHES || FENCES || MUTANT == W_ANEW_BY_LEASE)
+#define SALVAGE 1
+#else
+#define SALVAGE 0
+#endif
+
+/* The age of a state, in a byte: newer ones are greater. 0: there is none. It is the label. Where a
+ * lineage begins it is: whether it counts as one of the last active lineage, the generation of its
+ * last step, its steps. */
+#define AGE(its_lineage, its_gen, its_step) \
+	(((its_lineage) * (WORLDS + 1) + (its_gen)) * (STEPS + 1) + (its_step))
+#define GEN_OF(age) ((age) / (STEPS + 1) % (WORLDS + 1))
+#define STEPS_OF(age) ((age) % (STEPS + 1))
+#define SAME_BUT_STEPS(a, b) ((a) / (STEPS + 1) == (b) / (STEPS + 1))
+
 /* ---- The record in the store ---- */
 
 byte gen = 1;
 bool forming;
 byte active_gen = 1;
 byte lineage = 1;
-#if BACKS
 byte active_lineage = 1;
-#endif
 byte carrier[WORKERS];          /* the incarnation of each carrier; 0: it is none */
 byte checkpoint_steps;
 short checkpoint;
+#if SALVAGE
+byte checkpoint_gen;            /* of the world in which it was published */
+/* Of the last active lineage: its first active world, and of the state that this began with the
+ * generation of the last step and the steps. */
+byte lineage_gen = 1;
+byte base_gen;
+byte base_steps;
+#define CHECKPOINT_AGE AGE(checkpoint_gen >= lineage_gen, checkpoint_gen, checkpoint_steps)
+#endif
 
 /* ---- What is written once in each world ---- */
 
@@ -94,11 +137,16 @@ byte lineage_of[WORLDS + 1];
 byte members[WORLDS + 1];       /* as bits */
 byte member[PLACES];            /* the incarnation of each; 0: it is none */
 byte reported[WORLDS + 1];      /* as bits, as synced */
-byte label_gen[PLACES];         /* the label that a member reported; 0: it has no state */
-byte label_step[PLACES];
+byte label[PLACES];             /* the age that a member reported; 0: it has no state */
 byte synced[WORLDS + 1];
 short base[PLACES];             /* the state with which a member began */
 byte sums[PLACES];              /* buckets of all steps that it contributed to */
+#if SALVAGE
+byte anew;                      /* the worlds that begin a lineage, as bits */
+#define BEGINS_ANEW(g) ((anew & BIT(g)) != 0)
+#else
+#define BEGINS_ANEW(g) false
+#endif
 
 /* ---- A worker ---- */
 
@@ -112,27 +160,39 @@ byte incarnation[WORKERS];
 bool alive[WORKERS];
 byte phase[WORKERS];
 byte world[WORKERS];            /* that it takes part in */
-byte own_lineage[WORKERS];
-byte own_gen[WORKERS];          /* its label, with own_step; 0: it has no state */
+byte own_lineage[WORKERS];      /* with own_gen and own_step its label */
+byte own_gen[WORKERS];          /* 0: it has no state */
 byte own_step[WORKERS];
 short state[WORKERS];
+#if SALVAGE
+byte own_last[WORKERS];         /* the generation of its last step */
+#endif
 byte base_step[WORKERS];
 bool is_active[WORKERS];        /* it has read so */
+#define OWN_AGE(w) (own_gen[w] == 0 -> 0 : AGE(own_lineage[w], own_gen[w], own_step[w]))
 
 byte crashes;
 byte returns;
+byte fences;
 byte checkpoints;
 
 /* ---- What nobody in the job knows ---- */
 
 byte stable[STEPS];             /* the generation of each stable step */
-byte applied[(WORLDS + 1) * STEPS];     /* by whom, as bits */
+byte applied[WORLDS * STEPS];     /* by whom, as bits */
 byte given_up;                  /* the last active generation of a lineage without carriers left */
+#if SALVAGE
+/* By those who entered the last world, if it begins a lineage: */
+byte newest_held;
+byte stable_held;               /* as many of the stable steps of the last active lineage */
+#endif
 #if BACKS
 byte backs;
 byte back_gen;                  /* the last active generation of the lineage that was gone back from */
 byte settled_step;              /* the last step that one of its members had when it settled */
 #endif
+
+hidden byte age;                /* within one action */
 
 /* All worlds in which nobody is any more look alike. */
 inline forget(g) {
@@ -148,15 +208,18 @@ inline forget(g) {
 			k = 0;
 			do
 			:: k < WORKERS ->
-				member[AT(g, k)] = 0; label_gen[AT(g, k)] = 0; label_step[AT(g, k)] = 0;
-				base[AT(g, k)] = 0; sums[AT(g, k)] = 0; k++
+				member[AT(g, k)] = 0; label[AT(g, k)] = 0; base[AT(g, k)] = 0;
+				sums[AT(g, k)] = 0; k++
 			:: else -> break
 			od;
 			k = 0;
 			do
-			:: k < STEPS -> applied[g * STEPS + k] = 0; k++
+			:: k < STEPS -> applied[(g - 1) * STEPS + k] = 0; k++
 			:: else -> break
 			od;
+#if SALVAGE
+			anew = anew & ~BIT(g);
+#endif
 			members[g] = 0; reported[g] = 0; synced[g] = 0; lineage_of[g] = 0
 		:: else
 		fi
@@ -165,27 +228,49 @@ inline forget(g) {
 }
 
 /* Of the labels that members of world g reported: `best`, who has the highest, and of these the
- * lowest rank. Nobody has one: WORKERS. */
+ * lowest rank. Where a lineage begins a newer checkpoint is the base, or the initial state if there
+ * is neither: then `best` is WORKERS. `age` is the base's. */
 inline find_base(g) {
 	best = WORKERS; k = 0;
 	do
 	:: k < WORKERS ->
 		if
-		:: label_gen[AT(g, k)] == 0
-		:: label_gen[AT(g, k)] != 0 && best == WORKERS -> best = k
-		:: label_gen[AT(g, k)] != 0 && best != WORKERS ->
+		:: label[AT(g, k)] == 0
+		:: label[AT(g, k)] != 0 && best == WORKERS -> best = k
+		:: label[AT(g, k)] != 0 && best != WORKERS ->
 			if
-			:: MUTANT != W_STEP_ALONE && (label_gen[AT(g, k)] > label_gen[AT(g, best)] ||
-				(label_gen[AT(g, k)] == label_gen[AT(g, best)] &&
-				label_step[AT(g, k)] > label_step[AT(g, best)])) -> best = k
-			:: MUTANT == W_STEP_ALONE && label_step[AT(g, k)] > label_step[AT(g, best)] -> best = k
+			:: MUTANT != W_STEP_ALONE && !(MUTANT == W_OLDER_BASE && BEGINS_ANEW(g)) &&
+				label[AT(g, k)] > label[AT(g, best)] -> best = k
+			:: MUTANT == W_STEP_ALONE &&
+				STEPS_OF(label[AT(g, k)]) > STEPS_OF(label[AT(g, best)]) -> best = k
 			:: else
 			fi
 		fi;
 		k++
 	:: else -> break
-	od
+	od;
+	age = 0;
+	if
+	:: best < WORKERS -> age = label[AT(g, best)]
+	:: else
+	fi;
+#if SALVAGE
+	if
+	:: BEGINS_ANEW(g) && checkpoint_gen != 0 && CHECKPOINT_AGE > age &&
+		(best == WORKERS || MUTANT != W_BEHIND_CHECKPOINT) -> best = WORKERS; age = CHECKPOINT_AGE
+	:: else
+	fi
+#endif
 }
+
+#if SALVAGE
+/* `age` is that of its state where a lineage begins. The initial state has none. */
+inline find_age(w) {
+	assert(MUTANT != 0 || own_last[w] <= active_gen);
+	age = (own_last[w] == 0 -> 0 : AGE(own_last[w] >= lineage_gen ||
+		(own_last[w] == base_gen && own_step[w] >= base_steps), own_last[w], own_step[w]))
+}
+#endif
 
 /* World g becomes active with these states: I6, I8, I9. All of its members hold their steps, which
  * are stable by that. */
@@ -232,6 +317,7 @@ inline all_gave(w, buckets) {
 /* The step after own_step, of its world. By that own_step is stable. It may not be so once a later
  * lineage is active (I11), unless those had it who settled: they gave to the step after it. */
 inline apply(w) {
+	assert(world[w] != given_up);   /* I11 */
 #if BACKS
 	assert(world[w] != back_gen || lineage_of[world[w]] == active_lineage ||
 		own_step[w] <= settled_step);
@@ -247,7 +333,7 @@ inline apply(w) {
 	:: else -> break
 	od;
 	state[w] = state[w] | (world[w] << (3 * own_step[w]));
-	k = world[w] * STEPS + own_step[w];
+	k = (world[w] - 1) * STEPS + own_step[w];
 	applied[k] = applied[k] | BIT(w);
 	if
 	:: applied[k] == members[world[w]] && lineage_of[world[w]] == lineage ->
@@ -256,6 +342,9 @@ inline apply(w) {
 	:: else
 	fi;
 	own_step[w]++;
+#if SALVAGE
+	own_last[w] = world[w];
+#endif
 	if
 	:: MUTANT == W_LAST_APPLY -> own_gen[w] = world[w]
 	:: else
@@ -264,58 +353,94 @@ inline apply(w) {
 
 /* Leaves its old world, whose collectives give it nothing from here on, and tells its label. */
 inline enter(w) {
-	old = world[w]; world[w] = gen; phase[w] = REPORTED; is_active[w] = false;
+	old = world[w]; world[w] = gen; phase[w] = REPORTED; is_active[w] = false; age = 0;
+#if BACKS
 	if
 	:: lineage_of[gen] != own_lineage[w] && lineage_of[gen] > 1 &&
 		(MUTANT != W_KEEPS_STATE || own_gen[w] == 0) ->
-#if BACKS
 		if
 		:: carrier[w] == incarnation[w] && lineage_of[gen] != active_lineage &&
 			own_step[w] > settled_step -> settled_step = own_step[w]
 		:: else
 		fi;
-#endif
 		own_lineage[w] = lineage_of[gen];
 		own_gen[w] = 1; own_step[w] = checkpoint_steps; state[w] = checkpoint
 	:: else -> own_lineage[w] = lineage_of[gen]
 	fi;
+	age = OWN_AGE(w);
+#else
+	if
+#if SALVAGE
+	:: BEGINS_ANEW(gen) ->
+		find_age(w); k = 0;
+		do
+		:: k < own_step[w] && stable[k] != 0 && STEP_OF(state[w], k) == stable[k] -> k++
+		:: else -> break
+		od;
+		newest_held = (age > newest_held -> age : newest_held);
+		stable_held = (k > stable_held -> k : stable_held);
+		if
+		:: MUTANT == W_VOIDS_LIVE_STATE -> age = 0
+		:: MUTANT == W_BASE_BY_LABEL -> age = OWN_AGE(w)
+		:: else
+		fi
+#endif
+	:: else ->
+		if
+		:: MUTANT == W_FENCED_BEATS_CARRIER && old == 0 && own_gen[w] != 0 ->
+			age = AGE(lineage_of[gen], gen, own_step[w])
+		:: else -> age = (own_lineage[w] == lineage_of[gen] -> OWN_AGE(w) : 0)
+		fi
+	fi;
+#endif
 	if
 	:: !(reported[gen] & BIT(w)) ->
-		label_gen[AT(gen, w)] = own_gen[w]; label_step[AT(gen, w)] = own_step[w];
-		reported[gen] = reported[gen] | BIT(w)
+		label[AT(gen, w)] = age; reported[gen] = reported[gen] | BIT(w)
 	:: else /* W_REPORT_EARLY */
 	fi;
 	forget(old); old = 0; k = 0; seen = 0
 }
 
+#define TOLD(w) label[AT(world[w], w)]
+#define RECEIVES_IN_PLACE(w) (MUTANT == W_HEAL_IN_PLACE || \
+	(MUTANT == W_TORN_BASE && BEGINS_ANEW(world[w])))
+
 /* All have reported: its state is the base's from here on, whole. */
 inline sync(w) {
 	find_base(world[w]);
-	assert(best != WORKERS);
-	if
-	:: own_step[w] == label_step[AT(world[w], best)] && (own_gen[w] == label_gen[AT(world[w], best)] ||
-		(MUTANT == W_STEP_ALONE && own_gen[w] != 0)) -> seen = 1
-	:: else -> seen = 0
-	fi;
+	assert(best < WORKERS || BEGINS_ANEW(world[w]));
+	seen = best < WORKERS && (TOLD(w) == age ||
+		(MUTANT == W_STEP_ALONE && TOLD(w) != 0 && STEPS_OF(TOLD(w)) == STEPS_OF(age)));
 	if
 	:: seen -> assert(STEP_OF(state[w], 0) != TORN)
-	:: !seen && HEAL_BY_SUM && own_gen[w] != 0 &&
-		(own_gen[w] == label_gen[AT(world[w], best)] || MUTANT == W_SUM_FOR_ANY) &&
-		own_step[w] + 1 == label_step[AT(world[w], best)] && world[best] == world[w] && alive[best] ->
+	:: best == WORKERS -> state[w] = checkpoint; own_step[w] = checkpoint_steps
+	:: best < WORKERS && !seen && HEAL_BY_SUM && TOLD(w) != 0 &&
+		(SAME_BUT_STEPS(TOLD(w), age) || MUTANT == W_SUM_FOR_ANY) &&
+		STEPS_OF(TOLD(w)) + 1 == STEPS_OF(age) && world[best] == world[w] && alive[best] ->
 		state[w] = state[w] | (STEP_OF(state[best], own_step[w]) << (3 * own_step[w]));
 		own_step[w]++;
 		assert(state[w] == state[best])
-	:: !seen && world[best] == world[w] && alive[best] && MUTANT == W_HEAL_IN_PLACE &&
-		STEP_OF(state[w], 0) != TORN -> state[w] = TORN
-	:: !seen && world[best] == world[w] && alive[best] &&
-		(MUTANT != W_HEAL_IN_PLACE || STEP_OF(state[w], 0) == TORN) ->
+	:: best < WORKERS && !seen && world[best] == world[w] && alive[best] &&
+		RECEIVES_IN_PLACE(w) && STEP_OF(state[w], 0) != TORN -> state[w] = TORN
+	:: best < WORKERS && !seen && world[best] == world[w] && alive[best] &&
+		(!RECEIVES_IN_PLACE(w) || STEP_OF(state[w], 0) == TORN) ->
 		state[w] = state[best]; own_step[w] = own_step[best]
 	fi;
 	if
-	:: seen || own_step[w] == label_step[AT(world[w], best)] && state[w] != TORN ->
+	:: seen || (own_step[w] == STEPS_OF(age) && state[w] != TORN) ->
+#if !BACKS
+		own_lineage[w] = lineage_of[world[w]];
+#endif
+#if SALVAGE
+		if
+		:: seen
+		:: !seen && best < WORKERS -> own_last[w] = own_last[best]
+		:: else -> own_last[w] = checkpoint_gen
+		fi;
+#endif
 		if
 		:: MUTANT != W_LAST_APPLY -> own_gen[w] = world[w]
-		:: else -> own_gen[w] = label_gen[AT(world[w], best)]
+		:: else -> own_gen[w] = GEN_OF(age)
 		fi;
 		phase[w] = SYNCED; base_step[w] = own_step[w]; base[AT(world[w], w)] = state[w];
 		synced[world[w]] = synced[world[w]] | BIT(w)
@@ -326,14 +451,36 @@ inline sync(w) {
 
 #define SOURCE_IS_THERE(w) (reported[world[w]] == members[world[w]])
 
+#if SALVAGE
+/* I11: a lineage begins with the newest complete state. A step that was stable in the last active
+ * lineage is forgotten if no member held it. */
+inline check_beginning(w) {
+	find_age(w);
+	assert(MUTANT == W_BASE_BY_LABEL ||
+		(age >= newest_held && (checkpoint_gen == 0 || age >= CHECKPOINT_AGE)));
+	k = (stable_held > checkpoint_steps -> stable_held : checkpoint_steps);
+	do
+	:: k < STEPS -> stable[k] = 0; k++
+	:: else -> break
+	od;
+	newest_held = 0; stable_held = 0
+}
+#endif
+
 inline activate(w) {
-	forming = false; active_gen = world[w];
 #if BACKS
 	/* I11: a lineage begins with the newest checkpoint. */
 	assert(lineage_of[world[w]] == active_lineage ||
 		(base[AT(world[w], w)] == checkpoint && base_step[w] == checkpoint_steps));
-	active_lineage = lineage_of[world[w]];
+#elif SALVAGE
+	if
+	:: BEGINS_ANEW(world[w]) ->
+		check_beginning(w); lineage_gen = world[w];
+		base_gen = (MUTANT == W_FORGETS_BASE -> 0 : own_last[w]); base_steps = own_step[w]
+	:: else
+	fi;
 #endif
+	forming = false; active_gen = world[w]; active_lineage = lineage_of[world[w]];
 	k = 0;
 	do
 	:: k < WORKERS -> carrier[k] = member[AT(world[w], k)]; k++
@@ -341,6 +488,12 @@ inline activate(w) {
 	od;
 	check_base(world[w]);
 	k = 0; seen = 0
+}
+
+/* Its life is over: nothing more comes of it. */
+inline end_life(w) {
+	old = world[w]; phase[w] = OUT; world[w] = 0; base_step[w] = 0; is_active[w] = false;
+	forget(old); old = 0; k = 0; seen = 0
 }
 
 active [WORKERS] proctype worker() {
@@ -352,15 +505,13 @@ end:
 #if MUTANT == W_REPORT_EARLY
 	:: d_step { alive[w] && gen > world[w] && member[AT(gen, w)] == incarnation[w] &&
 		!(reported[gen] & BIT(w)) && own_gen[w] != 0 && lineage_of[gen] == own_lineage[w] ->
-		label_gen[AT(gen, w)] = own_gen[w]; label_step[AT(gen, w)] = own_step[w];
-		reported[gen] = reported[gen] | BIT(w) }
+		label[AT(gen, w)] = OWN_AGE(w); reported[gen] = reported[gen] | BIT(w) }
 #endif
 	/* Its source may be gone: then nothing comes of this world. */
 	:: atomic { alive[w] && phase[w] == REPORTED && SOURCE_IS_THERE(w) ->
-		d_step { find_base(world[w]); seen = best == w || (best < WORKERS && alive[best] &&
-			world[best] == world[w]) ||
-			(best < WORKERS && own_gen[w] == label_gen[AT(world[w], best)] &&
-			own_step[w] == label_step[AT(world[w], best)]); k = 0; best = 0 }
+		d_step { find_base(world[w]); seen = best == w || best == WORKERS || TOLD(w) == age ||
+			(best < WORKERS && alive[best] && world[best] == world[w]);
+			k = 0; best = 0 }
 		if
 		:: seen -> d_step { sync(w) }
 		:: else -> seen = 0
@@ -390,17 +541,25 @@ end:
 		all_gave(w, 1);
 		if
 		:: seen || MUTANT == W_PUBLISH_TENTATIVE ->
-			checkpoint = state[w]; checkpoint_steps = own_step[w]; checkpoints++
+			checkpoint = state[w]; checkpoint_steps = own_step[w]; checkpoints++;
+#if SALVAGE
+			checkpoint_gen = own_gen[w]
+#endif
 		:: else
 		fi;
 		k = 0; seen = 0 }
 #endif
 #if CRASHES
 	:: d_step { alive[w] && crashes < CRASHES ->
-		crashes++; alive[w] = false; old = world[w]; phase[w] = OUT; world[w] = 0; own_lineage[w] = 0;
-		own_gen[w] = 0; own_step[w] = 0; state[w] = 0; base_step[w] = 0;
-		is_active[w] = false;
-		forget(old); old = 0; k = 0; seen = 0 }
+		crashes++; alive[w] = false; own_lineage[w] = 0; own_gen[w] = 0; own_step[w] = 0; state[w] = 0;
+#if SALVAGE
+		own_last[w] = 0;
+#endif
+		end_life(w) }
+#endif
+#if FENCES
+	:: d_step { alive[w] && world[w] != 0 && fences < FENCES ->
+		fences++; incarnation[w]++; end_life(w) }
 #endif
 #if RETURNS
 	:: d_step { !alive[w] && returns < RETURNS -> returns++; incarnation[w]++; alive[w] = true }
@@ -408,14 +567,16 @@ end:
 	od
 }
 
-/* The lineage that follows this one, from the newest checkpoint. */
+/* The lineage that follows this one. Where all go back, what is stable is so by the checkpoint. */
 inline begin_lineage() {
 	lineage++;
+#if BACKS
 	k = checkpoint_steps;
 	do
 	:: k < STEPS -> stable[k] = 0; k++
 	:: else -> break
 	od
+#endif
 }
 
 /* The world after this one, of those who were chosen. */
@@ -426,12 +587,20 @@ inline form() {
 	:: k < WORKERS -> member[AT(gen, k)] = ((chosen & BIT(k)) -> incarnation[k] : 0); k++
 	:: else -> break
 	od;
+#if SALVAGE
+	newest_held = 0; stable_held = 0;
+	if
+	:: overlap == 0 -> anew = anew | BIT(gen)
+	:: else
+	fi;
+#endif
 	forget(old)
 }
 
 /* The leader, whoever it is: it forms worlds of those it holds to be alive, as long as one of them
- * is a carrier. Where all carriers are dead the job begins anew from its checkpoint; where one is
- * lost all may go back to it, with another carrier among them. */
+ * is a carrier. Where the lives of all carriers are over a lineage begins, and as long as no world
+ * of it is active it does so again with the next one. Where a carrier is lost all may go back to
+ * the checkpoint, with another carrier among them. */
 active proctype leader() {
 	byte k, chosen, overlap, living, lost, old, seen;
 	atomic {
@@ -484,7 +653,11 @@ end:
 			d_step {
 				if
 				:: overlap == 0 ->
-					begin_lineage(); given_up = active_gen; k = 0;
+					if
+					:: !SALVAGE || lineage == active_lineage -> begin_lineage()
+					:: else
+					fi;
+					given_up = active_gen; k = 0;
 					do
 					:: k < WORKERS -> carrier[k] = 0; k++
 					:: else -> break
