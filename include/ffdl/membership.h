@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,17 @@
 // docs/internals/protocol-step.md defines the rules.
 namespace ffdl {
 
+// The label of a state: how far the training had come with it. Of two states of a job the one with
+// the larger label is the newer one.
+struct StateLabel {
+  uint64_t lineage = 0;
+  uint64_t generation = 0;  // of the world in which the last step was made
+  uint64_t step = 0;
+  uint64_t hash = 0;  // of the state; 0: unknown
+
+  auto operator<=>(const StateLabel&) const = default;
+};
+
 // The place of a published checkpoint, and the label of its state.
 struct CheckpointPointer {
   uint64_t lineage = 0;
@@ -27,18 +39,8 @@ struct CheckpointPointer {
   std::string manifest{};
   uint64_t hash = 0;
 
+  StateLabel label() const { return {lineage, generation, step}; }
   bool operator==(const CheckpointPointer&) const = default;
-};
-
-// The end of a job's training: the step after which all members reported that the training is done,
-// and the state after that step.
-struct Completion {
-  uint64_t lineage = 0;
-  uint64_t generation = 0;  // of the world whose members agreed on the end
-  uint64_t step = 0;
-  uint64_t hash = 0;  // of the state
-
-  bool operator==(const Completion&) const = default;
 };
 
 // The state from which the remaining members continue after an unannounced death or hang.
@@ -66,7 +68,7 @@ struct MembershipOptions {
   Duration lease = std::chrono::milliseconds(300);     // a member silent this long is suspected
   Duration gather = std::chrono::milliseconds(100);    // a newcomer waits this long for more
   Duration step_timeout = std::chrono::minutes(5);     // a member behind this long is suspected
-  Duration fence_after = std::chrono::seconds(30);     // without renewal this long: drop the state
+  Duration fence_after = std::chrono::seconds(30);     // without renewal this long: the life ends
   Duration fence_margin = std::chrono::seconds(2);     // for the drift between two clocks
   // The id of an old member that this member replaces; empty: none. Only the old member's present
   // life is replaced. The next world has this member in the old member's place. Once that world is
@@ -92,7 +94,8 @@ struct MembershipOptions {
 // Blocks: activate, wait_active, wait_world_after, publish_checkpoint and leave until their
 //         deadline; the destructor until the task's present call to the store returns.
 // Errors: kCancelled once this life is over (left, fenced, reported dead, or replaced by a newer
-//         incarnation; the message names the reason): drop the state; joining again is allowed.
+//         incarnation; the message names the reason). Nothing of it may act any more. Joining again
+//         is allowed, after the fence with the state: rejoin().
 //         kCorrupt: the record of the world cannot be read. The methods name further errors.
 class FFDL_API Membership {
  public:
@@ -121,12 +124,25 @@ class FFDL_API Membership {
   // Returns an error if this life is over. Call it before each contribution and after each result:
   // it also ends this life if the lease could not be renewed for `fence_after`.
   Status life_status() const;
+  // Returns true if this life ended at the fence.
+  bool is_fenced() const;
+  // Begins the next life of this member, under the next incarnation, after the fence has ended this
+  // life. Nothing of this life may act any more, since it is reported dead. `state`: the state that
+  // the next life keeps, as in report_state(). Repeats while the store does not answer and
+  // `is_wanted` returns true. Blocks: until `deadline`. Errors: kTimeout, kCancelled (another
+  // process has this id now, another member took over, or the launcher has ended), kInvalidArgument
+  // (the fence has not ended this life), and those of join().
+  Result<std::unique_ptr<Membership>> rejoin(const std::optional<StateLabel>& state, Time deadline,
+                                             const std::function<bool()>& is_wanted);
 
   // Waits for a world newer than `generation`; this member may be absent from it. Errors: kTimeout.
   Result<World> wait_world_after(uint64_t generation, Time deadline);
   // Makes this world active, and its members the state holders. Call it when all members have equal
-  // states. Errors: kWorldChanged (a newer world forms), kInvalidArgument (not a member), kTimeout.
-  Status activate(uint64_t generation, Time deadline);
+  // states. In a world that begins a lineage, `base` is the label that its state had in an earlier
+  // lineage, and `holder` the id of the member that had it in memory; empty: no member had it.
+  // Errors: kWorldChanged (a newer world forms), kInvalidArgument (not a member), kTimeout.
+  Status activate(uint64_t generation, Time deadline, const StateLabel& base = {},
+                  std::string_view holder = {});
   // Waits until this is the newest active world. Errors: kWorldChanged (a newer world forms before
   // this one is active, or is active already), kTimeout.
   Status wait_active(uint64_t generation, Time deadline);
@@ -135,6 +151,10 @@ class FFDL_API Membership {
   // possibly without being a member of it. A member that is behind others for step_timeout is
   // suspected until it reports again. The next heartbeat sends the report.
   void report_progress(uint64_t generation, uint64_t step);
+  // Reports the complete state that this member holds; none: it holds none, or the initial one. The
+  // next heartbeat sends the report. A leader without state holders waits for members that may hold
+  // a newer state.
+  void report_state(const std::optional<StateLabel>& state);
   // Reports that the members of this world cannot work together, though all may be alive: a
   // connection broke, or a deadline passed. Requests a newer world, of the same members if nothing
   // else has changed. `unreached`: the members to which this member could not connect. If a pair
@@ -144,21 +164,31 @@ class FFDL_API Membership {
   // Reports that this member could connect to all members of that world.
   void report_connected(const World& world);
 
-  // Returns the checkpoint from which a restarted job would continue. restart_base() returns the
-  // checkpoint from which the present lineage started. None: the initial state.
+  // Returns the newest checkpoint; none: there is none. restart_base() returns the one that was the
+  // newest when the present lineage began. The lineage did not begin from an older state.
   std::optional<CheckpointPointer> checkpoint() const;
   std::optional<CheckpointPointer> restart_base() const;
+  // Returns the label under which a complete state of this member is compared in a world that
+  // begins a lineage; none: it is void. A state that contains the one with which the last active
+  // lineage began counts as one of that lineage. protocol-step.md has the rules. Errors:
+  // kWorldChanged (a newer world forms).
+  Result<std::optional<StateLabel>> label_at_beginning(
+      const World& world, const std::optional<StateLabel>& state) const;
+  // Returns the lineage from which one continues that begins with this base in the present world:
+  // the one in which the base's last step was made. 0: none.
+  uint64_t continued_lineage(const StateLabel& base) const;
   // Publishes a checkpoint. Its state must be stable: a later step of the same world returned ok.
   // Errors: kWorldChanged (the job restarted since), kConflict (a newer one exists), kTimeout.
   Status publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline);
 
-  // Records that the training is done. Requires that all members of a world reported this after the
-  // same step, and have its state. From then on the job starts no lineage; worlds only copy this
-  // state. Errors: kWorldChanged (a later world became active since, or the job restarted),
-  // kInternal (the job ended with another state), kTimeout.
-  Status complete(const Completion& end, Time deadline);
+  // Records that the training is done with the state `end`, under the generation of the world whose
+  // members agreed on the end, and with its hash. Requires that all members of a world reported
+  // this after the same step, and have its state. From then on the job starts no lineage; worlds
+  // only copy this state. Errors: kWorldChanged (a later world became active since, or the job
+  // restarted), kInternal (the job ended with another state), kTimeout.
+  Status complete(const StateLabel& end, Time deadline);
   // Returns the end of the training; none while the job trains.
-  std::optional<Completion> completion() const;
+  std::optional<StateLabel> completion() const;
   // Returns true if a member that is present, or may still return, has the job's state.
   bool is_state_held() const;
 
@@ -209,7 +239,12 @@ struct JobStatus {
   uint64_t term = 0;               // number of leaders so far
   std::optional<Member> leader{};
   std::optional<CheckpointPointer> checkpoint{};  // the newest
-  std::optional<Completion> completion{};         // set once the training of its sessions is done
+  // The state from which the lineage began, by its label in the lineage before, and the member that
+  // had it in memory (empty: a checkpoint had it). All 0: the initial state, or no world of the
+  // lineage was active yet.
+  StateLabel lineage_base{};
+  std::string lineage_holder{};
+  std::optional<StateLabel> completion{};  // the last state, once the training of sessions is done
   // The job's parameter servers whose training is done: name -> last version.
   std::map<std::string, uint64_t> ended_servers{};
   // The members of the world, by rank; then other members with a valid lease, by id.

@@ -100,6 +100,13 @@ using CommunicatorFactory = std::function<Result<std::unique_ptr<Communicator>>(
 struct SessionOptions {
   Member self{};  // its incarnation is ignored
   MembershipOptions membership{};
+  // The action of a member that could not renew its lease for `fence_after`, so that the others may
+  // have continued without it.
+  enum class OnFence {
+    kRejoin,  // it begins a new life with the state in its memory, and the session continues
+    kEnd,     // its session ends with kCancelled
+  };
+  OnFence on_fence = OnFence::kRejoin;
   // The options of the communicators. The thread that calls the session also calls
   // `interrupt_check`: every 50 to 100 ms while the thread waits, and after each call of the
   // trainable. An error of `interrupt_check` ends the session.
@@ -158,8 +165,9 @@ struct SessionOptions {
 // Errors: kInvalidArgument (the members' models or options differ; the mean gradient contains NaN
 //         or Inf, with NonFinite::kReject),
 //         kUnimplemented (gradients in a GPU's memory, and no GPU, driver or CUDA),
-//         kCancelled (this member was fenced, replaced or reported dead: drop the state), kTimeout
-//         (no world worked for `recovery_timeout`), kInternal (equal steps, unequal states),
+//         kCancelled (this member was replaced or reported dead, or fenced with OnFence::kEnd),
+//         kTimeout (no world worked for `recovery_timeout`), kInternal (equal steps, unequal
+//         states),
 //         kCorrupt (the checkpoint from which the job starts is damaged), kNotFound (the job is
 //         done, and no member or checkpoint has its last state), and those of the trainable and of
 //         `interrupt_check`. A failed checkpoint does not end the session. After another error the
@@ -236,8 +244,9 @@ class FFDL_API Session {
   // Asks for a world without this member. end_step() works as before until it returns kLeft.
   void ask_to_leave();
   // Ends the training. All members call it after the same step. finish() makes that step stable,
-  // records that the job is done, and leaves the job. Errors: also kWorldChanged (a member died,
-  // and all went back by consistent recovery: continue the training from step()).
+  // records that the job is done, and leaves the job. Errors: also kWorldChanged (members died, and
+  // the others have an earlier state, of a member or of a checkpoint: continue the training from
+  // step()).
   Status finish();
   // Returns true if the job is done and state() is its last state. Returns false after finish() if
   // this member had asked to leave, and left before the end.

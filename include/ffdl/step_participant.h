@@ -56,7 +56,8 @@ class FFDL_API StepParticipant {
   // Runs when the members have changed, before the next step.
   virtual void world_changed(const World& world) = 0;
   // Runs when all members of a world have applied `step` and all earlier steps. These steps can no
-  // longer be undone. Delay effects outside the process until then.
+  // longer be undone. Delay effects outside the process until then. Where a lineage begins
+  // (World::begins_anew), its last earlier step is reported once more.
   virtual void stable(uint64_t step) = 0;
 
   // Returns true if write_record() or averaged() reads the gradients. Session::open() refuses such

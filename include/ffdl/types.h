@@ -113,10 +113,10 @@ struct World {
   uint64_t generation = 0;
   int rank = 0;  // index of this member in `members`; -1: it is not a member
   std::vector<Member> members{};
-  uint64_t lineage = 0;  // number of restarts, from the initial state or from a checkpoint
+  uint64_t lineage = 0;  // counts the beginnings: a new one if no state holder is left
   Phase phase = Phase::kActive;
-  // The members of the last active world. Each of them has every stable step. Empty: no member has
-  // the state.
+  // The members of the last active world. Each of them has every stable step. Empty: none of them
+  // is left, and a lineage begins.
   std::vector<Member> state_holders{};
   // This world abandons the state holders' lineage. The job returns to a checkpoint or its initial
   // state.
@@ -124,8 +124,11 @@ struct World {
   // The job. Its members meet in the store under this name. Worlds with equal members and
   // generation in one store need different names.
   std::string job{};
+  // The lineage from which this one took its first state; 0: it began otherwise.
+  uint64_t continues = 0;
 
-  // Returns true if all members restart the training, so that their present states are void.
+  // Returns true if a lineage begins: with the newest state that a member or a checkpoint has, or,
+  // if the world gives up the state holders' lineage, with the newest checkpoint.
   bool begins_anew() const { return state_holders.empty() || gives_up; }
   int size() const { return static_cast<int>(members.size()); }
 };

@@ -33,6 +33,7 @@ void bind_checkpoint(pybind11::module_& module);
 void bind_elastic_policy(pybind11::module_& module);
 void bind_policy_follower(pybind11::module_& module);
 void bind_step_metrics(pybind11::module_& module);
+void bind_session_values(pybind11::module_& module);
 void bind_session(pybind11::module_& module);
 void bind_diagnose(pybind11::module_& module);
 

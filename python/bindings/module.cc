@@ -32,6 +32,7 @@ PYBIND11_MODULE(_ffdl, module) {
   ffdl::python::bind_elastic_policy(module);
   ffdl::python::bind_policy_follower(module);
   ffdl::python::bind_step_metrics(module);
+  ffdl::python::bind_session_values(module);
   ffdl::python::bind_session(module);
   ffdl::python::bind_diagnose(module);
   ffdl::python::name_types_in_errors(module);

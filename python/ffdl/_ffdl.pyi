@@ -652,6 +652,7 @@ class CommittedStep:
     step: int
     parts: list[tuple[Member, SampleRange]]
     lineage: int
+    continues: int
 
 class StepParticipant: ...
 
@@ -739,6 +740,7 @@ class CommitAudit:
     under_way: int
     missing: int
     repeated: int
+    undone: int
     cut_lines: int
     problems: int
     first_problems: list[str]
@@ -1090,6 +1092,7 @@ class Session:
         max_workers: int | None = None,
         takes_over_from: str | None = None,
         on_lost_state: OnLostState | None = None,
+        on_fence: Literal["rejoin", "end"] = ...,
         backend: Backend = ...,
         address: str = ...,
         tls: bool = ...,

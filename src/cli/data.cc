@@ -27,8 +27,9 @@ void print_json(const CommitAudit& audit) {
       {"ok", audit.problems == 0},    {"steps", audit.steps},
       {"samples", audit.samples},     {"epochs", audit.epochs},
       {"under_way", audit.under_way}, {"missing", audit.missing},
-      {"repeated", audit.repeated},   {"cut_lines", audit.cut_lines},
-      {"problems", audit.problems},   {"first_problems", audit.first_problems}};
+      {"repeated", audit.repeated},   {"undone", audit.undone},
+      {"cut_lines", audit.cut_lines}, {"problems", audit.problems},
+      {"first_problems", audit.first_problems}};
   print_document(document.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
@@ -40,6 +41,9 @@ void print_text(const CommitAudit& audit) {
   print("{} steps committed {} samples: {} epochs{}, and {} samples of the next epoch\n",
         audit.steps, audit.samples, audit.epochs, audit.problems == 0 ? ", each sample once" : "",
         audit.under_way);
+  if (audit.undone > 0) {
+    print("{} samples of earlier lineages were undone, and given out again\n", audit.undone);
+  }
   if (audit.cut_lines > 0) {
     print("{} lines are incomplete: a process was killed while it wrote them\n", audit.cut_lines);
   }

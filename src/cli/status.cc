@@ -117,6 +117,14 @@ Json to_json(const Row& row) {
   return json;
 }
 
+// Returns the state from which the job's lineage began; null: the initial state.
+Json base_of(const JobStatus& job) {
+  if (job.lineage_base.lineage == 0) return nullptr;
+  return {{"lineage", job.lineage_base.lineage},
+          {"step", job.lineage_base.step},
+          {"member", job.lineage_holder.empty() ? Json(nullptr) : Json(job.lineage_holder)}};
+}
+
 void print_json(const Picture& picture) {
   const JobStatus& job = picture.job;
   Json all = {{"job", picture.name},
@@ -124,6 +132,7 @@ void print_json(const Picture& picture) {
               {"phase", phase_of(job)},
               {"active_generation", job.active_generation},
               {"lineage", job.world.lineage},
+              {"lineage_base", base_of(job)},
               {"term", job.term},
               {"leader", job.leader ? Json(job.leader->id) : Json(nullptr)},
               {"checkpoint", job.checkpoint ? Json(job.checkpoint->manifest) : Json(nullptr)},
@@ -152,6 +161,13 @@ std::string header_of(const Picture& picture) {
                 "job '{}': generation {} {}, {} members, lineage {}, leader {} (term {})\n",
                 picture.name, job.world.generation, phase_of(job), job.world.size(),
                 job.world.lineage, job.leader ? job.leader->id : "none", job.term);
+  if (job.lineage_base.lineage > 0) {
+    text += format_shown("its lineage began at step {} of lineage {}, from {}\n",
+                         job.lineage_base.step, job.lineage_base.lineage,
+                         job.lineage_holder.empty()
+                             ? "a checkpoint"
+                             : fmt::format("the memory of '{}'", job.lineage_holder));
+  }
   for (const auto& [name, version] : job.ended_servers) {
     text += format_shown("its parameter server '{}' has ended with version {}\n", name, version);
   }

@@ -26,13 +26,16 @@ std::string names(const Members& members) {
   return fmt::format("{}", fmt::join(ids, " "));
 }
 
+Time end_of_fence(Time absent_since, const MembershipOptions& options) {
+  return absent_since + options.fence_after + options.fence_margin + options.lease;
+}
+
 // Returns the end of the state holder's fence; none: it is dead for certain.
 std::optional<Time> end_of_fence(const Member& state_holder, const Facts& facts, Time now,
                                  const MembershipOptions& options) {
   if (facts.is_dead(state_holder)) return std::nullopt;
   const auto absent = facts.absent.find(state_holder.id);
-  const Time since = absent == facts.absent.end() ? now : absent->second;
-  return since + options.fence_after + options.fence_margin + options.lease;
+  return end_of_fence(absent == facts.absent.end() ? now : absent->second, options);
 }
 
 class Decision {
@@ -45,16 +48,17 @@ class Decision {
     const Members wanted = choose();
     if (record_.completion && !may_hand_over(wanted)) return {.reason = "the training is done"};
     const bool begins_anew = record_.state_holders.empty();
-    if (!begins_anew && !contains_state_holder(wanted)) return without_state_holder(wanted);
-    return form(wanted, must_go_back() ? From::kCheckpoint : From::kStateHolders);
+    const bool may_begin = begins_anew ? record_.begins_lineage() : !contains_state_holder(wanted);
+    if (may_begin) return without_state_holder(wanted);
+    return form(wanted, must_go_back() ? From::kCheckpoint : From::kSameLineage);
   }
 
  private:
   // The state from which the next world starts.
   enum class From {
-    kStateHolders,  // the newest state of the state holders
-    kCheckpoint,    // the checkpoint, although some state holders are there
-    kNobody,        // no member's state: there are no state holders
+    kSameLineage,  // that of the lineage, or with which the lineage that has begun will start
+    kCheckpoint,   // the checkpoint, although some state holders are there
+    kNewLineage,   // the newest state that a member or a checkpoint has, as no state holder is left
   };
 
   const Candidate* find_successor(const Member& member) const {
@@ -181,8 +185,43 @@ class Decision {
     }
   }
 
-  WorldDecision without_state_holder(const Members& wanted) const {
+  std::optional<StateLabel> state_of(const Member& member) const {
+    return facts_.state_of(member, record_);
+  }
+
+  // Gives a place to the candidate with the newest state, also if it is leaving.
+  void keep_newest_state(Members& wanted) const {
+    const Candidate* newest = find_newest_holder(record_, facts_);
+    if (newest == nullptr || wanted.empty()) return;
+    const auto label = state_of(newest->member);
+    if (std::ranges::any_of(wanted, [&](const Member& m) { return state_of(m) >= label; })) return;
+    if (wanted.size() < static_cast<size_t>(options_.max_workers)) {
+      wanted.push_back(newest->member);
+    } else {
+      wanted.back() = newest->member;
+    }
+  }
+
+  // Returns absent members that may hold a newer state than these members and the checkpoint.
+  Members newer_states_elsewhere(const Members& wanted, Time& last_end) const {
+    std::optional<StateLabel> newest = label_of(record_.checkpoint);
+    for (const Member& member : wanted) newest = std::max(newest, state_of(member));
+    Members holders;
+    for (const auto& [id, holding] : facts_.states) {
+      const Member holder = {id, holding.incarnation};
+      if (!holding.absent || state_of(holder) <= newest) continue;
+      if (facts_.is_dead(holder) || facts_.has_left(holder)) continue;
+      const Time until = end_of_fence(*holding.absent, options_);
+      if (until <= now_) continue;
+      holders.push_back(holder);
+      last_end = std::max(last_end, until);
+    }
+    return holders;
+  }
+
+  WorldDecision without_state_holder(Members wanted) const {
     WorldDecision decision;
+    keep_newest_state(wanted);
     Time last_end = now_;
     for (const Member& state_holder : record_.state_holders) {
       const auto until = end_of_fence(state_holder, facts_, now_, options_);
@@ -190,9 +229,21 @@ class Decision {
       if (*until > now_) decision.waiting_for.push_back(state_holder);
       last_end = std::max(last_end, *until);
     }
-    if (decision.waiting_for.empty()) return form(wanted, From::kNobody);
-    decision.again = last_end;
     decision.warns = true;
+    if (decision.waiting_for.empty()) {
+      decision.waiting_for = newer_states_elsewhere(wanted, last_end);
+      if (decision.waiting_for.empty()) {
+        return form(wanted,
+                    record_.state_holders.empty() ? From::kSameLineage : From::kNewLineage);
+      }
+      decision.again = last_end;
+      decision.reason = fmt::format(
+          "wait for '{}', which may hold a newer state than the members here and the checkpoint: "
+          "it does not answer, and is not known to be dead",
+          names(decision.waiting_for));
+      return decision;
+    }
+    decision.again = last_end;
     decision.reason = fmt::format(
         "wait for '{}', the only state holders: none of them answers, and none is known to be dead",
         names(decision.waiting_for));
@@ -201,7 +252,7 @@ class Decision {
 
   WorldDecision form(const Members& wanted, From from) const {
     WorldDecision decision;
-    if (wanted == record_.members && from == From::kStateHolders && !has_failed()) {
+    if (wanted == record_.members && from == From::kSameLineage && !has_failed()) {
       decision.reason = "no member joined or left";
       return decision;
     }
@@ -219,7 +270,9 @@ class Decision {
       return decision;
     }
     decision.next = next_record(wanted, from);
-    decision.loses_state = from == From::kNobody && !record_.checkpoint;
+    decision.loses_state =
+        (from == From::kNewLineage || record_.begins_lineage()) && !record_.checkpoint &&
+        std::ranges::none_of(wanted, [&](const Member& m) { return state_of(m).has_value(); });
     decision.warns = from == From::kCheckpoint && !record_.checkpoint;
     decision.reason = fmt::format("generation {}: '{}'{}", decision.next->generation, names(wanted),
                                   why_anew(from));
@@ -227,8 +280,10 @@ class Decision {
   }
 
   std::string why_anew(From from) const {
-    if (from == From::kStateHolders) return "";
-    if (from == From::kNobody) return " begin again, as no member has the state";
+    if (from == From::kSameLineage) return "";
+    if (from == From::kNewLineage) {
+      return fmt::format(" begin lineage {}, as no state holder is left", record_.lineage + 1);
+    }
     Members lost;
     for (const Member& state_holder : record_.state_holders) {
       if (facts_.is_lost(state_holder)) lost.push_back(state_holder);
@@ -250,7 +305,9 @@ class Decision {
     if (lost) return now_;
     if (has_failed()) return facts_.formed + pause_after_failures();
     const bool is_done = record_.completion.has_value();  // no world of it need become active
-    if (record_.phase == Phase::kForming && !is_done) return kNoDeadline;
+    const Candidate* holder = find_newest_holder(record_, facts_);
+    const bool is_missing = holder != nullptr && !contains(record_.members, holder->member);
+    if (record_.phase == Phase::kForming && !is_done) return is_missing ? now_ : kNoDeadline;
     if (wanted.size() == static_cast<size_t>(options_.max_workers)) return now_;
     Time newest = Time::min();
     for (const Member& member : wanted) {
@@ -281,7 +338,7 @@ class Decision {
     ++next.generation;
     next.phase = Phase::kForming;
     next.members = wanted;
-    if (from == From::kNobody) {
+    if (from == From::kNewLineage) {
       next.state_holders.clear();
       next.protocol = kProtocolVersion;
     }
@@ -289,7 +346,7 @@ class Decision {
                "a world has at least one member, and at most the limit");
     FFDL_CHECK(next.state_holders.empty() || contains_state_holder(wanted),
                "a world has a state holder if there is one");
-    if (from != From::kStateHolders || record_.lineage == 0) {
+    if (from != From::kSameLineage || record_.lineage == 0) {
       ++next.lineage;
       next.restart_base = record_.checkpoint;
     }
@@ -307,10 +364,8 @@ class Decision {
 std::optional<Time> holds_until(const Member& state_holder, const Facts& facts, Time now,
                                 const MembershipOptions& options) {
   if (facts.find(state_holder) != nullptr) return kNoDeadline;
-  const auto departure = facts.left.find(state_holder.id);
-  const bool has_left =
-      departure != facts.left.end() && departure->second >= state_holder.incarnation;
-  return has_left ? std::nullopt : end_of_fence(state_holder, facts, now, options);
+  return facts.has_left(state_holder) ? std::nullopt
+                                      : end_of_fence(state_holder, facts, now, options);
 }
 
 WorldDecision decide_world(const std::optional<WorldRecord>& record, const Facts& facts, Time now,

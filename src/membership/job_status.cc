@@ -32,6 +32,10 @@ Status take_world(const Entry& entry, JobStatus& status) {
   status.active_generation = record.active_generation;
   status.term = record.term;
   status.checkpoint = record.checkpoint;
+  if (record.active_lineage == record.lineage) {
+    status.lineage_base = record.lineage_base;
+    status.lineage_holder = record.lineage_holder;
+  }
   status.completion = record.completion;
   for (const Member& member : record.members) {
     status.members.push_back({member, static_cast<int>(status.members.size())});

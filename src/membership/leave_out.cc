@@ -52,7 +52,10 @@ std::vector<Pair> pairs_of(const Facts& facts) {
 class Choice {
  public:
   Choice(const WorldRecord& record, const Facts& facts, Time now)
-      : record_(record), now_(now), pairs_(pairs_of(facts)) {
+      : record_(record),
+        newest_(find_newest_holder(record, facts)),
+        now_(now),
+        pairs_(pairs_of(facts)) {
     for (const Candidate& candidate : facts.candidates) {
       if (candidate.is_willing()) remaining_.push_back(&candidate);
     }
@@ -83,7 +86,7 @@ class Choice {
 
  private:
   bool carries(const Candidate* candidate) const {
-    return contains(record_.state_holders, candidate->member);
+    return contains(record_.state_holders, candidate->member) || candidate == newest_;
   }
   bool remains(const Candidate* candidate) const {
     return std::ranges::find(remaining_, candidate) != remaining_.end();
@@ -144,6 +147,7 @@ class Choice {
   }
 
   const WorldRecord& record_;
+  const Candidate* const newest_;  // null: there are state holders
   const Time now_;
   const std::vector<Pair> pairs_;
   std::vector<const Candidate*> remaining_;

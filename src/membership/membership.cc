@@ -40,13 +40,22 @@ bool Membership::has_gone_on(const Member& member, uint64_t generation) const {
   return impl_->has_gone_on(member, generation);
 }
 Status Membership::life_status() const { return impl_->life_status(); }
+bool Membership::is_fenced() const { return impl_->is_fenced(); }
+
+Result<std::unique_ptr<Membership>> Membership::rejoin(const std::optional<StateLabel>& state,
+                                                       Time deadline,
+                                                       const std::function<bool()>& is_wanted) {
+  FFDL_ASSIGN_OR_RETURN(auto next, impl_->rejoin(state, deadline, is_wanted));
+  return std::unique_ptr<Membership>(new Membership(std::move(next)));
+}
 
 Result<World> Membership::wait_world_after(uint64_t generation, Time deadline) {
   return impl_->wait_world_after(generation, deadline);
 }
 
-Status Membership::activate(uint64_t generation, Time deadline) {
-  return impl_->activate(generation, deadline);
+Status Membership::activate(uint64_t generation, Time deadline, const StateLabel& base,
+                            std::string_view holder) {
+  return impl_->activate(generation, deadline, base, holder);
 }
 
 Status Membership::wait_active(uint64_t generation, Time deadline) {
@@ -55,6 +64,10 @@ Status Membership::wait_active(uint64_t generation, Time deadline) {
 
 void Membership::report_progress(uint64_t generation, uint64_t step) {
   impl_->report_progress(generation, step);
+}
+
+void Membership::report_state(const std::optional<StateLabel>& state) {
+  impl_->report_state(state);
 }
 
 void Membership::report_failure(uint64_t generation, const std::vector<Member>& unreached) {
@@ -67,15 +80,24 @@ std::optional<CheckpointPointer> Membership::checkpoint() const { return impl_->
 
 std::optional<CheckpointPointer> Membership::restart_base() const { return impl_->restart_base(); }
 
+Result<std::optional<StateLabel>> Membership::label_at_beginning(
+    const World& world, const std::optional<StateLabel>& state) const {
+  return impl_->label_at_beginning(world, state);
+}
+
+uint64_t Membership::continued_lineage(const StateLabel& base) const {
+  return impl_->continued_lineage(base);
+}
+
 Status Membership::publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline) {
   return impl_->publish_checkpoint(checkpoint, deadline);
 }
 
-Status Membership::complete(const Completion& end, Time deadline) {
+Status Membership::complete(const StateLabel& end, Time deadline) {
   return impl_->complete(end, deadline);
 }
 
-std::optional<Completion> Membership::completion() const { return impl_->completion(); }
+std::optional<StateLabel> Membership::completion() const { return impl_->completion(); }
 bool Membership::is_state_held() const { return impl_->is_state_held(); }
 void Membership::ask_to_leave() { impl_->ask_to_leave(); }
 bool Membership::may_leave() const { return impl_->may_leave(); }
@@ -116,6 +138,7 @@ Status begin_again(Store& store, std::string_view job) {
     if (!next.completion) return {};
     ++next.generation;
     ++next.lineage;
+    next.oldest_lineage = next.lineage;
     next.phase = Phase::kForming;
     next.protocol = membership::kProtocolVersion;  // not of the members that ended
     next.state_holders.clear();

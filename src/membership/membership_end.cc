@@ -53,7 +53,7 @@ bool Membership::Impl::has_gone_on(const Member& member, uint64_t generation) co
          now - advance.since >= 2 * options_.lease;
 }
 
-Status Membership::Impl::complete(const Completion& end, Time deadline) {
+Status Membership::Impl::complete(const StateLabel& end, Time deadline) {
   return change_world(
       "complete", deadline, [&](const WorldRecord& record) -> Result<std::optional<WorldRecord>> {
         const auto& known = record.completion;
@@ -81,7 +81,7 @@ Status Membership::Impl::complete(const Completion& end, Time deadline) {
       });
 }
 
-std::optional<Completion> Membership::Impl::completion() const {
+std::optional<StateLabel> Membership::Impl::completion() const {
   MutexLock lock(mutex_);
   return view_.record.completion;
 }

@@ -7,14 +7,12 @@
 #include "base/launcher_watch.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/thread.h"
 
 namespace ffdl {
 
 using base::make_error;
 using base::MutexLock;
 using membership::contains;
-using membership::parse_number;
 using membership::parse_world;
 
 namespace {
@@ -30,9 +28,10 @@ World world_seen_by(const Member& self, const std::string& job,
   const auto place = std::find(record.members.begin(), record.members.end(), self);
   const int rank =
       place == record.members.end() ? -1 : static_cast<int>(place - record.members.begin());
-  return {record.generation, rank,         record.members,
-          record.lineage,    record.phase, record.state_holders,
-          record.gives_up(), job};
+  const bool has_begun = record.active_lineage == record.lineage;
+  return {record.generation, rank, record.members,   record.lineage,
+          record.phase, record.state_holders, record.gives_up(), job,
+          has_begun ? record.continues : 0};
 }
 
 // Orders the states of one lineage.
@@ -58,29 +57,6 @@ Membership::Impl::~Impl() {
     MutexLock lock(mutex_);
     task = std::move(task_);
   }
-}
-
-Status Membership::Impl::start() {
-  FFDL_RETURN_IF_ERROR(base::launcher_watch().check("member '{}'", self_.id));
-  // A member that is refused writes nothing: a candidate would be part of the next world.
-  FFDL_RETURN_IF_ERROR(observe());
-  FFDL_RETURN_IF_ERROR(check_record());
-  FFDL_RETURN_IF_ERROR(find_predecessor());
-  FFDL_RETURN_IF_ERROR(take_incarnation());
-  FFDL_RETURN_IF_ERROR(read_reached());
-  {
-    MutexLock lock(mutex_);
-    renewed_ = runtime_.now();
-  }
-  FFDL_RETURN_IF_ERROR(enter_first());
-  auto task = runtime_.spawn("ffdl-member", [this](const StopToken& stop) { run(stop); });
-  if (!task) {
-    static_cast<void>(store_.end_lease(lease_).ok());  // otherwise the others wait until it ends
-    return base::no_thread("ffdl-member");
-  }
-  MutexLock lock(mutex_);
-  task_ = std::move(task);
-  return {};
 }
 
 // --- the task ------------------------------------------------------------------------------------
@@ -114,41 +90,6 @@ Status Membership::Impl::turn() {
   return seen.status().code() == StatusCode::kTimeout ? Status() : seen.status();
 }
 
-// Runs before this life begins, so that no two members can take over from each other.
-Status Membership::Impl::find_predecessor() {
-  const std::string& id = options_.takes_over_from;
-  if (id.empty()) return {};
-  const auto entry = store_.get(keys_.incarnation(id));
-  if (entry.status().code() == StatusCode::kNotFound) return {};
-  if (!entry.ok()) return entry.status();
-  FFDL_ASSIGN_OR_RETURN(const uint64_t incarnation, parse_number(entry->value));
-  if (incarnation > 0) takes_over_from_ = Member{id, incarnation};
-  return {};
-}
-
-Status Membership::Impl::take_incarnation() {
-  const std::string key = keys_.incarnation(self_.id);
-  for (int attempt = 0; attempt < base::kContentionMax; ++attempt) {
-    const auto entry = store_.get(key);
-    if (!entry.ok() && entry.status().code() != StatusCode::kNotFound) return entry.status();
-    uint64_t last = 0;
-    if (entry.ok()) {
-      FFDL_ASSIGN_OR_RETURN(last, parse_number(entry->value));
-    }
-    const auto put =
-        store_.compare_and_put(key, entry.ok() ? entry->revision : 0, std::to_string(last + 1));
-    if (put.ok()) {
-      self_.incarnation = last + 1;
-      return {};
-    }
-    if (put.status().code() != StatusCode::kConflict) return put.status();
-  }
-  return make_error(StatusCode::kUnavailable,
-                    "take an incarnation of '{}': other processes took {} incarnations meanwhile; "
-                    "give each member a different id",
-                    self_.id, base::kContentionMax);
-}
-
 Status Membership::Impl::observe() {
   FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> entries, store_.list(keys_.prefix()));
   return sightings_.update(entries, runtime_.now());
@@ -177,7 +118,7 @@ Status Membership::Impl::look() {
   for (const auto& candidate : facts.candidates) candidates.push_back(candidate.member);
   {
     MutexLock lock(mutex_);
-    view_.is_needed = sightings_.needs(self_);
+    view_.is_needed = sightings_.needs(self_, progress_.holds.has_value());
     view_.state_held_until = state_held_until();
     view_.candidates = std::move(candidates);
     if (record) note_missed(record->members, record->generation);
@@ -245,6 +186,7 @@ Status Membership::Impl::lead() {
     next.leader = self_;
     return write_world(next);
   }
+  FFDL_RETURN_IF_ERROR(read_states());
   auto decision = membership::decide_world(record, sightings_.facts(), runtime_.now(), options_);
   again_ = decision.again;
   if (decision.reason != reason_) {
@@ -260,6 +202,18 @@ Status Membership::Impl::lead() {
     decision.next->leader = self_;
   }
   return write_world(*decision.next);
+}
+
+// Reads the states that members hold, once no state holder is present: the next lineage begins with
+// the newest of them.
+Status Membership::Impl::read_states() {
+  std::vector<Entry> entries;
+  if (sightings_.lacks_state_holders()) {
+    FFDL_RETURN_IF_ERROR(tell_progress());  // its own state may have changed since the heartbeat
+    FFDL_ASSIGN_OR_RETURN(entries, store_.list(keys_.all_progress()));
+  }
+  sightings_.update_states(entries, runtime_.now());  // absences are counted within one such time
+  return {};
 }
 
 // Warns once for each member that is left out, until a world has connected it.
@@ -313,10 +267,13 @@ void Membership::Impl::note_renewal(Time start) {
   if (start < renewed_ + options_.fence_after) renewed_ = start;
 }
 
-void Membership::Impl::end(Status why) const {
+void Membership::Impl::end(Status why, bool is_fence) const {
   {
     MutexLock lock(mutex_);
-    if (over_.ok()) over_ = std::move(why);
+    if (over_.ok()) {
+      over_ = std::move(why);
+      is_fenced_ = is_fence;
+    }
   }
   wake();
 }
@@ -429,13 +386,21 @@ Status Membership::Impl::life_status() const {
     fenced = now >= renewed_ + options_.fence_after;
   }
   if (!fenced) return {};
+  constexpr bool is_fence = true;
   end(make_error(StatusCode::kCancelled,
                  "member '{}': the store did not answer for {} s, so other members may continue "
-                 "without this member; drop the state and join again",
+                 "without this member; join again",
                  self_.id,
-                 std::chrono::duration_cast<std::chrono::seconds>(options_.fence_after).count()));
+                 std::chrono::duration_cast<std::chrono::seconds>(options_.fence_after).count()),
+      is_fence);
   MutexLock lock(mutex_);
   return over_;
+}
+
+bool Membership::Impl::is_fenced() const {
+  const bool is_over = !life_status().ok();
+  MutexLock lock(mutex_);
+  return is_over && is_fenced_;
 }
 
 Result<World> Membership::Impl::wait_world_after(uint64_t generation, Time deadline) {
@@ -447,7 +412,8 @@ Result<World> Membership::Impl::wait_world_after(uint64_t generation, Time deadl
   return world;
 }
 
-Status Membership::Impl::activate(uint64_t generation, Time deadline) {
+Status Membership::Impl::activate(uint64_t generation, Time deadline, const StateLabel& base,
+                                  std::string_view holder) {
   return change_world(
       "activate", deadline, [&](const WorldRecord& record) -> Result<std::optional<WorldRecord>> {
         if (record.active_generation == generation) return std::optional<WorldRecord>();
@@ -465,6 +431,12 @@ Status Membership::Impl::activate(uint64_t generation, Time deadline) {
         }
         WorldRecord next = record;
         next.phase = Phase::kActive;
+        if (record.lineage != record.active_lineage) {
+          next.lineage_generation = generation;
+          next.continues = record.continued_lineage(base);
+          next.lineage_base = base;
+          next.lineage_holder = holder;
+        }
         next.active_generation = generation;
         next.active_lineage = record.lineage;
         next.state_holders = record.members;
@@ -487,7 +459,13 @@ Status Membership::Impl::wait_active(uint64_t generation, Time deadline) {
 
 void Membership::Impl::report_progress(uint64_t generation, uint64_t step) {
   MutexLock lock(mutex_);
-  progress_ = {.generation = generation, .step = step};
+  progress_.generation = generation;
+  progress_.step = step;
+}
+
+void Membership::Impl::report_state(const std::optional<StateLabel>& state) {
+  MutexLock lock(mutex_);
+  progress_.holds = state;
 }
 
 void Membership::Impl::report_failure(uint64_t generation, const std::vector<Member>& unreached) {
@@ -512,6 +490,24 @@ std::optional<CheckpointPointer> Membership::Impl::checkpoint() const {
 std::optional<CheckpointPointer> Membership::Impl::restart_base() const {
   MutexLock lock(mutex_);
   return view_.record.restart_base;
+}
+
+Result<std::optional<StateLabel>> Membership::Impl::label_at_beginning(
+    const World& world, const std::optional<StateLabel>& state) const {
+  MutexLock lock(mutex_);
+  if (view_.record.generation != world.generation) {
+    return make_error(StatusCode::kWorldChanged,
+                      "begin lineage {} of job '{}' in generation {}: generation {} is forming; "
+                      "continue in that generation",
+                      world.lineage, options_.job, world.generation, view_.record.generation);
+  }
+  if (!state) return std::optional<StateLabel>();
+  return view_.record.label_at_beginning(*state);
+}
+
+uint64_t Membership::Impl::continued_lineage(const StateLabel& base) const {
+  MutexLock lock(mutex_);
+  return view_.record.continued_lineage(base);
 }
 
 Status Membership::Impl::publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline) {

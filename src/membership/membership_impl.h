@@ -27,6 +27,9 @@ class Membership::Impl {
   // Becomes a candidate and starts the task. Errors: kCancelled (its launcher has ended), those of
   // check_record().
   Status start();
+  // Begins the life after this one, which ended at the fence.
+  Result<std::unique_ptr<Impl>> rejoin(const std::optional<StateLabel>& state, Time deadline,
+                                       const std::function<bool()>& is_wanted);
 
   const Member& self() const { return self_; }
   World world() const;
@@ -35,17 +38,23 @@ class Membership::Impl {
   bool has_gone_on(const Member& member, uint64_t generation) const;
   void note_missed(const std::vector<Member>& members, uint64_t generation) FFDL_REQUIRES(mutex_);
   Status life_status() const;
+  bool is_fenced() const;
   Result<World> wait_world_after(uint64_t generation, Time deadline);
-  Status activate(uint64_t generation, Time deadline);
+  Status activate(uint64_t generation, Time deadline, const StateLabel& base,
+                  std::string_view holder);
   Status wait_active(uint64_t generation, Time deadline);
   void report_progress(uint64_t generation, uint64_t step);
+  void report_state(const std::optional<StateLabel>& state);
   void report_failure(uint64_t generation, const std::vector<Member>& unreached);
   void report_connected(const World& world);
   std::optional<CheckpointPointer> checkpoint() const;
   std::optional<CheckpointPointer> restart_base() const;
+  Result<std::optional<StateLabel>> label_at_beginning(
+      const World& world, const std::optional<StateLabel>& state) const;
+  uint64_t continued_lineage(const StateLabel& base) const;
   Status publish_checkpoint(const CheckpointPointer& checkpoint, Time deadline);
-  Status complete(const Completion& end, Time deadline);
-  std::optional<Completion> completion() const;
+  Status complete(const StateLabel& end, Time deadline);
+  std::optional<StateLabel> completion() const;
   bool is_state_held() const;
   void ask_to_leave();
   bool may_leave() const;
@@ -84,6 +93,10 @@ class Membership::Impl {
   // --- the task ---
   void run(const StopToken& stop);
   Status turn();
+  Status begin_life();
+  Status begin_next_life(const Member& earlier, const std::function<bool()>& is_wanted);
+  Status check_return(const Member& earlier) const;
+  Status take_next_incarnation();
   Status find_predecessor();
   Status take_incarnation();
   Status enter_first();
@@ -103,6 +116,7 @@ class Membership::Impl {
   Status check_record() const;
   bool is_anyone_of_it_here() const;
   Status lead();
+  Status read_states();
   void warn_of_left_out(const membership::WorldDecision& decision);
   Status check_lost_state();
   Status write_world(const WorldRecord& next);
@@ -117,7 +131,7 @@ class Membership::Impl {
   // Does the part of leave() that writes nothing to the store.
   Status end_by_leaving(Time deadline);
   // Ends this life, unless it has ended already.
-  void end(Status why) const;
+  void end(Status why, bool is_fence = false) const;
   void wake() const;
   void pause(Time deadline);
   // Errors: those of `change`; kNotFound (there is no world), kTimeout.
@@ -133,6 +147,7 @@ class Membership::Impl {
   const membership::Keys keys_;
 
   // Used by the task, and by start() before it.
+  uint64_t tried_incarnation_ = 0;  // after the fence; the store may not have answered
   LeaseId lease_ = kNoLease;
   bool has_lapsed_ = false;  // others may have counted this member as absent
   Time next_beat_{};
@@ -154,6 +169,7 @@ class Membership::Impl {
   Time renewed_ FFDL_GUARDED_BY(mutex_){};
   membership::Progress progress_ FFDL_GUARDED_BY(mutex_){};
   mutable Status over_ FFDL_GUARDED_BY(mutex_);
+  mutable bool is_fenced_ FFDL_GUARDED_BY(mutex_) = false;  // the fence is why it is over
   // Shared, since events are set without the mutex; the waiting caller may have returned by then.
   std::set<std::shared_ptr<Event>> waiters_ FFDL_GUARDED_BY(mutex_);
   bool must_tell_departure_ FFDL_GUARDED_BY(mutex_) = false;  // leave() has ended this life

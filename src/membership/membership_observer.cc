@@ -51,11 +51,34 @@ bool Facts::is_dead(const Member& member) const {
   return found != dead.end() && found->second >= member.incarnation;
 }
 
+bool Facts::has_left(const Member& member) const {
+  const auto found = left.find(member.id);
+  return found != left.end() && found->second >= member.incarnation;
+}
+
 bool Facts::is_lost(const Member& member) const {
-  const auto departure = left.find(member.id);
-  if (departure != left.end() && departure->second >= member.incarnation) return false;
+  if (has_left(member)) return false;
   const Candidate* candidate = find(member);
   return candidate == nullptr || candidate->stalled || candidate->left_out;
+}
+
+std::optional<StateLabel> Facts::state_of(const Member& member, const WorldRecord& record) const {
+  const auto found = states.find(member.id);
+  if (found == states.end() || found->second.incarnation != member.incarnation) return std::nullopt;
+  return record.label_at_beginning(found->second.label);
+}
+
+const Candidate* find_newest_holder(const WorldRecord& record, const Facts& facts) {
+  const Candidate* newest = nullptr;
+  std::optional<StateLabel> its;
+  for (const Candidate& candidate : facts.candidates) {
+    const auto state = facts.state_of(candidate.member, record);
+    if (!state || *state < label_of(record.checkpoint) || state < its) continue;
+    if (state == its && (candidate.stalled || !newest->stalled)) continue;
+    newest = &candidate;
+    its = state;
+  }
+  return newest;
 }
 
 uint64_t steps_made(const WorldRecord& record, std::span<const Entry> entries) {
@@ -153,13 +176,17 @@ void MembershipObserver::see_candidate(std::string_view id, const Entry& entry, 
   seen.emplace(id, std::move(known));
 }
 
-bool MembershipObserver::needs(const Member& member) const {
+bool MembershipObserver::needs(const Member& member, bool holds_state) const {
   const Candidate* candidate = facts_.find(member);
   if (candidate == nullptr) return true;
   if (!candidate->leaving) return !is_replaced(member);
   if (!record_) return false;
-  if (!contains(record_->members, member) && !contains(record_->state_holders, member))
+  const bool may_be_base =
+      holds_state && record_->recovery == Recovery::kForward && lacks_state_holders();
+  if (!contains(record_->members, member) && !contains(record_->state_holders, member) &&
+      !may_be_base) {
     return false;
+  }
   return std::any_of(
       facts_.candidates.begin(), facts_.candidates.end(),
       [&](const Candidate& other) { return !other.leaving && may_want(other, *candidate); });
@@ -238,6 +265,32 @@ void MembershipObserver::update_advances(std::span<const Entry> entries, Time no
     advances.emplace(member.id, advance);
   }
   advances_ = std::move(advances);
+}
+
+bool MembershipObserver::lacks_state_holders() const {
+  if (!record_ || record_->completion) return false;
+  if (record_->state_holders.empty()) return record_->begins_lineage();
+  return std::ranges::none_of(record_->state_holders, [&](const Member& state_holder) {
+    return facts_.find(state_holder) != nullptr;
+  });
+}
+
+void MembershipObserver::update_states(std::span<const Entry> entries, Time now) {
+  std::map<std::string, Holding> states;
+  for (const Entry& entry : entries) {
+    const std::string id(rest_of(entry.key, keys_.all_progress()));
+    const auto progress = parse_progress(entry.value);
+    if (!is_name(id) || !progress.ok() || !progress->holds) continue;
+    Holding holding = {progress->incarnation, *progress->holds, {}};
+    if (facts_.find({id, holding.incarnation}) == nullptr) {
+      const auto before = facts_.states.find(id);
+      const bool is_known =
+          before != facts_.states.end() && before->second.incarnation == holding.incarnation;
+      holding.absent = is_known && before->second.absent ? *before->second.absent : now;
+    }
+    states.emplace(id, holding);
+  }
+  facts_.states = std::move(states);
 }
 
 void MembershipObserver::update_progress(std::span<const Entry> entries, Time now,

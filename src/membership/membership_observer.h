@@ -45,12 +45,21 @@ struct Advance {
   Time since{};
 };
 
+// The complete state that the last known life of a member holds.
+struct Holding {
+  uint64_t incarnation = 0;
+  StateLabel label{};
+  std::optional<Time> absent{};  // that life is no candidate -> first seen so
+};
+
 // The facts from which decide_world decides, beside the record.
 struct Facts {
   std::vector<Candidate> candidates;     // holders of valid leases, ordered by id
   std::map<std::string, uint64_t> dead;  // id -> its last incarnation whose death is proved
   std::map<std::string, uint64_t> left;  // id -> its last incarnation that has left voluntarily
   std::map<std::string, Time> absent;    // state holders that are not candidates -> first seen so
+  // Read while no state holder is a candidate; keyed by id.
+  std::map<std::string, Holding> states;
   Time formed{};                         // the time when the record's generation was first seen
   uint64_t failed_worlds = 0;            // before the record's, since a world was active
 
@@ -60,9 +69,16 @@ struct Facts {
   const Candidate* find_successor(const Member& member,
                                   const std::vector<Member>& state_holders) const;
   bool is_dead(const Member& member) const;
+  bool has_left(const Member& member) const;
+  // Returns the label of the member's state where the next lineage begins; none: it holds none.
+  std::optional<StateLabel> state_of(const Member& member, const WorldRecord& record) const;
   // Returns true if the member is gone, stalled or left out, and has not announced that it leaves.
   bool is_lost(const Member& member) const;
 };
+
+// Returns the candidate with the newest state from which the next lineage may begin. Returns null
+// if a state holder is a candidate, or no candidate has a state as new as the checkpoint's.
+const Candidate* find_newest_holder(const WorldRecord& record, const Facts& facts);
 
 // Returns the step that the lineage of the last active world had reached, as its members reported
 // it in this or an earlier life. `entries` is every entry under Keys::all_progress().
@@ -82,6 +98,11 @@ class MembershipObserver {
   Status update(std::span<const Entry> entries, Time now);
   // Updates stalled candidates; `entries` is every entry under Keys::all_progress().
   void update_progress(std::span<const Entry> entries, Time now, Duration step_timeout);
+  // Returns true if no state holder is a candidate, though a world was active. The next lineage
+  // then begins, or has begun, with the newest state that a member holds.
+  bool lacks_state_holders() const;
+  // Updates the states that members hold from the same entries; none: there are state holders.
+  void update_states(std::span<const Entry> entries, Time now);
   // Updates advances() from the same entries; does not depend on update_progress().
   void update_advances(std::span<const Entry> entries, Time now);
   const std::map<std::string, Advance>& advances() const { return advances_; }  // keyed by id
@@ -90,8 +111,9 @@ class MembershipObserver {
   // Returns true if a present or possible next world needs that member, which has asked to leave or
   // has a successor. One snapshot must show both the request and the members that stay: before the
   // request, others may rely on the member. In a job that is done, a candidate that cannot connect
-  // to the member does not need it.
-  bool needs(const Member& member) const;
+  // to the member does not need it. `holds_state`: the member holds a complete state, which counts
+  // if there are no state holders.
+  bool needs(const Member& member, bool holds_state) const;
   const std::optional<WorldRecord>& record() const { return record_; }
   Revision record_revision() const { return record_revision_; }  // 0: there is none
 

@@ -36,12 +36,15 @@ Json to_json(const std::optional<CheckpointPointer>& checkpoint) {
           {"hash", checkpoint->hash}};
 }
 
-Json to_json(const std::optional<Completion>& completion) {
-  if (!completion) return nullptr;
-  return {{"lineage", completion->lineage},
-          {"generation", completion->generation},
-          {"step", completion->step},
-          {"hash", completion->hash}};
+Json to_json(const StateLabel& label) {
+  return {{"lineage", label.lineage},
+          {"generation", label.generation},
+          {"step", label.step},
+          {"hash", label.hash}};
+}
+
+Json to_json(const std::optional<StateLabel>& label) {
+  return label ? to_json(*label) : Json(nullptr);
 }
 
 Member take_member(RecordReader& fields) {
@@ -89,16 +92,16 @@ std::optional<CheckpointPointer> take_checkpoint(RecordReader& outer, const char
   return checkpoint;
 }
 
-std::optional<Completion> take_completion(RecordReader& outer, const char* name) {
+StateLabel take_label(RecordReader& fields) {
+  return {fields.number("lineage"), fields.number("generation"), fields.number("step"),
+          fields.number("hash")};
+}
+
+std::optional<StateLabel> take_label(RecordReader& outer, const char* name) {
   if (!is_given(outer, name)) return std::nullopt;
-  Completion completion;
-  outer.object(name, [&](RecordReader& fields) {
-    completion.lineage = fields.number("lineage");
-    completion.generation = fields.number("generation");
-    completion.step = fields.number("step");
-    completion.hash = fields.number("hash");
-  });
-  return completion;
+  StateLabel label;
+  outer.object(name, [&](RecordReader& fields) { label = take_label(fields); });
+  return label;
 }
 
 // Returns an empty list if the field is missing.
@@ -125,11 +128,36 @@ void check(const WorldRecord& record, RecordReader& fields) {
     fields.fail("active_lineage");
   }
   if (record.lineage == 0) fields.fail("lineage");
+  if (record.oldest_lineage > record.lineage) fields.fail("oldest_lineage");
   if (record.term == 0) fields.fail("term");
   if (record.completion && record.completion->lineage != record.lineage) fields.fail("completion");
 }
 
 }  // namespace
+
+// The generation of a state's last step tells which worlds are in its past, since only active
+// worlds make steps. A lineage may begin with an older state than one of a member that was away.
+// Then what that lineage began with counts before the latter, at whichever member it is.
+std::optional<StateLabel> WorldRecord::label_at_beginning(const StateLabel& state) const {
+  if (recovery != Recovery::kForward) return std::nullopt;
+  const bool contains_base = lineage_base.lineage > 0 &&
+                             state.generation == lineage_base.generation &&
+                             state.step >= lineage_base.step;
+  StateLabel label = state;
+  if (contains_base) label.lineage = active_lineage;
+  const bool counts = label.lineage > 0 && label.lineage >= oldest_lineage;
+  return counts ? std::optional(label) : std::nullopt;
+}
+
+// A lineage that made no step of its own may have reported none.
+uint64_t WorldRecord::continued_lineage(const StateLabel& base) const {
+  const bool is_its_base = base.lineage == active_lineage && base.generation < lineage_generation;
+  return is_its_base && continues > 0 ? continues : base.lineage;
+}
+
+std::optional<StateLabel> label_of(const std::optional<CheckpointPointer>& checkpoint) {
+  return checkpoint ? std::optional(checkpoint->label()) : std::nullopt;
+}
 
 std::string_view to_string(Recovery recovery) {
   return recovery == Recovery::kConsistent ? "consistent" : "forward";
@@ -150,6 +178,11 @@ std::string encode(const WorldRecord& record) {
                {"leader", to_json(record.leader)},
                {"checkpoint", to_json(record.checkpoint)},
                {"restart_base", to_json(record.restart_base)},
+               {"oldest_lineage", record.oldest_lineage},
+               {"lineage_generation", record.lineage_generation},
+               {"lineage_base", to_json(record.lineage_base)},
+               {"lineage_holder", record.lineage_holder},
+               {"continues", record.continues},
                {"completion", to_json(record.completion)}});
 }
 
@@ -175,7 +208,16 @@ Result<WorldRecord> parse_world(std::string_view text) {
   record.leader = take_member(fields, "leader");
   record.checkpoint = take_checkpoint(fields, "checkpoint");
   record.restart_base = take_checkpoint(fields, "restart_base");
-  record.completion = take_completion(fields, "completion");
+  if (fields.has("oldest_lineage")) record.oldest_lineage = fields.number("oldest_lineage");
+  if (fields.has("lineage_generation")) {
+    record.lineage_generation = fields.number("lineage_generation");
+  }
+  if (fields.has("lineage_base")) {
+    record.lineage_base = take_label(fields, "lineage_base").value_or(StateLabel{});
+    record.lineage_holder = fields.text("lineage_holder");
+    record.continues = fields.number("continues");
+  }
+  record.completion = take_label(fields, "completion");
   check(record, fields);
   FFDL_RETURN_IF_ERROR(fields.outcome("the record of the world"));
   return record;
@@ -228,7 +270,8 @@ std::string encode(const Progress& progress) {
                {"generation", progress.generation},
                {"step", progress.step},
                {"reached_lineage", progress.reached.lineage},
-               {"reached_step", progress.reached.step}});
+               {"reached_step", progress.reached.step},
+               {"holds", to_json(progress.holds)}});
 }
 
 Result<Progress> parse_progress(std::string_view text) {
@@ -240,6 +283,7 @@ Result<Progress> parse_progress(std::string_view text) {
   progress.step = fields.number("step");
   progress.reached.lineage = fields.number("reached_lineage");
   progress.reached.step = fields.number("reached_step");
+  if (fields.has("holds")) progress.holds = take_label(fields, "holds");
   FFDL_RETURN_IF_ERROR(fields.outcome("a member's progress"));
   return progress;
 }

@@ -32,13 +32,33 @@ struct WorldRecord {
   uint64_t term = 0;                     // counts the leaders
   Member leader{};
   std::optional<CheckpointPointer> checkpoint{};    // the newest
-  std::optional<CheckpointPointer> restart_base{};  // checkpoint that this lineage began from
-  std::optional<Completion> completion{};           // the end of this lineage, then the last
+  std::optional<CheckpointPointer> restart_base{};  // the newest when this lineage began
+  uint64_t oldest_lineage = 0;                      // states of earlier lineages are void
+  uint64_t lineage_generation = 0;  // of the first active world of the last active world's lineage
+  StateLabel lineage_base{};        // with which that world began; all 0: the initial state
+  uint64_t continues = 0;        // that lineage continues this one; 0: none
+  std::string lineage_holder{};  // the member that had it in memory; empty: a checkpoint had it
+  std::optional<StateLabel> completion{};           // the end of this lineage, then the last
 
   bool operator==(const WorldRecord&) const = default;
+  // Returns the label under which a member's complete state is compared where the next lineage
+  // begins; none: it is void.
+  std::optional<StateLabel> label_at_beginning(const StateLabel& state) const;
+  // Returns the lineage in which the last step of this base was made, where the next lineage
+  // begins; 0: none.
+  uint64_t continued_lineage(const StateLabel& base) const;
+  // Returns true if a lineage has begun, but has had no active world yet, and a member may hold a
+  // state of an earlier one.
+  bool begins_lineage() const {
+    return state_holders.empty() && recovery == Recovery::kForward && lineage != active_lineage &&
+           active_lineage >= std::max<uint64_t>(oldest_lineage, 1);
+  }
   // Returns true if the state holders live, and their state is of a lineage that is over.
   bool gives_up() const { return !state_holders.empty() && active_lineage != lineage; }
 };
+
+// Returns the label of the state in a checkpoint; none: there is no checkpoint.
+std::optional<StateLabel> label_of(const std::optional<CheckpointPointer>& checkpoint);
 
 // A life of a member to which another member could not connect.
 struct Unreached {
@@ -75,6 +95,7 @@ struct Progress {
   uint64_t generation = 0;
   uint64_t step = 0;
   Reached reached{};  // the newest by any life of this id: it outlives that life
+  std::optional<StateLabel> holds{};  // the complete state of this life; none: it holds none
 
   bool operator==(const Progress&) const = default;
   bool is_behind(const Progress& other) const {

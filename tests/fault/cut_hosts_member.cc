@@ -62,6 +62,7 @@ SessionOptions options_of(const Part& part, SampleLedger& ledger) {
   options.membership.min_workers = part.min_workers;
   options.membership.fence_after = part.fence_after;
   options.membership.fence_margin = 1s;
+  options.on_fence = SessionOptions::OnFence::kEnd;
   return options;
 }
 

@@ -57,6 +57,7 @@ class Check {
 
   void check_worlds() {
     const WorldRecord* before = nullptr;
+    const WorldRecord* lost = nullptr;  // the last record of the lineage before
     uint64_t completions = 0;
     for (const auto& [revision, record] : worlds_) {
       const bool was_complete = before != nullptr && before->completion;
@@ -67,7 +68,14 @@ class Check {
       if (was_complete && record.lineage != before->lineage) {
         fail("revision {}: lineage {} was begun after the end", revision, record.lineage);
       }
-      if (before != nullptr && record.lineage != before->lineage) check_loss(*before, record);
+      if (before != nullptr && record.lineage != before->lineage) {
+        check_loss(*before, record);
+        lost = before;
+      }
+      if (lost != nullptr && record.phase == Phase::kActive) {
+        if (record.lineage_base.lineage == 0) check_new_beginning(*lost, record);
+        lost = nullptr;
+      }
       findings_.lineages = std::max(findings_.lineages, record.lineage);
       before = &record;
     }
@@ -85,7 +93,11 @@ class Check {
         if (life.has(kFinished)) fail("lineage {}: {} had the state", after.lineage, life.id);
       }
     }
-    if (after.restart_base || before.state_holders.empty()) return;
+  }
+
+  // The lineage began from nothing.
+  void check_new_beginning(const WorldRecord& before, const WorldRecord& after) {
+    if (before.state_holders.empty()) return;
     findings_.was_begun_anew = true;
     // Heartbeats carry the progress that the warning needs.
     const bool is_known = std::any_of(lives_.begin(), lives_.end(), [&](const EndedLife& life) {
@@ -117,7 +129,7 @@ class Check {
     if (!is_documented) fail("{}: ended with {}", name, WEXITSTATUS(life.wait_status));
     if (life.is_late && life.applied > 0) fail("{}: trained after the end", name);
     if (!life.has(kFinished)) return;
-    const Completion& end = *status_.completion;
+    const StateLabel& end = *status_.completion;
     if (life.last_step == end.step && life.last_hash == end.hash) return;
     fail("{}: finished with state {:016x} of step {}, the job with {:016x} of step {}", name,
          life.last_hash, life.last_step, end.hash, end.step);
@@ -125,7 +137,7 @@ class Check {
 
   void check_checkpoint() {
     if (!options_.keeps_end()) return;
-    const Completion& end = *status_.completion;
+    const StateLabel& end = *status_.completion;
     const auto& last = status_.checkpoint;
     if (!last || last->step != end.step || last->lineage != end.lineage) {
       fail("there is no checkpoint of the last step");

@@ -136,8 +136,7 @@ class MemberProgram {
       if (has_left && !session.is_finished()) return kLeft;
       life_.stage = Stage::kFinishing;
       const Status finished = session.finish();
-      const bool may_go_back = options_.recovery == Recovery::kConsistent;
-      if (finished.code() == StatusCode::kWorldChanged && may_go_back) {
+      if (finished.code() == StatusCode::kWorldChanged) {
         ++life_.went_back;
         continue;
       }
@@ -156,6 +155,7 @@ class MemberProgram {
       if (result == StepResult::kLeft) return true;
       diary.hashes[session.step()] = elastic::hash_of(model.state(), {});
       life_.generation = session.world().generation;
+      life_.incarnation = session.self().incarnation;  // another one after the fence
       life_.committed = ledger.epoch() * options_.samples + ledger.committed();
       ++life_.steps;
     }
@@ -178,6 +178,7 @@ class MemberProgram {
 
   // Uses the trained state before the end, as a program does.
   void tell_end(const Session& session, DiaryModel& model) {
+    life_.incarnation = session.self().incarnation;
     life_.last_step = session.step();
     life_.last_hash = elastic::hash_of(model.state(), {});
     life_.stage = Stage::kFinished;

@@ -15,7 +15,7 @@ namespace ffdl::end_kill {
 // The store's answer, as the process that asked for it passes it to the parent.
 struct Reading {
   bool has_completion = false;
-  Completion completion{};
+  StateLabel completion{};
   bool has_checkpoint = false;
   uint64_t checkpoint_lineage = 0;
   uint64_t checkpoint_step = 0;

@@ -426,7 +426,7 @@ WorldRecord active_record(const char* names, Recovery recovery) {
 // The job is done: its worlds only bring the last state to late members.
 TEST(DecideWorld, AJobThatIsDoneBeginsNoLineage) {
   WorldRecord record = active_record("a b", Recovery::kConsistent);
-  record.completion = Completion{1, 7, 100, 5};
+  record.completion = StateLabel{1, 7, 100, 5};
   MembershipOptions least = options();
   least.min_workers = 2;
   const auto candidate = [](const std::string& id, bool leaving) {
@@ -451,6 +451,107 @@ TEST(DecideWorld, AJobThatIsDoneBeginsNoLineage) {
   record.active_generation = 6;
   EXPECT_TRUE(decide({candidate("a", true), candidate("c", false)}, at(2s)))
       << "no member makes that world active";
+}
+
+// Facts of a job whose only state holder "b" is dead for certain.
+struct StateCase {
+  const char* name;
+  const char* candidates;
+  const char* leaving;
+  std::vector<std::pair<const char*, Holding>> states;  // of the lives of members
+  const char* dead;
+  const char* left;
+  Duration now;
+  const char* next;
+  const char* waiting_for;
+  bool loses_state;
+};
+
+Holding holds(StateLabel label, std::optional<Time> absent = {}, uint64_t incarnation = 1) {
+  return {incarnation, label, absent};
+}
+
+TEST(DecideWorld, ALineageBeginsWithTheNewestState) {
+  const Time gone = at(0s);
+  const StateCase cases[] = {
+      {"nobody holds one", "c d", "", {}, "", "", 0s, "c d", "", true},
+      {"one who is here does", "a c", "", {{"a", holds({1, 3, 20})}}, "", "", 0s, "a c", "", false},
+      {"it has a place", "c d e f a", "", {{"a", holds({1, 3, 20})}}, "", "", 0s, "c d e a", "",
+       false},
+      {"the newest of two has it", "c d e f a g", "",
+       {{"a", holds({1, 3, 20})}, {"g", holds({1, 4, 2})}}, "", "", 0s, "c d e g", "", false},
+      {"also if it leaves", "c a", "a", {{"a", holds({1, 3, 20})}}, "", "", 0s, "c a", "", false},
+      {"one who is away may", "c", "", {{"a", holds({1, 3, 20}, gone)}}, "", "", kFenced - 1ns, "",
+       "a", false},
+      {"not longer than its fence", "c", "", {{"a", holds({1, 3, 20}, gone)}}, "", "", kFenced, "c",
+       "", true},
+      {"it is dead", "c", "", {{"a", holds({1, 3, 20}, gone)}}, "a", "", 0s, "c", "", true},
+      {"it has left", "c", "", {{"a", holds({1, 3, 20}, gone)}}, "", "a", 0s, "c", "", true},
+      {"its earlier life is dead", "c", "", {{"a", holds({1, 3, 20}, gone, 2)}}, "a", "", 0s, "",
+       "a2", false},
+      {"who is here has a newer one", "c", "",
+       {{"a", holds({1, 3, 20}, gone)}, {"c", holds({1, 3, 21})}}, "", "", 0s, "c", "", false},
+      {"who is here has an older one", "c", "",
+       {{"a", holds({1, 3, 20}, gone)}, {"c", holds({1, 3, 19})}}, "", "", 0s, "", "a", false},
+      {"a void one", "c", "", {{"a", holds({0, 3, 20}, gone)}}, "", "", 0s, "c", "", true},
+  };
+  for (const StateCase& test : cases) {
+    SCOPED_TRACE(test.name);
+    WorldRecord record = active_record("b", Recovery::kForward);
+    record.oldest_lineage = 1;
+    Facts facts;
+    for (const Member& member : members(test.candidates)) {
+      const bool leaves = contains(members(test.leaving), member);
+      facts.candidates.push_back(
+          {.member = member, .leaving = leaves, .joined = facts.candidates.size() + 1});
+    }
+    for (const auto& [id, state] : test.states) facts.states.emplace(id, state);
+    facts.dead["b"] = 1;
+    for (const Member& member : members(test.dead)) facts.dead[member.id] = 1;
+    for (const Member& member : members(test.left)) facts.left[member.id] = 1;
+    const WorldDecision decision = decide_world(record, facts, at(test.now), options());
+    EXPECT_EQ(decision.waiting_for, members(test.waiting_for)) << decision.reason;
+    EXPECT_EQ(decision.next.has_value(), *test.next != '\0') << decision.reason;
+    if (!decision.next) {
+      EXPECT_EQ(decision.again, at(kFenced));
+      EXPECT_TRUE(decision.warns);
+      continue;
+    }
+    EXPECT_EQ(decision.next->members, members(test.next));
+    EXPECT_EQ(decision.next->lineage, record.lineage + 1);
+    EXPECT_EQ(decision.loses_state, test.loses_state);
+  }
+}
+
+// Of two with the newest state the one that stands still behind others is not needed.
+TEST(DecideWorld, OneThatStandsStillWithTheNewestStateHasAPlace) {
+  const WorldRecord record = active_record("b", Recovery::kForward);
+  Facts facts;
+  facts.candidates = {{.member = {"c", 1}}, {.member = {"a", 1}, .stalled = true}};
+  facts.dead["b"] = 1;
+  facts.states.emplace("a", holds({1, 3, 20}));
+  auto next = decide_world(record, facts, at(0s), options()).next;
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->members, members("c a"));
+  facts.states.emplace("c", holds({1, 3, 20}));
+  next = decide_world(record, facts, at(0s), options()).next;
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->members, members("c"));
+}
+
+// A checkpoint is never gone behind. With consistent recovery the state is that of the checkpoint.
+TEST(DecideWorld, NobodyIsWaitedForWithAStateThatDoesNotCount) {
+  WorldRecord record = active_record("b", Recovery::kForward);
+  record.checkpoint = CheckpointPointer{1, 3, 30, "c", 0};
+  Facts facts;
+  facts.candidates = {{.member = {"c", 1}}};
+  facts.dead["b"] = 1;
+  facts.states.emplace("a", holds({1, 3, 29}, at(0s)));
+  EXPECT_TRUE(decide_world(record, facts, at(0s), options()).next);
+  facts.states.at("a").label.step = 31;
+  EXPECT_FALSE(decide_world(record, facts, at(0s), options()).next);
+  record.recovery = Recovery::kConsistent;
+  EXPECT_TRUE(decide_world(record, facts, at(0s), options()).next);
 }
 
 TEST(DecideWorld, SaysWhenTheWholeStateIsLost) {

@@ -38,7 +38,7 @@ TEST(Records, AWorldComesBackAsItWasWritten) {
 
 TEST(Records, AWorldThatIsDoneComesBackToo) {
   WorldRecord record = some_record();
-  record.completion = Completion{2, 11, 600, 7};
+  record.completion = StateLabel{2, 11, 600, 7};
   ASSERT_OK_AND_ASSIGN(const WorldRecord read, parse_world(encode(record)));
   EXPECT_EQ(read, record);
   record.completion->lineage = 1;  // the completed lineage is the last one
@@ -65,7 +65,7 @@ TEST(Records, WhatNobodyWouldHaveWrittenIsCorrupt) {
       {"\"active_lineage\":1", "\"active_lineage\":3"},
       {"\"recovery\":\"forward\"", "\"recovery\":\"backward\""},
       {"\"recovery\":\"forward\"", "\"recovery\":1"},
-      {"\"protocol\":2", "\"protocol\":-1"},
+      {"\"protocol\":3", "\"protocol\":-1"},
       {"\"term\":4", "\"term\":0"},
       {"\"id\":\"w1\"", "\"id\":\"w0\""},
       {"\"id\":\"w1\"", "\"id\":\"w/1\""},
@@ -176,6 +176,45 @@ TEST(Records, NamesArePartsOfKeys) {
     EXPECT_FALSE(is_name(name)) << name;
   EXPECT_TRUE(is_name(std::string(128, 'x')));
   EXPECT_FALSE(is_name(std::string(129, 'x')));
+}
+
+// A job whose lineage 2 began in generation 5 with the state (1, 3, 20), although a member had been
+// away with a state of generation 4.
+struct BeginningCase {
+  const char* name;
+  StateLabel state;
+  std::optional<StateLabel> label;  // where lineage 3 begins
+};
+
+TEST(WorldRecord, AStateWithTheBaseOfTheLastLineageCountsAsOneOfIt) {
+  WorldRecord record;
+  record.lineage = record.active_lineage = 2;
+  record.lineage_generation = 5;
+  record.lineage_base = {1, 3, 20};
+  const BeginningCase cases[] = {
+      {"made in the last active lineage", {2, 6, 30}, StateLabel{2, 6, 30}},
+      {"its base", {1, 3, 20}, StateLabel{2, 3, 20}},
+      {"a later step of the base's world", {1, 3, 21}, StateLabel{2, 3, 21}},
+      {"an earlier step of it", {1, 3, 19}, StateLabel{1, 3, 19}},
+      {"of a world that the base's members were not in", {1, 4, 33}, StateLabel{1, 4, 33}},
+      {"of an earlier world", {1, 2, 20}, StateLabel{1, 2, 20}},
+      {"the initial one", {}, std::nullopt},
+  };
+  for (const BeginningCase& test : cases) {
+    EXPECT_EQ(record.label_at_beginning(test.state), test.label) << test.name;
+  }
+  EXPECT_LT(record.label_at_beginning({1, 4, 33}), record.label_at_beginning({1, 3, 20}));
+  record.continues = 1;
+  EXPECT_EQ(record.continued_lineage({2, 6, 30}), 2U);
+  EXPECT_EQ(record.continued_lineage({2, 3, 20}), 1U) << "its last step is of lineage 1";
+  EXPECT_EQ(record.continued_lineage({1, 3, 19}), 1U);
+  record.lineage_base = {};  // lineage 2 began with the initial state
+  EXPECT_EQ(record.label_at_beginning({1, 3, 20}), (StateLabel{1, 3, 20}));
+  record.recovery = Recovery::kConsistent;
+  EXPECT_EQ(record.label_at_beginning({2, 6, 30}), std::nullopt);
+  record.recovery = Recovery::kForward;
+  record.oldest_lineage = 2;
+  EXPECT_EQ(record.label_at_beginning({1, 3, 19}), std::nullopt);
 }
 
 }  // namespace

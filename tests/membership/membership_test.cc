@@ -126,7 +126,7 @@ TEST_P(MembershipTest, AJobIsDoneOnceAndForAll) {
   const auto b = join("b");
   const World world = activate({a.get(), b.get()});
   EXPECT_EQ(a->completion(), std::nullopt);
-  const Completion end = {world.lineage, world.generation, 9, 77};
+  const StateLabel end = {world.lineage, world.generation, 9, 77};
   EXPECT_FAILS(a->complete({world.lineage, world.generation + 1, 9, 77}, soon()),
                StatusCode::kWorldChanged, "continue there");
   EXPECT_OK(a->complete(end, soon()));

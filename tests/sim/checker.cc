@@ -93,18 +93,65 @@ void Checker::check_active(uint64_t generation) {
   if (base == bases_.end()) return;  // checked when the base is known
   const Steps& steps = base->second.steps;
   const bool is_first = last_active_.insert_or_assign(record_->lineage, generation).second;
-  const Steps& begin =
-      record_->restart_base ? saved_.at(record_->restart_base->manifest).steps : Steps();
-  if (is_first && steps != begin) {
-    violation(fmt::format("I11: lineage {} begins with another state than its checkpoint's",
+  if (is_first && steps != beginning_of(generation)) {
+    violation(fmt::format("I11: lineage {} begins with another state than the newest",
                           record_->lineage));
   }
+  if (is_first) check_stable_steps(generation, steps);
   if (!is_prefix(stable_[record_->lineage], steps)) {
     violation(fmt::format("I9: generation {} is active without a stable step", generation));
   }
   if (record_->checkpoint && !is_prefix(saved_.at(record_->checkpoint->manifest).steps, steps)) {
     violation(fmt::format("I8: generation {} is active without a published step", generation));
   }
+}
+
+// A stable step of the last active lineage is not lost if a member of the new one's first world
+// holds it.
+void Checker::check_stable_steps(uint64_t generation, const Steps& base) {
+  const auto it = last_active_.lower_bound(record_->lineage);
+  if (it == last_active_.begin() || record_->recovery != Recovery::kForward) return;
+  const Steps& stable = stable_[std::prev(it)->first];
+  const auto common = [&](const Steps& steps) {
+    return std::ranges::mismatch(steps, stable).in1 - steps.begin();
+  };
+  for (const auto& [label, held] : all_held_[generation]) {
+    // A step that was applied by some members only may be lost. A state of an earlier lineage than
+    // the base's may have more steps.
+    const bool is_of_base = label.lineage == held_[generation].label.lineage;
+    if (is_of_base && is_prefix(base, held) && held.size() > base.size() + 1) {
+      violation(fmt::format("I11: lineage {} begins before a state that a member holds",
+                            record_->lineage));
+    }
+    if (common(held) <= common(base)) continue;
+    violation(fmt::format("I11: lineage {} begins without a stable step that a member holds",
+                          record_->lineage));
+  }
+}
+
+// Consistent recovery goes back to checkpoints alone.
+Steps Checker::beginning_of(uint64_t generation) const {
+  const auto& checkpoint = record_->restart_base;
+  const auto held = held_.find(generation);
+  const bool is_forward = record_->recovery == Recovery::kForward;
+  if (is_forward && held != held_.end()) {
+    const StateLabel& label = held->second.label;
+    const bool is_newest =
+        !checkpoint || label >= StateLabel{checkpoint->lineage, checkpoint->generation,
+                                           checkpoint->step};
+    if (is_newest) return held->second.steps;
+  }
+  return checkpoint ? saved_.at(checkpoint->manifest).steps : Steps();
+}
+
+void Checker::on_held(uint64_t generation, const StateLabel& label, const Steps& steps) {
+  Held& newest = held_[generation];
+  if (newest.label == label && newest.steps != steps) {
+    violation(fmt::format("two states have the label of step {} of generation {}", label.step,
+                          label.generation));
+  }
+  if (newest.label < label) newest = {label, steps};
+  all_held_[generation].push_back({label, steps});
 }
 
 void Checker::on_base(uint64_t generation, const State& base) {
@@ -176,15 +223,10 @@ void Checker::on_committed(uint64_t lineage, const CommittedStep& step) {
 }
 
 void Checker::check_epochs(const data::DataSet& data) {
-  std::map<uint64_t, data::Audit> audits;  // by lineage
-  for (const auto& [number, step] : committed_) {
-    audits.try_emplace(number.first, data, 0).first->second.add(step, "a member");
-  }
-  for (auto& [lineage, audit] : audits) {
-    const CommitAudit made = audit.finish({});
-    if (made.problems == 0) continue;
-    violation(fmt::format("I4: lineage {}: {}", lineage, made.first_problems.front()));
-  }
+  data::Audit audit(data, 0);
+  for (const auto& [number, step] : committed_) audit.add(step, "a member");
+  const CommitAudit made = audit.finish({});
+  if (made.problems > 0) violation(fmt::format("I4: {}", made.first_problems.front()));
 }
 
 void Checker::on_finished(uint64_t lineage, const Steps& steps) {

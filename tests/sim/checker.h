@@ -19,11 +19,20 @@ namespace ffdl::sim {
 // The training of a worker: the numbers of its steps, under the label that
 // docs/internals/protocol-step.md gives to a state.
 struct State {
-  uint64_t lineage = 0;
+  uint64_t lineage = 0;  // 0: none
   uint64_t generation = 0;
   std::vector<uint64_t> steps{};
+  // The label of the state from which this lineage began here. All 0: the initial state.
+  StateLabel began_from{};
+  StateLabel made{};                     // the label of the last step; all 0: the initial state
+  std::optional<StateLabel> reported{};  // in the present world; none: it does not count there
 
   bool operator==(const State&) const = default;
+  StateLabel label() const { return {lineage, generation, steps.size()}; }
+  // Returns what a member reports of its state; none: it has none, or the initial one.
+  std::optional<StateLabel> held() const {
+    return lineage > 0 && made.lineage > 0 ? std::optional(made) : std::nullopt;
+  }
 };
 using SharedState = std::shared_ptr<const State>;
 
@@ -43,6 +52,8 @@ class Checker {
   void on_world(Revision expected, const Entry& entry);
   // Records that a member sees this world.
   void on_seen(uint64_t generation, const std::vector<Member>& members);
+  // Records the complete state that a member holds as it enters a world that begins a lineage.
+  void on_held(uint64_t generation, const StateLabel& label, const std::vector<uint64_t>& steps);
   // Checks the state from which a member starts this world.
   void on_base(uint64_t generation, const State& base);
   // Checks the states that are about to go into one sum.
@@ -66,8 +77,8 @@ class Checker {
   void on_committed(uint64_t lineage, const CommittedStep& step);
   // Returns the number of committed samples in all lineages.
   uint64_t samples() const { return samples_; }
-  // Checks that each lineage has each sample once in each of its epochs. All lineages began from
-  // nothing, not from a checkpoint.
+  // Checks that the steps of all lineages together have each sample once in each epoch, as an audit
+  // of their logs does.
   void check_epochs(const data::DataSet& data);
 
   void violation(std::string what) {
@@ -88,13 +99,23 @@ class Checker {
   void check_publication(const membership::WorldRecord& next);
   void read_checkpoint(const CheckpointPointer& checkpoint);
   void check_active(uint64_t generation);
+  void check_stable_steps(uint64_t generation, const std::vector<uint64_t>& base);
 
   IsAlive is_alive_;
   ReadCheckpoint read_;
   std::optional<membership::WorldRecord> record_;
   Revision revision_ = 0;
   std::map<uint64_t, std::vector<Member>> members_;  // by generation
+  struct Held {
+    StateLabel label{};
+    std::vector<uint64_t> steps{};
+  };
+  // Returns the state from which a lineage must begin in that world.
+  std::vector<uint64_t> beginning_of(uint64_t generation) const;
+
   std::map<uint64_t, State> bases_;
+  std::map<uint64_t, Held> held_;                                 // the newest, by generation
+  std::map<uint64_t, std::vector<Held>> all_held_;  // by generation
   std::set<uint64_t> active_;
   std::map<uint64_t, std::vector<uint64_t>> stable_;  // the longest, by lineage
   std::map<std::string, State> saved_;

@@ -108,7 +108,7 @@ class Cluster {
     }
     for (const auto& worker : workers_) worker->node().kill();
     workers_.clear();
-    if (epochs_ > 0) checker_.check_epochs(SessionWorker::data_set());
+    if (of_ == Of::kSession) checker_.check_epochs(SessionWorker::data_set());
   }
 
  private:

@@ -163,7 +163,7 @@ struct Case {
 };
 
 void complete(Job& job) {
-  job.record.completion = Completion{1, 1, 4, 0};
+  job.record.completion = StateLabel{1, 1, 4, 0};
   job.write();
 }
 

@@ -22,6 +22,10 @@ enum class Mutant {
   kOlderCheckpoint,    // A11: a checkpoint is published over a newer one
   kNoCarrierGoesBack,  // a world that goes back to a checkpoint needs no state holder
   kKeepsState,         // a member that goes back keeps its state
+  kVoidsLiveState,      // a lineage begins from a checkpoint or nothing, whatever members hold
+  kOlderBase,           // a lineage begins with another than the newest state
+  kBehindCheckpoint,    // a lineage begins with a member's state, although a checkpoint is newer
+  kFencedBeatsCarrier,  // a fenced member returns with the newest label
   kForgetsCompletion,  // the record does not get the end of the training
   // Mutants of sessions: in the store's writes, in members' messages, or in their training.
   kBornActive,        // A6: active as soon as it is formed
@@ -29,6 +33,7 @@ enum class Mutant {
   kStepAlone,         // A2: labels are compared by their steps only
   kParticipantApart,  // A7: the data of a participant is not part of the state
   kFirstBucket,       // A3: a step counts when its first bucket was averaged
+  kBaseNotTold,       // the last step of a lineage's first state is not reported in that lineage
   kTornShard,         // half of the bytes on the disk are zeros, without an error
   kWaitsInOldWorld,   // a member waits in a world that is over until its collectives fail
 };
@@ -51,12 +56,17 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kOlderCheckpoint, "older-checkpoint"},
     MutantName{Mutant::kNoCarrierGoesBack, "no-carrier-goes-back"},
     MutantName{Mutant::kKeepsState, "keeps-state"},
+    MutantName{Mutant::kVoidsLiveState, "voids-live-state"},
+    MutantName{Mutant::kOlderBase, "older-base"},
+    MutantName{Mutant::kBehindCheckpoint, "behind-checkpoint"},
+    MutantName{Mutant::kFencedBeatsCarrier, "fenced-beats-carrier"},
     MutantName{Mutant::kForgetsCompletion, "forgets-completion"},
     MutantName{Mutant::kBornActive, "born-active"},
     MutantName{Mutant::kLastApply, "last-apply"},
     MutantName{Mutant::kStepAlone, "step-alone"},
     MutantName{Mutant::kParticipantApart, "participant-apart"},
     MutantName{Mutant::kFirstBucket, "first-bucket"},
+    MutantName{Mutant::kBaseNotTold, "base-not-told"},
     MutantName{Mutant::kTornShard, "torn-shard"},
     MutantName{Mutant::kWaitsInOldWorld, "waits-in-old-world"},
 };

@@ -142,6 +142,8 @@ void Chain::applied(uint64_t step, const StepRecords& records) {
 
 void Chain::on_world(const World& world) {
   world_ = world;
+  is_whole_ = !world.begins_anew() || world.continues > 0;  // a new initial state is not reported
+  if (world.begins_anew()) first_step_ = shared_.checker.steps(name()).size();
   if (world.generation == 0) return;  // the job is done, and the member is alone with its state
   shared_.checker.on_seen(world.generation, world.members);
   shared_.checker.on_base(world.generation,
@@ -155,6 +157,7 @@ Status Chain::begin_anew() {
 
 void Chain::stable(uint64_t step) {
   stable_step_ = step;
+  is_whole_ = true;
   const auto& steps = shared_.checker.steps(name());
   if (steps.size() != step) {
     shared_.checker.violation("a session's step counter is not the number of its steps");
@@ -296,6 +299,8 @@ Result<std::unique_ptr<SampleLedger>> SessionWorker::make_ledger(Chain& chain) {
   options.epochs = shared_.epochs;
   LedgerMemberOptions member;
   member.on_stable = [this, &chain](const CommittedStep& step) {
+    const bool is_base = chain.world().lineage > 1 && step.step == chain.first_step();
+    if (shared_.mutant == Mutant::kBaseNotTold && is_base) return;
     shared_.checker.on_committed(chain.world().lineage, step);
     chain.check_samples(step);
   };
@@ -348,16 +353,42 @@ SimCommunicator::Hooks SessionWorker::hooks(const World& world, Chain& chain) {
   hooks.act = [this, world] { shared_.checker.on_act(world); };
   // Changes the only message of a report's size that begins as a report does and continues with a
   // hash.
-  hooks.tamper = [this, &chain](std::vector<std::byte>& bytes) {
+  hooks.tamper = [this, &chain, world](std::vector<std::byte>& bytes) {
     if (bytes.size() != sizeof(elastic::Report)) return;
     elastic::Report report;
     std::memcpy(&report, bytes.data(), sizeof report);
     if (report.format != base::kProtocolVersion || report.model <= UINT32_MAX) return;
+    if (world.begins_anew() && shared_.options.recovery == Recovery::kForward) {
+      check_held(world, chain, report);
+    }
     if (shared_.mutant == Mutant::kStepAlone) report.generation = 0;
     if (shared_.mutant == Mutant::kLastApply) report.generation = chain.last_apply();
     std::memcpy(bytes.data(), &report, sizeof report);
   };
   return hooks;
+}
+
+// Checks that a member that enters a world that begins a lineage reports its complete state, unless
+// it is the initial one. Where no world of that lineage was active, the state may be a new one,
+// which is not reported.
+void SessionWorker::check_held(const World& world, Chain& chain, elastic::Report& report) {
+  const bool is_first = chain.reported() != world.generation;
+  const bool has_steps = !shared_.checker.steps(chain.name()).empty();
+  const bool is_of_earlier =
+      chain.is_whole() && has_steps && chain.world().lineage < world.lineage;
+  if (is_first && is_of_earlier && report.holds == 0) {
+    shared_.checker.violation(fmt::format("'{}' does not report the state that it holds", id_));
+  }
+  const StateLabel label = {report.lineage, report.generation, report.step};
+  const auto& record = shared_.checker.record();
+  const auto saved = record ? record->restart_base : std::nullopt;
+  const bool is_old = saved && label < StateLabel{saved->lineage, saved->generation, saved->step};
+  chain.note_report(world.generation, is_old);
+  if (report.holds == 0) return;
+  shared_.checker.on_held(world.generation, label, shared_.checker.steps(chain.name()));
+  if (shared_.mutant == Mutant::kVoidsLiveState) report.holds = 0;
+  if (shared_.mutant == Mutant::kOlderBase) report.generation = UINT32_MAX - report.generation;
+  if (shared_.mutant == Mutant::kBehindCheckpoint) ++report.lineage;
 }
 
 }  // namespace ffdl::sim

@@ -4,9 +4,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/ledger/data_set.h"
+#include "elastic/session/rescale.h"
 #include "ffdl/data/sample_ledger.h"
 #include "ffdl/session.h"
 #include "sim/process.h"
@@ -51,6 +53,16 @@ class Chain final : public Trainable, public StepParticipant {
   uint64_t name() const { return name_of(model_, records_); }
   static uint64_t name_of(int64_t model, uint64_t records);
   const World& world() const { return world_; }
+  uint64_t reported() const { return reported_; }
+  // Returns true if the state is complete, as of the last world and its steps.
+  bool is_whole() const { return is_whole_; }
+  // Records a report of this state in a world that begins a lineage. Of two in one world, the
+  // second one may be of a state that was given up, as is one that is older than the checkpoint.
+  void note_report(uint64_t generation, bool is_old) {
+    if (std::exchange(reported_, generation) == generation || is_old) is_whole_ = false;
+  }
+  // Returns the step with which the present lineage began, if it did so here.
+  uint64_t first_step() const { return first_step_; }
   uint64_t stable_step() const { return stable_step_; }  // the last step reported as stable
   // Returns the generation in which the last step was applied here.
   uint64_t last_apply() const { return last_apply_; }
@@ -67,6 +79,9 @@ class Chain final : public Trainable, public StepParticipant {
   std::map<uint64_t, uint64_t> sums_;  // the sum over each step's samples, by step
   uint64_t last_apply_ = 0;
   uint64_t stable_step_ = 0;
+  uint64_t first_step_ = 0;
+  uint64_t reported_ = 0;  // the last generation of which note_report() was told
+  bool is_whole_ = false;
   World world_;
 };
 
@@ -99,6 +114,7 @@ class SessionWorker final : public Process {
   Result<std::unique_ptr<SampleLedger>> make_ledger(Chain& chain);
   SessionOptions options(Chain& chain, SampleLedger& ledger);
   SimCommunicator::Hooks hooks(const World& world, Chain& chain);
+  void check_held(const World& world, Chain& chain, elastic::Report& report);
 
   Shared& shared_;
   SimRuntime& runtime_;

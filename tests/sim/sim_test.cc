@@ -433,7 +433,7 @@ TEST_F(CheckerTest, FindsTwoEnds) {
 TEST_F(CheckerTest, FindsARecordThatForgetsTheEnd) {
   form_and_activate({{"a", 1}}, {});
   membership::WorldRecord record = *checker_.record();
-  record.completion = Completion{1, 1, 4, 0};
+  record.completion = StateLabel{1, 1, 4, 0};
   write(record);
   EXPECT_EQ(checker_.violation(), "");
   write(next({{"b", 1}}, Phase::kForming));

@@ -15,10 +15,8 @@ namespace {
 // The first step of a world takes this place among its gathers.
 constexpr uint64_t kFirstStep = 2;
 
-// Returns the order of states in one lineage. A state of another lineage counts as none.
-std::pair<uint64_t, uint64_t> label(const State& state, uint64_t lineage) {
-  if (state.lineage != lineage) return {0, 0};
-  return {state.generation, state.steps.size()};
+StateLabel label_of(const CheckpointPointer& checkpoint) {
+  return {checkpoint.lineage, checkpoint.generation, checkpoint.step};
 }
 
 }  // namespace
@@ -42,17 +40,34 @@ void Worker::run() {
   MembershipOptions options = shared_.options;
   options.takes_over_from = takes_over_from_;
   while (!node_.is_killed() && !has_ended_) {
-    auto joined = Membership::join(*store_, node_, {id_, 0, id_ + ":1"}, options);
-    if (!joined.ok()) {
+    if (!join(options).ok()) {
       runtime_.sleep(runtime_.up_to(100ms));
       continue;
     }
-    membership_ = std::move(joined).value();
-    state_ = {};
-    unpublished_.reset();
     live();
-    membership_.reset();
   }
+  membership_.reset();
+}
+
+// Joins anew, or again after the fence: then with the state.
+Status Worker::join(const MembershipOptions& options) {
+  const bool is_fenced = membership_ != nullptr && membership_->is_fenced();
+  const bool keeps = is_fenced && options.recovery == Recovery::kForward && state_.lineage > 0;
+  if (keeps) {
+    auto again =
+        membership_->rejoin(state_.held(), in(2s), [this] { return !node_.is_killed(); });
+    if (again.status().code() == StatusCode::kCancelled) membership_.reset();
+    FFDL_RETURN_IF_ERROR(Status(again.status()));
+    membership_ = std::move(again).value();
+    if (shared_.mutant == Mutant::kFencedBeatsCarrier) state_.generation = 1'000'000;
+    return {};
+  }
+  membership_.reset();
+  FFDL_ASSIGN_OR_RETURN(membership_,
+                        Membership::join(*store_, node_, {id_, 0, id_ + ":1"}, options));
+  state_ = {};
+  unpublished_.reset();
+  return {};
 }
 
 // Runs until the life of the membership or the process ends.
@@ -80,14 +95,13 @@ void Worker::live() {
 
 Status Worker::train(const World& world) {
   runtime_.sleep(runtime_.up_to(shared_.pace.settle_max));
-  if (world.begins_anew()) FFDL_RETURN_IF_ERROR(begin_anew(world));
   FFDL_ASSIGN_OR_RETURN(State base, find_base(world));
   FFDL_RETURN_IF_ERROR(life_status());
-  state_ = {world.lineage, world.generation, std::move(base.steps)};
+  state_ = {world.lineage, world.generation, std::move(base.steps), base.began_from, base.made};
+  membership_->report_state(state_.held());
   FFDL_RETURN_IF_ERROR(gather(world, 1).status());
-  if (membership_->activate(world.generation, in(100ms)).code() == StatusCode::kCancelled) {
-    return life_status();
-  }
+  const Status made = membership_->activate(world.generation, in(100ms), state_.began_from);
+  if (made.code() == StatusCode::kCancelled) return life_status();
   return run_steps(world);
 }
 
@@ -95,31 +109,75 @@ Status Worker::begin_anew(const World& world) {
   FFDL_RETURN_IF_ERROR(is_outdated(world));
   if (shared_.mutant == Mutant::kKeepsState && !state_.steps.empty()) return {};
   const auto base = membership_->restart_base();
-  state_ = {world.lineage, 0,
-            base ? shared_.checker.saved(base->manifest).steps : std::vector<uint64_t>()};
+  state_ = {world.lineage, 0};
+  if (base) {
+    state_.steps = shared_.checker.saved(base->manifest).steps;
+    state_.began_from = state_.made = label_of(*base);
+  }
   return {};
 }
 
-// Returns the state with which the world begins. This member copies it, and the source may die
-// during the copy.
+// Returns the state with which the world begins.
 Result<State> Worker::find_base(const World& world) {
+  const bool may_keep = world.begins_anew() && !world.gives_up &&
+                        shared_.options.recovery == Recovery::kForward;
+  std::optional<State> base;
+  if (!world.begins_anew() || may_keep) {
+    FFDL_RETURN_IF_ERROR(is_outdated(world));
+    FFDL_ASSIGN_OR_RETURN(base, take_base(world, may_keep));
+  }
+  if (base) return *std::move(base);
+  // All members load the same state.
+  FFDL_RETURN_IF_ERROR(begin_anew(world));
+  if (!may_keep) {
+    FFDL_ASSIGN_OR_RETURN(base, take_base(world, false));
+    return *std::move(base);
+  }
+  shared_.checker.on_base(world.generation, state_);
+  return state_;
+}
+
+// Returns the newest state of the members, unless a lineage begins and none holds one that is as
+// new as the checkpoint. This member copies it, and the source may die during the copy.
+Result<std::optional<State>> Worker::take_base(const World& world, bool is_beginning) {
+  const auto checkpoint = membership_->restart_base();
+  state_.reported.reset();
+  if (is_beginning) {
+    FFDL_ASSIGN_OR_RETURN(state_.reported,
+                          membership_->label_at_beginning(world, state_.held()));
+  }
+  if (!is_beginning && state_.lineage == world.lineage) state_.reported = state_.label();
+  if (is_beginning && state_.reported) {
+    shared_.checker.on_held(world.generation, *state_.reported, state_.steps);
+  }
+  if (is_beginning && shared_.mutant == Mutant::kVoidsLiveState) state_ = {};
   FFDL_ASSIGN_OR_RETURN(const auto states, gather(world, 0));
   if (shared_.mutant == Mutant::kActiveEarly) {
     static_cast<void>(membership_->activate(world.generation, in(200ms)).ok());
   }
-  const auto source = std::max_element(states.begin(), states.end(),
-                                       [&](const SharedState& a, const SharedState& b) {
-                                         return label(*a, world.lineage) < label(*b, world.lineage);
-                                       });
-  const State& base = **source;
+  const auto is_older = [&](const SharedState& a, const SharedState& b) {
+    return a->reported < b->reported;
+  };
+  auto source = std::max_element(states.begin(), states.end(), is_older);
+  if (is_beginning && shared_.mutant == Mutant::kOlderBase) {
+    source = std::find_if(states.begin(), states.end(),
+                          [](const SharedState& state) { return state->reported.has_value(); });
+    if (source == states.end()) return std::optional<State>();
+  }
+  const std::optional<StateLabel> newest = (*source)->reported;
+  const bool is_behind =
+      checkpoint && newest < label_of(*checkpoint) && shared_.mutant != Mutant::kBehindCheckpoint;
+  if (is_beginning && (!newest || is_behind)) return std::optional<State>();
+  State base = **source;
+  if (is_beginning) base.began_from = *newest;
   shared_.checker.on_base(world.generation, base);
-  if (label(state_, world.lineage) == label(base, world.lineage)) return base;
+  if (state_.reported == newest) return std::optional(std::move(base));
   runtime_.sleep(runtime_.up_to(shared_.pace.heal_max));
   const Member& from = world.members[static_cast<size_t>(source - states.begin())];
   if (node_.is_killed() || !shared_.is_alive(from)) {
     return base::make_error(StatusCode::kPeerLost, "heal from '{}': it is gone", from.id);
   }
-  return base;
+  return std::optional(std::move(base));
 }
 
 Status Worker::run_steps(const World& world) {
@@ -130,6 +188,7 @@ Status Worker::run_steps(const World& world) {
     if (is_leaving_) membership_->ask_to_leave();
     FFDL_RETURN_IF_ERROR(life_status());
     shared_.checker.on_act(world);
+    membership_->report_state(state_.held());
     membership_->report_progress(world.generation, step + 1);
     FFDL_ASSIGN_OR_RETURN(const auto states, gather(world, kFirstStep + step));
     shared_.checker.on_sum(states);
@@ -140,6 +199,7 @@ Status Worker::run_steps(const World& world) {
     shared_.checker.on_stable(world, state_.steps);
     if (runtime_.chance(shared_.pace.publish)) save(state_);
     state_.steps.push_back(world.generation * 1'000'000 + step + 1);
+    state_.made = {world.lineage, world.generation, state_.steps.size()};
     if (unpublished_ && runtime_.chance(0.5) && publish().code() == StatusCode::kCancelled) {
       return life_status();
     }
@@ -152,7 +212,7 @@ Status Worker::make_active(const World& world) {
   while (true) {
     const Status seen = membership_->wait_active(world.generation, in(100ms));
     if (seen.code() != StatusCode::kTimeout) return seen;
-    const Status made = membership_->activate(world.generation, in(100ms));
+    const Status made = membership_->activate(world.generation, in(100ms), state_.began_from);
     if (!made.ok() && made.code() != StatusCode::kTimeout) return made;
   }
 }

@@ -73,7 +73,9 @@ class Worker final : public Process {
   void run();
   void live();
   Status train(const World& world);
+  Status join(const MembershipOptions& options);
   Result<State> find_base(const World& world);
+  Result<std::optional<State>> take_base(const World& world, bool is_beginning);
   Status begin_anew(const World& world);
   Status run_steps(const World& world);
   Status make_active(const World& world);

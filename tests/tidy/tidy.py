@@ -26,7 +26,7 @@ from source import below  # noqa: E402
 ARCHITECTURE = "docs/internals/architecture.md"
 
 PUBLIC_HEADERS_MAX = 40
-PUBLIC_TYPES_MAX = 152
+PUBLIC_TYPES_MAX = 153
 LINES_MAX = {"public header": 300, "source": 600, "function": 70}
 COLUMNS_MAX = 100
 

@@ -26,9 +26,9 @@ class FFDL_API CommitLog {
   CommitLog(const CommitLog&) = delete;
   CommitLog& operator=(const CommitLog&) = delete;
 
-  // Writes one line. On return the kernel has it, so it survives a killed process. A job that
-  // restarted from a checkpoint has another lineage: its first step cancels all that earlier
-  // lineages reported from that step on.
+  // Writes one line. On return the kernel has it, so it survives a killed process. A lineage
+  // continues an earlier one: its first reported step replaces that step and all later ones there.
+  // Lineages between the two do not count.
   void write(const CommittedStep& step);
   // Returns the error of the first failed write, else ok.
   const Status& status() const { return status_; }
@@ -50,6 +50,7 @@ struct CommitAudit {
   uint64_t under_way = 0;  // committed samples of the present epoch, 0 if none was begun
   uint64_t missing = 0;    // samples
   uint64_t repeated = 0;   // samples
+  uint64_t undone = 0;     // samples of lineages, after the steps from which others continued
   uint64_t cut_lines = 0;  // incomplete lines of killed processes
   uint64_t problems = 0;
   std::vector<std::string> first_problems{};  // up to 100, one sentence each

@@ -123,8 +123,10 @@ struct CommittedStep {
   uint64_t step = 0;
   std::vector<Part> parts{};
   uint64_t lineage = 1;  // of the world in which the step is reported
+  // The lineage from which that one took its first state; 0: the one before.
+  uint64_t continues = 0;
 
-  // Ignores the lineage, so that all reports of one step are equal, by any member at any time.
+  // Ignores the lineages, so that all reports of one step are equal, by any member at any time.
   bool operator==(const CommittedStep& other) const {
     return step == other.step && parts == other.parts;
   }

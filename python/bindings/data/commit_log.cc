@@ -55,6 +55,7 @@ samples: committed by these steps.
 epochs: before the present one.
 under_way: committed samples of the present epoch; 0 if none was begun.
 missing, repeated: samples.
+undone: samples that a lineage committed after the step from which a later one continued.
 cut_lines: incomplete lines of killed processes.
 problems: their number.
 first_problems: up to 100 of the problems, one sentence each.)")
@@ -64,6 +65,7 @@ first_problems: up to 100 of the problems, one sentence each.)")
       .field("under_way", &CommitAudit::under_way)
       .field("missing", &CommitAudit::missing)
       .field("repeated", &CommitAudit::repeated)
+      .field("undone", &CommitAudit::undone)
       .field("cut_lines", &CommitAudit::cut_lines)
       .field("problems", &CommitAudit::problems)
       .field("first_problems", &CommitAudit::first_problems);

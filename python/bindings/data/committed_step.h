@@ -16,16 +16,19 @@ struct CommittedParts {
   uint64_t step = 0;
   std::vector<std::pair<Member, SampleRange>> parts;
   uint64_t lineage = 1;
+  uint64_t continues = 0;
 };
 
 inline CommittedParts parts_of(const CommittedStep& committed) {
-  CommittedParts step{.step = committed.step, .parts = {}, .lineage = committed.lineage};
+  CommittedParts step{.step = committed.step, .parts = {}, .lineage = committed.lineage,
+                      .continues = committed.continues};
   for (const auto& part : committed.parts) step.parts.emplace_back(part.member, part.range);
   return step;
 }
 
 inline CommittedStep step_of(const CommittedParts& parts) {
-  CommittedStep step{.step = parts.step, .parts = {}, .lineage = parts.lineage};
+  CommittedStep step{.step = parts.step, .parts = {}, .lineage = parts.lineage,
+                     .continues = parts.continues};
   for (const auto& [member, range] : parts.parts) step.parts.push_back({member, range});
   return step;
 }

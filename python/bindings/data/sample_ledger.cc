@@ -140,11 +140,13 @@ void bind_ledger_values(py::module_& module) {
       .finalize();
   Record<CommittedParts>(module, "CommittedStep",
                          "The commits of a step. parts: of each member that had samples, in\n"
-                         "the order of ranks, the Member and its SampleRange. lineage: how\n"
-                         "often the job has begun again.")
+                         "the order of ranks, the Member and its SampleRange. lineage: of the\n"
+                         "world that told it, see World. continues: the lineage from which that\n"
+                         "one took its first state; 0: the one before.")
       .field("step", &CommittedParts::step)
       .field("parts", &CommittedParts::parts)
-      .field("lineage", &CommittedParts::lineage);
+      .field("lineage", &CommittedParts::lineage)
+      .field("continues", &CommittedParts::continues);
 }
 
 using PartitionSamples = std::optional<uint64_t>;  // none: one partition

@@ -1,6 +1,5 @@
 #include "ffdl/session.h"
 
-#include <pybind11/native_enum.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/base/record.h"
 #include "bindings/base/status.h"
 #include "bindings/base/type_name.h"
 #include "bindings/base/waiting.h"
@@ -26,65 +24,6 @@ namespace py = pybind11;
 
 namespace ffdl::python {
 namespace {
-
-void bind_session_values(py::module_& module) {
-  py::native_enum<StepResult>(module, "StepResult", "enum.Enum",
-                              R"(The result of a step.
-
-CONTINUE: it was applied. WORLD_CHANGED: it was applied, and the next one has other members.
-RETRY_STEP: it was not applied: compute the gradients again, of the samples that are due now.
-HEALED: the state is that of another member or of a checkpoint now, with the steps up to
-Session.step: drop the gradients.
-LEFT: this member is out of the job, because it asked to leave or another has taken over; the step
-counts if Session.step has moved.)")
-      .value("CONTINUE", StepResult::kContinue)
-      .value("WORLD_CHANGED", StepResult::kWorldChanged)
-      .value("RETRY_STEP", StepResult::kRetryStep)
-      .value("HEALED", StepResult::kHealed)
-      .value("LEFT", StepResult::kLeft)
-      .finalize();
-  py::native_enum<Recovery>(
-      module, "Recovery", "enum.Enum",
-      "The state from which the remaining members continue after a member dies without\n"
-      "leaving.\n"
-      "\n"
-      "FORWARD: the newest step that any of them holds. CONSISTENT: the newest published\n"
-      "checkpoint, at all of them; without one, the initial state.")
-      .value("FORWARD", Recovery::kForward)
-      .value("CONSISTENT", Recovery::kConsistent)
-      .finalize();
-  py::native_enum<OnLostState>(
-      module, "OnLostState", "enum.Enum",
-      "The fate of a job that lost its whole state: no member holds it, and no checkpoint was\n"
-      "published. RESTART: begins again from the initial state, with a warning. FAIL: ends\n"
-      "its members with Cancelled.")
-      .value("RESTART", OnLostState::kRestart)
-      .value("FAIL", OnLostState::kFail)
-      .finalize();
-  Record<SessionStats>(
-      module, "SessionStats",
-      R"(Statistics of one Session.
-
-steps: applied here.
-skipped_steps: of these, without an update because of NaN or Inf (NonFinite.SKIP).
-retried_steps: steps that were not applied, and were repeated.
-early_buckets: averaged before end_step() was called.
-worlds: entered.
-healed: how often this member replaced its state by another one.
-bytes_received, bytes_sent: of state.
-checkpoints: published, with a share of this member.
-dropped_checkpoints: with a share of this member, but not published (checkpoint_status()).)")
-      .field("steps", &SessionStats::steps)
-      .field("skipped_steps", &SessionStats::skipped_steps)
-      .field("retried_steps", &SessionStats::retried_steps)
-      .field("early_buckets", &SessionStats::early_buckets)
-      .field("worlds", &SessionStats::worlds)
-      .field("healed", &SessionStats::healed)
-      .field("bytes_received", &SessionStats::bytes_received)
-      .field("bytes_sent", &SessionStats::bytes_sent)
-      .field("checkpoints", &SessionStats::checkpoints)
-      .field("dropped_checkpoints", &SessionStats::dropped_checkpoints);
-}
 
 // The arguments of Session.open() beside arrays and functions. None: the value from `ffdl run`, or
 // the default.
@@ -128,6 +67,12 @@ void set_membership(const GivenToOpen& given, const std::optional<JobEnvironment
   options.membership.max_workers = given.max_workers.value_or(told.max_workers);
   options.membership.takes_over_from = given.takes_over_from.value_or(told.takes_over_from);
   options.membership.on_lost_state = given.on_lost_state.value_or(told.on_lost_state);
+}
+
+SessionOptions::OnFence parse_on_fence(const std::string& name) {
+  if (name == "rejoin") return SessionOptions::OnFence::kRejoin;
+  if (name == "end") return SessionOptions::OnFence::kEnd;
+  raise_invalid_argument("open a session: on_fence is '" + name + "'; give 'rejoin' or 'end'");
 }
 
 void take_participants(const py::sequence& given, SessionHandle& handle, SessionOptions& options) {
@@ -285,6 +230,10 @@ recovery: the state from which the remaining members continue when a member dies
 members.
 on_lost_state: the fate of a job whose state no member and no checkpoint has any more; the same
 at all members. None: the value from `ffdl run`, or RESTART.
+on_fence: the action of this member after it did not reach the store for `fence_after_s`. "rejoin":
+it continues as a new member with the same id, and keeps its state unless others have a newer one;
+end_step() then returns HEALED, RETRY_STEP or, if the gradients still count, WORLD_CHANGED. "end":
+its session ends with Cancelled.
 A job that is done stays done: then the state here is its last one, from a member or a
 checkpoint, and is_finished is true. Raises JobDone if that state does not exist any more; if it is
 not caught, the process ends with 0. Use begin_again() to let the job train again.
@@ -326,10 +275,10 @@ void bind_session_open(py::class_<SessionHandle>& session) {
          const py::object& checkpoints, Recovery recovery, std::optional<std::string> id,
          std::optional<std::string> job, std::optional<int> min_workers,
          std::optional<int> max_workers, std::optional<std::string> takes_over_from,
-         std::optional<OnLostState> on_lost_state, Backend backend, std::string address, bool tls,
-         int device, GpuWorlds gpu_worlds, NonFinite non_finite, const py::object& name_gradient,
-         bool verify_state, double heartbeat_s, double lease_s, double gather_s,
-         double step_timeout_s, double fence_after_s, double operation_timeout_s,
+         std::optional<OnLostState> on_lost_state, const std::string& on_fence, Backend backend,
+         std::string address, bool tls, int device, GpuWorlds gpu_worlds, NonFinite non_finite,
+         const py::object& name_gradient, bool verify_state, double heartbeat_s, double lease_s,
+         double gather_s, double step_timeout_s, double fence_after_s, double operation_timeout_s,
          double recovery_timeout_s) {
         auto handle = std::make_unique<SessionHandle>();
         handle->trainable.state_arrays = elements_to_write(state, "state", Memory::kAny);
@@ -348,6 +297,7 @@ void bind_session_open(py::class_<SessionHandle>& session) {
         take_shares(micro_batch_shares, *handle, options);
         take_checkpoints(checkpoints, *handle, options);
         options.membership.recovery = recovery;
+        options.on_fence = parse_on_fence(on_fence);
         options.communicator =
             communicator_options(backend, std::move(address), tls, device, gpu_worlds);
         take_device(handle->trainable.state_arrays, "state", options.communicator);
@@ -370,7 +320,8 @@ void bind_session_open(py::class_<SessionHandle>& session) {
       py::arg("checkpoints") = py::none(), py::arg("recovery") = m.recovery,
       py::arg("id") = py::none(), py::arg("job") = py::none(), py::arg("min_workers") = py::none(),
       py::arg("max_workers") = py::none(), py::arg("takes_over_from") = py::none(),
-      py::arg("on_lost_state") = py::none(), py::arg("backend") = d.communicator.backend,
+      py::arg("on_lost_state") = py::none(), py::arg("on_fence") = "rejoin",
+      py::arg("backend") = d.communicator.backend,
       py::arg("address") = d.communicator.address, py::arg("tls") = d.communicator.tls,
       py::arg("device") = d.communicator.device, py::arg("gpu_worlds") = d.communicator.gpu_worlds,
       py::arg("non_finite") = d.non_finite, py::arg("name_gradient") = py::none(),
@@ -436,8 +387,8 @@ fewer gradients, or other samples were passed in this step).)")
           },
           "Ends the training: makes the last step stable, takes a checkpoint of it with\n"
           "CheckpointOptions.at_end, records that the job is done, and leaves. Called by all\n"
-          "members after the same step. Raises WorldChanged if a member died and, with\n"
-          "Recovery.CONSISTENT, all went back.");
+          "members after the same step. Raises WorldChanged if members died and the others have\n"
+          "an earlier state, of a member or of a checkpoint: train on from `step`.");
 }
 
 void bind_session_pauses(py::class_<SessionHandle>& session) {
@@ -534,7 +485,6 @@ void be_collected(PyHeapTypeObject* heap_type) {
 }  // namespace
 
 void bind_session(py::module_& module) {
-  bind_session_values(module);
   py::class_<SessionHandle> session(module, "Session", py::custom_type_setup(&be_collected),
                                     R"(One member of an elastic job.
 
@@ -564,8 +514,8 @@ member joined after the end. Then finish() does nothing and end_step() returns L
 One thread; ask_to_leave() from any. Every call that waits lets other threads run and ends on
 Ctrl-C, which ends the session.
 Raises Timeout (no world worked), InvalidArgument (members do not fit together) and Internal (equal
-steps, unequal states). Raises Cancelled if this member was fenced, replaced or reported dead: drop
-the state. After an error the session is over. The header is ffdl/session.h.)");
+steps, unequal states). Raises Cancelled if this member was replaced or reported dead, or fenced
+with on_fence="end". After an error the session is over. The header is ffdl/session.h.)");
   module.def(
       "begin_again",
       [](Store& store, const std::string& job) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/limits.h"
@@ -21,7 +23,9 @@ bool is_before(const Use& a, const Use& b) {
 }  // namespace
 
 void Audit::add(const CommittedStep& step, const std::string& where, size_t job) {
-  const auto [known, is_new] = told_[{job, step.lineage}].try_emplace(step.step, Told{step, where});
+  Lineage& lineage = told_[{job, step.lineage}];
+  if (step.continues > 0) lineage.continues = step.continues;
+  const auto [known, is_new] = lineage.steps.try_emplace(step.step, Told{step, where});
   if (is_new || known->second.step == step) return;
   problem(fmt::format("step {} has different records in {} and in {}", step.step,
                       known->second.where, where));
@@ -29,20 +33,54 @@ void Audit::add(const CommittedStep& step, const std::string& where, size_t job)
 
 CommitAudit Audit::finish(const CommitAuditOptions& options) {
   const auto steps = surviving_steps();
-  audit_.steps = steps.size();
+  audit_.steps = static_cast<uint64_t>(std::ranges::count_if(
+      steps, [](const auto& numbered) { return !numbered.second.parts.empty(); }));
+  count_undone(steps);
   check(uses_of(steps), options.complete);
   return std::move(audit_);
 }
 
-// Returns the steps that count. A lineage or a job continues from a checkpoint: its first step and
-// all later ones replace those of earlier lineages and jobs.
+// Returns the steps that count: those of the last lineage, and before its first one those of the
+// lineage that it continues.
 std::map<uint64_t, CommittedStep> Audit::surviving_steps() const {
   std::map<uint64_t, CommittedStep> steps;
-  for (const auto& [lineage, of_it] : told_) {
-    steps.erase(steps.lower_bound(of_it.begin()->first), steps.end());
-    for (const auto& [number, told] : of_it) steps[number] = told.step;
+  if (told_.empty()) return steps;
+  uint64_t end = std::numeric_limits<uint64_t>::max();
+  for (auto lineage = std::prev(told_.end()); lineage != told_.end();
+       lineage = continued_by(lineage)) {
+    const auto& all = lineage->second.steps;
+    for (auto told = all.begin(); told != all.lower_bound(end); ++told) {
+      steps.emplace(told->first, told->second.step);
+    }
+    end = std::min(end, all.begin()->first);
   }
   return steps;
+}
+
+// Returns the lineage that this one continues; the end: none. A job continues the last lineage of
+// the job before.
+Audit::Lineages::const_iterator Audit::continued_by(Lineages::const_iterator lineage) const {
+  const auto [job, number] = lineage->first;
+  const uint64_t told = lineage->second.continues;
+  const bool is_earlier = told > 0 && told < number;
+  const auto later = is_earlier ? told_.upper_bound({job, told}) : lineage;
+  return later == told_.begin() ? told_.end() : std::prev(later);
+}
+
+void Audit::count_undone(const std::map<uint64_t, CommittedStep>& surviving) {
+  std::map<uint64_t, std::vector<const CommittedStep*>> undone;
+  for (const auto& [key, lineage] : told_) {
+    for (const auto& [number, told] : lineage.steps) {
+      const auto kept = surviving.find(number);
+      if (kept != surviving.end() && kept->second == told.step) continue;
+      auto& known = undone[number];
+      const bool is_known = std::ranges::any_of(
+          known, [&](const CommittedStep* other) { return *other == told.step; });
+      if (is_known) continue;
+      known.push_back(&told.step);
+      for (const auto& part : told.step.parts) audit_.undone += part.range.end - part.range.begin;
+    }
+  }
 }
 
 std::vector<Audit::Use> Audit::uses_of(const std::map<uint64_t, CommittedStep>& steps) {

@@ -39,7 +39,16 @@ class Audit {
     const std::string* member;
   };
 
+  // The steps that were told in one lineage of one job.
+  struct Lineage {
+    std::map<uint64_t, Told> steps{};
+    uint64_t continues = 0;  // 0: the one before
+  };
+  using Lineages = std::map<std::pair<size_t, uint64_t>, Lineage>;  // by job and lineage
+
   std::map<uint64_t, CommittedStep> surviving_steps() const;
+  Lineages::const_iterator continued_by(Lineages::const_iterator lineage) const;
+  void count_undone(const std::map<uint64_t, CommittedStep>& surviving);
   std::vector<Use> uses_of(const std::map<uint64_t, CommittedStep>& steps);
   uint64_t epoch_of(const SampleRange& range) const;
   void check(std::span<const Use> uses, bool complete);
@@ -49,8 +58,7 @@ class Audit {
 
   DataSet data_;
   uint64_t epochs_;
-  // Keyed by job and lineage, then by step.
-  std::map<std::pair<size_t, uint64_t>, std::map<uint64_t, Told>> told_{};
+  Lineages told_{};
   CommitAudit audit_{};
 };
 

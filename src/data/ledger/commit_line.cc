@@ -38,7 +38,10 @@ std::string step_line(const CommittedStep& step) {
     parts.push_back(
         Json::array({member.id, member.incarnation, range.partition, range.begin, range.end}));
   }
-  return wire::dump({{"step", step.step}, {"lineage", step.lineage}, {"parts", std::move(parts)}});
+  Json line = {{"step", step.step}, {"lineage", step.lineage}};
+  if (step.continues > 0 && step.continues + 1 != step.lineage) line["continues"] = step.continues;
+  line["parts"] = std::move(parts);
+  return wire::dump(line);
 }
 
 std::optional<CommitLine> parse_commit_line(std::string_view text) {
@@ -53,6 +56,7 @@ std::optional<CommitLine> parse_commit_line(std::string_view text) {
   } else {
     line.step.step = fields.number("step");
     line.step.lineage = fields.number("lineage");
+    if (fields.has("continues")) line.step.continues = fields.number("continues");
     const Json* parts = fields.find("parts");
     if (parts == nullptr || !parts->is_array()) return {};
     for (const Json& each : *parts) {

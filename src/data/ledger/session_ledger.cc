@@ -112,7 +112,10 @@ class LedgerParticipant final : public StepParticipant {
   }
 
   void world_changed(const World& world) override {
+    const bool begins = lineage_ != world.lineage || world.begins_anew();
+    if (begins && world.lineage > 1) begin_lineage();
     lineage_ = world.lineage;
+    continues_ = world.continues;
     follow_agreed_batch();
     state_.change_members(world.members, !world.begins_anew());
     forecast_.forget();
@@ -134,6 +137,7 @@ class LedgerParticipant final : public StepParticipant {
     while (!unstable_.empty() && unstable_.front().step <= step) {
       told_ = unstable_.front().step;
       unstable_.front().lineage = lineage_;
+      unstable_.front().continues = continues_;
       on_stable_(unstable_.front());
       unstable_.pop_front();
     }
@@ -200,9 +204,20 @@ class LedgerParticipant final : public StepParticipant {
     if (failure_.ok()) failure_ = std::move(why);
   }
 
+  // Reports the last step of the state once more, even if it had no samples: this replaces all that
+  // other lineages reported from that step on. Without a step, the first one does.
+  void begin_lineage() {
+    told_.reset();
+    tells_empty_ = true;
+    if (state_.last().step == 0) return;
+    if (unstable_.empty() || unstable_.back().step != state_.last().step) await_stable();
+    tells_empty_ = false;
+  }
+
   void await_stable() {
     const CommittedStep& last = state_.last();
-    if (!on_stable_ || last.parts.empty() || told_ == last.step) return;
+    if (!on_stable_ || told_ == last.step || (last.parts.empty() && !tells_empty_)) return;
+    tells_empty_ = false;
     if (unstable_.size() == base::kUnstableStepsMax) {
       fail(make_error(StatusCode::kExhausted,
                       "commit samples of step {}: {} steps wait for stable(); call it once all "
@@ -233,6 +248,8 @@ class LedgerParticipant final : public StepParticipant {
   std::vector<Claim> claims_{};
   std::deque<CommittedStep> unstable_{};
   uint64_t lineage_ = 1;
+  uint64_t continues_ = 0;
+  bool tells_empty_ = false;  // the next step is the first one told in this lineage
   std::optional<uint64_t> told_{};  // the last step that on_stable_ received
 };
 

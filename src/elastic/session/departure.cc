@@ -37,7 +37,7 @@ Status Departure::complete() {
   FFDL_RETURN_IF_ERROR(held_.memory().follow());
   FFDL_ASSIGN_OR_RETURN(const uint64_t hash, held_.hash());
   const HeldState::Label& label = held_.label();
-  const Completion end = {label.lineage, label.generation, label.step, hash};
+  const StateLabel end = {label.lineage, label.generation, label.step, hash};
   const Time deadline = runtime_.now() + options_.recovery_timeout;
   const bool has_started = completing_.start(
       "ffdl-complete",

@@ -19,6 +19,7 @@ void HeldState::advance(uint64_t history) {
   is_initial_ = false;
   label_.history = history;
   ++label_.step;
+  made_ = {label_.lineage, label_.generation, label_.step};
 }
 
 bool HeldState::note_stable() {
@@ -57,14 +58,14 @@ Status HeldState::begin_from(const Checkpoint& checkpoint) {
   return {};
 }
 
-Status HeldState::end_with(const Checkpoint& checkpoint, const Completion& end) {
+Status HeldState::end_with(const Checkpoint& checkpoint, const StateLabel& end) {
   FFDL_RETURN_IF_ERROR(participants_.restore(checkpoint.participants));
   label_.step = end.step;
   note_lineage(end.lineage);
   return {};
 }
 
-Status HeldState::receive(Communicator& communicator, const StateLabel& label,
+Status HeldState::receive(Communicator& communicator, const StateTransfer& label,
                           const NextDeadline& deadline) {
   std::vector<std::byte> shadow;
   std::vector<Buffer> into = buffers_;
@@ -80,8 +81,9 @@ Status HeldState::receive(Communicator& communicator, const StateLabel& label,
   }
   FFDL_ASSIGN_OR_RETURN(const auto beside,
                         receive_state(communicator, label, memory_, into, deadline));
+  label_.holds = false;  // until enter(): the parts change one after the other
   FFDL_RETURN_IF_ERROR(participants_.restore(beside));
-  if (label_.holds) {
+  if (!shadow.empty()) {
     const std::byte* place = shadow.data();
     FFDL_RETURN_IF_ERROR(
         memory_.visit(buffers_, Access::kWrite, [&](const Buffer& piece) -> Status {
@@ -97,6 +99,14 @@ Status HeldState::receive(Communicator& communicator, const StateLabel& label,
 void HeldState::enter(const World& world, const RescalePlan& plan) {
   note_lineage(world.lineage);
   label_ = {true, world.lineage, world.generation, plan.step, plan.history};
+  made_ = plan.made;
+  if (!world.begins_anew()) return;
+  base_ = plan.base;
+  base_holder_ = plan.holder;
+}
+
+std::optional<StateLabel> HeldState::state() const {
+  return label_.holds && made_.lineage > 0 ? std::optional(made_) : std::nullopt;
 }
 
 void HeldState::announce(const World& world) {

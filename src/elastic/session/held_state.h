@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,10 @@ class HeldState {
   HeldState(Trainable& trainable, UserMemory& memory, ParticipantList participants);
 
   const Label& label() const { return label_; }
+  // Returns the label that the state had with which the present lineage began, if this member was
+  // there, and the member that had that state in memory.
+  const StateLabel& base() const { return base_; }
+  const std::string& base_holder() const { return base_holder_; }
   std::span<const Buffer> buffers() const { return buffers_; }
   UserMemory& memory() const { return memory_; }
   const ParticipantList& participants() const { return participants_; }
@@ -64,12 +70,16 @@ class HeldState {
   // Restores the participants of a checkpoint whose buffers are loaded, and takes its step.
   Status begin_from(const Checkpoint& checkpoint);
   // Does that with the last checkpoint of a job, and takes its lineage.
-  Status end_with(const Checkpoint& checkpoint, const Completion& end);
+  Status end_with(const Checkpoint& checkpoint, const StateLabel& end);
   // Receives the state. A state that still counts is replaced only when the new one is complete,
   // since the sender may die halfway. Errors: those of receive_state() and the participants.
-  Status receive(Communicator& communicator, const StateLabel& label, const NextDeadline& deadline);
+  Status receive(Communicator& communicator, const StateTransfer& label,
+                 const NextDeadline& deadline);
   // Labels the state as the one with which `world` begins.
   void enter(const World& world, const RescalePlan& plan);
+  // Returns the label of the complete state, by the world in which its last step was made; none: it
+  // holds none, or the initial state.
+  std::optional<StateLabel> state() const;
   // Announces a world to participants and trainable.
   void announce(const World& world);
 
@@ -82,6 +92,9 @@ class HeldState {
   const std::vector<Buffer> buffers_;
   const std::vector<std::byte> beginning_;  // of the participants
   Label label_;
+  StateLabel made_;           // of the last step; all 0: the initial state
+  StateLabel base_;           // of the last lineage that began with this member
+  std::string base_holder_;
   bool is_initial_ = true;    // the state is unchanged since open()
   bool is_last_ = false;      // it is the job's last state
   uint64_t told_stable_ = 0;  // the last step that was recorded as stable

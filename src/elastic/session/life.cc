@@ -28,6 +28,24 @@ Status Life::join(Store& store, Member self) {
   return {};
 }
 
+std::shared_ptr<Membership> Life::share_membership() {
+  MutexLock lock(mutex_);
+  return membership_;
+}
+
+bool Life::may_come_back() const {
+  return options_.on_fence == SessionOptions::OnFence::kRejoin && over_.ok() &&
+         membership_->is_fenced();
+}
+
+void Life::come_back(std::unique_ptr<Membership> next) {
+  std::shared_ptr<Membership> ended = std::move(next);  // it is destroyed without the mutex
+  self_ = ended->self();
+  MutexLock lock(mutex_);
+  membership_.swap(ended);
+  if (has_asked_to_leave_) membership_->ask_to_leave();
+}
+
 Status Life::look() {
   if (interrupted_.ok() && options_.communicator.interrupt_check)
     interrupted_ = options_.communicator.interrupt_check();
@@ -40,12 +58,14 @@ Time Life::next_look() const {
 }
 
 bool Life::is_final(const Status& status) {
-  return ends_by_itself(status.code()) || !membership_->life_status().ok() || !look().ok() ||
+  const bool is_life_over = !membership_->life_status().ok() && !may_come_back();
+  return ends_by_itself(status.code()) || is_life_over || !look().ok() ||
          !participants_.are_alive() || base::launcher_watch().has_ended();
 }
 
 void Life::ask_to_leave() {
   MutexLock lock(mutex_);
+  has_asked_to_leave_ = true;
   if (membership_) membership_->ask_to_leave();
 }
 
@@ -58,7 +78,7 @@ void Life::record_left() {
 // A consequence, such as a lost peer, is not the reason.
 Status Life::end(Status why) {
   if (!ends_by_itself(why.code()) && interrupted_.ok()) {
-    Status standing = membership_->life_status();
+    Status standing = may_come_back() ? Status() : membership_->life_status();
     // The communicator may have found the launcher's end before the membership's next heartbeat.
     if (standing.ok()) standing = base::launcher_watch().check("member '{}'", self_.id);
     if (!standing.ok()) why = std::move(standing);
@@ -77,7 +97,7 @@ void Life::leave() {
 }
 
 void Life::end_membership() {
-  std::unique_ptr<Membership> ended;
+  std::shared_ptr<Membership> ended;
   {
     MutexLock lock(mutex_);
     ended.swap(membership_);

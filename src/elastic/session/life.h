@@ -23,6 +23,8 @@ class Life {
   Status join(Store& store, Member self);
   Membership& membership() const { return *membership_; }
   const Member& self() const { return self_; }
+  // Returns the membership for a task that may outlast this life.
+  std::shared_ptr<Membership> share_membership();
 
   // Returns why the session is over, or why its membership is.
   Status status() const { return over_.ok() ? membership_->life_status() : over_; }
@@ -35,6 +37,11 @@ class Life {
   const Status& interrupted() const { return interrupted_; }
   // Returns the time until which a wait lasts before look() is due again.
   Time next_look() const;
+
+  // Returns true if this life ended at the fence, and the session may continue with the next one.
+  bool may_come_back() const;
+  // Continues with the next life of this member.
+  void come_back(std::unique_ptr<Membership> next);
 
   // Returns true if the session cannot continue in any world after this failure.
   bool is_final(const Status& status);
@@ -60,8 +67,9 @@ class Life {
   Status over_;
   Status interrupted_;
   base::Mutex mutex_;
-  // Changed with the mutex held, since ask_to_leave() runs on other threads.
-  std::unique_ptr<Membership> membership_;
+  // Both are changed with the mutex held, since ask_to_leave() runs on other threads.
+  std::shared_ptr<Membership> membership_;
+  bool has_asked_to_leave_ = false;
 };
 
 }  // namespace ffdl::elastic

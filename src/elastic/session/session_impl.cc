@@ -87,6 +87,7 @@ elastic::GradientExchange::Seams Session::Impl::seams() {
           [this]() -> Result<std::shared_ptr<Communicator>> {
             change_->wait_for_giving();
             FFDL_RETURN_IF_ERROR(life_.membership().life_status());
+            life_.membership().report_state(held_.state());
             life_.membership().report_progress(world().generation, step() + 1);
             return change_->communicator();
           }};
@@ -142,11 +143,14 @@ void Session::Impl::start_checkpoints() {
   if (options_.checkpoints.folder.empty()) return;
   elastic::Checkpointer::Job job;
   job.name = options_.membership.job;
-  job.is_here = [this](const Member& member) { return life_.membership().is_candidate(member); };
-  job.world = [this] { return life_.membership().world(); };
-  job.newest = [this] { return life_.membership().checkpoint(); };
+  // The task of the checkpoints may outlast a life of this member.
+  job.is_here = [this](const Member& member) {
+    return life_.share_membership()->is_candidate(member);
+  };
+  job.world = [this] { return life_.share_membership()->world(); };
+  job.newest = [this] { return life_.share_membership()->checkpoint(); };
   job.publish = [this](const CheckpointPointer& checkpoint, Time deadline) {
-    return life_.membership().publish_checkpoint(checkpoint, deadline);
+    return life_.share_membership()->publish_checkpoint(checkpoint, deadline);
   };
   auto tensors = elastic::describe_tensors(held_.buffers(), options_.checkpoints.names);
   checkpoints_ = std::make_unique<elastic::Checkpointer>(
@@ -277,8 +281,8 @@ Result<StepResult> Session::Impl::end_step(uint64_t samples) {
   if (is_free) {
     change_->abort();  // a member that was absent for a moment must not wait for a step of this one
     const auto has_left = departure_->leave(world().generation);
-    if (!has_left.ok()) return end_life(has_left.status());
-    if (*has_left) return StepResult::kLeft;
+    if (!has_left.ok() && !life_.may_come_back()) return end_life(has_left.status());
+    if (has_left.ok() && *has_left) return StepResult::kLeft;
   }
   if (checkpoints_) checkpoints_->take(moment());
   const auto next = exchange_->messages().agreed_next();
@@ -454,11 +458,12 @@ Status Session::Impl::end_training_or_life() {
 
 // Reports whether all members train on from a checkpoint, so that the session is not over.
 bool Session::Impl::is_going_back(const Status& status) const {
-  return status.code() == StatusCode::kWorldChanged && life_status().ok();
+  return status.code() == StatusCode::kWorldChanged &&
+         (life_status().ok() || life_.may_come_back());
 }
 
 Status Session::Impl::end_training() {
-  const uint64_t lineage = world().lineage;
+  const elastic::HeldState::Label before = held_.label();
   const Time patience = runtime_.now() + options_.recovery_timeout;
   while (true) {
     Status settled = settle();
@@ -471,7 +476,7 @@ Status Session::Impl::end_training() {
         FFDL_CHECK(change_->is_active(), "a job ends where all have its last step");
         settled = departure_->complete();
         if (settled.ok()) return leave_finished();
-        if (settled.code() != StatusCode::kWorldChanged) return settled;
+        if (settled.code() != StatusCode::kWorldChanged && !life_.may_come_back()) return settled;
         old = Old::kAbort;
       }
     } else if (settled.ok()) {
@@ -480,17 +485,19 @@ Status Session::Impl::end_training() {
       // Other members go on. They have the state, and must not wait for a step of this member.
       change_->abort();
       if (checkpoints_) FFDL_RETURN_IF_ERROR(wait_for_idle_checkpoint(patience));
-      FFDL_ASSIGN_OR_RETURN(const bool has_left,
-                            departure_->leave_or_be_needed(world().generation));
-      if (has_left) return {};
+      const auto has_left = departure_->leave_or_be_needed(world().generation);
+      if (!has_left.ok() && !life_.may_come_back()) return has_left.status();
+      if (has_left.ok() && *has_left) return {};
     }
     FFDL_ASSIGN_OR_RETURN(const Entry entry, change_->recover(old));
     if (entry == Entry::kFinished) return leave_finished();
     if (entry == Entry::kLeft) return {};
-    if (world().lineage != lineage) {
+    const elastic::HeldState::Label& now = held_.label();
+    if (now.lineage != before.lineage &&
+        (now.step != before.step || now.history != before.history)) {
       return make_error(StatusCode::kWorldChanged,
-                        "finish job '{}': a member died, and all members went back to step {}; "
-                        "train again from there, and call finish() again",
+                        "finish job '{}': members died, and the others continue from step {}; "
+                        "train on from there, and call finish() again",
                         options_.membership.job, step());
     }
   }

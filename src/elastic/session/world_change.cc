@@ -26,21 +26,29 @@ WorldChange::WorldChange(const Parts& parts, Settings settings)
       exchange_(parts.exchange),
       checkpoints_(parts.checkpoints),
       departure_(parts.departure),
+      connect_(std::move(settings.connect)),
       model_(settings.model),
       needs_device_reach_(settings.needs_device_reach),
       activating_(runtime_),
+      rejoining_(runtime_),
       given_(runtime_.make_event()) {
+  start_connecting();
+}
+
+void WorldChange::start_connecting() {
   connector_ = std::make_unique<NextWorldConnector>(
       life_.membership(), runtime_,
-      NextWorldConnector::Options{std::move(settings.connect), options_.recovery_timeout},
+      NextWorldConnector::Options{connect_, options_.recovery_timeout},
       [this](uint64_t generation, const Status& why) { end_worlds(generation, why); });
 }
 
 WorldChange::~WorldChange() { stop(); }
 
 void WorldChange::stop() {
+  give_up_rejoin();
   giving_.reset();
   activating_.join();
+  rejoining_.join();
   connector_.reset();
 }
 
@@ -63,7 +71,6 @@ void WorldChange::end_worlds(uint64_t generation, const Status& why) {
 // --- from one world to the next ------------------------------------------------------------------
 
 Result<Entry> WorldChange::recover(Old old) {
-  Membership& membership = life_.membership();
   if (old == Old::kAbort) abort();
   // A member that ended with the job sends its state only to members within reach.
   const Duration limit = held_.is_last()
@@ -77,13 +84,23 @@ Result<Entry> WorldChange::recover(Old old) {
   bool may_ask = old == Old::kAbort;
   while (true) {
     FFDL_RETURN_IF_ERROR(life_.look());
-    FFDL_RETURN_IF_ERROR(membership.life_status());
+    if (life_.may_come_back()) {
+      FFDL_RETURN_IF_ERROR(come_back(deadline));
+      continue;  // that life may be over, too
+    }
+    Membership& membership = life_.membership();
+    const Status living = membership.life_status();
+    if (!living.ok() && life_.may_come_back()) continue;
+    FFDL_RETURN_IF_ERROR(Status(living));
     FFDL_ASSIGN_OR_RETURN(const bool is_at_end, find_end());
     if (is_at_end) return Entry::kFinished;
     if (membership.may_leave()) {
-      FFDL_ASSIGN_OR_RETURN(const bool has_left, departure_.leave(world_.generation));
-      if (has_left) return Entry::kLeft;
+      const auto has_left = departure_.leave(world_.generation);
+      if (!has_left.ok() && life_.may_come_back()) continue;
+      FFDL_RETURN_IF_ERROR(Status(has_left.status()));
+      if (*has_left) return Entry::kLeft;
     }
+    membership.report_state(held_.state());
     // Reports that this member waits for a world, and is not behind other members.
     membership.report_progress(membership.world().generation, 0);
     const Time now = runtime_.now();
@@ -99,11 +116,91 @@ Result<Entry> WorldChange::recover(Old old) {
       may_ask = true;
       continue;
     }
+    if (life_.may_come_back()) continue;
     if (next.status().code() != StatusCode::kTimeout || now >= deadline) return next.status();
     if (now < ask_at || !may_ask) continue;
     membership.report_failure(failed);
     ask_at = now + patience;
   }
+}
+
+// Begins the next life of this member, after the fence. Nothing of the old one acts any more: its
+// collectives are aborted, and its tasks have ended. The state stays. This thread waits for no call
+// to the store without looks.
+Status WorldChange::come_back(Time deadline) {
+  base::log_warning("{}; it joins again with the state of step {}",
+                    life_.membership().life_status().message(), held_.label().step);
+  abort();
+  wait_for_giving();
+  FFDL_RETURN_IF_ERROR(wait_with_looks(activating_, deadline));
+  while (!departure_.wait_until(runtime_.now() + base::kStandingInterval)) {
+    FFDL_RETURN_IF_ERROR(life_.look());
+    FFDL_RETURN_IF_ERROR(check_return_time(deadline));
+  }
+  departure_.stop();
+  {
+    MutexLock lock(mutex_);
+    is_rejoin_wanted_ = true;
+  }
+  const bool has_started = rejoining_.start(
+      "ffdl-rejoin", [this, deadline, earlier = std::shared_ptr(std::move(connector_))](
+                         const StopToken&) mutable {
+        earlier.reset();  // its tasks use the life that has ended
+        return rejoin(deadline);
+      });
+  if (!has_started) return base::no_thread("ffdl-rejoin");
+  const Status looked = wait_with_looks(rejoining_, deadline);
+  if (!looked.ok()) {
+    give_up_rejoin();
+    return looked;
+  }
+  FFDL_RETURN_IF_ERROR(Status(rejoining_.outcome()));
+  std::unique_ptr<Membership> next;
+  {
+    MutexLock lock(mutex_);
+    next = std::move(rejoined_);
+  }
+  life_.come_back(std::move(next));
+  start_connecting();
+  return has_begun() ? Status() : base::no_thread("ffdl-connect");
+}
+
+// Waits for the end of a task that may wait for the store.
+Status WorldChange::wait_with_looks(StoreTask& task, Time deadline) {
+  while (task.has_started() && !task.wait_until(runtime_.now() + base::kStandingInterval)) {
+    FFDL_RETURN_IF_ERROR(life_.look());
+    FFDL_RETURN_IF_ERROR(check_return_time(deadline));
+  }
+  task.join();
+  return life_.look();
+}
+
+Status WorldChange::check_return_time(Time deadline) const {
+  if (runtime_.now() < deadline) return {};
+  return make_error(StatusCode::kTimeout,
+                    "member '{}': it could not join again after it was away: a call to the store "
+                    "has not returned",
+                    life_.self().id);
+}
+
+// Runs as the task `rejoining_`.
+Status WorldChange::rejoin(Time deadline) {
+  const auto is_wanted = [this] {
+    MutexLock lock(mutex_);
+    return is_rejoin_wanted_;
+  };
+  auto next = life_.membership().rejoin(held_.state(), deadline, is_wanted);
+  FFDL_RETURN_IF_ERROR(Status(next.status()));
+  MutexLock lock(mutex_);
+  if (is_rejoin_wanted_) rejoined_ = std::move(next).value();
+  return {};
+}
+
+void WorldChange::give_up_rejoin() {
+  std::unique_ptr<Membership> dropped;
+  MutexLock lock(mutex_);
+  is_rejoin_wanted_ = false;
+  dropped = std::move(rejoined_);
 }
 
 Result<Entry> WorldChange::change_over(uint64_t generation) {
@@ -148,9 +245,7 @@ Result<Entry> WorldChange::enter(Connected next) {
   ++stats_.worlds;
   life_.membership().report_progress(world_.generation, held_.label().step);
   FFDL_RETURN_IF_ERROR(connect_gpus());
-  if (world_.begins_anew()) FFDL_RETURN_IF_ERROR(begin_anew());
-  FFDL_ASSIGN_OR_RETURN(const std::vector<Report> reports, gather_reports());
-  FFDL_ASSIGN_OR_RETURN(const RescalePlan plan, plan_rescale(reports, world_));
+  FFDL_ASSIGN_OR_RETURN(const RescalePlan plan, plan_world());
   FFDL_RETURN_IF_ERROR(check_fit(plan));
   return take_part(plan);
 }
@@ -174,18 +269,65 @@ Status WorldChange::connect_gpus() {
   return make_error(StatusCode::kPeerLost, "its GPUs were not connected: {}", connected.message());
 }
 
+// Plans from which state this world goes on.
+Result<RescalePlan> WorldChange::plan_world() {
+  if (world_.begins_anew()) return plan_beginning();
+  const HeldState::Label& label = held_.label();
+  FFDL_ASSIGN_OR_RETURN(
+      const auto reports,
+      gather_reports({label.lineage, label.generation, label.step}, label.holds));
+  return plan_rescale(reports, world_);
+}
+
+// Plans the beginning of a lineage: with the newest state that a member holds complete. If a
+// checkpoint is newer, rank 0 loads it; if no member holds a state, the members begin with the
+// initial one. With consistent recovery no member's state counts.
+Result<RescalePlan> WorldChange::plan_beginning() {
+  const auto checkpoint = life_.membership().restart_base();
+  const bool may_hold =
+      options_.membership.recovery == Recovery::kForward && world_.lineage > 1;
+  std::vector<Report> held;
+  if (may_hold) {
+    FFDL_ASSIGN_OR_RETURN(const auto mine, life_.membership().label_at_beginning(
+                                               world_, held_.state()));
+    FFDL_ASSIGN_OR_RETURN(held, gather_reports(mine.value_or(StateLabel{}), mine.has_value()));
+    std::optional<StateLabel> saved;
+    if (checkpoint) saved = checkpoint->label();
+    FFDL_ASSIGN_OR_RETURN(auto plan, plan_from_memory(held, world_, saved));
+    if (plan) return *std::move(plan);
+  }
+  FFDL_ASSIGN_OR_RETURN(const StateLabel loaded, begin_anew(checkpoint));
+  FFDL_ASSIGN_OR_RETURN(const auto reports, gather_reports(loaded, false));
+  const StateLabel base = {reports[0].lineage, reports[0].generation, reports[0].step};
+  if (may_hold && checkpoint) {
+    // Rank 0 may have loaded an older checkpoint than the newest one, which was damaged.
+    held[0].holds = 0;
+    FFDL_ASSIGN_OR_RETURN(auto plan, plan_from_memory(held, world_, base));
+    if (plan) return *std::move(plan);
+  }
+  FFDL_ASSIGN_OR_RETURN(RescalePlan plan, plan_rescale(reports, world_));
+  if (base.lineage > 0) plan.base = plan.made = base;
+  return plan;
+}
+
 // Makes the state that rank 0 begins with. Other members without it take it over from rank 0.
-Status WorldChange::begin_anew() {
-  const auto base = life_.membership().restart_base();
+// Returns the label that a loaded state has in its lineage of this job; all 0: there is none. If
+// all go back, all void their states. Otherwise the other members keep theirs until they have the
+// new one, since rank 0 may die before.
+Result<StateLabel> WorldChange::begin_anew(const std::optional<CheckpointPointer>& base) {
   if (base && checkpoints_ == nullptr) {
     return base::invalid_argument(
         "begin lineage {} of job '{}' from checkpoint '{}': this session has no folder of "
         "checkpoints; set the folder that contains this checkpoint",
         world_.lineage, options_.membership.job, base->manifest);
   }
-  held_.give_up();
-  if (checkpoints_ == nullptr) return held_.begin_anew();
-  if (world_.rank != 0) return {};
+  const bool goes_back = options_.membership.recovery == Recovery::kConsistent;
+  if (goes_back || !base || world_.rank == 0) held_.give_up();
+  if (checkpoints_ == nullptr) {
+    FFDL_RETURN_IF_ERROR(held_.begin_anew());
+    return StateLabel{};
+  }
+  if (world_.rank != 0) return StateLabel{};
   const auto loaded = checkpoints_->load(base, held_.buffers());
   if (!loaded.ok() || *loaded) held_.note_changed();
   if (!loaded.ok()) {
@@ -196,11 +338,18 @@ Status WorldChange::begin_anew() {
     }
   }
   FFDL_RETURN_IF_ERROR(Status(loaded.status()));
-  if (!*loaded) return held_.begin_anew();
-  FFDL_RETURN_IF_ERROR(held_.begin_from(**loaded));
+  if (!*loaded) {
+    FFDL_RETURN_IF_ERROR(held_.begin_anew());
+    return StateLabel{};
+  }
+  const Checkpoint& checkpoint = **loaded;
+  FFDL_RETURN_IF_ERROR(held_.begin_from(checkpoint));
   base::log_info("job '{}': lineage {} begins with step {} of checkpoint '{}'",
-                 options_.membership.job, world_.lineage, held_.label().step, (*loaded)->folder);
-  return {};
+                 options_.membership.job, world_.lineage, held_.label().step, checkpoint.folder);
+  if (!base || checkpoint.job != options_.membership.job) return StateLabel{};
+  const StateLabel label = {checkpoint.lineage, checkpoint.generation, checkpoint.step};
+  // An older one in its place may be of a former job of this name.
+  return label <= base->label() ? label : StateLabel{};
 }
 
 // Reports whether other members went on without this one. They may have removed the checkpoint
@@ -221,13 +370,21 @@ Result<bool> WorldChange::is_late() {
   return true;  // the job is gone, which this member learns next
 }
 
-Result<std::vector<Report>> WorldChange::gather_reports() {
+// Gathers what each member reports: the label of the state that it holds, or that it has loaded.
+Result<std::vector<Report>> WorldChange::gather_reports(const StateLabel& label, bool holds) {
   FFDL_RETURN_IF_ERROR(life_.membership().life_status());
-  const bool must_hash = options_.verify_state || world_.begins_anew();
-  const HeldState::Label& label = held_.label();
-  Report mine = {base::kProtocolVersion, model_,     label.holds ? 1U : 0U, label.lineage,
-                 label.generation,       label.step, label.history,         0};
-  if (must_hash) {
+  const StateLabel made = held_.state().value_or(StateLabel{});
+  Report mine = {base::kProtocolVersion,
+                 model_,
+                 holds ? 1U : 0U,
+                 label.lineage,
+                 label.generation,
+                 held_.label().step,
+                 held_.label().history,
+                 0,
+                 made.lineage,
+                 made.generation};
+  if (options_.verify_state || world_.begins_anew()) {
     FFDL_ASSIGN_OR_RETURN(mine.hash, held_.hash_with_participants());
   }
   std::vector<Report> reports(world_.members.size());
@@ -265,13 +422,23 @@ Result<Entry> WorldChange::take_part(const RescalePlan& plan) {
     FFDL_RETURN_IF_ERROR(take_over_state(plan));
   }
   held_.enter(world_, plan);
+  if (world_.begins_anew()) {
+    world_.continues = life_.membership().continued_lineage(plan.base);
+  }
   held_.announce(world_);
   FFDL_RETURN_IF_ERROR(life_.look());
+  const bool is_from_memory = !plan.holder.empty();
+  life_.membership().report_state(held_.state());
+  if (is_from_memory && world_.rank == 0) {
+    base::log_warning(
+        "job '{}': lineage {} begins at step {} of lineage {}, from the memory of '{}'",
+        options_.membership.job, world_.lineage, plan.step, plan.base.lineage, plan.holder);
+  }
   if (world_.rank == 0) {
     base::log_info("job '{}': generation {} has {} members, from step {}", options_.membership.job,
                    world_.generation, world_.size(), held_.label().step);
   }
-  const bool is_same = from == RescalePlan::kOwn && !world_.begins_anew();
+  const bool is_same = from == RescalePlan::kOwn && (!world_.begins_anew() || is_from_memory);
   return is_same ? Entry::kSame : Entry::kHealed;
 }
 
@@ -279,7 +446,8 @@ Result<Entry> WorldChange::take_part(const RescalePlan& plan) {
 
 Status WorldChange::take_over_state(const RescalePlan& plan) {
   const auto from = static_cast<uint64_t>(plan.from[static_cast<size_t>(world_.rank)]);
-  const StateLabel label = {world_.generation, plan.step, from, static_cast<uint64_t>(world_.rank)};
+  const StateTransfer label = {world_.generation, plan.step, from,
+                               static_cast<uint64_t>(world_.rank)};
   FFDL_RETURN_IF_ERROR(
       held_.receive(*communicator(), label, [this] { return operation_deadline(); }));
   ++stats_.healed;
@@ -297,7 +465,7 @@ void WorldChange::give_state(const RescalePlan& plan) {
   if (to.empty()) return;
   FFDL_CHECK(!giving_, "the members of the world before have taken what they were given");
   given_->reset();
-  StateLabel label = {world_.generation, plan.step, static_cast<uint64_t>(world_.rank), 0};
+  StateTransfer label = {world_.generation, plan.step, static_cast<uint64_t>(world_.rank), 0};
   giving_ = runtime_.spawn("ffdl-give", [this, to, label, beside = held_.participants().save(),
                                          on = communicator()](const StopToken&) mutable {
     const auto deadline = [this] { return operation_deadline(); };
@@ -336,7 +504,9 @@ Status WorldChange::become_active() {
   while (true) {
     if (is_my_turn && !activating_.has_started() && !start_activating()) {
       // No thread is left: this one writes.
-      const Status made = membership.activate(world_.generation, operation_deadline());
+      const Status made =
+          membership.activate(world_.generation, operation_deadline(), held_.base(),
+                              held_.base_holder());
       if (!made.ok() && made.code() != StatusCode::kTimeout) return made;
     }
     const Status seen =
@@ -356,8 +526,9 @@ Status WorldChange::become_active() {
 bool WorldChange::start_activating() {
   return activating_.start("ffdl-activate",
                            [&membership = life_.membership(), generation = world_.generation,
-                            deadline = operation_deadline()](const StopToken&) {
-                             return membership.activate(generation, deadline);
+                            deadline = operation_deadline(), base = held_.base(),
+                            holder = held_.base_holder()](const StopToken&) {
+                             return membership.activate(generation, deadline, base, holder);
                            });
 }
 
@@ -388,7 +559,7 @@ Result<bool> WorldChange::find_end() {
 }
 
 // Returns false if the checkpoint cannot be read, or holds another state.
-Result<bool> WorldChange::load_end(const Completion& end, const CheckpointPointer& pointer) {
+Result<bool> WorldChange::load_end(const StateLabel& end, const CheckpointPointer& pointer) {
   held_.overwrite();
   FFDL_RETURN_IF_ERROR(held_.memory().follow());
   const auto loaded = checkpoints_->load(pointer, held_.buffers());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/mutex.h"
@@ -88,14 +89,23 @@ class WorldChange {
  private:
   Time operation_deadline() const { return runtime_.now() + options_.operation_timeout; }
 
+  void start_connecting();
+  Status come_back(Time deadline);
+  Status wait_with_looks(StoreTask& task, Time deadline);
+  Status check_return_time(Time deadline) const;
+  Status rejoin(Time deadline);
+  void give_up_rejoin();
+
   // --- entering ---
   Result<Entry> come_into(Connected next);
   Result<Entry> enter(Connected next);
   Status check_reach();
   Status connect_gpus();
-  Status begin_anew();
+  Result<RescalePlan> plan_world();
+  Result<RescalePlan> plan_beginning();
+  Result<StateLabel> begin_anew(const std::optional<CheckpointPointer>& base);
   Result<bool> is_late();
-  Result<std::vector<Report>> gather_reports();
+  Result<std::vector<Report>> gather_reports(const StateLabel& label, bool holds);
   Status check_fit(const RescalePlan& plan) const;
   Result<Entry> take_part(const RescalePlan& plan);
 
@@ -105,7 +115,7 @@ class WorldChange {
 
   // --- the end of the job ---
   Result<bool> find_end();
-  Result<bool> load_end(const Completion& end, const CheckpointPointer& pointer);
+  Result<bool> load_end(const StateLabel& end, const CheckpointPointer& pointer);
 
   bool start_activating();
   void end_worlds(uint64_t generation, const Status& why);
@@ -118,6 +128,7 @@ class WorldChange {
   GradientExchange& exchange_;
   Checkpointer* const checkpoints_;
   Departure& departure_;
+  const CommunicatorFactory connect_;
   const uint64_t model_;
   const bool needs_device_reach_;
 
@@ -135,6 +146,9 @@ class WorldChange {
 
   std::unique_ptr<NextWorldConnector> connector_;
   StoreTask activating_;  // writes that the present world is active
+  StoreTask rejoining_;   // begins the next life, after the fence
+  bool is_rejoin_wanted_ FFDL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Membership> rejoined_ FFDL_GUARDED_BY(mutex_);  // written by that task
   // Sends the state to other members while the user computes, over this world's communicator.
   std::unique_ptr<Task> giving_;
   const std::unique_ptr<Event> given_;

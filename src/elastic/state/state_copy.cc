@@ -8,13 +8,13 @@ namespace ffdl::elastic {
 namespace {
 
 struct StateHeader {
-  StateLabel label;
+  StateTransfer label;
   uint64_t beside_bytes = 0;
 };
 static_assert(sizeof(StateHeader) == 40, "a change needs another base::kProtocolVersion");
 
-Status check_header(const StateHeader& header, const StateLabel& wanted) {
-  const StateLabel& label = header.label;
+Status check_header(const StateHeader& header, const StateTransfer& wanted) {
+  const StateTransfer& label = header.label;
   if (label != wanted) {
     return base::make_error(StatusCode::kInternal,
                             "take over the state of step {} of generation {} from rank {} as rank "
@@ -49,7 +49,7 @@ uint64_t hash_of(std::span<const Buffer> buffers, std::span<const std::byte> bes
   return hash.digest();
 }
 
-Status send_state(Communicator& communicator, const StateLabel& label, UserMemory& memory,
+Status send_state(Communicator& communicator, const StateTransfer& label, UserMemory& memory,
                   std::span<const Buffer> buffers, std::span<const std::byte> beside,
                   const NextDeadline& deadline) {
   std::vector<std::byte> copy(beside.begin(), beside.end());
@@ -67,7 +67,7 @@ Status send_state(Communicator& communicator, const StateLabel& label, UserMemor
   return communicator.send(as_bytes(&digest, sizeof digest), to, deadline());
 }
 
-Result<std::vector<std::byte>> receive_state(Communicator& communicator, const StateLabel& label,
+Result<std::vector<std::byte>> receive_state(Communicator& communicator, const StateTransfer& label,
                                              UserMemory& memory, std::span<const Buffer> into,
                                              const NextDeadline& deadline) {
   StateHeader header;

@@ -25,18 +25,18 @@ uint64_t hash_of(std::span<const Buffer> buffers, std::span<const std::byte> bes
 using NextDeadline = std::function<Time()>;
 
 // Identifies a state that is copied, its sender and its receiver in a world.
-struct StateLabel {
+struct StateTransfer {
   uint64_t generation = 0;
   uint64_t step = 0;
   uint64_t from = 0;
   uint64_t to = 0;
 
-  bool operator==(const StateLabel&) const = default;
+  bool operator==(const StateTransfer&) const = default;
 };
 
 // Sends a state. It travels as host memory, wherever the buffers are.
 // Blocks: until the receiver has taken all. Errors: those of Communicator and UserMemory.
-Status send_state(Communicator& communicator, const StateLabel& label, UserMemory& memory,
+Status send_state(Communicator& communicator, const StateTransfer& label, UserMemory& memory,
                   std::span<const Buffer> buffers, std::span<const std::byte> beside,
                   const NextDeadline& deadline);
 
@@ -44,7 +44,7 @@ Status send_state(Communicator& communicator, const StateLabel& label, UserMemor
 // buffers.
 // Errors: those of Communicator and UserMemory, kInternal (the data differ from those sent, or have
 // another label). With another label, nothing was written.
-Result<std::vector<std::byte>> receive_state(Communicator& communicator, const StateLabel& label,
+Result<std::vector<std::byte>> receive_state(Communicator& communicator, const StateTransfer& label,
                                              UserMemory& memory, std::span<const Buffer> into,
                                              const NextDeadline& deadline);
 

@@ -12,12 +12,13 @@ struct Told {
   uint64_t step;
   std::vector<SampleRange> ranges;  // one range per member: "a", "b", ...
   uint64_t lineage = 1;
+  uint64_t continues = 0;
 };
 
 CommitAudit audit(const std::vector<Told>& all, bool complete = false, uint64_t epochs = 0) {
   Audit made(kData, epochs);
   for (const Told& told : all) {
-    CommittedStep step = {told.step, {}, told.lineage};
+    CommittedStep step = {told.step, {}, told.lineage, told.continues};
     for (const SampleRange& range : told.ranges) {
       const auto rank = static_cast<char>(step.parts.size());
       step.parts.push_back({{std::string(1, static_cast<char>('a' + rank)), 1}, range});
@@ -132,6 +133,42 @@ TEST(Audit, ManyProblemsAreCounted) {
   EXPECT_EQ(made.problems, 200U);
   EXPECT_EQ(made.repeated, 200U);
   EXPECT_EQ(made.first_problems.size(), 100U);
+}
+
+// The last step of the state may never have been stable before, or with other samples.
+TEST(Audit, ALineageContinuesFromItsFirstStep) {
+  const CommitAudit made = audit({{1, {{1, 0, 4}, {0, 0, 2}}},
+                                  {2, {{0, 2, 3}}},
+                                  {3, {{0, 3, 4}, {2, 0, 2}}},
+                                  {2, {{0, 2, 4}}, 2},
+                                  {3, {{2, 0, 2}}, 2}},
+                                 true, 1);
+  EXPECT_EQ(made.problems, 0U);
+  EXPECT_EQ(made.samples, 10U);
+  EXPECT_EQ(made.undone, 1U + 3U);
+}
+
+TEST(Audit, AStepWithoutSamplesReplacesTheOthers) {
+  const CommitAudit made =
+      audit({{1, {{1, 0, 4}, {0, 0, 4}}}, {2, {{2, 0, 2}}}, {2, {}, 2}, {3, {{2, 0, 2}}, 2}},
+            true, 1);
+  EXPECT_EQ(made.problems, 0U);
+  EXPECT_EQ(made.steps, 2U);
+  EXPECT_EQ(made.undone, 2U);
+}
+
+// Lineage 2 began with an older state than lineage 1 had reached. Lineage 3 continues lineage 1.
+TEST(Audit, ALineageMayContinueAnEarlierOneThanTheOneBefore) {
+  const std::vector<Told> first = {{1, {{1, 0, 4}}}, {2, {{0, 0, 2}}}, {3, {{0, 2, 4}}}};
+  std::vector<Told> all = first;
+  all.push_back({1, {{1, 0, 4}}, 2});
+  all.push_back({2, {{2, 0, 2}}, 2});
+  all.push_back({3, {{0, 2, 4}}, 3, 1});
+  all.push_back({4, {{2, 0, 2}}, 3, 1});
+  const CommitAudit made = audit(all, true, 1);
+  EXPECT_EQ(made.problems, 0U);
+  EXPECT_EQ(made.samples, 10U);
+  EXPECT_EQ(made.undone, 2U);
 }
 
 }  // namespace

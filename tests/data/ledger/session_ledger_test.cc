@@ -420,7 +420,48 @@ TEST(SessionLedger, TellsTheLineageOfItsWorld) {
     all.step(step);
     all[0].participant()->stable(step);
   }
-  EXPECT_EQ(lineages, (std::vector<uint64_t>{4, 5}));
+  EXPECT_EQ(lineages, (std::vector<uint64_t>{4, 5, 5})) << "the first one once more";
+}
+
+// A lineage continues from a state of this member, whose last step had no samples and was not
+// stable yet.
+TEST(SessionLedger, TellsTheLastStepOfTheStateWithWhichALineageBegins) {
+  std::vector<CommittedStep> steps;
+  LedgerMemberOptions telling;
+  telling.on_stable = [&](const CommittedStep& step) { steps.push_back(step); };
+  Members all("a", {options()}, telling);
+  static_cast<void>(take(all[0], 1));
+  all.step(1);
+  all[0].participant()->stable(1);
+  all.step(2);
+  World world = world_of("a", 0);
+  world.lineage = 3;
+  world.continues = 1;
+  all[0].participant()->world_changed(world);
+  all[0].participant()->stable(2);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[1].step, 2U);
+  EXPECT_TRUE(steps[1].parts.empty());
+  EXPECT_EQ(steps[1].lineage, 3U);
+  EXPECT_EQ(steps[1].continues, 1U);
+}
+
+// A world of a lineage that never counted may have continued another lineage.
+TEST(SessionLedger, ALineageContinuesWhatItsLastWorldSays) {
+  std::vector<uint64_t> continued;
+  LedgerMemberOptions telling;
+  telling.on_stable = [&](const CommittedStep& step) { continued.push_back(step.continues); };
+  Members all("a", {options()}, telling);
+  World world = world_of("a", 0);
+  world.lineage = 3;
+  for (const uint64_t continues : {1, 2}) {
+    world.continues = continues;
+    all[0].participant()->world_changed(world);
+  }
+  static_cast<void>(take(all[0], 1));
+  all.step(1);
+  all[0].participant()->stable(1);
+  EXPECT_EQ(continued, std::vector<uint64_t>{2});
 }
 
 TEST(SessionLedger, WantsAsManyPartitionsAsItsBatchSpans) {

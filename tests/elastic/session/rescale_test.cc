@@ -85,6 +85,71 @@ TEST(PlanRescale, AWorldThatBeginsFromACheckpointCountsItsSteps) {
   EXPECT_THAT(made.from, ElementsAre(kOwn, 0));
 }
 
+// Returns the report of a member that holds a state of an earlier lineage.
+Report held(uint64_t lineage, uint64_t generation, uint64_t step) {
+  Report report = at(step, generation);
+  report.lineage = lineage;
+  report.hash = 10'000 * lineage + report.history;
+  return report;
+}
+
+struct MemoryCase {
+  const char* name;
+  std::vector<Report> reports;
+  std::optional<StateLabel> checkpoint;
+  int base;  // the rank whose memory has it; -1: the checkpoint is newer, or there is none
+};
+
+TEST(PlanFromMemory, Table) {
+  const StateLabel saved = {1, 4, 7};
+  const MemoryCase cases[] = {
+      {"no member holds a state", {newcomer(), newcomer()}, {}, -1},
+      {"one does", {newcomer(), held(1, 4, 9)}, {}, 1},
+      {"the later step of a generation", {held(1, 4, 8), held(1, 4, 9)}, {}, 1},
+      {"the later generation before the step", {held(1, 4, 9), held(1, 5, 8)}, {}, 1},
+      {"the later lineage before both", {held(2, 1, 1), held(1, 5, 9)}, {}, 0},
+      {"of equal ones the first", {newcomer(), held(1, 4, 9), held(1, 4, 9)}, {}, 1},
+      {"newer than the checkpoint", {held(1, 4, 8)}, saved, 0},
+      {"as new as the checkpoint", {held(1, 4, 7)}, saved, 0},
+      {"older than the checkpoint", {held(1, 4, 6), newcomer()}, saved, -1},
+      {"an earlier generation than the checkpoint's", {held(1, 3, 99)}, saved, -1},
+  };
+  for (const MemoryCase& test : cases) {
+    SCOPED_TRACE(test.name);
+    const World world = world_of(static_cast<int>(test.reports.size()), false);
+    ASSERT_OK_AND_ASSIGN(const auto made, plan_from_memory(test.reports, world, test.checkpoint));
+    EXPECT_EQ(made.has_value(), test.base >= 0);
+    if (!made) continue;
+    const auto& base = test.reports[static_cast<size_t>(test.base)];
+    EXPECT_EQ(made->holder, world.members[static_cast<size_t>(test.base)].id);
+    EXPECT_EQ(made->base, (StateLabel{base.lineage, base.generation, base.step}));
+    EXPECT_EQ(made->step, base.step);
+    EXPECT_EQ(made->history, base.history);
+    EXPECT_EQ(made->from[static_cast<size_t>(test.base)], kOwn);
+  }
+}
+
+TEST(PlanFromMemory, TheOthersTakeTheStateFromAllThatHaveIt) {
+  const std::vector reports = {held(1, 4, 9), newcomer(), held(1, 4, 8), held(1, 4, 9)};
+  ASSERT_OK_AND_ASSIGN(const auto made, plan_from_memory(reports, world_of(4, false), {}));
+  ASSERT_TRUE(made);
+  EXPECT_THAT(made->from, ElementsAre(kOwn, 0, 3, kOwn));
+}
+
+// One of them may have loaded it from a checkpoint, and then has another history. One may have
+// entered a world that never counted, and then has other bytes: it is healed.
+TEST(PlanFromMemory, OneStateIsThatOfAll) {
+  std::vector reports = {held(1, 4, 9), held(1, 4, 9)};
+  reports[1].history += 1;
+  ASSERT_OK_AND_ASSIGN(auto made, plan_from_memory(reports, world_of(2, false), {}));
+  ASSERT_TRUE(made);
+  EXPECT_THAT(made->from, ElementsAre(kOwn, kOwn));
+  reports[1].hash += 1;
+  ASSERT_OK_AND_ASSIGN(made, plan_from_memory(reports, world_of(2, false), {}));
+  ASSERT_TRUE(made);
+  EXPECT_THAT(made->from, ElementsAre(kOwn, 0));
+}
+
 TEST(PlanRescale, AnotherModelIsRefused) {
   Report other = newcomer();
   other.model = 12;

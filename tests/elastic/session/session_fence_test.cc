@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <future>
 #include <latch>
@@ -20,7 +19,7 @@
 #include "comm/network/links.h"
 #include "ffdl/session.h"
 #include "membership/keys.h"
-#include "support/forwarding_store.h"
+#include "support/cut_store.h"
 #include "support/slowness.h"
 #include "support/small_model.h"
 #include "support/started_program.h"
@@ -30,56 +29,13 @@ namespace ffdl {
 namespace {
 
 using namespace std::chrono_literals;
+using ffdl::testing::CutStore;
 using ffdl::testing::SmallModel;
 
 constexpr Duration kFence = 2s;
 constexpr Duration kSoon = 200ms;
 constexpr int kTries = 5;
 constexpr size_t kWeights = 100'001;  // a shorter all_reduce has one level
-
-// The access of one member to a shared store. After a cut its calls hang until restore(), as a
-// network call with a far deadline does, or fail at once.
-class CutStore final : public testing::ForwardingStore {
- public:
-  using ForwardingStore::ForwardingStore;
-
-  enum class Way { kOpen, kHangs, kRefuses };
-  void cut(Way way) {
-    const std::lock_guard lock(mutex_);
-    way_ = way;
-    changed_.notify_all();
-  }
-  void restore() { cut(Way::kOpen); }
-
-  Result<Entry> get(std::string_view key) override {
-    FFDL_RETURN_IF_ERROR(pass());
-    return inner_.get(key);
-  }
-  Result<std::vector<Entry>> list(std::string_view prefix) override {
-    FFDL_RETURN_IF_ERROR(pass());
-    return inner_.list(prefix);
-  }
-  Result<Revision> wait_change(std::string_view prefix, Revision after, Time deadline) override {
-    FFDL_RETURN_IF_ERROR(pass());
-    return inner_.wait_change(prefix, after, deadline);
-  }
-  Status keep_alive(LeaseId lease) override {
-    FFDL_RETURN_IF_ERROR(pass());
-    return inner_.keep_alive(lease);
-  }
-
- private:
-  Status pass() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return way_ != Way::kHangs; });
-    if (way_ == Way::kOpen) return {};
-    return Status(StatusCode::kUnavailable, "the test has cut this member off");
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Way way_ = Way::kOpen;
-};
 
 // The communicators of the threads of this process, one for each rank of a generation.
 class LocalWorlds {
@@ -140,6 +96,7 @@ class FencedJob {
     options.membership.lease = 1s;
     options.membership.fence_after = kFence;
     options.membership.fence_margin = 100ms;
+    options.on_fence = SessionOptions::OnFence::kEnd;
     options.communicator.tls = way_ == "tls";
     if (way_ == "shm") options.communicator.backend = Backend::kShm;
     if (way_ == "tcp" || way_ == "tls") options.communicator.backend = Backend::kTcp;

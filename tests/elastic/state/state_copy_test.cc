@@ -20,7 +20,7 @@ ffdl::testing::Ranks two() {
   return std::move(made).value();
 }
 
-constexpr StateLabel kLabel = {.generation = 7, .step = 41, .from = 0, .to = 1};
+constexpr StateTransfer kLabel = {.generation = 7, .step = 41, .from = 0, .to = 1};
 
 TEST(StateCopy, AllBytesArriveAndWhatIsBesideThem) {
   std::vector<float> big(700'001);  // several pieces, the last one short
@@ -70,8 +70,8 @@ TEST(StateCopy, AnotherHashIsFound) {
 }
 
 TEST(StateCopy, AnotherStepWorldOrMemberIsRefusedBeforeAnythingIsWritten) {
-  constexpr StateLabel kOthers[] = {{8, 41, 0, 1}, {7, 40, 0, 1}, {7, 41, 2, 1}};
-  for (const StateLabel& given : kOthers) {
+  constexpr StateTransfer kOthers[] = {{8, 41, 0, 1}, {7, 40, 0, 1}, {7, 41, 2, 1}};
+  for (const StateTransfer& given : kOthers) {
     ffdl::testing::on_each(two(), [&](Communicator& communicator, int rank) {
       HostMemory memory;
       float value = rank == 0 ? 5 : 6;
