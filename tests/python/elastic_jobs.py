@@ -114,6 +114,15 @@ class Job:
         self._running[number].kill()
         assert self._running.pop(number).wait(SOON_S) == -signal.SIGKILL
 
+    def stand_still(self, number):
+        """Stops a worker with all of its threads until go_on(); it does not fork."""
+        process = self._running[number]
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def go_on(self, number):
+        self._running[number].send_signal(signal.SIGCONT)
+
     def wait(self, number):
         process = self._running.pop(number)
         try:

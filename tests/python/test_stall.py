@@ -1,0 +1,56 @@
+"""Workers that stand still for a moment: nothing is lost that one of them holds."""
+
+import time
+
+import pytest
+import stall_trials
+from elastic_jobs import wait_for
+from stall_job import STEPS, StallJob, last_step, size_of, steps
+
+FENCE_AFTER_S = 4.0
+
+
+@pytest.fixture
+def trial(tmp_path):
+    trial = StallJob(tmp_path, FENCE_AFTER_S)
+    with trial.job:
+        yield trial
+
+
+@pytest.mark.parametrize("comes_back", ["nobody", "a new life of the dead one"])
+def test_after_a_stall_and_a_death_the_job_goes_on_where_the_living_one_was(trial, comes_back):
+    stalled, other = trial.start_all()
+    trial.job.stand_still(0)
+    at, many = last_step(stalled), len(steps(stalled))
+    wait_for(lambda: size_of(other) == 1 and last_step(other) > at + STEPS, "one goes on alone")
+    trial.kill(1)
+    if comes_back != "nobody":
+        trial.start(1)
+    trial.job.go_on(0)
+    # Nobody has reported the death: the job waits for the fence of the dead one.
+    wait_for(lambda: last_step(stalled) > at + STEPS, "the stalled one goes on")
+    after = steps(stalled)[many:]
+    assert min(after) >= at and after[0] <= at + 2, "it continues from its own step"
+    trial.wait_for_all()
+    assert trial.end().undone > 0
+
+
+def test_a_job_that_stood_still_for_longer_than_its_fence_loses_no_step(trial):
+    logs = trial.start_all()
+    for number in (0, 1):
+        trial.job.stand_still(number)
+    before = max(last_step(log) for log in logs)
+    seen = [len(steps(log)) for log in logs]
+    # A machine that is suspended stands still in the same way.
+    time.sleep(FENCE_AFTER_S + 1)
+    for number in (0, 1):
+        trial.job.go_on(number)
+    trial.wait_for_all()
+    for log, many in zip(logs, seen):
+        assert min(steps(log)[many:]) >= before - 1
+    trial.end()
+
+
+@pytest.mark.slow
+def test_random_stalls_and_deaths():
+    assert stall_trials.main(["--trials", "3", "--stops-of-all", "1"]) == 0
