@@ -15,9 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 using Members = std::vector<Member>;
 
-// Worlds that may fail in a row before the next one waits, and the first pause, which doubles with
-// each. Members that cannot work together may keep a job busy while others train on.
-constexpr uint64_t kFailedWorldsFree = 3;
+// The first pause after failed worlds, which doubles with each. Members that cannot work together
+// may keep a job busy while others train on.
 constexpr auto kFailedWorldPause = 1s;
 
 std::string names(const Members& members) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 
 namespace ffdl::membership {
 
+// Worlds that may fail in a row before the next one waits.
+inline constexpr uint64_t kFailedWorldsFree = 3;
 // The longest time from the beginning of a world that failed to that of the next one.
 inline constexpr Duration kFailedWorldPauseMax = std::chrono::seconds(4);
 

@@ -28,6 +28,10 @@ Duration LinkTrouble::stall_max(const MembershipOptions& options) {
   return options.lease + kSettle + 1s;
 }
 
+Duration LinkTrouble::stall_after_failures_max(const MembershipOptions& options) {
+  return membership::kFailedWorldPauseMax + stall_max(options);
+}
+
 Duration LinkTrouble::stall_beside_isolated_max(const MembershipOptions& options,
                                                 bool others_failed) {
   const Duration world = others_failed ? std::max<Duration>(base::kLinkSilenceMax,
@@ -88,7 +92,16 @@ void LinkTrouble::act(const Processes& processes) {
     return;
   }
   since_ = now;
-  for (auto& [life, stall] : stalls_) stall.since = now;
+  after_failures_ = have_worlds_failed();
+  for (auto& [life, stall] : stalls_) {
+    stall.since = now;
+    stall.after_failures = after_failures_;
+  }
+}
+
+bool LinkTrouble::have_worlds_failed() const {
+  const auto& record = checker_.record();
+  return record && record->generation - record->active_generation >= membership::kFailedWorldsFree;
 }
 
 // Returns true if the job must make steps. A member of the last active world reaches the store
@@ -109,16 +122,20 @@ void LinkTrouble::measure(const Processes& processes, const MembershipOptions& o
   if (applied_ != checker_.applied_steps() || !must_go_on(processes)) {
     applied_ = checker_.applied_steps();
     since_ = now;
+    after_failures_ = have_worlds_failed();
   }
   const Duration stall = now - since_;
   if (!is_beside_isolated(since_)) longest_ = std::max(longest_, stall);
-  if (stall <= longest_permitted(since_, options)) return;
+  if (stall <= longest_permitted(since_, after_failures_, options)) return;
   checker_.violation(fmt::format("stall{}: no member applied a step for {} ms; record {}",
                                  beside(since_), stall / 1ms, encode(*checker_.record())));
 }
 
-Duration LinkTrouble::longest_permitted(Duration since, const MembershipOptions& options) const {
-  if (!is_beside_isolated(since)) return stall_max(options);
+Duration LinkTrouble::longest_permitted(Duration since, bool after_failures,
+                                        const MembershipOptions& options) const {
+  if (!is_beside_isolated(since)) {
+    return after_failures ? stall_after_failures_max(options) : stall_max(options);
+  }
   const auto& record = checker_.record();
   const uint64_t failed = record ? record->generation - record->active_generation : 0;
   return stall_beside_isolated_max(options, failed > kWorldsMissed + 1);
@@ -166,11 +183,11 @@ void LinkTrouble::measure_members(const Processes& processes, const MembershipOp
     const bool is_still = !is_new && stall.steps == steps;
     const bool was_healthy = std::exchange(stall.is_healthy, is_healthy(processes, *process));
     if (!is_still || !was_healthy || !stall.is_healthy) {
-      stall = {now, steps, checker_.applied_steps(), stall.is_healthy};
+      stall = {now, steps, checker_.applied_steps(), stall.is_healthy, have_worlds_failed()};
     }
     const Duration time = now - stall.since;
     if (!is_beside_isolated(stall.since)) longest_of_member_ = std::max(longest_of_member_, time);
-    if (time <= longest_permitted(stall.since, options)) continue;
+    if (time <= longest_permitted(stall.since, stall.after_failures, options)) continue;
     checker_.violation(fmt::format(
         "stall of a member{}: '{}' applied no step for {} ms, and all others {} steps; record {}",
         beside(stall.since), self->id, time / 1ms, checker_.applied_steps() - stall.steps_of_all,

@@ -40,6 +40,8 @@ class LinkTrouble {
   // reaches the store and all others that do. It is the lease, the time in which a step settles,
   // and a second, for the times of the simulated memberships.
   static Duration stall_max(const MembershipOptions& options);
+  // Returns the longest permitted stall after failed worlds, where the next one waits.
+  static Duration stall_after_failures_max(const MembershipOptions& options);
   // Returns the longest permitted stall beside a member that reaches only the store. Its links must
   // be known to be silent, and three worlds with it must fail. If others failed before, and none
   // was active since, there are pauses between the three.
@@ -73,7 +75,10 @@ class LinkTrouble {
   // Returns true if a stall that began then was beside an isolated member.
   bool is_beside_isolated(Duration since) const { return since < isolated_until_; }
   std::string beside(Duration since) const;
-  Duration longest_permitted(Duration since, const MembershipOptions& options) const;
+  Duration longest_permitted(Duration since, bool after_failures,
+                             const MembershipOptions& options) const;
+  // Returns true if the next world waits, since others failed and none was active since.
+  bool have_worlds_failed() const;
 
   // The stall of one member.
   struct MemberStall {
@@ -81,6 +86,7 @@ class LinkTrouble {
     uint64_t steps = 0;         // that it had applied
     uint64_t steps_of_all = 0;  // that all members together had applied
     bool is_healthy = false;    // at the last measurement
+    bool after_failures = false;
   };
 
   SimRuntime& runtime_;
@@ -91,6 +97,7 @@ class LinkTrouble {
   std::string isolated_;     // the member that reaches the store alone
   Duration isolated_until_{};
   Duration since_{};  // begin of the stall
+  bool after_failures_ = false;
   uint64_t applied_ = 0;
   Duration longest_{};
   std::map<std::pair<std::string, uint64_t>, MemberStall> stalls_;  // by id and incarnation

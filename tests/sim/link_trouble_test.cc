@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "membership/decide_world.h"
 #include "sim/checker.h"
 #include "sim/faulty_store.h"
 #include "sim/process.h"
@@ -154,6 +155,26 @@ TEST(LinkTrouble, AMemberThatIsHealthyAgainHasTheWholeBound) {
     job.measure_after(1ns);
     EXPECT_NE(job.checker.violation(), "");
   });
+}
+
+// The rules make the fourth world in a row wait.
+TEST(LinkTrouble, AStallAfterFailedWorldsHasTheTimeOfAPauseMore) {
+  for (const uint64_t failed : {2, 3}) {
+    Job job;
+    job.run([&] {
+      const Duration most = failed < membership::kFailedWorldsFree
+                                ? bound()
+                                : LinkTrouble::stall_after_failures_max(MembershipOptions());
+      job.record.generation += failed;
+      job.record.phase = Phase::kForming;
+      job.write();
+      job.measure_after(0s);
+      job.measure_after(most);
+      EXPECT_EQ(job.checker.violation(), "");
+      job.measure_after(1ns);
+      EXPECT_NE(job.checker.violation(), "");
+    });
+  }
 }
 
 struct Case {
