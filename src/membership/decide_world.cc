@@ -228,24 +228,19 @@ class Decision {
       if (*until > now_) decision.waiting_for.push_back(state_holder);
       last_end = std::max(last_end, *until);
     }
-    decision.warns = true;
+    const bool has_state_holder = !decision.waiting_for.empty();
+    if (!has_state_holder) decision.waiting_for = newer_states_elsewhere(wanted, last_end);
     if (decision.waiting_for.empty()) {
-      decision.waiting_for = newer_states_elsewhere(wanted, last_end);
-      if (decision.waiting_for.empty()) {
-        return form(wanted,
-                    record_.state_holders.empty() ? From::kSameLineage : From::kNewLineage);
-      }
-      decision.again = last_end;
-      decision.reason = fmt::format(
-          "wait for '{}', which may hold a newer state than the members here and the checkpoint: "
-          "it does not answer, and is not known to be dead",
-          names(decision.waiting_for));
-      return decision;
+      return form(wanted, record_.state_holders.empty() ? From::kSameLineage : From::kNewLineage);
     }
+    decision.warns = true;
     decision.again = last_end;
     decision.reason = fmt::format(
-        "wait for '{}', the only state holders: none of them answers, and none is known to be dead",
-        names(decision.waiting_for));
+        "wait for '{}', {}", names(decision.waiting_for),
+        has_state_holder
+            ? "the only state holders: none of them answers, and none is known to be dead"
+            : "which may hold a newer state than the members here and the checkpoint: it does not "
+              "answer, and is not known to be dead");
     return decision;
   }
 

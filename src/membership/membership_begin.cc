@@ -86,14 +86,9 @@ Status Membership::Impl::begin_next_life(const Member& earlier,
 // Another process may have joined under this id, or have taken the place of this member, since its
 // life ended.
 Status Membership::Impl::check_return(const Member& earlier) const {
+  FFDL_RETURN_IF_ERROR(check_replaced());
   const auto& record = sightings_.record();
   for (const membership::Candidate& other : sightings_.facts().candidates) {
-    if (other.member.id == self_.id && other.member.incarnation > self_.incarnation) {
-      return make_error(StatusCode::kCancelled,
-                        "member '{}': incarnation {} has replaced this member's incarnation {}; "
-                        "end, or join again under another id",
-                        self_.id, other.member.incarnation, self_.incarnation);
-    }
     const bool has_taken_over = record && other.replaces(earlier) &&
                                 contains(record->state_holders, other.member) &&
                                 !contains(record->state_holders, earlier);
@@ -127,31 +122,30 @@ Status Membership::Impl::begin_life() {
   return base::no_thread("ffdl-member");
 }
 
+Result<Membership::Impl::Taken> Membership::Impl::read_incarnation(const std::string& id) const {
+  const auto entry = store_.get(keys_.incarnation(id));
+  if (entry.status().code() == StatusCode::kNotFound) return Taken{};
+  if (!entry.ok()) return entry.status();
+  FFDL_ASSIGN_OR_RETURN(const uint64_t incarnation, parse_number(entry->value));
+  return Taken{incarnation, entry->revision};
+}
+
 // Runs before this life begins, so that no two members can take over from each other.
 Status Membership::Impl::find_predecessor() {
   const std::string& id = options_.takes_over_from;
   if (id.empty()) return {};
-  const auto entry = store_.get(keys_.incarnation(id));
-  if (entry.status().code() == StatusCode::kNotFound) return {};
-  if (!entry.ok()) return entry.status();
-  FFDL_ASSIGN_OR_RETURN(const uint64_t incarnation, parse_number(entry->value));
-  if (incarnation > 0) takes_over_from_ = Member{id, incarnation};
+  FFDL_ASSIGN_OR_RETURN(const Taken last, read_incarnation(id));
+  if (last.incarnation > 0) takes_over_from_ = Member{id, last.incarnation};
   return {};
 }
 
 Status Membership::Impl::take_incarnation() {
-  const std::string key = keys_.incarnation(self_.id);
   for (int attempt = 0; attempt < base::kContentionMax; ++attempt) {
-    const auto entry = store_.get(key);
-    if (!entry.ok() && entry.status().code() != StatusCode::kNotFound) return entry.status();
-    uint64_t last = 0;
-    if (entry.ok()) {
-      FFDL_ASSIGN_OR_RETURN(last, parse_number(entry->value));
-    }
-    const auto put =
-        store_.compare_and_put(key, entry.ok() ? entry->revision : 0, std::to_string(last + 1));
+    FFDL_ASSIGN_OR_RETURN(const Taken last, read_incarnation(self_.id));
+    const auto put = store_.compare_and_put(keys_.incarnation(self_.id), last.revision,
+                                            std::to_string(last.incarnation + 1));
     if (put.ok()) {
-      self_.incarnation = last + 1;
+      self_.incarnation = last.incarnation + 1;
       return {};
     }
     if (put.status().code() != StatusCode::kConflict) return put.status();
@@ -165,22 +159,17 @@ Status Membership::Impl::take_incarnation() {
 // Takes the incarnation after this one, unless another process has done so. One that this object
 // tried to take without an answer may be its own.
 Status Membership::Impl::take_next_incarnation() {
-  const std::string key = keys_.incarnation(self_.id);
-  const auto entry = store_.get(key);
-  if (!entry.ok() && entry.status().code() != StatusCode::kNotFound) return entry.status();
-  uint64_t last = self_.incarnation;  // also if the store has lost it
-  if (entry.ok()) {
-    FFDL_ASSIGN_OR_RETURN(last, parse_number(entry->value));
-  }
-  if (last > std::max(self_.incarnation, tried_incarnation_)) {
+  FFDL_ASSIGN_OR_RETURN(const Taken last, read_incarnation(self_.id));
+  if (last.incarnation > std::max(self_.incarnation, tried_incarnation_)) {
     return make_error(StatusCode::kCancelled,
                       "member '{}': another process has taken its id, as incarnation {}; end, or "
                       "join again under another id",
-                      self_.id, last);
+                      self_.id, last.incarnation);
   }
-  const uint64_t next = std::max(last, self_.incarnation) + 1;
+  // The store may have lost it.
+  const uint64_t next = std::max(last.incarnation, self_.incarnation) + 1;
   const auto put =
-      store_.compare_and_put(key, entry.ok() ? entry->revision : 0, std::to_string(next));
+      store_.compare_and_put(keys_.incarnation(self_.id), last.revision, std::to_string(next));
   const StatusCode code = put.status().code();
   if (put.ok()) self_.incarnation = next;
   if (!put.ok() && code != StatusCode::kConflict) tried_incarnation_ = next;

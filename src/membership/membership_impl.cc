@@ -29,8 +29,10 @@ World world_seen_by(const Member& self, const std::string& job,
   const int rank =
       place == record.members.end() ? -1 : static_cast<int>(place - record.members.begin());
   const bool has_begun = record.active_lineage == record.lineage;
-  return {record.generation, rank, record.members,   record.lineage,
-          record.phase, record.state_holders, record.gives_up(), job,
+  return {record.generation, rank,
+          record.members,    record.lineage,
+          record.phase,      record.state_holders,
+          record.gives_up(), job,
           has_begun ? record.continues : 0};
 }
 
@@ -104,14 +106,7 @@ Status Membership::Impl::look() {
                       "member '{}': incarnation {} was reported dead; end, or join again", self_.id,
                       self_.incarnation);
   }
-  for (const auto& candidate : facts.candidates) {
-    if (candidate.member.id == self_.id && candidate.member.incarnation > self_.incarnation) {
-      return make_error(StatusCode::kCancelled,
-                        "member '{}': incarnation {} has replaced this member's incarnation {}; "
-                        "end, or join again under another id",
-                        self_.id, candidate.member.incarnation, self_.incarnation);
-    }
-  }
+  FFDL_RETURN_IF_ERROR(check_replaced());
   FFDL_RETURN_IF_ERROR(check_record());
   const auto& record = sightings_.record();
   std::vector<Member> candidates;
@@ -128,6 +123,24 @@ Status Membership::Impl::look() {
   if (record) note_record(*record, sightings_.record_revision());
   wake();
   return {};
+}
+
+// A later life of this member may be a candidate, of another process.
+Status Membership::Impl::check_replaced() const {
+  for (const auto& candidate : sightings_.facts().candidates) {
+    const Member& other = candidate.member;
+    if (other.id == self_.id && other.incarnation > self_.incarnation) {
+      return replaced_by(other.incarnation);
+    }
+  }
+  return {};
+}
+
+Status Membership::Impl::replaced_by(uint64_t incarnation) const {
+  return make_error(StatusCode::kCancelled,
+                    "member '{}': incarnation {} has replaced this member's incarnation {}; end, "
+                    "or join again under another id",
+                    self_.id, incarnation, self_.incarnation);
 }
 
 Status Membership::Impl::check_record() const {

@@ -63,6 +63,11 @@ class Membership::Impl {
 
  private:
   using WorldRecord = membership::WorldRecord;
+  // The last incarnation that was taken under an id, and the revision of that entry; 0: none.
+  struct Taken {
+    uint64_t incarnation = 0;
+    Revision revision = 0;
+  };
   // The newest world in which a life of a member was seen without a lease.
   struct Missed {
     uint64_t incarnation = 0;
@@ -97,6 +102,7 @@ class Membership::Impl {
   Status begin_next_life(const Member& earlier, const std::function<bool()>& is_wanted);
   Status check_return(const Member& earlier) const;
   Status take_next_incarnation();
+  Result<Taken> read_incarnation(const std::string& id) const;
   Status find_predecessor();
   Status take_incarnation();
   Status enter_first();
@@ -114,6 +120,8 @@ class Membership::Impl {
   Status look();
   // Errors: kInvalidArgument (the members have another version, or recover in another way).
   Status check_record() const;
+  Status check_replaced() const;
+  Status replaced_by(uint64_t incarnation) const;
   bool is_anyone_of_it_here() const;
   Status lead();
   Status read_states();

@@ -82,10 +82,7 @@ Status Membership::Impl::put_candidate(LeaseId lease) {
   if (entry.ok()) {
     const auto other = parse_candidate(entry->value);
     if (other.ok() && other->incarnation > self_.incarnation) {
-      return make_error(StatusCode::kCancelled,
-                        "member '{}': incarnation {} has replaced this member's incarnation {}; "
-                        "end, or join again under another id",
-                        self_.id, other->incarnation, self_.incarnation);
+      return replaced_by(other->incarnation);
     }
   }
   const membership::CandidateRecord mine = {self_.incarnation, self_.address,

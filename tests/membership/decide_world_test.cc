@@ -523,7 +523,7 @@ TEST(DecideWorld, ALineageBeginsWithTheNewestState) {
   }
 }
 
-// Of two with the newest state the one that stands still behind others is not needed.
+// If another candidate holds the same state, the one that stands still is not needed.
 TEST(DecideWorld, OneThatStandsStillWithTheNewestStateHasAPlace) {
   const WorldRecord record = active_record("b", Recovery::kForward);
   Facts facts;

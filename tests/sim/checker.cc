@@ -136,10 +136,7 @@ Steps Checker::beginning_of(uint64_t generation) const {
   const bool is_forward = record_->recovery == Recovery::kForward;
   if (is_forward && held != held_.end()) {
     const StateLabel& label = held->second.label;
-    const bool is_newest =
-        !checkpoint || label >= StateLabel{checkpoint->lineage, checkpoint->generation,
-                                           checkpoint->step};
-    if (is_newest) return held->second.steps;
+    if (!checkpoint || label >= checkpoint->label()) return held->second.steps;
   }
   return checkpoint ? saved_.at(checkpoint->manifest).steps : Steps();
 }

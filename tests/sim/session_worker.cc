@@ -379,10 +379,10 @@ void SessionWorker::check_held(const World& world, Chain& chain, elastic::Report
   if (is_first && is_of_earlier && report.holds == 0) {
     shared_.checker.violation(fmt::format("'{}' does not report the state that it holds", id_));
   }
-  const StateLabel label = {report.lineage, report.generation, report.step};
+  const StateLabel label = report.label();
   const auto& record = shared_.checker.record();
   const auto saved = record ? record->restart_base : std::nullopt;
-  const bool is_old = saved && label < StateLabel{saved->lineage, saved->generation, saved->step};
+  const bool is_old = saved && label < saved->label();
   chain.note_report(world.generation, is_old);
   if (report.holds == 0) return;
   shared_.checker.on_held(world.generation, label, shared_.checker.steps(chain.name()));

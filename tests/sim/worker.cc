@@ -15,10 +15,6 @@ namespace {
 // The first step of a world takes this place among its gathers.
 constexpr uint64_t kFirstStep = 2;
 
-StateLabel label_of(const CheckpointPointer& checkpoint) {
-  return {checkpoint.lineage, checkpoint.generation, checkpoint.step};
-}
-
 }  // namespace
 
 Worker::Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store, std::string id,
@@ -112,7 +108,7 @@ Status Worker::begin_anew(const World& world) {
   state_ = {world.lineage, 0};
   if (base) {
     state_.steps = shared_.checker.saved(base->manifest).steps;
-    state_.began_from = state_.made = label_of(*base);
+    state_.began_from = state_.made = base->label();
   }
   return {};
 }
@@ -166,7 +162,7 @@ Result<std::optional<State>> Worker::take_base(const World& world, bool is_begin
   }
   const std::optional<StateLabel> newest = (*source)->reported;
   const bool is_behind =
-      checkpoint && newest < label_of(*checkpoint) && shared_.mutant != Mutant::kBehindCheckpoint;
+      checkpoint && newest < checkpoint->label() && shared_.mutant != Mutant::kBehindCheckpoint;
   if (is_beginning && (!newest || is_behind)) return std::optional<State>();
   State base = **source;
   if (is_beginning) base.began_from = *newest;

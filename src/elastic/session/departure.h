@@ -35,10 +35,8 @@ class Departure {
   // the store is out of reach.
   Result<bool> leave_or_be_needed(uint64_t generation);
 
-  // Waits for the task, if there is one. Returns false if it still runs at `deadline`.
-  bool wait_until(Time deadline) {
-    return !completing_.has_started() || completing_.wait_until(deadline);
-  }
+  // Returns the task that writes the completion.
+  StoreTask& task() { return completing_; }
   // Ends the task. Blocks: until its present call to the store returns.
   void stop() { completing_.join(); }
 

@@ -74,9 +74,7 @@ class Plan {
     return plan;
   }
 
-  StateLabel label(size_t rank) const {
-    return {reports_[rank].lineage, reports_[rank].generation, reports_[rank].step};
-  }
+  StateLabel label(size_t rank) const { return reports_[rank].label(); }
 
  private:
   bool counts(size_t rank) const {

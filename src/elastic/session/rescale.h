@@ -28,6 +28,8 @@ struct Report {
   // The world in which the state's last step was made; 0: it is the initial state.
   uint64_t made_lineage = 0;
   uint64_t made_generation = 0;
+
+  StateLabel label() const { return {lineage, generation, step}; }
 };
 static_assert(sizeof(Report) == 80, "a change needs another base::kProtocolVersion");
 

@@ -84,14 +84,13 @@ Result<Entry> WorldChange::recover(Old old) {
   bool may_ask = old == Old::kAbort;
   while (true) {
     FFDL_RETURN_IF_ERROR(life_.look());
-    if (life_.may_come_back()) {
+    Membership& membership = life_.membership();
+    const Status living = membership.life_status();
+    if (!living.ok()) {
+      if (!life_.may_come_back()) return living;
       FFDL_RETURN_IF_ERROR(come_back(deadline));
       continue;  // that life may be over, too
     }
-    Membership& membership = life_.membership();
-    const Status living = membership.life_status();
-    if (!living.ok() && life_.may_come_back()) continue;
-    FFDL_RETURN_IF_ERROR(Status(living));
     FFDL_ASSIGN_OR_RETURN(const bool is_at_end, find_end());
     if (is_at_end) return Entry::kFinished;
     if (membership.may_leave()) {
@@ -133,11 +132,7 @@ Status WorldChange::come_back(Time deadline) {
   abort();
   wait_for_giving();
   FFDL_RETURN_IF_ERROR(wait_with_looks(activating_, deadline));
-  while (!departure_.wait_until(runtime_.now() + base::kStandingInterval)) {
-    FFDL_RETURN_IF_ERROR(life_.look());
-    FFDL_RETURN_IF_ERROR(check_return_time(deadline));
-  }
-  departure_.stop();
+  FFDL_RETURN_IF_ERROR(wait_with_looks(departure_.task(), deadline));
   {
     MutexLock lock(mutex_);
     is_rejoin_wanted_ = true;
@@ -169,18 +164,14 @@ Status WorldChange::come_back(Time deadline) {
 Status WorldChange::wait_with_looks(StoreTask& task, Time deadline) {
   while (task.has_started() && !task.wait_until(runtime_.now() + base::kStandingInterval)) {
     FFDL_RETURN_IF_ERROR(life_.look());
-    FFDL_RETURN_IF_ERROR(check_return_time(deadline));
+    if (runtime_.now() < deadline) continue;
+    return make_error(StatusCode::kTimeout,
+                      "member '{}': it could not join again after it was away: a call to the store "
+                      "has not returned",
+                      life_.self().id);
   }
   task.join();
   return life_.look();
-}
-
-Status WorldChange::check_return_time(Time deadline) const {
-  if (runtime_.now() < deadline) return {};
-  return make_error(StatusCode::kTimeout,
-                    "member '{}': it could not join again after it was away: a call to the store "
-                    "has not returned",
-                    life_.self().id);
 }
 
 // Runs as the task `rejoining_`.

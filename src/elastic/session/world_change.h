@@ -92,7 +92,6 @@ class WorldChange {
   void start_connecting();
   Status come_back(Time deadline);
   Status wait_with_looks(StoreTask& task, Time deadline);
-  Status check_return_time(Time deadline) const;
   Status rejoin(Time deadline);
   void give_up_rejoin();
 

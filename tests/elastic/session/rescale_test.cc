@@ -122,7 +122,7 @@ TEST(PlanFromMemory, Table) {
     if (!made) continue;
     const auto& base = test.reports[static_cast<size_t>(test.base)];
     EXPECT_EQ(made->holder, world.members[static_cast<size_t>(test.base)].id);
-    EXPECT_EQ(made->base, (StateLabel{base.lineage, base.generation, base.step}));
+    EXPECT_EQ(made->base, base.label());
     EXPECT_EQ(made->step, base.step);
     EXPECT_EQ(made->history, base.history);
     EXPECT_EQ(made->from[static_cast<size_t>(test.base)], kOwn);
