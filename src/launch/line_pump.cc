@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "base/errors.h"
@@ -109,22 +110,33 @@ bool LinePump::read_from(Source& source) {
   }
 }
 
+// A line ends in "\n", "\r" or "\r\n". A "\r" without text before it shows nothing: it is dropped.
 void LinePump::pass_lines(Source& source) {
   std::string out;
-  size_t begin = 0;
-  for (size_t end = 0; (end = source.rest.find('\n', begin)) != std::string::npos;
-       begin = end + 1) {
-    out.append(source.prefix).append(source.rest, begin, end + 1 - begin);
+  std::string_view rest = source.rest;
+  for (size_t end = 0; (end = rest.find_first_of("\r\n")) != std::string_view::npos;) {
+    const bool is_return = rest[end] == '\r';
+    size_t length = end + 1;
+    if (end > 0 || !(is_return || source.ends_in_return)) {
+      if (is_return && rest.substr(length).starts_with('\n')) ++length;
+      out.append(source.prefix).append(rest.substr(0, length));
+      source.ends_in_return = rest[length - 1] == '\r';
+    } else if (!is_return) {
+      out.push_back('\n');
+      source.ends_in_return = false;
+    }
+    rest.remove_prefix(length);
   }
-  source.rest.erase(0, begin);
+  source.rest.erase(0, source.rest.size() - rest.size());
   for (; source.rest.size() >= base::kLogLineMax; source.rest.erase(0, base::kLogLineMax)) {
     out.append(source.prefix).append(source.rest, 0, base::kLogLineMax).push_back('\n');
+    source.ends_in_return = false;
   }
   write_all(source.to, out);
 }
 
 void LinePump::finish(Source& source) {
-  if (source.rest.empty()) return;
+  if (source.rest.empty() && !source.ends_in_return) return;
   source.rest.push_back('\n');
   pass_lines(source);
 }

@@ -11,8 +11,9 @@
 
 namespace ffdl::launch {
 
-// Copies the output of pipes line by line, each line after a prefix of its pipe. A slow reader of
-// our output delays only the writers at the other ends.
+// Copies the output of pipes line by line, each line after a prefix of its pipe. A carriage return
+// ends a line, too: so each state of a progress bar is copied at once. A slow reader of our output
+// delays only the writers at the other ends.
 // Threads: add from any thread; it has one of its own.
 // Blocks: the destructor until the data in the pipes has been copied.
 class LinePump {
@@ -29,7 +30,8 @@ class LinePump {
     base::ForkPrivateFd pipe;
     std::string prefix;
     int to = -1;
-    std::string rest{};  // the beginning of an unfinished line
+    std::string rest{};           // the beginning of an unfinished line
+    bool ends_in_return = false;  // the last copied byte is '\r': a '\n' after it has no prefix
   };
 
   explicit LinePump(base::ForkPrivateFd wake);

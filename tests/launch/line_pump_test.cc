@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/limits.h"
+#include "ffdl/runtime.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -39,6 +40,16 @@ class LinePumpTest : public ::testing::Test {
   std::string passed() const {
     std::ifstream file(path_);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  // Waits until exactly this text has been passed on.
+  bool comes(const std::string& text) const {
+    const Time patience = deadline_in(std::chrono::seconds(60));
+    const auto never = system_runtime().make_event();
+    while (passed() != text && deadline_in({}) < patience) {
+      never->wait_until(deadline_in(std::chrono::milliseconds(2)));
+    }
+    return passed() == text;
   }
 
   const TempFolder folder_;
@@ -78,6 +89,58 @@ TEST_F(LinePumpTest, NothingIsLostAtItsEnd) {
     ::close(worker);
   }
   EXPECT_EQ(passed(), expected);
+}
+
+TEST_F(LinePumpTest, AProgressBarIsSeenBeforeItsLineEnds) {
+  ASSERT_OK_AND_ASSIGN(auto pump, LinePump::start());
+  const int worker = add(*pump, "> ");
+  write(worker, "1/3\r");
+  EXPECT_TRUE(comes("> 1/3\r")) << passed();
+  write(worker, "2/3\r3/");
+  EXPECT_TRUE(comes("> 1/3\r> 2/3\r")) << passed();
+  write(worker, "3\r");
+  EXPECT_TRUE(comes("> 1/3\r> 2/3\r> 3/3\r")) << passed();
+  write(worker, "\ndone\n");
+  ::close(worker);
+  pump.reset();
+  EXPECT_EQ(passed(), "> 1/3\r> 2/3\r> 3/3\r\n> done\n");
+}
+
+// Each state of the bar is seen when the next one begins.
+TEST_F(LinePumpTest, AProgressBarMayBeginWithItsCarriageReturn) {
+  ASSERT_OK_AND_ASSIGN(auto pump, LinePump::start());
+  const int worker = add(*pump, "> ");
+  write(worker, "\r1/3\r2/3");
+  EXPECT_TRUE(comes("> 1/3\r")) << passed();
+  write(worker, "\r3/3");
+  EXPECT_TRUE(comes("> 1/3\r> 2/3\r")) << passed();
+  write(worker, "\ndone\n");
+  ::close(worker);
+  pump.reset();
+  EXPECT_EQ(passed(), "> 1/3\r> 2/3\r> 3/3\n> done\n");
+}
+
+TEST_F(LinePumpTest, CarriageReturnAndNewlineEndOneLine) {
+  ASSERT_OK_AND_ASSIGN(auto pump, LinePump::start());
+  const int worker = add(*pump, "> ");
+  write(worker, "one\r\n\r\n");
+  EXPECT_TRUE(comes("> one\r\n> \n")) << passed();
+  write(worker, "two\r");
+  EXPECT_TRUE(comes("> one\r\n> \n> two\r")) << passed();
+  write(worker, "\n\nthree\r\r");
+  write(worker, "\nfour\n");
+  ::close(worker);
+  pump.reset();
+  EXPECT_EQ(passed(), "> one\r\n> \n> two\r\n> \n> three\r\n> four\n");
+}
+
+TEST_F(LinePumpTest, ABarThatIsItsLastLineIsFinished) {
+  ASSERT_OK_AND_ASSIGN(auto pump, LinePump::start());
+  const int worker = add(*pump, "> ");
+  write(worker, "3/3\r");
+  ::close(worker);
+  pump.reset();
+  EXPECT_EQ(passed(), "> 3/3\r\n");
 }
 
 // Models a process that a worker has started and left behind.
