@@ -47,10 +47,10 @@ def bounds(learners=2, shards=2, blocks=1, batches=1, server_kills=1, learner_ki
 
 
 def world_bounds(workers=3, joiners=0, worlds=3, steps=2, buckets=2, crashes=0, returns=0,
-                 checkpoints=0, backs=0, fences=0, heal_by_sum=True):
+                 checkpoints=0, backs=0, fences=0, stalls=0, heal_by_sum=True):
     return dict(WORKERS=workers, JOINERS=joiners, WORLDS=worlds, STEPS=steps, BUCKETS=buckets,
                 CRASHES=crashes, RETURNS=returns, CHECKPOINTS=checkpoints, BACKS=backs,
-                FENCES=fences, HEAL_BY_SUM=int(heal_by_sum))
+                FENCES=fences, STALLS=stalls, HEAL_BY_SUM=int(heal_by_sum))
 
 
 # The bounds in which a mistake shows, where they are not those of bounds() or world_bounds().
@@ -73,6 +73,7 @@ MUTANT_BOUNDS = {
     ("worlds", "W_BEHIND_CHECKPOINT"): dict(workers=2, buckets=1, crashes=1, checkpoints=1),
     ("worlds", "W_BASE_BY_LABEL"): dict(worlds=4, steps=1, buckets=1, crashes=1),
     ("worlds", "W_FORGETS_BASE"): dict(workers=2, worlds=4, steps=1, buckets=1, fences=2),
+    ("worlds", "W_RETURNS_UNASKED"): dict(workers=2, buckets=1, stalls=1),
 }
 
 CORRECT = [
@@ -93,6 +94,8 @@ CORRECT = [
     Configuration("worlds/salvage", world_bounds(buckets=1, crashes=1, returns=1, checkpoints=1)),
     Configuration("worlds/fenced", world_bounds(workers=2, worlds=4, buckets=1, crashes=1,
                                                 checkpoints=1, fences=2)),
+    Configuration("worlds/stood-still", world_bounds(workers=2, worlds=4, buckets=1, crashes=1,
+                                                     checkpoints=1, stalls=2)),
     Configuration("worlds/lost", world_bounds(worlds=4, steps=1, buckets=1, crashes=1)),
     Configuration("worlds/lost-twice", world_bounds(workers=2, worlds=5, steps=1, buckets=1,
                                                     fences=3)),
@@ -128,6 +131,7 @@ CORRECT = [
     Configuration("worlds/large/lost-thrice", world_bounds(workers=2, worlds=6, steps=1, buckets=1,
                                                            fences=4), slow=True),
     Configuration("worlds/large/fenced", world_bounds(buckets=1, crashes=1, fences=2), slow=True),
+    Configuration("worlds/large/stood-still", world_bounds(buckets=1, stalls=2), slow=True),
 ]
 
 

@@ -50,6 +50,9 @@
 #ifndef FENCES
 #define FENCES 0        /* lives that end while the worker keeps what it holds */
 #endif
+#ifndef STALLS
+#define STALLS 0        /* times that a worker stands still for so long that its fence passes */
+#endif
 #ifndef HEAL_BY_SUM
 #define HEAL_BY_SUM 0
 #endif
@@ -79,6 +82,7 @@
 #define W_BEHIND_CHECKPOINT 20  /* a lineage begins with a member's state, whatever is published */
 #define W_BASE_BY_LABEL 21      /* a lineage begins with the state that has the newest label */
 #define W_FORGETS_BASE 22       /* the record does not have the state that its lineage began with */
+#define W_RETURNS_UNASKED 23    /* a worker that stood still goes on, whatever the record says */
 
 #define PLACES (WORKERS * WORLDS)
 #define AT(g, w) (((g) - 1) * WORKERS + (w))
@@ -91,12 +95,12 @@
 #endif
 #define TORN 7
 
-#if BACKS && FENCES
+#if BACKS && (FENCES || STALLS)
 #error "who goes back keeps nothing, so a fenced member is one that died and returned"
 #endif
 /* Lineages begin with what members hold. Going back is consistent recovery: the checkpoint alone
  * begins a lineage there. */
-#if !BACKS && (CRASHES || FENCES || MUTANT == W_ANEW_BY_LEASE)
+#if !BACKS && (CRASHES || FENCES || STALLS || MUTANT == W_ANEW_BY_LEASE)
 #define SALVAGE 1
 #else
 #define SALVAGE 0
@@ -171,6 +175,13 @@ byte base_step[WORKERS];
 bool is_active[WORKERS];        /* it has read so */
 #define OWN_AGE(w) (own_gen[w] == 0 -> 0 : AGE(own_lineage[w], own_gen[w], own_step[w]))
 
+#if STALLS
+byte away[WORKERS];             /* the newest generation when it began to stand still; 0: it acts */
+byte stalls;
+#define ACTS(w) (alive[w] && away[w] == 0)
+#else
+#define ACTS(w) (alive[w])
+#endif
 byte crashes;
 byte returns;
 byte fences;
@@ -501,14 +512,14 @@ active [WORKERS] proctype worker() {
 	byte k, seen, best, old;
 end:
 	do
-	:: d_step { alive[w] && gen > world[w] && member[AT(gen, w)] == incarnation[w] -> enter(w) }
+	:: d_step { ACTS(w) && gen > world[w] && member[AT(gen, w)] == incarnation[w] -> enter(w) }
 #if MUTANT == W_REPORT_EARLY
-	:: d_step { alive[w] && gen > world[w] && member[AT(gen, w)] == incarnation[w] &&
+	:: d_step { ACTS(w) && gen > world[w] && member[AT(gen, w)] == incarnation[w] &&
 		!(reported[gen] & BIT(w)) && own_gen[w] != 0 && lineage_of[gen] == own_lineage[w] ->
 		label[AT(gen, w)] = OWN_AGE(w); reported[gen] = reported[gen] | BIT(w) }
 #endif
 	/* Its source may be gone: then nothing comes of this world. */
-	:: atomic { alive[w] && phase[w] == REPORTED && SOURCE_IS_THERE(w) ->
+	:: atomic { ACTS(w) && phase[w] == REPORTED && SOURCE_IS_THERE(w) ->
 		d_step { find_base(world[w]); seen = best == w || best == WORKERS || TOLD(w) == age ||
 			(best < WORKERS && alive[best] && world[best] == world[w]);
 			k = 0; best = 0 }
@@ -516,17 +527,17 @@ end:
 		:: seen -> d_step { sync(w) }
 		:: else -> seen = 0
 		fi }
-	:: d_step { alive[w] && (PASSED(w) || (MUTANT == W_ACTIVE_EARLY && phase[w] == SYNCED)) &&
+	:: d_step { ACTS(w) && (PASSED(w) || (MUTANT == W_ACTIVE_EARLY && phase[w] == SYNCED)) &&
 		gen == world[w] && forming -> activate(w) }
-	:: d_step { alive[w] && PASSED(w) && !is_active[w] && active_gen == world[w] ->
+	:: d_step { ACTS(w) && PASSED(w) && !is_active[w] && active_gen == world[w] ->
 		is_active[w] = true }
-	:: d_step { alive[w] && phase[w] == SYNCED && own_step[w] < STEPS &&
+	:: d_step { ACTS(w) && phase[w] == SYNCED && own_step[w] < STEPS &&
 		sums[AT(world[w], w)] < BUCKETS * (own_step[w] - base_step[w] + 1) ->
 		assert(world[w] != given_up);   /* I11 */
 		sums[AT(world[w], w)]++ }
 	/* All collectives of the step are ok. What this member has of them before the last one is seen by
 	 * nobody, so it is no step of its own. */
-	:: d_step { alive[w] && PASSED(w) && (is_active[w] || MUTANT == W_OK_BEFORE_ACTIVE) &&
+	:: d_step { ACTS(w) && PASSED(w) && (is_active[w] || MUTANT == W_OK_BEFORE_ACTIVE) &&
 		own_step[w] < STEPS && sums[AT(world[w], w)] > BUCKETS * (own_step[w] - base_step[w]) ->
 		all_gave(w, (MUTANT == W_FIRST_BUCKET -> 1 : BUCKETS));
 		if
@@ -536,7 +547,7 @@ end:
 		k = 0; seen = 0 }
 #if CHECKPOINTS
 	/* The ok of a collective of this step says that all members have the step before. */
-	:: d_step { alive[w] && PASSED(w) && is_active[w] && checkpoints < CHECKPOINTS &&
+	:: d_step { ACTS(w) && PASSED(w) && is_active[w] && checkpoints < CHECKPOINTS &&
 		own_step[w] > checkpoint_steps && (own_lineage[w] == lineage || MUTANT == W_FOREIGN_CHECKPOINT) ->
 		all_gave(w, 1);
 		if
@@ -555,10 +566,21 @@ end:
 #if SALVAGE
 		own_last[w] = 0;
 #endif
+#if STALLS
+		away[w] = 0;
+#endif
 		end_life(w) }
 #endif
+#if STALLS
+	/* Its thread stops between any two actions, and it is held to be fenced. It asks before it acts
+	 * again: it goes on if its state counts, or if no world was formed meanwhile. */
+	:: d_step { ACTS(w) && stalls < STALLS -> stalls++; away[w] = gen }
+	:: d_step { alive[w] && away[w] != 0 && (carrier[w] == incarnation[w] || gen == away[w] ||
+		MUTANT == W_RETURNS_UNASKED) -> away[w] = 0 }
+	:: d_step { alive[w] && away[w] != 0 -> away[w] = 0; incarnation[w]++; end_life(w) }
+#endif
 #if FENCES
-	:: d_step { alive[w] && world[w] != 0 && fences < FENCES ->
+	:: d_step { ACTS(w) && world[w] != 0 && fences < FENCES ->
 		fences++; incarnation[w]++; end_life(w) }
 #endif
 #if RETURNS
@@ -631,7 +653,7 @@ end:
 			:: k < WORKERS ->
 				if
 				:: carrier[k] != 0 && (carrier[k] == incarnation[k] || MUTANT == W_SAME_INCARNATION) ->
-					living = living | (alive[k] << k);
+					living = living | (ACTS(k) << k);
 					overlap = overlap | (chosen & BIT(k))
 				:: else
 				fi;
