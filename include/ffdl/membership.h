@@ -89,10 +89,11 @@ struct MembershipOptions {
 // A newer world may appear at any of these points. The older world is then over.
 //
 // Threads: all methods from any thread. One task of the runtime renews the lease and, as leader,
-//          forms worlds.
+//          forms worlds; another one looks at the clock.
 // Owns: its lease. `store` and `runtime` must outlive this object.
 // Blocks: activate, wait_active, wait_world_after, publish_checkpoint and leave until their
-//         deadline; the destructor until the task's present call to the store returns.
+//         deadline; life_status and is_fenced after a standstill; the destructor until the task's
+//         present call to the store returns.
 // Errors: kCancelled once this life is over (left, fenced, reported dead, or replaced by a newer
 //         incarnation; the message names the reason). Nothing of it may act any more. Joining again
 //         is allowed, after the fence with the state: rejoin().
@@ -122,7 +123,9 @@ class FFDL_API Membership {
   // first reason only while a newer generation than its own forms.
   bool has_gone_on(const Member& member, uint64_t generation) const;
   // Returns an error if this life is over. Call it before each contribution and after each result:
-  // it also ends this life if the lease could not be renewed for `fence_after`.
+  // it also ends this life if the lease could not be renewed for `fence_after`. Blocks: if this
+  // process or machine stood still at that time, until the store has answered. At most for a fifth
+  // of `fence_after`, or for a lease if that is longer.
   Status life_status() const;
   // Returns true if this life ended at the fence.
   bool is_fenced() const;

@@ -42,6 +42,9 @@ class FFDL_API Runtime {
  public:
   virtual ~Runtime() = default;
   virtual Time now() = 0;
+  // Returns the time of a clock that also counts how long this machine was suspended; now() does
+  // not. The two have no common origin. Default: now().
+  virtual Time boottime() { return now(); }
   virtual uint64_t random() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) = 0;

@@ -150,6 +150,9 @@ inline constexpr auto kLeaseGrace = 5ms;
 // fires late by more than this, all leases are extended by the delay.
 inline constexpr auto kLeaseTick = 25ms;
 
+// A standstill of this process that is longer is logged. A busy machine causes shorter ones.
+inline constexpr auto kStandstillToLog = 1s;
+
 // A peer whose machine does not even acknowledge is abandoned after this time.
 inline constexpr auto kPeerSilentMax = 5s;
 

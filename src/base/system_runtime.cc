@@ -1,4 +1,5 @@
 #include <sys/random.h>
+#include <time.h>
 
 #include "base/mutex.h"
 #include "base/thread.h"
@@ -44,6 +45,11 @@ class SystemTask final : public Task {
 class SystemRuntime final : public Runtime {
  public:
   Time now() override { return std::chrono::steady_clock::now(); }
+  Time boottime() override {
+    timespec now{};
+    if (::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return this->now();
+    return Time(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+  }
   uint64_t random() override {
     uint64_t value = 0;
     // The kernel returns so few bytes completely and without a descriptor, once its pool is

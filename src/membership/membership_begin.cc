@@ -106,8 +106,13 @@ Status Membership::Impl::begin_life() {
   bool keeps_state = false;
   {
     MutexLock lock(mutex_);
-    renewed_ = runtime_.now();
+    clock_ = membership::LifeClock(options_, runtime_.boottime());
     keeps_state = progress_.holds.has_value();
+  }
+  if (!clock_task_) {
+    clock_task_ =
+        runtime_.spawn("ffdl-clock", [this](const StopToken& stop) { watch_clock(stop); });
+    if (!clock_task_) return base::no_thread("ffdl-clock");
   }
   // A leader without state holders waits for members that may hold a newer state.
   if (keeps_state) FFDL_RETURN_IF_ERROR(tell_progress());

@@ -50,7 +50,9 @@ Membership::Impl::Impl(Store& store, Runtime& runtime, Member self,
       self_(std::move(self)),
       options_(options),
       keys_(options.job),
-      sightings_(keys_) {}
+      sightings_(keys_),
+      clock_over_(runtime.make_event()),
+      clock_(options, runtime.boottime()) {}
 
 Membership::Impl::~Impl() {
   end(make_error(StatusCode::kCancelled, "member '{}': its object is gone", self_.id));
@@ -59,6 +61,8 @@ Membership::Impl::~Impl() {
     MutexLock lock(mutex_);
     task = std::move(task_);
   }
+  if (clock_task_) clock_task_->request_stop();  // first: an event that is set is no wait
+  clock_over_->set();
 }
 
 // --- the task ------------------------------------------------------------------------------------
@@ -78,7 +82,8 @@ void Membership::Impl::run(const StopToken& stop) {
 
 Status Membership::Impl::turn() {
   FFDL_RETURN_IF_ERROR(base::launcher_watch().check("member '{}'", self_.id));
-  FFDL_RETURN_IF_ERROR(life_status());
+  FFDL_RETURN_IF_ERROR(life_so_far());
+  note_standstill();
   if (lease_ != kNoLease && runtime_.now() >= next_beat_) FFDL_RETURN_IF_ERROR(beat());
   if (lease_ == kNoLease) FFDL_RETURN_IF_ERROR(enter());
   if (must_look_) FFDL_RETURN_IF_ERROR(look());
@@ -199,6 +204,10 @@ Status Membership::Impl::lead() {
     next.leader = self_;
     return write_world(next);
   }
+  if (const auto patience = end_of_patience()) {
+    again_ = *patience;
+    return {};
+  }
   FFDL_RETURN_IF_ERROR(read_states());
   auto decision = membership::decide_world(record, sightings_.facts(), runtime_.now(), options_);
   again_ = decision.again;
@@ -273,13 +282,6 @@ void Membership::Impl::note_record(const WorldRecord& record, Revision revision)
   wake();
 }
 
-// Ignores a renewal that began after the fence: it is too late, even if no thread has checked the
-// clock since.
-void Membership::Impl::note_renewal(Time start) {
-  MutexLock lock(mutex_);
-  if (start < renewed_ + options_.fence_after) renewed_ = start;
-}
-
 void Membership::Impl::end(Status why, bool is_fence) const {
   {
     MutexLock lock(mutex_);
@@ -314,9 +316,10 @@ Result<Membership::Impl::WorldRecord> Membership::Impl::read_record(const Entry&
   return record;
 }
 
-Status Membership::Impl::change_world(std::string_view doing, Time deadline, const Change& change) {
+Status Membership::Impl::change_world(std::string_view doing, Time deadline, const Change& change,
+                                      Status (Impl::*life)() const) {
   while (true) {
-    FFDL_RETURN_IF_ERROR(life_status());
+    FFDL_RETURN_IF_ERROR((this->*life)());
     auto entry = store_.get(keys_.world());
     Status outcome = entry.status();
     if (entry.ok()) {
@@ -351,12 +354,12 @@ Status Membership::Impl::wait_for(std::string_view doing, Time deadline, Done&& 
     event->reset();  // before the read: any later change sets the event again
     outcome = life_status();
     bool is_done = false;
-    Time fence;
+    Duration rest{};  // until the life's status may change
     {
       MutexLock lock(mutex_);
       waiters_.insert(event);
       is_done = done(view_);
-      fence = renewed_ + options_.fence_after;
+      rest = clock_.next() - runtime_.boottime();
     }
     if (!outcome.ok() || is_done) break;
     if (runtime_.now() >= deadline) {
@@ -366,7 +369,7 @@ Status Membership::Impl::wait_for(std::string_view doing, Time deadline, Done&& 
                            doing, options_.job);
       break;
     }
-    event->wait_until(std::min(deadline, fence));
+    event->wait_until(std::min(deadline, runtime_.now() + rest));
   }
   MutexLock lock(mutex_);
   waiters_.erase(event);
@@ -388,32 +391,6 @@ bool Membership::Impl::is_leader() const {
 bool Membership::Impl::is_candidate(const Member& member) const {
   MutexLock lock(mutex_);
   return contains(view_.candidates, member);
-}
-
-Status Membership::Impl::life_status() const {
-  const Time now = runtime_.now();
-  bool fenced = false;
-  {
-    MutexLock lock(mutex_);
-    if (!over_.ok()) return over_;
-    fenced = now >= renewed_ + options_.fence_after;
-  }
-  if (!fenced) return {};
-  constexpr bool is_fence = true;
-  end(make_error(StatusCode::kCancelled,
-                 "member '{}': the store did not answer for {} s, so other members may continue "
-                 "without this member; join again",
-                 self_.id,
-                 std::chrono::duration_cast<std::chrono::seconds>(options_.fence_after).count()),
-      is_fence);
-  MutexLock lock(mutex_);
-  return over_;
-}
-
-bool Membership::Impl::is_fenced() const {
-  const bool is_over = !life_status().ok();
-  MutexLock lock(mutex_);
-  return is_over && is_fenced_;
 }
 
 Result<World> Membership::Impl::wait_world_after(uint64_t generation, Time deadline) {

@@ -11,6 +11,7 @@
 #include "ffdl/membership.h"
 #include "membership/decide_world.h"
 #include "membership/keys.h"
+#include "membership/life_clock.h"
 #include "membership/membership_observer.h"
 #include "membership/round_trips.h"
 
@@ -37,6 +38,7 @@ class Membership::Impl {
   bool is_candidate(const Member& member) const;
   bool has_gone_on(const Member& member, uint64_t generation) const;
   void note_missed(const std::vector<Member>& members, uint64_t generation) FFDL_REQUIRES(mutex_);
+  // Blocks: after a standstill, until the store has decided about this life, or did not answer.
   Status life_status() const;
   bool is_fenced() const;
   Result<World> wait_world_after(uint64_t generation, Time deadline);
@@ -84,6 +86,11 @@ class Membership::Impl {
     std::map<std::string, membership::Advance> advances{};  // keyed by id
     std::map<std::string, Missed> missed{};                 // keyed by id
   };
+  // A renewal of the lease that has begun.
+  struct Renewal {
+    Time start{};             // as Runtime::boottime()
+    uint64_t generation = 0;  // the newest known
+  };
   // The part of a candidate's record beside its identity.
   struct Wishes {
     bool leaving = false;
@@ -95,8 +102,10 @@ class Membership::Impl {
   // Returns the record to write instead; none: no change is needed.
   using Change = std::function<Result<std::optional<WorldRecord>>(const WorldRecord&)>;
 
-  // --- the task ---
+  // --- the tasks ---
   void run(const StopToken& stop);
+  // Looks at the clock.
+  void watch_clock(const StopToken& stop);
   Status turn();
   Status begin_life();
   Status begin_next_life(const Member& earlier, const std::function<bool()>& is_wanted);
@@ -107,6 +116,9 @@ class Membership::Impl {
   Status take_incarnation();
   Status enter_first();
   Status enter();
+  // Asks the store, before others can see this member again, whether it may return.
+  Status check_return_to() const;
+  Result<std::optional<WorldRecord>> return_to(const WorldRecord& record) const;
   // Warns once in this life if the lease is too short for the round trips to the store.
   void judge_lease(bool has_ended);
   Status beat();
@@ -124,6 +136,9 @@ class Membership::Impl {
   Status replaced_by(uint64_t incarnation) const;
   bool is_anyone_of_it_here() const;
   Status lead();
+  // Returns when a leader judges the others again after it stood still, as they may have, too.
+  std::optional<Time> end_of_patience() const;
+  void note_standstill();
   Status read_states();
   void warn_of_left_out(const membership::WorldDecision& decision);
   Status check_lost_state();
@@ -135,15 +150,21 @@ class Membership::Impl {
   void note_record(const WorldRecord& record, Revision revision);
   // Parses the entry's record, unless it is the newest one seen, and notes it.
   Result<WorldRecord> read_record(const Entry& entry);
-  void note_renewal(Time start);
+  Renewal begin_renewal() const;
+  void note_renewal(const Renewal& renewal);
+  // As life_status(), but returns ok at once while the store is asked.
+  Status life_so_far() const;
+  void end_at_fence(std::string_view why) const;
   // Does the part of leave() that writes nothing to the store.
   Status end_by_leaving(Time deadline);
   // Ends this life, unless it has ended already.
   void end(Status why, bool is_fence = false) const;
   void wake() const;
   void pause(Time deadline);
-  // Errors: those of `change`; kNotFound (there is no world), kTimeout.
-  Status change_world(std::string_view doing, Time deadline, const Change& change);
+  // `life`: checks this life before each attempt. Errors: those of `change` and of `life`;
+  // kNotFound (there is no world), kTimeout.
+  Status change_world(std::string_view doing, Time deadline, const Change& change,
+                      Status (Impl::*life)() const = &Impl::life_status);
   template <class Done>
   Status wait_for(std::string_view doing, Time deadline, Done&& done);
 
@@ -170,18 +191,22 @@ class Membership::Impl {
   membership::Reached reached_{};
   std::string reason_;
   std::vector<Member> left_out_;  // already named in a warning
+  Duration stood_still_{};        // that was counted against no other member
+  const std::unique_ptr<Event> clock_over_;
 
   mutable base::Mutex mutex_;
   View view_ FFDL_GUARDED_BY(mutex_);
   Wishes wishes_ FFDL_GUARDED_BY(mutex_){};
-  Time renewed_ FFDL_GUARDED_BY(mutex_){};
+  mutable membership::LifeClock clock_ FFDL_GUARDED_BY(mutex_);
+  uint64_t renewed_generation_ FFDL_GUARDED_BY(mutex_) = 0;  // known at the last renewal
   membership::Progress progress_ FFDL_GUARDED_BY(mutex_){};
   mutable Status over_ FFDL_GUARDED_BY(mutex_);
   mutable bool is_fenced_ FFDL_GUARDED_BY(mutex_) = false;  // the fence is why it is over
   // Shared, since events are set without the mutex; the waiting caller may have returned by then.
-  std::set<std::shared_ptr<Event>> waiters_ FFDL_GUARDED_BY(mutex_);
+  mutable std::set<std::shared_ptr<Event>> waiters_ FFDL_GUARDED_BY(mutex_);
   bool must_tell_departure_ FFDL_GUARDED_BY(mutex_) = false;  // leave() has ended this life
   std::unique_ptr<Task> task_ FFDL_GUARDED_BY(mutex_);
+  std::unique_ptr<Task> clock_task_;  // set before there is a second thread
 };
 
 }  // namespace ffdl

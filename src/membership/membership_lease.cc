@@ -48,27 +48,56 @@ void Membership::Impl::judge_lease(bool has_ended) {
 // been counted as absent. If the job may start over because of that, the new lease is valid only
 // once the record has changed. So one of the two writes fails.
 Status Membership::Impl::enter() {
+  const Renewal renewal = begin_renewal();
   const Time start = runtime_.now();
+  if (has_lapsed_) FFDL_RETURN_IF_ERROR(check_return_to());
   FFDL_ASSIGN_OR_RETURN(const LeaseId lease, store_.grant_lease(options_.lease));
   round_trips_.add(runtime_.now() - start);
   const Status put = put_candidate(lease);
   if (put.code() == StatusCode::kNotFound) judge_lease(true);
   FFDL_RETURN_IF_ERROR(put);
   if (has_lapsed_) {
-    const Status written =
-        change_world("return to", start + options_.lease,
-                     [&](const WorldRecord& record) -> Result<std::optional<WorldRecord>> {
-                       if (!contains(record.state_holders, self_))
-                         return std::optional<WorldRecord>();
-                       return std::optional<WorldRecord>(record);
-                     });
+    const Status written = change_world(
+        "return to", start + options_.lease,
+        [&](const WorldRecord& record) { return return_to(record); }, &Impl::life_so_far);
     if (!written.ok() && written.code() != StatusCode::kNotFound) return written;
   }
   lease_ = lease;
   next_beat_ = start + options_.heartbeat;
   told_progress_ = {};
-  note_renewal(start);
+  note_renewal(renewal);
   return {};
+}
+
+Status Membership::Impl::check_return_to() const {
+  {
+    MutexLock lock(mutex_);
+    const auto standing = clock_.look(runtime_.boottime());
+    if (standing != membership::LifeClock::Standing::kAsks) return {};
+  }
+  const auto entry = store_.get(keys_.world());
+  if (entry.status().code() == StatusCode::kNotFound) return {};
+  FFDL_RETURN_IF_ERROR(Status(entry.status()));
+  FFDL_ASSIGN_OR_RETURN(const WorldRecord record, membership::parse_world(entry->value));
+  return return_to(record).status();
+}
+
+// Returns the record to write when this member returns. A state holder of the record confirms it
+// so: no lineage has begun without it. Another member has nothing to confirm. But after a
+// standstill that reached the fence, it may have been a state holder of a world that is given up.
+Result<std::optional<Membership::Impl::WorldRecord>> Membership::Impl::return_to(
+    const WorldRecord& record) const {
+  if (contains(record.state_holders, self_)) return std::optional<WorldRecord>(record);
+  std::string stood;
+  {
+    MutexLock lock(mutex_);
+    const bool asks = clock_.look(runtime_.boottime()) == membership::LifeClock::Standing::kAsks;
+    if (!asks || record.generation == renewed_generation_) return std::optional<WorldRecord>();
+    stood = clock_.why_not_renewed();
+  }
+  end_at_fence(
+      fmt::format("{}, and generation {} was formed without it", stood, record.generation));
+  return life_so_far();
 }
 
 Status Membership::Impl::put_candidate(LeaseId lease) {
@@ -96,6 +125,7 @@ Status Membership::Impl::put_candidate(LeaseId lease) {
 }
 
 Status Membership::Impl::beat() {
+  const Renewal renewal = begin_renewal();
   const Time start = runtime_.now();
   const Status kept = store_.keep_alive(lease_);
   if (kept.ok() || kept.code() == StatusCode::kNotFound) {
@@ -108,7 +138,7 @@ Status Membership::Impl::beat() {
     return {};
   }
   FFDL_RETURN_IF_ERROR(kept);
-  note_renewal(start);
+  note_renewal(renewal);
   next_beat_ = start + options_.heartbeat;
   FFDL_RETURN_IF_ERROR(tell_wishes());
   FFDL_RETURN_IF_ERROR(tell_progress());

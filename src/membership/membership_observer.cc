@@ -293,6 +293,12 @@ void MembershipObserver::update_states(std::span<const Entry> entries, Time now)
   facts_.states = std::move(states);
 }
 
+void MembershipObserver::forgive(Duration standstill, Time now) {
+  for (auto& [id, lag] : lags_) {
+    if (lag.since) lag.since = std::min(now, *lag.since + standstill);
+  }
+}
+
 void MembershipObserver::update_progress(std::span<const Entry> entries, Time now,
                                          Duration step_timeout) {
   if (!record_) return;

@@ -98,6 +98,8 @@ class MembershipObserver {
   Status update(std::span<const Entry> entries, Time now);
   // Updates stalled candidates; `entries` is every entry under Keys::all_progress().
   void update_progress(std::span<const Entry> entries, Time now, Duration step_timeout);
+  // Lets the time in which this process stood still count against no candidate.
+  void forgive(Duration standstill, Time now);
   // Returns true if no state holder is a candidate, though a world was active. The next lineage
   // then begins, or has begun, with the newest state that a member holds.
   bool lacks_state_holders() const;

@@ -101,6 +101,26 @@ TEST_F(MembershipObserverTest, WhoIsGoneIsLostUnlessItHasLeft) {
   EXPECT_FALSE(facts.is_lost({"d", 2}));
 }
 
+// The leader stood still: so may have the member that is behind.
+TEST_F(MembershipObserverTest, AStandstillOfTheLeaderMakesNobodyStalled) {
+  for (const char* id : {"a", "b"}) put_candidate(id, 1);
+  put_world({{"a", 1}, {"b", 1}});
+  put_progress("b", 1, 3);
+  look(1s);
+  sightings_.forgive(600s, at(602s));
+  look(602s);
+  EXPECT_FALSE(candidate("a").stalled);
+  look(610s);
+  EXPECT_FALSE(candidate("a").stalled);
+  look(611s);
+  EXPECT_TRUE(candidate("a").stalled);
+  sightings_.forgive(600s, at(700s));  // no time in the future
+  look(705s);
+  EXPECT_FALSE(candidate("a").stalled);
+  look(710s);
+  EXPECT_TRUE(candidate("a").stalled);
+}
+
 TEST_F(MembershipObserverTest, ACandidateIsKnownSinceItsFirstKey) {
   put_candidate("a", 1);
   look(1s);

@@ -48,6 +48,9 @@ def test_a_job_that_stood_still_for_longer_than_its_fence_loses_no_step(trial):
     trial.wait_for_all()
     for log, many in zip(logs, seen):
         assert min(steps(log)[many:]) >= before - 1
+        # It did not wait for the store: it was the worker itself that stood still.
+        assert "this process stood still for " in log.read_text()
+        assert "the store did not answer" not in log.read_text()
     trial.end()
 
 

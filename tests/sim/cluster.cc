@@ -201,13 +201,28 @@ class Cluster {
     if (epochs_ > 0 && ends_it && !has_others()) return;
     const Duration now = runtime_.elapsed();
     if (kind == kKill) kill(*worker);
-    if (kind == kPause)
-      worker->node().pause_until(now + runtime_.up_to(runtime_.chance(0.5) ? 400ms : 4s));
+    if (kind == kPause) pause(*worker);
     if (kind == kCutOff)
       worker->store().cut_off_until(now + runtime_.up_to(runtime_.chance(0.5) ? 400ms : 4s));
     if (kind == kEndLease) end_lease_of(worker->id());
     if (kind == kLeave) worker->ask_to_leave();
     if (kind == kTakeOver) start_new(worker->id());
+  }
+
+  // Stops a process for up to two fences, and at times most of the job with it.
+  void pause(Process& worker) {
+    const Duration until =
+        runtime_.elapsed() + runtime_.up_to(runtime_.chance(0.5) ? 400ms : 2 * fence());
+    worker.node().pause_until(until);
+    if (!runtime_.chance(0.3)) return;
+    for (const auto& other : workers_) {
+      if (other->node().is_killed() || !runtime_.chance(0.8)) continue;
+      other->node().pause_until(until + runtime_.up_to(20ms));
+    }
+  }
+  Duration fence() const {
+    const MembershipOptions& options = shared_.options;
+    return options.fence_after + options.fence_margin + options.lease;
   }
 
   // Returns true if the job keeps other members. An epoch takes long beside the life of a job whose

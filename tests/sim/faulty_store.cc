@@ -115,11 +115,16 @@ Result<Revision> FaultyStore::wait_change(std::string_view prefix, Revision afte
 }
 
 Result<LeaseId> FaultyStore::grant_lease(Duration ttl) {
+  if (!renewed_) renewed_ = node_.now();  // of its first life
   return call([&] { return inner_.grant_lease(ttl); });
 }
 
 Status FaultyStore::keep_alive(LeaseId lease) {
-  return call([&] { return inner_.keep_alive(lease); });
+  const Time start = node_.now();
+  const Status kept = call([&] { return inner_.keep_alive(lease); });
+  if (mutant_ == Mutant::kReturnsUnasked && kept.code() == StatusCode::kNotFound) return {};
+  if (kept.ok()) renewed_ = start;
+  return kept;
 }
 
 Status FaultyStore::end_lease(LeaseId lease) {

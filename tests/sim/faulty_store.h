@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "ffdl/store.h"
 #include "sim/mutants.h"
@@ -37,6 +38,12 @@ class FaultyStore final : public Store {
 
   void cut_off_until(Duration at) { cut_off_until_ = at; }
 
+  // Returns true if the member has renewed its lease within that time, by its own clock. Its life
+  // is not past its fence then.
+  bool has_renewed_within(Duration fence_after) const {
+    return renewed_ && node_.now() < *renewed_ + fence_after;
+  }
+
   bool is_cut_off() const { return faults_.store_is_away || runtime_.elapsed() < cut_off_until_; }
 
   Result<Entry> get(std::string_view key) override;
@@ -65,6 +72,7 @@ class FaultyStore final : public Store {
   const Mutant mutant_;
   const OnWorld on_world_;
   Duration cut_off_until_{};
+  std::optional<Time> renewed_;
 };
 
 }  // namespace ffdl::sim

@@ -18,6 +18,7 @@ enum class Mutant {
   kNoCompare,          // A10: the record is put without a comparison
   kLeaseProvesDeath,   // A11: an ended lease is taken for a death
   kIgnoresFence,       // A11: a member that cannot renew continues
+  kReturnsUnasked,     // A11: a member whose lease ended while it stood still takes it for valid
   kForeignCheckpoint,  // A11: a checkpoint of any lineage is published
   kOlderCheckpoint,    // A11: a checkpoint is published over a newer one
   kNoCarrierGoesBack,  // a world that goes back to a checkpoint needs no state holder
@@ -52,6 +53,7 @@ inline constexpr std::array kMutants = {
     MutantName{Mutant::kNoCompare, "no-compare"},
     MutantName{Mutant::kLeaseProvesDeath, "lease-proves-death"},
     MutantName{Mutant::kIgnoresFence, "ignores-fence"},
+    MutantName{Mutant::kReturnsUnasked, "returns-unasked"},
     MutantName{Mutant::kForeignCheckpoint, "foreign-checkpoint"},
     MutantName{Mutant::kOlderCheckpoint, "older-checkpoint"},
     MutantName{Mutant::kNoCarrierGoesBack, "no-carrier-goes-back"},

@@ -100,7 +100,8 @@ class SessionWorker final : public Process {
 
   const Member* self() const override { return session_ ? &session_->self() : nullptr; }
   bool may_use_state() const override {
-    return !node_.is_killed() && session_ && session_->life_status().ok();
+    return !node_.is_killed() && store_->has_renewed_within(shared_.options.fence_after) &&
+           session_ && session_->life_status().ok();
   }
   uint64_t applied_steps() const override { return session_ ? session_->stats().steps : 0; }
   bool is_finishing() const override { return is_finishing_; }

@@ -100,6 +100,8 @@ Time SimNode::now() {
   return Time(zero_ + elapsed + elapsed / 10'000 * drift_);
 }
 
+Time SimNode::boottime() { return runtime_.current()->node == this ? now() : Time(); }
+
 Duration SimNode::when(Time time) const {
   if (time == kNoDeadline) return kNever;
   const Duration wanted = time.time_since_epoch() - zero_;

@@ -29,7 +29,8 @@ Worker::Worker(Shared& shared, SimNode& node, std::unique_ptr<FaultyStore> store
 }
 
 bool Worker::may_use_state() const {
-  return !node_.is_killed() && membership_ && membership_->life_status().ok();
+  return !node_.is_killed() && store_->has_renewed_within(shared_.options.fence_after) &&
+         membership_ && membership_->life_status().ok();
 }
 
 void Worker::run() {

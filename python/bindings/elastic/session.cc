@@ -437,7 +437,11 @@ void bind_session_rest(py::class_<SessionHandle>& session) {
           "Requests to leave: end_step() continues as before until it returns LEFT. From any\n"
           "thread, and from the handler of a signal.")
       .def(
-          "life_status", [](const SessionHandle& handle) { check(handle.use().life_status()); },
+          "life_status",
+          [](const SessionHandle& handle) {
+            const Session& used = handle.use();
+            check(without_lock([&] { return used.life_status(); }));
+          },
           "Raises the errors of the calls above if this life of the member is over.")
       .def_property_readonly("self", [](const SessionHandle& h) { return h.use().self(); })
       .def_property_readonly("world", [](const SessionHandle& h) { return h.use().world(); })

@@ -76,7 +76,8 @@ Result<Entry> WorldChange::recover(Old old) {
   const Duration limit = held_.is_last()
                              ? std::min(options_.recovery_timeout, options_.membership.fence_after)
                              : options_.recovery_timeout;
-  const Time deadline = runtime_.now() + limit;
+  Time seen = runtime_.now();
+  Time deadline = seen + limit;
   // The store detects a death, and a world forms without a request.
   const Duration patience = 2 * options_.membership.lease;
   Time ask_at = runtime_.now() + patience;
@@ -84,11 +85,16 @@ Result<Entry> WorldChange::recover(Old old) {
   bool may_ask = old == Old::kAbort;
   while (true) {
     FFDL_RETURN_IF_ERROR(life_.look());
+    // A longer gap than this is a standstill of this process, in which no deadline was missed.
+    const Time now = runtime_.now();
+    if (now - seen > patience) deadline += now - seen;
+    seen = now;
     Membership& membership = life_.membership();
     const Status living = membership.life_status();
     if (!living.ok()) {
       if (!life_.may_come_back()) return living;
       FFDL_RETURN_IF_ERROR(come_back(deadline));
+      seen = runtime_.now();
       continue;  // that life may be over, too
     }
     FFDL_ASSIGN_OR_RETURN(const bool is_at_end, find_end());
@@ -102,7 +108,6 @@ Result<Entry> WorldChange::recover(Old old) {
     membership.report_state(held_.state());
     // Reports that this member waits for a world, and is not behind other members.
     membership.report_progress(membership.world().generation, 0);
-    const Time now = runtime_.now();
     auto next =
         connector_->wait_after(failed, std::min<Time>(deadline, now + base::kStandingInterval));
     if (next.ok()) {
@@ -111,7 +116,8 @@ Result<Entry> WorldChange::recover(Old old) {
       if (entry.ok() || life_.is_final(entry.status())) return entry;
       base::log_warning("generation {} did not begin: {}", failed, entry.status().message());
       abort();
-      ask_at = runtime_.now() + patience;
+      seen = runtime_.now();
+      ask_at = seen + patience;
       may_ask = true;
       continue;
     }

@@ -356,6 +356,12 @@ void Server::notice_standstill() {
   const Time now = runtime_.now();
   const Duration late = tick_due_ ? now - *tick_due_ : Duration::zero();
   if (late > base::kLeaseTick) service_.prolong_leases(late);
+  if (late > base::kStandstillToLog) {
+    base::log_warning(
+        "serve the store in '{}': this process stood still for {} s; each lease lasts so much "
+        "longer",
+        options_.folder, std::chrono::round<std::chrono::seconds>(late).count());
+  }
   if (!tick_due_ || late > base::kLeaseTick) tick_due_ = now;
   *tick_due_ += base::kLeaseTick;
   if (service_.next_end() == kNoDeadline) return tick_due_.reset();

@@ -1,15 +1,22 @@
 #include "elastic/session/world_change.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "elastic/session/session_connect.h"
+#include "membership/keys.h"
+#include "support/exit_code.h"
+#include "support/fork_child.h"
 #include "support/small_model.h"
 #include "support/started_program.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
+#include "support/temp_folder.h"
 #include "support/times.h"
 
 namespace ffdl::elastic {
@@ -86,6 +93,38 @@ class WorldChangeTest : public ::testing::Test {
  protected:
   const std::unique_ptr<Store> store_ = open_store("mem://", system_runtime()).value();
 };
+
+SessionOptions options_of_two(const std::string& id, Scribe& scribe) {
+  SessionOptions options = options_of(id, scribe);
+  options.membership.min_workers = 2;
+  options.membership.lease = std::chrono::seconds(1);
+  options.recovery_timeout = std::chrono::seconds(10);
+  return options;
+}
+
+// It stands still for longer than it would wait for a second member.
+TEST(StandingStill, AMemberThatWaitsForAWorldHasMissedNoDeadline) {
+  const TempFolder folder;
+  const std::string url = "file://" + folder.file("store");
+  const pid_t waiting = testing::fork_child();
+  if (waiting == 0) {
+    Scribe scribe{1};
+    SmallModel model;
+    auto store = open_store(url, system_runtime());
+    const auto opened = Session::open(options_of_two("a", scribe), model, **store);
+    ::_exit(opened.ok() ? 0 : 1);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto store, open_store(url, system_runtime()));
+  ASSERT_TRUE(comes_true([&] { return store->get(membership::Keys("job").leader()).ok(); }));
+  testing::stop_process(waiting);
+  system_runtime().make_event()->wait_until(deadline_in(std::chrono::seconds(11)));
+  ::kill(waiting, SIGCONT);
+  Scribe scribe{1};
+  SmallModel model;
+  const auto opened = Session::open(options_of_two("b", scribe), model, *store);
+  EXPECT_OK(opened);
+  EXPECT_EQ(testing::exit_code(waiting), 0);
+}
 
 TEST_F(WorldChangeTest, ANewcomerReceivesTheStateAndTheHolderKeepsIt) {
   Changing a(*store_, "a");
