@@ -114,11 +114,12 @@ Status run_autoscale(const AutoscaleArguments& arguments, int& exit_code) {
   StopSource stop;
   std::atomic<int> signalled = 0;
   LastResort last_resort([] { return true; }, end);  // the store may not answer
-  const HandledSignals handled(*watch, [&](int signal) {
+  const auto on_end = [&](int signal) {
     if (signalled.exchange(signal) != 0) return end(signal);
     last_resort.begin(signal);
     stop.request_stop();
-  });
+  };
+  const HandledSignals handled(*watch, {.on_end = on_end});
   const Status ended = run_autoscaler(*store, system_runtime(),
                                       {.when_full = arguments.when_full,
                                        .interval = to_duration(arguments.interval_s),

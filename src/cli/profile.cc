@@ -114,10 +114,10 @@ void add_profile_command(CLI::App& app, Status& outcome, int& exit_code) {
       "end. Standard output contains the program's output, and then the profile. To separate the\n"
       "profile from the program's output, use --output or --log-dir.\n\n"
       "Exit codes:\n"
-      "  0         every number of workers was measured\n"
-      "  1         a number of workers was not measured\n"
-      "  2         the command line is wrong\n"
-      "  130, 143  ended by SIGINT (130) or SIGTERM (143)\n\n"
+      "  0              every number of workers was measured\n"
+      "  1              a number of workers was not measured\n"
+      "  2              the command line is wrong\n"
+      "  129, 130, 143  ended by SIGHUP (129), SIGINT (130) or SIGTERM (143)\n\n"
       "Example:\n  ffdl profile --workers 1:4 --output digits.json train.py\n"
       "  ffdl plan --workers 8 --jobs digits.json");
   command->callback([arguments, &outcome, &exit_code] {

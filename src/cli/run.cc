@@ -71,6 +71,7 @@ class CountingLauncher final : public launch::Launcher {
   Status stop(std::string_view name, Duration grace) override {
     return launcher_.stop(name, grace);
   }
+  void suspend(const std::function<void()>& meanwhile) override { launcher_.suspend(meanwhile); }
   std::optional<launch::WorkerExit> poll_exit() override {
     auto exit = launcher_.poll_exit();
     if (exit) --running_;
@@ -111,7 +112,7 @@ Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const RunPlan& plan,
   JobRequest request{.name = options.job, .sizes = plan.sizes};
   if (!plan.on_node.empty()) request.only_nodes = {plan.on_node};
   FFDL_ASSIGN_OR_RETURN(auto ticket, JobTicket::enter(store, system_runtime(), request));
-  const HandledSignals handled(watch, [&](int signal) { signalled = signal; });
+  const HandledSignals handled(watch, {.on_end = [&](int signal) { signalled = signal; }});
   print(stderr, "ffdl: job '{}' waits for 'ffdl autoscale' to admit it\n", options.job);
   while (signalled == 0) {
     const auto admitted = ticket->wait_until_admitted(deadline_in(kInterruptCheckInterval));
@@ -124,6 +125,18 @@ Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const RunPlan& plan,
   return Status(StatusCode::kCancelled,
                 fmt::format("run job '{}': it was stopped while it waited for 'ffdl autoscale'",
                             options.job));
+}
+
+// Stops this process and its workers. The terminal stops only this one, as each worker is in a
+// process group of its own.
+void stop_with_workers(CountingLauncher& launcher) {
+  Duration stood{};
+  launcher.suspend([&] {
+    print(stderr, "ffdl: stopped, with {} workers; continue with 'fg' or SIGCONT\n",
+          launcher.running());
+    stood = stand_still();
+  });
+  print(stderr, "ffdl: goes on, after {} s\n", stood / std::chrono::seconds(1));
 }
 
 // Supervises the job. `folder` is removed if the process ends at once; empty: none is.
@@ -142,7 +155,7 @@ Status supervise(const launch::SupervisorOptions& options, Store& store, bool ot
   }
   // Another process may serve the store: a node's lease ends what this node would tell it.
   LastResort last_resort([&] { return launcher.running() == 0; }, end_run(folder));
-  const auto on_signal = [&](int signal) {
+  const auto on_end = [&](int signal) {
     int none = 0;
     const bool is_first = signalled.compare_exchange_strong(none, signal);
     print(stderr, "ffdl: {}; {}\n", ::strsignal(signal),
@@ -153,7 +166,8 @@ Status supervise(const launch::SupervisorOptions& options, Store& store, bool ot
     is_killed = true;
     supervisor->kill();
   };
-  const HandledSignals handled(watch, on_signal);
+  const HandledSignals handled(
+      watch, {.on_end = on_end, .on_stop = [&] { stop_with_workers(launcher); }});
   std::shared_ptr<void> companion;
   if (beside) {
     FFDL_ASSIGN_OR_RETURN(companion, beside(store, *supervisor, options));
@@ -341,7 +355,7 @@ Status run_job(const RunArguments& given, const Beside& beside, std::atomic<int>
   const std::string goes = !is_named               ? folder.path()
                            : plan.etcd_members > 0 ? etcd_folder(folder)
                                                    : "";
-  const HandledSignals handled(*watch, end_run(goes));
+  const HandledSignals handled(*watch, {.on_end = end_run(goes)});
   Status outcome;
   bool keeps_record = false;
   {
@@ -544,15 +558,16 @@ void add_run_command(CLI::App& app, Status& outcome, int& exit_code) {
   add_run_options(*command, *arguments);
   add_steering(*command, *arguments);
   command->footer(
-      "Python runs a program whose name ends in .py. The first SIGINT or SIGTERM asks the workers\n"
-      "to end; the second kills the workers. docs/guide/launch.md lists the environment variables\n"
-      "of a worker. If a node has several workers and OMP_NUM_THREADS is not set, 'ffdl run' sets\n"
+      "Python runs a program whose name ends in .py. The first SIGINT, SIGTERM or SIGHUP asks the\n"
+      "workers to end; the second kills the workers. SIGTSTP (Ctrl-Z) also stops the workers, and\n"
+      "SIGCONT (fg) continues them. docs/guide/launch.md lists the environment variables of a\n"
+      "worker. If a node has several workers and OMP_NUM_THREADS is not set, 'ffdl run' sets\n"
       "OMP_NUM_THREADS to 1, as torchrun does.\n\n"
       "Exit codes:\n"
-      "  0         all workers finished\n"
-      "  1         fewer than MIN workers are left, or the job could not be run\n"
-      "  2         the command line is wrong\n"
-      "  130, 143  ended by SIGINT (130) or SIGTERM (143)\n\n"
+      "  0              all workers finished\n"
+      "  1              fewer than MIN workers are left, or the job could not be run\n"
+      "  2              the command line is wrong\n"
+      "  129, 130, 143  ended by SIGHUP (129), SIGINT (130) or SIGTERM (143)\n\n"
       "Examples:\n  ffdl run --workers 4 ./train --epochs 3\n"
       "  ffdl run --job digits --workers 1:4 train.py\n"
       "  ffdl run --job digits --nnodes 3 --rdzv-endpoint node0 train.py     (on three hosts)\n"

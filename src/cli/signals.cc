@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -23,11 +24,19 @@ namespace {
 // For a store of another process to learn how a command ended.
 constexpr Duration kTellPatience = std::chrono::milliseconds(600);
 
+bool is_ignored(int signal) {
+  struct sigaction action = {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Returns the signals that are blocked. A blocked signal would be read even if it is ignored.
 sigset_t watched() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGCONT}) sigaddset(&set, signal);
+  for (const int signal : {SIGHUP, SIGTSTP}) {
+    if (!is_ignored(signal)) sigaddset(&set, signal);
+  }
   return set;
 }
 
@@ -45,7 +54,18 @@ void block_file_size_signal() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-Result<std::unique_ptr<SignalWatch>> SignalWatch::start(std::function<void(int signal)> on_signal) {
+Duration stand_still() {
+  const Time begin = system_runtime().now();
+  sigset_t going_on;
+  sigemptyset(&going_on);
+  sigaddset(&going_on, SIGCONT);
+  const timespec none = {};
+  // The kernel drops a pending SIGCONT with the next stop, so that nothing would end that stop.
+  if (::sigtimedwait(&going_on, nullptr, &none) != SIGCONT) ::raise(SIGSTOP);
+  return system_runtime().now() - begin;
+}
+
+Result<std::unique_ptr<SignalWatch>> SignalWatch::start(std::function<void(int signal)> on_end) {
   auto started = std::unique_ptr<SignalWatch>(new SignalWatch);
   SignalWatch* const watch = started.get();
   const sigset_t set = watched();
@@ -54,15 +74,14 @@ Result<std::unique_ptr<SignalWatch>> SignalWatch::start(std::function<void(int s
   if (watch->signals_ < 0 || watch->end_ < 0) {
     return base::system_failure("wait for signals", errno, "try again", StatusCode::kExhausted);
   }
-  watch->call_instead(std::move(on_signal));
+  watch->call_instead({.on_end = std::move(on_end)});
   const auto body = [watch](const StopToken& stop) {
     while (!stop.stop_requested()) {
       std::array<pollfd, 2> ready = {{{watch->signals_, POLLIN, 0}, {watch->end_, POLLIN, 0}}};
       ::poll(ready.data(), ready.size(), -1);
       signalfd_siginfo signal{};
       if (::read(watch->signals_, &signal, sizeof signal) == sizeof signal) {
-        const base::MutexLock lock(watch->mutex_);
-        watch->on_signal_(static_cast<int>(signal.ssi_signo));
+        watch->handle(static_cast<int>(signal.ssi_signo));
       }
     }
   };
@@ -73,10 +92,15 @@ Result<std::unique_ptr<SignalWatch>> SignalWatch::start(std::function<void(int s
                 "raise 'ulimit -u'");
 }
 
-std::function<void(int signal)> SignalWatch::call_instead(
-    std::function<void(int signal)> on_signal) {
+void SignalWatch::handle(int signal) {
+  if (signal == SIGCONT) return;  // the kernel has continued this process
   const base::MutexLock lock(mutex_);
-  return std::exchange(on_signal_, std::move(on_signal));
+  signal == SIGTSTP ? actions_.on_stop() : actions_.on_end(signal);
+}
+
+SignalActions SignalWatch::call_instead(SignalActions actions) {
+  const base::MutexLock lock(mutex_);
+  return std::exchange(actions_, std::move(actions));
 }
 
 SignalWatch::~SignalWatch() {
@@ -100,8 +124,8 @@ std::function<void(int signal)> end_at_once(std::string state, std::string folde
   };
 }
 
-HandledSignals::HandledSignals(SignalWatch& watch, std::function<void(int signal)> on_signal)
-    : watch_(watch), before_(watch.call_instead(std::move(on_signal))) {}
+HandledSignals::HandledSignals(SignalWatch& watch, SignalActions actions)
+    : watch_(watch), before_(watch.call_instead(std::move(actions))) {}
 
 HandledSignals::~HandledSignals() { watch_.call_instead(std::move(before_)); }
 

@@ -22,6 +22,10 @@
 namespace ffdl::launch {
 namespace {
 
+// Interval at which the launcher looks at the clock while it waits for a worker that is to end.
+// After a longer pause than twice this one, this process stood still.
+constexpr Duration kClockInterval = std::chrono::milliseconds(500);
+
 // Starts workers. The kernel signals a child when the thread that started it ends. So one thread,
 // which lives as long as the launcher, starts them all.
 class LocalLauncher final : public Launcher {
@@ -67,10 +71,22 @@ class LocalLauncher final : public Launcher {
         return {};
       }
       ::kill(worker.process, SIGTERM);
-      worker.kill_at = std::min<Time>(worker.kill_at, system_runtime().now() + grace);
+      const Time now = system_runtime().now();
+      allow_for_standstill(now);
+      worker.kill_at = std::min<Time>(worker.kill_at, now + grace);
     }
     wake();
     return {};
+  }
+
+  void suspend(const std::function<void()>& meanwhile) override {
+    const base::MutexLock no_start(start_mutex_);
+    const base::MutexLock lock(mutex_);
+    const Time begin = system_runtime().now();
+    for (const auto& [name, worker] : workers_) ::kill(-worker.process, SIGSTOP);
+    meanwhile();
+    for (const auto& [name, worker] : workers_) ::kill(-worker.process, SIGCONT);
+    move_deadlines(system_runtime().now() - begin);
   }
 
   std::optional<WorkerExit> poll_exit() override {
@@ -96,7 +112,9 @@ class LocalLauncher final : public Launcher {
   void run(const StopToken& stop);
   Result<int64_t> start_here(const WorkerCommand& command);
   void serve_requests();
-  void kill_late(Time now);
+  void kill_late();
+  void allow_for_standstill(Time now) FFDL_REQUIRES(mutex_);
+  void move_deadlines(Duration by) FFDL_REQUIRES(mutex_);
   void reap(const std::string& name);
   void wake() const {
     const uint64_t one = 1;
@@ -107,7 +125,9 @@ class LocalLauncher final : public Launcher {
   Event& exited_;
   const base::ForkPrivateFd wake_;
   const std::unique_ptr<LinePump> lines_;
+  base::Mutex start_mutex_;  // held until a new process is in workers_; locked before mutex_
   base::Mutex mutex_;
+  Time clock_seen_ FFDL_GUARDED_BY(mutex_){};  // see allow_for_standstill()
   std::deque<Request*> requests_ FFDL_GUARDED_BY(mutex_);
   std::map<std::string, Worker, std::less<>> workers_ FFDL_GUARDED_BY(mutex_);
   std::deque<WorkerExit> exits_ FFDL_GUARDED_BY(mutex_);
@@ -134,7 +154,8 @@ void LocalLauncher::run(const StopToken& stop) {
     }
     int patience = -1;
     if (next != kNoDeadline) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - system_runtime().now());
+      const Duration most = std::min<Duration>(next - system_runtime().now(), kClockInterval);
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(most);
       patience = static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX));
     }
     ::poll(ready.data(), ready.size(), patience);
@@ -143,7 +164,7 @@ void LocalLauncher::run(const StopToken& stop) {
     for (size_t i = 0; i < names.size(); ++i) {
       if (ready[i + 1].revents != 0) reap(names[i]);
     }
-    kill_late(system_runtime().now());
+    kill_late();
   }
 }
 
@@ -162,6 +183,7 @@ void LocalLauncher::serve_requests() {
 }
 
 Result<int64_t> LocalLauncher::start_here(const WorkerCommand& command) {
+  const base::MutexLock start_lock(start_mutex_);
   {
     base::MutexLock lock(mutex_);
     if (workers_.contains(command.name)) {
@@ -179,13 +201,30 @@ Result<int64_t> LocalLauncher::start_here(const WorkerCommand& command) {
   return int64_t{child.process};
 }
 
-void LocalLauncher::kill_late(Time now) {
+void LocalLauncher::kill_late() {
   base::MutexLock lock(mutex_);
+  const Time now = system_runtime().now();
+  allow_for_standstill(now);
   for (auto& [name, worker] : workers_) {
     if (now < worker.kill_at) continue;
     ::kill(-worker.process, SIGKILL);
     worker.kill_at = kNoDeadline;
   }
+}
+
+// Moves the deadlines by the time in which this process stood still, for example after SIGSTOP. It
+// is called at least once per kClockInterval while there is a deadline, and before a new one.
+void LocalLauncher::allow_for_standstill(Time now) {
+  const Duration late = now - clock_seen_ - kClockInterval;
+  if (late > kClockInterval) move_deadlines(late);
+  clock_seen_ = now;
+}
+
+void LocalLauncher::move_deadlines(Duration by) {
+  for (auto& [name, worker] : workers_) {
+    if (worker.kill_at != kNoDeadline) worker.kill_at += by;
+  }
+  clock_seen_ += by;
 }
 
 // Reaps a worker. Its process group is killed first, while its number cannot belong to another

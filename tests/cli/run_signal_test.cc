@@ -1,5 +1,5 @@
 // Tests `ffdl run` and `ffdl autoscale` with a store that does not answer: a signal ends them soon,
-// whatever they wait for.
+// whatever they wait for. And the signals that end no job: an ignored SIGHUP, SIGTSTP, SIGCONT.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -67,16 +69,26 @@ class StoreElsewhere {
   pid_t process_ = -1;
 };
 
-class RunSignalTest : public ::testing::TestWithParam<int> {
+// Runs the job 'job' in folders of the test's own.
+class SignalledJobTest : public ::testing::Test {
  protected:
-  RunSignalTest() { ::setenv("TMPDIR", temporary_.path().c_str(), 1); }
-  ~RunSignalTest() override { ::unsetenv("TMPDIR"); }
+  SignalledJobTest() { ::setenv("TMPDIR", temporary_.path().c_str(), 1); }
+  ~SignalledJobTest() override { ::unsetenv("TMPDIR"); }
 
   std::string file(const std::string& name) const { return temporary_.file(name); }
   std::string job_folder() const { return file("ffdl-" + std::to_string(::getuid()) + "/job"); }
   std::string run(const std::string& arguments) const {
     return std::string(kFfdlProgram) + " run --job job " + arguments;
   }
+  static void pause(Duration time) { system_runtime().make_event()->wait_until(deadline_in(time)); }
+  // Returns true once the process has blocked the signals and waits.
+  bool has_begun() const { return std::filesystem::exists(job_folder() + "/run.lock"); }
+
+  const TempFolder temporary_;
+};
+
+class RunSignalTest : public SignalledJobTest, public ::testing::WithParamInterface<int> {
+ protected:
   static std::string autoscale(const StoreElsewhere& store, const std::string& arguments) {
     return std::string(kFfdlProgram) + " autoscale --store " + store.url() + " " + arguments;
   }
@@ -89,7 +101,6 @@ class RunSignalTest : public ::testing::TestWithParam<int> {
     }
     return false;
   }
-  static void pause(Duration time) { system_runtime().make_event()->wait_until(deadline_in(time)); }
   // Sends the signal, and expects the program's end by it.
   void expect_end(StartedProgram& job) const {
     const Time sent = deadline_in({});
@@ -98,10 +109,6 @@ class RunSignalTest : public ::testing::TestWithParam<int> {
     const Duration took = deadline_in({}) - sent;
     EXPECT_LT(took, testing::allowed(kSoon)) << job.output();
   }
-  // Returns true once the process has blocked the signals and waits.
-  bool has_begun() const { return std::filesystem::exists(job_folder() + "/run.lock"); }
-
-  const TempFolder temporary_;
 };
 
 TEST_P(RunSignalTest, WhileItsStoreIsOpened) {
@@ -185,10 +192,116 @@ TEST_P(RunSignalTest, WhileTheAutoscalerDecides) {
   expect_end(autoscaler);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, RunSignalTest, ::testing::Values(SIGTERM, SIGINT),
+INSTANTIATE_TEST_SUITE_P(Signals, RunSignalTest, ::testing::Values(SIGTERM, SIGINT, SIGHUP),
                          [](const auto& parameter) {
-                           return parameter.param == SIGTERM ? "SIGTERM" : "SIGINT";
+                           return parameter.param == SIGTERM  ? "SIGTERM"
+                                  : parameter.param == SIGINT ? "SIGINT"
+                                                              : "SIGHUP";
                          });
+
+TEST_F(SignalledJobTest, UnderNohupItOutlivesTheTerminal) {
+  StartedProgram job("nohup " + run("-- sh -c 'echo up; until [ -e " + file("go") +
+                                    " ]; do sleep 0.01; done; echo through'"),
+                     file("out"));
+  ASSERT_TRUE(comes_true([&] { return job.wrote("] up"); })) << job.output();
+  job.signal(SIGHUP);
+  pause(300ms);
+  temporary_.write("go", "");
+  EXPECT_EQ(job.wait(), 0) << job.output();
+  EXPECT_TRUE(job.wrote("] through")) << job.output();
+  EXPECT_FALSE(job.wrote("are asked to end")) << job.output();
+}
+
+// Returns the state of a process as in /proc, such as 'S' or 'T'; '\0': there is none.
+char state_letter(int process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos ? '\0' : text[name_end + 2];
+}
+
+class StoppedJobTest : public SignalledJobTest {
+ protected:
+  // Returns a worker that counts by bytes of a file, until the file 'go' exists.
+  std::string counting_worker() const {
+    return "sh -c 'echo $$ >" + file("process-") + "$RANK; until [ -e " + file("go") +
+           " ]; do printf x >>" + file("count-") + "$RANK; sleep 0.01; done'";
+  }
+  std::array<uintmax_t, 2> counts() const {
+    std::array<uintmax_t, 2> sizes{};
+    for (size_t rank = 0; rank < sizes.size(); ++rank) {
+      std::error_code none;
+      const uintmax_t size = std::filesystem::file_size(count_file(rank), none);
+      sizes[rank] = none ? 0 : size;
+    }
+    return sizes;
+  }
+  std::string count_file(size_t rank) const { return file("count-" + std::to_string(rank)); }
+  bool count_on(const std::array<uintmax_t, 2>& before) const {
+    const auto now = counts();
+    return now[0] > before[0] && now[1] > before[1];
+  }
+  int process_of(size_t rank) const {
+    int process = 0;
+    std::ifstream(file("process-" + std::to_string(rank))) >> process;
+    return process;
+  }
+};
+
+TEST_F(StoppedJobTest, ItsWorkersStandStillAndGoOnWithIt) {
+  StartedProgram job(run("--workers 2 -- " + counting_worker()), file("out"));
+  ASSERT_TRUE(comes_true([&] { return count_on({}); })) << job.output();
+  for (int time = 1; time <= 2; ++time) {
+    job.signal(SIGTSTP);
+    for (const int process : {job.process(), process_of(0), process_of(1)}) {
+      ASSERT_TRUE(comes_true([&] { return state_letter(process) == 'T'; })) << job.output();
+    }
+    EXPECT_TRUE(job.wrote("ffdl: stopped, with 2 workers; continue with 'fg' or SIGCONT\n"));
+    const auto before = counts();
+    pause(300ms);
+    EXPECT_EQ(counts(), before);
+    job.signal(SIGCONT);
+    ASSERT_TRUE(comes_true([&] { return count_on(before); })) << job.output();
+  }
+  temporary_.write("go", "");
+  EXPECT_EQ(job.wait(), 0) << job.output();
+  EXPECT_TRUE(job.wrote("ffdl: goes on, after ")) << job.output();
+}
+
+TEST_F(StoppedJobTest, AStoppedJobEndsByASignalOnceItGoesOn) {
+  StartedProgram job(run("--workers 2 -- " + counting_worker()), file("out"));
+  ASSERT_TRUE(comes_true([&] { return count_on({}); })) << job.output();
+  job.signal(SIGTSTP);
+  ASSERT_TRUE(comes_true([&] { return state_letter(job.process()) == 'T'; })) << job.output();
+  job.signal(SIGTERM);
+  job.signal(SIGCONT);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM) << job.output();
+}
+
+TEST_F(StoppedJobTest, WithoutWorkersItIsStoppedAndNotEnded) {
+  const StoreElsewhere store(file("store"));
+  store.stop();
+  StartedProgram job(run("--store " + store.url() + " -- true"), file("out"));
+  ASSERT_TRUE(comes_true([&] { return has_begun(); })) << job.output();
+  job.signal(SIGTSTP);
+  ASSERT_TRUE(comes_true([&] { return state_letter(job.process()) == 'T'; })) << job.output();
+  job.signal(SIGCONT);
+  ASSERT_TRUE(comes_true([&] { return state_letter(job.process()) == 'S'; })) << job.output();
+  ::kill(store.process(), SIGCONT);
+  EXPECT_EQ(job.wait(), 0) << job.output();
+}
+
+TEST_F(StoppedJobTest, ItIgnoresWhatItsParentIgnored) {
+  StartedProgram job("env --ignore-signal=TSTP " + run("--workers 2 -- " + counting_worker()),
+                     file("out"));
+  ASSERT_TRUE(comes_true([&] { return count_on({}); })) << job.output();
+  job.signal(SIGTSTP);
+  const auto before = counts();
+  ASSERT_TRUE(comes_true([&] { return count_on(before); })) << job.output();
+  temporary_.write("go", "");
+  EXPECT_EQ(job.wait(), 0) << job.output();
+  EXPECT_FALSE(job.wrote("stopped")) << job.output();
+}
 
 }  // namespace
 }  // namespace ffdl

@@ -3,12 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "launch/launcher.h"
 #include "support/fork_child.h"
 #include "support/status_matchers.h"
+#include "support/stop_process.h"
 #include "support/temp_folder.h"
 
 namespace ffdl::launch {
@@ -16,11 +18,25 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool exists(pid_t process) {
+// Returns the state of a process as in /proc, such as "S" or "T"; empty: there is none.
+std::string state_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string number, name, state;
   file >> number >> name >> state;
+  return state;
+}
+
+bool exists(pid_t process) {
+  const std::string state = state_of(process);
   return !state.empty() && state != "Z" && state != "X";
+}
+
+void pause_for(Duration time) { system_runtime().make_event()->wait_until(deadline_in(time)); }
+
+void wait_until_stopped(pid_t process) {
+  const Time patience = deadline_in(60s);
+  while (state_of(process) != "T" && deadline_in(0s) < patience) pause_for(2ms);
+  EXPECT_EQ(state_of(process), "T");
 }
 
 // Waits until a worker has written the file, and returns its text.
@@ -117,6 +133,76 @@ TEST_F(LocalLauncherTest, ItsEndIsThatOfItsWorkers) {
   launcher_.reset();
   EXPECT_FALSE(exists(static_cast<pid_t>(process)));
   wait_until_gone(child);
+}
+
+// Its children are in its process group.
+TEST_F(LocalLauncherTest, SuspendStopsAllAndLetsThemGoOn) {
+  ASSERT_OK_AND_ASSIGN(const int64_t a,
+                       launcher_->start(shell("a", "sleep 1000 & echo $! >child; wait")));
+  ASSERT_OK_AND_ASSIGN(const int64_t b,
+                       launcher_->start(shell("b", "until [ -e go ]; do sleep 0.01; done")));
+  const pid_t child = std::stoi(wait_for_text(folder_.file("child")));
+  launcher_->suspend([&] {
+    for (const int64_t process : {a, b, int64_t{child}}) {
+      wait_until_stopped(static_cast<pid_t>(process));
+    }
+    folder_.write("go", "");
+  });
+  EXPECT_EQ(next_exit(), (WorkerExit{"b", b, 0, 0}));
+  EXPECT_TRUE(exists(static_cast<pid_t>(a)));
+  EXPECT_NE(state_of(child), "T");
+}
+
+TEST_F(LocalLauncherTest, NoWorkerStartsWhileItIsSuspended) {
+  std::unique_ptr<Task> asks;
+  launcher_->suspend([&] {
+    asks = system_runtime().spawn("asks", [&](const StopToken&) {
+      EXPECT_OK(launcher_->start(shell("w", "echo up >flag")));
+    });
+    pause_for(200ms);
+    EXPECT_FALSE(std::filesystem::exists(folder_.file("flag")));
+  });
+  EXPECT_EQ(next_exit().exit_code, 0);
+  EXPECT_EQ(wait_for_text(folder_.file("flag")), "up");
+}
+
+// Asked to end, it writes the file 'asked', and ends with 5 once there is the file 'go'.
+constexpr const char* kEndsLater =
+    "trap 'echo yes >asked; until [ -e go ]; do sleep 0.01; done; exit 5' TERM; echo ready >flag; "
+    "while :; do sleep 0.01; done";
+
+TEST_F(LocalLauncherTest, GraceDoesNotPassWhileItIsSuspended) {
+  ASSERT_OK(launcher_->start(shell("w", kEndsLater)));
+  EXPECT_EQ(wait_for_text(folder_.file("flag")), "ready");
+  ASSERT_OK(launcher_->stop("w", 5s));
+  EXPECT_EQ(wait_for_text(folder_.file("asked")), "yes");
+  launcher_->suspend([&] { pause_for(6s); });
+  folder_.write("go", "");
+  EXPECT_EQ(next_exit().exit_code, 5);
+}
+
+TEST_F(LocalLauncherTest, GraceDoesNotPassWhileItsProcessStandsStill) {
+  launcher_.reset();  // a process of one thread forks more reliably
+  const pid_t holder = testing::fork_child();
+  if (holder == 0) {
+    const auto exited = system_runtime().make_event();
+    auto launcher = make_local_launcher(*exited);
+    if (!launcher.ok() || !(*launcher)->start(shell("w", kEndsLater)).ok()) ::_exit(101);
+    wait_for_text(folder_.file("flag"));
+    if (!(*launcher)->stop("w", 5s).ok()) ::_exit(102);
+    exited->wait_until(deadline_in(60s));
+    const auto exit = (*launcher)->poll_exit();
+    ::_exit(exit ? exit->exit_code + exit->signal : 103);
+  }
+  EXPECT_EQ(wait_for_text(folder_.file("asked")), "yes");
+  testing::stop_process(holder);
+  pause_for(6s);
+  ::kill(holder, SIGCONT);
+  folder_.write("go", "");
+  int state = 0;
+  ASSERT_EQ(::waitpid(holder, &state, 0), holder);
+  EXPECT_TRUE(WIFEXITED(state));
+  EXPECT_EQ(WEXITSTATUS(state), 5);
 }
 
 // A worker can be requested from any thread, since another thread starts the process.

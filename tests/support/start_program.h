@@ -37,8 +37,8 @@ inline pid_t start_program(std::vector<std::string> words, int output, int error
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it was killed before prctl() took effect
-  // A shell that runs the tests in the background makes them ignore these signals.
-  for (const int number : std::array{SIGHUP, SIGINT, SIGQUIT}) signal(number, SIG_DFL);
+  // A shell that runs the tests in the background makes them ignore such signals.
+  for (const int number : std::array{SIGHUP, SIGINT, SIGQUIT, SIGTSTP}) signal(number, SIG_DFL);
   dup2(output, STDOUT_FILENO);
   dup2(errors, STDERR_FILENO);
   execvpe(argv.front(), argv.data(), environment.data());
