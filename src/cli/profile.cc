@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/resource_limit.h"
+#include "cli/init_process.h"
 #include "cli/print.h"
 #include "cli/run.h"
 #include "cli/run_arguments.h"
@@ -121,6 +122,7 @@ void add_profile_command(CLI::App& app, Status& outcome, int& exit_code) {
       "Example:\n  ffdl profile --workers 1:4 --output digits.json train.py\n"
       "  ffdl plan --workers 8 --jobs digits.json");
   command->callback([arguments, &outcome, &exit_code] {
+    if (leave_to_child(outcome, exit_code)) return;
     std::atomic<int> signalled = 0;
     const Status ended = run_profile(*arguments, signalled);
     outcome = without_signal(ended, signalled, exit_code);

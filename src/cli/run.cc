@@ -1,6 +1,7 @@
 #include "cli/run.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 
 #include "base/env.h"
 #include "base/resource_limit.h"
+#include "cli/init_process.h"
 #include "cli/job_folder.h"
 #include "cli/print.h"
 #include "cli/run_arguments.h"
@@ -127,13 +129,21 @@ Result<std::unique_ptr<JobTicket>> queue_up(Store& store, const RunPlan& plan,
                             options.job));
 }
 
+// Returns false while a print would wait for the reader of standard error, which may be stopped.
+bool accepts_errors() {
+  pollfd ready = {STDERR_FILENO, POLLOUT, 0};
+  return ::poll(&ready, 1, 0) > 0;
+}
+
 // Stops this process and its workers. The terminal stops only this one, as each worker is in a
 // process group of its own.
 void stop_with_workers(CountingLauncher& launcher) {
   Duration stood{};
   launcher.suspend([&] {
-    print(stderr, "ffdl: stopped, with {} workers; continue with 'fg' or SIGCONT\n",
-          launcher.running());
+    if (accepts_errors()) {
+      print(stderr, "ffdl: stopped, with {} workers; continue with 'fg' or SIGCONT\n",
+            launcher.running());
+    }
     stood = stand_still();
   });
   print(stderr, "ffdl: goes on, after {} s\n", stood / std::chrono::seconds(1));
@@ -574,6 +584,7 @@ void add_run_command(CLI::App& app, Status& outcome, int& exit_code) {
       "  ffdl run --workers 1:4 --policy queue.yaml --policy-log sizes.jsonl train.py\n"
       "  ffdl scale digits 2\n  ffdl status digits --watch");
   command->callback([arguments, &outcome, &exit_code] {
+    if (leave_to_child(outcome, exit_code)) return;
     std::atomic<int> signalled = 0;
     const Status ended = run(*arguments, signalled);
     outcome = without_signal(ended, signalled, exit_code);

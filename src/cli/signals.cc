@@ -61,7 +61,14 @@ Duration stand_still() {
   sigaddset(&going_on, SIGCONT);
   const timespec none = {};
   // The kernel drops a pending SIGCONT with the next stop, so that nothing would end that stop.
-  if (::sigtimedwait(&going_on, nullptr, &none) != SIGCONT) ::raise(SIGSTOP);
+  if (::sigtimedwait(&going_on, nullptr, &none) != SIGCONT) {
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    ::raise(SIGTSTP);
+    ::pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);  // the kernel stops this process here
+    ::pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+  }
   return system_runtime().now() - begin;
 }
 

@@ -22,7 +22,8 @@ void block_signals();
 void block_file_size_signal();
 
 // Stops this process until SIGCONT, and returns for how long it stood still. Returns at once if
-// SIGCONT has arrived since the last SIGTSTP. The caller has called block_signals().
+// SIGCONT has arrived since the last SIGTSTP, or if no shell could continue this process: its group
+// is orphaned. The caller has called block_signals().
 Duration stand_still();
 
 struct SignalActions {

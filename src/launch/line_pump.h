@@ -12,8 +12,8 @@
 namespace ffdl::launch {
 
 // Copies the output of pipes line by line, each line after a prefix of its pipe. A carriage return
-// ends a line, too: so each state of a progress bar is copied at once. A slow reader of our output
-// delays only the writers at the other ends.
+// ends a line, too, so that progress bars move. A slow reader of our output delays only the writers
+// at the other ends.
 // Threads: add from any thread; it has one of its own.
 // Blocks: the destructor until the data in the pipes has been copied.
 class LinePump {

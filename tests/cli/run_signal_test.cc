@@ -16,6 +16,7 @@
 
 #include "ffdl/store.h"
 #include "support/fork_child.h"
+#include "support/process_state.h"
 #include "support/program.h"
 #include "support/programs.h"
 #include "support/slowness.h"
@@ -81,6 +82,10 @@ class SignalledJobTest : public ::testing::Test {
     return std::string(kFfdlProgram) + " run --job job " + arguments;
   }
   static void pause(Duration time) { system_runtime().make_event()->wait_until(deadline_in(time)); }
+  // Waits until a process has this state in /proc.
+  static bool comes_to_state(int process, char letter) {
+    return comes_true([&] { return testing::process_state(process).letter == letter; });
+  }
   // Returns true once the process has blocked the signals and waits.
   bool has_begun() const { return std::filesystem::exists(job_folder() + "/run.lock"); }
 
@@ -212,14 +217,6 @@ TEST_F(SignalledJobTest, UnderNohupItOutlivesTheTerminal) {
   EXPECT_FALSE(job.wrote("are asked to end")) << job.output();
 }
 
-// Returns the state of a process as in /proc, such as 'S' or 'T'; '\0': there is none.
-char state_letter(int process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  const size_t name_end = text.rfind(") ");
-  return name_end == std::string::npos ? '\0' : text[name_end + 2];
-}
-
 class StoppedJobTest : public SignalledJobTest {
  protected:
   // Returns a worker that counts by bytes of a file, until the file 'go' exists.
@@ -249,17 +246,24 @@ class StoppedJobTest : public SignalledJobTest {
 };
 
 TEST_F(StoppedJobTest, ItsWorkersStandStillAndGoOnWithIt) {
-  StartedProgram job(run("--workers 2 -- " + counting_worker()), file("out"));
+  StartedProgram job(run("--workers 2 -- " + counting_worker()), file("out"),
+                     StartedProgram::Group::kOwn);
   ASSERT_TRUE(comes_true([&] { return count_on({}); })) << job.output();
   for (int time = 1; time <= 2; ++time) {
     job.signal(SIGTSTP);
-    for (const int process : {job.process(), process_of(0), process_of(1)}) {
-      ASSERT_TRUE(comes_true([&] { return state_letter(process) == 'T'; })) << job.output();
+    ASSERT_TRUE(comes_to_state(job.process(), 'T')) << job.output();
+    for (const size_t rank : {0, 1}) {
+      const int worker = process_of(rank);
+      ASSERT_TRUE(comes_true([&] { return testing::is_stopped(worker); })) << job.output();
     }
     EXPECT_TRUE(job.wrote("ffdl: stopped, with 2 workers; continue with 'fg' or SIGCONT\n"));
-    const auto before = counts();
-    pause(300ms);
-    EXPECT_EQ(counts(), before);
+    std::array<uintmax_t, 2> before{};
+    const auto do_not_count = [&] {
+      before = counts();
+      pause(300ms);
+      return counts() == before;
+    };
+    ASSERT_TRUE(comes_true(do_not_count)) << job.output();
     job.signal(SIGCONT);
     ASSERT_TRUE(comes_true([&] { return count_on(before); })) << job.output();
   }
@@ -269,10 +273,11 @@ TEST_F(StoppedJobTest, ItsWorkersStandStillAndGoOnWithIt) {
 }
 
 TEST_F(StoppedJobTest, AStoppedJobEndsByASignalOnceItGoesOn) {
-  StartedProgram job(run("--workers 2 -- " + counting_worker()), file("out"));
+  StartedProgram job(run("--workers 2 -- " + counting_worker()), file("out"),
+                     StartedProgram::Group::kOwn);
   ASSERT_TRUE(comes_true([&] { return count_on({}); })) << job.output();
   job.signal(SIGTSTP);
-  ASSERT_TRUE(comes_true([&] { return state_letter(job.process()) == 'T'; })) << job.output();
+  ASSERT_TRUE(comes_to_state(job.process(), 'T')) << job.output();
   job.signal(SIGTERM);
   job.signal(SIGCONT);
   EXPECT_EQ(job.wait(), 128 + SIGTERM) << job.output();
@@ -281,19 +286,32 @@ TEST_F(StoppedJobTest, AStoppedJobEndsByASignalOnceItGoesOn) {
 TEST_F(StoppedJobTest, WithoutWorkersItIsStoppedAndNotEnded) {
   const StoreElsewhere store(file("store"));
   store.stop();
-  StartedProgram job(run("--store " + store.url() + " -- true"), file("out"));
+  StartedProgram job(run("--store " + store.url() + " -- true"), file("out"),
+                     StartedProgram::Group::kOwn);
   ASSERT_TRUE(comes_true([&] { return has_begun(); })) << job.output();
   job.signal(SIGTSTP);
-  ASSERT_TRUE(comes_true([&] { return state_letter(job.process()) == 'T'; })) << job.output();
+  ASSERT_TRUE(comes_to_state(job.process(), 'T')) << job.output();
   job.signal(SIGCONT);
-  ASSERT_TRUE(comes_true([&] { return state_letter(job.process()) == 'S'; })) << job.output();
+  ASSERT_TRUE(comes_to_state(job.process(), 'S')) << job.output();
   ::kill(store.process(), SIGCONT);
+  EXPECT_EQ(job.wait(), 0) << job.output();
+}
+
+// It leads a session, so no shell could continue it.
+TEST_F(StoppedJobTest, InAnOrphanedGroupItGoesOn) {
+  StartedProgram job("setsid " + run("--workers 2 -- " + counting_worker()), file("out"));
+  ASSERT_TRUE(comes_true([&] { return count_on({}); })) << job.output();
+  job.signal(SIGTSTP);
+  ASSERT_TRUE(comes_true([&] { return job.wrote("ffdl: goes on, after 0 s"); })) << job.output();
+  const auto before = counts();
+  ASSERT_TRUE(comes_true([&] { return count_on(before); })) << job.output();
+  temporary_.write("go", "");
   EXPECT_EQ(job.wait(), 0) << job.output();
 }
 
 TEST_F(StoppedJobTest, ItIgnoresWhatItsParentIgnored) {
   StartedProgram job("env --ignore-signal=TSTP " + run("--workers 2 -- " + counting_worker()),
-                     file("out"));
+                     file("out"), StartedProgram::Group::kOwn);
   ASSERT_TRUE(comes_true([&] { return count_on({}); })) << job.output();
   job.signal(SIGTSTP);
   const auto before = counts();

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "ffdl/runtime.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/temp_folder.h"
 
@@ -44,12 +45,7 @@ class LinePumpTest : public ::testing::Test {
 
   // Waits until exactly this text has been passed on.
   bool comes(const std::string& text) const {
-    const Time patience = deadline_in(std::chrono::seconds(60));
-    const auto never = system_runtime().make_event();
-    while (passed() != text && deadline_in({}) < patience) {
-      never->wait_until(deadline_in(std::chrono::milliseconds(2)));
-    }
-    return passed() == text;
+    return comes_true([&] { return passed() == text; });
   }
 
   const TempFolder folder_;

@@ -9,6 +9,8 @@
 
 #include "launch/launcher.h"
 #include "support/fork_child.h"
+#include "support/process_state.h"
+#include "support/started_program.h"
 #include "support/status_matchers.h"
 #include "support/stop_process.h"
 #include "support/temp_folder.h"
@@ -18,26 +20,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Returns the state of a process as in /proc, such as "S" or "T"; empty: there is none.
-std::string state_of(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string number, name, state;
-  file >> number >> name >> state;
-  return state;
-}
-
 bool exists(pid_t process) {
-  const std::string state = state_of(process);
-  return !state.empty() && state != "Z" && state != "X";
+  const char state = testing::process_state(process).letter;
+  return state != '\0' && state != 'Z' && state != 'X';
 }
 
 void pause_for(Duration time) { system_runtime().make_event()->wait_until(deadline_in(time)); }
-
-void wait_until_stopped(pid_t process) {
-  const Time patience = deadline_in(60s);
-  while (state_of(process) != "T" && deadline_in(0s) < patience) pause_for(2ms);
-  EXPECT_EQ(state_of(process), "T");
-}
 
 // Waits until a worker has written the file, and returns its text.
 std::string wait_for_text(const std::string& path) {
@@ -144,13 +132,13 @@ TEST_F(LocalLauncherTest, SuspendStopsAllAndLetsThemGoOn) {
   const pid_t child = std::stoi(wait_for_text(folder_.file("child")));
   launcher_->suspend([&] {
     for (const int64_t process : {a, b, int64_t{child}}) {
-      wait_until_stopped(static_cast<pid_t>(process));
+      EXPECT_TRUE(comes_true([&] { return testing::is_stopped(static_cast<pid_t>(process)); }));
     }
     folder_.write("go", "");
   });
   EXPECT_EQ(next_exit(), (WorkerExit{"b", b, 0, 0}));
   EXPECT_TRUE(exists(static_cast<pid_t>(a)));
-  EXPECT_NE(state_of(child), "T");
+  EXPECT_TRUE(comes_true([&] { return !testing::is_stopped(child); }));
 }
 
 TEST_F(LocalLauncherTest, NoWorkerStartsWhileItIsSuspended) {

@@ -13,11 +13,13 @@ namespace ffdl::testing {
 
 // Starts the program words[0], which is looked for in PATH, with the descriptors `output` and
 // `errors`, and the environment except for the variables `without`. It ends with the thread that
-// called this. Returns its pid; the program's exit code is 127 if it could not be started.
-// Other threads may run: the child takes no lock before exec. An allocation there would hang under
-// a sanitizer whose allocator another thread holds at the moment of the fork.
+// called this. With `has_own_group` it leads a process group. Returns its pid; the program's exit
+// code is 127 if it could not be started. Other threads may run: the child takes no lock before
+// exec. An allocation there would hang under a sanitizer whose allocator another thread holds at
+// the moment of the fork.
 inline pid_t start_program(std::vector<std::string> words, int output, int errors,
-                           const std::vector<std::string_view>& without = {}) {
+                           const std::vector<std::string_view>& without = {},
+                           bool has_own_group = false) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -35,6 +37,7 @@ inline pid_t start_program(std::vector<std::string> words, int output, int error
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child != 0) return child;
+  if (has_own_group) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it was killed before prctl() took effect
   // A shell that runs the tests in the background makes them ignore such signals.

@@ -20,9 +20,14 @@ namespace ffdl {
 // and it ends with the thread that made it.
 class StartedProgram {
  public:
-  StartedProgram(const std::string& command, std::string output) : output_(std::move(output)) {
+  // In a process group of its own, the program is stopped by SIGTSTP, as a job of a shell.
+  enum class Group { kOfTheTest, kOwn };
+
+  StartedProgram(const std::string& command, std::string output, Group group = Group::kOfTheTest)
+      : output_(std::move(output)) {
     const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    process_ = testing::start_program({"/bin/sh", "-c", "exec " + command}, file, file);
+    process_ = testing::start_program({"/bin/sh", "-c", "exec " + command}, file, file, {},
+                                      group == Group::kOwn);
     ::close(file);
   }
   ~StartedProgram() {
