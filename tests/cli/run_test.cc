@@ -18,6 +18,7 @@
 #include "support/etcd_server.h"
 #include "support/free_port.h"
 #include "support/private_files.h"
+#include "support/process_state.h"
 #include "support/program.h"
 #include "support/programs.h"
 #include "support/segment_name.h"
@@ -47,12 +48,6 @@ class RunTest : public ::testing::Test {
   static std::string read(const std::string& path) {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
-  }
-  static bool exists(int process) {
-    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-    std::string number, name, state;
-    stat >> number >> name >> state;
-    return !state.empty() && state != "Z" && state != "X";
   }
 
   const TempFolder temporary_;
@@ -263,10 +258,11 @@ TEST_F(RunTest, KilledItTakesItsWorkersAlong) {
   ASSERT_TRUE(comes_true([&] { return pid("0").ends_with("\n") && pid("1").ends_with("\n"); }))
       << job.output();
   const int first = std::stoi(pid("0")), second = std::stoi(pid("1"));
-  EXPECT_TRUE(exists(first) && exists(second));
+  EXPECT_TRUE(testing::is_running(first) && testing::is_running(second));
   job.signal(SIGKILL);
   EXPECT_EQ(job.wait(), -SIGKILL);
-  EXPECT_TRUE(comes_true([&] { return !exists(first) && !exists(second); }));
+  EXPECT_TRUE(comes_true(
+      [&] { return !testing::is_running(first) && !testing::is_running(second); }));
   const auto again = run("--job killed true");
   EXPECT_EQ(again.exit_code, 0) << again.out;
 }
@@ -343,7 +339,7 @@ TEST_P(RunRoleTest, KilledItsWorkersInShellsEndToo) {
   EXPECT_EQ(job.wait(), -SIGKILL);
   for (const char* rank : {"0", "1"}) {
     const int process = std::stoi(read(file(std::string("pid-") + rank)));
-    EXPECT_TRUE(comes_true([&] { return !exists(process); })) << process;
+    EXPECT_TRUE(comes_true([&] { return !testing::is_running(process); })) << process;
     const std::string said = read(file(std::string("said-") + rank));
     EXPECT_NE(said.find("Cancelled: "), std::string::npos) << said;
     EXPECT_NE(said.find(GetParam().says), std::string::npos) << said;

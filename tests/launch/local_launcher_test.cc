@@ -8,6 +8,7 @@
 #include <string>
 
 #include "launch/launcher.h"
+#include "support/exit_code.h"
 #include "support/fork_child.h"
 #include "support/process_state.h"
 #include "support/started_program.h"
@@ -19,11 +20,6 @@ namespace ffdl::launch {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool exists(pid_t process) {
-  const char state = testing::process_state(process).letter;
-  return state != '\0' && state != 'Z' && state != 'X';
-}
 
 void pause_for(Duration time) { system_runtime().make_event()->wait_until(deadline_in(time)); }
 
@@ -41,10 +37,7 @@ std::string wait_for_text(const std::string& path) {
 }
 
 void wait_until_gone(pid_t process) {
-  const Time patience = deadline_in(60s);
-  const auto never = system_runtime().make_event();
-  while (exists(process) && deadline_in(0s) < patience) never->wait_until(deadline_in(2ms));
-  EXPECT_FALSE(exists(process));
+  EXPECT_TRUE(comes_true([&] { return !testing::is_running(process); }));
 }
 
 class LocalLauncherTest : public ::testing::Test {
@@ -119,7 +112,7 @@ TEST_F(LocalLauncherTest, ItsEndIsThatOfItsWorkers) {
                        launcher_->start(shell("w", "sleep 1000 & echo $! >child; wait")));
   const pid_t child = std::stoi(wait_for_text(folder_.file("child")));
   launcher_.reset();
-  EXPECT_FALSE(exists(static_cast<pid_t>(process)));
+  EXPECT_FALSE(testing::is_running(static_cast<pid_t>(process)));
   wait_until_gone(child);
 }
 
@@ -137,7 +130,7 @@ TEST_F(LocalLauncherTest, SuspendStopsAllAndLetsThemGoOn) {
     folder_.write("go", "");
   });
   EXPECT_EQ(next_exit(), (WorkerExit{"b", b, 0, 0}));
-  EXPECT_TRUE(exists(static_cast<pid_t>(a)));
+  EXPECT_TRUE(testing::is_running(static_cast<pid_t>(a)));
   EXPECT_TRUE(comes_true([&] { return !testing::is_stopped(child); }));
 }
 
@@ -187,10 +180,7 @@ TEST_F(LocalLauncherTest, GraceDoesNotPassWhileItsProcessStandsStill) {
   pause_for(6s);
   ::kill(holder, SIGCONT);
   folder_.write("go", "");
-  int state = 0;
-  ASSERT_EQ(::waitpid(holder, &state, 0), holder);
-  EXPECT_TRUE(WIFEXITED(state));
-  EXPECT_EQ(WEXITSTATUS(state), 5);
+  EXPECT_EQ(testing::exit_code(holder), 5);
 }
 
 // A worker can be requested from any thread, since another thread starts the process.
@@ -202,7 +192,7 @@ TEST_F(LocalLauncherTest, WorkersOutliveTheThreadThatAskedForThem) {
     });
   }
   EXPECT_EQ(wait_for_text(folder_.file("flag")), "up");
-  EXPECT_TRUE(exists(static_cast<pid_t>(process)));
+  EXPECT_TRUE(testing::is_running(static_cast<pid_t>(process)));
   EXPECT_EQ(launcher_->poll_exit(), std::nullopt);
 }
 
@@ -217,7 +207,7 @@ TEST_F(LocalLauncherTest, AKilledLauncherTakesItsWorkersAlong) {
     ::pause();
   }
   const pid_t worker = std::stoi(wait_for_text(folder_.file("worker")));
-  EXPECT_TRUE(exists(worker));
+  EXPECT_TRUE(testing::is_running(worker));
   ::kill(holder, SIGKILL);
   ::waitpid(holder, nullptr, 0);
   wait_until_gone(worker);

@@ -10,6 +10,7 @@
 #include "ffdl/cluster/autoscaler.h"
 #include "scaling/measurement.h"
 #include "scaling/scaling_records.h"
+#include "support/forwarding_runtime.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -32,14 +33,11 @@ class PatientEvent final : public Event {
 };
 
 // A clock that stands still until the test moves it. The task of StepMetrics reads it too.
-class Clock final : public Runtime {
+class Clock final : public testing::ForwardingRuntime {
  public:
   Time now() override { return Time(passed_.load()); }
   uint64_t random() override { return 0; }
   std::unique_ptr<Event> make_event() override { return std::make_unique<PatientEvent>(); }
-  std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
-    return system_runtime().spawn(std::move(name), std::move(body));
-  }
   void pass(Duration time) { passed_ = passed_.load() + time; }
 
  private:

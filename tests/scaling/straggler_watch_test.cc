@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ffdl/tuning/stragglers.h"
+#include "support/forwarding_runtime.h"
 #include "support/status_matchers.h"
 
 namespace ffdl {
@@ -73,14 +74,10 @@ TEST(StragglerWatch, AChangeOfTheWorldBeginsAnew) {
 }
 
 // A clock that stands still until the test moves it.
-class HandClock final : public Runtime {
+class HandClock final : public testing::ForwardingRuntime {
  public:
   Time now() override { return now_; }
   uint64_t random() override { return 0; }
-  std::unique_ptr<Event> make_event() override { return system_runtime().make_event(); }
-  std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
-    return system_runtime().spawn(std::move(name), std::move(body));
-  }
   void pass(Duration time) { now_ += time; }
 
  private:

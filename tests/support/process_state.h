@@ -25,6 +25,12 @@ inline ProcessState process_state(int process) {
   return state;
 }
 
+// Returns true if the process has not ended. One that is not reaped yet has ended.
+inline bool is_running(int process) {
+  const char letter = process_state(process).letter;
+  return letter != '\0' && letter != 'Z' && letter != 'X';
+}
+
 // Returns true if the process is stopped. After vfork() it waits in state 'D' for a child that is
 // stopped before exec.
 inline bool is_stopped(int process) {

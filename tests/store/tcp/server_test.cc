@@ -20,6 +20,7 @@
 #include "net/unproved_limit.h"
 #include "store/tcp/raw_peer.h"
 #include "support/foreign_flood.h"
+#include "support/forwarding_runtime.h"
 #include "support/low_limit.h"
 #include "support/sanitized.h"
 #include "support/status_matchers.h"
@@ -373,16 +374,11 @@ TEST_F(ServerTest, LeasesEndWithTheConnectionUnlessTheClientIsThereAgain) {
 }
 
 // Models a process that does not run for a time, while its clients do not run either.
-class Standing final : public Runtime {
+class Standing final : public testing::ForwardingRuntime {
  public:
   void stand(Duration time) { stood_ns_.fetch_add(time.count()); }
 
   Time now() override { return system_runtime().now() + Duration(stood_ns_.load()); }
-  uint64_t random() override { return system_runtime().random(); }
-  std::unique_ptr<Event> make_event() override { return system_runtime().make_event(); }
-  std::unique_ptr<Task> spawn(std::string name, std::function<void(StopToken)> body) override {
-    return system_runtime().spawn(std::move(name), std::move(body));
-  }
 
  private:
   std::atomic<int64_t> stood_ns_ = 0;
