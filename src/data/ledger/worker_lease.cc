@@ -18,7 +18,7 @@ Result<std::unique_ptr<WorkerLease>> WorkerLease::take(Store& store, Runtime& ru
                                                        std::string key, Duration lease) {
   auto taken = std::unique_ptr<WorkerLease>(new WorkerLease(store, runtime, std::move(key), lease));
   FFDL_ASSIGN_OR_RETURN(taken->lease_, store.grant_lease(lease));
-  FFDL_RETURN_IF_ERROR(taken->put());
+  FFDL_RETURN_IF_ERROR(taken->put(std::nullopt));
   return taken;
 }
 
@@ -30,14 +30,48 @@ WorkerLease::~WorkerLease() {
 
 Status WorkerLease::begin(uint64_t incarnation) {
   value_ = std::to_string(incarnation);
-  FFDL_RETURN_IF_ERROR(put());
+  Status begun = put(again_);
+  if (begun.code() == StatusCode::kConflict) begun = lost_key();
+  FFDL_RETURN_IF_ERROR(begun);
   task_ = runtime_.spawn("ffdl-ledger", [this](const StopToken& stop) { run(stop); });
   return task_ ? Status() : base::no_thread("ffdl-ledger");
 }
 
-Status WorkerLease::put() {
-  const auto put = store_.put(key_, value_, lease_);
-  if (put.status().code() != StatusCode::kNotFound) return put.status();
+Status WorkerLease::give_up() {
+  task_.reset();
+  FFDL_RETURN_IF_ERROR(life_status());
+  if (lease_ != kNoLease) FFDL_RETURN_IF_ERROR(store_.end_lease(lease_));
+  lease_ = kNoLease;
+  return {};
+}
+
+Status WorkerLease::take_again(Revision expected) {
+  value_.clear();
+  FFDL_ASSIGN_OR_RETURN(lease_, store_.grant_lease(duration_));
+  const Status taken = put(expected);
+  if (taken.code() != StatusCode::kConflict) return taken;
+  return make_error(StatusCode::kUnavailable,
+                    "put '{}': it has changed since it was read; try again", key_);
+}
+
+Status WorkerLease::put(std::optional<Revision> expected) {
+  const auto put = expected ? store_.compare_and_put(key_, *expected, value_, lease_)
+                            : store_.put(key_, value_, lease_);
+  if (put.status().code() == StatusCode::kNotFound) return took_too_long();
+  if (put.ok() && expected) again_ = *put;
+  return put.status();
+}
+
+// Explains why the key is no longer as take_again() has put it.
+Status WorkerLease::lost_key() const {
+  const auto entry = store_.get(key_);
+  if (entry.status().code() == StatusCode::kNotFound) return took_too_long();
+  FFDL_RETURN_IF_ERROR(entry.status());
+  return make_error(StatusCode::kCancelled,
+                    "begin a life with '{}': another life has the key; join again", key_);
+}
+
+Status WorkerLease::took_too_long() const {
   return make_error(StatusCode::kUnavailable,
                     "put '{}': the store took longer than the lease of {} ms; try again, or give "
                     "it a longer one",

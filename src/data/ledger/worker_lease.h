@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/mutex.h"
@@ -24,8 +25,16 @@ class WorkerLease {
   WorkerLease& operator=(const WorkerLease&) = delete;
 
   // Starts the renewals. If the store has lost the lease, the key is put again, unless another life
-  // has put it.
+  // has put it. Errors: those of Store; after take_again() also kCancelled (another life has the
+  // key).
   Status begin(uint64_t incarnation);
+  // Ends the renewals and the lease, and so removes the key. May be called again after an error.
+  // Errors: those of Store and of life_status().
+  Status give_up();
+  // Takes a new lease after give_up(), for the worker's next life, and puts the key if its revision
+  // is still `expected`; 0: if it is absent. After an error call give_up() first.
+  // Errors: those of Store, but kUnavailable if another life was faster.
+  Status take_again(Revision expected);
   // Errors: kCancelled (another life has the key, or this process's launcher has ended).
   Status life_status() const;
 
@@ -34,7 +43,9 @@ class WorkerLease {
       : store_(store), runtime_(runtime), key_(std::move(key)), duration_(lease) {}
   void run(const StopToken& stop);
   Status renew();
-  Status put();
+  Status put(std::optional<Revision> expected);
+  Status lost_key() const;
+  Status took_too_long() const;
 
   Store& store_;
   Runtime& runtime_;
@@ -42,6 +53,7 @@ class WorkerLease {
   const Duration duration_;
   std::string value_{};       // written by begin() before the task starts, then the task's
   LeaseId lease_ = kNoLease;  // the task's while it runs
+  std::optional<Revision> again_{};  // of the key, as take_again() has put it
   mutable base::Mutex mutex_;
   Status over_ FFDL_GUARDED_BY(mutex_){};
   std::unique_ptr<Task> task_;  // last: it uses all of the above
