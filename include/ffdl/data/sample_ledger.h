@@ -84,10 +84,11 @@ class FFDL_API SampleLedger {
   virtual uint64_t batch_samples() const;
   virtual std::vector<uint64_t> shares() const;
 
-  // In a store: commits the taken samples. After an error call commit() again until it succeeds or
-  // returns kCancelled. The samples are committed once, and until then take() returns the same
-  // samples. Errors: kInvalidArgument (other ledgers: a step or a push commits), and those of
-  // Store.
+  // In a store: commits the taken samples. After another error than those named here call commit()
+  // again. The samples are committed once, and until then take() returns the same samples.
+  // Errors: kInvalidArgument (other ledgers: a step or a push commits), kWorldChanged (this worker
+  // did not renew its lease, and other workers got the samples: drop the batch, and continue with
+  // take()), kCancelled, and those of Store.
   virtual Status commit();
   // In a store: releases this worker's samples that are neither committed nor used, for other
   // workers. This life is then over. Errors: those of commit().
@@ -207,7 +208,8 @@ struct StoreLedgerOptions {
   uint64_t lineage = 1;
   std::vector<std::byte> from{};
   // A worker that has not renewed its lease for this long counts as dead. Each worker renews its
-  // lease four times as often.
+  // lease four times as often. If a worker that counts as dead still runs, it comes back as a new
+  // life: see below.
   Duration lease = std::chrono::seconds(5);
   LedgerMemberOptions member{};
 };
@@ -226,6 +228,11 @@ struct StoreLedgerOptions {
 // `on_stable` receives each commit at the worker that made it, and at the worker that makes the
 // next. epoch(), committed() and is_done() return the values of this worker's last read of the
 // store.
+// A worker that stood still for longer than its lease may find that other workers have removed it,
+// and got its samples. Then commit() returns kWorldChanged, until the next take(). That take()
+// joins again under the same id, as a new life, and returns other samples. If an earlier commit()
+// of the dropped batch got no answer, the batch may be committed. Each sample is committed once in
+// any case. The worker does not come back while another process has a life under its id.
 // Owns: its lease, which a task of the runtime renews. `store` and `runtime` must outlive the
 //       ledger. If it is destroyed without leave(), this worker counts as dead at once.
 // Blocks: for one store call in each commit() of a single worker, two or three if several commit at
@@ -233,10 +240,9 @@ struct StoreLedgerOptions {
 // Errors: kInvalidArgument (also: this lineage did not start from `from`; the store's ledger has
 //         other options), kCancelled (a larger lineage has started), kCorrupt (the store's record
 //         is not a ledger; `from` is invalid), kExhausted (256 workers), and those of Store.
-//         Methods: kCancelled once this life is over: its lease has ended and others hold its
-//         samples, another worker joined under its id, the job restarted, or its launcher has
-//         ended. The worker may join again: samples taken and not committed are counted as
-//         repeated.
+//         Methods: kCancelled once the worker is out: another one joined under its id, it has left,
+//         the job restarted, or its launcher has ended. The process may join again: samples taken
+//         and not committed are counted as repeated.
 FFDL_API Result<std::unique_ptr<SampleLedger>> make_store_ledger(
     const LedgerOptions& options, const StoreLedgerOptions& worker, Store& store,
     Runtime& runtime = system_runtime());

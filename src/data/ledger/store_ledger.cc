@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/launcher_watch.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/names.h"
 #include "data/ledger/ledger_options.h"
 #include "data/ledger/store_ledger_state.h"
@@ -65,23 +66,7 @@ class StoreLedger final : public SampleLedger {
     FFDL_RETURN_IF_ERROR(look());
     FFDL_ASSIGN_OR_RETURN(
         lease_, data::WorkerLease::take(store_, runtime_, worker_key(self_.id), duration_));
-    FFDL_RETURN_IF_ERROR(write([&](StoreLedgerState& next) -> Result<Change> {
-      if (next.lineage().number < lineage_ || revision_ == 0) {
-        FFDL_ASSIGN_OR_RETURN(next, begin(from, next));
-      } else {
-        Status other = began_from(from, next.lineage());
-        if (!other.ok()) return other;
-      }
-      const auto self = next.join(self_.id);
-      if (!self) {
-        return make_error(StatusCode::kExhausted,
-                          "join the ledger of job '{}': it has {} workers; end some", job_,
-                          base::kRanksMax);
-      }
-      self_ = *self;
-      return Change::kPut;
-    }));
-    return lease_->begin(self_.incarnation);
+    return begin_life(from);
   }
 
   uint64_t samples() const override { return rules_.data.samples; }
@@ -100,17 +85,15 @@ class StoreLedger final : public SampleLedger {
   Result<std::vector<SampleRange>> take(uint64_t count) override {
     FFDL_RETURN_IF_ERROR(life_status());
     if (unknown_ == Turn::kCommit) return taken_;
-    if (!state().is_done() && under_way_ < count && (under_way_ == 0 || asked_ < count)) {
-      // A member may have died, or the next epoch may have begun.
-      if (leases_.empty()) must_look_ = true;
-      FFDL_RETURN_IF_ERROR(take_turn(Turn::kAnnounce, 0, count));
-    }
+    FFDL_RETURN_IF_ERROR(announce(count));
+    lost_batch_ = {};
     taken_ = front(std::min(count, under_way_));
     return taken_;
   }
 
   Status commit() override {
     FFDL_RETURN_IF_ERROR(life_status());
+    FFDL_RETURN_IF_ERROR(lost_batch_);
     if (taken_.empty()) return {};
     FFDL_RETURN_IF_ERROR(take_turn(Turn::kCommit, taken(), asked_));
     taken_.clear();
@@ -119,7 +102,7 @@ class StoreLedger final : public SampleLedger {
 
   Status wait(Time deadline) override {
     FFDL_RETURN_IF_ERROR(life_status());
-    if (state().is_done() || !leases_.empty()) return {};
+    if (state().is_done() || is_removed_ || !leases_.empty()) return {};
     while (true) {
       const Time look = runtime_.now() + base::kLookInterval;
       const bool is_last = deadline <= look || !base::launcher_watch().has_launcher();
@@ -201,6 +184,98 @@ class StoreLedger final : public SampleLedger {
         job_, lineage.number);
   }
 
+  // Adds a new life of this worker to the ledger, and starts the renewals of its lease.
+  Status begin_life(std::span<const std::byte> from) {
+    Member joined;
+    FFDL_RETURN_IF_ERROR(write([&](StoreLedgerState& next) -> Result<Change> {
+      if (next.lineage().number < lineage_ || revision_ == 0) {
+        if (is_removed_) return end("the store has lost the lineage of the job");
+        FFDL_ASSIGN_OR_RETURN(next, begin(from, next));
+      } else {
+        Status other = began_from(from, next.lineage());
+        if (!other.ok()) return other;
+      }
+      const auto self = next.join(self_.id);
+      if (!self) {
+        return make_error(StatusCode::kExhausted,
+                          "join the ledger of job '{}': it has {} workers; end some", job_,
+                          base::kRanksMax);
+      }
+      joined = *self;
+      return Change::kPut;
+    }));
+    self_ = std::move(joined);
+    note_own_part();
+    return lease_->begin(self_.incarnation);
+  }
+
+  // Records that other workers have removed this life, and taken back its samples. The next take()
+  // begins another life, unless another process has one under this id.
+  Status end_removed() {
+    if (has_other_life()) return end("another life has begun under its id");
+    is_removed_ = true;
+    unknown_ = Turn::kNone;
+    Status removed = make_error(
+        StatusCode::kWorldChanged,
+        "use the ledger of job '{}' as '{}', life {}: it did not renew its lease of {} ms, and "
+        "other workers got the samples that it had leased; drop the batch, and take the next one",
+        job_, self_.id, self_.incarnation,
+        std::chrono::floor<std::chrono::milliseconds>(duration_).count());
+    if (!taken_.empty()) lost_batch_ = removed;
+    taken_.clear();
+    return removed;
+  }
+  bool has_other_life() const {
+    const auto& members = state().members();
+    return std::any_of(members.begin(), members.end(), [&](const Member& member) {
+      return member.id == self_.id && member != self_;
+    });
+  }
+
+  // Begins the next life of a worker that was removed. May be called again after an error.
+  Status come_back() {
+    FFDL_RETURN_IF_ERROR(lease_->give_up());
+    FFDL_RETURN_IF_ERROR(look());
+    // A key that an earlier renewal has put without an answer may remain. Any other key is one of
+    // another process. An earlier try without an answer may have added a life to the ledger.
+    const bool is_own = !own_key_ || own_key_->value == std::to_string(self_.incarnation);
+    if (!is_own || (!has_tried_ && has_other_life())) {
+      return end("another life has begun under its id");
+    }
+    FFDL_RETURN_IF_ERROR(lease_->take_again(own_key_ ? own_key_->revision : 0));
+    has_tried_ = true;
+    const uint64_t removed = self_.incarnation;
+    FFDL_RETURN_IF_ERROR(begin_life({}));
+    has_tried_ = false;
+    is_removed_ = false;
+    turns_ = 0;
+    asked_ = 0;
+    base::log_warning(
+        "ledger of job '{}': life {} of '{}' did not renew its lease of {} ms, so other workers "
+        "got its samples; it continues as life {}",
+        job_, removed, self_.id, std::chrono::floor<std::chrono::milliseconds>(duration_).count(),
+        self_.incarnation);
+    return {};
+  }
+
+  // Announces `count` samples, unless enough are announced. A removed worker first comes back.
+  Status announce(uint64_t count) {
+    for (int life = 0; life <= base::kReturnsMax; ++life) {
+      if (state().is_done()) return {};
+      if (is_removed_) FFDL_RETURN_IF_ERROR(come_back());
+      if (under_way_ >= count || (under_way_ > 0 && asked_ >= count)) return {};
+      // A member may have died, or the next epoch may have begun.
+      if (leases_.empty()) must_look_ = true;
+      const Status announced = take_turn(Turn::kAnnounce, 0, count);
+      if (!is_removed_) return announced;
+    }
+    return make_error(StatusCode::kUnavailable,
+                      "take samples of the ledger of job '{}' as '{}': its lease of {} ms ended "
+                      "again and again; try again, or give it a longer one",
+                      job_, self_.id,
+                      std::chrono::floor<std::chrono::milliseconds>(duration_).count());
+  }
+
   // Commits and announces in one write. A turn that was found to have taken effect is not repeated.
   Status take_turn(Turn turn, uint64_t done, uint64_t next_count) {
     if (unknown_ != Turn::kNone && unknown_ != turn) {
@@ -210,7 +285,7 @@ class StoreLedger final : public SampleLedger {
     unknown_ = turn;
     FFDL_RETURN_IF_ERROR(write([&](StoreLedgerState& next) -> Result<Change> {
       const auto rank = next.rank_of(self_);
-      if (!rank) return end("it did not renew its lease, or another life has begun");
+      if (!rank) return end_removed();
       if (next.turns(*rank) > turns_) return Change::kNone;
       if (done > next.under_way(*rank)) {
         return base::make_error(StatusCode::kConflict,
@@ -264,15 +339,16 @@ class StoreLedger final : public SampleLedger {
   // Reads the newest ledger and finds the members whose keys are gone.
   Status look() {
     FFDL_ASSIGN_OR_RETURN(const std::vector<Entry> entries, store_.list(prefix_));
-    const auto value_of = [&](const std::string& key) {
+    const auto find = [&](const std::string& key) -> const Entry* {
       const auto at = std::find_if(entries.begin(), entries.end(),
                                    [&](const Entry& entry) { return entry.key == key; });
-      return at == entries.end() ? std::optional<std::string>() : at->value;
+      return at == entries.end() ? nullptr : &*at;
     };
     for (const Entry& entry : entries) seen_ = std::max(seen_, entry.revision);
-    const auto ledger = std::find_if(entries.begin(), entries.end(),
-                                     [&](const Entry& entry) { return entry.key == ledger_key(); });
-    if (ledger == entries.end()) {
+    const Entry* own_key = find(worker_key(self_.id));
+    own_key_ = own_key == nullptr ? std::optional<Entry>() : *own_key;
+    const Entry* ledger = find(ledger_key());
+    if (ledger == nullptr) {
       return revision_ == 0 ? Status() : end("the ledger is gone from the store");
     }
     is_shared_ = ledger->revision != revision_;
@@ -283,9 +359,10 @@ class StoreLedger final : public SampleLedger {
     }
     dead_.clear();
     for (const Member& member : state().members()) {
-      const auto value = value_of(worker_key(member.id));
+      const Entry* key = find(worker_key(member.id));
       // An empty value: a life of that id begins and will end the one before.
-      const bool lives = value && (value->empty() || *value == std::to_string(member.incarnation));
+      const bool lives = key != nullptr && (key->value.empty() ||
+                                            key->value == std::to_string(member.incarnation));
       if (!lives && member != self_) dead_.push_back(member);
     }
     must_look_ = false;
@@ -295,9 +372,7 @@ class StoreLedger final : public SampleLedger {
   void note(StoreLedgerState ledger, Revision revision) {
     ledger_ = std::move(ledger);
     revision_ = revision;
-    const auto rank = ledger_.rank_of(self_);
-    under_way_ = rank ? ledger_.under_way(*rank) : 0;
-    leases_ = rank ? state().leases(*rank) : std::vector<SampleRange>();
+    note_own_part();
     const CommittedStep& last = state().last();
     if (!on_stable_ || ledger_.lineage().number != lineage_ || last.parts.empty()) return;
     if (reported_ >= last.step) return;
@@ -305,6 +380,12 @@ class StoreLedger final : public SampleLedger {
     CommittedStep reported = last;
     reported.lineage = lineage_;
     on_stable_(reported);
+  }
+
+  void note_own_part() {
+    const auto rank = ledger_.rank_of(self_);
+    under_way_ = rank ? ledger_.under_way(*rank) : 0;
+    leases_ = rank ? state().leases(*rank) : std::vector<SampleRange>();
   }
 
   std::vector<SampleRange> front(uint64_t count) const {
@@ -324,6 +405,10 @@ class StoreLedger final : public SampleLedger {
   uint64_t wanted_ = 0;
   std::unique_ptr<data::WorkerLease> lease_;
   Status over_{};
+  bool is_removed_ = false;  // by other workers, and it has not come back yet
+  bool has_tried_ = false;   // to come back: the ledger may have a life of it that it does not know
+  std::optional<Entry> own_key_{};  // of this worker's id, at the last look
+  Status lost_batch_{};             // the error of commit() until the next take()
 
   // The ledger as this worker knows it, and this worker's part of it.
   StoreLedgerState ledger_;
