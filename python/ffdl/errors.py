@@ -65,7 +65,10 @@ class PeerLost(Error):
 
 
 class WorldChanged(Error):
-    """The call's world has ended. Repeat the call with the generation of the new world."""
+    """The call's world has ended. Repeat the call with the generation of the new world.
+
+    For a ledger in a store: other workers got the samples of the batch. Take the next batch.
+    """
 
 
 class Cancelled(Error):

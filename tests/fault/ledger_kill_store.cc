@@ -66,7 +66,8 @@ class StoreJob final : public Job {
       do committed = ledger->commit();
       while (committed.code() == StatusCode::kTimeout ||
              committed.code() == StatusCode::kUnavailable);
-      FFDL_RETURN_IF_ERROR(committed);
+      // It was stopped for longer than its lease. The next take() joins again.
+      if (committed.code() != StatusCode::kWorldChanged) FFDL_RETURN_IF_ERROR(committed);
     }
     board_.repeated = ledger->repeated();
     board_.is_done = true;

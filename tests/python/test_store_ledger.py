@@ -67,6 +67,65 @@ def test_a_dead_workers_batch_is_counted():
     assert other.repeated == 5
 
 
+def remove(store, id, other):
+    """Removes a worker's key, as the end of its lease does. Then `other` removes the worker."""
+    store.remove(f"ffdl/job/samples/workers/{id}")
+    other.save()  # reads the store
+    return train(other, 1)
+
+
+def test_a_removed_worker_drops_its_batch_and_comes_back():
+    store = ffdl.open_store("mem://")
+    away, other = join(store, "away"), join(store, "other")
+    away.take(5)
+    used = remove(store, "away", other)
+    for _ in range(2):
+        with pytest.raises(ffdl.WorldChanged, match="drop the batch, and take the next one"):
+            away.commit()
+    while not away.is_done:
+        used += train(away) + train(other)
+    assert sorted(used) == sorted(2 * list(range(100)))
+    assert away.repeated == 5
+
+
+def test_a_removed_worker_whose_id_is_in_use_stays_out():
+    store = ffdl.open_store("mem://")
+    away, other = join(store, "away"), join(store, "other")
+    away.take(5)
+    remove(store, "away", other)
+    successor = join(store, "away")
+    with pytest.raises(ffdl.Cancelled, match="another life has begun under its id"):
+        away.commit()
+    train(successor)
+
+
+def test_a_loader_continues_after_its_worker_was_removed():
+    store = ffdl.open_store("mem://")
+    other = join(store, "other", epochs=1)
+    used = []
+    with ffdl.data.ElasticLoader(
+        np.arange(100), batch_samples=7, shuffle=ffdl.Shuffle.PARTITIONS,
+        order=ffdl.SampleOrder.ON_DEMAND, partition_samples=8, store=store, id="away", **PATIENT
+    ) as loader:
+        is_removed = False
+        while not loader.is_done:
+            batch = loader.next()
+            if batch is None:
+                loader.ledger.wait(60)
+                continue
+            if not is_removed:
+                is_removed = True
+                used += remove(store, "away", other)
+                other.leave()
+            try:
+                loader.ledger.commit()
+            except ffdl.WorldChanged:
+                continue
+            used += np.asarray(batch).tolist()
+        assert loader.ledger.repeated == 7
+    assert sorted(used) == list(range(100))
+
+
 def test_a_restart_goes_on_from_a_checkpoint():
     store = ffdl.open_store("mem://")
     old = join(store)

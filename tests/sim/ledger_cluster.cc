@@ -22,11 +22,11 @@ class LedgerCluster {
       : runtime_(runtime),
         store_node_(runtime.make_node("store")),
         store_(store_node_),
-        job_{runtime, checker_, data_of(seed, epochs), 300ms, 40ms, 1 + seed % 9, 1, {}, {}},
+        job_{runtime, checker_, data_of(seed, epochs), 300ms, 40ms, 1 + seed % 9, 1, {}, {}, 0},
         checker_(job_.data) {}
 
   const LedgerChecker& checker() const { return checker_; }
-  uint64_t lives() const { return started_; }
+  uint64_t lives() const { return started_ + job_.returns; }
   uint64_t lineages() const { return job_.lineage; }
 
   void direct() {

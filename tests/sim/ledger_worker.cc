@@ -108,7 +108,12 @@ Status LedgerWorker::make_step() {
   runtime_.sleep(runtime_.up_to(job_.compute_max));
   if (node_.is_killed()) return Status(StatusCode::kCancelled, "killed");
   job_.checker.on_used(data::samples_in(ranges));
-  FFDL_RETURN_IF_ERROR(insist([&] { return ledger_->commit(); }));
+  const Status committed = insist([&] { return ledger_->commit(); });
+  if (committed.code() == StatusCode::kWorldChanged) {  // others got the samples
+    ++job_.returns;
+    return {};
+  }
+  FFDL_RETURN_IF_ERROR(committed);
   if (!runtime_.chance(0.05)) return {};
   const auto saved = ledger_->save();
   if (saved.ok() && job_.lineage == lineage_) job_.saved = *saved;

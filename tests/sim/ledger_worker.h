@@ -52,6 +52,7 @@ struct LedgerJob {
   uint64_t lineage = 1;
   std::vector<std::byte> from{};   // the checkpoint with which that lineage begins
   std::vector<std::byte> saved{};  // the newest checkpoint
+  uint64_t returns = 0;            // of workers that others had removed
 };
 
 // A process that takes samples, computes, uses the gradient and commits, until all is done.

@@ -284,7 +284,9 @@ make_session_ledger(), the same at all workers but for the last.
 order: SampleOrder.ON_DEMAND.
 lineage: how often the job began again. The first worker that joins with a larger one resets the
 ledger to `from_`, the result of save() with a checkpoint, or to its beginning.
-lease_s: a worker that did not renew for that long is considered dead.
+lease_s: a worker that did not renew for that long is considered dead. Other workers then get its
+samples. If it still runs, its commit() raises WorldChanged, and its next take() joins again as a
+new life. It is Cancelled while another process has a life under its id.
 on_stable: called with the CommittedStep of each commit that this worker makes or sees, inside a
 call of the ledger. That call raises its exceptions.
 Raises InvalidArgument (also for a ledger with other options under that name) and Cancelled (a
@@ -419,9 +421,11 @@ void bind_ledger_state(LedgerClass& ledger) {
           [](LedgerHandle& handle) {
             check(run(handle, [](SampleLedger& one) { return one.commit(); }));
           },
-          "In a store: commits the samples taken. After an error call it again until it succeeds\n"
-          "or raises Cancelled: it happens once. Raises InvalidArgument (another ledger, whose\n"
-          "steps or pushes commit), and the errors of the store.")
+          "In a store: commits the samples taken. Raises InvalidArgument (another ledger, whose\n"
+          "steps or pushes commit), and the errors of the store. Raises WorldChanged if this\n"
+          "worker did not renew its lease, and other workers got the samples: drop the batch,\n"
+          "and continue with take(). Raises Cancelled once this worker is out. After another\n"
+          "error call it again: the samples are committed once.")
       .def(
           "leave",
           [](LedgerHandle& handle) {

@@ -82,7 +82,8 @@ class ElasticLoader:
     starts the worker, the commits that on_stable receives are also logged in FOLDER.
     store, id: the Store of the ledger, and the worker's id in the ledger, for workers without a
     session. If `store` is set, loader.ledger.commit() commits a batch, and `order` must be
-    ON_DEMAND.
+    ON_DEMAND. If commit() raises WorldChanged, other workers got the samples: drop the batch, and
+    call next().
     job, lineage, from_, lease_s: options of make_store_ledger(), only allowed with `store`. Set
     lineage and from_ if the job continues from a checkpoint.
     learner: the worker's Learner, if the worker uses a parameter server. all_parts() returns each

@@ -25,13 +25,16 @@ namespace {
 using namespace std::chrono_literals;
 using testing::NumberedSource;
 
-// Puts the value and reports a lost reply, or does not put it.
+// Puts the value and reports a lost reply, or does not put it. The next `spared` calls succeed.
 class FlakyStore final : public testing::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
 
   Result<Revision> compare_and_put(std::string_view key, Revision expected, std::string_view value,
                                    LeaseId lease) override {
+    if (fails != StatusCode::kOk && spared-- > 0) {
+      return inner_.compare_and_put(key, expected, value, lease);
+    }
     if (fails == StatusCode::kUnavailable) return Status(fails, "it is away");
     auto made = inner_.compare_and_put(key, expected, value, lease);
     if (fails == StatusCode::kTimeout) return Status(fails, "the reply is lost");
@@ -39,12 +42,15 @@ class FlakyStore final : public testing::ForwardingStore {
   }
 
   StatusCode fails = StatusCode::kOk;
+  int spared = 0;
 };
 
 // Runs some workers of one job, one at a time, in one store. A dropped worker models a death.
 class StoreLedgerTest : public ::testing::Test {
  protected:
-  static StoreLedgerOptions options(const std::string& id) { return {.id = id}; }
+  // No lease ends by time, however slow the machine is.
+  static StoreLedgerOptions options(const std::string& id) { return {.id = id, .lease = 1h}; }
+  static std::string worker_key(const std::string& id) { return "ffdl/job/samples/workers/" + id; }
   std::unique_ptr<SampleLedger> join(const std::string& id) {
     auto joined = make_store_ledger(data_, options(id), *store_);
     EXPECT_OK(joined);
@@ -56,6 +62,19 @@ class StoreLedgerTest : public ::testing::Test {
     ASSERT_OK(worker.commit());
     for (const SampleRange& range : ranges) {
       for (uint64_t at = range.begin; at < range.end; ++at) ++used_[{range.partition, at}];
+    }
+  }
+  // Ends a worker's lease, as a long standstill does. Then `other` removes the worker.
+  void remove(const std::string& id, SampleLedger& other) {
+    ASSERT_OK_AND_ASSIGN(const Entry key, store_->get(worker_key(id)));
+    ASSERT_OK(store_->end_lease(key.lease));
+    ASSERT_OK(other.save());  // reads the store
+    train(other, 1);
+  }
+  void train_all(SampleLedger& one, SampleLedger& other) {
+    while (!one.is_done()) {
+      train(one, 4);
+      train(other, 4);
     }
   }
   void expect_each_once(uint64_t epochs) {
@@ -131,6 +150,121 @@ TEST_F(StoreLedgerTest, ANewLifeUnderAnIdEndsTheOneBefore) {
   while (!now->is_done()) train(*now, 4);
   expect_each_once(2);
   EXPECT_EQ(now->repeated(), 4U);
+}
+
+TEST_F(StoreLedgerTest, ARemovedWorkerDropsItsBatchAndComesBack) {
+  const auto away = join("away");
+  const auto other = join("other");
+  train(*away, 4);
+  ASSERT_OK(away->take(4));
+  remove("away", *other);
+  EXPECT_EQ(other->repeated(), 4U);
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+    EXPECT_EQ(away->taken(), 0U);
+  }
+  EXPECT_OK(away->wait(deadline_in(0s)));
+  train_all(*away, *other);
+  expect_each_once(2);
+  EXPECT_EQ(away->repeated(), 4U);
+}
+
+TEST_F(StoreLedgerTest, ARemovedWorkerWithoutABatchContinues) {
+  const auto away = join("away");
+  const auto other = join("other");
+  remove("away", *other);
+  train(*away, 4);  // and reserves as many
+  remove("away", *other);
+  train(*away, 8);
+  train_all(*away, *other);
+  expect_each_once(2);
+  EXPECT_EQ(away->repeated(), 4U);
+}
+
+TEST_F(StoreLedgerTest, ARemovedWorkerMayLeave) {
+  const auto away = join("away");
+  const auto other = join("other");
+  ASSERT_OK(away->take(4));
+  remove("away", *other);
+  EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+  EXPECT_OK(away->leave());
+  EXPECT_FAILS(away->take(4), StatusCode::kCancelled, "has left");
+  train_all(*other, *other);
+  expect_each_once(2);
+}
+
+TEST_F(StoreLedgerTest, ARemovedWorkerWhoseIdIsInUseStaysOut) {
+  const auto other = join("other");
+  for (const bool has_joined : {true, false}) {
+    const auto away = join("away");
+    ASSERT_OK(away->take(4));
+    remove("away", *other);
+    EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+    std::unique_ptr<SampleLedger> next;
+    if (has_joined) {
+      next = join("away");
+    } else {
+      ASSERT_OK(store_->put(worker_key("away"), ""));  // as a process that begins to join
+    }
+    EXPECT_FAILS(away->take(4), StatusCode::kCancelled, "another life");
+    EXPECT_FAILS(away->commit(), StatusCode::kCancelled, "another life");
+    if (next) train(*next, 4);
+  }
+  train_all(*other, *other);
+  expect_each_once(2);
+}
+
+TEST_F(StoreLedgerTest, ARemovedWorkerIsOutAfterARestart) {
+  const auto away = join("away");
+  const auto other = join("other");
+  ASSERT_OK(away->take(4));
+  remove("away", *other);
+  EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+  StoreLedgerOptions again = options("other");
+  again.lineage = 2;
+  ASSERT_OK_AND_ASSIGN(const auto first, make_store_ledger(data_, again, *store_));
+  EXPECT_FAILS(away->take(4), StatusCode::kCancelled, "a larger lineage of the job has begun");
+}
+
+// The writes of a return are those of the key, the ledger and the key. An announcement follows.
+TEST_F(StoreLedgerTest, AFaultInAReturnIsTriedAgain) {
+  const auto other = join("other");
+  FlakyStore flaky(*store_);
+  ASSERT_OK_AND_ASSIGN(const auto away, make_store_ledger(data_, options("away"), flaky));
+  uint64_t lost = 0;
+  for (const StatusCode fault : {StatusCode::kTimeout, StatusCode::kUnavailable}) {
+    for (int spared = 0; spared < 4; ++spared) {
+      ASSERT_OK(away->take(4));
+      lost += away->taken();
+      remove("away", *other);
+      EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+      flaky.fails = fault;
+      flaky.spared = spared;
+      EXPECT_EQ(away->take(4).status().code(), fault) << spared;
+      flaky.fails = StatusCode::kOk;
+      train(*away, 4);
+    }
+  }
+  train_all(*away, *other);
+  expect_each_once(2);
+  EXPECT_EQ(away->repeated(), lost);
+}
+
+TEST_F(StoreLedgerTest, ACommitWhoseReplyWasLostBeforeTheRemovalHappensOnce) {
+  const auto other = join("other");
+  FlakyStore flaky(*store_);
+  ASSERT_OK_AND_ASSIGN(const auto away, make_store_ledger(data_, options("away"), flaky));
+  ASSERT_OK_AND_ASSIGN(const auto ranges, away->take(4));
+  flaky.fails = StatusCode::kTimeout;
+  EXPECT_EQ(away->commit().code(), StatusCode::kTimeout);
+  flaky.fails = StatusCode::kOk;
+  for (const SampleRange& range : ranges) {
+    for (uint64_t at = range.begin; at < range.end; ++at) ++used_[{range.partition, at}];
+  }
+  remove("away", *other);
+  EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+  train_all(*away, *other);
+  expect_each_once(2);
 }
 
 TEST_F(StoreLedgerTest, ACommitWhoseReplyWasLostHappensOnce) {
@@ -270,7 +404,7 @@ TEST_F(StoreLedgerTest, WaitsWhileOthersHoldTheRest) {
 }
 
 // A worker is stopped for longer than its lease.
-TEST(StoreLedger, WhoDidNotRenewFindsOut) {
+TEST(StoreLedger, AStoppedWorkerComesBackAsANewLife) {
   sim::Stacks stacks;
   sim::SimRuntime runtime(1, stacks);
   const std::string stuck = runtime.run([&] {
@@ -294,7 +428,13 @@ TEST(StoreLedger, WhoDidNotRenewFindsOut) {
     EXPECT_EQ(data::samples_in(*other->take(8)), 2U);
     EXPECT_EQ(other->repeated(), 4U);
     runtime.sleep(2s);
-    EXPECT_FAILS(one->commit(), StatusCode::kCancelled, "renew");
+    EXPECT_FAILS(one->commit(), StatusCode::kWorldChanged, "did not renew its lease of 1000 ms");
+    EXPECT_TRUE(one->take(4)->empty()) << "the other works on the rest";
+    EXPECT_EQ(store.get("ffdl/job/samples/workers/a")->value, "3") << "the third life";
+    ASSERT_OK(other->commit());
+    EXPECT_TRUE(one->take(4)->empty());
+    EXPECT_TRUE(one->is_done());
+    EXPECT_EQ(one->repeated(), 4U);
   });
   EXPECT_EQ(stuck, "");
 }

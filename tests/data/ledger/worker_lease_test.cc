@@ -75,5 +75,40 @@ TEST_F(WorkerLeaseTest, WhoLostItToAnotherLifeIsOver) {
   });
 }
 
+TEST_F(WorkerLeaseTest, TheNextLifeTakesTheKeyAgain) {
+  run([&](auto& store, auto& node) {
+    ASSERT_OK_AND_ASSIGN(auto lease, WorkerLease::take(store, node, "k", 1s));
+    ASSERT_OK(lease->begin(7));
+    ASSERT_OK(lease->give_up());
+    EXPECT_FAILS(store.get("k"), StatusCode::kNotFound, "'k'");
+    ASSERT_OK(lease->take_again(0));
+    EXPECT_EQ(store.get("k")->value, "");
+    ASSERT_OK(lease->begin(8));
+    runtime_.sleep(1min);
+    EXPECT_EQ(store.get("k")->value, "8");
+    EXPECT_OK(lease->life_status());
+
+    ASSERT_OK(lease->give_up());
+    ASSERT_OK(lease->take_again(0));
+    runtime_.sleep(2s);
+    EXPECT_FAILS(lease->begin(9), StatusCode::kUnavailable, "longer than the lease of 1000 ms");
+  });
+}
+
+TEST_F(WorkerLeaseTest, TheNextLifeLeavesTheKeyOfAnotherAlone) {
+  run([&](auto& store, auto& node) {
+    ASSERT_OK_AND_ASSIGN(auto lease, WorkerLease::take(store, node, "k", 1s));
+    ASSERT_OK(lease->begin(7));
+    ASSERT_OK(lease->give_up());
+    ASSERT_OK(store.put("k", "8", kNoLease));
+    EXPECT_FAILS(lease->take_again(0), StatusCode::kUnavailable, "has changed since it was read");
+    ASSERT_OK(lease->give_up());
+    ASSERT_OK(lease->take_again(store.get("k")->revision));
+    ASSERT_OK(store.put("k", "", kNoLease));
+    EXPECT_FAILS(lease->begin(9), StatusCode::kCancelled, "another life has the key");
+    EXPECT_EQ(store.get("k")->value, "");
+  });
+}
+
 }  // namespace
 }  // namespace ffdl::data
