@@ -319,10 +319,6 @@ inline constexpr size_t kMemberIdMax = 128;
 // made progress.
 inline constexpr int kContentionMax = 256;
 
-// Lives that a worker of a ledger in a store begins in one take(). More are needed only if its
-// lease ends again within the take().
-inline constexpr int kReturnsMax = 3;
-
 // Pause before membership repeats a request that a store did not answer. Short compared with a
 // heartbeat, and rare enough for a store that has just come back.
 inline constexpr auto kStoreRetry = 20ms;

@@ -20,6 +20,10 @@ using base::invalid_argument;
 using base::make_error;
 using data::StoreLedgerState;
 
+// Lives that a removed worker begins in one take(). More are needed only if its lease ends again
+// within the take().
+constexpr int kReturnsMax = 3;
+
 Status check(const LedgerOptions& data, const StoreLedgerOptions& options) {
   FFDL_RETURN_IF_ERROR(data::check_options(data, options.member));
   if (data.order != SampleOrder::kOnDemand) {
@@ -260,7 +264,7 @@ class StoreLedger final : public SampleLedger {
 
   // Announces `count` samples, unless enough are announced. A removed worker first comes back.
   Status announce(uint64_t count) {
-    for (int life = 0; life <= base::kReturnsMax; ++life) {
+    for (int life = 0; life <= kReturnsMax; ++life) {
       if (state().is_done()) return {};
       if (is_removed_) FFDL_RETURN_IF_ERROR(come_back());
       if (under_way_ >= count || (under_way_ > 0 && asked_ >= count)) return {};
