@@ -28,6 +28,10 @@ void LedgerChecker::check_end(uint64_t repeated) {
   }
   if (has_restarted_) return;
   if (used_ < made.samples) violation("a sample is committed that no gradient was of");
+  if (acknowledged_ > made.samples) {
+    violation(fmt::format("commit() returned ok for {} samples, and {} are committed",
+                          acknowledged_, made.samples));
+  }
   if (used_ - made.samples > repeated) {
     violation(fmt::format("{} samples were used more than once, and {} are counted",
                           used_ - made.samples, repeated));
@@ -114,6 +118,7 @@ Status LedgerWorker::make_step() {
     return {};
   }
   FFDL_RETURN_IF_ERROR(committed);
+  job_.checker.on_acknowledged(data::samples_in(ranges));
   if (!runtime_.chance(0.05)) return {};
   const auto saved = ledger_->save();
   if (saved.ok() && job_.lineage == lineage_) job_.saved = *saved;

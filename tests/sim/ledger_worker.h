@@ -22,6 +22,8 @@ class LedgerChecker {
   void on_committed(uint64_t lineage, const CommittedStep& step, const std::string& worker);
   // Records that a worker has used a gradient of so many samples.
   void on_used(uint64_t samples) { used_ += samples; }
+  // Records that commit() returned ok for so many samples.
+  void on_acknowledged(uint64_t samples) { acknowledged_ += samples; }
   // Records that the job continues from a checkpoint. Samples used since it are not counted.
   void on_restart() { has_restarted_ = true; }
   // Checks the end: each sample is committed once, and `repeated` counts all further uses.
@@ -37,6 +39,7 @@ class LedgerChecker {
   const LedgerOptions data_;
   std::map<std::pair<uint64_t, uint64_t>, CommittedStep> told_;  // by lineage and step
   uint64_t used_ = 0;
+  uint64_t acknowledged_ = 0;
   bool has_restarted_ = false;
   std::string violation_;
 };
