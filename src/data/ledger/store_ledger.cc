@@ -151,6 +151,9 @@ class StoreLedger final : public SampleLedger {
   std::string ledger_key() const { return prefix_ + "ledger"; }
 
   const data::LedgerState& state() const { return ledger_.state(); }
+  int64_t lease_ms() const {
+    return std::chrono::floor<std::chrono::milliseconds>(duration_).count();
+  }
 
   Status life_status() const {
     FFDL_RETURN_IF_ERROR(over_);
@@ -165,6 +168,8 @@ class StoreLedger final : public SampleLedger {
                        job_, self_.id, self_.incarnation, why);
     return over_;
   }
+
+  Status end_replaced() { return end("another life has begun under its id"); }
 
   // Makes the ledger for the beginning of a lineage, from a checkpoint if there is one.
   Result<StoreLedgerState> begin(std::span<const std::byte> from,
@@ -216,15 +221,14 @@ class StoreLedger final : public SampleLedger {
   // Records that other workers have removed this life, and taken back its samples. The next take()
   // begins another life, unless another process has one under this id.
   Status end_removed() {
-    if (has_other_life()) return end("another life has begun under its id");
+    if (has_other_life()) return end_replaced();
     is_removed_ = true;
     unknown_ = Turn::kNone;
     Status removed = make_error(
         StatusCode::kWorldChanged,
         "use the ledger of job '{}' as '{}', life {}: it did not renew its lease of {} ms, and "
         "other workers got the samples that it had leased; drop the batch, and take the next one",
-        job_, self_.id, self_.incarnation,
-        std::chrono::floor<std::chrono::milliseconds>(duration_).count());
+        job_, self_.id, self_.incarnation, lease_ms());
     if (!taken_.empty()) lost_batch_ = removed;
     taken_.clear();
     return removed;
@@ -243,9 +247,7 @@ class StoreLedger final : public SampleLedger {
     // A key that an earlier renewal has put without an answer may remain. Any other key is one of
     // another process. An earlier try without an answer may have added a life to the ledger.
     const bool is_own = !own_key_ || own_key_->value == std::to_string(self_.incarnation);
-    if (!is_own || (!has_tried_ && has_other_life())) {
-      return end("another life has begun under its id");
-    }
+    if (!is_own || (!has_tried_ && has_other_life())) return end_replaced();
     FFDL_RETURN_IF_ERROR(lease_->take_again(own_key_ ? own_key_->revision : 0));
     has_tried_ = true;
     const uint64_t removed = self_.incarnation;
@@ -257,8 +259,7 @@ class StoreLedger final : public SampleLedger {
     base::log_warning(
         "ledger of job '{}': life {} of '{}' did not renew its lease of {} ms, so other workers "
         "got its samples; it continues as life {}",
-        job_, removed, self_.id, std::chrono::floor<std::chrono::milliseconds>(duration_).count(),
-        self_.incarnation);
+        job_, removed, self_.id, lease_ms(), self_.incarnation);
     return {};
   }
 
@@ -276,8 +277,7 @@ class StoreLedger final : public SampleLedger {
     return make_error(StatusCode::kUnavailable,
                       "take samples of the ledger of job '{}' as '{}': its lease of {} ms ended "
                       "again and again; try again, or give it a longer one",
-                      job_, self_.id,
-                      std::chrono::floor<std::chrono::milliseconds>(duration_).count());
+                      job_, self_.id, lease_ms());
   }
 
   // Commits and announces in one write. A turn that was found to have taken effect is not repeated.

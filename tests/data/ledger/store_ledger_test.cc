@@ -71,6 +71,14 @@ class StoreLedgerTest : public ::testing::Test {
     ASSERT_OK(other.save());  // reads the store
     train(other, 1);
   }
+  // Removes the worker "away" while it has a batch. Returns the number of samples in the batch.
+  uint64_t lose_batch(SampleLedger& away, SampleLedger& other) {
+    EXPECT_OK(away.take(4));
+    const uint64_t lost = away.taken();
+    remove("away", other);
+    EXPECT_FAILS(away.commit(), StatusCode::kWorldChanged, "drop the batch");
+    return lost;
+  }
   void train_all(SampleLedger& one, SampleLedger& other) {
     while (!one.is_done()) {
       train(one, 4);
@@ -184,9 +192,7 @@ TEST_F(StoreLedgerTest, ARemovedWorkerWithoutABatchContinues) {
 TEST_F(StoreLedgerTest, ARemovedWorkerMayLeave) {
   const auto away = join("away");
   const auto other = join("other");
-  ASSERT_OK(away->take(4));
-  remove("away", *other);
-  EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+  lose_batch(*away, *other);
   EXPECT_OK(away->leave());
   EXPECT_FAILS(away->take(4), StatusCode::kCancelled, "has left");
   train_all(*other, *other);
@@ -197,9 +203,7 @@ TEST_F(StoreLedgerTest, ARemovedWorkerWhoseIdIsInUseStaysOut) {
   const auto other = join("other");
   for (const bool has_joined : {true, false}) {
     const auto away = join("away");
-    ASSERT_OK(away->take(4));
-    remove("away", *other);
-    EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+    lose_batch(*away, *other);
     std::unique_ptr<SampleLedger> next;
     if (has_joined) {
       next = join("away");
@@ -217,9 +221,7 @@ TEST_F(StoreLedgerTest, ARemovedWorkerWhoseIdIsInUseStaysOut) {
 TEST_F(StoreLedgerTest, ARemovedWorkerIsOutAfterARestart) {
   const auto away = join("away");
   const auto other = join("other");
-  ASSERT_OK(away->take(4));
-  remove("away", *other);
-  EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+  lose_batch(*away, *other);
   StoreLedgerOptions again = options("other");
   again.lineage = 2;
   ASSERT_OK_AND_ASSIGN(const auto first, make_store_ledger(data_, again, *store_));
@@ -234,10 +236,7 @@ TEST_F(StoreLedgerTest, AFaultInAReturnIsTriedAgain) {
   uint64_t lost = 0;
   for (const StatusCode fault : {StatusCode::kTimeout, StatusCode::kUnavailable}) {
     for (int spared = 0; spared < 4; ++spared) {
-      ASSERT_OK(away->take(4));
-      lost += away->taken();
-      remove("away", *other);
-      EXPECT_FAILS(away->commit(), StatusCode::kWorldChanged, "drop the batch");
+      lost += lose_batch(*away, *other);
       flaky.fails = fault;
       flaky.spared = spared;
       EXPECT_EQ(away->take(4).status().code(), fault) << spared;
